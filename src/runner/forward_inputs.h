@@ -17,12 +17,12 @@ struct ForwardInputs {
   const ForwardBatch& batch;
   // Positions for models with three-dimensional rotary positions; other models ignore them.
   const RopeAxes& rope_positions = kPlainRope;
-  // How the first wanted rows become tokens, one entry for each sampled row, at most max_requests. The wanted rows
-  // after them only give logits and log-probabilities.
+  // The sampling parameters of the first wanted rows: one entry for each sampled row, at most max_requests. The wanted
+  // rows after them only give logits and log-probabilities.
   std::span<const SampleRow> sampling = {};
   const LogitEdits* edits = nullptr;  // for the sampled rows; null or empty: no edits
-  // [wanted rows]: the token of each row that gets a log-probability. A sampled row gets that of its sampled token, and
-  // its entry is ignored.
+  // [wanted rows]: the token of each row that gets a log-probability. A sampled row gets the log-probability of its
+  // sampled token, and its entry is ignored.
   std::span<const TokenId> logprob_targets = {};
   int top_logprobs = 0;  // number of most probable tokens to report too, with targets only; 0 … kMaxTopLogprobs
   std::span<float> logits = {};         // [wanted rows × vocab], output: the model's logits before edits

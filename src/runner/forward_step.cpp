@@ -34,7 +34,7 @@ Status ForwardStep::run(const ForwardInputs& inputs, const Decision& decision, S
   return parts_.model.graphs.prefill && !inputs.hidden_states.empty() ? run_head_for_hidden(inputs) : ok_status();
 }
 
-// Runs the body on padding. It needs at least one token, so it gets that of a dummy batch on the reserved page.
+// Runs the body on padding. It needs at least one token, so it gets the token of a dummy batch on the reserved page.
 Status ForwardStep::accompany(const Decision& decision) {
   const bool decodes = decision.runner == RunnerKind::kDecode;
   GraphRunner& runner = parts_.runner(decodes ? RunnerRole::kDecode : RunnerRole::kPrefill);

@@ -4,8 +4,8 @@
 //   TRY(runner->capture());
 //   ForwardOutputs out = TRY(runner->forward({.batch = batch, .sampling = rows}));
 //
-// Forwards run on RunnerParts, which GraphCapture starts. Each forward takes a StepWay: the Dispatcher picks runner and
-// size, and LocalForwards runs it. CostMeasurement and FullMeasurement work in idle moments.
+// GraphCapture prepares the RunnerParts on which forwards run. A StepWay runs each forward: the Dispatcher picks the
+// runner and the size, and LocalForwards enqueues the work. CostMeasurement and FullMeasurement work in idle moments.
 //
 // Threads: one thread owns a runner. An error of a forward leaves the runner usable, unless it is kDeviceLost.
 #pragma once
@@ -65,7 +65,7 @@ class ModelRunner {
     return parts_->model.options.capture == CaptureMode::kCore && dispatcher_.table().graphs_enabled &&
            capture_.has_pending();
   }
-  // Measured costs of forwards, for dispatch. set_costs() takes the costs of an earlier run at the start.
+  // Returns the measured costs of forwards, for dispatch. set_costs() takes the costs of an earlier run at the start.
   const CostTable& costs() const { return dispatcher_.costs(); }
   void set_costs(CostTable costs) { dispatcher_.costs() = std::move(costs); }
 
@@ -76,7 +76,7 @@ class ModelRunner {
   // forward is being recorded.
   Status reserve_embeddings(std::int64_t rows);
   std::int64_t embedding_rows() const { return parts_->embeddings().rows(); }
-  // For code that writes rows on the device, on stream(): the address of row 0 and the size of each row.
+  // Return the address of row 0 and the size and type of a row, for code that writes rows on the device, on stream().
   DeviceAddress embeddings_base() const { return parts_->embeddings().base(); }
   std::int64_t embedding_row_values() const { return parts_->embeddings().row_values(); }
   std::int64_t embedding_row_bytes() const { return parts_->embeddings().row_bytes(); }
@@ -111,10 +111,10 @@ class ModelRunner {
   std::int64_t hidden_size() const { return parts_->model.hidden_size; }
   const DispatchTable& dispatch_table() const { return dispatcher_.table(); }
   const ForwardCounters& counters() const { return forwards_->counters(); }
-  // The memory that the runner takes now, and the memory that was predicted for it.
+  // Return the memory that the runner takes now, and the memory that was predicted for it.
   MemoryReport memory() const;
   const MemoryReport& predicted_memory() const { return parts_->predicted(); }
-  // The one stream that forwards run on.
+  // Returns the one stream that forwards run on.
   Stream& stream() const { return parts_->stream(); }
   Device& device() const { return parts_->model.device; }
   // Returns the names of the kernels that planned operators (attention) use: "fa3", "cpu", or "fa3, tessera" if layers
@@ -122,7 +122,7 @@ class ModelRunner {
   std::string planned_kernels(BatchKind kind) const { return parts_->plans().kernels(kind); }
   const GraphRunner& prefill() const { return parts_->runner(RunnerRole::kPrefill); }
   const GraphRunner& decode() const { return parts_->runner(RunnerRole::kDecode); }
-  // The vision tower; null if the model has none. It is used between two forwards.
+  // Returns the vision tower; null if the model has none. It is used between two forwards.
   VisionRunner* vision() { return parts_->vision(); }
   const VisionRunner* vision() const { return parts_->vision(); }
   const GraphRunner& head() const { return parts_->runner(RunnerRole::kHead); }
@@ -131,12 +131,12 @@ class ModelRunner {
   // no forward is in flight.
   void set_profiler(StepProfiler* profiler) { step_.launcher().set_profiler(profiler); }
 
-  // For the oracle and debug tools. Precondition: no forward is in flight.
+  // Return inner parts, for the oracle and debug tools. Precondition: no forward is in flight.
   RunnerParts& parts() { return *parts_; }
   const RunnerParts& parts() const { return *parts_; }
   ForwardStep& step() { return step_; }
   SizeCapture& captures() { return captures_; }
-  // For a rank that follows another (followed_forwards.h).
+  // Returns this rank's forwards, for a rank that follows another (followed_forwards.h).
   LocalForwards& forwards() { return *forwards_; }
 
  private:

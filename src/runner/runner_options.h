@@ -56,7 +56,7 @@ struct RunnerOptions : StepLimits {
   std::int64_t embedding_rows = 0;       // embedding rows that have memory from the start on
   // [cache groups]: pages, or slots of a state group, including the reserved page 0.
   std::vector<std::int64_t> num_pages;
-  VisionOptions vision;                  // options of the tower, if the model has one
+  VisionOptions vision;                  // options of the vision tower, if the model has one
   ExchangePlace place;                   // tells prediction which ranks the exchanges are with
   Communicator* communicator = nullptr;  // for tensor-parallel ranks and pipeline stages; null: there is one rank
   RankGroup* ranks = nullptr;            // on rank 0, whose runner leads the others; null: this runner leads none

@@ -188,7 +188,7 @@ Result<std::vector<RunnerSpec>> make_runner_specs(const ModelGraphs& graphs, con
                    .split_ops = {},
                    .reserved_bytes = choice_reserved});
   if (!graphs.draft) return specs;
-  // A draft runs between forwards, so it overwrites all but what the host has not read yet: nothing.
+  // A draft runs between forwards. The host has then read all results, so nothing in the arena is reserved.
   specs.push_back({.role = RunnerRole::kDraft,
                    .graph = graphs.draft->body,
                    .bucket = [=](std::int64_t tokens) { return prefill_bucket(tokens, num_pages); },

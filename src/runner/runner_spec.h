@@ -33,8 +33,8 @@ namespace tessera {
 // wanted.
 inline constexpr std::int64_t kMaxHeadRows = 256;
 
-// The role of a runner in a step. A list of specs has one spec of each role in this order, except that the two of
-// drafts may be missing, and kVision: a vision tower is a runner of its own (vision_runner.h).
+// The role of a runner in a step. A list of specs has one spec of each role, in this order. The two roles of drafts may
+// be missing. kVision is never in the list: a vision tower is a runner of its own (vision_runner.h).
 enum class RunnerRole : std::uint8_t { kPrefill, kHead, kDecode, kChoose, kLogprobs, kDraft, kDraftHead, kVision };
 // Roles that have graphs, if the options ask for graphs.
 inline constexpr std::array kCapturedRoles{RunnerRole::kPrefill, RunnerRole::kDecode};

@@ -43,7 +43,8 @@ Result<bool> FullMeasurement::measure_next() {
   return true;
 }
 
-// Sizes with a known cost are skipped, and their losses count. The cost may come from an earlier run.
+// Returns the next size to measure. Sizes with a known cost, perhaps of an earlier run, are skipped, but their losses
+// count.
 std::optional<std::int64_t> FullMeasurement::next_size() {
   constexpr int kMostLosses = 2;  // in a row
   const CostTable& costs = dispatcher_.costs();
@@ -102,7 +103,7 @@ Result<std::vector<std::byte>> FullMeasurement::output_of(std::int64_t size, Gra
   return bytes;
 }
 
-// Starts with an idle device and measures by the host's clock. This is the time that a prompt waits.
+// Measures pairs of replays by the host's clock, each on an idle device. This is the time that a prompt waits.
 Status FullMeasurement::measure_pairs() {
   constexpr double kMostMs = 30;  // a request that arrives meanwhile waits this long at most
   const std::int64_t size = at_->size;

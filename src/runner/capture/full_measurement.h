@@ -4,7 +4,7 @@
 // A full graph saves the gaps at the cuts, and runs attention on a grid that is fixed for the size. It is kept if both
 // forms give the same bits and the full graph was faster in nearly all pairs of replays, which alternate. Measurement
 // starts with the smallest size. The cost of a cut does not grow with the size, so after two sizes without a gain all
-// larger sizes are skipped. Sizes whose replay takes so long that the cuts cannot reach the margin are skipped too.
+// larger sizes are skipped. Sizes whose replay takes so long that saving the cuts cannot gain enough are skipped too.
 //
 // At most one full graph exists beside the chosen ones, and none is made if device memory is short.
 #pragma once

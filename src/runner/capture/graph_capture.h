@@ -24,10 +24,10 @@ class GraphCapture {
   Status start(StepResults& results, const std::function<bool()>& more);
   // Does the first part of start(): takes memory for the largest forward and warms up.
   Status prepare(StepResults& results);
-  // Does the last part of start(): captures the tower's sizes that a start captures, on this rank alone.
+  // Does the last part of start(): captures the vision tower's sizes that a start captures, on this rank alone.
   static Status capture_start_budgets(RunnerParts& parts);
-  // Captures one pending size: first the tower's sizes that images came for, then decode's, smallest first, then the
-  // tower's others. Returns false if none is pending.
+  // Captures one pending size: first the vision tower's sizes that images came for, then decode's, smallest first, then
+  // the tower's others. Returns false if none is pending.
   Result<bool> capture_next();
   // Captures every pending size.
   Status capture_rest();

@@ -10,8 +10,8 @@
 
 namespace tessera {
 
-// Returns the executable. `memory` is options.memory_plan, or isolated for the oracle. `log` says whether to log what
-// was made.
+// Returns the executable. `memory` is options.memory_plan, or isolated for the oracle (verify/verify.h). `log` says
+// whether to log what was made.
 Result<std::unique_ptr<Executable>> make_executable(const RunnerSpec& spec, const RunnerOptions& options,
                                                     const ExecutionEnvironment& environment, MemoryPlanKind memory,
                                                     bool log);

@@ -1,4 +1,4 @@
-// How ranks with tokens of their own (ModelOptions::dp_size) agree on one graph for a forward.
+// Lets ranks with tokens of their own (ModelOptions::dp_size) agree on one graph for a forward.
 #pragma once
 
 #include "tessera/base/status.h"

@@ -56,7 +56,7 @@ LogitEdits various_edits(std::size_t rows, std::int64_t vocab) {
   return edits;
 }
 
-// The token with the largest logit after the edits of row r.
+// Returns the token with the largest logit after the edits of row r.
 std::int32_t edited_argmax(std::span<const float> logits, const LogitEdits* edits, std::size_t r) {
   std::vector<float> x(logits.begin(), logits.end());
   if (edits != nullptr) {

@@ -38,7 +38,7 @@ class CostTable {
   bool measured(RunnerKind runner, std::int64_t size) const;
   bool empty() const { return measured_.empty(); }
   std::size_t size() const { return measured_.size(); }
-  // Measured sizes of the runner, ascending.
+  // Returns the measured sizes of the runner, ascending.
   std::vector<std::int64_t> sizes(RunnerKind runner) const;
 
   // Returns the cost of a size. A measurement above that of a larger size counts as disturbed and is lowered to it.

@@ -84,8 +84,8 @@ struct Replayable {
   }
 };
 
-// Returns the milliseconds of `tokens` tokens, padded or eager, as dispatch() will decide. Returns nothing if they are
-// not known. Precondition: a size holds the tokens.
+// Returns the time of a forward of `tokens` tokens in milliseconds, padded or eager, as dispatch() will decide. Returns
+// nothing if it is not known. Precondition: a size holds the tokens.
 std::optional<double> best_ms(std::int64_t tokens, const Replayable& sizes, const CostTable& costs) {
   const std::int64_t size = *sizes.padded(tokens);
   return padding_costs_more(tokens, size, RunnerKind::kPrefill, costs) ? costs.ms(RunnerKind::kEager, tokens)

@@ -57,7 +57,7 @@ struct DispatchTable {
 struct BatchShape {
   std::int64_t tokens = 0;
   std::int64_t requests = 0;
-  // Every request adds the same number of tokens and wants the logits of all of them, as decode graphs compute.
+  // True if every request adds the same number of tokens and wants the logits of all of them, as decode graphs need it.
   bool all_rows_wanted = false;
   bool several_rows_each = false;  // every request adds two tokens or more
   bool force_eager = false;

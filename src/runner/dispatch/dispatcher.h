@@ -41,7 +41,7 @@ class Dispatcher {
   // Returns the error of dropping it.
   Status ended(const Decision& decision, const ForwardEnd& end);
 
-  // Measured costs of forwards. Dispatch reads them if costs are measured.
+  // Return the measured costs of forwards. Dispatch reads them if costs are measured.
   const CostTable& costs() const { return costs_; }
   CostTable& costs() { return costs_; }
   bool measures_costs() const { return parts_.model.options.measure_costs && parts_.model.decides(); }

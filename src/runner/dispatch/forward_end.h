@@ -7,7 +7,7 @@ namespace tessera {
 
 struct ForwardEnd {
   Status status{};
-  // A graph's launch failed, on the rank where the fault began, and nothing of the forward was kept.
+  // True if a graph's launch failed on the rank where the fault began, and nothing of the forward was kept.
   bool replay_failed = false;
 
   // Returns whether the graph is to blame. On a lost device every launch fails.

@@ -1,5 +1,5 @@
-// The static input "draft_hidden" of a next-token layer: hidden states that its rows continue. A forward leaves those
-// of all its tokens here, in order; a draft leaves those of its wanted rows.
+// The static input "draft_hidden" of a next-token layer: the hidden states from which its rows continue. A forward
+// writes the hidden states of all its tokens here, in order. A draft writes the hidden states of its wanted rows.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ class DraftHidden {
   // Copies the first `count` rows of `from` [rows, hidden] to the first rows. Asynchronous on `stream`. kInternal if
   // there are more rows than fit.
   Status keep(DeviceAddress from, std::int64_t count, Stream& stream);
-  // Copies the given rows of `from` to the first rows, in order; neighbours as one.
+  // Copies the given rows of `from` to the first rows, in order. Neighbouring rows need one copy.
   Status keep(DeviceAddress from, std::span<const std::int32_t> rows, Stream& stream);
 
  private:

@@ -37,8 +37,8 @@ Status DraftStep::run(const DraftInputs& inputs, std::span<TokenId> drafts, std:
   return ok_status();
 }
 
-// Replaces the head's ids by the model's. A number that is no id, as a fault in the layer's weights may make it,
-// becomes one.
+// Replaces the head's ids by the model's. A number outside the ids, which a fault in the layer's weights may cause,
+// becomes the nearest id.
 void DraftStep::name_as_target(std::span<TokenId> drafts) const {
   const std::vector<TokenId>& ids = parts_.model.graphs.draft->target_ids;
   const std::int64_t count = ids.empty() ? parts_.model.vocab_size : std::ssize(ids);

@@ -21,8 +21,8 @@ namespace tessera {
 
 // The rows of a draft. Spans and references are borrowed for the call.
 struct DraftInputs {
-  // Ids are those of the tokens behind the rows, positions and slots those of the rows: the row of position p has the
-  // id of token p + 1. wanted_rows gives a draft each, at most max_requests.
+  // The row of position p has the id of token p + 1, but the position and the slot of token p. Each wanted row gets a
+  // draft; there are at most max_requests.
   const ForwardBatch& batch;
   const RopeAxes& rope_positions = kPlainRope;
   std::span<const std::int32_t> rows;  // [T]: the row of draft_hidden that each token continues

@@ -67,7 +67,7 @@ struct Drafts {
   std::vector<float> logits;
 };
 
-// Drafts behind the tokens of `requests`, whose `ids` are those of the tokens behind the rows.
+// Computes drafts behind the tokens of `requests`. The requests' `ids` are those of the tokens behind the rows.
 Drafts draft(RunnerBench& bench, const std::vector<TestRequest>& requests, Rows wanted,
              const std::vector<std::int32_t>& rows) {
   const ForwardBatch batch = make_batch(requests, wanted, bench.runner->parts().model.num_cache_groups());
@@ -114,7 +114,7 @@ TEST_P(DraftGoldens, LogitsBehindEveryTokenOfAPrompt) {
   }
 }
 
-// The last forward of a prompt that is computed in parts finds the layer's keys and values of the first one.
+// The last forward of a prompt that is computed in parts finds the keys and values that the first forward stored.
 TEST_P(DraftGoldens, LogitsOfAPromptInParts) {
   const std::vector<std::int32_t> ids = numbers(golden.prompts[2]);
   const std::int64_t half = std::ssize(ids) / 2;

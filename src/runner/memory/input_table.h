@@ -19,7 +19,7 @@
 
 namespace tessera {
 
-// How one wanted row becomes a token; see ops/sampling/sample.h.
+// The sampling parameters of one wanted row; see ops/sampling/sample.h.
 struct SampleRow {
   float temperature = 0;   // 0: greedy, the most probable token
   std::int32_t top_k = 0;  // 0: all
@@ -49,7 +49,7 @@ struct StagedRows {
   std::span<const SampleRow> sampling;  // of the first rows; the others are greedy
 };
 
-// `write` stores rows 0 … padded - 1 of the input to `to`; rows past the real ones become padding.
+// One token input. `write` stores rows 0 … padded - 1 of the input to `to`; rows past the real ones become padding.
 struct TokenInput {
   std::string name;
   ir::DType dtype;
@@ -68,8 +68,8 @@ struct InputTable {
   std::vector<TokenInput> tokens;  // [lists, T] each
   std::vector<RowInput> rows;      // [R] each
 };
-// With `rope_positions`, the table includes RopeAxes, for models with three-dimensional rotary positions; with
-// `draft_rows`, those of a next-token layer.
+// Makes the table. With `rope_positions` it includes RopeAxes, for models with three-dimensional rotary positions. With
+// `draft_rows` it includes the input of that name, for a next-token layer.
 InputTable make_input_table(std::span<const std::string> cache_groups, bool rope_positions, bool draft_rows = false);
 
 }  // namespace tessera

@@ -11,7 +11,7 @@
 namespace tessera {
 
 struct LayerCaches {
-  // Whether every layer has an operator that graphs can hold for any batch: `attention` over pages of keys and values,
+  // True if every layer has an operator that graphs can hold for any batch: `attention` over pages of keys and values,
   // with query heads in multiples of KV heads; `latent_attention` over pages of latents that all query heads share; or
   // `gated_delta_net` over a state.
   bool standard_gqa = true;

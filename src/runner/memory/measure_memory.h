@@ -12,8 +12,8 @@ class GraphRunner;
 struct RunnerModel;
 class RunnerParts;
 
-// Returns the bytes that a plan leaves free for the driver, kernels that are loaded later, and other processes. Less
-// than half of it free at the end of capture causes a warning.
+// Returns the bytes that a plan leaves free for the driver, kernels that are loaded later, and other processes. A
+// warning is given if less than half of them is free at the end of capture.
 std::int64_t memory_reserve(const DeviceProperties& device);
 
 // Returns the bytes that graphs with these stats take. If the device does not report it, returns `estimate` times

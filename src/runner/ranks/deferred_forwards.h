@@ -1,5 +1,5 @@
-// Forwards that rank 0 has sent to the other ranks and not yet run itself (steps/host_pipeline.cpp). The submitted
-// spans are no longer valid by then, so the packed message is kept.
+// Keeps forwards that rank 0 has sent to the other ranks and not yet run itself (steps/host_pipeline.cpp). The
+// submitted spans are no longer valid when rank 0 runs a forward, so the packed message is kept.
 //
 // Allocates nothing for forwards no larger, and no more numerous, than before. Threads: one thread owns it.
 #pragma once

@@ -90,8 +90,8 @@ class RankChannel {
   // Returns the next message, waiting without a limit; nothing once the channel is closed.
   std::optional<Message> receive(int rank);
   void reply(int rank, std::uint64_t number, RankAnswer answer);
-  // Takes the reply of a rank on another node, from any thread. Returns kDataLoss if that is not the answer that the
-  // rank owes next: rank 0 may be reading an answer that was given before.
+  // Takes the reply of a rank on another node, from any thread. Returns kDataLoss unless the rank owes this answer
+  // next, because rank 0 may be reading an earlier answer.
   Status take_reply(int rank, std::uint64_t number, RankAnswer answer);
 
  private:

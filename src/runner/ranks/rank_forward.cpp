@@ -150,7 +150,7 @@ Status ReceivedForward::unpack_batch(MessageReader& from) {
   return ok_status();
 }
 
-// Never shrinks `group.next`, so that unused rows keep their memory for later forwards.
+// Unpacks the page tables. Never shrinks `group.next`, so that unused rows keep their memory for later forwards.
 Status ReceivedForward::unpack_tables(MessageReader& from, Group& group, std::vector<PageTable>& tables) {
   const std::int64_t count = TRY(from.choice("page_tables", std::ssize(batch_.query_lens)));
   const auto rows = static_cast<std::size_t>(count);

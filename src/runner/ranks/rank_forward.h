@@ -34,7 +34,7 @@ class ForwardPacker {
   std::vector<Group> groups_;
 };
 
-// The receiving end. Its contents are valid until the next unpack(), embedding writes as long as the message is.
+// The receiving end. Its contents are valid until the next unpack(); embedding writes are valid as long as the message.
 class ReceivedForward {
  public:
   // Unpacks the next forward. After an error the two ends may disagree on page tables, so the group cannot continue.

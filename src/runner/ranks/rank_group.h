@@ -46,8 +46,8 @@ class ModelRunner;
 class RankHost {
  public:
   virtual ~RankHost() = default;
-  // Opens the device if it is not open yet. Returns what it has room for with `max_requests` requests; 0: with the
-  // number in its options.
+  // Opens the device if it is not open yet. Returns the limits that fit the device with `max_requests` requests; 0
+  // stands for the number in its options.
   virtual Result<RankLimits> plan(std::int64_t max_requests) = 0;
   // Returns the runner with its weights, owned by the host. `communicator` must outlive the host.
   virtual Result<ModelRunner*> load(const RankLimits& agreed, Communicator& communicator) = 0;
@@ -122,8 +122,8 @@ class RankGroup {
   // Restarts the communicator after a failure, so that the group continues. If it cannot, or if `end` is kDeviceLost,
   // the group has ended. Returns the end of the forward. Precondition: all ranks have answered every message.
   ForwardEnd settle(ForwardEnd end);
-  // `digest` is that of rank 0's results. Returns kInternal if another rank of its stage has answered a different
-  // digest.
+  // `digest` is the digest of rank 0's results. Returns kInternal if another rank of its stage has answered a different
+  // one.
   Status same_results(std::uint64_t number, std::uint64_t digest) const;
 
  private:

@@ -18,7 +18,7 @@ struct RankNodeOptions {
   MakeRankHost host{};
 };
 
-// Follows until node 0 ends, which returns ok, or is lost, which returns kDeviceLost.
+// Follows rank 0 until node 0 ends. Returns ok then, or kDeviceLost if node 0 is lost.
 Status follow_node_0(const RankNodeOptions& options);
 
 }  // namespace tessera

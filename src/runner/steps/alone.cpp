@@ -1,4 +1,4 @@
-// The only rank of a model. A forward whose graph cannot be launched is run again without it.
+// The StepWay of a model's only rank. A forward whose graph cannot be launched is run again without it.
 
 #include "tessera/runner/steps/step_ways.h"
 

@@ -1,6 +1,7 @@
-// Ranks with tokens of their own (ModelGraphs::dp_size). All ranks make every forward together, by submit() or, on a
-// rank without tokens for it, by accompany(). Each call blocks until all ranks have made theirs, and the ranks agree on
-// one graph. A failed forward ends the group: the other ranks wait for its data, or have received wrong data.
+// The StepWay of ranks with tokens of their own (ModelGraphs::dp_size). All ranks make every forward together, by
+// submit() or, on a rank without tokens for it, by accompany(). Each call blocks until all ranks have made theirs, and
+// the ranks agree on one graph. A failed forward ends the group: the other ranks wait for its data, or have received
+// wrong data.
 
 #include <utility>
 #include <vector>

@@ -1,8 +1,8 @@
-// Rank 0 of a pipeline on a host device, where a forward runs while it is enqueued. Rank 0 belongs to the last stage,
-// so it would block there until the earlier stages are done, and could send them nothing meanwhile. It therefore sends
-// a forward when it is submitted, and runs its own part when the forward is collected, or before an order to all ranks.
-// The others answer a forward once they have run and collected it. On a device that runs beside the host, their work
-// continues while rank 0 waits for its own, and rank 0 leads them as it leads any (leader.cpp).
+// The StepWay of rank 0 of a pipeline on a host device, where a forward runs while it is enqueued. Rank 0 belongs to
+// the last stage, so it would block there until the earlier stages are done, and could send them nothing meanwhile. It
+// therefore sends a forward when it is submitted, and runs its own part when the forward is collected, or before an
+// order to all ranks. The others answer a forward once they have run and collected it. On a device that runs beside the
+// host, rank 0 needs no StepWay of this kind: the others' work continues while it waits for its own (leader.cpp).
 
 #include <algorithm>
 #include <array>

@@ -1,5 +1,5 @@
-// Rank 0 of several: it tells the other ranks each forward, and runs its own part beside them. The others collect a
-// forward when they are told to; followed_forwards.h has their part.
+// The StepWay of rank 0 of several: it tells the other ranks each forward, and runs its own part beside them. The
+// others collect a forward when they are told to; followed_forwards.h has their part.
 
 #include <array>
 #include <utility>
@@ -56,7 +56,7 @@ ForwardEnd Leader::end_failed(std::uint64_t number, const ForwardEnd& own) {
   return left.ok() ? end : ForwardEnd{std::move(left), end.replay_failed};
 }
 
-// Collects the oldest forward on all ranks. A failed launch may only show here: behind its rank's last collective, it
+// Collects the oldest forward on all ranks. A failed launch may only show here: one behind its rank's last collective
 // does not delay the other ranks.
 Result<StepOutputs> Leader::collect_led() {
   const Sent oldest = sent_.front();

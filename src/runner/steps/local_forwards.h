@@ -43,7 +43,7 @@ class LocalForwards {
   // Waits for the newest forward in flight and drops its results.
   Status discard();
   int in_flight() const { return in_flight_; }
-  // A hash of all results of the last collected forward, if rank 0 compares it with those of other ranks.
+  // Returns a hash of all results of the last collected forward, if rank 0 compares it with those of other ranks.
   std::uint64_t digest() const { return digest_; }
 
   // Waits for an event behind a forward. A failed forward ends the profile, because its events may never pass.

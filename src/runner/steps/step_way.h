@@ -39,7 +39,7 @@ class StepWay {
 
   // Handles a step that this rank cannot make, which other ranks may wait for. Returns the error for the caller.
   virtual Status fail(const Status& why) { return why; }
-  // Idle forward: takes part in a forward of other ranks without tokens of its own (ModelRunner::accompany).
+  // Makes an idle forward: takes part in a forward of other ranks without tokens of its own (ModelRunner::accompany).
   virtual Status accompany() { return internal_error("a rank that computes all tokens accompanies no other"); }
   // Waits for all idle forwards.
   virtual Status end_accompanied() { return ok_status(); }

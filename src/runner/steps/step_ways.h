@@ -1,4 +1,4 @@
-// All ways to run a step (StepWay), and the choice of one.
+// Lists all ways to run a step (StepWay), and chooses one.
 //
 // To add one, write a class that implements StepWay and a function that makes it, both in one file. The function is
 // declared here and has its place in make_step_way() (README.md of the layer).

@@ -29,7 +29,7 @@ class DebugMode {
   void pause() { paused_ = true; }
   void resume() { paused_ = false; }
 
-  // Records the forwards that wrote the arena. Tells whether an output view still holds what its forward wrote.
+  // Returns the history of the arena's forwards. It tells whether an output view still holds what its forward wrote.
   ArenaHistory& history() { return history_; }
 
  private:

@@ -25,8 +25,8 @@ namespace tessera {
 struct SoakOptions {
   std::int64_t batches = 1000;
   std::uint64_t seed = 1;
-  // Largest accepted difference of an unpadded from a graph forward, relative to the row's greatest magnitude or, for
-  // rows of a few numbers, to the greatest magnitude so far.
+  // Largest accepted difference between an unpadded forward and a graph forward, relative to the row's greatest
+  // magnitude or, for rows of a few numbers, to the greatest magnitude so far.
   double tolerance = 1e-5;
   bool show_progress = false;
 };

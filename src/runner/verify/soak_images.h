@@ -31,7 +31,7 @@ class SoakImages {
   // the runner has a tower.
   SoakImages(ModelRunner& runner, std::int64_t first_row, std::int64_t rows, double tolerance);
 
-  // Images that sequences may use. Their addresses stay the same.
+  // Returns the images that sequences may use. Their addresses stay the same.
   std::vector<SoakImage>& gallery() { return gallery_; }
   // Encodes some new and some known images. Returns the text of a difference; empty: there is none.
   Result<std::string> next(SoakWorld& world);

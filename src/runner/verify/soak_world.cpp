@@ -201,7 +201,7 @@ const ForwardBatch& SoakWorld::next() {
     const bool decodes = sequence.computed >= sequence.prompt;
     if (kind != 2 && decodes != (kind == 0)) continue;
     const std::int64_t wanted = decodes ? 1 : std::min(left, 1 + draw(sequence.prompt - sequence.computed));
-    // 0 if another sequence's chunk took the pages of a window group.
+    // The count is 0 if another sequence's chunk took the pages of a window group.
     const std::int64_t count = fitting(sequence, wanted);
     if (count == 0) continue;
     append(sequence, count, all_rows, turned);

@@ -22,8 +22,8 @@ struct SoakImage {
 
 class SoakWorld {
  public:
-  // `groups` are the model's, each with at least one page beside page 0, or two slots beside it in a *state* group;
-  // they must outlive this object. `row_values` is the number of values of an embedding.
+  // `groups` are the model's cache groups, which must outlive this object. Each has at least one page beside page 0; a
+  // *state* group has at least two slots beside slot 0. `row_values` is the number of values of an embedding.
   SoakWorld(const RunnerOptions& options, std::span<const ir::CacheGroup> groups, std::int64_t vocab_size,
             std::int64_t row_values, std::uint64_t seed);
 
@@ -39,7 +39,7 @@ class SoakWorld {
   const ForwardBatch& next();
   // Returns the same batch again, starting from the states that it began with.
   const ForwardBatch& again();
-  // Positions of the batch.
+  // Returns the positions of the batch.
   const RopeAxes& rope_positions() const { return rope_positions_; }
   // Pages that sequences gave back in next(); some may have been taken again since.
   struct GroupPage {

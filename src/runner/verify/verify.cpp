@@ -107,7 +107,7 @@ class Verifier {
                                [](const ir::Node& node) { return node.attribute_or(kWantedRowsOnly, false); });
   }
 
-  // Compares both forms if a size has both.
+  // Compares the prefill sizes. A size with a full graph is compared in both forms.
   Status compare_prefill(Executable& isolated) {
     GraphRunner& runner = r_.runner(RunnerRole::kPrefill);
     TRY(compare_sizes(runner, isolated, table_.prefill_sizes));

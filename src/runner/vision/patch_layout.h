@@ -10,15 +10,15 @@
 
 namespace tessera {
 
-// The index lists of a forward, with a row for each patch in the tower's order (model/vision/towers.h has the inputs'
-// names). A list stays empty if the tower has no such input.
+// The index lists of a forward of S patches and U merge units, with a row for each patch in the tower's order
+// (model/vision/towers.h has the inputs' names). A list stays empty if the tower has no such input.
 struct PatchLayout {
   std::vector<std::int32_t> positions;      // [S, 2]: row and column in the image
-  std::vector<std::int32_t> image_ranges;   // [S, 2]
-  std::vector<std::int32_t> window_ranges;  // [S, 2]
-  std::vector<std::int32_t> token_order;    // [U]
-  std::vector<std::int32_t> position_rows;  // [S, 4]
-  std::vector<float> position_weights;      // [S, 4]
+  std::vector<std::int32_t> image_ranges;   // [S, 2]: first patch of its frame, and one past the last
+  std::vector<std::int32_t> window_ranges;  // [S, 2]: the same of its window
+  std::vector<std::int32_t> token_order;    // [U]: for each token of the images in order, its merged row
+  std::vector<std::int32_t> position_rows;  // [S, 4]: learned positions that are interpolated
+  std::vector<float> position_weights;      // [S, 4]: their weights
   // [U], for every tower: for each merged row, the index of its merge unit within the image. Patches are given in this
   // order.
   std::vector<std::int32_t> units;

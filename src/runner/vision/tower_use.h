@@ -33,7 +33,7 @@ struct TowerCount {
   void add(const TowerCount& more);
 };
 
-// Ascending by key. A flat list, so that assigning it to a snapshot with as many keys allocates nothing.
+// Counts, ascending by key. The list is flat, so that assigning it to a snapshot with as many keys allocates nothing.
 class TowerCounts {
  public:
   void add(const TowerForward& forward) { add_of(forward, forward.images, forward.patches); }
@@ -42,7 +42,7 @@ class TowerCounts {
   void add(const TowerCounts& more);
 
   const std::vector<std::pair<TowerKey, TowerCount>>& by_key() const { return by_key_; }
-  // Sums over keys.
+  // Return sums over keys.
   TowerCount of(VisionReason reason) const;
   TowerCount of_size(std::int64_t size) const;  // replayed forwards only
 

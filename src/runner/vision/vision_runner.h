@@ -62,7 +62,7 @@ class VisionRunner {
   static Result<std::unique_ptr<VisionRunner>> create(const VisionParts& parts, VisionOptions options);
 
   const VisionConfig& config() const { return parts_.tower.config; }
-  // Values of a row: (1 + deepstack levels) · hidden size of the language model.
+  // Returns the number of values of a row: (1 + deepstack levels) · hidden size of the language model.
   std::int64_t row_values() const { return config().row_values(); }
   const VisionOptions& options() const { return options_; }
   Device& device() const { return parts_.device; }
@@ -93,13 +93,13 @@ class VisionRunner {
   // ones after a forward of more than 30 ms. Returns false if none is left, if options.measure_costs is off, if
   // forwards are deterministic, and on several ranks. Called in idle moments.
   Result<bool> measure_next();
-  // Measured costs of forwards; tests set them.
+  // Returns the measured costs of forwards; tests set them.
   CostTable& costs() { return costs_; }
 
   VisionReason last_reason() const { return last_reason_; }  // of the last enqueued forward
-  // Numbers of patches that have graphs with VisionOptions::exact_graphs, ascending.
+  // Returns the numbers of patches that have graphs with VisionOptions::exact_graphs, ascending.
   std::vector<std::int64_t> exact_sizes() const;
-  // Forwards of the last encode(), in the order of its images; after an error those enqueued before it.
+  // Returns the forwards of the last encode(), in the order of its images; after an error those enqueued before it.
   std::span<const TowerForward> last_forwards() const { return last_forwards_; }
   const VisionCounters& counters() const { return counters_; }
   GraphRunner& runner() { return *runner_; }  // for the oracle, inventories and measurements
