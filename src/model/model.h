@@ -6,8 +6,7 @@
 //   choose   choice_logits f32[R, vocab], edited in place; edits, sampling parameters → sampled_ids i32[R]
 //   tower    patches of images → rows of embeddings, if the model has a tower
 //   draft    draft_hidden, draft_rows, input_ids, positions … → hidden, if the next-token layer is wanted; it has a
-//   head
-//            of its own
+//            head of its own
 //   logprobs choice_logits f32[R, vocab], logprob_targets → log-probabilities of these and of the most probable tokens
 //
 // In a pipeline these are the graphs of one stage, whose body ends by sending hidden states to the next stage

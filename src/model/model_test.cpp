@@ -56,7 +56,7 @@ TEST(BuildModel, BuildsEveryFamily) {
   }
 }
 
-// In a state group measurement batches have slot 0, which elsewhere means padding.
+// Measurement batches have slot 0 in a state group. In other groups slot 0 means padding.
 TEST(BuildModel, RoutersReadPaddingFromTokenSlots) {
   const ModelConfig config = small("Qwen3NextForCausalLM", R"({"num_hidden_layers": 4, "num_experts": 4})");
   const ir::Graph body = build_model(config, {}, built_in_ops(), built_in_families())->body;

@@ -39,8 +39,8 @@ Result<Json> as_llama(const Json& json, const std::string& file) {
   return changed;
 }
 
-// Returns the layers whose inputs are joined. A config names the layers whose *outputs* are meant; without it they are
-// those of the paper's code.
+// Returns the layers whose inputs are joined. A config names the layers whose *outputs* are joined; without these names
+// they are the layers in the paper's code.
 Result<std::vector<std::int64_t>> read_aux_layers(const Json& json, const std::string& file, std::int64_t layers) {
   std::vector<std::int64_t> aux{2, layers / 2, layers - 3};
   const Json* const eagle = json.find("eagle_config");

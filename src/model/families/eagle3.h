@@ -49,7 +49,7 @@ ir::ValueId build_eagle3_layer(LayerBuilder& b, const EagleDraft& draft, const M
 // Builds the head: h, wanted_rows → logits f32[R, vocab_size].
 ir::ValueId build_eagle3_head(LayerBuilder& b, const EagleDraft& draft);
 
-// The names of its tensors begin so among the model's.
+// The prefix that the names of its tensors get among the model's.
 inline constexpr std::string_view kEaglePrefix = "draft.";
 // Reads the draft's tensors from its folder, and all others from `model`.
 WeightSource with_eagle3(WeightSource model, const EagleDraft& draft);

@@ -100,7 +100,7 @@ class Attention {
   std::optional<KvCache> newest_[2];  // in the same order: the cache of the last layer that has its own
 };
 
-// Placeholders are looked up as the padding token in both tables.
+// Returns the attributes for looking up ids. Both tables look up placeholders as the padding token.
 ir::Attributes id_attributes(const ModelConfig& config) {
   if (config.gemma4->placeholders.empty()) return {};
   const std::int64_t padding = config.pad_token_id.value_or(TokenId(0)).value();

@@ -31,7 +31,7 @@ ir::ValueId build_body(LayerBuilder& b, const ModelConfig& config) {
   return build_llama_body(b, config, qkv_blocks, [&](const FeedForwardInput& in) { return mlp_of(b, config, in); });
 }
 
-// The next-token layer has DeepSeek's names; the bundled model has one.
+// Builds the next-token layer, which the bundled model has. Its tensors have DeepSeek's names.
 ir::ValueId build_draft(LayerBuilder& b, const ModelConfig& config) {
   return next_token_layer(
       b, config, cache_groups(config), nextn_tensors(b, config),

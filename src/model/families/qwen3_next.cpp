@@ -18,7 +18,7 @@ namespace {
 
 using ir::ValueId;
 
-// The differences in how the checkpoints of the two generations store the tensors of the same computation.
+// How the checkpoints of one generation store the tensors. Both generations compute the same.
 struct Tensors {
   DeltaNetBlocks (*net_blocks)(LayerBuilder& b, const ModelConfig& config, const std::string& prefix);
   ExpertLayout experts;
@@ -61,7 +61,7 @@ ValueId build_layers(LayerBuilder& b, const ModelConfig& config, const Tensors& 
   return h.norm(b.tensor("norm.weight"));
 }
 
-// Both generations name the tensors of the next-token layer alike.
+// Builds the next-token layer, whose tensors have the same names in both generations.
 ValueId build_draft(LayerBuilder& b, const ModelConfig& config, const Tensors& tensors) {
   return next_token_layer(b, config, cache_groups(config),
                           {.embedding_norm = "mtp.pre_fc_norm_embedding.weight",

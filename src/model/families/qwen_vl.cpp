@@ -47,7 +47,7 @@ Status read_qwen3_vl(const Fields& fields, ModelConfig& config) {
   return read_qwen3_images(fields, config);
 }
 
-// transformers' router always divides by the sum of the chosen weights.
+// Reads the config. The chosen experts' weights are always divided by their sum, as in transformers' router.
 Status read_qwen3_vl_moe(const Fields& fields, ModelConfig& config) {
   TRY(qwen3_moe_family().read_config(fields, config));
   config.moe->normalise = true;
@@ -63,7 +63,7 @@ ir::ValueId build_qwen3_vl_moe_body(LayerBuilder& b, const ModelConfig& config) 
   });
 }
 
-// Both kinds of Qwen3-VL, dense and mixture, have the same tower.
+// Adds the vision tower, which both kinds of Qwen3-VL, dense and mixture, have.
 void add_qwen3_tower(ModelFamily& family) {
   family.defaults.tensor_prefix = "model.language_model.";
   family.defaults.vision = VisionConfig{

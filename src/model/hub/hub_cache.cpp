@@ -31,7 +31,7 @@ bool is_id_part(std::string_view part) {
          part.find("..") == std::string_view::npos;
 }
 
-// A branch may have slashes ("refs/pr/1").
+// Returns whether `text` may be a revision. A branch may have slashes ("refs/pr/1").
 bool is_revision(std::string_view text) {
   for (std::size_t begin = 0; begin <= text.size();) {
     const std::size_t end = std::min(text.find('/', begin), text.size());

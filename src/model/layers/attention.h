@@ -49,11 +49,11 @@ ir::ValueId rope_attention(LayerBuilder& b, const AttentionInputs& in, std::int6
 ir::ValueId gated_rope_attention(LayerBuilder& b, const AttentionInputs& in, std::int64_t layer, ir::ValueId x,
                                  const std::string& prefix);
 
-// The projection after attention, "<prefix>o_proj": [T, heads · head_dim] → [T, hidden].
+// Returns the projection after attention, "<prefix>o_proj": [T, heads · head_dim] → [T, hidden].
 ir::ValueId output_projection(LayerBuilder& b, const ModelConfig& config, ir::ValueId x, const std::string& prefix);
 
-// Llama's attention layer, o(attention(rope(qkv(x)))): x [T, hidden] → [T, hidden]. `qkv` is the result of qkv_blocks()
-// or fused_qkv_blocks().
+// Returns Llama's attention layer, o(attention(rope(qkv(x)))): x [T, hidden] → [T, hidden]. `qkv` is the result of
+// qkv_blocks() or fused_qkv_blocks().
 ir::ValueId self_attention(LayerBuilder& b, const AttentionInputs& in, std::int64_t layer, ir::ValueId x,
                            const std::vector<LinearBlock>& qkv, const std::string& prefix);
 

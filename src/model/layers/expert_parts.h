@@ -51,7 +51,7 @@ class ExpertParts {
   std::vector<WeightPart> packed_gate_up(Packed content) const;
   // Like packed_gate_up(), for "<prefix>down_proj_blocks" [E, H, I/32, 16] and "…_scales" [E, H, I/32].
   std::vector<WeightPart> packed_down(Packed content) const;
-  // Returns the number of an expert's values to which one byte belongs.
+  // Returns how many of an expert's values one byte belongs to.
   static std::int64_t values_of(Packed content);
 
   // Return the matrices of this rank's experts, or of all other experts that have tensors of their own. Formats are not

@@ -24,7 +24,7 @@ struct EmbeddingTable {
   std::int64_t rows = 0;
   std::int64_t cols = 0;
 };
-// Returns [T, cols]: the table's rows by number, summed over the ranks. `operands` are those of the operator
+// Returns [T, cols]: the rows of the table that `ids` name, summed over the ranks. `operands` are those of the operator
 // `embedding` after ids, in order and without the table; `attributes` are all but those of the slice.
 ir::ValueId look_up(LayerBuilder& b, const EmbeddingTable& table, ir::ValueId ids,
                     const std::vector<ir::ValueId>& operands, ir::Attributes attributes);

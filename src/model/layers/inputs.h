@@ -20,8 +20,8 @@ struct TokenInputs {
   ir::ValueId embeddings;          // X[max_embeddings, ModelConfig::embedding_row_values()]
   ir::ValueId positions;           // i32[T]; i32[3, T] if the config's rotation has sections
   std::vector<ir::ValueId> slots;  // i32[T], one for each cache group
-  // One of `slots`, in which 0 means padding. A state group's is used only if there is no other group, because its slot
-  // 0 also occurs in measurement batches.
+  // One of `slots`, in which 0 means padding. The slots of a state group are used only if there is no other group,
+  // because slot 0 of a state group also occurs in measurement batches.
   ir::ValueId padding_slots;
 };
 // Declares a body's inputs and the model's cache groups: those of its attention windows, or the given ones.

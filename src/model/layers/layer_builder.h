@@ -49,8 +49,8 @@ struct LinearBlock {
   std::int64_t first_row = 0;
   std::int64_t tensor_rows = 0;  // 0: the block is the whole tensor
   Storage storage = {};          // how the matrix is stored; biases are plain
-  // Rows of the block including zero rows behind it, which are columns of the result. Only for blocks that ranks do not
-  // divide. 0: no zero rows.
+  // Number of rows of the block and of the zero rows behind it, which become columns of the result. Only for blocks
+  // that ranks do not divide. 0: no zero rows.
   std::int64_t padded_rows = 0;
   std::int64_t cols = 0;  // columns of the tensor; further columns of x meet zeros. 0: the columns of x
   Quantisable quantisable = Quantisable::kYes;
@@ -119,8 +119,8 @@ class LayerBuilder {
 
   // Notes how the matrix of `module` is stored. No effect if the checkpoint has no quantised ones.
   void note_stored(const std::string& module, const WeightFormat& format);
-  // Returns whether each expert of "<prefix><e>.<matrix>" has matrices of its own in the checkpoint, or, where it is
-  // not known, in the settings of quantised ones.
+  // Returns whether each expert of "<prefix><e>.<matrix>" has matrices of its own in the checkpoint or, if that is not
+  // known, in the settings of the quantised matrices.
   bool has_separate_experts(const std::string& prefix, const std::string& matrix) const;
 
   // Returns how the matrix [rows, cols] of `module` is read as numbers, for an operator that takes no quantised matrix.
@@ -128,11 +128,11 @@ class LayerBuilder {
   Result<Storage> read_as_numbers(const std::string& module, std::int64_t rows, std::int64_t cols,
                                   std::string_view reason);
 
-  // Returns the format to which the matrix of numbers of `module`, with rows of `cols` values, is quantised at the
+  // Returns the format to which the unquantised matrix of `module`, with rows of `cols` values, is quantised at the
   // start. Returns a plain format if linears are not quantised at the start, or if the columns do not fit, which is
   // noted.
   WeightFormat format_at_start(const std::string& module, std::int64_t cols);
-  // Notes that the matrix of numbers of `module` is not quantised at the start, and why. No effect if no linears are.
+  // Notes that the unquantised matrix of `module` is not quantised at the start, and why. No effect if no linears are.
   void leave_at_start(const std::string& module, const std::string& reason);
   // Returns whether linears are quantised at the start.
   bool quantises_at_start() const { return formats_.at_start().has_value(); }

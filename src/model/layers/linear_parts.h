@@ -14,7 +14,7 @@
 
 namespace tessera {
 
-// A rank's part of one block of a linear. Either all columns of some rows, or some columns of all rows.
+// A rank's part of one block of a linear. It has either all columns of some rows, or some columns of all rows.
 struct LinearPart {
   std::string tensor;       // without ".weight" or ".bias"
   std::string matrix = {};  // the tensor that holds the plain matrix; empty: `tensor` with ".weight"
@@ -47,8 +47,8 @@ enum class LastBlock : std::uint8_t { kCut, kWhole };
 Result<QuantisedWeights> quantised_weights(const std::string& name, std::span<const LinearPart> parts,
                                            LastBlock last = LastBlock::kCut);
 
-// Returns the end of the first run of parts that can be one matrix: parts of one format, whose order, if they have one,
-// is that of one tensor.
+// Returns the end of the first run of parts that can be one matrix. They have one format; if it orders the columns,
+// they also belong to one tensor.
 std::size_t end_of_run(std::span<const LinearPart> parts);
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
 // Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1): keys and values of all heads are computed
-// from one latent for each token. Only the latent is cached, and one rotated key for all heads.
+// from one latent for each token. Only the latent and one rotated key for all heads are cached.
 //
 // This is the absorbed form (section 2.1.2 there): the matrices that would make keys and values from latents are
 // absorbed. Each head's query is projected into the latents' space, attention runs over latents, and its output is

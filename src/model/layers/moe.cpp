@@ -93,7 +93,8 @@ Result<ExpertStacks> add_stacks(LayerBuilder& b, const ModelConfig& config, cons
                       .mxfp4 = true};
 }
 
-// Exporters store each expert that they quantise by itself, also where the family has stacks of them.
+// Returns the experts' tensors in the checkpoint's layout. Exporters store each expert that they quantise by itself,
+// even if the family has stacks of experts.
 ExpertTensors as_stored(const LayerBuilder& b, const ModelConfig& config, const ExpertTensors& of_family) {
   ExpertTensors stored = of_family;
   if (!config.moe->mxfp4 && b.has_separate_experts(stored.prefix, stored.gate)) stored.layout = ExpertLayout::kSeparate;

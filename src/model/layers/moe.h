@@ -13,9 +13,9 @@
 
 namespace tessera {
 
-// How checkpoints of a family store the experts of a layer. One whose experts are quantised one by one is read as
-// kSeparate, whatever the family's layout. With MoeConfig::mxfp4, experts are stored like kInterleaved, but gate and up
-// alternate in the tensors' rows instead of columns: "<prefix>gate_up_proj_blocks" and "…_scales",
+// How checkpoints of a family store the experts of a layer. A checkpoint whose experts are quantised one by one is read
+// as kSeparate, whatever the family's layout. With MoeConfig::mxfp4, experts are stored like kInterleaved, but gate and
+// up alternate in the tensors' rows instead of columns: "<prefix>gate_up_proj_blocks" and "…_scales",
 // "<prefix>down_proj_blocks" …
 enum class ExpertLayout {
   kSeparate,     // three matrices for each expert: "<prefix><e>.gate_proj.weight" [I, H], up_proj, down_proj [H, I]

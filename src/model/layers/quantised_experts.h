@@ -19,9 +19,9 @@ struct QuantisedExperts {
 };
 
 // Adds the weights of this rank's experts under names that begin with `prefix`. Returns nothing if they are plain:
-// neither stored so nor quantised at the start. MXFP4 in whole blocks of 32 columns takes the operator's own form of
-// it; where ranks divide a block, its exponents become scales in float32. invalid_argument if the experts of the layer
-// have several formats, which the message names; unimplemented if their columns have an order.
+// neither stored as quantised nor quantised at the start. The operator takes MXFP4 in its own form if ranks have whole
+// blocks of 32 columns. If ranks divide a block, its exponents become scales in float32. invalid_argument if the
+// experts of the layer have several formats, which the message names; unimplemented if their columns have an order.
 Result<std::optional<QuantisedExperts>> add_quantised_experts(LayerBuilder& b, const ExpertParts& parts,
                                                               const std::string& prefix);
 
