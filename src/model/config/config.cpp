@@ -78,8 +78,8 @@ Result<Json> text_members(const Fields& fields, const Json& json) {
   return merged;
 }
 
-// GPT-OSS's experts in MXFP4 are a property of its mixture, which has a layout of its own. All other quantised weights
-// belong to linears; `formats` describes them.
+// Reads how weights are quantised. The MXFP4 of GPT-OSS's experts is a property of its mixture, which has a layout of
+// its own. All other quantised weights belong to linears; `formats` describes them.
 Status read_quantisation(const Fields& fields, const Json& whole, const Json* beside, const ModelFamily& family,
                          ModelConfig& config) {
   const Json* of_experts = family.mxfp4_experts ? fields.find("quantization_config") : nullptr;

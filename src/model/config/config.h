@@ -79,7 +79,7 @@ struct ModelConfig {
   bool o_bias = false;
   bool mlp_bias = false;  // for gate, up and down
   QkNorm qk_norm = QkNorm::kNone;
-  // The output is scaled by the sigmoid of a gate that is projected beside q
+  // Attention's output is scaled by the sigmoid of a gate that is projected beside q.
   bool attention_gate = false;
   bool attention_sinks = false;                          // each head has a sink: a logit without a value
   std::optional<double> attention_scale = std::nullopt;  // scale of q·k; absent: 1 / √head_dim

@@ -50,8 +50,9 @@ Result<RopeType> read_type(const Fields& fields, const RopeContext& context) {
       key, fmt::format("default, linear, llama3, yarn, longrope, proportional{}", context.sections ? ", mrope" : ""));
 }
 
-// "mrope_section" assigns pairs of dimensions to three streams of positions: time, height and width. A token of text
-// has the same position in all three, so that its rotation is the plain one: models of text alone need no sections.
+// Reads "mrope_section", which assigns pairs of dimensions to three streams of positions: time, height and width. A
+// token of text has the same position in all three, so that its rotation is the plain one. A model of text alone
+// therefore needs no sections.
 Status read_sections(const Fields& fields, std::int64_t pairs, const RopeContext& context, RopeConfig& rope) {
   if (fields.find("mrope_section") == nullptr) {
     if (!context.sections) return ok_status();

@@ -73,7 +73,7 @@ Status check_sizes(const ModelConfig& draft, const ModelConfig& target, const st
   return equal("num_hidden_layers", draft.num_hidden_layers, 1);
 }
 
-// Returns the draft's sizes in the place of the layer behind the target's last one.
+// Returns the draft's config, in which its layer comes behind the target's last layer.
 ModelConfig behind(const ModelConfig& target, ModelConfig draft) {
   const ModelConfig longer = with_draft_layer(target);
   draft.num_hidden_layers = longer.num_hidden_layers;

@@ -1,4 +1,4 @@
-// compressed-tensors: groups of linears, each with a scheme of its own.
+// Reads the settings of compressed-tensors: groups of linears, each with a scheme of its own.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ constexpr std::int64_t kNvfp4Group = 16;
 struct Scheme {
   std::string_view type;
   std::int64_t bits;
-  std::string_view strategy;  // empty: read_strategy() has those of the values
+  std::string_view strategy;  // empty: any that read_strategy() accepts
   Values values;
   Spelling spelling;
   std::string_view formats[2];  // accepted values of "format"; an empty one does not count
@@ -149,7 +149,7 @@ Result<Inputs> read_inputs(const Fields& inputs) {
   const bool dynamic = TRY(inputs.optional_bool("dynamic")).value_or(false);
   const std::string strategy = TRY(inputs.optional_string("strategy")).value_or("tensor");
   if (!dynamic && strategy == "tensor") return Inputs::kTensor;
-  // One scale for all tokens of a step would make a row depend on its neighbours. One scale for each row is finer.
+  // Each row gets a scale of its own: one scale for all tokens of a step would make a row depend on its neighbours.
   if (dynamic && (strategy == "token" || strategy == "tensor")) return Inputs::kToken;
   if (dynamic && strategy == "group") {
     const std::optional<std::int64_t> size = TRY(inputs.optional_int("group_size", 1, kMaxGroup));

@@ -45,9 +45,9 @@ Result<std::optional<KvCacheFormat>> read_kv_cache(const Fields& fields, std::st
 // Reads int4's "group_size": 32, 64 or 128, or -1 for 0, which means all columns.
 Result<std::int64_t> read_int4_group(const Fields& fields, std::string_view key);
 
-// Returns how `module` is stored, as its tensors show. `described` is the format that the settings give the module,
-// whatever lists of plain modules say; null if they give none. `settled` is the format with regard to these lists.
-// `file` names the settings in messages.
+// Returns how `module` is stored, which its tensors show. `described` is the format that the settings give the module
+// before their lists of plain modules are applied; null if they give none. `settled` is the format after these lists
+// are applied. `file` names the settings in messages.
 Result<WeightFormat> stored_format(const FormatRules& rules, const WeightFormat* described, const WeightFormat& settled,
                                    std::string_view module, const StoredTypeOf& stored, const std::string& file);
 

@@ -1,4 +1,4 @@
-// FP8 as transformers names it: "fp8" of DeepSeek, Qwen and others, and "fbgemm_fp8" of Llama.
+// Reads the settings of FP8 as transformers names it: "fp8" of DeepSeek, Qwen and others, and "fbgemm_fp8" of Llama.
 #include "tessera/model/formats/format_rules.h"
 
 namespace tessera {

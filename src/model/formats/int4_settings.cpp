@@ -1,4 +1,4 @@
-// GPTQ and AWQ: 4 bits in groups of columns, packed eight to a word.
+// Reads the settings of GPTQ and AWQ: 4 bits in groups of columns, packed eight to a word.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// ModelOpt, NVIDIA's exporter: one algorithm for all linears, or one for each ("MIXED_PRECISION"). hf_quant_config.json
-// has the settings, and newer versions repeat them in config.json.
+// Reads the settings of ModelOpt, NVIDIA's exporter: one algorithm for all linears, or one for each
+// ("MIXED_PRECISION"). hf_quant_config.json has the settings, and newer versions repeat them in config.json.
 #include <algorithm>
 #include <cctype>
 
@@ -13,7 +13,7 @@ constexpr std::string_view kAlgorithms = "FP8, FP8_PER_CHANNEL_PER_TOKEN, FP8_PB
 constexpr std::int64_t kFp8BlockSide = 128;
 constexpr std::int64_t kNvfp4Columns = 16;
 
-// The exporter writes upper case, and config.json's copies also lower case.
+// Returns the text in upper case, as the exporter writes it; config.json's copies also have lower case.
 std::string upper_case(std::string text) {
   std::ranges::transform(text, text.begin(), [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
   return text;

@@ -1,4 +1,4 @@
-// Quark, AMD's exporter, which describes one format for all linears. Of its formats MXFP4 is read.
+// Reads the settings of Quark, AMD's exporter, which describes one format for all linears. Only MXFP4 is supported.
 #include <algorithm>
 
 #include "tessera/model/formats/format_rules.h"

@@ -83,7 +83,7 @@ Status refuse(const Tensors& tensors, std::string_view suffix, const WeightForma
   return tensors.wrong(suffix, fmt::format("no such tensor, as the settings say {}", describe(format)));
 }
 
-// The two names of scales mean the same, and exporters mix them.
+// Checks the tensor of scales. It has one of two names, which mean the same and which exporters mix.
 Status check_scaled(const Tensors& tensors, WeightFormat& format) {
   const std::string_view other = format.scale == "weight_scale" ? "weight_scale_inv" : "weight_scale";
   if (tensors.has(other)) {
@@ -162,7 +162,7 @@ Result<WeightFormat> stored_format(const FormatRules& rules, const WeightFormat*
     if (!matrix.empty()) return tensors.wrong(name, fmt::format("no such tensor beside \"{}\"", matrix));
     matrix = name;
   }
-  if (matrix.empty()) return settled;  // whoever reads the tensor says that it is missing
+  if (matrix.empty()) return settled;  // the code that reads the tensor reports that it is missing
   if (matrix == "weight" && is_weight_dtype(*tensors.type(matrix))) {
     TRY(refuse_scales(tensors));
     return WeightFormat();

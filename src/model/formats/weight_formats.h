@@ -29,7 +29,7 @@ using StoredTypeOf = std::function<std::optional<StoredDtype>(std::string_view t
 // Returns whether the checkpoint has the matrix of the linear `module`, in whatever format.
 bool has_matrix(std::string_view module, const StoredTypeOf& stored);
 
-// How the authors mean keys and values to be kept. It is no demand: more bits are as good.
+// The type in which the authors mean keys and values to be kept. It is no demand: more bits are as good.
 struct KvCacheFormat {
   std::string dtype;    // "fp8", "int8", "nvfp4"
   bool scales = false;  // the checkpoint may have "k_scale" and "v_scale"
@@ -54,7 +54,7 @@ class WeightFormats {
 
   // Returns whether some linear may be quantised.
   bool any() const;
-  // Returns what --quantization of other engines calls the format: "fp8", "fbgemm_fp8", "compressed-tensors",
+  // Returns the format's name in other engines' option --quantization: "fp8", "fbgemm_fp8", "compressed-tensors",
   // "modelopt", "gptq", "awq", "quark"; empty if every weight is plain.
   std::string method() const;
   // Returns the StartFormat to which the settings' formats belong; nothing if they belong to none, or to several.

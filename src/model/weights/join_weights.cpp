@@ -44,8 +44,8 @@ bool same_storage(const Storage& a, const Storage& b) {
                     a);
 }
 
-// Returns the dimension, the first index and their number. A whole tensor, which can be described in several ways, is
-// -1 of the first dimension.
+// Returns the dimension, the first index and the number of indices. A whole tensor can be described in several ways, so
+// it always gives {0, 0, -1}.
 std::tuple<std::int64_t, std::int64_t, std::int64_t> range_of(const WeightPart& part) {
   const TensorSlice& slice = part.slice;
   const bool known_dim = slice.dim >= 0 && slice.dim < std::ssize(part.shape);

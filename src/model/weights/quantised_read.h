@@ -18,7 +18,7 @@ namespace tessera {
 // Writes bytes. Precondition: `words` is I32 of stored_shape().
 Status read_nibbles(const StoredTensor& words, const NibbleStorage& storage, const SliceRuns& runs,
                     std::span<std::byte> dst);
-// float32. Precondition: `scales` has a type that GridStorage names.
+// Writes float32 scales. Precondition: `scales` has a type that GridStorage names.
 Status read_grid(const StoredTensor& scales, const GridStorage& storage, const SliceRuns& runs,
                  std::span<std::byte> dst);
 // Writes int32. Precondition: `stored` is I32.
@@ -27,9 +27,9 @@ Status read_indices(const StoredTensor& stored, const IndexStorage& storage, con
 
 // Returns invalid_argument unless all of these scale factors, F8_E4M3, are numbers above 0.
 Status check_small_scales(const StoredTensor& stored, std::span<const std::byte> scales);
-// invalid_argument if one of these exponents of scale factors is 255.
+// Returns invalid_argument if one of these exponents of scale factors is 255.
 Status check_exponents(const StoredTensor& stored, std::span<const std::byte> exponents);
-// invalid_argument unless `stored` is I64[2] with these two numbers.
+// Returns invalid_argument unless `stored` is I64[2] with these two numbers.
 Status check_stored_shape(const StoredTensor& stored, std::int64_t rows, std::int64_t cols);
 
 }  // namespace tessera

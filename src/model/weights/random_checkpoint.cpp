@@ -87,7 +87,8 @@ Status RandomCheckpoint::add(const WeightSpec& spec, const WeightPart& part) {
   return ok_status();
 }
 
-// Divides as Hugging Face's tools do: tensors in order, and a new file when the next one would not fit.
+// Divides the tensors among files as Hugging Face's tools do: in order, with a new file when the next one would not
+// fit.
 void RandomCheckpoint::divide(std::int64_t max_shard_bytes) {
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     const std::int64_t bytes = layout_bytes(tensors_[i]);

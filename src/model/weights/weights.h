@@ -25,7 +25,7 @@ class Weights {
 
   // Allocates space for the weights, with undefined content.
   static Result<Weights> allocate(std::span<const WeightSpec> specs, Device& device);
-  // allocate() and fill_weights().
+  // Calls allocate() and fill_weights().
   static Result<Weights> load(std::span<const WeightSpec> specs, const WeightSource& source, Device& device,
                               bool show_progress);
 
