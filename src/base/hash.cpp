@@ -8,7 +8,8 @@
 namespace tessera {
 namespace {
 
-// The finaliser of MurmurHash3 (public domain, Austin Appleby). Every input bit affects every output bit.
+// Mixes the bits with the finaliser of MurmurHash3 (public domain, Austin Appleby). Every input bit affects every
+// output bit.
 std::uint64_t mix(std::uint64_t x) {
   x ^= x >> 33;
   x *= 0xff51afd7ed558ccdull;

@@ -15,7 +15,7 @@ struct RankLayout {
   int pp_size = 1;  // stages
 
   int ranks() const { return tp_size * pp_size; }
-  // Stage 0 has the embedding; stage pp_size - 1 has the head.
+  // Return a rank's stage and its index in the stage. Stage 0 has the embedding; stage pp_size - 1 has the head.
   int stage_of(int rank) const { return pp_size - 1 - rank / tp_size; }
   int rank_in_stage(int rank) const { return rank % tp_size; }
   int rank_at(int stage, int rank_in_stage) const { return (pp_size - 1 - stage) * tp_size + rank_in_stage; }
