@@ -20,9 +20,9 @@ class Bpe : public TokenModel {
   // unk_token, dropout other than 0, or fields of the wrong type.
   static Result<Bpe> create(const TokenizerJson& file);
 
-  // A character without a token becomes the tokens of its bytes (byte_fallback) or the unknown token. If the model has
-  // neither, it gives nothing, like Hugging Face's library. Cost: O(n log n) in the length of a piece; a piece that is
-  // itself a token takes one hash look-up.
+  // Encodes each piece. A character without a token becomes the tokens of its bytes (byte_fallback) or the unknown
+  // token. If the model has neither, it gives nothing, like Hugging Face's library. Cost: O(n log n) in the length of a
+  // piece; a piece that is itself a token takes one hash look-up.
   Status encode(const Pieces& pieces, std::vector<TokenId>& out) const override;
 
   const Vocabulary& vocabulary() const override { return vocabulary_; }

@@ -33,8 +33,8 @@ class Decoder {
     Step step;
     std::string pattern = {};  // kReplace, kMetaspace: the text to replace
     std::string content = {};  // kReplace: the replacement; kStrip: the character to strip
-    std::int64_t start = 0;    // kStrip: the most characters to strip at the beginning
-    std::int64_t stop = 0;     // kStrip: the most characters to strip at the end
+    std::int64_t start = 0;    // kStrip: limit of characters to strip at the beginning
+    std::int64_t stop = 0;     // kStrip: limit of characters to strip at the end
     bool strip_first = false;  // kMetaspace: no space at the very beginning
   };
 

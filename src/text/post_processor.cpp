@@ -74,7 +74,7 @@ Result<TokenId> token_of_pair(const Field& field) {
   return read_id(pair[1]);
 }
 
-// BERT puts one separator between two texts, RoBERTa two.
+// Makes the post-processor of BERT, which puts one separator between two texts, or of RoBERTa, which puts two.
 Result<PostProcessor> make_classifier(const Field& field, std::size_t separators) {
   const TokenId begin = TRY(token_of_pair(field.member("cls")));
   const TokenId separator = TRY(token_of_pair(field.member("sep")));

@@ -23,8 +23,8 @@ struct PostProcessor {
   std::optional<PairTemplate> pair = std::nullopt;  // none: the file does not define how two texts are joined
 };
 
-// Supported types are TemplateProcessing, ByteLevel (adds nothing), BertProcessing, RobertaProcessing and Sequence;
-// others are unimplemented.
+// Makes the post-processor of a file. Supported types are TemplateProcessing, ByteLevel (adds nothing), BertProcessing,
+// RobertaProcessing and Sequence; others are unimplemented.
 Result<PostProcessor> make_post_processor(const Field& field);
 
 }  // namespace tessera

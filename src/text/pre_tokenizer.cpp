@@ -20,7 +20,7 @@ constexpr std::string_view kGpt2Pattern =
 // Words and the text between them. Oniguruma counts the two joiners as word characters here.
 constexpr std::string_view kWords = R"([\w\x{200c}\x{200d}]+|[^\w\s\x{200c}\x{200d}]+)";
 
-// What happens to the matches of a split.
+// The treatment of the matches of a split.
 enum class Behavior { kRemoved, kIsolated, kMergedWithPrevious, kMergedWithNext, kContiguous };
 
 Result<Behavior> make_behavior(const Field& field) {

@@ -87,7 +87,7 @@ class Reader {
     return ok_status();
   }
 
-  // A token's id is its index in the list.
+  // Reads a list of tokens with scores. A token's id is its index in the list.
   Status read_scored_vocab(dom::element vocab) {
     dom::array entries;
     if (vocab.get(entries) != simdjson::SUCCESS || entries.size() >= kMaxVocabularySize) {

@@ -229,7 +229,7 @@ TEST(Llama3, SpecialTokensAreAddedAndParsed) {
   EXPECT_EQ(tokenizer.vocab_size(), 128256);
 }
 
-// About one million bytes of prose in several languages, code and numbers.
+// Returns about one million bytes of prose in several languages, code and numbers.
 std::string mixed_text() {
   std::string out;
   const Json inputs = *Json::read_file(shared_data("tokenizers/vectors/multilingual2_inputs.json"));

@@ -59,7 +59,7 @@ class ChatParser {
 // A chat format. Immutable and thread-safe.
 class ChatFormat {
  public:
-  // What a parser looks for. Its pieces are content and what it looks for: reasoning or calls.
+  // The part of a text that a parser looks for. The parser's pieces are content and either reasoning or calls.
   enum class Part : std::uint8_t { kReasoning, kCalls };
   struct Request {
     Part part = Part::kCalls;

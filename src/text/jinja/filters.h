@@ -17,7 +17,7 @@ struct NamedFilter {
   Filter filter;
 };
 
-// The filters of texts and single values, and the filters of sequences.
+// Return the filters of texts and single values, and the filters of sequences.
 std::span<const NamedFilter> text_filters();
 std::span<const NamedFilter> sequence_filters();
 

@@ -37,7 +37,7 @@ class Interpreter {
   // Returns the rendered text. Errors have the line and column of the innermost failing part.
   Result<std::string> render();
 
-  // The budget that filters, tests and functions spend.
+  // Returns the budget that filters, tests and functions spend.
   Budget& budget() { return budget_; }
   Result<Value> call(const Value& function, const CallArguments& arguments);
   std::time_t now() const { return now_.has_value() ? *now_ : std::time(nullptr); }

@@ -20,7 +20,7 @@ using test::shared_data;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 
-// strftime_now() formats local time.
+// Sets the time zone UTC, because strftime_now() formats local time.
 void use_utc() {
   ::setenv("TZ", "UTC", 1);
   ::tzset();

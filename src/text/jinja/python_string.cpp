@@ -93,7 +93,7 @@ std::string replace(std::string_view text, std::string_view from, std::string_vi
   std::string out;
   std::size_t done = 0;
   if (from.empty()) {
-    // Python puts `to` before every character and at the end.
+    // If `from` is empty, Python puts `to` before every character and at the end.
     while (count != 0) {
       out += to;
       if (count > 0) --count;

@@ -8,7 +8,7 @@
 
 namespace tessera::jinja {
 
-// str.isspace for one character: White_Space and the four information separators.
+// Does str.isspace() for one character: White_Space and the four information separators.
 bool is_space(char32_t code);
 
 // str.lstrip() and str.rstrip(): strip white space, or any of the characters in `set`.

@@ -43,8 +43,8 @@ struct KeyRule {
   }
 };
 
-// A stable merge sort of positions. std::stable_sort does not allow a comparison that can fail or that, with NaN, is
-// not an order.
+// Sorts positions by a stable merge sort. std::stable_sort does not allow a comparison that can fail or that, with NaN,
+// is not an order.
 Status sort_positions(const std::vector<Value>& keys, bool reverse, std::vector<std::size_t>& order, Budget& budget) {
   std::vector<std::size_t> merged(order.size());
   for (std::size_t width = 1; width < order.size(); width *= 2) {

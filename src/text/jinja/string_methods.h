@@ -16,7 +16,8 @@ struct NamedMethod {
   Method method;
 };
 
-// Each method expects a string as `self`. The caller spends the budget for reading `self` and the arguments.
+// Returns the methods. Each expects a string as `self`. The caller spends the budget for reading `self` and the
+// arguments.
 std::span<const NamedMethod> string_methods();
 
 }  // namespace tessera::jinja

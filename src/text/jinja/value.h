@@ -117,7 +117,7 @@ class Value {
 
   // Returns a container of these items; an error if it would be nested too deep or hold a namespace.
   static Result<Value> list(std::vector<Value> items, List::Kind kind = List::Kind::kList);
-  // Later entries replace earlier ones with an equal key. Keys are strings, numbers, booleans or none.
+  // Returns a dict. Later entries replace earlier ones with an equal key. Keys are strings, numbers, booleans or none.
   static Result<Value> dict(std::vector<std::pair<Value, Value>> items);
   static Result<Value> from_json(const Json& json);
 

@@ -28,11 +28,11 @@ class Charsmap {
   std::optional<Match> shortest(std::string_view text) const;
   std::optional<Match> longest(std::string_view text) const;
 
-  // SentencePiece's rule: replaces from the left, always the longest entry.
+  // Follows SentencePiece's rule: replaces from the left, always the longest entry.
   std::string replace_longest(std::string_view text) const;
-  // Hugging Face's rule ("Precompiled" in tokenizer.json). It looks up grapheme clusters shorter than six bytes as a
-  // whole, and longer ones character by character. If entries are prefixes of what is looked up, the shortest of them
-  // replaces all of it.
+  // Follows Hugging Face's rule ("Precompiled" in tokenizer.json). It looks up grapheme clusters shorter than six bytes
+  // as a whole, and longer ones character by character. If entries are prefixes of what is looked up, the shortest of
+  // them replaces all of it.
   std::string replace_graphemes(std::string_view text) const;
 
  private:

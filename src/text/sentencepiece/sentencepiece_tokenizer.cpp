@@ -28,7 +28,7 @@ class AddedList {
     list_.push_back(std::move(token));
   }
 
-  // {"32000": {"content": "<x>", "special": true, …}}
+  // Adds tokens written as {"32000": {"content": "<x>", "special": true, …}}.
   Status add_decoder(const Field& field) {
     if (field.absent()) return ok_status();
     if (!field.json().is_object()) return field.invalid("accepted: an object of id: token");
@@ -44,7 +44,7 @@ class AddedList {
     return ok_status();
   }
 
-  // {"<x>": 32000}
+  // Adds the tokens of a file of the form {"<x>": 32000}.
   Status add_file(const std::string& path) {
     std::error_code unreadable;
     if (!std::filesystem::exists(path, unreadable)) return ok_status();

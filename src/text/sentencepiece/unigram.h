@@ -18,7 +18,7 @@ class Unigram : public TokenModel {
   // type.
   static Result<Unigram> create(const TokenizerJson& file);
 
-  // Cost: O(n m log v) for a piece of n bytes, v tokens, and a longest token of m bytes.
+  // Encodes each piece. Cost: O(n m log v) for a piece of n bytes, v tokens, and a longest token of m bytes.
   Status encode(const Pieces& pieces, std::vector<TokenId>& out) const override;
   const Vocabulary& vocabulary() const override { return vocabulary_; }
 
