@@ -168,12 +168,12 @@ class Stream {
   virtual Status copy(DeviceAddress to, DeviceAddress from, std::size_t bytes) = 0;
   virtual Status fill(DeviceAddress to, std::uint8_t value, std::size_t bytes) = 0;
 
-  // A side stream, whose work runs beside this stream's work; it may be recorded too. Work enqueued on the side stream
-  // after fork_side() begins once everything enqueued here before has ended. Work enqueued here after join_side()
-  // begins once everything enqueued on the side stream has ended. In between, both run at the same time if the device
-  // can: neither may write what the other uses. Each fork must be joined, in a recording before the recording ends.
-  // This stream owns the side stream, which takes only kernels, copies and fills. The first call of side() must not be
-  // made while recording. By default all work runs in order, on this stream.
+  // Returns the side stream, whose work runs beside this stream's work; it may be recorded too. Work enqueued on the
+  // side stream after fork_side() begins once everything enqueued here before has ended. Work enqueued here after
+  // join_side() begins once everything enqueued on the side stream has ended. In between, both run at the same time if
+  // the device can: neither may write what the other uses. Each fork must be joined, in a recording before the
+  // recording ends. This stream owns the side stream, which takes only kernels, copies and fills. The first call of
+  // side() must not be made while recording. By default all work runs in order, on this stream.
   virtual Result<Stream*> side() { return this; }
   virtual Status fork_side() { return ok_status(); }
   virtual Status join_side() { return ok_status(); }

@@ -1,5 +1,6 @@
-// Cores and memory that this process may use: those of the machine, limited by the scheduler's affinity, by control
-// groups (versions 1 and 2, at every level above the process), and by the process's limits of address space and data.
+// Reads how many cores and how much memory this process may use: the machine's, limited by the scheduler's affinity, by
+// control groups (versions 1 and 2, at every level above the process), and by the process's limits of address space and
+// data.
 #pragma once
 
 #include <cstdint>

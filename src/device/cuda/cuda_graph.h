@@ -42,8 +42,8 @@ class CudaEvent final : public Event {
 class CudaGraph final : public RecordedGraph {
  public:
   // Instantiates `graph`, which is not changed and remains the caller's. The upload is enqueued on `stream`. With
-  // `priorities`, kernels have the priorities of the streams that they were captured on; otherwise that of the stream
-  // that launches the graph.
+  // `priorities`, kernels have the priorities of the streams that they were captured on; otherwise all kernels have the
+  // priority of the stream that launches the graph.
   static Result<std::unique_ptr<CudaGraph>> create(CudaDevice& device, std::string name, CUgraph graph, CUstream stream,
                                                    bool priorities);
   ~CudaGraph() override;

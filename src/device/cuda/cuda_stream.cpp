@@ -100,8 +100,8 @@ Status CudaStream::fill(DeviceAddress to, std::uint8_t value, std::size_t bytes)
                        {"cuMemsetD8Async", DeviceCall::kLaunch, "fill", bytes});
 }
 
-// The side stream has the highest priority. Its kernels are a few blocks that wait for other ranks, and get room
-// whenever another kernel's block ends.
+// Returns the side stream, which has the highest priority. Its kernels are a few blocks that wait for other ranks, and
+// get room whenever another kernel's block ends.
 Result<Stream*> CudaStream::side() {
   if (side_ != nullptr) return side_.get();
   TRY(enter(DeviceCall::kCreateStream));

@@ -27,7 +27,7 @@ class CudaStream final : public Stream {
   CudaStream(const CudaStream&) = delete;
   CudaStream& operator=(const CudaStream&) = delete;
 
-  // The driver's CUstream and the runtime's cudaStream_t are the same type.
+  // Returns the CUDA stream. The driver's CUstream and the runtime's cudaStream_t are the same type.
   CUstream handle() const { return handle_; }
   CudaDevice& device() const { return device_; }
 
@@ -51,12 +51,12 @@ class CudaStream final : public Stream {
   void abandon_recording() override;
   bool recording() const override { return recording_; }
   Status recording_status() const override;
-  // Name of the last recording; empty before the first one.
+  // Returns the name of the last recording; empty before the first one.
   const std::string& recording_what() const { return recording_what_; }
 
  private:
   CudaStream(CudaDevice& device, std::string name);
-  // Makes `later` wait for everything that is enqueued on `earlier`, also in a recording.
+  // Makes `later` wait for everything that is enqueued on `earlier`, even in a recording.
   Status order(const CudaStream& earlier, const CudaStream& later, CudaEvent& by) const;
   // Checks that the call is allowed now. Every call except launches, begin and end does this first.
   Status enter(DeviceCall call) const;

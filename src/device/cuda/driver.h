@@ -57,7 +57,7 @@ Result<Driver> load_driver();
 // Returns kNotFound if the driver is older than the CUDA that this build was made with.
 Status check_driver_version(const Driver& driver);
 
-// What the error of a driver call names.
+// The parts of a driver call that its error names.
 struct DriverCall {
   const char* function = "";  // "cuMemAlloc"
   DeviceCall call = DeviceCall::kLaunch;

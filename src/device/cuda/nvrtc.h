@@ -11,8 +11,8 @@ namespace tessera {
 
 class Nvrtc {
  public:
-  // Loads the library once for the process: from where the system's loader finds it, from CUDA's usual folder, or from
-  // the packages of a Python in /usr/local/lib or /usr/lib. It stays loaded. kNotFound lists the places that were
+  // Loads the library once for the process: from the place that the system's loader finds, from CUDA's usual folder, or
+  // from the packages of a Python in /usr/local/lib or /usr/lib. It stays loaded. kNotFound lists the places that were
   // tried.
   static Result<const Nvrtc*> load();
 

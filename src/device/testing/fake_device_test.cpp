@@ -10,7 +10,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// A small user of a device: memory, one recorded graph, two replays.
+// Uses a device: memory, one recorded graph, two replays.
 Status use(Device& device) {
   std::unique_ptr<Allocation> memory = TRY(device.allocate(64, "weights"));
   std::unique_ptr<Arena> arena = TRY(device.create_arena({.reserve_bytes = 8192, .name = "arena"}));

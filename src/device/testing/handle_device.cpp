@@ -103,7 +103,7 @@ std::byte* HandleDevice::resolve(DeviceAddress address, std::size_t bytes) const
   return range->second.data + address.offset;
 }
 
-// Zero bytes and missing memory are left to the host stream's own checks.
+// Returns the host address. Zero bytes and missing memory are left to the host stream's own checks.
 Result<DeviceAddress> HandleStream::find(DeviceAddress address, std::size_t bytes) const {
   if (!address || bytes == 0) return DeviceAddress{};
   std::byte* data = device_.resolve(address, bytes);

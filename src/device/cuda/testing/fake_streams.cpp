@@ -127,7 +127,7 @@ void FakeFunctions::set_capture(Driver& t) {
     });
   };
   t.cuStreamEndCapture = [](CUstream stream, CUgraph* graph) {
-    // Ends the capture also if the function fails.
+    // Ends the capture even if the function fails.
     std::lock_guard lock(state().mutex);
     FakeStream& on = *state().streams.at(stream);
     if (on.capturing && on.capture_thread != std::this_thread::get_id()) return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
