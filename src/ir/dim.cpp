@@ -234,7 +234,7 @@ Result<Dim> Dim::parse(std::string_view text) {
   return DimParser(text).parse();
 }
 
-// Affine forms over the rationals factor uniquely: a product is its rational content and the
+// Compares factors. Affine forms over the rationals factor uniquely, so a product is its rational content and the
 // multiset of its primitive factors.
 bool same_element_count(const Shape& a, const Shape& b) {
   struct Product {

@@ -55,8 +55,8 @@ struct Node {
   double attribute_or(std::string_view name, double fallback) const;
 };
 
-// A group of layers whose caches follow one rule of retention. They share slots, a page table and a pool of pages.
-// Group i's states are those whose first dimension is page_symbol(i), so that the bytes of a page follow from their
+// A group of layers whose caches follow one rule of retention. They share slots, a page table and a pool of pages. A
+// state belongs to group i if its first dimension is page_symbol(i), so that the bytes of a page follow from their
 // types.
 struct CacheGroup {
   enum class Kind : std::uint8_t {

@@ -20,7 +20,7 @@ NodeStyle style_of(const OpDecl* decl, bool in_split_cluster) {
   return NodeStyle::kKernel;
 }
 
-// Follows writes: a node that reads a value reads what the value's last writer left, also if that wrote through a view.
+// Follows writes: a node that reads a value reads what the value's last writer left, even if it wrote through a view.
 class FlowBuilder {
  public:
   FlowBuilder(const Graph& graph, const PictureOptions& options) : graph_(graph), options_(options) {

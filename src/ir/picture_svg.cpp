@@ -176,7 +176,8 @@ class SvgWriter {
   }
   double lane_x(std::size_t lane) const { return box_x_ + kBoxWidth + kLane * (static_cast<double>(lane) + 1); }
   double middle_x() const { return box_x_ + kBoxWidth / 2; }
-  // Lane edges leave a box beside their value's line. A value that the node wrote into leaves at the box's end.
+  // Returns the height at which a lane edge leaves its box: beside its value's line. A value that the node wrote into
+  // leaves at the box's end.
   double leave_y(const Trunk& trunk) const {
     const Row& row = rows_[trunk.from];
     const std::vector<ValueId>& named = named_in(trunk.from);
@@ -184,7 +185,8 @@ class SvgWriter {
     if (line == std::ssize(named)) return row.bottom() - 7;
     return row.top + kBoxTop + 7 + kLine * static_cast<double>(line);
   }
-  // Lane edges arrive at a box one below the other, above the places where others leave.
+  // Returns the height at which the next lane edge arrives at a box. Edges arrive one below the other, above the places
+  // where others leave.
   double next_arrival_y(std::size_t row) {
     const double y = rows_[row].top + 9 + 6 * rows_[row].arrivals++;
     return std::min(y, rows_[row].bottom() - 5);

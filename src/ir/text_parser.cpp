@@ -47,7 +47,7 @@ class Parser {
   }
 
  private:
-  // token_ is the current token; advance() takes the next one.
+  // Takes the next token, which becomes the current one, token_.
   Status advance() {
     token_ = TRY(lexer_.next());
     return ok_status();
