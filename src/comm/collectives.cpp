@@ -92,7 +92,7 @@ Status Communicator::check_agreement() const {
   return ok_status();
 }
 
-// The first rank of this process exchanges data with the other nodes, while this process's other ranks wait.
+// Exchanges data with the other nodes. The first rank of this process does so, while the process's other ranks wait.
 Status Communicator::exchange(std::string_view call, const TensorView& result, Share share) {
   NodeExchange& nodes = *group_->nodes;
   if (!nodes.leads()) TRY(check_agreement());

@@ -61,7 +61,7 @@ class Communicator {
   int ranks() const;
   // Returns whether this rank's collectives include ranks of other processes.
   bool spans_processes() const;
-  // The longest time that this rank's collectives wait for another rank or another node.
+  // Return and set the longest time that this rank's collectives wait for another rank or another node.
   std::chrono::milliseconds limit() const { return limit_; }
   void set_limit(std::chrono::milliseconds limit) { limit_ = limit; }
   // Return this rank's number among the ranks of all stages, and the number of all these ranks.
@@ -69,14 +69,15 @@ class Communicator {
   int places() const;
   Pipeline* pipeline();  // null: there is a single stage
 
-  // x = Σ over ranks of x, added in rank order in float32 and rounded once: the same bits on every rank. Works in
-  // place. Every rank's x has the same element count and dtype.
+  // Computes x = Σ over ranks of x in place. It adds in rank order in float32 and rounds once, so every rank gets the
+  // same bits. Every rank's x has the same element count and dtype.
   Status all_reduce(const TensorView& x);
-  // x [rows, n] → y [rows, n·ranks]. Every rank's x has the same dimensions and dtype.
+  // Gathers x [rows, n] of all ranks to y [rows, n·ranks]. Every rank's x has the same dimensions and dtype.
   Status all_gather(const TensorView& x, const TensorView& y);
-  // x [n, …] → y [ranks·n, …], the ranks' rows one below the other. Every rank's x has the same dimensions and dtype.
+  // Gathers x [n, …] to y [ranks·n, …], the ranks' rows one below the other. Every rank's x has the same dimensions and
+  // dtype.
   Status all_gather_rows(const TensorView& x, const TensorView& y);
-  // x [ranks·n, …] → y [n, …]: the sum over ranks of the n rows from row rank·n on, added as in all_reduce.
+  // Reduces x [ranks·n, …] to y [n, …]: the sum over ranks of the n rows from row rank·n on, added as in all_reduce.
   Status reduce_scatter(const TensorView& x, const TensorView& y);
 
   // Aborts the group. `reason` appears in the other ranks' errors. Only the first call's reason is kept.

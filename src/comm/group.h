@@ -39,7 +39,7 @@ struct Communicator::Group {
     for (std::atomic<std::uint32_t>* flag : flags) flag->store(1);
     moved.notify_all();
   }
-  // The last rank to arrive releases the others. Precondition: the mutex is held.
+  // Counts a rank that has arrived. The last one releases the others. Precondition: the mutex is held.
   bool arrive() {
     if (++arrived < here) return false;
     arrived = 0;

@@ -27,8 +27,9 @@ constexpr std::chrono::milliseconds kLook(50);
 // hangs in a kernel. Then it waits this long once more for a running call; a call that has not returned hangs too.
 constexpr std::chrono::seconds kRankEnds(1);
 // Time that the watching thread may take to end. It may be inside an NCCL abort, which waits for NCCL's own threads and
-// those for the machine's other processes. Or it may be telling a node that no longer answers, which takes as long as
-// NodeGroupOptions::silence, 15 s. The limit is longer than that, because the thread uses the communicator until then.
+// for the threads that serve the machine's other processes. Or it may be telling a node that no longer answers, which
+// takes as long as NodeGroupOptions::silence, 15 s. The limit is longer than that, because the thread uses the
+// communicator until then.
 constexpr std::chrono::seconds kAbortLimit(20);
 
 // The data that ranks tell each other about themselves.

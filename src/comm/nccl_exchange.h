@@ -65,11 +65,11 @@ class NcclExchange final : public DeviceExchange {
   // first call of a size may connect GPUs, which takes a while and must not be recorded. kCancelled once the group has
   // ended.
   //
-  // x = Σ over ranks, in place.
+  // Computes x = Σ over ranks, in place.
   Status all_reduce(const TensorView& x, void* stream) const;
   // Gathers `bytes` at `from` of every rank, in rank order, to `to` [ranks][bytes].
   Status all_gather(DeviceAddress from, DeviceAddress to, std::size_t bytes, void* stream) const;
-  // x [ranks, y's elements] → y = Σ over ranks of this rank's row of x.
+  // Computes y = Σ over ranks of this rank's row of x, where x is [ranks, y's elements].
   Status reduce_scatter(const TensorView& x, const TensorView& y, void* stream) const;
   // Works on a link: sends x to the other side on the sender, receives x on the receiver.
   Status hand_on(const TensorView& x, void* stream) const;

@@ -20,7 +20,7 @@ struct NcclId {
   char bytes[128] = {};
 };
 
-// Value of ncclResult_t for success.
+// Values of ncclResult_t.
 inline constexpr int kNcclSuccess = 0;
 inline constexpr int kNcclInProgress = 7;
 // Values of ncclDataType_t.

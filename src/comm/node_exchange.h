@@ -35,9 +35,9 @@ class NodeExchange {
   int first_rank() const { return nodes_->node() * ranks_here_; }
 
   // Node 0: waits for the other nodes' tensors, at most for `limit`, and places views of them, with their calls, behind
-  // those of its own ranks. `tensors` and `calls` have an entry for each rank. The views are valid until spread(). A
-  // view has no memory if its tensor's shape or type differs from the first rank's. kCancelled if a node does not come
-  // or the exchange has ended.
+  // the entries of its own ranks. `tensors` and `calls` have an entry for each rank. The views are valid until
+  // spread(). A view has no memory if its tensor's shape or type differs from the first rank's. kCancelled if a node
+  // does not come or the exchange has ended.
   Status collect(std::span<TensorView> tensors, std::span<std::string_view> calls, std::chrono::milliseconds limit);
   // Node 0: sends the result of what was collected to all other nodes, and accepts their next tensors from then on.
   Status spread(const TensorView& result) { return spread(result, /*in_parts=*/false); }

@@ -1,4 +1,4 @@
-// Catches: ranks of several nodes that get other bits than ranks of one; results of an aborted collective that are
+// Catches: ranks of several nodes that get other bits than ranks of one node; results of an aborted collective that are
 // mistaken for those of a later one; a rank that waits for a node that is gone; and tensors of another shape or type
 // that are accepted.
 //

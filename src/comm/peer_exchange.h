@@ -41,7 +41,7 @@ struct Peers {
   int rank = 0;
   int ranks = 1;
   std::int64_t buffer_words = 0;
-  Turns* turns = nullptr;                     // this rank's
+  Turns* turns = nullptr;                     // this rank's counters
   std::uint32_t* mailboxes[kMostPeers] = {};  // mailboxes of all ranks: [kBuffers][buffer_words]
   const std::uint32_t* stop = nullptr;        // on the host; not 0: the group has ended, and missing values never come
 };

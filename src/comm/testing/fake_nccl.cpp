@@ -15,7 +15,7 @@ struct Comm {
   int rank;
 };
 
-// A communicator that nobody aborts lives until the end of the process.
+// Returns all communicators. One that nobody aborts lives until the end of the process.
 std::vector<std::unique_ptr<Comm>>& comms() {
   static std::vector<std::unique_ptr<Comm>> all;
   return all;
