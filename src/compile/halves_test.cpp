@@ -104,7 +104,7 @@ class LoggedOp final : public BoundOp {
 Result<std::unique_ptr<BoundOp>> logged(const BindArgs& args) {
   return std::make_unique<LoggedOp>(args.node.op + " " + std::to_string(args.operands[0].rows()));
 }
-// Fewer rows need more scratch.
+// Returns bytes of scratch: fewer rows need more.
 Result<std::size_t> scratch(const BindArgs& args) { return static_cast<std::size_t>(1000 - args.operands[0].rows()); }
 const KernelTable& logged_kernels() {
   static const KernelTable table({{.op = "linear", .name = "test", .bind = logged, .workspace_bytes = scratch},

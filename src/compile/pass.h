@@ -25,18 +25,19 @@ namespace tessera {
 
 // The changed graph; std::nullopt if the pass changes nothing.
 using PassResult = Result<std::optional<ir::Graph>>;
-// The result of a pass that changes nothing. (A bare std::nullopt would make a Result without a value.)
+// Returns the result of a pass that changes nothing. (A bare std::nullopt would make a Result without a value.)
 inline std::optional<ir::Graph> unchanged() { return std::nullopt; }
 
 struct Pass {
   std::string_view name;     // name by which it can be switched off
   std::string_view summary;  // one line
   std::int64_t version = 1;  // incremented with every change of the pass's results
-  // Pure function. The graph is verified. Inputs, weights, states and outputs must keep their names and types.
+  // The pass itself, a pure function. The graph is verified. Inputs, weights, states and outputs must keep their names
+  // and types.
   std::function<PassResult(const ir::Graph& graph, const ir::OpTable& ops)> run{};
 };
 
-// The built-in passes, in the order in which they run. A registry may add more (runner/capture/registry.h).
+// Returns the built-in passes, in the order in which they run. A registry may add more (runner/capture/registry.h).
 std::span<const Pass> pass_list();
 
 // A report of what one pass did to one graph.

@@ -27,7 +27,7 @@ fs::path path_of(const std::string& root, std::string_view kind, const Hash128& 
   return folder_of(root) / fmt::format("{}-{}.json", kind, key.hex());
 }
 
-// A checksum over every field of an entry, so that any flipped bit is found.
+// Returns a checksum over every field of an entry, so that any flipped bit is found.
 std::string checksum(std::string_view kind, const std::string& key, const std::string& value) {
   Hasher hasher;
   hasher.add(kind);

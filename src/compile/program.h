@@ -124,7 +124,7 @@ struct Program {
   // instructions that run in halves it includes the scratch of running whole, so that the largest bucket's scratch is
   // enough for smaller buckets, which may run whole.
   Result<std::size_t> workspace_bytes(const ir::Bucket& bucket, Device& device, const ForwardContext& context) const;
-  // The program must outlive the result and must not move.
+  // Binds the program for one bucket. The program must outlive the result and must not move.
   Result<BoundProgram> bind(const BindTarget& target) const;
 };
 

@@ -21,8 +21,8 @@
 
 namespace tessera {
 
-// The bytes are those of an instruction's operands and results at `bucket`. States are left out, because an instruction
-// reads only part of them.
+// Prints the program. An instruction's bytes are the sum over its operands and results at `bucket`. States are left
+// out, because an instruction reads only part of them.
 Result<std::string> to_text(const Program& program, const ir::Bucket& bucket);
 
 }  // namespace tessera

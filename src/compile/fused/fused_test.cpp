@@ -208,7 +208,7 @@ TEST_F(Fused, APieceThatCannotBeCompiledRunsAsItsOperatorsDo) {
   EXPECT_EQ(entries(), 0);  // the next process tries again
 }
 
-// These kernels are never bound: the test checks where the compiler sees that they could run.
+// Returns kernels that join two operators. They are never bound: the test checks that the compiler finds the joins.
 KernelTable kernels_that_join(std::string_view first, std::string_view second) {
   return KernelTable({kLinearCpu, kAddRmsNormCpu, kSiluMulCpu},
                      {{.ops = {first, second}, .name = "both", .most_rows = 4, .bind = nullptr}});

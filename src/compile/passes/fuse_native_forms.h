@@ -9,8 +9,8 @@
 //
 // fused_forms.h lists the forms in the order of the search: add_rms_norm, head_norm, qkv_rope_store, silu_mul,
 // gelu_mul, and additions after a linear, which become its bias or residual. native_form.h says what counts as a match,
-// and when it may be replaced. Results agree within rounding: a fused operator rounds where its native form does, but a
-// linear's terms are added before its only rounding.
+// and when it may be replaced. Results agree within rounding: a fused operator rounds in the same places as its native
+// form, but a linear's terms are added before its only rounding.
 #pragma once
 
 #include <span>

@@ -30,7 +30,7 @@ struct FusedForm {
   Decompose decompose{};
 };
 
-// The forms in the order of the search: a form that contains another form's operator comes after it.
+// Returns the forms in the order of the search: a form that contains another form's operator comes after it.
 std::span<const FusedForm> fused_forms();
 
 }  // namespace tessera
