@@ -12,10 +12,10 @@ namespace tessera {
 // The time of a forward of `tokens` tokens, in any unit. It must not fall as the tokens grow.
 using TokenCost = std::function<double(std::int64_t tokens)>;
 
-// The cost if nothing was measured, in units of one token's cost: one for each token, and a constant for reading the
-// weights once. On an H200 the weights take as long as about 250 tokens of Llama-3-8B or 600 of Qwen3-0.6B; on a CPU as
-// long as fewer tokens (docs/measurements/graphs.md). The constant is at the low end, which makes padding look
-// expensive, because a size too many costs less than a missing one.
+// Returns the cost if nothing was measured, in units of one token's cost: one for each token, and a constant for
+// reading the weights once. On an H200 the weights take as long as about 250 tokens of Llama-3-8B or 600 of Qwen3-0.6B;
+// on a CPU as long as fewer tokens (docs/measurements/graphs.md). The constant is at the low end, which makes padding
+// look expensive, because a size too many costs less than a missing one.
 double prior_token_cost(std::int64_t tokens);
 
 // [tokens]: how often a forward has that many tokens, in any unit.
@@ -45,12 +45,12 @@ struct LadderGoal {
 void add_sizes(std::vector<std::int64_t>& sizes, const TokenCost& cost, const TokenWeights& weights,
                const LadderGoal& goal);
 
-// The schedule "auto": the default ladder without sizes that cost as much as the next one, and with additional sizes
-// where padding takes most time. All token counts from 33 to max_tokens have the same weight. The schedule has 96
-// sizes, or as many as the default ladder if that has more.
+// Returns the schedule "auto": the default ladder without sizes that cost as much as the next one, and with additional
+// sizes in the ranges in which padding takes most time. All token counts from 33 to max_tokens have the same weight.
+// The schedule has 96 sizes, or as many as the default ladder if that has more.
 std::vector<std::int64_t> auto_ladder(std::int64_t max_tokens, const TokenCost& cost);
 
-// The ladder for forwards that were seen: `largest`, at least 1, and the sizes that save most.
+// Returns the ladder for forwards that were seen: `largest`, at least 1, and the sizes that save most.
 std::vector<std::int64_t> fitted_ladder(std::int64_t largest, const TokenCost& cost, const TokenWeights& weights,
                                         const LadderGoal& goal);
 

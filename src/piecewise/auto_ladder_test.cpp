@@ -1,5 +1,5 @@
-// Catches: a ladder without sizes where padding takes the time; a ladder that keeps sizes that save nothing, grows
-// without end or loses the largest size; and waste that counts the wrong forwards.
+// Catches: a ladder without sizes in a range in which padding takes the time; a ladder that keeps sizes that save
+// nothing, grows without end or loses the largest size; and waste that counts the wrong forwards.
 #include "tessera/piecewise/auto_ladder.h"
 
 #include <gmock/gmock.h>

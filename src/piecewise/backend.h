@@ -30,7 +30,7 @@ class PiecewiseBackend {
   virtual std::string note() const { return {}; }
 };
 
-// The backend that records the program's launches on the stream.
+// Returns the backend that records the program's launches on the stream.
 const PiecewiseBackend& recording_backend();
 
 // The backends of devices, by type of device. One thread adds them before anyone reads; after that the list is

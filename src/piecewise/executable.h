@@ -105,8 +105,8 @@ class Executable {
   // Forgets the bucket's kernels and graphs.
   void drop(const ir::Bucket& bucket) { bound_.erase(bucket); }
 
-  // Precondition of the functions below: bound(bucket). Running and replaying cost one look-up of the bucket in
-  // addition to the kernels.
+  // Enqueues every kernel. Precondition of this and the functions below: bound(bucket). Running and replaying cost one
+  // look-up of the bucket in addition to the kernels.
   Status run(const ir::Bucket& bucket) const;
   // Returns whether a kernel's variant has not run on the stream. Its first run may load code and initialise libraries,
   // which a recording refuses.
@@ -134,8 +134,8 @@ class Executable {
   // Returns output i, in the order of the source graph. Valid until the next forward in this arena.
   Result<OutputView> output(const ir::Bucket& bucket, std::size_t index) const;
 
-  // Functions to inspect a forward or to time it: its parts and their instructions one by one, and where values of a
-  // part's program lie. Precondition of the first five: bound(bucket).
+  // Functions to inspect a forward or to time it: its parts, their instructions one by one, and the places of values of
+  // a part's program. Precondition of the first five: bound(bucket).
   Status run_instruction(const ir::Bucket& bucket, std::size_t part, std::size_t instruction) const;
   // Returns whether running the instruction does nothing, because a joined kernel runs it with a later one
   // (ops/contract/op.h).

@@ -16,12 +16,12 @@ inline constexpr std::int64_t kMaxLadderSize = std::int64_t{1} << 20;
 
 enum class PrefillSchedule { kDefault, kLegacy, kAuto };  // kAuto: auto_ladder.h
 
-// Token counts of prefill graphs: 4–32 step 4, 48–256 step 16, 288–512 step 32, 576–1024 step 64, 1280–4096 step 256,
-// then step 512; legacy: … 640–4096 step 128, then 256. Capped at max_tokens, which becomes the last size if it is not
-// on a step. 42 sizes to 2048, 50 to 4096, 58 to 8192.
+// Returns the token counts of prefill graphs: 4–32 step 4, 48–256 step 16, 288–512 step 32, 576–1024 step 64, 1280–4096
+// step 256, then step 512; legacy: … 640–4096 step 128, then 256. Capped at max_tokens, which becomes the last size if
+// it is not on a step. 42 sizes to 2048, 50 to 4096, 58 to 8192.
 std::vector<std::int64_t> prefill_ladder(std::int64_t max_tokens, PrefillSchedule schedule = PrefillSchedule::kDefault);
 
-// Batch sizes of decode graphs: 1, 2, 4, 8, 12, 16–256 step 8, 272–496 step 16, then step 32; to max_batch.
+// Returns the batch sizes of decode graphs: 1, 2, 4, 8, 12, 16–256 step 8, 272–496 step 16, then step 32; to max_batch.
 std::vector<std::int64_t> decode_ladder(std::int64_t max_batch);
 
 // Parses a list as users write it: "[64,128]", "64,128", or several values that are such lists. The result is sorted,

@@ -21,8 +21,8 @@ struct Liveness {
     std::int32_t last;   // step that uses it last; for outputs one past the last step
   };
   // Extends a range to `step` in some buckets. Instructions that run as one kernel, or in halves, use all their values
-  // until the last of these instructions. The buckets are those in which `instruction` of `program` has at most
-  // `most_rows` rows, or those that run in `halves`.
+  // until the last of these instructions. The extension holds for buckets in which `instruction` of `program` has at
+  // most `most_rows` rows, or for buckets that run in `halves`.
   struct Extension {
     std::int32_t range = -1;
     std::int32_t step = -1;

@@ -43,7 +43,7 @@ TEST(SplitOps, AnUnknownNameIsAnErrorNamingTheRegisteredOnes) {
   EXPECT_EQ(error("atention").code(), StatusCode::kNotFound);
   EXPECT_THAT(error("atention").message(),
               AllOf(HasSubstr("split op"), HasSubstr("'atention'"), HasSubstr("attention")));
-  // The error lists all operators, also if no name is near.
+  // The error lists all operators, even if no name is near.
   for (const char* registered : {"attention", "host_read", "moe"})
     EXPECT_THAT(error("zzzzzz").message(), HasSubstr(registered));
   EXPECT_FALSE(error("").ok());

@@ -62,7 +62,7 @@ inline const ir::OpDecl kMoe = word("moe");
 inline const ir::OpDecl kHostRead = word("host_read", false, true);  // cannot be captured
 }  // namespace word_ops
 
-// Unary operators without kernels: a b c, attention (split by default), moe, host_read (cannot be captured).
+// Returns unary operators without kernels: a b c, attention (split by default), moe, host_read (cannot be captured).
 inline const ir::OpTable& word_table() {
   using namespace word_ops;
   static const ir::OpTable table({&kA, &kB, &kC, &kAttention, &kMoe, &kHostRead});
