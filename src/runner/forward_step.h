@@ -33,7 +33,7 @@ class ForwardStep {
   // After an error of run(): returns whether a graph's launch failed and nothing of the forward was kept.
   bool replay_failed() const { return replay_failed_; }
 
-  // Stages the inputs of a decode graph of `size` requests, with rows in order. `sampling` is that of
+  // Stages the inputs of a decode graph of `size` requests, with rows in order. `sampling` goes to
   // InputBuffers::stage_rows.
   Status stage_decode(const StagedTokens& tokens, std::int64_t size, std::span<const SampleRow> sampling);
 
@@ -56,7 +56,7 @@ class ForwardStep {
   Chooser chooser_;
   std::vector<std::int32_t> in_order_;     // 0, 1, 2, …: the wanted rows of a decode graph
   std::vector<std::int32_t> hidden_rows_;  // rows of one run of the head
-  // Download buffer in the device's type, as large as the most hidden states of any forward.
+  // Download buffer in the device's type, large enough for the hidden states of any forward.
   std::vector<std::byte> hidden_host_;
   bool replay_failed_ = false;
 };

@@ -1,4 +1,4 @@
-// Everything that one model's forwards run on: what is fixed (RunnerModel), stream, memory, and the compiled runners.
+// Everything that one model's forwards run on: the fixed RunnerModel, the stream, the memory, and the compiled runners.
 // It is made once, and its addresses are fixed for its life. Launcher stages and enqueues forwards on it, SizeCapture
 // captures its runners.
 //
@@ -41,18 +41,19 @@ class RunnerParts {
 
   const RunnerModel model;
   Stream& stream() const { return *stream_; }
-  // Memory that forwards read and write.
+  // Return the memory that forwards read and write.
   KvStorage& kv() const { return *kv_; }
   EmbeddingRows& embeddings() const { return *embeddings_; }
   DraftHidden* draft_hidden() const { return draft_hidden_.get(); }  // null if the model drafts nothing
   Arena& arena() const { return *arena_; }
   Arena& workspace() const { return *workspace_; }
-  // What the host stages for a forward (Launcher). One copy of the step buffer brings plans and inputs to the device.
+  // Return the inputs and plans that the host stages for a forward (Launcher). One copy of the step buffer brings plans
+  // and inputs to the device.
   StepBuffer& step_buffer() const { return *step_; }
   OpPlans& plans() const { return *plans_; }
   InputBuffers& inputs() const { return *inputs_; }
   EditBuffers& edits() const { return *edits_; }
-  // The compiled runners.
+  // Return the compiled runners.
   GraphRunner& runner(RunnerRole role) { return runners_[static_cast<std::size_t>(role)]; }
   const GraphRunner& runner(RunnerRole role) const { return runners_[static_cast<std::size_t>(role)]; }
   VisionRunner* vision() const { return vision_.get(); }        // null if the model has no tower

@@ -58,7 +58,7 @@ struct RunnerSpec {
 
 Result<std::vector<RunnerSpec>> make_runner_specs(const ModelGraphs& graphs, const RunnerOptions& options);
 
-// Return the most rows of a forward, padding included, and the most rows in one run of the head.
+// Return the limit of rows of a forward, padding included, and the limit of rows in one run of the head.
 std::int64_t max_padded_tokens(const RunnerOptions& options);
 std::int64_t max_head_rows(const RunnerOptions& options);
 std::int64_t vocabulary_of(const ModelGraphs& graphs);

@@ -19,8 +19,8 @@
 
 namespace tessera {
 
-// Kinds of host work in the order of a step. Those before kWait belong to the forward that is submitted next, kWait to
-// the one that is collected next, and those after it to the one that was collected last.
+// Kinds of host work in the order of a step. Kinds before kWait belong to the forward that is submitted next, kWait
+// belongs to the forward that is collected next, and kinds after kWait belong to the forward that was collected last.
 enum class HostWork : std::uint8_t {
   kIdle,      // no work
   kIdleWork,  // captures and cost measurements while there are no requests
@@ -91,7 +91,7 @@ class StepProfiler {
   // Records that the device has finished the oldest submitted forward.
   Status collected();
 
-  // The forwards that were collected.
+  // Return the forwards that were collected, and the spans of host work.
   const std::vector<ProfiledForward>& forwards() const { return forwards_; }
   const std::vector<HostSpan>& host() const { return host_; }
   std::chrono::steady_clock::time_point origin() const { return origin_; }

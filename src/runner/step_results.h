@@ -24,7 +24,7 @@ class StepResults {
     int top = 0;                    // how many of the kMaxTopLogprobs are wanted; 0: none are downloaded
   };
 
-  // Returns the memory that create() takes, in bytes. `max_rows` is the most rows with log-probabilities.
+  // Returns the memory that create() takes, in bytes. `max_rows` is the limit of rows with log-probabilities.
   static std::int64_t bytes_needed(int slots, std::int64_t max_requests, std::int64_t max_rows);
   static Result<StepResults> create(Device& device, int slots, std::int64_t max_requests, std::int64_t max_rows);
 

@@ -18,10 +18,10 @@
 namespace tessera {
 
 // Takes a body with one output and a head that gathers rows of it, both after the passes. The new body outputs the
-// values that the new head reads, under their names. The new head's inputs are `hidden` [R, N] and those it had. Moved
-// nodes that read inputs of rows [T] read slots, which only tell them which rows are padding; input_names::kRowMarks
-// replaces those. If an output is computed for wanted rows alone, its other rows may hold anything. Returns
-// std::nullopt if no node can be moved, or if a handed-over value does not consist of whole rows.
+// values that the new head reads, under their names. The new head's inputs are `hidden` [R, N] and the inputs that it
+// had. Moved nodes that read inputs of rows [T] read slots, which only tell them which rows are padding;
+// input_names::kRowMarks replaces those. If an output is computed for wanted rows alone, its other rows may hold
+// anything. Returns std::nullopt if no node can be moved, or if a handed-over value does not consist of whole rows.
 Result<std::optional<PrefillGraphs>> end_with_wanted_rows(const ir::Graph& body, const ir::Graph& head,
                                                           const ir::OpTable& ops, const KernelTable& kernels);
 

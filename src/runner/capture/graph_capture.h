@@ -34,7 +34,8 @@ class GraphCapture {
   // Returns whether capture_next() has something to do.
   bool has_pending() const;
 
-  // Measured bytes of graph objects divided by DeviceProperties' estimate. Used if the device reports no graph memory.
+  // Returns measured bytes of graph objects divided by DeviceProperties' estimate. Used if the device reports no graph
+  // memory.
   double graph_bytes_of_estimate() const { return graph_bytes_of_estimate_; }
   std::int64_t available() const { return available_; }  // free bytes of device memory at the end of start()
 

@@ -2,7 +2,7 @@
 //
 // The decode graph and the head sample every batch without edits, so plain batches pay nothing for them. For a batch
 // with edits or log-probabilities, rows of logits are copied to the input of the graphs `choose` and `logprobs`, at
-// most kMaxChoiceRows at a time. The ids that `choose` samples replace those of the head.
+// most kMaxChoiceRows at a time. The ids that `choose` samples replace the ids that the head sampled.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,8 @@
 // Measured costs of forwards: milliseconds by runner and size, for replays and eager runs. Costs between measured sizes
 // are interpolated. If nothing was measured there is no cost, and dispatch pads.
 //
-// A cost is that of a batch without a cached prefix. Attention over a longer context adds the same time to a padded and
-// to an unpadded forward.
+// A cost is measured with a batch without a cached prefix. Attention over a longer context adds the same time to a
+// padded and to an unpadded forward.
 #pragma once
 
 #include <cstdint>
@@ -41,9 +41,9 @@ class CostTable {
   // Returns the measured sizes of the runner, ascending.
   std::vector<std::int64_t> sizes(RunnerKind runner) const;
 
-  // Returns the cost of a size. A measurement above that of a larger size counts as disturbed and is lowered to it.
-  // Costs are linear between two measured sizes, proportional to the size beyond the largest, and constant below the
-  // smallest. Returns nothing if the size was not measured and fewer than two sizes of the runner were.
+  // Returns the cost of a size. A measurement above a larger size's counts as disturbed and is lowered to the larger
+  // size's. Costs are linear between two measured sizes, proportional to the size beyond the largest, and constant
+  // below the smallest. Returns nothing if the size was not measured and fewer than two sizes of the runner were.
   std::optional<double> ms(RunnerKind runner, std::int64_t size) const;
 
   // Records the comparison for a captured prefill size, replacing an earlier one.

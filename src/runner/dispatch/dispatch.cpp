@@ -185,7 +185,7 @@ Decision dispatch(const BatchShape& batch, const DispatchTable& table) {
   }
   if (!table.prefill_enabled)
     return eager(batch, is_decode ? Reason::kDecodeGraphsDisabled : Reason::kPrefillGraphsDisabled);
-  // The measured costs are those of prefills, so a decode does not use them.
+  // The costs of these sizes were measured with prefills, so a decode does not use them.
   Decision decision = pick(batch, {RunnerKind::kPrefill, batch.tokens, 1, table.prefill_sizes, /*padding=*/true,
                                    is_decode ? nullptr : table.costs});
   const bool has_full = std::ranges::binary_search(table.full_sizes, decision.size);

@@ -169,8 +169,8 @@ class EagleGoldens : public ::testing::TestWithParam<const char*> {
   }
 };
 
-// The first draft comes from three layers' inputs, the others from the layer's own output. The golden's ids are those
-// of the target.
+// The first draft comes from three layers' inputs, the others from the layer's own output. The golden has the target's
+// ids.
 TEST_P(EagleGoldens, DraftsOfAChainAndTheirLogits) {
   const ModelConfig target = *ModelConfig::read(base, built_in_families());
   const Result<EagleDraft> eagle = read_eagle3(folder, target, built_in_families(), true);

@@ -1,5 +1,5 @@
 // Static buffers of logit edits and of the tokens whose log-probability is wanted, for one run of the graphs `choose`
-// and `logprobs`. Their addresses are fixed for the runner's life, as are those of InputBuffers.
+// and `logprobs`. Like the addresses of InputBuffers, theirs are fixed for the runner's life.
 #pragma once
 
 #include <cstdint>
@@ -31,8 +31,8 @@ class EditBuffers {
   // Preconditions: rows <= rows_that_fit(), rows <= padded_rows <= kMaxChoiceRows.
   Status stage_edits(const LogitEdits& edits, std::int64_t first, std::int64_t rows, std::int64_t padded_rows,
                      Stream& stream);
-  // Stages the target tokens: those of the first num_sampled rows from `sampled` (device memory, [num_sampled]), those
-  // of the other rows from `given`.
+  // Stages the target tokens. The first num_sampled rows take them from `sampled` (device memory, [num_sampled]), the
+  // other rows from `given`.
   Status stage_targets(DeviceAddress sampled, std::int64_t num_sampled, std::span<const TokenId> given, Stream& stream);
 
  private:

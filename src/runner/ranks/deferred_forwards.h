@@ -18,13 +18,13 @@ class DeferredForwards {
  public:
   int size() const { return static_cast<int>(count_); }
 
-  // Adds a forward. Every sent forward must be added, because the page tables of later messages build on those of
-  // earlier ones. `logits` and `hidden_states` of the inputs are filled in when the forward runs.
+  // Adds a forward. Every sent forward must be added, because the page tables of later messages build on the tables of
+  // earlier messages. `logits` and `hidden_states` of the inputs are filled in when the forward runs.
   void push(std::span<const std::byte> message, const ForwardInputs& inputs);
   // Removes and returns the oldest forward; valid until the next call. Returns the error of fail(), or kDeviceLost.
   // Precondition: size() > 0.
   Result<ForwardInputs> take();
-  // The decision of the forward that take() returned last.
+  // Returns the decision of the forward that take() returned last.
   const Decision& decision() const { return received_.decision(); }
   // Marks all remaining forwards as lost: take() returns `why` for each of them.
   void fail(const Status& why);

@@ -60,7 +60,8 @@ Result<Decision> DataParallel::make_forward(const ForwardInputs& inputs) {
   return decision;
 }
 
-// If the group is aborted, kernels that wait for it return incomplete data. So each forward checks the group's status.
+// Collects the oldest forward and checks the group's status: if the group is aborted, kernels that wait for it return
+// incomplete data.
 Result<StepOutputs> DataParallel::collect() {
   Result<StepOutputs> outputs = forwards_.collect();
   if (!outputs.ok()) return fail(outputs.status());

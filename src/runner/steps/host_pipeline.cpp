@@ -21,7 +21,7 @@ namespace {
 class HostPipeline final : public LeadingWay {
  public:
   HostPipeline(const StepContext& context, std::unique_ptr<StepWay> peer) : LeadingWay(context, std::move(peer)) {
-    // The ranks of this stage carry out an order only after the forwards sent before it, and those need this rank.
+    // The ranks of this stage carry out an order only after the forwards sent before it, which need this rank.
     ranks_.before_orders([this] { run_all(); });
   }
   ~HostPipeline() override { ranks_.before_orders({}); }

@@ -26,7 +26,7 @@ class LeadingWay : public StepWay {
         forwards_(context.forwards),
         peer_(std::move(peer)) {}
 
-  // submit() and collect() outside orders, when rank 0 leads.
+  // Do the work of submit() and collect() outside of orders, when rank 0 leads.
   virtual Result<Decision> lead(const ForwardInputs& inputs) = 0;
   virtual Result<StepOutputs> collect_led() = 0;
 

@@ -1,4 +1,5 @@
-// Runs forwards of one rank as they were decided, and keeps track of those in flight: their results, events and counts.
+// Runs forwards of one rank as they were decided, and keeps track of forwards in flight: their results, events and
+// counts.
 //
 // Threads: the runner's thread. Allocates nothing for sizes that were seen before.
 #pragma once

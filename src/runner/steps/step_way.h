@@ -17,7 +17,7 @@
 
 namespace tessera {
 
-// What a StepWay works with. All of it must outlive the StepWay.
+// The objects that a StepWay works with. All of them must outlive the StepWay.
 struct StepContext {
   RunnerParts& parts;
   Dispatcher& dispatcher;

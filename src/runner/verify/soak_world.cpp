@@ -190,7 +190,7 @@ const ForwardBatch& SoakWorld::next() {
     ++finished_;
   }
   admit();
-  // What this batch may contain: decodes, prompts, or both.
+  // The kinds of requests that this batch may contain: decodes, prompts, or both.
   const std::int64_t kind = draw(3);
   const std::int64_t budget = log_uniform(options_.max_tokens);
   const bool all_rows = chance(0.2);

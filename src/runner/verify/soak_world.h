@@ -79,8 +79,8 @@ class SoakWorld {
     std::vector<Held> held;  // [cache groups]
   };
 
-  // Returns the pages that an admitted sequence of `length` tokens is guaranteed: all of them, or in a window group
-  // those of one window and one to grow.
+  // Returns the pages that an admitted sequence of `length` tokens is guaranteed: all of them or, in a window group,
+  // the pages of one window and one page to grow.
   std::int64_t promised(std::size_t group, std::int64_t length) const;
   // Returns the pages that sequences can use: page 0 belongs to none, and each state needs a slot for its saved copy.
   std::int64_t usable(std::size_t group) const;
@@ -104,7 +104,7 @@ class SoakWorld {
 
   const RunnerOptions& options_;
   std::span<const ir::CacheGroup> groups_;
-  std::int64_t longest_;  // most tokens of a sequence: there is always room for two such sequences
+  std::int64_t longest_;  // limit of a sequence's tokens: there is always room for two such sequences
   std::int64_t vocab_size_;
   std::int64_t row_values_;
   std::mt19937_64 random_;

@@ -46,10 +46,10 @@ struct VisionChoice {
   friend bool operator==(const VisionChoice&, const VisionChoice&) = default;
 };
 
-// A forward uses its budget's graph, unless its operators, which have less padding, were measured to be faster by more
-// than measurement noise. If that budget has no graph, the forward uses the next larger budget's graph if that was
-// measured to be no slower than operators, and runs its operators otherwise. Sizes without measurements are not
-// compared.
+// Chooses for a forward of `patches` patches. It uses its budget's graph, unless its operators, which have less
+// padding, were measured to be faster by more than measurement noise. If that budget has no graph, the forward uses the
+// next larger budget's graph if that was measured to be no slower than operators, and runs its operators otherwise.
+// Sizes without measurements are not compared.
 VisionChoice choose_budget(const VisionBudgets& budgets, std::int64_t patches);
 
 }  // namespace tessera

@@ -99,7 +99,7 @@ Status VisionInputs::allocate_slices(Device& device) {
   return ok_status();
 }
 
-// Orders, converts and uploads the images' patches. Precondition: the layout is that of the images, without padding.
+// Orders, converts and uploads the images' patches. Precondition: the layout describes these images, without padding.
 Status VisionInputs::upload_patches(std::span<const Patches* const> images, Stream& stream) {
   const auto unit_values = static_cast<std::size_t>(config_.merged_patches() * config_.patch_values());
   const std::size_t unit_bytes = unit_values * ir::dtype_size(dtype_);

@@ -35,8 +35,8 @@ namespace tessera {
 // Describes the tower as a runner; a size is a number of patches.
 RunnerSpec vision_spec(const VisionGraph& tower, const VisionOptions& options);
 
-// What the tower runs on. Everything must outlive the runner. Arena and workspace may be those of the language model,
-// whose forwards leave nothing there that a later one reads.
+// The objects that the tower runs on. All of them must outlive the runner. The language model may use the same arena
+// and workspace, because its forwards leave nothing there that a later forward reads.
 struct VisionParts {
   const VisionGraph& tower;
   const Weights::Addresses& weights;
