@@ -51,7 +51,7 @@ struct ModelOptions {
   // neighbouring ranks, which slice its experts.
   int ep_size = 1;
   // This rank's number among ranks that each have tokens of their own (DP attention, with tp_size 1). Each rank has all
-  // weights whole, except the experts' weights. The body is that of a rank's own tokens. All ranks' forwards have the
+  // weights whole, except the experts' weights. The body computes a rank's own tokens. All ranks' forwards have the
   // same number of tokens, including padding. Before a layer's experts the rows of all ranks are gathered, and after
   // them each rank takes back its own (ops/collective/row_exchange.h).
   int dp_rank = 0;
@@ -87,8 +87,8 @@ struct PrefillGraphs {
   ir::Graph head;  // → hidden [R, hidden], logits
 };
 
-// Graphs of a next-token layer. A row is a token and the hidden state of the row before it; its logits are those of the
-// next token (layers/draft.h, families/eagle3.h). The layer's keys and values lie in the body's cache groups.
+// Graphs of a next-token layer. A row is a token and the hidden state of the row before it; its logits are for the next
+// token (layers/draft.h, families/eagle3.h). The layer's keys and values lie in the body's cache groups.
 struct DraftGraphs {
   ir::Graph body;                        // → hidden [T, hidden], which the head reads, and a draft's next row
   ir::Graph head;                        // hidden, wanted_rows → logits f32[R, ids]

@@ -17,13 +17,14 @@ inline constexpr std::int64_t kMaxChoiceRows = 64;
 // row.
 constexpr std::int64_t max_choice_edits(std::int64_t vocab_size) { return std::max(vocab_size, std::int64_t{1} << 18); }
 
-// logits f32[R, vocab] and per-row parameters → sampled_ids i32[R].
+// Builds the sampler: logits f32[R, vocab] and per-row parameters → sampled_ids i32[R].
 Result<ir::Graph> build_sampler(std::int64_t vocab_size, const ir::OpTable& ops);
 
-// choice_logits f32[R, vocab], edited in place; edits and the sampler's parameters → sampled_ids i32[R].
+// Builds choose: choice_logits f32[R, vocab], edited in place; edits and the sampler's parameters → sampled_ids i32[R].
 Result<ir::Graph> build_choose(std::int64_t vocab_size, const ir::OpTable& ops);
 
-// choice_logits f32[R, vocab], logprob_targets i32[R] → logprobs f32[R], top_ids i32[R, 20], top_logprobs f32[R, 20].
+// Builds logprobs: choice_logits f32[R, vocab], logprob_targets i32[R] → logprobs f32[R], top_ids i32[R, 20],
+// top_logprobs f32[R, 20].
 Result<ir::Graph> build_logprobs(std::int64_t vocab_size, const ir::OpTable& ops);
 
 }  // namespace tessera

@@ -32,12 +32,12 @@ class Fields {
   const Json* find(std::string_view key) const;                                  // null if absent or null
   bool has(std::string_view key) const { return object_.find(key) != nullptr; }  // a null member counts as present
 
-  // The value must lie within [low, high], both included.
+  // Read a number, which must lie within [low, high], both included.
   Result<std::int64_t> required_int(std::string_view key, std::int64_t low, std::int64_t high) const;
   Result<std::optional<std::int64_t>> optional_int(std::string_view key, std::int64_t low, std::int64_t high) const;
   Result<double> required_number(std::string_view key, double low, double high) const;
   Result<std::optional<double>> optional_number(std::string_view key, double low, double high) const;
-  // The list must have exactly `count` numbers.
+  // Reads a list, which must have exactly `count` numbers.
   Result<std::vector<double>> required_numbers(std::string_view key, std::size_t count, double low, double high) const;
   Result<std::optional<bool>> optional_bool(std::string_view key) const;
   Result<std::optional<std::string>> optional_string(std::string_view key) const;

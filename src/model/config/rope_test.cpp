@@ -13,7 +13,7 @@ namespace {
 
 using test::expect_error;
 
-// The published formulas in double, written independently of rope.cpp.
+// Computes the published formulas in double, written independently of rope.cpp.
 std::vector<double> reference(const RopeConfig& rope, int d) {
   std::vector<double> f;
   for (int i = 0; i < d; i += 2) f.push_back(std::pow(rope.theta, -static_cast<double>(i) / d));

@@ -26,7 +26,7 @@ Status expect_name(const Fields& fields, const char* key, const std::string& acc
   return !name || *name == accepted ? ok_status() : fields.unsupported(key, accepted);
 }
 
-// DeepSeek-V2 chooses from the best groups of experts only if `topk_method` says so.
+// Reads DeepSeek-V2's choice of experts. It uses the best groups of experts only if `topk_method` says so.
 Status read_v2_method(const Fields& fields, MoeConfig& moe) {
   TRY(expect_name(fields, "scoring_func", "softmax"));
   const std::string method = TRY(fields.optional_string("topk_method")).value_or("greedy");
@@ -84,7 +84,7 @@ Status read_deepseek_experts(const Fields& fields, std::int64_t first_dense, Mod
   return read_first_dense(fields, first_dense, config);
 }
 
-// DeepSeek-AI, arXiv 2405.04434 and 2412.19437.
+// Builds the layers of DeepSeek-AI, arXiv 2405.04434 and 2412.19437.
 ValueId build_deepseek_body(LayerBuilder& b, const ModelConfig& config) {
   const TokenInputs tokens = declare_token_inputs(b, config, latent_groups(config));
   ResidualStream h(b, embed(b, config, tokens), config);

@@ -20,7 +20,7 @@ using ir::ValueId;
 
 std::string named(std::string_view tensor) { return std::string(kEaglePrefix) + std::string(tensor); }
 
-// Returns config.json as that of a Llama, whose fields it has.
+// Returns config.json in the form of a Llama's, because it has a Llama's fields.
 Result<Json> as_llama(const Json& json, const std::string& file) {
   const Json* const names = json.find("architectures");
   const bool one =

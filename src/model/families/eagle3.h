@@ -4,7 +4,7 @@
 //   row t:   hidden, token t + 1  →  h = hidden + o(attention(qkv(norm(embedding), hidden_norm(hidden))))
 //                                    h += mlp(norm(h));  logits of token t + 2 = lm_head(norm(h))
 //
-// `hidden` is fused[t], and behind a draft the last row's h. The logits may be those of a part of the vocabulary.
+// `hidden` is fused[t], and behind a draft the last row's h. The logits may cover only a part of the vocabulary.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@
 
 namespace tessera {
 
-// What is known of a draft layer before weights are read.
+// The properties of a draft layer that are known before weights are read.
 struct EagleDraft {
   ModelConfig config;                    // sizes of the layer, which is the last of num_hidden_layers
   std::int64_t vocab_size = 0;           // rows of its head

@@ -44,7 +44,7 @@ class Attention {
   Attention(LayerBuilder& b, const ModelConfig& config, const TokenInputs& tokens)
       : b_(b), config_(config), tokens_(tokens) {}
 
-  // x [T, hidden] → [T, hidden], including the output projection.
+  // Returns the layer's attention of x [T, hidden], including the output projection: [T, hidden].
   ValueId operator()(const ModelConfig& sizes, std::int64_t layer, ValueId x, const std::string& p) {
     const bool shares = layer >= first_shared_layer(config_);
     const std::vector<LinearBlock> all = qkv_blocks(sizes, p);

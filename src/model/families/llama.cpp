@@ -65,7 +65,7 @@ Status read_qwen3(const Fields& fields, ModelConfig& config) {
   return read_qwen_windows(fields, config);
 }
 
-// Hugging Face writes the names of the labels, and their number only if there are no names.
+// Reads the number of labels. Hugging Face writes the labels' names, and their number only if there are no names.
 Status read_num_labels(const Fields& fields, ModelConfig& config) {
   const Json* names = fields.find("id2label");
   if (names == nullptr) {

@@ -11,7 +11,8 @@ namespace {
 
 using ir::ValueId;
 
-// q and k are normalised over the whole row, all heads together, before they are rotated: [T, hidden] → [T, hidden].
+// Returns attention of x: [T, hidden] → [T, hidden]. q and k are normalised over the whole row, all heads together,
+// before they are rotated.
 ValueId attention(LayerBuilder& b, const AttentionInputs& in, std::int64_t layer, ValueId x, const std::string& p) {
   const ModelConfig& config = in.config;
   const std::vector<LinearBlock> blocks = qkv_blocks(config, p);

@@ -18,13 +18,13 @@ namespace {
 
 using ir::ValueId;
 
-// How the checkpoints of one generation store the tensors. Both generations compute the same.
+// The way in which the checkpoints of one generation store tensors. Both generations compute the same.
 struct Tensors {
   DeltaNetBlocks (*net_blocks)(LayerBuilder& b, const ModelConfig& config, const std::string& prefix);
   ExpertLayout experts;
 };
 
-// The MLP, or the experts and the expert that processes every token.
+// Returns the MLP of x, or the experts and the expert that processes every token.
 ValueId feed_forward(LayerBuilder& b, const ModelConfig& config, std::int64_t layer, ValueId x, ValueId slots,
                      const Tensors& tensors, const std::string& prefix) {
   MoeTensors experts = separate_experts(prefix);
@@ -167,7 +167,8 @@ Status with_images(const Fields& fields, ModelConfig& config) {
   return ok_status();
 }
 
-// Hugging Face's defaults (configuration_qwen3_next.py, configuration_qwen3_5.py, configuration_qwen3_5_moe.py).
+// Returns Hugging Face's defaults (configuration_qwen3_next.py, configuration_qwen3_5.py,
+// configuration_qwen3_5_moe.py).
 ModelConfig defaults() {
   return {.head_dim = 256,
           .unit_offset_norms = true,

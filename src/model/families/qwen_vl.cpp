@@ -21,8 +21,8 @@ Status read_qwen2_5_vl(const Fields& fields, ModelConfig& config) {
   return ok_status();
 }
 
-// Bai et al., Qwen3-VL, arXiv 2511.21631: "deepstack_visual_indexes" lists the tower's layers whose outputs are added,
-// one after another, after the first layers of the language model.
+// Returns the number of deepstack levels. Bai et al., Qwen3-VL, arXiv 2511.21631: "deepstack_visual_indexes" lists the
+// tower's layers whose outputs are added, one after another, after the first layers of the language model.
 Result<std::int64_t> read_deepstack_levels(const Fields& fields, std::int64_t layers) {
   const Json* vision = fields.find("vision_config");
   if (vision == nullptr || !vision->is_object()) return fields.wrong("vision_config", "an object");

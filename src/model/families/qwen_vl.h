@@ -1,5 +1,5 @@
-// The language models of Qwen2.5-VL and Qwen3-VL. They are those of Qwen2.5 and Qwen3, with positions in three
-// dimensions. Prompts may have images among the tokens; the models' towers make the images' rows.
+// The language models of Qwen2.5-VL and Qwen3-VL. They are Qwen2.5 and Qwen3 with positions in three dimensions.
+// Prompts may have images among the tokens; the models' towers make the images' rows.
 #pragma once
 
 #include "tessera/model/family.h"

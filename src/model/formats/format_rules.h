@@ -33,7 +33,8 @@ Result<FormatRules> read_compressed_tensors(const Fields& fields);
 Result<FormatRules> read_gptq(const Fields& fields);
 Result<FormatRules> read_awq(const Fields& fields);
 Result<FormatRules> read_quark(const Fields& fields);
-// `beside` has the members of hf_quant_config.json's "quantization"; either may be null, but not both.
+// Reads ModelOpt's settings. `beside` has the members of hf_quant_config.json's "quantization"; either may be null, but
+// not both.
 Result<FormatRules> read_modelopt(const Fields* fields, const Fields* beside);
 
 // Adds an entry of the list of modules `key` to `patterns`.

@@ -23,7 +23,7 @@ namespace tessera {
 // Immutable once it is filled, then thread-safe.
 class NamePatterns {
  public:
-  // The error says why a regular expression does not compile.
+  // Adds a pattern. The error says why a regular expression does not compile.
   Status add(std::string_view pattern);
   // Returns resource_exhausted if a regular expression exceeds its limit of steps on this name.
   Result<bool> matches(std::string_view module) const;

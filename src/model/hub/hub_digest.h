@@ -15,7 +15,7 @@ namespace tessera {
 class Digest {
  public:
   static Result<Digest> sha256();
-  // SHA-1 of a git blob of `size` bytes.
+  // Starts a SHA-1 of a git blob of `size` bytes.
   static Result<Digest> git_blob(std::int64_t size);
 
   void add(std::string_view bytes);

@@ -23,8 +23,8 @@ ir::CacheGroup group_of(const ModelConfig& config, std::int64_t layer) {
   return {.name = fmt::format("window.{}", window), .kind = Kind::kWindow, .window = window, .layers = {}};
 }
 
-// Returns the tensors that checkpoints have for the scale of keys (`kind` "k") or values ("v"): ModelOpt's spelling,
-// those of compressed-tensors, and those of older exporters, some of which have one scale for both.
+// Returns the tensors that checkpoints have for the scale of keys (`kind` "k") or values ("v"): the spellings of
+// ModelOpt, of compressed-tensors, and of older exporters, some of which have one scale for both.
 std::vector<std::string> scale_tensors(const std::string& prefix, std::string_view kind) {
   const std::string k(kind);
   return {prefix + k + "_proj." + k + "_scale", prefix + k + "_scale",

@@ -88,9 +88,9 @@ class LayerBuilder {
   // Adds a weight of any form. If a weight with its name is already declared, returns that one.
   ir::ValueId add_weight(WeightSpec spec);
 
-  // x [T, in] → [T, rows of all blocks on this rank]. The blocks' weights form one matrix named `name`. Row parallelism
-  // takes one block; kRow ends with an all-reduce if there are several ranks. `residual` has the result's shape; each
-  // rank adds its own before the all-reduce.
+  // Adds a linear: x [T, in] → [T, rows of all blocks on this rank]. The blocks' weights form one matrix named `name`.
+  // Row parallelism takes one block; kRow ends with an all-reduce if there are several ranks. `residual` has the
+  // result's shape; each rank adds its own before the all-reduce.
   ir::ValueId linear(const std::string& name, ir::ValueId x, const std::vector<LinearBlock>& blocks, bool bias,
                      Parallel parallel, std::optional<ir::ValueId> residual = std::nullopt);
 
@@ -108,7 +108,7 @@ class LayerBuilder {
   // tensors in the checkpoint, "model.layers.<layer>.".
   std::string begin_layer(std::int64_t layer);
   void end_layers() { graph.scope(""); }
-  // [layers begun]: the first node of each layer.
+  // Returns [layers begun]: the first node of each layer.
   std::span<const std::size_t> layer_starts() const { return layer_starts_; }
   // Records the residual stream at the input of the layer that was begun last, if none is recorded yet.
   void note_layer_input(ir::ValueId stream);

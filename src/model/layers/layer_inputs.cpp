@@ -9,7 +9,8 @@
 namespace tessera {
 namespace {
 
-// x [T, parts · size] → `parts` times [T, size]. A split has few results, so this may take two or more rounds.
+// Splits x [T, parts · size] into `parts` values [T, size]. A split has few results, so this may take two or more
+// rounds.
 void split_evenly(LayerBuilder& b, ir::ValueId x, std::int64_t parts, std::int64_t size, std::vector<ir::ValueId>& to) {
   if (parts == 1) {
     to.push_back(x);

@@ -117,7 +117,7 @@ float dummy_scale(FormatValues values) {
   }
 }
 
-// Returns where the numbers of the part's matrix are, which are quantised while they are read.
+// Returns the place of the part's unquantised matrix, which is quantised while it is read.
 StridedStorage numbers_of(const LinearPart& part) {
   if (const auto* strided = std::get_if<StridedStorage>(&part.storage)) return *strided;
   if (std::holds_alternative<TransposedStorage>(part.storage))

@@ -25,7 +25,7 @@ class ResidualStream {
   ir::ValueId norm(const std::string& weight);  // RMSNorm(h) with the tensor `weight`
   ir::ValueId value();                          // h
   void scale(ir::ValueId factor);               // h *= factor [1]
-  // RMSNorm(x) with the tensor `weight`, for an x [T, hidden] that is not the stream: post-norms.
+  // Returns RMSNorm(x) with the tensor `weight`, for an x [T, hidden] that is not the stream: post-norms.
   ir::ValueId norm_of(ir::ValueId x, const std::string& weight);
 
  private:
@@ -36,8 +36,8 @@ class ResidualStream {
   ir::Attributes attributes_;
 };
 
-// RMSNorm over the whole row of `block`. x [T, its rows on this rank] is this rank's slice of the row. The ranks'
-// slices are gathered first, and this rank's slice is taken from the normalised row.
+// Returns an RMSNorm over the whole row of `block`. x [T, its rows on this rank] is this rank's slice of the row. The
+// ranks' slices are gathered first, and this rank's slice is taken from the normalised row.
 ir::ValueId whole_row_norm(LayerBuilder& b, const ModelConfig& config, ir::ValueId x, const LinearBlock& block,
                            const std::string& weight);
 

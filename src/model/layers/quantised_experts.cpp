@@ -42,7 +42,7 @@ WeightFormat set_formats_at_start(LayerBuilder& b, const ExpertParts& parts, con
   return format;
 }
 
-// Makes the weights of a stack. The parts of other ranks' experts are those that this rank does not read.
+// Makes the weights of a stack. `others` are parts of other ranks' experts, which this rank does not read.
 Result<QuantisedWeights> stack_of(const std::string& name, const std::vector<LinearPart>& own,
                                   const std::vector<LinearPart>& others) {
   QuantisedWeights stack = TRY(quantised_weights(name, own, LastBlock::kWhole));

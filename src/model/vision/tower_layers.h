@@ -13,7 +13,7 @@ namespace tessera {
 struct TowerInputs {
   ir::ValueId patches;       // X[S, patch_values]
   ir::ValueId rotation;      // f32[S, head_dim]: cosines and sines of each patch's position
-  ir::ValueId image_ranges;  // i32[S, 2]
+  ir::ValueId image_ranges;  // i32[S, 2]: first row that each patch attends to, and one past the last
 };
 TowerInputs declare_tower_inputs(LayerBuilder& b, const VisionConfig& config);
 

@@ -11,9 +11,10 @@
 
 namespace tessera {
 
-// The tower of Qwen2.5-VL (Bai et al., arXiv 2502.13923). Its patches come in the order of its attention windows.
+// Builds the tower of Qwen2.5-VL (Bai et al., arXiv 2502.13923). Its patches come in the order of its attention
+// windows.
 ir::ValueId build_qwen2_5_tower(LayerBuilder& b, const VisionConfig& config);
-// The tower of Qwen3-VL and Qwen3.5.
+// Builds the tower of Qwen3-VL and Qwen3.5.
 ir::ValueId build_qwen3_tower(LayerBuilder& b, const VisionConfig& config);
 
 // Names of a tower's inputs. S is the number of patches, including padding; U = S / merged patches.

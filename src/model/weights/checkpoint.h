@@ -24,7 +24,7 @@ class Checkpoint {
   // If no tensor's name begins with "model.", as in checkpoints of embedding models that hold only the body, this
   // prefix is dropped from the names that are looked up.
   //
-  // Views live as long as this object, also after a move.
+  // Views live as long as this object, even after a move.
   const StoredTensor* find(std::string_view name) const;  // null if there is none
   // Returns a weight and checks it: it exists (else not_found with the nearest names), has this shape (else
   // invalid_argument) and one of these types (else unimplemented).

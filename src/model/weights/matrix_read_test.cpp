@@ -126,7 +126,7 @@ TEST(MatrixRead, ScaledElementsHaveTheirBlocksScale) {
   }
 }
 
-// The formats' definition, written independently of the codec.
+// Computes a value by the formats' definition, independently of the codec.
 double fp8(int bits, int exponent_bits, int mantissa_bits, int bias) {
   const int exponent = bits >> mantissa_bits & ((1 << exponent_bits) - 1);
   const double mantissa = bits & ((1 << mantissa_bits) - 1);

@@ -18,7 +18,7 @@ constexpr std::int64_t kExperts = 3;
 constexpr std::int64_t kHidden = 4;
 constexpr std::int64_t kExpertSize = 6;  // intermediate size of an expert
 
-// The number by which an element is identified, for gate, up and down of expert e.
+// Return the number that identifies an element of gate, up or down of expert e.
 float gate_up(std::int64_t e, std::int64_t row, std::int64_t h, bool up) {
   return static_cast<float>(1000 * (2 * e + (up ? 1 : 0)) + 10 * row + h);
 }

@@ -1,5 +1,5 @@
 // Catches: a 4-bit value that is taken from another word or place than its layout says; a scale or zero point of
-// another block, also where a slice begins within one; and scales, indices and shapes that no quantised matrix can
+// another block, even if a slice begins within a block; and scales, indices and shapes that no quantised matrix can
 // have.
 #include "tessera/model/weights/quantised_read.h"
 

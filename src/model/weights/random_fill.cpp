@@ -16,7 +16,7 @@ constexpr std::int64_t kPerWord = 4;  // elements made of one 64-bit random word
 constexpr std::int64_t kBlockElements = 1024;
 constexpr std::int64_t kParallelFill = 1 << 16;
 
-// SplitMix64's output function (Steele, Lea, Flood, OOPSLA 2014) at counter `index`.
+// Returns SplitMix64's output (Steele, Lea, Flood, OOPSLA 2014) at counter `index`.
 std::uint64_t random_word(std::uint64_t seed, std::uint64_t index) {
   std::uint64_t z = seed + (index + 1) * 0x9e3779b97f4a7c15ull;
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;

@@ -105,7 +105,7 @@ TEST_P(RoundedRead, SlicesAndPiecesHaveTheWholeMatrixsValues) {
 
 TEST_P(RoundedRead, ATransposedMatrixOfAStackIsTheSame) {
   const std::vector<float> matrix = matrix_to_round();
-  // [2, cols, rows], of which the second matrix is meant.
+  // The stack is [2, cols, rows]; the test reads its second matrix.
   std::vector<float> stack(2 * matrix.size(), 1e6F);
   for (std::int64_t r = 0; r < kRoundedRows; ++r)
     for (std::int64_t c = 0; c < kRoundedCols; ++c)

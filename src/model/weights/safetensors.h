@@ -59,7 +59,7 @@ class SafetensorsFile {
   SafetensorsFile& operator=(SafetensorsFile&&) noexcept = default;
 
   const std::string& path() const { return path_; }
-  // Returns the tensors in the order of their data. Views and pointers to them live as long as this object, also after
+  // Returns the tensors in the order of their data. Views and pointers to them live as long as this object, even after
   // a move.
   std::span<const StoredTensor> tensors() const { return tensors_; }
   const StoredTensor* find(std::string_view name) const;  // null if there is none

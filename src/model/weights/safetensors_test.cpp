@@ -147,7 +147,7 @@ TEST(Safetensors, RefusesWrongLengths) {
 TEST(Safetensors, EveryTruncationIsAnError) {
   const std::string whole = safetensors_bytes(kTwo, 16);
   for (std::size_t size = 0; size < whole.size(); ++size) {
-    // A copy of exactly this length, so that a sanitizer sees a read past it.
+    // Copies exactly this length, so that a sanitizer sees a read past it.
     const std::vector<char> cut(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(size));
     EXPECT_FALSE(SafetensorsFile::parse(std::as_bytes(std::span(cut)), "x").ok()) << size;
   }

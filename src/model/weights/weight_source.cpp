@@ -30,7 +30,8 @@ constexpr auto kDummyE4M3 = std::byte{0xbf};
 // 2^-7: with this factor, weights of uniform 4-bit values have about the same mean square as other weights.
 constexpr auto kDummyExponent = std::byte{120};
 
-// An element's value depends on its index in the stored tensor alone, so it does not matter which parts are read.
+// Fills a strided part. An element's value depends on its index in the stored tensor alone, so it does not matter which
+// parts are read.
 Status fill_strided(const StridedStorage& storage, std::int64_t cols, StoredDtype dtype, const SliceRuns& runs,
                     std::uint64_t seed, std::span<std::byte> to) {
   const auto bytes = static_cast<std::size_t>(stored_dtype_bytes(dtype));
@@ -68,7 +69,7 @@ void fill_packed(const PackedStorage& storage, std::int64_t cols, const SliceRun
     for (std::byte& value : to) value &= kDummyE4M3;
 }
 
-// Each byte is a function of its index in the part.
+// Fills 4-bit values. Each byte is a function of its index in the part.
 void fill_nibbles(const NibbleStorage& storage, const SliceRuns& runs, std::uint64_t seed, std::span<std::byte> to) {
   if (!storage.pairs) {
     std::ranges::fill(to, std::byte{8});  // zero points in the middle of 0 … 15
@@ -95,7 +96,7 @@ void fill_rounded(const RoundedStorage& storage, StoredDtype dtype, const SliceR
   fill_packed(bytes, bytes.row_stride, runs, seed + static_cast<std::uint64_t>(storage.numbers.offset), to);
 }
 
-// Column c of C belongs to group c · limit / C.
+// Fills the groups of columns: column c of C belongs to group c · limit / C.
 void fill_indices(const IndexStorage& storage, std::int64_t columns, const SliceRuns& runs, std::span<std::byte> to) {
   for (std::int64_t i = 0; i < runs.run; ++i) {
     const auto index = static_cast<std::int32_t>((runs.start + i) * storage.limit / columns);
