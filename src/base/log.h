@@ -1,5 +1,5 @@
-// Log lines by topic, each topic with its own level. Lines go to standard error, so that standard output has only the
-// program's result.
+// Writes log lines by topic. Each topic has its own level. Lines go to standard error, so that standard output has only
+// the program's result.
 //
 //   log_info("capture", "captured {} sizes in {:.2f} s", n, seconds);
 #pragma once
