@@ -76,8 +76,8 @@ class Lexer {
 
   void skip_space() { pos_ += text_.size() - pos_ - trim_start(text_.substr(pos_)).size(); }
 
-  // If the end of a tag, "<sign>xx", comes next, consumes it and the white space that belongs to it. `trims_newline`:
-  // drops a newline directly after the tag (trim_blocks).
+  // Consumes the end of a tag, "<sign>xx", and the white space that belongs to it, if the end comes next.
+  // `trims_newline`: drops a newline directly after the tag (trim_blocks).
   bool close(std::string_view end, bool trims_newline) {
     const char sign = sign_at(pos_);
     const std::size_t skip = sign == 0 ? 0 : 1;
