@@ -1,5 +1,5 @@
-// Uploads from ordinary host memory that do not wait for the stream. Bytes are copied to a ring of pinned memory, and
-// the GPU fetches them when the stream gets there.
+// Uploads ordinary host memory without waiting for the stream. Bytes are copied to a ring of pinned memory, and the GPU
+// fetches them when the stream gets there.
 #pragma once
 
 #include <array>
