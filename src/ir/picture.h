@@ -1,4 +1,4 @@
-// Pictures of a graph: SVG drawn here, and DOT for Graphviz. Both can show pieces as clusters.
+// Draws pictures of a graph: SVG directly, and DOT for Graphviz. Both can show pieces as clusters.
 //
 //   PictureOptions options;
 //   options.ops = &ops;

@@ -1,4 +1,4 @@
-// The rules of a graph, which are checked after it is built, after it is parsed and after each pass.
+// Checks the rules of a graph: after it is built, after it is parsed and after each pass.
 #pragma once
 
 #include "tessera/base/status.h"
