@@ -1,4 +1,4 @@
-// The data that ranks exchange once, before their devices work together.
+// Exchanges the data that ranks tell each other once, before their devices work together.
 #pragma once
 
 #include <cstddef>

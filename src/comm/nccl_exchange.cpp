@@ -23,8 +23,9 @@ namespace tessera {
 namespace {
 
 constexpr std::chrono::milliseconds kLook(50);
-// After a group's end, the watching thread waits this long for the rank to end by itself; a rank that has not ended
-// hangs in a kernel. Then it waits this long once more for a running call; a call that has not returned hangs too.
+// The time for which the watching thread waits after a group's end. It waits first for the rank to end by itself; a
+// rank that has not ended hangs in a kernel. It then waits as long again for a running call; a call that has not
+// returned hangs too.
 constexpr std::chrono::seconds kRankEnds(1);
 // Time that the watching thread may take to end. It may be inside an NCCL abort, which waits for NCCL's own threads and
 // for the threads that serve the machine's other processes. Or it may be telling a node that no longer answers, which

@@ -1,7 +1,7 @@
-// Exchange between GPUs of several processes, by NCCL. The collectives of a group with ranks in several processes use
-// one communicator of all ranks; values between two stages of a pipeline use a communicator of the two ranks on either
-// side. The first rank makes the communicator's id. It sends the id to the others over the nodes' connections, which
-// carry everything that ranks tell each other.
+// Exchanges data between GPUs of several processes by NCCL. The collectives of a group with ranks in several processes
+// use one communicator of all ranks; values between two stages of a pipeline use a communicator of the two ranks on
+// either side. The first rank makes the communicator's id. It sends the id to the others over the nodes' connections,
+// which carry everything that ranks tell each other.
 //
 //   const std::shared_ptr<NcclExchange> exchange = TRY(NcclExchange::of(communicator, {.gpu = uuid_of, …}));
 //   TRY(exchange->all_reduce(x, stream));      // eagerly, or while the stream records

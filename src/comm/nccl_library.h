@@ -47,7 +47,7 @@ struct NcclFunctions {
                         void* stream) = nullptr;
 };
 
-// The loaded library. Immutable, and thread-safe as NCCL is: calls on one communicator are made one at a time, except
+// The loaded library. It is immutable and as thread-safe as NCCL: make calls on one communicator one at a time, except
 // an abort, which ends a call that hangs.
 class NcclLibrary {
  public:

@@ -1,5 +1,5 @@
-// Memory through which the GPUs of a tensor-parallel group, driven by threads of one process, exchange values without a
-// host, a barrier or a flag: every rank has a mailbox on its GPU, and the other ranks write into it.
+// Exchanges values between the GPUs of a tensor-parallel group that threads of one process drive. No host, barrier or
+// flag takes part: every rank has a mailbox on its GPU, and the other ranks write into it.
 //
 // A word of 32 bits shows by itself whether it has arrived. Before a turn, all words of the mailbox are kAbsent (-0.0
 // as float32; the pair +0, -0 as 16-bit floats). A sender replaces a kAbsent in its data by zeros, which are equal as

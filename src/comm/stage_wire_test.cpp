@@ -157,7 +157,7 @@ struct BadFrame {
   const char* words;
 };
 
-// Each case ends the connection with an error that says what arrived, also for node 0's rank.
+// Each case ends the connection with an error that says what arrived, and node 0's rank gets it too.
 TEST(StageWire, AnUnreadableFrameIsAnError) {
   constexpr std::size_t kAll = sizeof(StageFrame);
   const std::vector<BadFrame> bad = {
