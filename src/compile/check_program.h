@@ -1,4 +1,4 @@
-// The rules that every compiler's program must obey.
+// Checks the rules that every compiler's program must obey.
 #pragma once
 
 #include "tessera/base/status.h"

@@ -37,7 +37,7 @@ std::vector<LiveRange> random_ranges(std::mt19937& random, int most) {
   return ranges;
 }
 
-// Fixes outputs as executables do: one after another from the arena's start, live all the time.
+// Fixes outputs like an executable: one after another from the arena's start, live all the time.
 std::vector<LiveRange> with_fixed_outputs(std::vector<LiveRange> ranges, std::size_t outputs) {
   std::int64_t offset = 0;
   for (std::size_t i = 0; i < std::min(outputs, ranges.size()); ++i) {

@@ -1,4 +1,4 @@
-// The measurements and choices of earlier runs, kept on disk: small JSON values under content-hash keys.
+// Keeps measurements and choices on disk for later runs: small JSON values under content-hash keys.
 //
 //   ProfileCache cache({.root = "/home/me/.cache/tessera"});
 //   Hasher key; key.add(graph_text); key.add(device_name);

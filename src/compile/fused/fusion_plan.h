@@ -3,8 +3,8 @@
 //
 // First the piece is expanded to native forms, so that hand-fused operators come apart; an operator stays whole if a
 // part of its form could not be fused again. Then the nodes are taken in order. A node joins a group that makes or
-// reads one of its operands, unless something in between is in the way. Otherwise it begins a group, or stays an
-// operator with a kernel of its own. A group of one operator becomes that operator.
+// reads one of its operands, if the reads and writes of the nodes between them allow it. Otherwise it begins a group,
+// or stays an operator with a kernel of its own. A group of one operator becomes that operator.
 #pragma once
 
 #include <string>

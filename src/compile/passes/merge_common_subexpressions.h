@@ -1,4 +1,4 @@
-// merge_common_subexpressions: a value that is computed twice from the same contents is computed once.
+// merge_common_subexpressions computes a value once if it would be computed twice from the same contents.
 //
 // Before                                               After
 //   %a: f32[T, 8] = rms_norm(%x, %w) {eps = 1e-06}       %a: f32[T, 8] = rms_norm(%x, %w) {eps = 1e-06}
