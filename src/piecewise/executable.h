@@ -142,7 +142,7 @@ class Executable {
   Result<bool> runs_later(const ir::Bucket& bucket, std::size_t part, std::size_t instruction) const;
   Status replay_part(const ir::Bucket& bucket, std::size_t part) const;
   Result<TensorView> value(const ir::Bucket& bucket, std::size_t part, ir::ValueId id) const;
-  // Checks that every address that the bucket's kernels and graphs hold is the one to which they would be bound now.
+  // Checks the addresses that the bucket's kernels and graphs hold: binding them now would have to give the same.
   // kInternal names part, bucket and value.
   Status check_addresses(const ir::Bucket& bucket) const;
   // Returns one entry for each part, whether the bucket is bound or not.

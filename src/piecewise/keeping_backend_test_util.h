@@ -1,4 +1,4 @@
-// For tests: a device's own backend, which records how it was called.
+// A device's own backend for tests, which records how it was called.
 #pragma once
 
 #include <cstdint>
