@@ -30,7 +30,7 @@ class ForwardStep {
   // Enqueues the body on padding alone, so that other ranks can compute their tokens (ModelRunner::accompany).
   Status accompany(const Decision& decision);
   Launcher& launcher() { return launcher_; }
-  // After an error of run(): returns whether a graph's launch failed and nothing of the forward was kept.
+  // Returns, after an error of run(), whether a graph's launch failed and nothing of the forward was kept.
   bool replay_failed() const { return replay_failed_; }
 
   // Stages the inputs of a decode graph of `size` requests, with rows in order. `sampling` goes to

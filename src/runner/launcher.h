@@ -33,7 +33,7 @@ class Launcher {
   // `*replay_failed`, unless null, to true if the replay itself fails.
   Status launch(GraphRunner& runner, std::int64_t size, std::int64_t real_rows, Execution how,
                 bool* replay_failed = nullptr);
-  // In debug mode, checks that the view still holds what its forward wrote.
+  // Checks in debug mode that the view still holds what its forward wrote.
   Status check_fresh(const OutputView& view) const;
 
   // Measures forwards from here on; null stops it. Owned by the profiling caller.

@@ -1,4 +1,4 @@
-// One model on one device: its forwards, through graphs or eagerly.
+// Runs the forwards of one model on one device, through graphs or eagerly.
 //
 //   std::unique_ptr<ModelRunner> runner = TRY(ModelRunner::create(graphs, weights, device, options));
 //   TRY(runner->capture());

@@ -69,7 +69,8 @@ class RunnerParts {
   // Returns the free bytes of device memory. On rank 0 of several it is the least of all ranks, or 0 if one cannot
   // tell.
   std::int64_t available_bytes() const;
-  // On rank 0 of several, makes the other ranks carry the order out at the same time (RankGroup::together).
+  // Runs `local`. On rank 0 of several, makes the other ranks carry the order out at the same time
+  // (RankGroup::together).
   Status together(const RankOrder& order, const std::function<Status()>& local);
 
  private:
@@ -80,7 +81,7 @@ class RunnerParts {
   Status build_runners();
   Status build_vision();
 
-  // In order of creation; destroyed in reverse: graphs first, then buffers, then the stream.
+  // The members are in order of creation and are destroyed in reverse: graphs first, then buffers, then the stream.
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<KvStorage> kv_;
   std::unique_ptr<StepBuffer> step_;

@@ -38,7 +38,7 @@ struct LoadedPlugin {
 };
 
 struct Registry {
-  // In the order of loading; first member, so that libraries outlive what they added.
+  // The loaded plugins, in the order of loading. They are the first member, so that libraries outlive what they added.
   std::vector<LoadedPlugin> plugins{};
   ir::OpTable ops;
   DeviceRegistry devices;

@@ -21,7 +21,7 @@ using ::testing::Pair;
 using testing::RunnerBench;
 using testing::small_options;
 
-// How often the code for each number of rows ran, not counting recordings.
+// Counts how often the code for each number of rows ran, without recordings.
 std::map<std::uint64_t, int> runs;
 
 // A silu_mul with code of its own for each number of rows, like a library that picks algorithms by size. The first run

@@ -69,8 +69,8 @@ Status Dispatcher::capture_full(std::int64_t size) {
 }
 
 std::optional<Decision> Dispatcher::wait_padded(const BatchShape& batch, const Decision& wanted) {
-  // On an H200 a capture takes 4 to 10 ms. This many padding rows cost a forward 6 ms with a model of 8 G parameters
-  // and half a millisecond with one of 0.6 G; a decode costs less.
+  // The limits of padding instead of a capture. On an H200 a capture takes 4 to 10 ms. This many padding rows cost a
+  // forward 6 ms with a model of 8 G parameters and half a millisecond with one of 0.6 G; a decode costs less.
   constexpr std::int64_t kMostRows = 256;
   constexpr int kMostWaits = 8;
   if (parts_.model.options.capture != CaptureMode::kCore) return std::nullopt;

@@ -1,4 +1,4 @@
-// Measures what takes a runner's memory.
+// Measures a runner's memory by use.
 #pragma once
 
 #include <cstdint>

@@ -24,10 +24,10 @@ enum class MemoryUse : std::uint8_t {
   kStaticInputs,  // inputs of tokens, rows and logit edits; a measurement includes given embeddings
   kPlans,         // operators' plans: lengths, page tables, the kernels' work lists
   // Exchanges with other ranks: mailboxes, links between stages, NCCL's memory. On a CPU, values received from other
-  // stages and nodes: a prediction has the most possible, a measurement has what was received so far.
+  // stages and nodes: a prediction has the largest possible amount, a measurement has the amount received so far.
   kCommunication,
-  // If the device does not report graph memory, a measurement is the device memory that captures took beside arena and
-  // workspace. It then includes kernels that were loaded meanwhile.
+  // The objects of captured graphs. If the device does not report graph memory, a measurement is the device memory that
+  // captures took beside arena and workspace. It then includes kernels that were loaded meanwhile.
   kGraphObjects,
   kStepResults,
 };

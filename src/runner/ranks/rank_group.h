@@ -60,8 +60,8 @@ class RankGroup {
     int stages = 1;                            // pipeline stages; must divide the ranks (RankLayout)
     std::chrono::milliseconds limit{300'000};  // limit of every wait for another rank, except the loading of weights
     MakeRankHost host{};
-    // For ranks in several processes with equally many ranks each: a group that has joined and not started, in which
-    // this process is node 0. Null: all ranks are in this process.
+    // The group of several processes with equally many ranks each. It has joined and not started, and this process is
+    // its node 0. Null: all ranks are in this process.
     std::shared_ptr<NodeGroup> nodes{};
   };
   // Limit for loading weights, which takes as long as the disk or network needs.

@@ -1,4 +1,4 @@
-// The forwards of a rank that follows rank 0: it runs each as rank 0 has decided it, captures nothing and retries
+// Runs the forwards of a rank that follows rank 0, each as rank 0 has decided it. It captures nothing and retries
 // nothing. RankFollower hands over the messages.
 //
 // Threads: the rank's thread.

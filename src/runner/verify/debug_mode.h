@@ -18,9 +18,9 @@ class DebugMode {
   DebugMode(Stream& stream, const Arena& arena, int ranks)
       : history_(arena), nans_(stream, arena), can_run_again_(ranks == 1) {}
 
-  // Runs before a forward of `runner` at `size` (captured or bound). Checks that every address in its graphs is the one
-  // that the runner would use now, then fills the arena with NaN, except for what earlier executables of the same
-  // forward left there for it. Returns kInternal naming the piece, size and argument.
+  // Runs before a forward of `runner` at `size` (captured or bound). Checks that the addresses in its graphs are those
+  // that the runner would use now. Then fills the arena with NaN, except for values that earlier executables of the
+  // same forward left there for it. Returns kInternal naming the piece, size and argument.
   Status before(const GraphRunner& runner, std::int64_t size) const;
   // Runs after the forward. Checks that no output row below `real_rows` has a NaN. Returns kInternal naming the
   // operator that made the first NaN.

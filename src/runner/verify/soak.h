@@ -31,11 +31,11 @@ struct SoakOptions {
   bool show_progress = false;
 };
 
-// If a router chooses experts, rounding decides a tie between two of them differently about once in a million rows. The
-// tied row and the rows that attend to it then differ (docs/measurements/correctness.md, "How far rounding carries").
-// For such a model, batches that exceed the tolerance are failures if they are more than this share of all batches and
-// more than one. The greatest observed tie moved a row by 0.24 of its greatest logit, so a difference above
-// kGreatestTie is never counted as a tie.
+// Limits of ties. If a router chooses experts, rounding decides a tie between two of them differently about once in a
+// million rows. The tied row and the rows that attend to it then differ (docs/measurements/correctness.md, "How far
+// rounding carries"). For such a model, batches that exceed the tolerance are failures if they are more than this share
+// of all batches and more than one. The greatest observed tie moved a row by 0.24 of its greatest logit, so a
+// difference above kGreatestTie is never counted as a tie.
 inline constexpr double kMostTies = 1e-3;
 inline constexpr double kGreatestTie = 0.5;
 

@@ -1,4 +1,4 @@
-// The images of soak(): assigns them to rows of embeddings, and checks the tower's results.
+// Assigns the images of soak() to rows of embeddings, and checks the tower's results.
 #pragma once
 
 #include <cstdint>

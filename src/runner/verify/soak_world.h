@@ -1,4 +1,4 @@
-// The random sequences of soak(): decides the tokens of the next batch and their pages in each cache group.
+// Makes the random sequences of soak(): decides the tokens of the next batch and their pages in each cache group.
 #pragma once
 
 #include <cstdint>
