@@ -14,7 +14,7 @@ struct ImageTokens {
   TokenId image;         // the placeholder; the prompt has one for each row of the image
   TokenId vision_start;  // stands before an image's placeholders
   TokenId vision_end;    // stands after them
-  // For Qwen3-VL: the number of first layers that add a vector of each image row to its token's hidden state
+  // For Qwen3-VL: how many layers, from the first on, add a vector of each image row to its token's hidden state
   // ("deepstack").
   std::int64_t deepstack_levels = 0;
 

@@ -1,5 +1,5 @@
-// Checked access to the members of a JSON file from outside. Each error is one line that names file, field, value and
-// what is accepted. A member that is null counts as absent, as it does for Hugging Face.
+// Gives checked access to the members of a JSON file from outside. Each error is one line that names file, field, value
+// and what is accepted. A member that is null counts as absent, as it does for Hugging Face.
 #pragma once
 
 #include <cstdint>

@@ -23,7 +23,7 @@ Status set_sliding_windows(const Fields& fields, std::optional<std::int64_t> win
 Status set_periodic_windows(const Fields& fields, std::optional<std::int64_t> window, const char* period_key,
                             std::int64_t absent_period, ModelConfig& config);
 
-// For architectures without windows: refuses a `layer_types` with sliding layers.
+// Refuses a `layer_types` with sliding layers, for architectures without windows.
 Status set_full_attention(const Fields& fields, ModelConfig& config);
 
 }  // namespace tessera

@@ -35,7 +35,7 @@ Status read_v2_method(const Fields& fields, MoeConfig& moe) {
   } else if (method != "group_limited_greedy") {
     return fields.unsupported("topk_method", "greedy, group_limited_greedy");
   }
-  // With norm_topk_prob, DeepSeek's own code leaves out the scale. transformers ignores the field.
+  // norm_topk_prob is refused: with it DeepSeek's own code leaves out the scale, and transformers ignores the field.
   return moe.normalise ? fields.unsupported("norm_topk_prob", "false") : ok_status();
 }
 

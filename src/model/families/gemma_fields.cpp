@@ -173,7 +173,7 @@ Status read_gemma4_config(const Fields& fields, ModelConfig& config) {
   TRY(read_shared(fields, config));
   config.attention_scale = 1.0;
   config.logit_softcap = TRY(read_cap(fields, "final_logit_softcapping", 0));
-  // With "vision" the tokens of an image see one another; a text has none of these.
+  // The value "vision" lets the tokens of an image see one another; a text has no such tokens.
   const std::optional<std::string> both_ways = TRY(fields.optional_string("use_bidirectional_attention"));
   if (both_ways && *both_ways != "vision")
     return fields.unsupported("use_bidirectional_attention", "\"vision\" or null");

@@ -10,7 +10,7 @@ ModelConfig gemma2_defaults();
 ModelConfig gemma3_defaults();
 ModelConfig gemma4_defaults();
 
-// These functions are for ModelFamily::read_config.
+// Read a model's fields, for ModelFamily::read_config.
 Status read_gemma2_config(const Fields& fields, ModelConfig& config);
 Status read_gemma3_config(const Fields& fields, ModelConfig& config);
 Status read_gemma4_config(const Fields& fields, ModelConfig& config);

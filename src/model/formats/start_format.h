@@ -1,4 +1,4 @@
-// The formats to which linears that are stored as numbers can be quantised while they are loaded.
+// The formats to which unquantised linears can be quantised while they are loaded.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Decides by the types of a linear's tensors how it is stored.
+// Decides how a linear is stored, by the types of its tensors.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -47,8 +47,7 @@ class WeightFormats {
   // invalid_argument for what is wrong or contradicts itself.
   static Result<WeightFormats> read(const Json& config, const Json* beside, const std::string& file);
 
-  // Returns formats by which linears that are stored as numbers are quantised while they are read. Precondition:
-  // method() is empty.
+  // Returns formats by which unquantised linears are quantised while they are read. Precondition: method() is empty.
   WeightFormats quantised_at_start(StartFormat format) const;
   std::optional<StartFormat> at_start() const { return at_start_; }
 

@@ -1,5 +1,5 @@
-// libcurl's handles as owners, and the parts of a URL. It includes libcurl's header, so only source files may include
-// it.
+// Owners of libcurl's handles, and functions that find the parts of a URL. It includes libcurl's header, so only source
+// files may include it.
 #pragma once
 
 #include <curl/curl.h>

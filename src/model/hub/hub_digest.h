@@ -1,4 +1,4 @@
-// The digests by which the hub names content.
+// Computes the digests by which the hub names content.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// HTTP GET, implemented with libcurl. Redirects are followed here rather than by the library, so that the token is sent
-// only to the origin (scheme, host, port) it belongs to, and https never redirects to http.
+// Sends HTTP GET requests with libcurl. Redirects are followed here rather than by the library, so that the token is
+// sent only to the origin (scheme, host, port) it belongs to, and https never redirects to http.
 #pragma once
 
 #include <cstdint>

@@ -44,8 +44,8 @@ struct LinearBlock {
   // Number of KV heads, for matrices of KV heads: if there are more ranks than heads, neighbouring ranks hold the same
   // head. 0: rows divide freely.
   std::int64_t heads = 0;
-  // For a tensor that holds several blocks one below the other: this block's first row, and the rows of the whole
-  // tensor.
+  // The block's first row, and the rows of the whole tensor, for a tensor that holds several blocks one below the
+  // other.
   std::int64_t first_row = 0;
   std::int64_t tensor_rows = 0;  // 0: the block is the whole tensor
   Storage storage = {};          // how the matrix is stored; biases are plain
@@ -94,9 +94,10 @@ class LayerBuilder {
   ir::ValueId linear(const std::string& name, ir::ValueId x, const std::vector<LinearBlock>& blocks, bool bias,
                      Parallel parallel, std::optional<ir::ValueId> residual = std::nullopt);
 
-  // For ranks that have tokens of their own (ModelOptions::dp_size). rows_of_all_ranks() returns the x [T, …] of all
-  // ranks, one below the other; each x is gathered only once. The second function takes y [ranks · T, N], each rank's
-  // part of all rows' sums, and returns the sums of this rank's rows. With one rank both return the value itself.
+  // Exchange rows between ranks that have tokens of their own (ModelOptions::dp_size). rows_of_all_ranks() returns the
+  // x [T, …] of all ranks, one below the other; each x is gathered only once. The second function takes y [ranks · T,
+  // N], each rank's part of all rows' sums, and returns the sums of this rank's rows. With one rank both return the
+  // value itself.
   ir::ValueId rows_of_all_ranks(ir::ValueId x);
   ir::ValueId sums_of_own_rows(ir::ValueId y);
 

@@ -119,7 +119,7 @@ Status check_slices(const MoeConfig& moe, const ModelOptions& options) {
   return ok_status();
 }
 
-// Returns y + the shared MLP. This rank computes a part of the MLP, as it has a part of y.
+// Returns y + the shared MLP. This rank computes a part of the MLP, because y is also only the rank's part.
 ir::ValueId add_shared(LayerBuilder& b, const ModelConfig& config, ir::ValueId x, ir::ValueId y,
                        const MoeTensors& tensors) {
   ModelConfig shared = config;

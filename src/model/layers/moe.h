@@ -3,7 +3,8 @@
 //
 //   h.add(moe_mlp(b, config, h.norm(…), tokens.padding_slots, separate_experts(p + "mlp.")));
 //
-// A family whose router reads another value than its experts, or that adds things up in its own way, calls the parts.
+// A family whose router reads another value than its experts, or that adds results up in its own way, calls the
+// functions of the parts.
 #pragma once
 
 #include <string>
@@ -55,7 +56,7 @@ struct Routing {
   ir::ValueId weights = {};  // f32[T, experts_per_token]
 };
 // Routes x [T, hidden]; `slots` i32[T] is TokenInputs::padding_slots. If scores are sigmoids, the router computes in
-// float32, as its models do, because their scores lie close together.
+// float32 like the original models, because their scores lie close together.
 Routing route_tokens(LayerBuilder& b, const ModelConfig& config, ir::ValueId x, ir::ValueId slots,
                      const RouterTensors& tensors);
 

@@ -21,8 +21,8 @@ class Checkpoint {
   // invalid_argument for an index that is wrong in itself (no map, a shard name that leaves the folder).
   static Result<Checkpoint> open(const std::string& model_dir);
 
-  // If no tensor's name begins with "model.", as in checkpoints of embedding models that hold only the body, this
-  // prefix is dropped from the names that are looked up.
+  // Returns the tensor of a name. If no tensor's name begins with "model.", as in checkpoints of embedding models that
+  // hold only the body, this prefix is dropped from the names that are looked up.
   //
   // Views live as long as this object, even after a move.
   const StoredTensor* find(std::string_view name) const;  // null if there is none

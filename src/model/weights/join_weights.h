@@ -1,4 +1,4 @@
-// The weights of a model's graphs as one list.
+// Joins the weights of a model's graphs to one list.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// The place of a model. Wherever a model's path is accepted, it may be the folder in Hugging Face layout or a
+// Finds the folder and the config.json of a model. A model's path may be its folder in Hugging Face layout, or a
 // config.json, which stands for its folder.
 #pragma once
 

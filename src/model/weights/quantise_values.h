@@ -33,7 +33,8 @@ struct Rounding {
   friend bool operator==(const Rounding&, const Rounding&) = default;
 };
 
-// The bits of a float32 without its sign are in the order of magnitudes; from these bits on it is infinite or NaN.
+// Without the sign, the bits of float32 numbers have the order of their magnitudes. From these bits on a number is
+// infinite or NaN.
 inline constexpr std::uint32_t kInfiniteBits = 0x7f800000u;
 
 // Raises greatest[i] to the bits of the magnitude of x[i]. Precondition: both are equally long.

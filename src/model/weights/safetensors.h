@@ -1,9 +1,9 @@
 // Safetensors files: 8 bytes header length (little-endian), a JSON header {name: {dtype, shape, data_offsets}}, data.
 // https://github.com/huggingface/safetensors#format
 //
-// The reader trusts nothing. Before it returns a view, it has checked that the view's range lies in the file and is as
-// long as dtype and shape say, and that all ranges together tile the data without overlap or hole, as the format
-// demands.
+// The reader trusts nothing. Before it returns a view, it has checked three things: the view's range lies in the file,
+// the range is as long as dtype and shape say, and all ranges together tile the data without overlap or hole, as the
+// format demands.
 //
 //   SafetensorsFile file = TRY(SafetensorsFile::open("model.safetensors"));
 //   if (const StoredTensor* w = file.find("lm_head.weight")) …

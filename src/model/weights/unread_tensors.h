@@ -1,4 +1,5 @@
-// Tensors that a checkpoint has besides the weights of the model: vision towers, heads that predict further tokens.
+// Lists the tensors that a checkpoint has besides the weights of the model: vision towers, heads that predict further
+// tokens.
 #pragma once
 
 #include <span>
