@@ -19,8 +19,8 @@ std::int64_t place_of(const Communicator& communicator, std::int64_t rank) {
   return communicator.place() - communicator.rank() + rank;
 }
 
-// Adds up elements [begin, end) of all tensors, in the tensors' order. Writes the sum of all elements i to each tensor
-// in `to`, as its element i - origin.
+// Adds up elements [begin, end) of all tensors, in the tensors' order. The sum of the tensors' elements i becomes
+// element i - origin of each tensor in `to`.
 template <class T>
 TESSERA_CPU_CLONES void reduce_range(std::span<const TensorView> tensors, std::span<const TensorView> to,
                                      std::int64_t begin, std::int64_t end, std::int64_t origin = 0) {
