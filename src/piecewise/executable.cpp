@@ -107,7 +107,7 @@ Result<ForwardAddresses> Executable::isolated_addresses(const ir::Bucket& bucket
   return addresses;
 }
 
-// Returns the address that binding the slot again would give it.
+// Returns the address that the slot would get if it were bound again.
 DeviceAddress Executable::address_now(const ir::Bucket& bucket, const ForwardAddresses& bound, std::size_t slot) const {
   const CompiledForward& forward = compiled(bucket);
   const Slot& owner = forward.slots[static_cast<std::size_t>(forward.memory_of[slot])];
