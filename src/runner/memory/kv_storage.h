@@ -19,8 +19,8 @@ namespace tessera {
 class KvStorage {
  public:
   // Returns for each cache group the bytes that a page, or a state group's slot, takes over all states of the group.
-  // Returns kInvalidArgument for a state that belongs to no cache group.
-  // Precondition: all graphs have the same cache groups, apart from their layers, and no two have a state of one name.
+  // Returns kInvalidArgument for a state that belongs to no cache group. Precondition: all graphs have the same cache
+  // groups, apart from their layers, and no two graphs have a state of the same name.
   static Result<std::vector<std::int64_t>> page_bytes(std::span<const ir::Graph* const> graphs);
   // Allocates the caches. `num_pages` has an entry of at least 1 for each cache group. Page 0 of each group is zeroed,
   // so that padding reads finite numbers; other pages are written before they are read.

@@ -34,7 +34,7 @@ AxisSample sample_axis(std::int64_t side, std::int64_t count, std::int64_t i) {
           .share = at - static_cast<float>(low)};
 }
 
-// Follows Qwen3VLVisionModel.fast_pos_embed_interpolate.
+// Adds a patch's learned positions and their weights, like Qwen3VLVisionModel.fast_pos_embed_interpolate.
 void append_position(const PatchGrid& grid, const VisionConfig& config, std::int32_t row, std::int32_t column,
                      PatchLayout& layout) {
   const AxisSample y = sample_axis(config.position_side, grid.h, row);
