@@ -62,7 +62,8 @@ class Check {
   }
 
  private:
-  // Returns "line 7: input %x ": where the value is declared, or its first line if it is a result.
+  // Returns the value's place for errors, "line 7: input %x ". It is the line of the declaration or, for a result, the
+  // first line with its name.
   std::string place(const ir::Value& value) const {
     const std::string words = fmt::format("{} %{}", ir::value_kind_name(value.kind), value.name);
     const std::string bare = fmt::format("%{}", value.name);

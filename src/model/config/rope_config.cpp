@@ -39,7 +39,7 @@ Status refuse_other_rotations(const Fields& fields, const RopeContext& context, 
 }
 
 Result<RopeType> read_type(const Fields& fields, const RopeContext& context) {
-  // Hugging Face wrote "type" before "rope_type" and reads the latter first.
+  // Older files of Hugging Face have the key "type", newer ones "rope_type". Hugging Face reads "rope_type" first.
   const char* key = fields.find("rope_type") != nullptr || fields.find("type") == nullptr ? "rope_type" : "type";
   const std::optional<std::string> name = TRY(fields.optional_string(key));
   if (!name || (*name == "mrope" && context.sections)) return RopeType::kDefault;

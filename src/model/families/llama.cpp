@@ -20,13 +20,13 @@ constexpr std::int64_t kDefaultMaxWindowLayers = 28;
 constexpr std::int64_t kDefaultQwen3HeadDim = 128;
 constexpr std::int64_t kDefaultLabels = 2;  // from configuration_utils.py
 
-// Touvron et al., arXiv 2302.13971. Each layer:
-//   h += o(attention(rope(qkv(norm(h)))));  h += down(act(gate(norm(h))) · up(norm(h)))
 ir::ValueId mlp_of(LayerBuilder& b, const ModelConfig& config, const FeedForwardInput& in) {
   const std::string mlp = in.prefix + "mlp.";
   return gated_mlp(b, config, in.x, gate_up_blocks(config, mlp), mlp);
 }
 
+// Touvron et al., arXiv 2302.13971. Each layer:
+//   h += o(attention(rope(qkv(norm(h)))));  h += down(act(gate(norm(h))) · up(norm(h)))
 ir::ValueId build_body(LayerBuilder& b, const ModelConfig& config) {
   return build_llama_body(b, config, qkv_blocks, [&](const FeedForwardInput& in) { return mlp_of(b, config, in); });
 }

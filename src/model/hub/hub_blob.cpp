@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 constexpr int kMaxAttempts = 5;
 constexpr std::int64_t kMaxRetryDelayMs = 60'000;
 
-// Returns `text` as a number; -1 if any of it is not part of one.
+// Returns `text` as a number; -1 if it is not a number from beginning to end.
 std::int64_t number_in(std::string_view text) {
   std::int64_t number = -1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);

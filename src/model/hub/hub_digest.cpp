@@ -8,7 +8,7 @@
 namespace tessera {
 namespace {
 
-// Fails if OpenSSL is configured to refuse the algorithm.
+// Starts a digest. Fails if OpenSSL is configured to refuse the algorithm.
 Status start(EVP_MD_CTX* context, const EVP_MD* algorithm) {
   if (context != nullptr && EVP_DigestInit_ex(context, algorithm, nullptr) == 1) return ok_status();
   return unimplemented(fmt::format("OpenSSL offers no {}", EVP_MD_get0_name(algorithm)));

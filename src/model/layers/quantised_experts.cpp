@@ -32,7 +32,7 @@ Result<WeightFormat> set_stored_formats(LayerBuilder& b, const Matrices& all) {
   return first.value_or(WeightFormat());
 }
 
-// Sets the format to which matrices of numbers are quantised at the start, and returns it: one that fits both of an
+// Sets the format to which unquantised matrices are quantised at the start, and returns it: one that fits both of an
 // expert's sizes.
 WeightFormat set_formats_at_start(LayerBuilder& b, const ExpertParts& parts, const Matrices& all) {
   WeightFormat format;
