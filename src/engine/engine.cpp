@@ -37,7 +37,8 @@ Result<std::span<RequestEvent>> Engine::step() {
   outcomes_.begin_step();
   TRY(health());  // otherwise sequences may wait for tokens that never come
   outcomes_.end_expired();
-  // A sequence that needs its last token on the host is collected before anything else is scheduled.
+  // Without overlap, the batch in flight is collected first. A sequence that needs its last token on the host requires
+  // this.
   const bool overlap = model_->steps.overlap && !scheduler_.reads_at_once();
   while (!overlap && flights_.count() > 0) TRY(collect_oldest());
   const int before = flights_.count();
@@ -68,7 +69,8 @@ Status Engine::submit_next(bool overlap) {
   const Result<Decision> decision = encoded.ok() ? runner().submit(inputs) : Result<Decision>(encoded);
   if (decision.ok()) return submitted(next, *decision, begin);
   TRY(recovery_.not_submitted(next, decision.status()));
-  // Work enqueued before the failure may have overwritten the ids that the previous step left on the device.
+  // Collects all batches in flight. Work enqueued before the failure may have overwritten the ids that the previous
+  // step left on the device.
   while (flights_.count() > 0) TRY(collect_oldest());
   scheduler_.forget_rows();
   return ok_status();
@@ -97,8 +99,8 @@ Status Engine::collect_oldest() {
   return ok_status();
 }
 
-// A draft is kept if it is the token that was sampled from the row before it. The draft's own row was then computed
-// behind the right tokens, and gives the token after it.
+// A draft is kept if it equals the token that was sampled from the row before it. The draft's own row was then computed
+// behind the right tokens, so it gives the next token.
 void Engine::collect(const ScheduledBatch& batch, ScheduledBatch::Entry entry, const StepOutputs& outputs) {
   std::optional<RequestEvent> event = collector_.collect(batch, entry, outputs, profiler());
   std::int64_t kept = 0;

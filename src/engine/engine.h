@@ -41,11 +41,11 @@ namespace tessera {
 
 class Engine {
  public:
-  // See load_model(). The first form opens the device that the options name.
+  // Loads the model; see load_model(). The first form opens the device that the options name.
   static Result<std::unique_ptr<Engine>> create(EngineOptions options) { return create(std::move(options), nullptr); }
   static Result<std::unique_ptr<Engine>> create(EngineOptions options, std::unique_ptr<Device> device);
 
-  // The model; loaded_model.h says what these are. Without a tokenizer, requests must give ids.
+  // Return parts of the model; loaded_model.h explains them. Without a tokenizer, requests must give ids.
   const EngineOptions& options() const { return model_->options; }
   const ModelConfig& config() const { return model_->config; }
   std::int64_t parameters() const { return model_->parameters; }
@@ -59,7 +59,7 @@ class Engine {
   const std::vector<std::string>& notes() const { return model_->notes; }
   ModelRunner& runner() { return *model_->runner; }
   const ModelRunner& runner() const { return *model_->runner; }
-  // The phases of the start; the server adds its own.
+  // Return the timeline of the start; the server adds its own phases.
   const Timeline& start() const { return model_->start; }
   Timeline& start() { return model_->start; }
   double load_seconds() const { return start().seconds_of("load weights"); }
@@ -70,8 +70,8 @@ class Engine {
   // Checks the request and queues it; errors are those of Admission::admit().
   Result<RequestId> submit(Request request);
   bool idle() const { return scheduler_.idle() && flights_.count() == 0; }
-  // Schedules and enqueues one forward, and collects the results of the previous one, or of this one. If the device
-  // runs beside the host, the next step is enqueued before the last one's tokens are read. Returns the events of every
+  // Schedules and enqueues one forward and collects results. If the device runs beside the host, these are the previous
+  // forward's results, so the next step is enqueued before the last tokens are read. Returns the events of every
   // request that progressed, possibly none. They are valid until the next call, and the caller may move from them.
   // Allocates nothing in a steady decode without drafts.
   Result<std::span<RequestEvent>> step();
@@ -95,13 +95,14 @@ class Engine {
   std::int64_t measured_algorithms() const { return model_->profiles->measured_algorithms(); }
   std::int64_t measured_schedules() const { return model_->profiles->measured_schedules(); }
 
-  // The ranks or replicas that this engine computes with. An error that a step finds is returned by that step.
+  // Returns the ranks or replicas that this engine computes with. If step() finds an error of theirs, it returns that
+  // error.
   Peers& peers() { return *model_->peers; }
   // Returns ok, or why no further step can succeed: a node of the model is lost.
   Status health() const { return model_->peers->health(); }
 
   EngineStats stats() const;
-  // Writes the same statistics into the caller's snapshot. Allocates only after a new kind of forward has run.
+  // Writes the statistics into the caller's snapshot. Allocates only after a new kind of forward has run.
   void read_stats(EngineStats& stats) const;
   // Records where the time of every step goes, until end_profile(). Precondition of both: idle(), and not called from
   // within measured work.

@@ -1,4 +1,4 @@
-// Catches: a request's feature that is missing from its result, comes from another row, or works only for a request
+// Catches: a requested feature that is missing from the result, comes from another row, or works only for a request
 // alone: log-probabilities, penalties, limits, stop strings, hidden states, priorities, time-outs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// The options of an engine. EnginePlan (start/engine_plan.h) holds what they become for a given model and device.
+// The options of an engine. Its EnginePlan (start/engine_plan.h) holds the values chosen for a given model and device.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ class Lockstep;
 
 enum class LoadFormat : std::uint8_t { kAuto, kSafetensors, kDummy };  // kAuto: safetensors
 
-// Graph options, named as on the command line.
+// Graph options; members have the names of the command line's options.
 struct GraphOptions {
   GraphMode mode = GraphMode::kFullAndPiecewise;
   bool disable_cuda_graph = false;
@@ -46,13 +46,13 @@ struct GraphOptions {
   std::vector<std::string> disabled_passes;  // names of passes; compile/pass.h
 };
 
-// Speculative decoding (engine/drafts): a request's next tokens are guessed, and checked in one forward. The source is
-// where guesses come from.
+// The source of drafts in speculative decoding (engine/drafts), which guesses a request's next tokens and checks them
+// in one forward.
 enum class DraftSource : std::uint8_t {
   kNone,   // every token is decoded by itself
   kText,   // speculative_algorithm SUFFIX: what followed earlier in the request's text
   kLayer,  // MTP: the checkpoint's next-token layer, or the text where it repeats
-  kEagle,  // EAGLE3: as kLayer, with the layer of another folder
+  kEagle,  // EAGLE3: like kLayer, but with the layer of another folder
 };
 
 struct DraftOptions {
@@ -65,7 +65,7 @@ struct DraftOptions {
   bool by_layer() const { return source == DraftSource::kLayer || source == DraftSource::kEagle; }
 };
 
-// The value of chunked_prefill_size with which every prompt is one forward.
+// A chunked_prefill_size that computes every prompt in one forward.
 inline constexpr std::int64_t kWholePrompts = -1;
 
 struct EngineOptions {
@@ -79,56 +79,58 @@ struct EngineOptions {
   // Index of this engine among those that share the requests. Its devices follow the earlier engines' on this node.
   int replica = 0;
   int replicas = 1;  // number of these engines, over all nodes
-  // The replicas are ranks that share the experts and have requests of their own; running them needs `lockstep`.
+  // Set if the replicas are ranks that share the experts but have requests of their own; they need `lockstep` to run.
   bool dp_attention = false;
   std::shared_ptr<Lockstep> lockstep{};
-  // Processes that share the ranks in equal parts, one for each machine. With several, node 0 has the engine and the
-  // others follow it (engine_node.h). With dp_attention each node has the engines of its ranks.
+  // The number of processes that share the ranks equally, one on each machine. With several, node 0 has the engine and
+  // the other nodes follow it (engine_node.h). With dp_attention each node has the engines of its ranks.
   int nnodes = 1;
   int node_rank = 0;
   std::string dist_init_addr{};  // "HOST:PORT" at which node 0 listens for the other nodes
   double rank_timeout_s = 300;   // limit of ranks' waits for one another, except the loading of weights
   std::string dtype = "auto";    // type of weights and activations: auto, float32, bfloat16, float16
-  // The format of quantised weights. For a quantised checkpoint: its own format, named as SGLang and vLLM do. For any
-  // other: the format to which it is quantised at the start: fp8, int8, int4 or nvfp4. Empty: weights stay as they are.
+  // The format of quantised weights. A quantised checkpoint has its own format, with the name that SGLang and vLLM use.
+  // Any other checkpoint is quantised at the start to fp8, int8, int4 or nvfp4. Empty: weights stay as they are.
   std::string quantization{};
   // Type of the KV cache: a name that dtype accepts, or "fp8_e4m3"; auto: the type of the activations.
   std::string kv_cache_dtype = "auto";
   LoadFormat load_format = LoadFormat::kAuto;
   std::int64_t context_length = 0;  // 0: the model's context length
-  // The most tokens of a forward. 0: 2048 on the CPU, 8192 on a GPU of 80 GB, else 4096. kWholePrompts: the context.
+  // The most tokens in a forward. 0: 2048 on the CPU, 8192 on a GPU of 80 GB, else 4096. kWholePrompts: the context
+  // length.
   std::int64_t chunked_prefill_size = 0;
-  // 0: 512 on a GPU of 80 GB or more, else 256, reduced to the number of state slots that fit.
+  // The most requests that run at once. 0: 512 on a GPU of 80 GB or more, else 256, reduced to the state slots that
+  // fit.
   std::int64_t max_running_requests = 0;
   std::int64_t max_queued_requests = 0;  // requests that may wait for room; 0: no limit
   std::int64_t max_total_tokens = 0;     // tokens of the KV cache; 0: as many as memory allows
   std::int64_t page_size = 16;
-  // Serves the model for its hidden states: the last token's, normalised, unless modules.json says otherwise. A model
-  // with a Pooling in modules.json is always served in this way.
+  // Serves the model for its hidden states: normalised, and the last token's unless modules.json says otherwise. A
+  // model with a Pooling in modules.json is always served in this way.
   bool is_embedding = false;
   bool disable_radix_cache = false;  // no prompt uses the prefix cache
   bool deterministic = false;        // results have the same bits whatever else is in the batch
-  // With several ranks, runs prefill forwards of many tokens in two halves: one is exchanged while the other is
-  // computed.
+  // Runs prefill forwards of many tokens in two halves if there are several ranks: one half is exchanged while the
+  // other is computed.
   bool two_batch_overlap = false;
   std::int64_t two_batch_least_tokens = 1024;  // smaller halves would not fill a device; at least 2
   double mem_fraction_static = 0;              // share of memory for weights and KV cache; 0: chosen by the plan
   std::uint64_t random_seed = 0;               // 0: a random seed is drawn
-  // Schedules and enqueues a step while the one before it runs; none: only if the device runs beside the host.
+  // Schedules and enqueues a step while the step before it runs. Unset: only if the device runs beside the host.
   std::optional<bool> overlap_schedule{};
   DraftOptions drafts{};
   GraphOptions graphs{};
   MemoryPlanKind memory_plan = MemoryPlanKind::kPlanned;
-  // Folder that keeps measured costs and chosen algorithms from run to run; empty: nothing is kept.
+  // The folder that keeps measured costs and chosen algorithms from run to run; empty: nothing is kept.
   std::string cache_dir{};
-  // Bytes of image rows that stay on the device for later prompts, beside those in use; 0: chosen by the plan.
+  // The bytes of image rows that stay on the device for later prompts, beside those in use; 0: chosen by the plan.
   std::int64_t image_cache_bytes = 0;
   // Replaces the model's vision tower; for tests.
   std::shared_ptr<ImageEncoder> image_encoder{};
-  // Costs of this model on this device from earlier runs, for the ladder of PrefillSchedule::kAuto.
+  // This model's costs on this device, measured in earlier runs; PrefillSchedule::kAuto chooses its ladder by them.
   std::optional<CostTable> known_costs{};
   bool show_progress = false;
-  // Phases of the program since the process's start; none: the timeline begins with the engine.
+  // Phases of the program since the process started. Unset: the timeline begins with the engine.
   std::optional<Timeline> start{};
 };
 

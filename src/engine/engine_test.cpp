@@ -25,7 +25,7 @@ using test::run_one;
 using test::sampled;
 using test::small_options;
 
-// Makes the runner refuse forwards of more tokens until the end of its scope, like a fault in service.
+// Makes the runner refuse forwards of more than `max_tokens` until the scope ends, like a fault in service.
 class ForwardFault {
  public:
   ForwardFault(Engine& engine, std::int64_t max_tokens)
@@ -100,7 +100,7 @@ TEST_P(EngineRuns, TextsEndAtTheirLimitAndAtTheContexts) {
 }
 
 TEST_P(EngineRuns, AnEndTokenStopsTheTextAndIsHidden) {
-  // The checkpoint's end token is 2. A text ends only when 2 is drawn, so the test searches for a seed that draws it.
+  // The checkpoint's end token is 2. The test searches for a seed that draws it, because only then a text ends.
   const std::unique_ptr<Engine> engine = make();
   bool stopped = false;
   for (std::int64_t seed = 0; seed < 200 && !stopped; ++seed) {
@@ -197,7 +197,7 @@ TEST_P(EngineRuns, CancellingEndsARequestAndReturnsItsPages) {
   EXPECT_EQ(engine->take(waiting)->finish, FinishReason::kCancelled);
   EXPECT_EQ(engine->take(running), std::nullopt) << "once";
   EXPECT_EQ(engine->take(kept)->output_ids, want);
-  // Runs as many whole contexts as there are pages for.
+  // Runs as many requests of whole contexts as there are pages for.
   EXPECT_TRUE(engine->run(std::vector<Request>(4, request(40, 24))).ok());
 }
 

@@ -66,7 +66,7 @@ struct EngineThread::Impl {
         carry_out_all(commands);
         notice_loss();
         if (health_.ok() && has_work()) {
-          // A request that arrives while a forward runs joins the next one, for which it is still too early.
+          // Steps only when it is due: a request that arrives while a forward runs joins the next forward.
           if (nothing_came || std::chrono::steady_clock::now() >= engine_.step_due()) step();
         } else if (health_.ok() && nothing_came) {
           work_while_idle();
@@ -89,7 +89,7 @@ struct EngineThread::Impl {
   // Returns whether this engine has work of its own, or other engines need it for theirs.
   bool has_work() const { return !engine_.idle() || engine_.peers().awaiting(); }
 
-  // Notices a node that was lost, even while there are no requests.
+  // Fails all requests if a node was lost, even while no step runs.
   void notice_loss() {
     if (!health_.ok()) return;
     if (Status health = engine_.health(); !health.ok()) fail_all(std::move(health));
@@ -131,7 +131,8 @@ struct EngineThread::Impl {
     if (runs) {
       wake_.wait_until(lock, engine_.step_due(), [&] { return stopping_ || !inbox_.empty(); });
     } else if (health_.ok() && idle_work_left_) {
-      // Captures are short and hardly delay a request that arrives meanwhile, so they start at once.
+      // Waits for a rest only before measurements. Captures are short and hardly delay a request, so they start at
+      // once.
       if (!woken() && !engine_.captures_when_idle()) wake_.wait_for(lock, kRestBeforeMeasuring, woken);
     } else {
       wake_.wait(lock, woken);
@@ -171,7 +172,7 @@ struct EngineThread::Impl {
     }
   }
 
-  // Ends a request without an event. Returns nothing for a request that has ended.
+  // Ends a request without an event. Returns nothing if the request has already ended.
   std::optional<Completion> end(Ticket ticket) {
     const auto it = ids_.find(ticket);
     if (it == ids_.end()) return std::nullopt;

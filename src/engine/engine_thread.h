@@ -30,13 +30,13 @@ class EngineThread {
   // Receives the events of one step, in order; the sink may move from them.
   using Sink = std::function<void(std::span<Event> events)>;
 
-  // `failed` is called once on the engine's thread when the engine fails for good: after the events that end its
-  // requests, once health() returns the reason. It may be empty.
+  // `failed` is called once, on the engine's thread, when the engine fails for good. By then the events that end its
+  // requests were delivered, and health() returns the reason. It may be empty.
   EngineThread(Engine& engine, Sink sink, std::function<void()> failed = {});
   // Cancels the remaining requests without events, and joins the thread.
   ~EngineThread();
 
-  // A refused request gets one event: finish kError with the error, and a null `end`.
+  // Submits a request. A refused request gets one event: finish kError with the error, and a null `end`.
   void submit(Ticket ticket, Request request);
   // Stops the events of a request, except one that was already sent.
   void cancel(Ticket ticket);

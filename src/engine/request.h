@@ -25,7 +25,7 @@ struct Patches;
 using RequestId = StrongId<struct RequestIdTag, std::int64_t>;
 
 // How the next token is chosen. Random numbers depend only on (seed, choice, position). The steps run in this order:
-// repetition, frequency and presence penalties, logit bias, bad words, the mask of allowed tokens or of the grammar;
+// repetition, frequency and presence penalties; logit bias; bad words; the mask of allowed tokens or of the grammar;
 // temperature; top_k; top_p of the rest; min_p; the draw (ops/sampling/sample.h, ops/sampling/logit_edits.h).
 struct SamplingParams {
   double temperature = 0;  // 0: greedy, the most probable token
@@ -36,11 +36,11 @@ struct SamplingParams {
   double frequency_penalty = 0;   // times the token's count in the output, subtracted; [-2, 2]
   double presence_penalty = 0;    // subtracted once for each token in the output; [-2, 2]
   std::vector<std::pair<TokenId, float>> logit_bias{};  // added; [-100, 100]
-  // Sequences of ids, none empty. The last id is not chosen when the output ends with the ids before it.
+  // Sequences of ids, none empty. If the output ends with all but the last id of one, that last id is not chosen.
   std::vector<std::vector<TokenId>> bad_words{};
   // Only these tokens may be chosen; empty: all may be. Not allowed together with a grammar.
   std::vector<TokenId> allowed_tokens{};
-  std::optional<std::int64_t> seed{};  // none: the engine draws one and returns it
+  std::optional<std::int64_t> seed{};  // unset: the engine draws one and returns it
   std::int32_t choice = 0;             // index of this answer among several to one prompt
 
   // Returns whether logits are changed before a token is chosen.
@@ -50,13 +50,13 @@ struct SamplingParams {
   }
 };
 
-// The error names the field, the value and what is accepted.
+// Returns kInvalidArgument for a value out of range; the error names the field, the value and what is accepted.
 Status check_sampling(const SamplingParams& params);
 
 // Conditions that end a text.
 struct StopConditions {
   std::int64_t max_new_tokens = 128;  // 0: the prompt is computed and nothing is generated
-  // Until then, no token that ends a text is chosen, and stop strings are not searched for.
+  // Below this number, no token that ends a text is chosen, and stop strings are not searched for.
   std::int64_t min_new_tokens = 0;
   std::vector<std::string> texts{};  // stop strings; need a tokenizer
   std::vector<TokenId> ids{};        // stop ids beside the model's own end tokens
@@ -82,43 +82,44 @@ struct TokenLogprob {
   float logprob = 0;
 };
 
-// The log-probabilities of one token; `top` is in descending order.
+// The log-probabilities of one token and of its alternatives; `top` is in descending order.
 struct TokenLogprobs {
   TokenLogprob token;
   std::vector<TokenLogprob> top{};
 };
 
-// An image within a prompt. The ids of its tokens there are the model's placeholder for images.
+// An image within a prompt. Its tokens in the prompt have the id of the model's image placeholder.
 struct PromptImage {
   std::int64_t first_token = 0;  // index in the prompt of the first of patches->tokens() tokens
   std::shared_ptr<const Patches> patches{};
 };
 
-// The priority of a probe, which asks whether the engine works. A probe is admitted regardless of max_queued_requests,
-// ahead of all waiting requests.
+// The priority of a probe, a request that checks whether the engine works. A probe is admitted regardless of
+// max_queued_requests, ahead of all waiting requests.
 inline constexpr std::int64_t kProbePriority = std::numeric_limits<std::int64_t>::max();
 
 struct Request {
   std::vector<TokenId> prompt{};
   std::vector<PromptImage> images{};  // in the order of their tokens; for models with a vision tower
-  // [prompt tokens × hidden size], used instead of the embeddings of `prompt`, whose ids are ignored. Never cached.
+  // [prompt tokens × hidden size]: replaces the embeddings of `prompt`, whose ids are ignored. Never cached.
   std::vector<float> input_embeds{};
   SamplingParams sampling{};
   StopConditions stop{};
   LogprobOptions logprobs{};
   std::shared_ptr<const Grammar> grammar{};  // null: none
-  // Returns the normed hidden states of the last layer: for the prompt tokens, then for each token that is fed back.
+  // The completion has the last layer's normed hidden states: for the prompt tokens, then for each token that is fed
+  // back.
   bool return_hidden_states = false;
   bool last_hidden_state_only = false;  // return only the last hidden state, from which the last token was chosen
   bool return_images = false;           // the completion has the images' embedding rows
   bool return_graph_info = false;       // the completion lists how the forwards ran
   bool skip_special_tokens = true;      // leave special tokens out of the text
   bool wants_text = true;               // events and completion have the text; ignored without a tokenizer
-  // Returns the logits of the prompt's tokens from `score_from` on with the request's end, and generates nothing. For a
-  // classifier they are the logits of its labels, and the last token's are those of the text.
+  // Generates nothing; the completion has the logits of the prompt's tokens from `score_from` on. A classifier's are
+  // the logits of its labels, and those of the last token classify the whole text.
   bool score = false;
   std::int64_t score_from = 0;  // below the number of prompt tokens
-  // Returns one vector pooled from the prompt's normed hidden states with the request's end, and generates nothing.
+  // Generates nothing if set; the completion has one vector pooled from the prompt's normed hidden states.
   Pooling pooling = Pooling::kNone;
   std::int64_t priority = 0;  // higher first; preempts lower ones when room is short; see kProbePriority
   double timeout_s = 0;       // from submit() to the last token; 0: none
@@ -127,14 +128,14 @@ struct Request {
   bool generates() const { return !score && pooling == Pooling::kNone; }
 };
 
-// Checks all other fields that can be checked without the model; errors are like those of check_sampling().
+// Checks all other fields that need no model; errors are like those of check_sampling().
 Status check_request(const Request& request);
 
 enum class FinishReason : std::uint8_t { kNone, kStop, kLength, kCancelled, kTimeout, kError };
 // Returns "stop" "length" "cancelled" "timeout" "error", or "" for kNone.
 std::string_view finish_reason_name(FinishReason reason);
 
-// The token or string that ended a text with kStop.
+// The token or string at which a text ended with kStop.
 struct StopMatch {
   std::optional<TokenId> id{};
   std::optional<std::string> text{};
@@ -164,8 +165,8 @@ struct Completion {
   std::vector<TokenLogprobs> prompt_logprobs{};
   std::vector<float> hidden_states{};  // [rows × hidden size]
   std::vector<float> logits{};         // of a scored request: [prompt tokens - score_from × vocab, or labels]
-  // Set if return_images is set. image_rows: [tokens × row values] for each image; a row begins with its embedding of
-  // `hidden size` values. rope_positions: [3 × prompt tokens], for models with three-dimensional positions.
+  // Set if return_images is set. image_rows: [tokens × row values] for each image; the first `hidden size` values of a
+  // row are its embedding. rope_positions: [3 × prompt tokens], for models with three-dimensional positions.
   std::vector<std::vector<float>> image_rows{};
   std::vector<std::int32_t> rope_positions{};
   std::vector<float> pooled{};         // [hidden size], as the model computes it, not normalised

@@ -13,7 +13,7 @@ namespace tessera {
 
 class Engine;
 
-// Gets the events of the request with this index.
+// Receives the events of the request with this index.
 using OnEvent = std::function<void(std::size_t index, const RequestEvent& event)>;
 
 // See Engine::run().

@@ -14,7 +14,7 @@
 namespace tessera {
 namespace {
 
-// Returns a mask with one bit for each token, set for `tokens`.
+// Returns a mask with one bit for each token of the vocabulary; the bits of `tokens` are set.
 std::vector<std::uint32_t> mask_of(std::span<const TokenId> tokens, std::int64_t vocab_size) {
   std::vector<std::uint32_t> mask(static_cast<std::size_t>(GrammarMatcher::mask_words(vocab_size)));
   for (const TokenId token : tokens) {
@@ -24,9 +24,9 @@ std::vector<std::uint32_t> mask_of(std::span<const TokenId> tokens, std::int64_t
   return mask;
 }
 
-// Returns whether a request's tokens can be drafted. Edits and masks of grammars depend on the tokens before,
-// embeddings have no ids, and wanted hidden states would be those of refused drafts too. One or two tokens leave no
-// room.
+// Returns whether a request's tokens can be drafted. They cannot if edits or a grammar's masks depend on earlier
+// tokens, if the prompt is embeddings, which have no ids, or if hidden states are wanted, which would include refused
+// drafts. One or two tokens leave no room for a draft.
 bool may_draft(const Sequence& sequence) {
   return sequence.request.generates() && sequence.request.stop.max_new_tokens > 2 &&
          sequence.request.input_embeds.empty() && !sequence.request.score && !sequence.wants_hidden() &&
@@ -41,7 +41,7 @@ Admission::Admission(const LoadedModel& model, const ImageEncoder* encoder, Sche
 }
 
 std::int64_t Admission::max_request_tokens() const {
-  // The keys and values of the last generated token are never needed.
+  // The last generated token needs no keys and values, so it may exceed the cache by one.
   return std::min(model_.runner->options().context_length,
                   scheduler_.cache().max_tokens() + (model_.generates() ? 1 : 0));
 }
@@ -53,7 +53,7 @@ Result<std::unique_ptr<Sequence>> Admission::admit(Request request) {
   return sequence_of(std::move(request));
 }
 
-// Checks the request, and completes and shortens it to what the model computes.
+// Checks the request, prepares its embeddings, and shortens its output to the room that is left.
 Status Admission::check(Request& request) const {
   TRY(check_sampling(request.sampling));
   TRY(check_request(request));
@@ -70,7 +70,7 @@ Status Admission::check(Request& request) const {
   return ok_status();
 }
 
-// Checks the prompt's content: ids of the vocabulary, or embeddings.
+// Checks that the prompt is ids of the vocabulary or valid embeddings.
 Status Admission::check_inputs(const Request& request) const {
   TRY(check_chosen_ids(request, model_.config.vocab_size));
   if (!request.input_embeds.empty()) return check_embeddings(request, model_.config.hidden_size);
@@ -108,7 +108,7 @@ Status Admission::check_length(const Request& request) const {
 
 Status Admission::check_queue(const Request& request) const {
   const std::int64_t most = model_.options.max_queued_requests;
-  // Requests that arrived since the last step do not count as queued if the next step has room for them.
+  // Does not count requests that arrived since the last step as queued if the next step has room for them.
   const std::int64_t room = model_.runner->options().max_requests - scheduler_.num_running();
   const std::int64_t queued = scheduler_.num_waiting() - room;
   const bool is_limited = most > 0 && request.priority < kProbePriority;
@@ -116,8 +116,8 @@ Status Admission::check_queue(const Request& request) const {
   return resource_exhausted(fmt::format("{} requests wait already, which is the most (max_queued_requests)", queued));
 }
 
-// Commits device memory to rows of embeddings: for this prompt and the other prompts that a forward can compute
-// together, or for the largest image.
+// Commits device memory to rows of embeddings. The rows hold this prompt and the other prompts that one forward can
+// compute together, or the largest image.
 Status Admission::reserve_embeddings(const Request& request) {
   ModelRunner& runner = *model_.runner;
   std::int64_t rows = 0;

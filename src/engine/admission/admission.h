@@ -19,8 +19,8 @@ class Admission {
   // All arguments must outlive the admission. `encoder` encodes the model's images; it is null if the model takes none.
   Admission(const LoadedModel& model, const ImageEncoder* encoder, Scheduler& scheduler);
 
-  // Returns the most tokens, prompt and output together, that a request may have: the context, or what the KV cache
-  // holds if that is less.
+  // Returns the most tokens that a request may have, prompt and output together: the context length, or the KV cache's
+  // capacity if that is less.
   std::int64_t max_request_tokens() const;
 
   // Returns the request's sequence, for the scheduler. Returns kInvalidArgument if the model cannot serve the request.

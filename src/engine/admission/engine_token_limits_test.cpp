@@ -48,7 +48,7 @@ TEST_P(EngineTokenLimits, ForbidsOnlyTheLastTokenOfABadSequence) {
   EXPECT_FALSE(has_sequence(ids, word));
   EXPECT_TRUE(std::equal(ids.begin(), ids.begin() + 4, plain.begin())) << "the tokens before the last one are free";
   EXPECT_NE(ids[4], plain[4]);
-  // A sequence that does not occur changes nothing.
+  // Forbids a sequence that does not occur; this changes nothing.
   TokenId absent(0);
   while (std::find(plain.begin(), plain.end(), absent) != plain.end()) absent = TokenId(absent.value() + 1);
   without.sampling.bad_words = {{plain[0], plain[1], absent}, {absent, plain[1]}};
@@ -64,7 +64,7 @@ TEST_P(EngineTokenLimits, OnlyAllowedTokensAreChosen) {
   limited.sampling.temperature = 2;
   limited.sampling.seed = 3;
   EXPECT_THAT(run_one(*engine, limited).output_ids, Each(::testing::AnyOf(TokenId(77), TokenId(31), TokenId(511))));
-  // If the tokens that the model chooses are allowed, the output stays the same.
+  // Allows exactly the tokens that the model chooses; the output stays the same.
   Request same = request(6, 20);
   same.sampling.allowed_tokens = plain;
   EXPECT_EQ(run_one(*engine, same).output_ids, plain);

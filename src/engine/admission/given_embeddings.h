@@ -9,11 +9,12 @@
 
 namespace tessera {
 
-// Checks that input_embeds, which is not empty, has whole rows of finite numbers and comes without images.
+// Checks that the request's input_embeds has whole rows of finite numbers and comes without images. Precondition:
+// input_embeds is not empty.
 Status check_embeddings(const Request& request, std::int64_t hidden_size);
 
-// Gives a request with embeddings a prompt of as many tokens, and makes its rows as long as those of images, which
-// carry more values; the additional values are zero. Precondition: check_embeddings().
+// Gives a request with embeddings a prompt of as many tokens. Pads its rows with zeros to the length of image rows,
+// which carry more values. Precondition: check_embeddings().
 void take_embeddings(const ModelConfig& config, Request& request);
 
 }  // namespace tessera

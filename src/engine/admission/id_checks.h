@@ -13,7 +13,7 @@ namespace tessera {
 
 // Checks the ids of logit_bias, bad_words, allowed tokens and stop tokens.
 Status check_chosen_ids(const Request& request, std::int64_t vocab_size);
-// Checks that a prompt is not empty and that the vocabulary has its ids.
+// Checks that a prompt is not empty and that all its ids are in the vocabulary.
 Status check_prompt_ids(std::span<const TokenId> prompt, std::int64_t vocab_size);
 
 }  // namespace tessera

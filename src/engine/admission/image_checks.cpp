@@ -25,12 +25,12 @@ Status check_frames(std::size_t index, const PatchGrid& grid) {
       fmt::format("image {} has {} frames of {} × {} patches; accepted is one", index, grid.t, grid.h, grid.w));
 }
 
-// Walks over a prompt from its first token on and compares its placeholders with its images.
+// Walks over a prompt from its first token and compares its placeholders with its images.
 class PlaceholderCheck {
  public:
   PlaceholderCheck(const Request& request, TokenId placeholder) : request_(request), placeholder_(placeholder) {}
 
-  // Checks that the tokens up to `end` stand for no image.
+  // Checks that no token before `end` is a placeholder.
   Status check_text(std::int64_t end) {
     for (; next_ < end; ++next_) {
       if (id(next_) != placeholder_) continue;
@@ -42,7 +42,7 @@ class PlaceholderCheck {
     return ok_status();
   }
 
-  // Checks that image `i` is behind the ones before it, and that all of its tokens stand for it.
+  // Checks that image `i` is behind the images before it, and that all of its tokens are placeholders.
   Status check_image(std::size_t i) {
     const PromptImage& image = request_.images[i];
     const std::int64_t end = image.first_token + image.patches->tokens();

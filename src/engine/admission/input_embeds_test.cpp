@@ -1,5 +1,6 @@
-// Catches: given embeddings that reach other tokens or come from another request's rows when prompts are cut into
-// chunks, wait for rows, or are preempted and computed again; lost rows; and memory taken without embeddings.
+// Catches: given embeddings that reach other tokens, or come from another request's rows, when prompts are cut into
+// chunks, wait for rows, or are preempted and computed again; lost rows; and memory taken for requests without
+// embeddings.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -41,14 +41,14 @@ struct CacheOptions {
   std::int64_t page_size = 16;            // tokens
 };
 
-// Returns the options of one paged group with `num_pages` pages, page 0 included.
+// Returns the options of a cache with one paged group of `num_pages` pages, page 0 included.
 CacheOptions paged_cache(std::int64_t num_pages, std::int64_t page_size);
 
 // The pages and slots that one sequence holds.
 struct SequenceCache {
   std::array<GroupPages, ir::kMaxCacheGroups> groups;
   PrefixCache::Path path;  // nodes of the sequence's first pages, which belong to the prefix cache
-  // Number of pages from the start after which the sequence diverges from others at a point where no state was kept; 0:
+  // The number of pages after which the sequence diverges from others at a point where no state was kept; 0 means that
   // there is no such point. Later sequences with the same beginning are likely to diverge there too, so a state is
   // worth keeping at that point.
   std::int64_t branch_pages = 0;
@@ -78,15 +78,15 @@ class CacheManager {
   std::int64_t page_size() const { return page_size_; }
   std::int64_t pages_for(std::int64_t tokens) const { return tessera::pages_for(tokens, page_size_); }
   bool has_states() const { return has_states_; }
-  // Returns the tokens of the longest sequence that could run alone; kUnbounded if no group's memory grows with the
-  // sequence.
+  // Returns the length in tokens of the longest sequence that could run alone, or kUnbounded if no group's memory grows
+  // with the sequence.
   static constexpr std::int64_t kUnbounded = INT32_MAX;
   std::int64_t max_tokens() const;
   CacheGroupStats stats(std::size_t g) const;
 
   // Returns the pages that are free or can be freed when they are needed.
   std::int64_t available(std::size_t g) const { return pools_[g].num_free() + prefixes_.num_evictable(g); }
-  // Returns the pages that a sequence of `tokens` tokens needs for its admission beside those it holds.
+  // Returns the pages that a sequence of `tokens` tokens needs for its admission, besides those it holds already.
   std::int64_t needed(std::size_t g, const SequenceCache& own, std::int64_t tokens) const;
   // Returns the pages that a running sequence is expected to take soon.
   std::int64_t headroom(std::size_t g, const SequenceCache& own, std::int64_t tokens) const;
@@ -97,25 +97,24 @@ class CacheManager {
   // Gives `own`, which must be empty, the longest reusable prefix of `tokens`, and its branch point.
   void find(SequenceCache& own, const PrefixTokens& tokens);
   std::int64_t count_known(const PrefixTokens& tokens) const { return prefixes_.count_known(tokens); }
-  // See PrefixCache.
+  // Both forward to the prefix cache; see PrefixCache.
   void follow(PrefixCache::Path& path, const PrefixTokens& tokens) const { prefixes_.follow(path, tokens); }
   bool finds_all_of(std::span<PrefixCache::Node* const> first, const PrefixTokens& tokens) const {
     return prefixes_.finds_all_of(first, tokens);
   }
-  // `most` is the largest number of tokens that the sequence may reach. Precondition: needed() pages of every group are
-  // available.
+  // Gives a new sequence its pages and slots. `most` is the largest number of tokens that it may reach. Precondition:
+  // needed() pages of every group are available.
   void admit(SequenceCache& own, std::int64_t tokens, std::int64_t most);
 
-  // Returns how many pages of the group are neither held nor cached.
+  // Returns how many pages of the group are free, that is neither held nor cached.
   std::int64_t num_free(std::size_t g) const { return pools_[g].num_free(); }
-  // Returns whether pages are available for all `tokens` in paged groups, and for those before `window_end` in window
-  // groups.
+  // Returns whether paged groups have pages for all `tokens`, and window groups for the tokens before `window_end`.
   bool can_take(const SequenceCache& own, std::int64_t tokens, std::int64_t window_end) const;
   // Takes the pages that can_take() asks for. Precondition: can_take().
   void take_pages(SequenceCache& own, std::int64_t tokens, std::int64_t window_end);
-  // Returns how many of the `count` tokens behind the `computed` ones get pages in all window groups.
+  // Returns how many of the `count` tokens after the first `computed` ones get pages in all window groups.
   std::int64_t fitting(const SequenceCache& own, std::int64_t computed, std::int64_t count) const;
-  // Gives back the pages that no token from `computed` on attends to.
+  // Gives back the pages to which no token from `computed` on attends.
   void leave_window(SequenceCache& own, std::int64_t computed);
 
   // Enters the full pages of `tokens` into the prefix cache. Precondition: they are computed.
@@ -129,7 +128,7 @@ class CacheManager {
 
   // Adds the copies requested since the last call to `copies`.
   void take_copies(std::vector<SlotCopy>& copies);
-  // Drops all checkpoints, since requested copies may not have happened.
+  // Drops all checkpoints. Call it after a failure, since requested copies may not have happened.
   void forget_checkpoints();
   // Drops everything in the prefix cache that no sequence uses.
   void flush_prefixes() { prefixes_.flush(); }

@@ -1,5 +1,5 @@
-// Catches: a window that keeps pages it does not need or frees pages it needs, a prefix reused after a group has lost
-// its part of it, a checkpoint that is not copied, copied late or lost with its slot, and leaked pages.
+// Catches: a window that keeps pages it does not need or frees pages it needs; a prefix reused after a group has lost
+// its part of that prefix; a checkpoint that is not copied, copied late or lost with its slot; and leaked pages.
 #include "tessera/engine/cache/cache_manager.h"
 
 #include <gmock/gmock.h>
@@ -66,7 +66,7 @@ TEST_F(CacheManagerTest, ASequenceHoldsItsWindowAndOneMorePage) {
   for (std::int64_t computed = 50; computed < 200; ++computed) {
     cache.take_pages(own, computed + 1, computed + 1);
     EXPECT_LE(own.groups[1].num_held(), 8 / kPageSize + 1);
-    // The next row attends to the positions from computed - 7 on.
+    // The next token attends to the positions from computed - 7 on.
     for (std::int64_t p = computed - 7; p <= computed; ++p)
       EXPECT_NE(own.groups[1].pages[static_cast<std::size_t>(p / kPageSize)], PageId(0)) << p << " at " << computed;
     cache.leave_window(own, computed + 1);
@@ -126,8 +126,8 @@ TEST_F(CacheManagerTest, AnEvictedWindowPreventsReuse) {
   compute(first, ids(41));
   cache.release(first);
   EXPECT_EQ(cache.count_known(ids(41)), 10);
-  // Takes all pages of the window group but two. Of the first sequence's cached pages, those that left their window
-  // first are evicted first.
+  // Takes all but two pages of the window group. The first sequence's cached pages are evicted in the order in which
+  // they left its window.
   SequenceCache other;
   cache.find(other, {});
   cache.admit(other, 40, 40);

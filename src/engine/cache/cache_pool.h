@@ -37,9 +37,9 @@ class CachePool {
   std::int64_t num_free() const { return static_cast<std::int64_t>(free_.size()); }
   std::int64_t num_usable() const { return num_usable_; }
 
-  // Precondition: num_free() > 0.
+  // Takes a free page. Precondition: num_free() > 0.
   PageId take();
-  // Precondition: the page was taken and has not been given back since.
+  // Returns a page to the pool. Precondition: the page was taken and has not been given back since.
   void give_back(PageId page) { free_.push_back(page); }
 
  private:

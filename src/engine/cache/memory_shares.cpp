@@ -92,7 +92,7 @@ struct Room {
 Result<Room> find_room(const EngineOptions& options, Device& device, EnginePlan& plan) {
   while (true) {
     RunnerOptions runner = plan.runner;
-    // One page is enough for the prediction, because no activation depends on the cache's size.
+    // One page is enough for the prediction because no activation depends on the cache's size.
     runner.num_pages.assign(plan.graphs.body.cache_groups.size(), 1);
     Room room{.inputs = {}, .predicted = TRY(predict_memory(plan.graphs, runner, device))};
     room.inputs = TRY(inputs_of(options, device, plan, room.predicted));
@@ -106,7 +106,7 @@ Result<Room> find_room(const EngineOptions& options, Device& device, EnginePlan&
   }
 }
 
-// Returns the sizes of a runner with graphs, and the bytes that each of them takes.
+// Returns the graph sizes of a runner, and the bytes that each of them takes.
 BudgetLadder ladder_of(bool enabled, const RunnerMemory* predicted, bool padding) {
   BudgetLadder ladder;
   ladder.padding = padding;
@@ -139,7 +139,7 @@ std::int64_t fit_graphs(std::int64_t budget, const Room& room, EnginePlan& plan)
       sizes_list(kept.dropped_prefill), sizes_list(kept.dropped_decode),
       kept.dropped_vision.empty() ? ""
                                   : fmt::format("; the tower's sizes dropped: {}", sizes_list(kept.dropped_vision))));
-  // If no size is left, the switches stay on. Forwards then report that nothing was captured, not that graphs were
+  // Leaves the switches on if no size is left, so that forwards report that nothing was captured, not that graphs were
   // switched off.
   if (runner.graphs.prefill) runner.prefill_sizes = kept.prefill;
   if (runner.graphs.decode) runner.decode_sizes = kept.decode;
@@ -159,7 +159,7 @@ Result<std::int64_t> room_for_graphs(const ShareInputs& in) {
   CacheDemand of_one = in.cache;  // of one request, which has one state and one checkpoint for any length
   of_one.limits.max_requests = 1;
   const std::int64_t cache = cache_bytes(of_one, std::min(in.useful_pages, in.request_pages));
-  // A given fraction is kept. Without one, the KV cache has at least a page, and graphs leave it room for one request.
+  // Keeps a given fraction. Otherwise the KV cache has at least a page, and graphs leave it room for one request.
   const std::int64_t for_forwards =
       in.fraction != 0 ? left - given_share(in) : left - in.weights - in.reserve - cache_bytes(in.cache, 1);
   if (for_forwards < in.activations) {

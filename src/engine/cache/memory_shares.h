@@ -1,5 +1,5 @@
-// Divides the device's memory: weights, activations of forwards with their exchanges, graphs and a reserve are taken
-// off, and the KV cache gets the rest, which cache_shares.h divides among its groups.
+// Divides the device's memory. Weights, activations of forwards with their exchanges, graphs and a reserve are
+// subtracted. The KV cache gets the rest, which cache_shares.h divides among its groups.
 //
 //   auto:   KV cache = capacity - taken - weights - activations - graphs - reserve, weights and KV cache at most 95 %
 //   given:  KV cache = fraction · capacity - weights; activations and graphs must fit the rest
@@ -29,16 +29,16 @@ struct ShareInputs {
   double fraction = 0;             // mem_fraction_static; 0: the plan chooses
 };
 
-// Returns the bytes that graph objects may take: what the given fraction leaves, or without one, what leaves the KV
-// cache room for one request. If forwards do not fit even without graphs, returns kResourceExhausted with the options
-// that help. Returns kInvalidArgument for a fraction outside 0.1 … 0.95.
+// Returns the bytes that graph objects may take: all that the given fraction leaves, or, without one, all that leaves
+// the KV cache room for one request. Returns kResourceExhausted, with the options that help, if forwards do not fit
+// even without graphs. Returns kInvalidArgument for a fraction outside 0.1 … 0.95.
 Result<std::int64_t> room_for_graphs(const ShareInputs& in);
 
 // Returns the shares once the bytes of graphs are known. Returns kResourceExhausted if no page is left for the KV
 // cache.
 Result<MemoryShares> share_memory(const ShareInputs& in, std::int64_t graph_bytes);
 
-// Returns one line for the start's log.
+// Returns one line for the log of the start.
 std::string shares_line(const MemoryShares& shares);
 
 // Fills plan.memory and runner.num_pages. Drops, with a note, sizes whose graphs do not fit or exceed the graph budget.

@@ -1,4 +1,4 @@
-// Catches: a KV cache that takes memory of forwards or graphs, or leaves memory unused; a fraction that is not kept;
+// Catches: a KV cache that takes memory of forwards or graphs, or leaves memory unused; a fraction that is ignored;
 // graphs captured beyond their budget; and a start that fails without advice.
 #include "tessera/engine/cache/memory_shares.h"
 
@@ -50,7 +50,7 @@ TEST(MemoryShares, WithoutAFractionTheCacheGetsWhatIsLeft) {
   in.capacity = 24 * kGiB;
   in.reserve = kGiB;
   const MemoryShares shares = *share_memory(in, 250 * kMiB);
-  // 24 GiB - 0.5 - 1 (reserve) - 1 (weights) - 300 MiB - 250 MiB, in whole pages and the reserved one.
+  // 24 GiB - 0.5 - 1 (reserve) - 1 (weights) - 300 MiB - 250 MiB, in whole pages, plus the reserved page.
   EXPECT_EQ(pages_of(shares), (21 * kGiB + kGiB / 2 - 550 * kMiB) / (2 * kMiB) + 1);
   EXPECT_EQ(shares.kv_cache, pages_of(shares) * 2 * kMiB);
   EXPECT_LE(shares.fraction, 0.95);
@@ -190,7 +190,7 @@ TEST(PlannedMemory, ABudgetTooSmallForAnySizeLeavesNone) {
   EXPECT_THAT(none.notes, Contains(HasSubstr("cuda_graph_memory_budget")));
 }
 
-// Captures the planned sizes: graph objects stay within the plan's budget.
+// Captures the planned sizes and checks that graph objects stay within the plan's budget.
 TEST(PlannedMemory, CapturedGraphsKeepTheBudget) {
   EngineOptions options{.model_path = testing::data_path("goldens/llama"), .dtype = "float32"};
   options.max_total_tokens = 256;
@@ -210,7 +210,7 @@ TEST(PlannedMemory, GraphsShrinkToTheMemoryBesideAFraction) {
   };
   const EnginePlan roomy = *with(400 * kMiB, 0.5);
   const std::int64_t need = roomy.memory.activations + roomy.memory.graph_objects;
-  // With slightly less memory than everything needs, there are fewer graphs, and the fraction is kept.
+  // Gives slightly less memory than everything needs: there are fewer graphs, and the fraction is kept.
   const std::int64_t tight = 20 * (need - roomy.memory.graph_objects / 3);
   const EnginePlan fewer = *with(tight, 0.95);
   EXPECT_LT(fewer.memory.graph_objects, roomy.memory.graph_objects);
@@ -241,7 +241,7 @@ TEST(PlannedMemory, WeightsAndCacheTakeThePlannedBytes) {
   EXPECT_EQ(plan.memory.kv_cache, taken[MemoryUse::kKvCache]);
 }
 
-// A model of 36 layers must not delay the start.
+// Planning a model of 36 layers must not delay the start.
 TEST(PlannedMemory, PredictionIsQuick) {
   const std::string config = ::testing::TempDir() + "/config.json";
   {
@@ -263,7 +263,8 @@ TEST(PlannedMemory, PredictionIsQuick) {
         std::min(least, std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count());
   }
   RecordProperty("plan_ms", std::to_string(least));
-  // The whole plan takes about 10 ms on an idle machine. The bound finds a plan that takes seconds, even on a busy one.
+  // The whole plan takes about 10 ms on an idle machine. The bound catches a plan that takes seconds, even on a busy
+  // one.
   EXPECT_LT(least, 200) << "ms";
 }
 

@@ -12,7 +12,7 @@ namespace {
 
 constexpr PageId kNone{0};
 
-// The tokens of one page, which are the key of a node.
+// The tokens of one page; a node's key.
 struct PageView {
   std::span<const TokenId> ids;
   std::span<const PageImage> images;
@@ -36,8 +36,8 @@ struct SpellsBefore {
 
 class PrefixCache::Node {
  public:
-  // A node's page or checkpoint in one cache group. Only window and state groups use these locks and this last use;
-  // paged groups use the node's.
+  // A node's page or checkpoint in one cache group. Only window and state groups use its locks and last use; paged
+  // groups use those of the node.
   struct Kept {
     PageId page = kNone;
     std::int32_t locks = 0;
@@ -116,7 +116,7 @@ void PrefixCache::use_checkpoint(Node& node, std::size_t group) {
   unlock_page(node, group);
 }
 
-// Returns how many pages of `tokens` can be reused. Fills `path`, if given, with all nodes that spell `tokens`.
+// Returns how many pages of `tokens` can be reused. Fills `path`, if given, with all nodes along `tokens`.
 std::size_t PrefixCache::match(const PrefixTokens& tokens, Path* path) const {
   const std::size_t full = tokens.size() / static_cast<std::size_t>(page_size_);
   std::array<std::int64_t, ir::kMaxCacheGroups> kept_from{};  // window groups: no page is missing from this index on
@@ -164,7 +164,7 @@ void PrefixCache::follow(Path& path, const PrefixTokens& tokens) const {
   }
 }
 
-// Returns whether every group has what the token after the last node needs.
+// Returns whether every group still has what the token after the last node needs.
 bool PrefixCache::can_end(std::span<Node* const> nodes) const {
   const std::int64_t tokens = std::ssize(nodes) * page_size_;
   for (std::size_t g = 0; g < pools_.size(); ++g) {
@@ -230,7 +230,7 @@ void PrefixCache::extend(Path& path, const PrefixTokens& tokens, std::span<Group
 }
 
 void PrefixCache::release(Path& path) {
-  // Unlocks from the end, so that a page counts as used later than the pages behind it.
+  // Unlocks from the last node to the first, so that a page counts as used later than the pages behind it.
   for (auto node = path.rbegin(); node != path.rend(); ++node) {
     unlock(**node);
     remove_empty(*node);
@@ -259,7 +259,7 @@ PrefixCache::Node* PrefixCache::remove(Node& leaf) {
   return parent;
 }
 
-// Removes the node and its ancestors, as long as they are unlocked leaves without pages. With a paged group, every node
+// Removes the node and its ancestors as long as they are unlocked leaves without pages. With a paged group, every node
 // has a page.
 void PrefixCache::remove_empty(Node* node) {
   while (node->locks == 0 && node->children.empty() && !node->has_pages()) node = remove(*node);

@@ -1,17 +1,17 @@
 // Finds pages of the KV cache by the tokens that they hold, so that a prompt that begins like an earlier one is not
 // computed again.
 //
-// It is a radix tree with one full page of tokens a node; the path from the root to a node spells all tokens before its
-// end. An image's token is spelt by its id, the image's content and its index within the image. A node has a page of
-// every paged and latent group. It has a page of a window group until that page is evicted. It may have a slot of a
-// state group with the state after its last token (a checkpoint). A prefix can be reused if every group still has what
-// the next token needs: all pages of paged groups, the pages of the last window of window groups, and the last node's
-// checkpoint of state groups.
+// It is a radix tree whose nodes each have one full page of tokens. The path from the root to a node spells all tokens
+// up to that node. An image's token is spelt by its id, the image's content and its index within the image. A node has
+// a page of every paged and latent group. It has a page of a window group until that page is evicted. It may have a
+// slot of a state group with the state after its last token (a checkpoint). A prefix can be reused if every group still
+// has what the next token needs: all pages of paged groups, the pages of the last window of window groups, and the last
+// node's checkpoint of state groups.
 //
 // A node that a running sequence uses is locked, as are all its ancestors. Unlocked nodes stay until a paged group
-// needs their page; they are evicted least recently used first, and leaves before their ancestors. Pages of window
-// groups are locked separately, by the sequences with windows that reach them, and are evicted separately. Checkpoints
-// are never locked.
+// needs their page. They are evicted least recently used first, and leaves before their ancestors. A window group's
+// pages are locked and evicted separately: a sequence locks those that its window reaches. Checkpoints are never
+// locked.
 //
 //   PrefixCache::Path path = cache.find(tokens);  // locks the nodes it found
 //   … compute the rest into pages from the pools …
@@ -39,8 +39,8 @@ namespace tessera {
 
 // The pages that a sequence holds of one cache group.
 struct GroupPages {
-  // Page i has the tokens [i · page_size, (i + 1) · page_size). It is 0 for i < first_held, where the window has left
-  // the tokens. A state group has one slot.
+  // Page i has the tokens [i · page_size, (i + 1) · page_size). It is 0 for i < first_held, since the window has left
+  // those tokens. A state group has one slot.
   std::vector<PageId> pages;
   std::int64_t first_held = 0;
   PageTableNumber number{};  // given at admission; a new number when an entry is replaced
@@ -55,7 +55,7 @@ class PrefixCache {
   // A path starts at a child of the root; its node i holds the tokens [i · page_size, (i + 1) · page_size).
   using Path = std::vector<Node*>;
 
-  // `pools` has one pool of each cache group and must outlive the cache; evicted pages return to them.
+  // `pools` has one pool for each cache group and must outlive the cache; evicted pages return to these pools.
   PrefixCache(std::span<CachePool> pools, std::int64_t page_size);
   ~PrefixCache();
 
@@ -63,37 +63,36 @@ class PrefixCache {
   Path find(const PrefixTokens& tokens);
   // Returns how many full pages of `tokens` find() would find; locks nothing.
   std::int64_t count_known(const PrefixTokens& tokens) const;
-  // Returns how many full pages of `tokens` the tree has, whether or not every group still has what the next token
-  // needs.
+  // Returns how many full pages of `tokens` the tree has, even if a group has lost what the next token needs.
   std::int64_t count_matching(const PrefixTokens& tokens) const;
-  // Appends the nodes of the next full pages of `tokens` to `path`, which spells their first pages; locks nothing.
+  // Appends to `path`, which spells the first pages of `tokens`, the nodes of the next full pages; locks nothing.
   void follow(Path& path, const PrefixTokens& tokens) const;
-  // Returns whether find() on `tokens`, which begin with the pages that `first` spells, would find at least those
-  // pages.
+  // Returns whether find(tokens) would find at least the pages that `first` spells. Precondition: `tokens` begins with
+  // those pages.
   bool finds_all_of(std::span<Node* const> first, const PrefixTokens& tokens) const;
   // Returns the node's page or checkpoint of a group, or 0 if it has none.
   static PageId page_of(const Node& node, std::size_t group);
 
   // Enters the full pages of `tokens` behind `path` and locks them. held[group].pages[i] is the i-th page of `tokens`.
-  // If the cache already has a page of the same tokens, that page replaces the held one, which returns to its pool, and
-  // the table gets a new number. Checkpoints are not entered.
+  // If the cache already has a page of the same tokens, that page replaces the held one. The held page then returns to
+  // its pool, and the table gets a new number. Checkpoints are not entered.
   void extend(Path& path, const PrefixTokens& tokens, std::span<GroupPages> held);
   // Unlocks the nodes and clears the path.
   void release(Path& path);
-  // Lock or unlock a window group's page of a locked node. Precondition of unlock_page(): lock_page() or extend()
-  // locked it.
+  // Lock or unlock a window group's page of a locked node. Precondition of unlock_page(): the page was locked by
+  // lock_page() or extend().
   void lock_page(Node& node, std::size_t group);
   void unlock_page(Node& node, std::size_t group);
 
   // Keeps a slot with the state after the node's last token. Precondition: the node is locked and has no checkpoint.
   void add_checkpoint(Node& node, std::size_t group, PageId slot);
-  // Makes the node's checkpoint the most recently used one. Precondition: it has one.
+  // Makes the node's checkpoint the most recently used one. Precondition: the node has one.
   void use_checkpoint(Node& node, std::size_t group);
 
   // Returns the pages of a group that no sequence has locked.
   std::int64_t num_evictable(std::size_t group) const;
   std::int64_t num_nodes() const { return num_nodes_; }
-  // Returns up to `count` unlocked pages of a group to its pool; returns how many.
+  // Returns up to `count` unlocked pages of a group to its pool; returns how many it returned.
   std::int64_t evict(std::size_t group, std::int64_t count);
   // Removes every node that no sequence has locked.
   void flush();
@@ -115,7 +114,7 @@ class PrefixCache {
   std::int64_t page_size_;
   std::unique_ptr<Node> root_;
   Order leaves_;  // unlocked nodes without children
-  // Nodes with an unlocked window page, or with a checkpoint, of the group.
+  // For each group: nodes with an unlocked window page or with a checkpoint.
   std::array<Order, ir::kMaxCacheGroups> loose_;
   std::uint64_t clock_ = 0;
   std::int64_t num_nodes_ = 0;

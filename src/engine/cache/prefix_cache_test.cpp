@@ -22,7 +22,7 @@ std::vector<TokenId> ids(std::initializer_list<int> values) {
 
 class PrefixCacheTest : public ::testing::Test {
  protected:
-  // Does what a sequence does: computes the tokens that are not cached, and ends.
+  // Acts as a sequence: computes the tokens that are not cached, and ends.
   std::vector<PageId> compute(const PrefixTokens& tokens) {
     PrefixCache::Path path = cache_.find(tokens);
     std::vector<GroupPages> held{{.pages = pages_of(path)}};

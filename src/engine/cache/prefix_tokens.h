@@ -1,5 +1,5 @@
-// The beginning of a text as the prefix cache sees it: ids, and which of them belong to images. All image tokens have
-// the placeholder's id, so they are distinguished by the image's content.
+// The beginning of a text as the prefix cache sees it: its ids, and which of them belong to images. All image tokens
+// have the placeholder's id, so the image's content tells them apart.
 #pragma once
 
 #include <compare>
@@ -23,8 +23,8 @@ struct ImageSpan {
   friend bool operator==(const ImageSpan&, const ImageSpan&) = default;
 };
 
-// Borrowed. Images are in the order of their tokens. An image may reach past the ids; only the part before their end
-// counts.
+// Borrows its ids and images. Images are in the order of their tokens. If an image reaches past the last id, only the
+// part before it counts.
 struct PrefixTokens {
   std::span<const TokenId> ids;
   std::span<const ImageSpan> images;
@@ -40,10 +40,10 @@ struct PrefixTokens {
   bool empty() const { return ids.empty(); }
 };
 
-// Returns the number of equal tokens at the start of both.
+// Returns the number of equal tokens at the beginning of both.
 std::int64_t common_prefix(const PrefixTokens& a, const PrefixTokens& b);
 
-// The part of an image in a page of tokens; nodes of the prefix cache are found by ids and these parts.
+// The part of an image that lies in one page. The prefix cache finds nodes by their ids and these parts.
 struct PageImage {
   std::int64_t at = 0;     // index within the page of its first token there
   std::int64_t count = 0;  // number of its tokens in the page

@@ -62,7 +62,7 @@ std::int64_t PrefixWaits::shared_pages(const PrefixStanding& standing, std::int6
   Sequence& other = *leader.sequence;
   hash_pages(other.prefix, {other.request.prompt, other.images});
   const auto both = static_cast<std::size_t>(std::min(pages, other.prompt_tokens() / cache_.page_size()));
-  // Searches for the first page with a different hash; the hashes of all later pages differ too.
+  // Bisects for the first page with a different hash; the hashes of all later pages differ too.
   std::size_t low = 0;
   std::size_t high = both;
   while (low < high) {
@@ -85,7 +85,7 @@ bool PrefixWaits::should_wait(Sequence& sequence, const PrefixTokens& reusable) 
   Leader* leader = find(standing.leader);
   if (leader == nullptr && standing.leader != 0) standing.forget_leader();
   for (std::size_t i = leaders_.size(); i-- > 0 && leaders_[i].sequence->admission > standing.compared;) {
-    // A sequence of lower priority may itself wait for a long time.
+    // Skips leaders of lower priority: they may themselves wait for a long time.
     if (leaders_[i].sequence->request.priority < sequence.request.priority) continue;
     const std::int64_t shared = shared_pages(standing, pages, leaders_[i]);
     if (shared <= standing.shared) continue;

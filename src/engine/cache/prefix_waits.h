@@ -4,10 +4,10 @@
 //   waits.add(*admitted);                         // once it was admitted
 //   waits.forget_nodes();                         // after pages were taken or given back
 //
-// A sequence waits as long as it shares more full pages with such a prompt, its leader, than the prefix cache can give
-// it. It is compared with each prompt once. It keeps a hash for each page, over all tokens and images up to the page's
-// end, so two prompts are compared in logarithmic time. A hash collision only makes a sequence wait. Asking again when
-// nothing has changed costs a few operations, however long the prompts are.
+// A sequence waits as long as it shares more full pages with a running prompt (its leader) than the prefix cache can
+// give it. It is compared with each prompt once. It keeps a hash for each page, over all tokens and images up to the
+// page's last token, so two prompts are compared in logarithmic time. A hash collision only makes a sequence wait.
+// Asking again when nothing has changed costs a few operations, however long the prompts are.
 //
 // Pure bookkeeping; used by one thread.
 #pragma once
@@ -40,7 +40,7 @@ class PrefixWaits {
   // `cache` must outlive this object.
   explicit PrefixWaits(const CacheManager& cache) : cache_(cache) {}
 
-  // Starts with the `running` sequences whose prompts are being computed and may be shared (`is_shared`) as leaders.
+  // Starts a round with new leaders: the `running` sequences for which `is_shared` says that others may wait for them.
   template <class Running, class IsShared>
   void begin(const Running& running, const IsShared& is_shared) {
     leaders_.clear();
@@ -50,18 +50,18 @@ class PrefixWaits {
   }
   // Adds a sequence that was admitted after all others.
   void add(Sequence& sequence) { leaders_.push_back({.sequence = &sequence, .nodes = std::nullopt}); }
-  // `reusable`: the sequence's tokens that may be reused.
+  // Returns whether the sequence should wait for a leader. `reusable`: the sequence's tokens that may be reused.
   bool should_wait(Sequence& sequence, const PrefixTokens& reusable);
   void forget_nodes();
 
-  // Number of pages that were hashed or compared: the cost of all questions.
+  // Returns the number of pages hashed or compared so far, which is the cost of all questions.
   std::int64_t pages_looked_at() const { return pages_looked_at_; }
 
  private:
   // A running sequence for whose pages others may wait.
   struct Leader {
     Sequence* sequence;
-    // Nodes of its prompt in the prefix cache; empty until they are looked up.
+    // The prompt's nodes in the prefix cache; empty until they are looked up.
     std::optional<PrefixCache::Path> nodes;
   };
   void sort();

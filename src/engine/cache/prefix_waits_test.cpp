@@ -1,5 +1,5 @@
-// Catches: a sequence that is admitted while another one computes its prefix, one that waits for a prefix that is
-// already cached, and questions with a cost that grows with the prompts' lengths.
+// Catches: a sequence that is admitted while another one computes its prefix, a sequence that waits for a prefix that
+// is already cached, and questions whose cost grows with the prompts' lengths.
 #include "tessera/engine/cache/prefix_waits.h"
 
 #include <fmt/format.h>
@@ -31,7 +31,7 @@ std::unique_ptr<Sequence> of_tokens(std::int64_t id, const std::vector<std::int3
   return made;
 }
 
-// Follows the definition directly: compares every pair token by token.
+// Follows the definition directly: compares every pair of prompts token by token.
 bool naively_waits(const Sequence& sequence, const PrefixTokens& reusable,
                    const std::vector<std::unique_ptr<Sequence>>& running, const CacheManager& cache) {
   std::int64_t shared = 0;

@@ -1,6 +1,6 @@
-// Catches: a long sequence that keeps pages outside its layers' windows, one that frees pages that are still read, and
-// outputs that change because of it. Models with windows of 24 tokens, alone and beside a layer with full attention,
-// are compared with a runner that keeps all pages of its requests.
+// Catches: a long sequence that keeps pages outside its layers' windows or frees pages that are still read, and outputs
+// that change because of it. Models with windows of 24 tokens, alone and beside a layer with full attention, are
+// compared with a runner that keeps all pages of its requests.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -52,8 +52,8 @@ TEST_P(WindowCache, ASequenceHoldsTheWindowAndOneMorePage) {
     const EngineStats stats = engine->stats();
     for (std::size_t g = 0; g < groups.size(); ++g) {
       const std::int64_t used = stats.cache_groups[g].used_pages;
-      // Between steps, a prompt holds no more pages than a generated text: it holds its chunk's pages only during the
-      // forward.
+      // A prompt holds its chunk's pages only during the forward. Between steps it holds no more than a generating
+      // request.
       if (groups[g].window == 0) {
         most_full = std::max(most_full, used);
         continue;

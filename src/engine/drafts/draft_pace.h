@@ -1,6 +1,6 @@
-// How many tokens are drafted for a request: twice as many after drafts that were all kept, one more than were kept
-// otherwise. After a decode without any kept draft the next decodes draft nothing: at first one, then two, four and so
-// on.
+// Decides how many tokens are drafted for a request. If all drafts were kept, the next step drafts twice as many;
+// otherwise it drafts one more than were kept. After a decode without any kept draft the next decodes draft nothing: at
+// first one decode, then two, four and so on.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@ namespace tessera {
 
 class DraftPace {
  public:
-  // At most `most` drafts, at least 1; `first` at the start.
+  // Drafts at most `most` tokens and at least 1; starts with `first`.
   DraftPace(std::int64_t most, std::int64_t first) : most_(most), length_(std::min(most, first)) {}
 
   // Returns how many tokens to draft, 0 in a pause. Call it once for each decode.

@@ -6,7 +6,8 @@ namespace tessera {
 namespace {
 
 constexpr std::int64_t kShortestMatch = 3;
-// A text that repeats so many tokens mostly goes on repeating, and its drafts take no forward of the layer.
+// The length of a repetition above which the text's drafts are preferred: such a text mostly goes on repeating, and its
+// drafts take no forward of the layer.
 constexpr std::int64_t kMatchBeforeLayer = 16;
 
 }  // namespace
@@ -42,7 +43,7 @@ void Drafter::propose(std::span<const TokenId> tokens, std::int64_t room, std::v
     return;
   }
   if (text_.size() < end || match.length < kShortestMatch) return;
-  // Behind the text's end the drafts themselves go on.
+  // The drafts continue the text: past its last token, drafts are copied from drafts.
   for (std::int64_t i = 0; i < of_text; ++i) {
     const std::int64_t at = match.end + i;
     drafts.push_back(at < end ? tokens[static_cast<std::size_t>(at)] : drafts[static_cast<std::size_t>(at - end)]);

@@ -1,9 +1,9 @@
-// Drafts of one request's next tokens. The model then computes the last token and all drafts in one forward, and the
+// Drafts the next tokens of one request. The model then computes the last token and all drafts in one forward. The
 // drafts that it would have chosen too are kept (Sequence, Engine).
 //
-// Drafts come from the request's own text: where the text's end occurred earlier, the tokens that followed there are
-// proposed. No weights are needed. Or they come from the model's next-token layer (LayerDrafts), unless the text
-// repeats itself at length.
+// Drafts come from the request's own text: if its last tokens occurred earlier, the tokens that followed them are
+// proposed. This needs no weights. If the model has a next-token layer, drafts come from that layer (LayerDrafts),
+// unless the text repeats itself at length.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@ namespace tessera {
 
 class Drafter {
  public:
-  // Drafts up to `most_of_text` tokens from the text, at least 1, and up to `most_of_layer` by a next-token layer; 0:
-  // there is none.
+  // Drafts up to `most_of_text` tokens (at least 1) from the text, and up to `most_of_layer` by a next-token layer; 0
+  // means that there is no layer.
   explicit Drafter(std::int64_t most_of_text, std::int64_t most_of_layer = 0);
 
   // Reads up to `most` of the tokens that it has not read yet, and returns how many. `tokens` is the request's text so
@@ -38,7 +38,7 @@ class Drafter {
     TokenId token;
     std::int32_t row;  // of draft_hidden, which the next draft continues; -1: overwritten, so there is no next draft
   };
-  // Sets the draft, or removes it where the layer has none.
+  // Sets the layer's first draft, or removes it if the layer has none.
   void set_layer_draft(std::optional<LayerDraft> draft) { layer_draft_ = draft; }
   const std::optional<LayerDraft>& layer_draft() const { return layer_draft_; }
   // Records that a forward overwrites draft_hidden.

@@ -1,5 +1,5 @@
-// Catches: drafts that are not what followed earlier, more of them than there is room for, drafts where nothing
-// repeats, and a drafter that goes on at full length although nothing is kept.
+// Catches: drafts that are not what followed earlier, more drafts than there is room for, drafts although nothing
+// repeats, and a drafter that goes on at full length although no draft is kept.
 #include "tessera/engine/drafts/drafter.h"
 
 #include <gmock/gmock.h>

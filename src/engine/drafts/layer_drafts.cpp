@@ -35,7 +35,7 @@ void LayerDrafts::read(const ScheduledBatch& batch) {
     Sequence* const sequence = entry.sequence;
     if (sequence == nullptr) continue;
     if (sequence->drafter) sequence->drafter->set_layer_draft(std::nullopt);
-    // The layer reads a row together with the token behind it, which the last row of a finished prompt may lack.
+    // The layer reads a row together with the token behind it. The last row of a finished prompt may lack that token.
     const std::int64_t end = std::min(sequence->computed + sequence->replayed, std::ssize(sequence->tokens) - 1);
     const std::int64_t begin = entry.position + entry.replayed;  // the layer has read these as kept drafts
     if (end <= begin) continue;

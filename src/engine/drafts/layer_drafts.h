@@ -1,9 +1,9 @@
 // Drafts by a model's next-token layer (model/layers/draft.h), for all sequences of a forward at once.
 //
-// After each forward the layer reads its tokens: each computed row continues with the token behind it, so that the
-// layer has keys and values wherever the model has. The last row of a sequence that decodes gives its first draft. The
-// further drafts are made when the next step is scheduled, as only then it is known how many there are. A row behind a
-// refused draft is overwritten when the layer reads the tokens that were chosen instead.
+// After each forward the layer reads the forward's tokens. It reads each computed row together with the next token, so
+// it has keys and values at every position where the model has them. The last row of a decoding sequence gives the
+// sequence's first draft. Further drafts are made when the next step is scheduled, since their number is only known
+// then. A row behind a refused draft is overwritten when the layer reads the tokens that were chosen instead.
 #pragma once
 
 #include <cstdint>
@@ -18,14 +18,14 @@ namespace tessera {
 
 class LayerDrafts {
  public:
-  // The runner's model has a next-token layer. Both must outlive this object.
+  // Precondition: the runner's model has a next-token layer. Both arguments must outlive this object.
   LayerDrafts(ModelRunner& runner, const CacheManager& cache) : runner_(runner), cache_(cache) {}
 
   // Reads the tokens of a forward whose results were collected, and sets its sequences' first drafts. Precondition: no
-  // other forward has run since. After an error, which is logged, they have no drafts in the next step.
+  // other forward has run since. An error is logged; these sequences then have no drafts in the next step.
   void read(const ScheduledBatch& batch);
-  // Fills in the further drafts of the batch's sequences. Precondition: no forward has run since read(). After an
-  // error, which is logged, they are left as tokens that the model hardly chooses.
+  // Fills in the further drafts of the batch's sequences. Precondition: no forward has run since read(). An error is
+  // logged; the drafts are then left as tokens that the model is unlikely to choose.
   void complete(ScheduledBatch& batch);
 
  private:
@@ -36,7 +36,7 @@ class LayerDrafts {
   void clear();
   // Runs the layer on the appended rows. Sets drafts_ to the wanted rows' tokens.
   Status run();
-  // Makes the drafts of number `draft` of the sequences that have so many.
+  // Makes draft number `draft` for all sequences that have so many drafts.
   Status complete(std::int64_t draft, ScheduledBatch& batch);
 
   ModelRunner& runner_;

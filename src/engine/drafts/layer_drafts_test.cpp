@@ -81,8 +81,8 @@ TEST(LayerDrafts, DraftsOfAnotherFolderChangeNothing) {
   }
 }
 
-// A layer of random weights drafts what the model would choose about as often as not, so the drafts of two engines
-// agree only if the layer saw the same hidden states, tokens, keys and values.
+// A layer of random weights guesses right about as often as wrong. The drafts of two engines therefore agree only if
+// the layer saw the same hidden states, tokens, keys and values.
 TEST(LayerDrafts, DraftsDoNotDependOnTheOtherRequests) {
   const std::vector<Request> requests{request(12, 30), request(20, 30, 2), request(7, 30, 3)};
   std::int64_t alone = 0;

@@ -1,6 +1,6 @@
-// Catches: drafts that change what some request gets, in random company: prefixes that others computed, prompts in
-// parts, preemption, cancelled neighbours, greedy and random sampling. TESSERA_SOAK_PROMPTS sets the prompts of each
-// model (64).
+// Catches: drafts that change a request's output in random conditions: prefixes that others computed, prompts in
+// chunks, preemption, cancelled neighbours, greedy and random sampling. TESSERA_SOAK_PROMPTS sets the number of prompts
+// for each model (64).
 #include <gtest/gtest.h>
 
 #include <random>
@@ -41,8 +41,8 @@ std::int32_t draw(Random& random, std::int32_t low, std::int32_t high) {
   return std::uniform_int_distribution<std::int32_t>(low, high)(random);
 }
 
-// Prompts begin with one of a few texts, so that prefixes are found again. Half of them may choose few tokens only,
-// whose texts repeat themselves, so that drafts are kept.
+// Prompts begin with one of a few texts, so that prefixes are found again. Half of the requests may choose only a few
+// tokens; their texts repeat themselves, so drafts are kept.
 Request random_request(Random& random) {
   Request made = test::request(draw(random, 1, 36), draw(random, 1, 24), draw(random, 1, 4));
   const std::int32_t own = draw(random, 0, 6);
@@ -105,7 +105,7 @@ TEST_P(SpeculationSoak, OutputsAreThoseOfPlainDecodes) {
     const auto want = run(*plain, requests, company, std::vector<bool>(requests.size(), false));
     const auto got = run(*drafting, requests, company, cancelled);
     for (std::size_t i = 0; i < requests.size(); ++i) {
-      // A cancelled request has the beginning of its output, or nothing.
+      // A cancelled request's output is a beginning of the whole output, or empty.
       const auto length = cancelled[i] ? std::min(got[i].size(), want[i].size()) : want[i].size();
       EXPECT_EQ(got[i], std::vector<TokenId>(want[i].begin(), want[i].begin() + static_cast<std::ptrdiff_t>(length)))
           << "request " << done + static_cast<int>(i);

@@ -1,6 +1,6 @@
-// Catches: drafts that change what a request gets, whatever it asks for, ends by or shares the engine with; forwards
-// behind refused drafts that read what those left in the cache; drafts that are never kept; and models and options with
-// which drafts would give wrong results but are accepted.
+// Catches: drafts that change what a request gets, whatever its options, its stop or its neighbours; forwards that read
+// what refused drafts left in the cache; drafts that are never kept; and models and options that are accepted although
+// drafts give wrong results with them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ using test::sampled;
 using test::small_options;
 using ::testing::HasSubstr;
 
-// Bits of a row do not depend on the number of rows, so outputs are equal to the bit.
+// Makes a row's bits independent of the number of rows, so that outputs are equal to the bit.
 EngineOptions exact(EngineOptions options) {
   options.deterministic = true;
   return options;
@@ -29,7 +29,7 @@ EngineOptions with_drafts(EngineOptions options) {
   return options;
 }
 
-// Runs the requests with drafts and without, and returns what was drafted.
+// Runs the requests with drafts and without, expects equal outputs, and returns the statistics of the drafts.
 DraftStats expect_same(const EngineOptions& options, const std::vector<Request>& requests) {
   const std::unique_ptr<Engine> plain = make_engine(exact(options));
   const std::unique_ptr<Engine> drafting = make_engine(exact(with_drafts(options)));
@@ -84,12 +84,12 @@ TEST(Speculation, WindowsSeeTheSameTokens) {
   }
 }
 
-// The states of layers that keep one are those before the drafts, so kept drafts are computed again.
+// Layers with a recurrent state keep the state before the drafts, so kept drafts are computed again.
 TEST(Speculation, RecurrentStatesGoBackOverRefusedDrafts) {
   for (const char* name : {"qwen3.5-text", "qwen3-next"}) {
     EngineOptions options = small_options();
     options.model_path = testing::data_path(std::string("goldens/") + name);
-    // Texts of a few different tokens repeat themselves.
+    // Uses texts of a few different tokens, which repeat themselves.
     std::vector<Request> requests{repeating(20, 4, 40), request(9, 40, 3), sampled(14, 40, 1), sampled(12, 44, 2)};
     for (Request& made : requests) made.sampling.allowed_tokens = {TokenId(5), TokenId(6), TokenId(7)};
     const DraftStats stats = expect_same(options, requests);
@@ -132,7 +132,7 @@ TEST(Speculation, EndsWherePlainDecodesEnd) {
   EXPECT_GT(expect_same(options, requests).kept, 0);
 }
 
-// The first prompt's end and its output are pages of the prefix cache, which kept drafts wrote.
+// The first prompt's last tokens and its output are pages of the prefix cache; kept drafts wrote some of them.
 TEST(Speculation, ASecondTurnContinuesOnPagesOfDrafts) {
   EngineOptions options = exact(small_options());
   const std::unique_ptr<Engine> plain = make_engine(options);
@@ -195,7 +195,7 @@ TEST(Speculation, RequestsWithEditsRunBesideIt) {
   EXPECT_GT(expect_same(small_options(), requests).kept, 0);
 }
 
-// Edits that do not follow the text: a bias, and ends that are forbidden up to a number of tokens.
+// The edits depend on no earlier token: a bias, and stop tokens that are forbidden up to a minimum length.
 TEST(Speculation, BiasedTokensAreThoseOfPlainDecodes) {
   std::vector<Request> requests{repeating(12, 4, 40), repeating(16, 5, 30, 2), sampled(12, 40, 3)};
   for (Request& made : requests) {

@@ -50,7 +50,7 @@ struct SuffixAutomaton::States {
   std::int32_t split(std::int32_t state, std::int32_t length);
 };
 
-// Returns a new state for the state's substrings of up to `length` tokens.
+// Splits the state: returns a new state for its substrings of up to `length` tokens.
 std::int32_t SuffixAutomaton::States::split(std::int32_t state, std::int32_t length) {
   const std::int32_t shorter = add({.length = length, .link = at(state).link, .end = at(state).end});
   for (std::int32_t e = at(state).last_edge; e != kNone; e = edges[static_cast<std::size_t>(e)].next) {
@@ -85,8 +85,8 @@ void SuffixAutomaton::append(TokenId token) {
   s.at(whole).link = link;
   s.last = whole;
   match_ = {.length = s.at(link).length, .end = s.at(link).end};
-  // A text of one repeated token has as many suffix classes as tokens, so the update is bounded. The classes beyond
-  // keep an older occurrence.
+  // Bounds the update: a text of one repeated token has as many suffix classes as tokens. Classes beyond the bound keep
+  // an older occurrence.
   constexpr int kMostUpdates = 32;
   for (int i = 0; i < kMostUpdates && link > kRoot; ++i, link = s.at(link).link) s.at(link).end = end;
 }

@@ -1,6 +1,6 @@
-// A suffix automaton of a text that grows by a token at a time. It finds the longest end of the text that also occurs
-// earlier in the text, in amortised constant time a token (Blumer et al., The smallest automaton recognizing the
-// subwords of a text, 1985).
+// A suffix automaton of a text that grows by one token at a time. It finds the text's longest suffix that also occurs
+// earlier, in amortised constant time per token (Blumer et al., The smallest automaton recognizing the subwords of a
+// text, 1985).
 #pragma once
 
 #include <cstdint>
@@ -17,13 +17,13 @@ class SuffixAutomaton {
   SuffixAutomaton(SuffixAutomaton&& other) noexcept;
   SuffixAutomaton& operator=(SuffixAutomaton&& other) noexcept;
 
-  // Takes about 100 bytes a token.
+  // Appends a token. Takes about 100 bytes of memory a token.
   void append(TokenId token);
-  // Number of tokens.
+  // Returns the number of tokens.
   std::int64_t size() const { return size_; }
 
-  // The longest end of the text that occurs earlier too, and the number of tokens up to the end of a late earlier
-  // occurrence. A length of 0: the last token is new.
+  // The text's longest suffix that occurs earlier too, and the number of tokens up to and including a recent earlier
+  // occurrence. A length of 0 means that the last token is new.
   struct Match {
     std::int64_t length = 0;
     std::int64_t end = 0;

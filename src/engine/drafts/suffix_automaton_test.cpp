@@ -1,5 +1,5 @@
-// Catches: an automaton that misses the longest end of a text that occurs earlier, reports another length, or a place
-// where it does not occur.
+// Catches: an automaton that misses the longest suffix of a text that occurs earlier, or reports a wrong length or
+// place.
 #include "tessera/engine/drafts/suffix_automaton.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 namespace tessera {
 namespace {
 
-// The length of the longest end of `text` that occurs earlier, found by trying all.
+// Returns the length of the longest suffix of `text` that occurs earlier, found by trying all suffixes.
 std::int64_t longest_repeated_end(const std::vector<TokenId>& text) {
   for (std::size_t length = text.size() - 1; length > 0; --length)
     if (std::search(text.begin(), text.end() - 1, text.end() - static_cast<std::ptrdiff_t>(length), text.end()) !=

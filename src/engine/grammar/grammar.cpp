@@ -276,8 +276,7 @@ struct GrammarCompiler::Impl {
       return invalid_argument(
           fmt::format("it takes {} bytes; up to {} are accepted", grammar->bytes(), kMaxGrammarMemory));
     }
-    // Finds a grammar that nothing satisfies, or that is too slow from its first mask on, here rather than in the first
-    // step.
+    // Finds a grammar that no text satisfies, or whose first mask is too slow, here rather than in the first step.
     GrammarMatcher matcher(grammar);
     std::vector<std::uint32_t> mask(vocabulary->allowed.size());
     matcher.fill_mask(mask);

@@ -33,14 +33,15 @@ struct GrammarSpec {
 
 // Options of the JSON grammars of a compiler.
 struct GrammarOptions {
-  // What may stand between JSON's tokens: a regular expression of blanks, tabs and line ends ("[\n\t ]*"), whose
+  // A regular expression for the whitespace between JSON's tokens: blanks, tabs and line ends ("[\n\t ]*"). Its
   // unbounded repetitions stop at kMaxJsonWhitespace. "": texts are compact, {"a": [1, 2]}, with one blank behind each
   // colon and comma, as Python's json.dumps writes and models know it.
   std::string json_whitespace{};
 };
 
-// Limits on what a client may ask for. A grammar beyond them is refused with the reason, and so is one that the output
-// cannot be guaranteed to follow (a regex with an anchor in its middle or a lookahead, a schema with "contains").
+// Limits on what a client may ask for. A grammar beyond them is refused with the reason. So is a grammar that the
+// output cannot be guaranteed to follow (a regex with an anchor in its middle or a lookahead, a schema with
+// "contains").
 inline constexpr std::size_t kMaxGrammarBytes = 1024 * 1024;    // length of a schema
 inline constexpr std::size_t kMaxPatternBytes = 64 * 1024;      // length of a regex or EBNF
 inline constexpr int kMaxGrammarDepth = 64;                     // nesting of a schema; a regex or EBNF may nest 1000
@@ -55,19 +56,19 @@ inline constexpr int kMaxJsonWhitespace = 32;                   // most blanks i
 // schema/ compiles JSON schemas (draft 2020-12, and the parts that draft 4 to 7 write differently). Every generated
 // text is a value that the schema accepts; otherwise the schema is refused. The following accepted values are never
 // generated:
-// - Properties and items that the schema does not mention: properties beyond the named ones, and items beyond
+// - Properties and items that the schema does not mention. Properties beyond the named ones, and items beyond
 // prefixItems, are generated only if additionalProperties, patternProperties or items allow them, if nothing is named
-// at all, or if minProperties or minItems asks for them. Properties are generated in the order written, further ones
-// behind them.
+// at all, or if minProperties or minItems asks for them. Properties are generated in the order written; further ones
+// follow.
 // - Integers of more than 18 digits. Within bounds: numbers of more than 15 digits, and exponents.
 // - Other orders of "uniqueItems" with more than 6 values, which are generated in the order written; up to 6 values are
 // generated in any order.
-// - Other spellings of characters in patterns and lists of names. A character has one form: raw, or escaped where JSON
+// - Other spellings of characters in patterns and lists of names. A character has one form: raw, or escaped if JSON
 // requires it. Characters of a class of more than 1000 characters in the middle of a pattern are only raw. Halves of
 // surrogate pairs are never generated.
-// - Long repetitions in a pattern beside a maxLength of 64 or more. Unbounded repetitions, and repetitions of
-// characters, stop at a count with which no text exceeds maxLength. If these alone would have to stop before the
-// eighth, all other repetitions stop too.
+// - Long repetitions in a pattern beside a maxLength of 64 or more. Unbounded repetitions, and repetitions of single
+// characters, stop at a count with which no text exceeds maxLength. If that count would be below eight, all other
+// repetitions stop too.
 // - Overlapping alternatives of a oneOf, and the part for which a not or if holds. Objects are generated only if one
 // property tells them apart, and arrays only if their number of items or their first item does.
 // - Forms of a format that validators do not agree on (formats.h).
@@ -82,32 +83,30 @@ inline constexpr int kMaxJsonWhitespace = 32;                   // most blanks i
 // another property of the schema; two such properties may have the same name.
 class Grammar;
 
-// Returns the bytes that the grammar takes, whichever requests share it.
+// Returns the bytes that the grammar takes; requests that share it do not add to them.
 std::int64_t grammar_bytes(const Grammar& grammar);
 
 class GrammarCompiler {
  public:
-  // Returns whether this build has grammars.
+  // Returns whether this build supports grammars.
   static bool available();
-  // `vocab_size` is the number of logits in a row. `end_ids`, all below it, end the text at places where the grammar
-  // allows an end. Copies what it needs of the tokenizer. Returns invalid_argument for invalid options.
+  // `vocab_size` is the number of logits in a row. `end_ids`, all below vocab_size, end the text wherever the grammar
+  // allows it to end. Copies what it needs of the tokenizer. Returns invalid_argument for invalid options.
   static Result<std::unique_ptr<GrammarCompiler>> create(const Tokenizer& tokenizer, std::int64_t vocab_size,
                                                          std::span<const TokenId> end_ids,
                                                          const GrammarOptions& options = {});
   ~GrammarCompiler();
 
-  // Bounds the bytes of all kept grammars together; without it the bound is kMaxGrammarMemory. Call it before
-  // compile().
+  // Bounds the bytes of all kept grammars together; the default is kMaxGrammarMemory. Call it before compile().
   void keep_at_most(std::size_t bytes);
 
-  // Returns the grammar if it is among the last few that compile() made, which are kept; otherwise null. From any
-  // thread.
+  // Returns the grammar if compile() made it lately and still keeps it, else null. Any thread may call it.
   std::shared_ptr<const Grammar> find(const GrammarSpec& spec) const;
-  // Compiles a grammar, from any thread; call find() first. Returns invalid_argument if `spec` is malformed, too large
-  // or too deep (the message says what and where), and unimplemented if it is valid but cannot be guaranteed. No input
-  // makes it throw, crash or run without end. It takes 1 to 100 ms for common schemas and a vocabulary of 150000.
-  // String lengths do not add to that, except beside a pattern that repeats several parts: then each character takes
-  // some 10 ms.
+  // Compiles a grammar; any thread may call it, after find(). Returns invalid_argument if `spec` is malformed, too
+  // large or too deep (the message says what and where), and unimplemented if it is valid but cannot be guaranteed. No
+  // input makes it throw, crash or run forever. It takes 1 to 100 ms for common schemas and a vocabulary of 150000.
+  // Bounds on string lengths do not add to that, except beside a pattern that repeats several parts: then each
+  // character takes some 10 ms.
   Result<std::shared_ptr<const Grammar>> compile(const GrammarSpec& spec);
 
  private:
@@ -116,7 +115,7 @@ class GrammarCompiler {
   std::unique_ptr<Impl> impl_;
 };
 
-// The position of one text in its grammar. Used by one thread at a time.
+// The position of one text in its grammar. One thread at a time may use it.
 class GrammarMatcher {
  public:
   explicit GrammarMatcher(std::shared_ptr<const Grammar> grammar);
@@ -124,22 +123,22 @@ class GrammarMatcher {
   GrammarMatcher& operator=(GrammarMatcher&&) noexcept;
   ~GrammarMatcher();
 
-  // Returns the 32-bit words of a mask.
+  // Returns how many 32-bit words a mask has.
   static std::int64_t mask_words(std::int64_t vocab_size) { return (vocab_size + 31) / 32; }
   // Fills a mask of mask_words(vocab_size) words. Bit i % 32 of word i / 32 says whether token i may come next. Ids
   // beyond the tokenizer's, and special tokens other than end ids, are never allowed. If no token can follow, or the
   // mask takes longer than kMaxMaskSeconds, only end ids are set, and accept() returns the error.
   void fill_mask(std::span<std::uint32_t> mask);
   // Fills the masks of the next token and of the token behind each of `drafts`: [drafts + 1, mask_words(vocab_size)].
-  // The text stays where it is. Behind a draft that the grammar does not allow, all tokens are: such rows are dropped,
-  // as the draft's own mask refuses it.
+  // The text's position does not change. Behind a draft that the grammar forbids, all tokens are allowed: the draft's
+  // own mask refuses it, so those rows are dropped.
   void fill_masks(std::span<const TokenId> drafts, std::span<std::uint32_t> masks);
   // Returns whether fill_mask() sets the token's bit.
   bool allows(TokenId token) const;
   // Takes the next token. Returns internal_error if the grammar does not allow it. After an error every call returns
   // that error.
   Status accept(TokenId token);
-  // Returns ok, or the error that accept() will return, which fill_mask() may have caused.
+  // Returns ok, or the error that accept() will return; fill_mask() can also cause one.
   Status status() const;
   // Returns whether only an end token may follow, so that the text may end here without one.
   bool finished() const;

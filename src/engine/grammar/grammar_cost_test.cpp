@@ -10,7 +10,7 @@ namespace tessera {
 namespace {
 
 std::int64_t work_of(const std::string& schema) {
-  // A compiler of its own, which has cached nothing.
+  // Makes a new compiler, which has cached nothing.
   const test::Model model = test::load_model(testing::source_path("models/demo/tokenizer.json"), {"<|im_end|>"});
   GrammarWatch watch(600);
   const Status status = watch.run([&] {

@@ -1,5 +1,5 @@
-// Catches: a client's grammars that throw, crash or compute without end, errors without a reason, and grammars that are
-// too slow with a real vocabulary.
+// Catches: a client's grammars that throw, crash or compute forever, errors without a reason, and grammars that are too
+// slow with a real vocabulary.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <time.h>
@@ -129,7 +129,7 @@ TEST_F(GrammarLimits, BadSpecsAreRefusedWithAReason) {
   }
 }
 
-// Each spec is refused, or compiled and walked, in bounded time.
+// Checks that each spec is refused, or compiled and walked, in bounded time.
 TEST_F(GrammarLimits, ExpensiveSpecsEndInBoundedTime) {
   const std::pair<Kind, std::string> cases[] = {
       {Kind::kRegex, "a{1,100000000}"},

@@ -1,4 +1,4 @@
-// Catches: JSON schemas whose grammar lacks a text that they accept, or has one that they do not.
+// Catches: JSON schemas whose grammar lacks a text that the schema accepts, or has a text that it does not accept.
 #include <gtest/gtest.h>
 
 #include <memory>

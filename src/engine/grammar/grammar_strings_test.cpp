@@ -34,7 +34,8 @@ struct Prefix {
   bool complete = false;
 };
 
-// Reads a JSON string of `min` to `max` characters (-1: unbounded) without halves of surrogate pairs, or its beginning.
+// Reads a JSON string, or its beginning. The string has `min` to `max` characters (-1: unbounded) and no half of a
+// surrogate pair.
 Prefix read_string(std::string_view text, int min, int max) {
   constexpr Prefix kNone{false, false};
   constexpr Prefix kOpen{true, false};
@@ -99,7 +100,7 @@ TEST_F(GrammarStrings, EveryMaskIsThatOfTheLengths) {
           if (expected && known) next.push_back(id);
         }
         if (next.empty()) break;
-        // Escapes and beginnings of characters are rare among all tokens.
+        // Collects escapes and beginnings of characters, which are rare among all tokens.
         std::vector<TokenId> rare;
         std::ranges::copy_if(next, std::back_inserter(rare), [&](TokenId id) {
           return bytes[id.index()].find('\\') != std::string::npos || bytes[id.index()].size() == 1;
@@ -113,7 +114,7 @@ TEST_F(GrammarStrings, EveryMaskIsThatOfTheLengths) {
   }
 }
 
-// Returns whether the grammar accepts the text: byte by byte and in the longest tokens, which must agree.
+// Returns whether the grammar accepts the text. It is read byte by byte and in the longest tokens; both must agree.
 bool takes(const std::shared_ptr<const Grammar>& grammar, std::string_view text) {
   static const std::map<std::string, TokenId, std::less<>> ids = [] {
     std::map<std::string, TokenId, std::less<>> out;
@@ -157,7 +158,7 @@ TEST_F(GrammarStrings, TextsOfSchemas) {
        {R"("\n\t")", "\"a" + pair + "\"", R"("a long text\n")"},
        {R"("")", R"("\n")", "\"" + pair + "\""}},
       {R"({"type":"string","minLength":2,"maxLength":2})", {R"("\\\\")", R"("\"a")"}, {R"("\\")", R"("\\\\\\")"}},
-      // A pattern beside the length.
+      // A string with a pattern beside its length.
       {R"({"type":"string","pattern":"^[a-z]+$","maxLength":40})",
        {R"("abc")"},
        {R"("")", R"("aBc")", "\"" + std::string(41, 'a') + "\""}},
@@ -183,7 +184,7 @@ TEST_F(GrammarStrings, TextsOfSchemas) {
        {R"({"a": "", "b": null})", R"({"a": "", "c": null})", R"({"a": "xy", "c": null})",
         R"({"a": "xyz\n", "d": null})"},
        {R"({"a": "xyz", "c": null})", R"({"a": "xy", "d": null})", R"({"a": "", "d": null})"}},
-      // Many such strings.
+      // Many strings of bounded lengths.
       {R"({"type":"array","maxItems":3,"items":{"type":"array","items":{"type":"string","minLength":1,"maxLength":2}}})",
        {R"([["a", "bc"], [], ["\"", "\u0041\u0042"]])"},
        {R"([[""]])", R"([["a", "bcd"]])", R"([["a"], ["b"], ["c"], ["d"]])"}},
@@ -199,7 +200,7 @@ TEST_F(GrammarStrings, TextsOfSchemas) {
   }
 }
 
-// In users' own EBNF too, a repetition must not be counted where its characters may also follow it.
+// In a user's own EBNF too, a repetition must not be counted if its characters may also follow it.
 TEST_F(GrammarStrings, TextsOfRepetitions) {
   const std::string many(150, 'a');
   const Case cases[] = {

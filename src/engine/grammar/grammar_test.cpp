@@ -50,7 +50,7 @@ TEST_F(GrammarTest, RegexTextsMatchAndEndWhereTheyMay) {
     Walk{demo(),
          {Kind::kRegex, pattern},
          [&](const std::string& text) {
-           // std::regex treats bytes as characters, so only ASCII texts are compared.
+           // Compares only ASCII texts, because std::regex treats bytes as characters.
            if (std::ranges::any_of(text, [](char c) { return static_cast<unsigned char>(c) >= 0x80; })) return true;
            return std::regex_match(text, expected);
          },
@@ -126,7 +126,7 @@ TEST_F(GrammarTest, TextsFollowTheirSchemas) {
          {Kind::kJsonSchema, one.schema},
          [&](const std::string& text) {
            const auto json = Json::parse(text, "output");
-           // Our parser refuses two kinds of valid JSON: repeated keys, where a schema leaves keys free, and numbers
+           // Our parser refuses two kinds of valid JSON: repeated keys (if the schema leaves keys free), and numbers
            // beyond the range of double.
            const std::string& error = json.status().message();
            if (error.find("duplicate") != std::string::npos || error.find("overflow") != std::string::npos) return true;
@@ -183,7 +183,7 @@ TEST_F(GrammarTest, JsonIsCompactUnlessBlanksAreAskedFor) {
   EXPECT_THAT(with("^ $").status().message(), HasSubstr("JSON whitespace: \"^ $\" is no pattern of blanks"));
 }
 
-// In draft 7, keywords beside a reference have no meaning. A part with an id of its own may be of another draft.
+// In draft 7, keywords beside a reference have no meaning. A part with its own id may follow another draft.
 TEST_F(GrammarTest, SchemaPartsFollowTheirOwnDraft) {
   const std::string old = R"("$schema":"http://json-schema.org/draft-07/schema#",)";
   const std::string part = R"("$id":"part","definitions":{"a":{"enum":["a","bb"]},"b":{"properties":{"x":{"const":1}},)"
@@ -261,7 +261,7 @@ TEST_F(GrammarTest, AForbiddenTokenIsAnErrorThatStays) {
   EXPECT_EQ(ids_of(mask_of(demo(), matcher)), demo().end_ids);
 }
 
-// EBNF can name tokens.
+// EBNF can name tokens, but special tokens stay forbidden.
 TEST_F(GrammarTest, SpecialTokensAreNotAllowedEvenByName) {
   const std::int32_t special = demo().tokenizer.token_to_id("<|im_start|>").value().value();
   const auto grammar =
@@ -327,7 +327,7 @@ TEST_F(GrammarTest, ThreadsShareACompilerAndItsGrammars) {
     Walk{
         demo(),
         {Kind::kRegex, "[a-d]{2," + std::to_string(4 + seed % 3) + "}"},
-        // std::regex is not used here, because libstdc++ fills its tables without a lock.
+        // Does not use std::regex, because libstdc++ fills its tables without a lock.
         [](const std::string& text) { return text.size() >= 2 && text.find_first_not_of("abcd") == std::string::npos; },
         /*exact=*/false}
         .run_all(20);

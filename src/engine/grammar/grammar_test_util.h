@@ -64,8 +64,8 @@ inline std::vector<TokenId> ids_of(const std::vector<std::uint32_t>& mask) {
   return ids;
 }
 
-// Generates one text: random tokens that the masks allow, then the shortest end. For every prefix of the text,
-// `may_end` says whether the grammar must allow an end there; with `exact` it must allow none elsewhere.
+// Generates one text: random tokens that the masks allow, then the shortest ending. After every prefix of the text, the
+// grammar must allow an end if `may_end` says so; with `exact` it must allow none elsewhere.
 struct Walk {
   Model& model;
   GrammarSpec spec;

@@ -18,8 +18,8 @@ struct GrammarVocabulary {
   std::vector<TokenId> end_ids;    // each in [0, vocab_size)
   std::vector<std::uint32_t> allowed;  // [mask_words] bits of the tokens with bytes and the end ids
 
-  // Recognises byte-level vocabularies (GPT-2's alphabet) and SentencePiece's ("▁", "<0x0A>") by their tokens. Leaves
-  // out ids from `vocab_size` on; returns invalid_argument for an end id there.
+  // Recognises vocabularies of bytes (GPT-2's alphabet) and of SentencePiece ("▁", "<0x0A>") by their tokens. Leaves
+  // out ids from `vocab_size` on; returns invalid_argument for an end id among them.
   static Result<GrammarVocabulary> create(const Tokenizer& tokenizer, std::int64_t vocab_size,
                                           std::span<const TokenId> end_ids);
 

@@ -52,7 +52,7 @@ void GrammarWatch::warn(const std::string& message) {
 }
 
 void GrammarWatch::check_time() {
-  // Reading the clock costs as much as this many checks.
+  // Reads the clock only at every 256th check, because one reading costs as much as that many checks.
   if (current_watch == nullptr || ++current_watch->checks_ % 256 != 0) return;
   if (thread_seconds() > current_watch->end_s_) throw TimeIsUp();
 }

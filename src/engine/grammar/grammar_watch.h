@@ -13,17 +13,18 @@ namespace tessera {
 
 class GrammarWatch {
  public:
-  // `limit_s` is seconds of this thread's own time, counted from now.
+  // `limit_s` is the limit in seconds of this thread's CPU time, counted from now.
   explicit GrammarWatch(double limit_s);
 
   // Runs `work`, which calls xgrammar on this thread. An exception or a passed deadline becomes invalid_argument.
   Status run(const std::function<Status()>& work);
-  // Warnings from xgrammar.
+  // Returns the warnings that xgrammar gave.
   const std::vector<std::string>& warnings() const { return warnings_; }
-  // Number of time checks in run(), including those of nested watches: a machine-independent measure of the work.
+  // Returns the number of time checks in run(), including those of nested watches. It measures work independently of
+  // the machine.
   std::int64_t checks() const { return checks_; }
 
-  // Called from xgrammar's hooks.
+  // Records a warning; xgrammar's hooks call it.
   static void warn(const std::string& message);
   static void check_time();
 

@@ -1,4 +1,4 @@
-// An image encoder writes the embedding rows of images for an engine: its vision tower, or a replacement.
+// An image encoder writes the embedding rows of images for an engine. It is the model's vision tower or a replacement.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace tessera {
 
-// Called on the engine's thread.
+// All functions are called on the engine's thread.
 class ImageEncoder {
  public:
   virtual ~ImageEncoder() = default;
@@ -19,9 +19,9 @@ class ImageEncoder {
   // Returns kInvalidArgument, naming the limit, for an image that encode() would refuse.
   virtual Status check(const Patches& image) const = 0;
 
-  // Writes the patches->tokens() rows of each image from row first_rows[i] on. `rows` is the address of row 0; a row
-  // has ModelConfig::embedding_row_values() values of the activations' type. Work is enqueued on `stream`; the patches
-  // may be reused when it returns.
+  // Writes the patches->tokens() rows of each image, from row first_rows[i] on. `rows` is the address of row 0. A row
+  // has ModelConfig::embedding_row_values() values of the activations' type. The work is enqueued on `stream`; the
+  // caller may reuse the patches after the return.
   virtual Status encode(std::span<const Patches* const> images, std::span<const std::int64_t> first_rows,
                         DeviceAddress rows, Stream& stream) = 0;
 

@@ -1,4 +1,4 @@
-// Feeds forwards with the embedding rows of their images: has the encoder write them before the forward runs.
+// Feeds forwards with the embedding rows of their images: the encoder writes these rows before the forward runs.
 #pragma once
 
 #include <cstdint>
@@ -16,16 +16,16 @@ namespace tessera {
 
 class ImageFeed {
  public:
-  // Encodes with EngineOptions::image_encoder, or else with the model's own tower. Both arguments must outlive the
-  // feed.
+  // Encodes with EngineOptions::image_encoder if it is set, else with the model's own tower. Both arguments must
+  // outlive the feed.
   ImageFeed(LoadedModel& model, FallbackWatch& watch);
 
-  // The encoder; null: the model takes no images.
+  // Returns the encoder, or null if the model takes no images.
   const ImageEncoder* encoder() const { return encoder_.get(); }
 
-  // Enqueues the encoding of the batch's images that are not written yet.
+  // Enqueues the encoding of those images of the batch that are not written yet.
   Status encode(const ScheduledBatch& batch);
-  // Copies the rows of images that requests want to their completions. Waits for the forward; used for scores and
+  // Copies the rows of images to the completions of requests that want them. Waits for the forward; used for scores and
   // tests.
   Status read_back(const ScheduledBatch& batch);
   // Fills the encoder's part of the statistics.
@@ -38,7 +38,7 @@ class ImageFeed {
   FallbackWatch& watch_;
   std::shared_ptr<ImageEncoder> encoder_;
   std::int64_t encoded_ = 0;  // images
-  double seconds_ = 0;        // that the encoder took
+  double seconds_ = 0;        // seconds that the encoder took
 };
 
 }  // namespace tessera

@@ -1,6 +1,6 @@
-// The encoder cache finds rows of the embeddings' memory (runner/embedding_rows.h) by the image that they hold.
-// Sequences with the same image share its rows. Rows that no sequence holds stay until others need the room, and are
-// evicted least recently used first.
+// The encoder cache: finds an image's embedding rows on the device (runner/embedding_rows.h) by the image's content.
+// Sequences with the same image share its rows. Rows that no sequence holds stay until others need the room; the least
+// recently used rows are evicted first.
 //
 //   ImageRows::Image* image = images.take(content, tokens);  // null: other images in use take the room
 //   … if image->is_written is false, the tower writes the rows: images.set_written(content, true) …
@@ -31,7 +31,7 @@ class ImageRows {
     std::uint64_t last_used = 0;
   };
 
-  // Takes ranges of `rows`, which must outlive this object and may have other users.
+  // Takes ranges from `rows`, which must outlive this object and may have other users.
   explicit ImageRows(RowRanges& rows) : rows_(rows) {}
   ImageRows(const ImageRows&) = delete;
   ImageRows& operator=(const ImageRows&) = delete;
@@ -39,7 +39,7 @@ class ImageRows {
   // Returns the image's `count` rows, held until release(). Returns null if evicting all rows that no sequence holds
   // would not make enough room.
   Image* take(const Hash128& content, std::int64_t count);
-  // Gives up one hold. Rows that were never written are freed at once.
+  // Gives up one take() of the image. Frees rows at once if they were never written.
   void release(Image& image);
   // Sets `is_written` of the image. Has no effect if its rows were evicted.
   void set_written(const Hash128& content, bool is_written);

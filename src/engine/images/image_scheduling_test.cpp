@@ -17,7 +17,7 @@ using ::testing::IsEmpty;
 
 constexpr TokenId kPlaceholder{50};
 
-// Puts a square image of side² tokens into the prompt.
+// Puts a square image of side² tokens into the sequence's prompt.
 void put_image(Sequence& to, std::int64_t first, std::int64_t side, std::uint64_t content) {
   for (std::int64_t i = 0; i < side * side; ++i)
     to.request.prompt[static_cast<std::size_t>(first + i)] = to.tokens[static_cast<std::size_t>(first + i)] =
@@ -117,7 +117,7 @@ TEST(ImageScheduling, RowsOfAFailedForwardAreEncodedAgain) {
   }
 }
 
-// The sequence of higher priority waits for rows that the other one holds until its prompt is computed.
+// The sequence of higher priority waits for rows that the other one holds until the other one's prompt is computed.
 TEST(ImageScheduling, AWaitingPromptDoesNotBlockHoldersOfRows) {
   Scheduler scheduler({.limits = {.max_tokens = 4}}, paged_cache(100, test::kPageSize), {}, [] { return 2; });
   scheduler.grow_embeddings(4);

@@ -7,7 +7,7 @@
 
 namespace tessera {
 
-// All counters are since the start, except `cached_bytes`.
+// Counters run from the start, except `cached_bytes`.
 struct ImageStats {
   std::int64_t images = 0;        // images of admitted requests
   std::int64_t image_tokens = 0;  // their tokens

@@ -20,11 +20,12 @@ class Collector {
   // `model` must outlive the collector.
   explicit Collector(const LoadedModel& model) : model_(model) {}
 
-  // Returns the batch as inputs of a forward, with memory for the results that it wants; valid until the next call.
+  // Returns the batch as a forward's inputs, with memory for the results that the batch wants; valid until the next
+  // call.
   ForwardInputs inputs_of(const ScheduledBatch& batch);
 
-  // Adds the entry's outputs to its sequence. Returns its event, or nothing if there is no progress to report.
-  // Allocates nothing in a steady decode without drafts. `profiler` may be null.
+  // Adds the entry's outputs to its sequence. Returns the sequence's event, or nothing if there is no progress to
+  // report. Allocates nothing in a steady decode without drafts. `profiler` may be null.
   std::optional<RequestEvent> collect(const ScheduledBatch& batch, const ScheduledBatch::Entry& entry,
                                       const StepOutputs& outputs, StepProfiler* profiler);
 
@@ -33,8 +34,8 @@ class Collector {
                             StepProfiler* profiler);
 
   std::int64_t output_tokens() const { return output_tokens_; }
-  // Returns the time from the arrival of the first request to its first token, on the clock of LoadedModel::start;
-  // nothing before that token.
+  // Returns the time from the first request's arrival to its first token, on the clock of LoadedModel::start; nothing
+  // before that token.
   const std::optional<Timeline::Phase>& first_token() const { return first_token_; }
 
  private:

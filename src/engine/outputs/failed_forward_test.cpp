@@ -1,5 +1,5 @@
-// Catches: keys and values that a failed forward left undefined and that later requests find in the prefix cache, and
-// requests that end with another request's forward.
+// Catches: keys and values that a failed forward left undefined but later requests find in the prefix cache, and
+// requests that end because another request's forward failed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Makes a request of `prompt` tokens; longer prompts begin with the shorter ones.
+// Makes a request of `prompt` tokens; a longer prompt begins with the shorter ones.
 Request prompt_of(std::int64_t prompt) { return test::request(prompt, 6); }
 
 EngineOptions two_in_flight(const std::string& model) {
@@ -49,9 +49,9 @@ INSTANTIATE_TEST_SUITE_P(, FailedForward,
                            return text;
                          });
 
-// Serves `asked` again and again, and `later` after each round; in round n the device loses its n-th replay. Checks
-// that every request that does not fail has the tokens of a run alone. Returns in how many rounds the first request
-// failed and the second did not.
+// Serves `asked` again and again, and `later` after each round. In round n the device loses its n-th replay. Checks
+// that every request that does not fail has the tokens of a run alone. Returns the number of rounds in which the first
+// request failed and the second did not.
 int rounds_with_one_failure(const std::string& model, const std::vector<Request>& asked, const Request& later) {
   std::vector<std::vector<TokenId>> right;
   for (const Request& one : {asked[0], asked[1], later})
@@ -96,7 +96,7 @@ TEST_P(FailedForward, LeavesNoKeysToLaterRequests) {
       << "the other one goes on, and reads what the first left";
 }
 
-// Later requests take the rows on the device that held a failed prompt's embeddings.
+// Later requests take the device rows that held a failed prompt's embeddings.
 TEST(FailedForwardOfEmbeddings, LeavesNoRowsToLaterRequests) {
   const std::int64_t hidden = start("llama").engine->config().hidden_size;
   const auto embedded = [hidden](std::int64_t prompt) {

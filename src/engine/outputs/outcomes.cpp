@@ -42,8 +42,8 @@ void Outcomes::fail(const ScheduledBatch& batch, const Status& error) {
     report({.request = entry.sequence->id, .finish = FinishReason::kError, .error = error});
   }
   scheduler_.forget_results(batch);
-  // The prefix cache receives a forward's pages when the forward is submitted. Nothing records which of them the failed
-  // forward left undefined, so all cached pages are dropped. Failures are rare.
+  // Drops all cached pages. The prefix cache receives a forward's pages when the forward is submitted, and nothing
+  // records which of them a failed forward left undefined. Failures are rare.
   scheduler_.flush_prefixes();
 }
 

@@ -15,13 +15,13 @@ namespace tessera {
 
 class Outcomes {
  public:
-  // Requests that end leave the scheduler and the forwards in flight. Both must outlive this object.
+  // Ended requests are removed from the scheduler and from the forwards in flight. Both must outlive this object.
   Outcomes(Scheduler& scheduler, Flights& flights) : scheduler_(scheduler), flights_(flights) {}
 
   void begin_step() { events_.clear(); }
   // Returns the events since begin_step().
   std::span<RequestEvent> events() { return events_; }
-  // Adds the event, and ends its request if it says so.
+  // Adds the event, and ends its request if the event says so.
   void report(RequestEvent event);
   // Ends a request without an event; ignores an unknown id.
   void end(RequestId id, FinishReason reason);

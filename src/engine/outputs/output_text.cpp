@@ -31,7 +31,7 @@ std::string OutputText::hand_out(std::string text, bool may_stop) {
   return text;
 }
 
-// Cuts the text at the stop string that is complete first; of several that end together, at the one that began first.
+// Cuts the text at the stop string that is complete first. If several end together, the one that began first counts.
 // Returns whether there is one.
 bool OutputText::cut_at_stop() {
   std::size_t begin = std::string::npos;

@@ -1,5 +1,5 @@
-// Catches: text after a stop string that is returned, text before it that is lost, the beginning of one that is
-// returned too early or held back forever, and stop strings that are searched for when they must not be.
+// Catches: text after a stop string that is returned, text before it that is lost, the beginning of a stop string that
+// is returned too early or held back forever, and a search for stop strings when it is forbidden.
 #include "tessera/engine/outputs/output_text.h"
 
 #include <gmock/gmock.h>

@@ -14,8 +14,8 @@ std::span<const float> rows_of(std::span<const float> values, std::int64_t first
   return values.subspan(static_cast<std::size_t>(first * size), static_cast<std::size_t>(count * size));
 }
 
-// Adds the hidden states `rows` of the tokens from `first` on to the pooled vector. Means are summed in the same order,
-// however a prompt is cut into chunks.
+// Adds the hidden states `rows`, which belong to the tokens from `first` on, to the pooled vector. Means are summed in
+// the same order however a prompt is cut into chunks.
 void pool(Sequence& sequence, std::int64_t first, std::span<const float> rows, std::int64_t hidden_size) {
   const Pooling pooling = sequence.request.pooling;
   const auto size = static_cast<std::size_t>(hidden_size);
@@ -68,7 +68,7 @@ void add_hidden(const ScheduledBatch::Entry& entry, std::span<const float> hidde
     if (sequence.request.last_hidden_state_only) {
       kept.assign(rows.end() - size, rows.end());
     } else {
-      // Reserves the whole size, because a vector that grows by doubling needs twice the memory meanwhile.
+      // Reserves the whole size at once, because a vector that grows by doubling needs twice the memory meanwhile.
       if (kept.empty()) kept.reserve(static_cast<std::size_t>(sequence.prompt_tokens() * size));
       kept.insert(kept.end(), rows.begin(), rows.end());
     }

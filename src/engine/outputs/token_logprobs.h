@@ -8,7 +8,7 @@
 
 namespace tessera {
 
-// Returns the log-probabilities of one row. `row` is its index among the wanted rows. `top` alternatives of each row
+// Returns the log-probabilities of one row; `row` is its index among the wanted rows. `top` alternatives of each row
 // were computed, and `wanted` of them are returned.
 inline TokenLogprobs logprobs_of(TokenId token, std::int64_t row, int top, int wanted, const StepOutputs& outputs) {
   TokenLogprobs made{.token = {.id = token, .logprob = outputs.logprobs[static_cast<std::size_t>(row)]}};

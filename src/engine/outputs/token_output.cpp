@@ -16,8 +16,8 @@ bool ends_text(const StopConditions& stop, std::span<const TokenId> end_ids, Tok
   return is_in(stop.ids) || (!stop.ignore_eos && is_in(end_ids));
 }
 
-// Returns an error if the sampled token is forbidden: if all tokens are, the sampler still returns one. A token that
-// only the grammar forbids is not the client's fault; accept() reports it.
+// Returns an error if the sampled token is forbidden, because the sampler returns a token even if it forbids all. If
+// only the grammar forbids it, the client is not at fault, and accept() reports it.
 Status check_choice(const Sequence& sequence, TokenId token, std::int64_t generated) {
   if (sequence.matcher) TRY(sequence.matcher->status());
   const bool edited = sequence.edits && sequence.edits->any(generated);
@@ -54,7 +54,7 @@ void add_token(const ScheduledBatch& batch, const ScheduledBatch::Entry& entry, 
   Sequence& sequence = *entry.sequence;
   const StopConditions& stop = sequence.request.stop;
   const TokenId token = outputs.sampled[static_cast<std::size_t>(entry.row)];
-  // Number of output tokens before this one.
+  // The number of output tokens before this one.
   const std::int64_t generated = entry.next_token - sequence.prompt_tokens();
   if (generated == 0) sequence.result.time_to_first_token_ms = sequence.elapsed_ms();
   event.error = check_choice(sequence, token, generated);
@@ -66,7 +66,7 @@ void add_token(const ScheduledBatch& batch, const ScheduledBatch::Entry& entry, 
   if (may_stop && ends_text(stop, end_ids, token)) {
     event.finish = FinishReason::kStop;
     sequence.result.matched.id = token;
-    // A token that is not kept is not settled, nor are those that later forwards sample for the sequence.
+    // Settles no token that is not kept, nor the tokens that later forwards sample for the sequence.
     if (!stop.keep_matched) return;
   }
   Scheduler::settle(entry, token);

@@ -1,5 +1,5 @@
-// Coordinates the end of servers on several nodes that need each other's ranks for their forwards. When one is told to
-// stop, all stop, and none leaves while another has requests.
+// Coordinates the shutdown of servers on several nodes whose forwards need each other's ranks. If one is told to stop,
+// all stop, and none leaves while another still has requests.
 //
 // Threads: any.
 #pragma once
@@ -21,14 +21,14 @@ class CommonEnd {
   CommonEnd(const CommonEnd&) = delete;
   CommonEnd& operator=(const CommonEnd&) = delete;
 
-  // Sets a function that is called once, with the number of the node that ends, when that node has told its end. The
-  // call comes on another thread, or from this function if the end was told before. `stop` must not call functions of
-  // this class. An empty function removes it.
+  // Sets a function that is called once, with a node's number, when that node has told that it ends. The call comes on
+  // another thread, or from this function if a node has already told it. `stop` must not call functions of this class.
+  // An empty function removes it.
   void when_told(std::function<void(int node)> stop);
-  // Tells the other nodes that this node's server ends and theirs must end too.
+  // Tells the other nodes that this node's server ends, so theirs must end too.
   void tell();
-  // Called when this node has no requests left. Returns when no node has any, when a node is lost, after give_up(), or
-  // after `limit`, and then leaves the nodes. Returns false if other nodes may still have requests, which then fail.
+  // Leaves the nodes; call it when this node has no requests left. First waits until no node has any, a node is lost,
+  // give_up() is called, or `limit` has passed. Returns false if other nodes may still have requests, which then fail.
   bool leave_together(std::chrono::milliseconds limit);
   void give_up();
   // Reports to the other nodes that this node fails, and why.

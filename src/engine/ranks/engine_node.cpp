@@ -23,14 +23,14 @@
 namespace tessera {
 namespace {
 
-// A busy machine may be silent for several seconds. A lost one is noticed within this time, before a rank's limit ends,
-// so that the error names the node.
+// The time after which a silent node counts as lost. A busy machine may be silent for several seconds. The time is
+// shorter than a rank's limit, so that the error names the node.
 constexpr std::chrono::milliseconds kMostSilence(15'000);
 
 // The device type of CUDA devices, which also begins their names.
 constexpr std::string_view kCuda = "cuda";
 
-// Hashes config.json and, unless the weights are random numbers, the names, types and shapes of the tensors.
+// Hashes config.json. Unless the weights are random numbers, also hashes the names, types and shapes of the tensors.
 Result<std::string> model_hash(const EngineOptions& options) {
   Hasher hasher;
   std::ifstream file(config_file(options.model_path), std::ios::binary);
@@ -60,8 +60,8 @@ std::string plugins_text(const Registry& registry) {
   return fmt::format("{}", fmt::join(texts, ", "));
 }
 
-// Returns the options that each node plans with and rank 0 does not send. Options that may differ between machines are
-// left out.
+// Returns the options that each node plans with and that rank 0 does not send, except those that may differ between
+// machines.
 std::vector<NamedValue> shared_options(const EngineOptions& o) {
   const GraphOptions& g = o.graphs;
   const auto number = [](auto value) { return fmt::format("{}", value); };
@@ -154,14 +154,14 @@ Result<NodeHello> node_hello(const EngineOptions& options, const DevicePropertie
   if (!device.on_host && device.type != kCuda)
     return unimplemented(fmt::format("nnodes: {} nodes on device {} are not supported; accepted are cpu and cuda",
                                      options.nnodes, options.device));
-  // These also decide which graphs and kernels a node makes.
+  // Plugins also decide which graphs and kernels a node makes.
   hello.options.push_back({"plugins", plugins_text(*options.registry)});
-  // Ranks must compute the same bits; other instructions or another number of threads give different ones.
+  // Ranks must compute the same bits, and another instruction set or number of threads gives different ones.
   hello.options.push_back({"the processor of a rank", device.name});
   if (device.on_host) return hello;
   const std::shared_ptr<const NcclLibrary> nccl = TRY(NcclLibrary::open().with_context("nnodes"));
   hello.options.push_back({"NCCL's version", nccl->version_text()});
-  // Other library versions choose other algorithms.
+  // Another version of a library chooses other algorithms.
   const Backend& backend = *TRY(options.registry->devices.backend(device.type));
   hello.options.push_back({"the libraries of a rank", backend.versions ? backend.versions() : std::string()});
   return hello;

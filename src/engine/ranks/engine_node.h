@@ -1,7 +1,7 @@
-// An engine on several machines: a process on each, with an equal part of the ranks (whole stages of a pipeline). Node
-// 0 has the engine, and the other nodes follow it (runner/ranks/rank_node.h). If ranks have requests of their own, each
-// node has engines instead (lockstep.h). All ranks are on CPUs, or all on GPUs that exchange values by NCCL
-// (comm/nccl_exchange.h).
+// An engine on several machines. Each machine has one process with an equal part of the ranks (whole stages of a
+// pipeline). Node 0 has the engine, and the other nodes follow it (runner/ranks/rank_node.h). If ranks have requests of
+// their own, each node has engines instead (lockstep.h). All ranks are on CPUs, or all are on GPUs that exchange values
+// by NCCL (comm/nccl_exchange.h).
 #pragma once
 
 #include <chrono>
@@ -21,17 +21,17 @@ std::chrono::milliseconds rank_limit(const EngineOptions& options);
 // devices in one process.
 Status check_nodes(const EngineOptions& options);
 
-// Returns what this process tells the other nodes about itself: version, a hash of the model, the options that all
+// Returns what this process tells the other nodes about itself: its version, a hash of the model, the options that all
 // nodes must share, and the processor and threads of a rank (`device`). On GPUs it adds the versions of driver,
-// libraries and NCCL; kNotFound if NCCL is missing. The hash covers config.json and the names, types and shapes of
-// the weights, not their values.
+// libraries and NCCL; it returns kNotFound if NCCL is missing. The hash covers config.json and the names, types and
+// shapes of the weights, not their values.
 Result<NodeHello> node_hello(const EngineOptions& options, const DeviceProperties& device);
 
 // Waits for the other nodes. Returns null for one node.
 Result<std::shared_ptr<NodeGroup>> join_nodes(const EngineOptions& options, const DeviceProperties& device);
 
-// Runs the whole life of a process with node_rank above 0: until node 0 ends or this process leaves. Errors are those
-// of NodeGroup::join, and kDeviceLost if node 0 is lost. `joined` is called once all nodes are there; it may keep the
+// Runs the whole life of a process with node_rank above 0, until node 0 ends or this process leaves. Returns errors of
+// NodeGroup::join, and kDeviceLost if node 0 is lost. `joined` is called once all nodes are there; it may keep the
 // group in order to leave it later.
 Status follow_engine(const EngineOptions& options, const std::function<Status(std::shared_ptr<NodeGroup>)>& joined);
 

@@ -1,5 +1,5 @@
-// The other ranks of an engine: each plans, opens a device, loads its slice of the weights and makes a runner on a
-// thread of its own (runner/ranks/rank_group.h).
+// Starts the other ranks of an engine. Each rank has its own thread, on which it plans, opens a device, loads its slice
+// of the weights and makes a runner (runner/ranks/rank_group.h).
 #pragma once
 
 #include <memory>
@@ -16,13 +16,13 @@ namespace tessera {
 // RankGroup::load with limits_of(plan) loads the weights of all ranks.
 Result<std::unique_ptr<RankGroup>> start_ranks(const EngineOptions& options, Device& device, EnginePlan& plan);
 
-// Plans with plan_engine_with_profile(), and cuts the plan as start_ranks() would if the devices of all stages equalled
-// this one. Starts nothing.
+// Plans with plan_engine_with_profile(). Cuts the plan as start_ranks() would if all stages had a device like this one.
+// Starts nothing.
 Result<EnginePlan> plan_as_ranks(EngineOptions& options, Device& device);
 
 RankLimits limits_of(const EnginePlan& plan);
 
-// Returns a function that makes the hosts of this process's ranks other than rank 0.
+// Returns a function that makes the hosts of this process's ranks, except rank 0's.
 MakeRankHost rank_hosts(const EngineOptions& options);
 
 }  // namespace tessera

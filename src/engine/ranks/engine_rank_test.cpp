@@ -1,5 +1,5 @@
 // Catches: stages of unequal layers that cannot start together because one has room for fewer states, a start that uses
-// another stage's number or plans its sizes for another stage, and an explanation that contradicts the start.
+// another stage's number of requests or plans sizes for another stage, and an explanation that contradicts the start.
 #include "tessera/engine/ranks/engine_rank.h"
 
 #include <fmt/format.h>
@@ -44,7 +44,7 @@ std::shared_ptr<const Registry> small_registry() {
   return registry;
 }
 
-// A hybrid model in which layer `attends` has pages and the other layers have states. The stage with that layer needs
+// A hybrid model whose layer `attends` has pages while the other layers have states. The stage with that layer needs
 // far more memory for a request.
 class UnequalStages : public ::testing::Test {
  protected:
@@ -70,7 +70,7 @@ class UnequalStages : public ::testing::Test {
     options.graphs.piecewise_tokens = {32};
     return options;
   }
-  // Returns the requests that a stage has room for on its own.
+  // Returns the number of requests that a stage alone has room for.
   static std::int64_t alone(const EngineOptions& options, int rank) {
     const std::unique_ptr<Device> device = open_device(options, rank).value();
     return plan_engine(options, *device, rank).value().runner.max_requests;
@@ -105,7 +105,7 @@ TEST_F(UnequalStages, AgreeOnTheLeastOfAllStages) {
     EXPECT_EQ(plan.runner.decode_sizes, decode_ladder(fewest));
     EXPECT_THAT(plan.notes, Contains(HasSubstr(line)));
 
-    // More requests than can run at once: all are answered.
+    // Sends more requests than can run at once; all are answered.
     std::vector<Request> requests;
     for (std::int32_t r = 0; r < fewest + 5; ++r)
       requests.push_back({.prompt = {TokenId(3 + r % 400), TokenId(9), TokenId(27)},
@@ -116,7 +116,7 @@ TEST_F(UnequalStages, AgreeOnTheLeastOfAllStages) {
   }
 }
 
-// A requested number is kept, and stages that agree log nothing.
+// A requested number is kept, and stages that agree on it log nothing.
 TEST_F(UnequalStages, KeepARequestedNumber) {
   EngineOptions options = options_for(3);
   options.max_running_requests = 4;

@@ -1,4 +1,4 @@
-// Makes the peers of an engine that is rank 0 of its model's ranks (engine_rank.h).
+// Makes the peers of an engine that leads: it is rank 0 of its model's ranks (engine_rank.h).
 #pragma once
 
 #include <memory>

@@ -89,7 +89,7 @@ void Lockstep::call_all_but(int rank) {
     if (group_[here]->rank() != rank && calls_[here]) calls_[here]();
 }
 
-// Tells the other nodes that a forward has begun. A node that cannot be told is lost, which ends the group.
+// Tells the other nodes that a forward has begun. If one cannot be told, it is lost, which ends the group.
 void Lockstep::tell_nodes(std::int64_t forward, int except) {
   if (nodes_ == nullptr) return;
   (void)nodes_->tell_all(FrameKind::kForward, std::array{std::as_bytes(std::span(&forward, 1))}, except);
@@ -99,7 +99,7 @@ Status Lockstep::take_forward(int node, std::span<const std::byte> payload) {
   std::int64_t forward = 0;
   if (payload.size() != sizeof(forward)) return data_loss("it sent the number of a forward in a wrong length");
   std::memcpy(&forward, payload.data(), sizeof(forward));
-  // The node took part in the previous forward with all ranks, so only the next one may begin.
+  // The node took part in the previous forward, as all ranks did, so it can begin only the next one.
   if (forward < 1 || forward > begun_.load() + 1)
     return data_loss(fmt::format("it begins forward {}; {} have begun", forward, begun_.load()));
   if (!raise_begun(forward)) return ok_status();  // known already, also to the other nodes

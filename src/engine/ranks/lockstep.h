@@ -4,11 +4,11 @@
 //   const std::shared_ptr<Lockstep> group = Lockstep::create(2, limit);
 //   // engine r: EngineOptions{.replica = r, .replicas = 2, .dp_attention = true, .lockstep = group}
 //
-// A rank that has a batch begins a forward and calls the others, which take part with a batch of their own or with
-// padding. So the n-th forward of every rank is the same forward, and no forward is made while no rank has work. A rank
-// that fails, or whose engine ends, ends the group.
+// A rank that has a batch begins a forward and calls the other ranks, which join with a batch of their own or with
+// padding. So the n-th forward of every rank is the same forward, and no forward runs while no rank has work. If a rank
+// fails or its engine ends, the group ends.
 //
-// With a NodeGroup the ranks are in several processes, equally many in each, and each node has requests of its own.
+// With a NodeGroup, several processes each have an equal number of ranks, and each node has its own requests.
 //
 // Threads: begin(), awaits(), agree() and the communicators belong to the rank's thread; any thread may call the rest.
 #pragma once
@@ -32,32 +32,32 @@ namespace tessera {
 
 class Lockstep {
  public:
-  // `ranks` counts all nodes' ranks. `limit` applies to every wait for another rank. `nodes` are started here; null:
-  // there is one process.
+  // `ranks` counts the ranks of all nodes. `limit` applies to every wait for another rank. The function starts `nodes`;
+  // null means that there is one process.
   static std::shared_ptr<Lockstep> create(int ranks, std::chrono::milliseconds limit,
                                           std::shared_ptr<NodeGroup> nodes = nullptr);
   ~Lockstep();
   Lockstep(const Lockstep&) = delete;
   Lockstep& operator=(const Lockstep&) = delete;
 
-  // Returns the communicator of a rank of this process. All functions that take a rank mean one of this process.
+  // Returns the communicator of a rank. In this class, every argument `rank` is a rank of this process.
   Communicator& communicator(int rank) { return *group_[index(rank)]; }
   // Returns ok, or kDeviceLost with the reason why the group has ended.
   Status health() const;
-  // Coordinates the end of the nodes' servers. Null: there is one process.
+  // Returns the object that coordinates the end of the nodes' servers; null if there is one process.
   CommonEnd* common_end() { return end_ ? &*end_ : nullptr; }
 
   // Returns ok if every rank has these graph sizes, so that a forward uses the same size on all; otherwise
   // kFailedPrecondition. Blocks until all ranks have called it.
   Status agree(int rank, std::span<const std::int64_t> prefill_sizes, std::span<const std::int64_t> decode_sizes);
-  // Blocks until all ranks have called it, for at most `limit`.
+  // Waits until all ranks have called it, for at most `limit`.
   Status meet(int rank, std::chrono::milliseconds limit);
-  // Marks that the rank takes part in its next forward, either as the first rank or because it is awaited.
+  // Records that the rank takes part in its next forward, either as the first rank or because another rank awaits it.
   void begin(int rank);
   // Returns whether another rank has begun a forward that this rank has not joined.
   bool awaits(int rank) const { return begun_.load() > joined_[index(rank)]; }
-  // Sets a function that wakes the rank: it is called on another thread when the rank is awaited or the group has
-  // ended. An empty function removes it.
+  // Sets a function that wakes the rank. It is called on another thread when another rank awaits this one or the group
+  // has ended. An empty function removes it.
   void when_awaited(int rank, std::function<void()> call);
 
  private:

@@ -1,5 +1,5 @@
-// Catches: a forward that is begun twice or waits for a rank that nobody called, and ranks that continue with different
-// graphs.
+// Catches: a forward that is begun twice or waits for a rank that nobody called, and ranks that continue although their
+// graphs differ.
 #include "tessera/engine/ranks/lockstep.h"
 
 #include <gmock/gmock.h>
@@ -60,7 +60,7 @@ TEST(Lockstep, ARankThatFailsCallsTheOthers) {
   EXPECT_THAT(group->health().message(), HasSubstr("rank 1 of 2 left the group: no memory"));
 }
 
-// One rank loads for longer than ranks wait for one another later on.
+// One rank takes longer to load than ranks later wait for one another.
 TEST(Lockstep, AMeetingHasALimitOfItsOwn) {
   const std::shared_ptr<Lockstep> group = Lockstep::create(2, std::chrono::milliseconds(20));
   Status met;

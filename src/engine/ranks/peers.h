@@ -58,18 +58,18 @@ class Peers {
                                const std::function<Status()>& own) {
     return own();
   }
-  // Returns whether the forwards in flight lose what they exchange when a later forward could not be submitted.
+  // Returns whether a failed submission makes the forwards in flight lose the values that they exchange.
   virtual bool lose_exchanges() const { return false; }
 
   // Ends this engine's part in the peers' forwards: they stop waiting for it, and their next steps fail. Returns once
-  // no kernel here reads or writes peers' memory, and no kernel of theirs reads or writes this engine's.
+  // no kernel here accesses peers' memory and no kernel of a peer accesses this engine's.
   virtual void leave(ModelRunner& /*runner*/) {}
-  // Does the same for an engine that has failed, without waiting.
+  // Does the same as leave() for an engine that has failed, but does not wait.
   virtual void fail(const Status& /*why*/) {}
 };
 
-// Starts the peers that the options ask for, or reports to them: waits for other nodes, and cuts the plan to what fits
-// all ranks. The runner made from the plan works with the peers, who must outlive it.
+// Starts or joins the peers that the options ask for: waits for other nodes, and cuts the plan to what fits all ranks.
+// The runner made from the plan works with the peers, which must outlive it.
 Result<std::unique_ptr<Peers>> start_peers(const EngineOptions& options, Device& device, EnginePlan& plan);
 
 }  // namespace tessera

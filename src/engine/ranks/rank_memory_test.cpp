@@ -1,5 +1,5 @@
-// Catches: memory of exchanges between ranks that an engine's report or its prediction leaves out, on CPU ranks: stages
-// and ranks of one process, and of two nodes, the second of which is a thread of this process.
+// Catches: exchange memory between ranks that an engine's report or its prediction leaves out. The ranks are CPU ranks
+// and stages of one process, and of two nodes, the second of which is a thread of this process.
 #include <gtest/gtest.h>
 
 #include <future>
@@ -17,7 +17,7 @@ namespace {
 
 using enum MemoryUse;
 
-// The most rows for which the head runs at once; a prompt of so many tokens makes the largest exchange.
+// The most rows that the head computes at once; a prompt of this many tokens makes the largest exchange.
 constexpr std::int64_t kChunk = kMaxHeadRows;
 
 EngineOptions options_of(int tp_size, int pp_size) {
@@ -35,7 +35,7 @@ EngineOptions options_of(int tp_size, int pp_size) {
   return options;
 }
 
-// Runs more forwards of the largest size than a link keeps values; all rows' logits are wanted.
+// Runs more forwards of the largest size than a link buffers; all rows' logits are wanted.
 void run_largest(Engine& engine) {
   const Request request{.prompt = std::vector<TokenId>(static_cast<std::size_t>(kChunk), TokenId(7)), .score = true};
   for (int forward = 0; forward < 20; ++forward) ASSERT_TRUE(engine.run(std::vector<Request>{request}).ok());
@@ -59,7 +59,7 @@ TEST(RankMemory, ALinkBetweenStagesIsInReportAndPrediction) {
   const std::unique_ptr<Engine> engine = Engine::create(options).value();
   EXPECT_LT(engine->runner().memory()[kCommunication], planned(options)) << "no large value has come yet";
   run_largest(*engine);
-  // 16 hidden states of 64 floats for each row.
+  // 16 buffered hidden states of 64 floats for each row.
   EXPECT_EQ(engine->runner().memory()[kCommunication], 16 * kChunk * 64 * 4);
   expect_predicted(options, *engine);
 }
@@ -91,7 +91,7 @@ TEST(RankMemory, WhatNodesSendIsInReportAndPrediction) {
   EXPECT_TRUE(follower.get().ok());
 }
 
-// A plan counts exchanges as memory of forwards, so the KV cache does not get it.
+// A plan counts exchanges as memory of forwards, so it does not give this memory to the KV cache.
 TEST(RankMemory, PlansCountExchangesAsForwards) {
   const EngineOptions options = options_of(1, 2);
   const std::unique_ptr<Device> device = open_device(options).value();

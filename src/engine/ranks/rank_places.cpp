@@ -9,7 +9,7 @@
 namespace tessera {
 namespace {
 
-// The most forwards of a pipeline in flight, for any number of stages.
+// The most forwards in flight in a pipeline, whatever its number of stages.
 constexpr int kMostStepsOfStages = 4;
 
 Status check_lockstep(const EngineOptions& options) {

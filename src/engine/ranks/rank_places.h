@@ -1,5 +1,5 @@
-// The ranks that an engine's options ask for: how many, on which nodes and devices, and which part of the model each
-// has.
+// Places the ranks that an engine's options ask for: how many there are, on which nodes and devices, and with which
+// part of the model.
 #pragma once
 
 #include <memory>
@@ -19,27 +19,28 @@ inline constexpr int kMaxRanks = 64;
 inline RankLayout layout_of(const EngineOptions& options) {
   return {.tp_size = options.tp_size, .pp_size = options.pp_size};
 }
-// Returns the ranks of an engine in each process. Precondition: the options were checked (plan_engine, check_nodes).
+// Returns how many of an engine's ranks are in each process. Precondition: the options were checked (plan_engine,
+// check_nodes).
 inline int ranks_here(const EngineOptions& options) {
   return options.dp_attention ? layout_of(options).ranks() : layout_of(options).ranks() / options.nnodes;
 }
-// Returns the ranks that share every layer, whether they share their requests (tp_size) or not (dp_attention).
+// Returns the number of ranks that share every layer, with requests in common (tp_size) or of their own (dp_attention).
 inline int ranks_of_layers(const EngineOptions& options) {
   return options.dp_attention ? options.replicas : options.tp_size;
 }
-// Returns the ranks that compute every forward together, over all nodes.
+// Returns the number of ranks, over all nodes, that compute every forward together.
 inline int all_ranks(const EngineOptions& options) { return ranks_of_layers(options) * options.pp_size; }
-// Returns the engines of this process that share the requests. Precondition: as for ranks_here().
+// Returns the number of engines in this process that share the requests. Precondition: as for ranks_here().
 inline int replicas_here(const EngineOptions& options) {
   return options.dp_attention ? options.replicas / options.nnodes : options.replicas;
 }
 // Returns whether ranks exchange rows within a layer.
 inline bool exchanges_rows(const EngineOptions& options) { return options.tp_size > 1 || options.dp_attention; }
-// Returns whether ranks capture and dispatch on their own and must do so alike.
+// Returns whether each rank captures and dispatches by itself and must do so like the others.
 inline bool dispatches_alike(const EngineOptions& options) { return options.dp_attention; }
-// Returns whether stages of a pipeline run beside one another.
+// Returns whether the model is a pipeline of stages that run at the same time.
 inline bool has_stages(const EngineOptions& options) { return options.pp_size > 1; }
-// Returns the most forwards in flight.
+// Returns the largest number of forwards in flight.
 int most_in_flight(const EngineOptions& options);
 
 // Checks what can be checked about ranks and nodes before the model is built, such as counts that do not divide.
@@ -47,7 +48,7 @@ Status check_ranks(const EngineOptions& options);
 // Returns kInvalidArgument if this process follows node 0 and has no engine of its own.
 Status check_has_engine(const EngineOptions& options);
 
-// Returns where `rank` is among the ranks that exchange data; `rank` counts as for place_rank().
+// Returns the place of `rank` among the ranks that exchange data; `rank` counts as in place_rank().
 ExchangePlace exchange_place(const EngineOptions& options, int rank);
 
 // Sets the part of the model that `rank` builds. `rank` counts over all stages and processes.

@@ -4,7 +4,7 @@
 //   wait(r) = prompt tokens that r still has to compute + tokens of this prompt that r's cache lacks
 //             + kRunningTokens · requests that r runs
 //
-// The contents of a cache are estimated from the prompts that went there, in blocks of kBlockTokens, as routers in
+// A cache's contents are estimated from the prompts that were sent to it, in blocks of kBlockTokens, as routers in
 // front of servers do. A wrong estimate only costs time.
 #pragma once
 
@@ -24,8 +24,8 @@ class ReplicaChoice {
  public:
   static constexpr int kMostReplicas = 64;
   static constexpr std::int64_t kBlockTokens = 64;
-  // The cost of a running request in prompt tokens. A row adds 0.05 ms to each step of Llama-3-8B on an H200, a
-  // prompt's token takes 0.025 ms there, and about a hundred steps are still to come.
+  // The cost of a running request, in prompt tokens. On an H200 with Llama-3-8B, a decoding row adds 0.05 ms to each
+  // step, a prompt token takes 0.025 ms, and a request still has about a hundred steps to come.
   static constexpr std::int64_t kRunningTokens = 200;
 
   // `cached_tokens` is the capacity of one replica's prefix cache.
@@ -33,11 +33,11 @@ class ReplicaChoice {
 
   // Chooses among the replicas that serve, and counts the request for the chosen one. Returns 0 if none serves.
   int choose(Ticket ticket, std::span<const TokenId> prompt);
-  // Records that the request's prompt is computed. This and the next two functions ignore a ticket that is unknown or
+  // Records that the request's prompt is computed. This function and the next two ignore a ticket that is unknown or
   // has ended.
   void prompt_done(Ticket ticket);
   void ended(Ticket ticket);
-  // Returns the request's replica; -1: none.
+  // Returns the request's replica, or -1 if there is none.
   int replica_of(Ticket ticket) const;
   // Marks a replica as failed: it gets no more requests.
   void leave_out(int replica);
@@ -64,7 +64,7 @@ class ReplicaChoice {
   std::vector<Load> loads_;
   std::unordered_map<Ticket, Place> places_;
   std::size_t most_blocks_;
-  // Hash of all tokens up to a block's end → bit set of replicas.
+  // Bit sets of replicas, by the hash of all tokens up to the last one of a block.
   std::unordered_map<std::uint64_t, std::uint64_t> owners_;
   std::deque<std::uint64_t> order_;  // keys of owners_, oldest first
 };

@@ -28,7 +28,7 @@ TEST(ReplicaChoice, APrefixIsLookedForWhereItWasComputed) {
   EXPECT_EQ(choice.choose(2, prompt(1000, 2)), 1);
   choice.ended(1);
   choice.ended(2);
-  // The prompts share their beginning and have different ends.
+  // The prompts share their beginning and end differently.
   std::vector<TokenId> again = prompt(1000, 2);
   again.resize(900);
   EXPECT_EQ(choice.choose(3, again), 1);

@@ -1,13 +1,13 @@
-// Engines of one model, each on its own thread, that share the requests to serve more of them on more devices.
-// replica_choice.h chooses the engine of a request.
+// Engines of one model, each on its own thread and device, that share the requests. replica_choice.h chooses the engine
+// of a request.
 //
 //   Replicas replicas(engines, [&](std::span<EngineThread::Event> events) { … });
 //   replicas.submit(ticket, std::move(request));
 //
-// An engine that fails for good ends its requests with its error and gets no more requests; the others continue.
+// If an engine fails for good, its requests end with its error and it gets no more; the others continue.
 //
-// Threads: any thread may call all functions. The sink runs on the engines' threads, as EngineThread's does, at times
-// on several of them at once. Nothing else may use the engines until the Replicas are destroyed.
+// Threads: any thread may call all functions. The sink runs on the engines' threads (see EngineThread), sometimes on
+// several of them at once. Nothing else may use the engines until the Replicas are destroyed.
 #pragma once
 
 #include <functional>
@@ -24,11 +24,11 @@ namespace tessera {
 
 class Replicas {
  public:
-  // `engines` are 1 to ReplicaChoice::kMostReplicas engines of one model with the same options. `failed` is called for
-  // each engine that fails for good, as in EngineThread.
+  // `engines` holds 1 to ReplicaChoice::kMostReplicas engines of one model with the same options. `failed` is called
+  // for each engine that fails for good, as in EngineThread.
   Replicas(std::span<Engine* const> engines, EngineThread::Sink sink, const std::function<void()>& failed = {});
 
-  // See EngineThread.
+  // Both as in EngineThread.
   void submit(Ticket ticket, Request request);
   void cancel(Ticket ticket);
   void abort(Ticket ticket);
@@ -41,9 +41,9 @@ class Replicas {
   // Return the statistics of one engine, or of each, as of their last steps.
   EngineStats stats(int replica) const { return threads_[static_cast<std::size_t>(replica)]->stats(); }
   std::vector<EngineStats> each_stats() const;
-  // Returns the sums over all engines; the graphs are the first one's.
+  // Returns the sums over all engines; the graphs are those of the first engine.
   EngineStats stats() const { return sum_of(each_stats()); }
-  // Returns ok while an engine serves; otherwise why the last one no longer does.
+  // Returns ok while any engine serves; otherwise the reason why the last one no longer does.
   Status health() const;
   Status health(int replica) const { return threads_[static_cast<std::size_t>(replica)]->health(); }
 
@@ -55,7 +55,7 @@ class Replicas {
   EngineThread::Sink sink_;
   std::mutex mutex_;
   std::optional<ReplicaChoice> choice_;  // guarded by the mutex; none if there is one engine
-  // Last member: the threads end before the members that they call.
+  // The last member, so that the threads end before the members that they use.
   std::vector<std::unique_ptr<EngineThread>> threads_;
 };
 

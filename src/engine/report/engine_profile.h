@@ -21,8 +21,8 @@ struct StepFacts {
 };
 
 struct EngineProfile {
-  std::vector<StepFacts> steps{};           // of every forward that was submitted
-  std::vector<ProfiledForward> forwards{};  // of the first of these; of all if no forward failed
+  std::vector<StepFacts> steps{};           // one for every forward that was submitted
+  std::vector<ProfiledForward> forwards{};  // for the first of `steps`; for all of them if no forward failed
   std::vector<HostSpan> host{};
   std::chrono::steady_clock::time_point origin{};  // the time from which the milliseconds count
 };

@@ -8,7 +8,7 @@
 namespace tessera {
 namespace {
 
-// Returns the number of sizes that were bound to kernels and addresses since the start.
+// Returns how many sizes were bound to kernels and addresses since the start.
 std::int64_t shape_compiles(const ModelRunner& runner) {
   return runner.prefill().executable().num_binds() + runner.decode().executable().num_binds() +
          runner.head().executable().num_binds();

@@ -23,12 +23,12 @@ class EngineReport {
   const ProfileRecorder& recorder() const { return recorder_; }
   FallbackWatch& watch() { return watch_; }
 
-  // Adds a forward that was submitted, and whose batch is not marked in the scheduler yet.
+  // Counts a forward that was submitted. Precondition: the scheduler has not yet marked its batch as submitted.
   void submitted(const ScheduledBatch& batch);
-  // Takes note that idle work was done, which may have bound sizes.
+  // Records that idle work was done, which may have bound sizes.
   void worked_idly();
-  // Fills the parts of the statistics that scheduler, runner and this report have. Allocates nothing while no new kind
-  // of forward has run.
+  // Fills in the statistics of the scheduler, the runner and this report. Allocates only when a new kind of forward has
+  // run.
   void read(EngineStats& stats) const;
 
  private:

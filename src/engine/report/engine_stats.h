@@ -25,7 +25,7 @@ struct DraftStats {
     drafted += more_drafted;
     kept += more_kept;
   }
-  // Tokens that a forward with drafts gave on average, its own one included; 0 before the first.
+  // Returns the average number of tokens that a forward with drafts gave, its own token included; 0 before the first.
   double mean_length() const { return steps == 0 ? 0 : 1 + static_cast<double>(kept) / static_cast<double>(steps); }
 };
 
@@ -34,7 +34,7 @@ struct EngineStats {
   std::int64_t queued = 0;         // requests that wait for room
   std::int64_t queued_tokens = 0;  // their tokens that are not computed, cached ones included
   std::size_t num_cache_groups = 0;
-  std::array<CacheGroupStats, ir::kMaxCacheGroups> cache_groups{};  // the first num_cache_groups are used
+  std::array<CacheGroupStats, ir::kMaxCacheGroups> cache_groups{};  // only the first num_cache_groups are used
   std::int64_t page_size = 0;
   // Counters since the start:
   std::int64_t prompt_tokens = 0;  // tokens of admitted prompts
@@ -49,17 +49,17 @@ struct EngineStats {
   ForwardCounters forwards{};
   std::shared_ptr<const GraphInventory> graphs{};  // the current graphs; never null in an engine's snapshot
 
-  // Adds the numbers of another engine with the same options. The graphs stay this one's.
+  // Adds another engine's numbers; the options must be equal. The graphs stay this engine's.
   void add(const EngineStats& more);
 
-  // Returns the group with the least room, which limits admission; the first one of several equal groups.
+  // Returns the group with the least room, which limits admission; the first of equal groups.
   const CacheGroupStats& fullest_group() const {
     return *std::max_element(cache_groups.begin(), cache_groups.begin() + std::max<std::size_t>(num_cache_groups, 1),
                              [](const auto& a, const auto& b) { return a.usage() < b.usage(); });
   }
 };
 
-// Returns the sum over at least one engine with the same options; the graphs are the first one's.
+// Returns the sums over `each`, at least one engine; all have the same options. The graphs are the first engine's.
 EngineStats sum_of(std::span<const EngineStats> each);
 
 }  // namespace tessera

@@ -22,7 +22,7 @@ std::string_view remedy(Reason reason) {
   }
 }
 
-// Does the same for the vision tower.
+// Returns the same for a fallback of the vision tower.
 std::string_view remedy(VisionReason reason) {
   switch (reason) {
     case VisionReason::kNothingCaptured: return "raise cuda_graph_memory_budget, or lower mem_fraction_static";

@@ -1,9 +1,9 @@
-// Warns at most once a minute if too many forwards since the last warning window ran without a graph.
+// Warns, at most once a minute, if too many forwards since the last window ran without a graph.
 //
 //   if (std::optional<std::string> warning = watch.add(decision, shape_compiles, Clock::now())) log_warn(…);
 //
-// A forward that runs eagerly because the user asked for it, or because that is cheaper, is not a fallback. Pure: the
-// caller gives the time.
+// A forward that runs eagerly at the user's request, or because that is cheaper, is not a fallback. Pure: the caller
+// gives the time.
 #pragma once
 
 #include <array>
@@ -25,10 +25,10 @@ class FallbackWatch {
   static constexpr double kLargestShare = 0.1;  // accepted share of fallbacks among the window's forwards
 
   // Counts a forward. Returns the warning about the window that ended before it, if there is one. `shape_compiles` is
-  // the number of sizes bound to kernels so far; if it has grown since the last call, this forward's size was bound for
-  // it.
+  // the number of sizes bound to kernels so far. If it has grown since the last call, this forward had to wait for a
+  // binding.
   std::optional<std::string> add(const Decision& decision, std::int64_t shape_compiles, Clock::time_point now);
-  // Takes note of sizes that were bound since the last forward, which delayed no forward.
+  // Records sizes that were bound between forwards, which delayed no forward.
   void bound_meanwhile(std::int64_t shape_compiles) { shape_compiles_ = shape_compiles; }
   // Counts a forward of the vision tower in the current window; add() counts the forward of the model that follows it.
   void add_tower(VisionReason reason);

@@ -26,7 +26,7 @@ void add(std::vector<NamedGraph>& graphs, std::string name, const ir::Graph& gra
   graphs.back().picture.ops = &ops;
 }
 
-// Adds the body of prompts with its parts as clusters, then each part.
+// Adds the graph of prompts with its parts drawn as clusters, then each part.
 Status add_stitched(const EnginePlan& plan, std::vector<NamedGraph>& graphs) {
   const ir::OpTable& ops = plan.runner.registry->ops;
   const StitchingGraph stitching = TRY(split_graph(plan.graphs.prefill_body(), ops, plan.runner.split_ops));
@@ -43,7 +43,7 @@ Status add_stitched(const EnginePlan& plan, std::vector<NamedGraph>& graphs) {
   return ok_status();
 }
 
-// Adds the graphs before and after each pass. The plan has only the results, so the graphs before them are built again.
+// Adds the graphs before and after each pass. Builds the former again, because the plan has only the results.
 Status add_passes(const EnginePlan& plan, std::span<const std::string> disabled, std::vector<NamedGraph>& graphs) {
   const Registry& registry = *plan.runner.registry;
   ModelGraphs made = TRY(build_model(plan.config, plan.model, registry.ops, registry.families));

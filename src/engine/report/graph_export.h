@@ -1,5 +1,5 @@
 // Exports all forms of a plan's graphs: as the model builds them, before and after each pass that changes them,
-// chained, stitched, and each part alone. Needs config.json alone.
+// chained, stitched, and each part alone. It needs only config.json.
 //
 //   std::vector<NamedGraph> graphs = TRY(graphs_of(plan, options.graphs.disabled_passes));
 //   TRY(export_graphs(graphs, "graphs"));   // graphs/body.txt, graphs/body.dot, graphs/body.svg, …
@@ -20,16 +20,16 @@
 namespace tessera {
 
 struct NamedGraph {
-  // "body" "head" "sampler" "choose" "logprobs" "decode" "prefill" "prefill_head" "tower" (with a vision tower)
-  // "stitched". "0" is a part of the stitched graph. "pass:remove_dead_code:body:before" and "…:after" are the two
-  // sides of a pass.
+  // The name: "body" "head" "sampler" "choose" "logprobs" "decode" "prefill" "prefill_head" "tower" (with a vision
+  // tower) "stitched". "0" is a part of the stitched graph. "pass:remove_dead_code:body:before" and "…:after" are the
+  // graphs before and after a pass.
   std::string name;
   ir::Graph graph;
   std::string text;                 // the text form; for the stitched graph, that of its parts
   ir::PictureOptions picture = {};  // borrows the operators of the plan's registry
 };
 
-// Returns all graphs of a plan that was made without `disabled_passes`.
+// Returns all graphs of the plan. Precondition: `disabled_passes` were disabled when it was made.
 Result<std::vector<NamedGraph>> graphs_of(const EnginePlan& plan, std::span<const std::string> disabled_passes);
 
 // Returns "pass:<pass>:<name>:before" and "…:after" for each pass that changes the graph.
@@ -37,14 +37,14 @@ Result<std::vector<NamedGraph>> graphs_of_passes(ir::Graph graph, std::string_vi
                                                  std::span<const std::string> disabled,
                                                  std::span<const Pass> passes = pass_list());
 
-// Returns all graphs with the name `name`, or with a name that begins with it and a colon; "pass:remove_dead_code"
-// finds at least two. Returns kInvalidArgument if there are none; the message lists the existing names, or says that
-// the pass changes nothing.
+// Returns all graphs whose name is `name`, or begins with `name` and a colon; "pass:remove_dead_code" finds at least
+// two. Returns kInvalidArgument if there are none; the message lists the existing names, or says that the pass changes
+// nothing.
 Result<std::vector<const NamedGraph*>> find_graphs(std::span<const NamedGraph> graphs, std::string_view name,
                                                    std::span<const Pass> passes = pass_list());
 
-// Writes text, DOT and SVG of each graph to `folder`, which is created. Files of the same names are overwritten. The
-// error names what could not be written.
+// Writes each graph as text, DOT and SVG to `folder`, which is created. Overwrites files of the same names. The error
+// names what could not be written.
 Status export_graphs(std::span<const NamedGraph> graphs, const std::string& folder);
 
 // Returns the folder of debug mode's export: <cache_dir>/torch_compile_cache/<model>-<hash of its graphs>.

@@ -84,7 +84,7 @@ TEST_F(GraphExport, HasEveryGraphOfThePlan) {
                           named(graphs, "sampler").graph.nodes.size();
   EXPECT_EQ(named(graphs, "decode").graph.nodes.size(), sum);
 
-  // 3 layers make 3 pieces, each followed by its attention; the head has the rest behind the last one.
+  // 3 layers make 3 pieces, each followed by its attention; the head has the operators behind the last one.
   const NamedGraph& stitched = named(graphs, "stitched");
   EXPECT_THAT(stitched.text, HasSubstr("3 pieces, 3 split ops"));
   EXPECT_THAT(stitched.picture.clusters, SizeIs(6));
@@ -180,7 +180,7 @@ TEST_F(GraphExport, DebugModeWritesThemAtTheStart) {
   other.graphs.split_ops = {"linear"};
   EXPECT_NE(debug_export_folder(other, graphs_of_options(other)), first);
 
-  // A folder that cannot be written does not stop the start.
+  // A folder that cannot be written must not stop the start.
   options.cache_dir = (folder_ / "file").string();
   std::ofstream(options.cache_dir) << "x";
   EXPECT_TRUE(Engine::create(options).ok());

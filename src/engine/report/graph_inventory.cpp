@@ -66,8 +66,8 @@ std::optional<RunnerInventory> tower_inventory(const VisionRunner* tower) {
 
 }  // namespace
 
-// Asks the ranks for their memory. If they do not answer, keeps the last known one: the next forward reports the
-// failure.
+// Asks the ranks for their memory. If they do not answer, keeps the last known reports: the next forward will report
+// the failure.
 void GraphInventoryCache::ask_peers(Peers& peers) {
   Result<std::vector<MemoryReport>> reports = peers.memory();
   if (reports.ok()) {

@@ -42,7 +42,7 @@ struct GraphInventory {
   std::int64_t max_tokens = 0;              // tokens of the largest forward
 };
 
-// Keeps the current inventory and rebuilds it only after a change; without one, a call takes a few nanoseconds.
+// Keeps the current inventory and rebuilds it only after a change. If nothing changed, a call takes a few nanoseconds.
 class GraphInventoryCache {
  public:
   std::shared_ptr<const GraphInventory> of(const ModelRunner& runner, Peers& peers);
@@ -51,7 +51,7 @@ class GraphInventoryCache {
   void ask_peers(Peers& peers);
 
   std::shared_ptr<const GraphInventory> inventory_;
-  // The other ranks' memory. They answer between two steps, so they are asked only after graphs have changed.
+  // The other ranks' memory. They are asked only after graphs have changed, since they answer only between two steps.
   std::vector<MemoryReport> rank_memory_;
   std::int64_t embedding_rows_ = 0;  // rows with memory when the inventory was made
 };

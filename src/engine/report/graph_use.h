@@ -9,18 +9,18 @@
 
 namespace tessera {
 
-// The kind of a forward, given by the rows of all of its requests.
+// The kind of a forward, which depends on the rows of all its requests.
 enum class ForwardPhase : std::uint8_t { kPrefill, kDecode, kMixed };
 std::string_view forward_phase_name(ForwardPhase phase);  // "prefill" "decode" "mixed"
 
 struct GraphUse {
   ForwardPhase phase = ForwardPhase::kPrefill;
   ForwardKey how{};
-  // Tokens are the request's own. Padding is that of the whole forwards, which other requests may share.
+  // Tokens are the request's own; padding is counted for whole forwards, which other requests may share.
   ForwardCount count{};
 };
 
-// Counts a forward with `tokens` tokens of the request. Entries are in the order of their first forward.
+// Counts a forward that had `tokens` of the request's tokens. Entries are in the order of their first forward.
 void add_graph_use(std::vector<GraphUse>& uses, ForwardPhase phase, const Decision& decision, std::int64_t tokens);
 
 }  // namespace tessera

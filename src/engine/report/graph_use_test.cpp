@@ -19,7 +19,7 @@ using test::small_options;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// Returns "phase runner size reason forwards tokens padding" of each entry.
+// Returns "phase runner size reason forwards tokens padding" for each entry.
 std::vector<std::string> shown(const std::vector<GraphUse>& uses) {
   std::vector<std::string> lines;
   for (const GraphUse& use : uses) {
@@ -80,7 +80,7 @@ TEST_P(GraphUseOfRequests, MixedBatchesLogprobsAndEmbeddingsRunOnGraphs) {
       mixed = mixed || use.phase == ForwardPhase::kMixed;
       tokens += use.count.tokens;
     }
-    // The last token is sampled and not computed; a step scheduled ahead may have computed it.
+    // The last token is sampled but need not be computed; a step scheduled ahead may have computed it.
     const std::int64_t least = (*done)[i].prompt_tokens + std::ssize((*done)[i].output_ids) - 1;
     EXPECT_THAT(tokens, ::testing::AllOf(::testing::Ge(least), ::testing::Le(least + 1))) << "request " << i;
   }

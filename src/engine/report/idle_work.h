@@ -1,4 +1,4 @@
-// The work of idle moments: captures that were put off, and measurements of forwards, matmuls and generated kernels.
+// Does the work of idle moments: postponed captures, and measurements of forwards, matmuls and generated kernels.
 #pragma once
 
 #include <chrono>
@@ -14,7 +14,7 @@ class IdleWork {
   // Both must outlive this object.
   IdleWork(LoadedModel& model, EngineReport& report) : model_(model), report_(report) {}
 
-  // Does one piece of work, and keeps the results for later starts now and then. Returns false if nothing is left.
+  // Does one piece of work; now and then stores the results for later starts. Returns false if nothing is left.
   // Precondition: no forward is in flight.
   Result<bool> work();
 

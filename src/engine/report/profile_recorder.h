@@ -19,7 +19,7 @@ class ProfileRecorder {
   // `runner` must outlive the recorder.
   explicit ProfileRecorder(ModelRunner& runner) : runner_(runner) {}
 
-  // Precondition of both: no forward is in flight.
+  // Start and end a recording. Precondition of both: no forward is in flight.
   Status start();
   EngineProfile end();
   // Returns the profiler for work between steps; null while nothing is recorded.
@@ -30,7 +30,7 @@ class ProfileRecorder {
  private:
   ModelRunner& runner_;
   std::unique_ptr<StepProfiler> profiler_;
-  std::vector<StepFacts> steps_;  // of the forwards submitted since the start
+  std::vector<StepFacts> steps_;  // one for each forward submitted since the start
 };
 
 }  // namespace tessera

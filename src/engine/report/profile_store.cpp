@@ -16,7 +16,7 @@ constexpr std::string_view kCosts = "costs";
 constexpr std::string_view kAlgorithms = "linears";
 constexpr std::string_view kSchedules = "schedules";
 
-// Returns the backend of the device type, or one without versions and algorithms if there is none.
+// Returns the device type's backend, or an empty backend without versions and algorithms if there is none.
 const Backend& backend_or_none(const DeviceRegistry& devices, std::string_view type) {
   static const Backend none;
   const Result<const Backend*> backend = devices.backend(type);
@@ -129,7 +129,7 @@ Result<bool> ProfileStore::measure_schedules(Device& device) {
 
 void ProfileStore::save_schedules() {
   if (!wanted_ || row_schedules().measured().empty()) return;
-  // Keeps what another process has measured since.
+  // Merges what another process has measured since.
   if (const std::optional<Json> there = cache_.look(kSchedules, keys_.algorithms)) {
     const Status learnt = row_schedules().remember(*there);
     if (!learnt.ok()) log_debug("cache", "what is there is replaced: {}", learnt.message());
@@ -141,7 +141,7 @@ void ProfileStore::save(const CostTable& costs) {
   if (wanted_ && !costs.empty()) save_if_new(kCosts, keys_.costs, costs.to_json(), kept_costs_);
   save_schedules();
   if (!one_node_ || backend_->export_algorithms == nullptr) return;
-  // Keeps what another process has measured since. Of two processes that write at the same time, the last one wins.
+  // Merges what another process has measured since. If two processes write at the same time, the last one wins.
   if (const std::optional<Json> there = cache_.look(kAlgorithms, keys_.algorithms)) {
     const Status learnt = backend_->learn_algorithms == nullptr ? ok_status() : backend_->learn_algorithms(*there);
     if (!learnt.ok()) log_debug("cache", "what is there is replaced: {}", learnt.message());

@@ -1,5 +1,5 @@
 // Stores results of one start for later starts: costs of forwards, and the matmul algorithms that libraries chose. Both
-// are kept under content hashes in the profile cache (compile/profile_cache.h), so another model, device, version or
+// are stored under content hashes in the profile cache (compile/profile_cache.h), so another model, device, version or
 // plan does not find them.
 //
 //   EnginePlan plan = TRY(plan_engine(options, device));
@@ -29,10 +29,10 @@
 namespace tessera {
 
 struct ProfileKeys {
-  Hash128 costs;       // over device, versions, graphs, and how they are compiled and run; not over the captured sizes
-  Hash128 algorithms;  // over device and versions
+  Hash128 costs;       // of device, versions, graphs, and how they are compiled and run, but not of the captured sizes
+  Hash128 algorithms;  // of device and versions
 };
-// Returns the keys of a start; `backend` is the device's.
+// Returns the keys of a start; `backend` is the device's backend.
 ProfileKeys profile_keys(const EngineOptions& options, const EnginePlan& plan, const DeviceProperties& device,
                          const Backend& backend);
 
@@ -47,20 +47,20 @@ class ProfileStore {
   // Returns options.known_costs or the stored costs. Returns an empty table if there are none, if
   // options.graphs.measure_costs is off, or if the engine is deterministic.
   CostTable load_costs();
-  // Gives the backend the algorithms that were chosen or measured before, except on several nodes: their caches differ,
-  // and all ranks of a model must compute alike. Also gives row_schedules() the measurements of generated kernels.
+  // Gives the backend the algorithms that were chosen or measured before, and row_schedules() the measurements of
+  // generated kernels. On several nodes it gives no algorithms: their caches differ, and all ranks must compute alike.
   void restore_algorithms();
-  // Number of entries found by loading and restoring.
+  // Returns the number of entries found by loading and restoring.
   std::int64_t cache_hits() const { return cache_.hits() + (known_ && !known_->empty() ? 1 : 0); }
   // Measures other algorithms for one matmul, which later starts will use. Returns false if none is left, if there is
   // no cache, if load_costs() returns no costs, and on several nodes. Precondition: nothing runs on `device`.
   Result<bool> measure_algorithms(Device& device);
   std::int64_t measured_algorithms() const { return measured_algorithms_; }
-  // Does the same for the schedules of one generated kernel (ops/fused/row_tuning.h). All schedules give the same bits,
-  // so this also runs on several nodes. Kernels bound afterwards have the fastest schedule.
+  // Measures other schedules for one generated kernel (ops/fused/row_tuning.h), like measure_algorithms(). All
+  // schedules give the same bits, so it also runs on several nodes. Kernels bound afterwards use the fastest schedule.
   Result<bool> measure_schedules(Device& device);
   std::int64_t measured_schedules() const { return measured_schedules_; }
-  // Returns the schedules measured before, of all models on this device; empty if measuring is off.
+  // Returns all schedules measured on this device before, for any model; empty if measuring is off.
   std::map<RowProblem, MeasuredSchedules> load_schedules();
   // Writes the entries that differ from the stored ones.
   void save(const CostTable& costs);
@@ -82,8 +82,8 @@ class ProfileStore {
   Json kept_schedules_;
 };
 
-// Returns plan_engine() with the stored costs. If the ladder is chosen by cost (PrefillSchedule::kAuto) and the cache
-// has costs for these graphs, plans again with them. Stores the costs in options.known_costs, so that the cache is read
+// Returns plan_engine() with the stored costs. If costs choose the ladder (PrefillSchedule::kAuto) and the cache has
+// costs for these graphs, plans again with them. Stores the costs in options.known_costs, so that the cache is read
 // only once.
 Result<EnginePlan> plan_engine_with_profile(EngineOptions& options, Device& device);
 

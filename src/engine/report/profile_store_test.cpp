@@ -25,7 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
-// A fake library: the algorithms that it chose, and those that it was given.
+// A fake library: its versions, the algorithms that it chose, and those that it was given.
 std::string library_versions = "1";
 Json chosen = Json::array();
 Json given;
@@ -91,7 +91,7 @@ class ProfileStoreTest : public ::testing::Test {
   }
   ProfileStore store() const { return {options_, plan(), device_, kLibrary}; }
   ProfileKeys keys() const { return profile_keys(options_, plan(), device_, kLibrary); }
-  // Returns the only file of the kind.
+  // Returns the only stored file of this kind.
   fs::path file(const std::string& kind) const {
     for (const auto& entry : fs::recursive_directory_iterator(folder_)) {
       if (entry.path().filename().string().starts_with(kind)) return entry.path();

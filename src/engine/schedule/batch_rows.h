@@ -1,4 +1,4 @@
-// Rows of a forward batch: where a sequence's tokens lie in its caches, and at which positions.
+// Rows of a forward batch: where a sequence's tokens lie in its caches, and which positions they have.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,9 @@ namespace tessera {
 
 // Empties a batch for a model with `num_cache_groups`; keeps its memory.
 void clear_rows(std::size_t num_cache_groups, ForwardBatch& batch, RopeAxes& rope_positions);
-// Adds a request with the rows of `count` positions of `sequence` from `first` on: positions, lengths, slots and page
-// tables, and rotary positions if the sequence has its own. Ids and wanted rows are up to the caller. Precondition: the
-// sequence holds the pages.
+// Adds a request with rows for the `count` positions of `sequence` from `first` on. The rows get positions, lengths,
+// slots and page tables, and rotary positions if the sequence has its own. Ids and wanted rows are up to the caller.
+// Precondition: the sequence holds the pages.
 void append_rows(const Sequence& sequence, std::int64_t first, std::int64_t count, const CacheManager& cache,
                  ForwardBatch& batch, RopeAxes& rope_positions);
 // Call once all requests are added: gives plain rotary positions to the last rows if any row has its own.

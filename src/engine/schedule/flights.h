@@ -1,4 +1,4 @@
-// The forwards in flight, oldest first, with the batches that they compute, and the batch that is being scheduled.
+// The forwards in flight, oldest first, with their batches, and the batch that is being scheduled.
 #pragma once
 
 #include <vector>
@@ -17,17 +17,16 @@ class Flights {
 
   int count() const { return runner_.in_flight(); }
   int most() const { return runner_.max_in_flight(); }
-  // Returns the batch to schedule, behind those in flight. Precondition: fewer than most() are in flight.
+  // Returns the batch to schedule behind those in flight. Precondition: fewer than most() forwards are in flight.
   ScheduledBatch& next() { return batches_[static_cast<std::size_t>(count())]; }
 
   // Records that next(), which was scheduled from `begin` on, was just enqueued.
   void enqueued(const ScheduledBatch& batch, StepPace::Clock::time_point begin);
-  // Waits for the oldest forward, which is no longer in flight afterwards. Its batch stays the oldest until
-  // end_oldest().
+  // Waits for the oldest forward, which is then no longer in flight. Its batch stays the oldest until end_oldest().
   Result<StepOutputs> collect();
   const ScheduledBatch& oldest() const { return batches_.front(); }
   void end_oldest();
-  // Takes an ended sequence out of the batches.
+  // Removes an ended sequence from the batches.
   void forget(const Sequence& sequence);
 
  private:

@@ -25,14 +25,14 @@ struct TokenGrid {
 
 class RopePositions {
  public:
-  // `images` are in the order of their tokens and do not overlap.
+  // `images` must be in the order of their tokens and must not overlap.
   explicit RopePositions(std::span<const TokenGrid> images);
 
   // Appends the positions of the tokens first … first + count - 1.
   void append(std::int64_t first, std::int64_t count, std::array<std::vector<std::int32_t>, 3>& to) const;
 
  private:
-  // Neighbouring tokens up to the next segment.
+  // A run of neighbouring tokens, up to the next segment.
   struct Segment {
     std::int64_t first_token;
     std::int64_t position;  // position of its first token

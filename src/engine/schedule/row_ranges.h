@@ -1,5 +1,5 @@
-// Allocates ranges of neighbouring rows of a pool. Each range is placed as low as it fits, so that the rows in use need
-// as little memory as possible.
+// Allocates ranges of neighbouring rows of a pool. Each range takes the lowest place where it fits, so that the rows in
+// use need as little memory as possible.
 //
 // Pure bookkeeping; used by one thread.
 #pragma once
@@ -19,7 +19,7 @@ class RowRanges {
 
   // Takes `count` free rows and returns the first. Preconditions: count > 0, has_room(count).
   std::int64_t take(std::int64_t count);
-  // Precondition: take() returned `first`, and it has not been given back since.
+  // Frees the range that begins at `first`. Precondition: take() returned `first`, which has not been given back since.
   void give_back(std::int64_t first);
 
  private:

@@ -75,7 +75,8 @@ void ScheduledBatch::append(Sequence& sequence, std::int64_t count, const CacheM
   entries.push_back(entry);
 }
 
-// Adds the request's embeddings for the tokens up to `kv_len`: each row of the prompt is written with its token.
+// Adds the request's embeddings of the tokens up to `kv_len`: each row of the prompt is written when its token is
+// computed.
 void ScheduledBatch::append_embeddings(const Sequence& sequence, std::int64_t kv_len) {
   const std::vector<float>& embeds = sequence.request.input_embeds;
   const std::int64_t end = std::min(kv_len, sequence.prompt_tokens());
@@ -92,8 +93,8 @@ void ScheduledBatch::append_embeddings(const Sequence& sequence, std::int64_t kv
             static_cast<std::int32_t>(first));
 }
 
-// Adds the image rows of the tokens up to `kv_len`, and lists the images to encode. An image that another sequence of
-// this batch already lists is listed again only if its rows are to be returned.
+// Adds the image rows of the tokens up to `kv_len`, and lists the images to encode. If another sequence of this batch
+// already lists an image, it is listed again only if its rows are to be returned.
 void ScheduledBatch::append_images(Sequence& sequence, std::int64_t kv_len) {
   if (sequence.computed >= sequence.prompt_tokens()) return;
   const std::int64_t first_token = batch.num_tokens() - (kv_len - sequence.computed);
@@ -120,7 +121,7 @@ void ScheduledBatch::append_images(Sequence& sequence, std::int64_t kv_len) {
   }
 }
 
-// Adds the row of the next token, or of one `ahead` of it.
+// Adds the sampled row of the next token, or of the token `ahead` places after it.
 void ScheduledBatch::append_sampled_row(Sequence& sequence, std::int64_t ahead, std::int64_t vocab_size) {
   const SamplingParams& params = sequence.request.sampling;
   const std::size_t row = sampling.size();
@@ -169,7 +170,7 @@ void ScheduledBatch::fill_draft_masks(std::int64_t vocab_size) {
 void ScheduledBatch::append_prompt_rows(Sequence& sequence, Entry& entry) {
   const bool score = sequence.request.score;
   if (!score && !sequence.request.logprobs.prompt) return;
-  // The prompt's last row predicts no token of the prompt.
+  // Leaves out the prompt's last row, which predicts no token of the prompt.
   const std::int64_t end = sequence.prompt_tokens() - (score ? 0 : 1);
   entry.first_prompt_row = std::max({entry.position, sequence.first_wanted(), sequence.rows_delivered});
   entry.prompt_rows =

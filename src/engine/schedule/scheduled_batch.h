@@ -1,4 +1,4 @@
-// One forward, and the sequences that its rows belong to.
+// One forward as it is scheduled: its rows, and the sequences to which they belong.
 #pragma once
 
 #include <cstdint>
@@ -22,23 +22,23 @@ struct ScheduledBatch {
     std::int64_t row;          // index of the sampled row among the wanted rows; -1: none is sampled
     std::int64_t next_token;   // index of the sampled token in the sequence
     std::int64_t drafts;       // tokens behind the new ones, whose rows are sampled too, in order behind `row`
-    // Wanted rows for the prompt's log-probabilities or logits: the rows of the sequence's tokens from first_prompt_row
-    // on.
+    // The number of wanted rows for the prompt's log-probabilities or logits: the rows of the sequence's tokens from
+    // first_prompt_row on.
     std::int64_t prompt_rows;
     std::int64_t first_prompt_row;
     std::int64_t wanted_from;  // index of the first of these rows in wanted_rows
-    // Wanted hidden states: those of the sequence's tokens from first_hidden on.
+    // The number of wanted hidden states: those of the sequence's tokens from first_hidden on.
     std::int64_t hidden_count;
     std::int64_t first_hidden;
     std::int64_t hidden_from;  // index of the first of these in hidden_rows
   };
-  // An image with rows that this forward is the first to need, or that the sequence asked for.
+  // An image whose rows this forward is the first to need, or whose rows the sequence asked for.
   struct ImageUse {
     Sequence* sequence;  // valid until the forward is submitted
     std::size_t image;   // index among the sequence's images
     Hash128 content;
     std::int64_t first_row;
-    bool is_written;  // its rows are written already, without this forward
+    bool is_written;  // whether its rows were written before this forward
   };
   ForwardBatch batch;
   RopeAxes rope_positions;
@@ -54,7 +54,7 @@ struct ScheduledBatch {
   std::int64_t num_decoding = 0;  // number of entries that decode
   Decision decision{};            // set once the forward was submitted
 
-  // Returns the draft of number `draft`, from 0.
+  // Returns draft number `draft` (from 0) of the entry.
   TokenId draft_of(const Entry& entry, std::int64_t draft) const {
     return batch.input_ids[static_cast<std::size_t>(entry.first_token + entry.new_tokens + draft)];
   }
@@ -69,9 +69,9 @@ struct ScheduledBatch {
   // Adds the next `count` tokens of `sequence`, and its drafts. Precondition: the sequence holds the pages for them and
   // the rows of their images.
   void append(Sequence& sequence, std::int64_t count, const CacheManager& cache, std::int64_t vocab_size);
-  // Call once the drafts are known: fills in the masks of sequences with a grammar and drafts.
+  // Fills in the masks of sequences with a grammar and drafts. Call it once the drafts are known.
   void fill_draft_masks(std::int64_t vocab_size);
-  // Call once all sequences are added: puts rows that are not sampled behind the sampled ones.
+  // Moves rows that are not sampled behind the sampled ones. Call it once all sequences are added.
   void finish();
 
  private:
@@ -80,7 +80,7 @@ struct ScheduledBatch {
   void append_sampled_row(Sequence& sequence, std::int64_t ahead, std::int64_t vocab_size);
   void append_prompt_rows(Sequence& sequence, Entry& entry);
   void append_hidden_rows(const Sequence& sequence, Entry& entry);
-  // The masks of a sequence's sampled rows lie one behind the other.
+  // The masks of one sequence's sampled rows, which lie one behind the other.
   struct DraftMasks {
     Sequence* sequence;
     std::size_t first_word;  // in edits.masks

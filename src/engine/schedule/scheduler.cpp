@@ -50,8 +50,8 @@ std::int64_t Scheduler::schedule(bool decodes, std::int64_t most_chosen, std::in
     const std::int64_t wanted = cut_at_page(sequence, std::min(budget, most));
     if (wanted <= 0) continue;
     std::int64_t count = cache_.fitting(sequence.cache, sequence.computed, wanted);
-    // A step without entries frees no pages, so the sequences behind this one are preempted until a page is free. If
-    // tokens of another turn are awaited, their sequences may end first.
+    // Preempts the sequences behind this one until a page is free, because a step without entries frees no pages. Not
+    // while tokens of another turn are awaited: their sequences may end first.
     while (count == 0 && !awaits_tokens() && chosen_.empty() && scheduled.entries.empty() && i + 1 < running_.size()) {
       preempt_last();
       count = cache_.fitting(sequence.cache, sequence.computed, wanted);
@@ -79,7 +79,7 @@ bool Scheduler::awaits_tokens() const {
          std::any_of(running_.begin(), running_.end(), [](const auto& sequence) { return sequence->pending > 0; });
 }
 
-// Returns how many sequences decode in one turn: an equal part of all, including those that wait for their token.
+// Returns how many sequences decode in one turn: an equal part of all, including sequences that wait for their token.
 std::int64_t Scheduler::decodes_of_turn() const {
   const std::int64_t all = std::count_if(running_.begin(), running_.end(), [](const auto& sequence) {
     return sequence->decodes() && !sequence->is_done();
@@ -87,7 +87,7 @@ std::int64_t Scheduler::decodes_of_turn() const {
   return (all + options_.turns - 1) / options_.turns;
 }
 
-// Puts the chosen sequences into their earlier places; the others take the free places in order.
+// Keeps the places of the chosen sequences that had one; the others take the free places in order.
 void Scheduler::keep_places() {
   placed_.assign(chosen_.size(), {});
   for (Chosen& chosen : chosen_) {
@@ -105,7 +105,7 @@ void Scheduler::keep_places() {
 }
 
 // Cuts a prompt's forward for a model that keeps states. Returns how many of its `count` tokens to compute. A forward
-// ends at a page's end; the last one ends at the last page from which another sequence could continue, and one ends at
+// ends at a page's end. The last one ends at the last page from which another sequence could continue, and one ends at
 // the point where the prompt diverges from prompts with the same beginning.
 std::int64_t Scheduler::cut_at_page(const Sequence& sequence, std::int64_t count) const {
   if (!cache_.has_states() || !caches(sequence) || sequence.decodes()) return count;
@@ -129,7 +129,7 @@ PromptShare Scheduler::prompt_share() const {
   return {options_.limits.max_tokens, filling_(), backlog, decodes};
 }
 
-// Returns the most tokens for the step: the chunk, or what `fit` returns for the step's tokens.
+// Returns the most tokens for the step: the chunk, or fewer if `fit` says so.
 std::int64_t Scheduler::fitting_tokens(PromptShare share) {
   if (!fit_) return options_.limits.max_tokens;
   std::int64_t decodes = 0;
@@ -148,13 +148,13 @@ std::int64_t Scheduler::fitting_tokens(PromptShare share) {
   tokens = std::min(tokens, options_.limits.max_tokens);
   if (tokens <= decodes) return options_.limits.max_tokens;
   const std::int64_t fitting = fit_(tokens);
-  // Decodes recur in every step. If they take most of a size, prompts would advance by only a few tokens at a time.
+  // Cuts nothing if decodes take most of the size: they recur in every step, so prompts would advance too slowly.
   if (fitting < 2 * decodes || fitting >= tokens) return options_.limits.max_tokens;
   ++split_chunks_;
   return fitting;
 }
 
-// Gives a page for the next token to every running sequence with a full last page.
+// Gives every running sequence whose last page is full a page for the next token.
 void Scheduler::grow_running() {
   for (std::size_t i = 0; i < running_.size(); ++i) {
     Sequence& sequence = *running_[i];
@@ -287,7 +287,7 @@ void Scheduler::release_cache(Sequence& sequence, bool keep) {
   release_images(sequence, sequence.prompt_tokens());
 }
 
-// Gives the rows back. They may be taken at once: a new owner writes them after the forwards that read them.
+// Gives the rows back. Others may take them at once: a new owner writes them after the forwards that read them.
 void Scheduler::release_embeddings(Sequence& sequence) {
   if (sequence.first_embedding < 0) return;
   embeddings_.give_back(sequence.first_embedding);
@@ -314,7 +314,7 @@ void Scheduler::release_images(Sequence& sequence, std::int64_t end) {
 
 void Scheduler::mark_submitted(const ScheduledBatch& scheduled) {
   for (const ScheduledBatch::ImageUse& use : scheduled.images) images_.set_written(use.content, true);
-  // A forward that samples overwrites last_ids, so rows of sequences that are not in it are lost.
+  // A forward that samples overwrites last_ids, so sequences that are not in it lose their rows.
   if (!scheduled.sampling.empty()) forget_rows();
   for (const ScheduledBatch::Entry& entry : scheduled.entries) {
     Sequence& sequence = *entry.sequence;
@@ -323,7 +323,7 @@ void Scheduler::mark_submitted(const ScheduledBatch& scheduled) {
     sequence.replayed = std::max<std::int64_t>(sequence.replayed - entry.new_tokens, 0);
     if (sequence.computed >= sequence.prompt_tokens()) release_embeddings(sequence);
     release_images(sequence, sequence.computed);
-    // Pages of a decoding sequence are entered when it ends.
+    // Keeps computed pages, except those of a decoding sequence, which are kept when it ends.
     if (!decodes && keep_computed(sequence)) cache_.add_checkpoint(sequence.cache);
     cache_.leave_window(sequence.cache, sequence.computed);
     if (entry.row < 0) continue;

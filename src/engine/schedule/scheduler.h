@@ -1,20 +1,19 @@
 // Decides which tokens the next forward computes, and in which pages. Pure bookkeeping: it holds no model and runs
 // nothing.
 //
-// A step takes one decode token of every running sequence, drafts behind it if there are no prompts (step_drafts.h),
-// and then fills up to `max_tokens` tokens with prompts, so a long prompt is computed in chunks beside running decodes.
+// A step takes one decode token of every running sequence. If there are no prompts, drafts follow it (step_drafts.h);
+// else prompts fill the step up to `max_tokens` tokens, so a long prompt is computed in chunks beside running decodes.
 // Higher priorities come first, then older sequences. Prompts that fill the device one by one are not computed together
 // (prompt_share.h). `fit` may shorten the step's prompts, from the last one on, so that the step fills a captured size,
-// as long as prompts still make up at least half of the step; decodes are never postponed. A decoding sequence keeps
-// its place in the batch as far as possible, so that plans that remember the contents of each place have little to do.
+// as long as prompts still make up at least half of the step. Decodes are never postponed. A decoding sequence keeps
+// its place in the batch as far as possible, so plans that remember the contents of each place have little to do.
 //
-// A sequence is admitted when every cache group has pages for its tokens so far, less those of the prefix cache, and
-// for what the running sequences are about to take (cache_manager.h). It takes further pages as it grows. If no page is
-// left, pages that only the prefix cache holds are evicted. After that the last sequence in order is preempted: it
-// gives its pages back, waits in its old place, and is computed again, from the prefix cache as far as that still has
-// its pages. A sequence also gets room at the cost of sequences of lower priority. A sequence that begins like one
-// whose prompt is being computed waits for that prompt. If window groups lack pages for a whole chunk, less of the
-// prompt is computed.
+// A sequence is admitted when every cache group has pages for its tokens so far, less those found in the prefix cache,
+// and for what the running sequences are about to take (cache_manager.h). It takes further pages as it grows. If no
+// page is left, pages that only the prefix cache holds are evicted. After that the last sequence in order is preempted:
+// it gives its pages back, waits in its old place, and is computed again, except what the prefix cache still has. A
+// sequence may also preempt sequences of lower priority to be admitted. A sequence that begins like a prompt that is
+// being computed waits for that prompt. If window groups lack pages for a whole chunk, less of the prompt is computed.
 //
 // For a model with state groups, a prompt's forwards end at a page's end, and the state there is kept as a checkpoint.
 //
@@ -45,13 +44,13 @@ struct SchedulerOptions {
   StepLimits limits{};
   std::int64_t vocab_size = 0;
   bool prefix_cache = true;
-  // Pipeline steps in flight at once. With several, the decoding sequences take turns in this many groups, one group in
-  // each step. No sequence is scheduled before its last token is known, since the first stage learns the token with the
-  // next step.
+  // The number of pipeline steps in flight at once. If there are several, the decoding sequences form as many groups,
+  // and each step takes the next group. No sequence is scheduled before its last token is known, since the first stage
+  // learns the token with the next step.
   int turns = 1;
 };
 
-// Returns how many of a step's tokens, prompts and decodes together, to compute at once: 1 … tokens (split_tokens in
+// Returns how many of a step's tokens (prompts and decodes together) to compute at once: 1 … tokens (split_tokens in
 // runner/dispatch/dispatch.h). Empty: all of them.
 using FitTokens = std::function<std::int64_t(std::int64_t tokens)>;
 
@@ -62,7 +61,7 @@ class Scheduler {
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
 
-  // Precondition: the sequence needs at most cache().max_tokens() tokens in the cache.
+  // Queues a sequence. Precondition: it needs at most cache().max_tokens() tokens in the cache.
   void add(std::unique_ptr<Sequence> sequence);
   bool idle() const { return waiting_.empty() && running_.empty(); }
   std::int64_t num_running() const { return static_cast<std::int64_t>(running_.size()); }
@@ -72,10 +71,10 @@ class Scheduler {
   // its prompt is cut before an image without room. Precondition of add(): there are rows for all of the sequence's
   // given embeddings, and for the largest of its images.
   void grow_embeddings(std::int64_t rows) { embeddings_.grow(rows); }
-  // Schedules the next forward, reusing the batch's memory. It has no entries if nothing can be computed now.
-  // `in_turns`: other forwards may be in flight beside it; otherwise it has all decoding sequences.
+  // Schedules the next forward into the batch, whose memory is reused. The batch has no entries if nothing can be
+  // computed now. `in_turns`: other forwards may be in flight beside it; otherwise it has all decoding sequences.
   void next(ScheduledBatch& scheduled, bool in_turns = true);
-  // Returns whether a waiting or running sequence needs its forwards read before more is scheduled.
+  // Returns whether some sequence, waiting or running, needs its results on the host before more is scheduled.
   bool reads_at_once() const { return num_read_at_once_ > 0; }
   // Records that the forward was enqueued, so that it runs before any later one.
   void mark_submitted(const ScheduledBatch& scheduled);
@@ -93,12 +92,12 @@ class Scheduler {
   // Removes a waiting or running sequence and frees its pages; returns null for an unknown id. Its computed pages stay
   // in the prefix cache unless one of its forwards has failed.
   std::unique_ptr<Sequence> remove(RequestId id, bool failed);
-  // Records that the forward failed: its copies to and from checkpoints and the rows of its images may not have been
+  // Records that the forward failed. Its copies to and from checkpoints, and the rows of its images, may not have been
   // written.
   void forget_results(const ScheduledBatch& scheduled);
-  // Adds the ids of sequences with a passed deadline to `expired`.
+  // Adds to `expired` the ids of sequences whose deadline has passed.
   void find_expired(Sequence::Clock::time_point now, std::vector<RequestId>& expired) const;
-  // Makes all running sequences wait again, without keeping anything computed or any token that was to be sampled.
+  // Makes all running sequences wait again. Keeps nothing that was computed and no token that was to be sampled.
   // Precondition: no forward is in flight.
   void compute_again();
   // Drops everything in the prefix cache that no running sequence uses.
@@ -116,8 +115,8 @@ class Scheduler {
   void admit();
   PromptShare prompt_share() const;
   std::int64_t fitting_tokens(PromptShare share);
-  // Adds running sequences: those that decode, or as much of the others as `share` takes. Adds at most `most_chosen`
-  // sequences and `budget` tokens; returns the rest of the budget.
+  // Adds running sequences: those that decode, or else the prompts, as far as `share` allows. Adds at most
+  // `most_chosen` sequences and `budget` tokens; returns the rest of the budget.
   std::int64_t schedule(bool decodes, std::int64_t most_chosen, std::int64_t budget, PromptShare& share,
                         ScheduledBatch& scheduled);
   void keep_places();
@@ -135,7 +134,7 @@ class Scheduler {
   bool keep_computed(Sequence& sequence);
   void release_cache(Sequence& sequence, bool keep);
   void release_embeddings(Sequence& sequence);
-  // Returns how many of the next `count` tokens get room for their images' rows, which the sequence then holds.
+  // Returns how many of the next `count` tokens get room for their images' rows. The sequence then holds these rows.
   std::int64_t take_images(Sequence& sequence, std::int64_t count);
   // Releases the rows of images that end at or before `end`.
   void release_images(Sequence& sequence, std::int64_t end);
@@ -160,7 +159,7 @@ class Scheduler {
   RowRanges embeddings_;
   ImageRows images_{embeddings_};
   ImageStats image_stats_;
-  Sequences waiting_;  // this and the next in order of priority, then arrival
+  Sequences waiting_;  // waiting_ and running_ are in order of priority, then arrival
   Sequences running_;
   std::vector<Chosen> chosen_;  // sequences of the current step
   std::vector<Chosen> placed_;  // the same sequences in their places

@@ -19,7 +19,7 @@ namespace {
 using test::kPageSize;
 using test::shown;
 
-// A naive model of the KV cache. It compares token by token what a batch should read with what it would find.
+// A naive model of the KV cache. It compares token by token what a batch should read with what the cache would hold.
 class NaiveMemory {
  public:
   explicit NaiveMemory(const CacheOptions& cache) : cache_(cache) {}
@@ -159,7 +159,7 @@ CacheOptions paged(std::int64_t pages) { return paged_cache(pages, kPageSize); }
 // The captured sizes are 5, 10, 15 …
 std::int64_t fit(std::int64_t tokens) { return tokens < 5 ? tokens : tokens - tokens % 5; }
 
-// Returns whether the step has a number of tokens that `fit` allows, or decodes are more than half of them.
+// Returns whether `fit` allows the step's number of tokens, or more than half of them are decodes.
 bool fits(const ScheduledBatch& step) {
   std::int64_t decodes = 0;
   for (const ScheduledBatch::Entry& entry : step.entries) decodes += entry.sequence->decodes() ? 1 : 0;
@@ -189,7 +189,7 @@ class RandomLoad {
       if (std::string fault = memory_.check(batch, load_.options); !fault.empty())
         return fault + " in step " + std::to_string(step) + " of seed " + std::to_string(load_.seed) + ": " +
                shown(batch);
-      // Some forwards fail before they are planned.
+      // Leaves out some forwards, as if they had failed before they were planned.
       if (std::string fault = below(20) == 0 ? "" : tables_.check(batch.batch); !fault.empty())
         return fault + " in step " + std::to_string(step) + " of seed " + std::to_string(load_.seed);
       // Caches with sliding windows or recurrent states may make a step shorter, so their steps are not checked.
@@ -293,7 +293,7 @@ TEST_P(SchedulerLoads, AgreeWithANaiveMemory) {
   EXPECT_GT(cached_tokens, 1000);
 }
 
-// Runs chunks with and without room for all decodes.
+// Runs chunks that have room for all decodes, and chunks that have not.
 TEST_P(SchedulerLoads, AgreeWherePromptsAreCutToFit) {
   std::int64_t split_chunks = 0;
   for (std::uint64_t seed = 0; seed < 30; ++seed) {
@@ -319,7 +319,7 @@ TEST_P(SchedulerLoads, AgreeWhereNotAllDecodesFitAChunk) {
   }
 }
 
-// Returns groups of every kind, with and without one that keeps all tokens, with `pages` pages each.
+// Returns caches of groups of every kind with `pages` pages each, with and without a group that keeps all tokens.
 std::vector<CacheOptions> families(std::int64_t pages) {
   using enum ir::CacheGroup::Kind;
   const CacheGroupOptions paged{.name = "paged", .num_pages = pages};

@@ -90,7 +90,7 @@ TEST_F(SchedulerTest, DecodesTakeTurnsInAPipeline) {
   EXPECT_EQ(third.batch.input_ids, std::vector<TokenId>(2, TokenId(7)));
 }
 
-// If each step is read before the next one, turns would leave some sequences without tokens until others end.
+// If each step is read before the next one, turns would starve some sequences until others end.
 TEST_F(SchedulerTest, OneStepInFlightTakesAllDecodes) {
   Scheduler& scheduler = make({.limits = {.max_tokens = 16}, .turns = 2});
   for (const std::int64_t id : {1, 2, 3, 4}) scheduler.add(sequence(id, 3, 4));
@@ -274,7 +274,7 @@ TEST_F(SchedulerTest, EveryCacheGroupHasSlotsAndPages) {
   EXPECT_EQ(step.batch.groups[1].page_tables[0].pages.size(), 2u);
 }
 
-// Makes a sequence with the same prompt as every other one made here.
+// Makes a sequence with the same prompt as all others made by this function.
 std::unique_ptr<Sequence> alike(std::int64_t id, std::int64_t prompt, std::int64_t new_tokens) {
   auto made = sequence(1, prompt, new_tokens);
   made->id = RequestId(id);
@@ -343,7 +343,7 @@ TEST_F(SchedulerTest, TheLastSequenceIsPreemptedWherePagesRunOut) {
   scheduler.add(sequence(2, 4, 8));   // one page, grows to three
   std::vector<std::string> steps = all_steps(scheduler);
   EXPECT_EQ(preemptions(), 1);
-  // They grow to three and two pages. Then 1 takes the page of 2's sixth token, and 2 returns with its text.
+  // The sequences grow to three and two pages. Then 1 takes the page of 2's sixth token, and 2 returns with its text.
   EXPECT_THAT(steps, ElementsAre("1:4* 2:4*", "1:1* 2:1*", "1:1* 2:1*", "1:1* 2:1*", "1:1* 2:1*", "1:1*", "1:1*",
                                  "1:1*", "1:1*", "1:1*", "1:1*", "1:1*", "2:5*", "2:1*", "2:1*"))
       << "what 2 had computed was evicted for 1";

@@ -1,4 +1,4 @@
-// A request while it is in the engine.
+// A sequence: a request while it is in the engine, with its tokens and the memory that it holds.
 #pragma once
 
 #include <algorithm>
@@ -28,21 +28,21 @@ struct Sequence {
   Request request;
   std::vector<TokenId> tokens;  // prompt and output
   std::int64_t pending = 0;     // number of last tokens that forwards in flight have not sampled yet
-  // Tokens with keys and values in the cache, including those that forwards in flight compute.
+  // The number of tokens with keys and values in the cache, including those that forwards in flight compute.
   std::int64_t computed = 0;
-  // Kept drafts, which are computed again in the next forward because recurrent states leave drafts out. They count
-  // among the uncomputed tokens, before the last one.
+  // The number of kept drafts that the next forward computes again, because recurrent states leave drafts out. They
+  // count as uncomputed tokens before the last one.
   std::int64_t replayed = 0;
   SequenceCache cache;  // what the sequence holds of every cache group
-  // First row of its prompt's given embeddings on the device. It holds them from its admission until its prompt is
-  // computed; -1: it holds none.
+  // The first device row of the prompt's given embeddings; -1: none is held. Rows are held from the admission until the
+  // prompt is computed.
   std::int64_t first_embedding = -1;
   std::vector<ImageSpan> images;  // images of the request, in order
-  // [images], held from the first forward that needs the image to the last; null: not held.
+  // [images]: the image's rows, held from the first forward that needs them to the last; null: not held.
   std::vector<ImageRows::Image*> image_rows;
   std::optional<RopePositions> rope;  // none: positions are indices in the text
   std::int64_t seed = 0;
-  std::int32_t last_row = -1;  // row of the last step that sampled its newest token; -1: none, or only the host knows
+  std::int32_t last_row = -1;  // row of the last step that sampled the newest token; -1: not on the device
   std::int64_t order = 0;      // position in the order of arrival
   std::int64_t admission = 0;  // number of its latest admission, from 1
   PrefixStanding prefix;       // compared with sequences whose prompts are being computed
@@ -50,13 +50,13 @@ struct Sequence {
 
   std::optional<TokenEdits> edits;  // none: its logits are not edited
   std::optional<GrammarMatcher> matcher;
-  // One bit for each token that may be chosen, as in GrammarMatcher's masks. Empty: all may.
+  // One bit for each token, as in GrammarMatcher's masks; a set bit allows it. Empty: all tokens are allowed.
   std::vector<std::uint32_t> allowed;
   std::optional<OutputText> text;  // none: the text is not wanted
   std::optional<Drafter> drafter;  // none: one token is computed at a time
   std::vector<TokenId> drafts;     // computed behind the last token in the next forward
 
-  // Returned at the sequence's end. Rows of the prompt are delivered once, even if they are computed again.
+  // The result at the sequence's end. Rows of the prompt are delivered once, even if they are computed again.
   Completion result;
   std::int64_t rows_delivered = 0;    // prompt log-probabilities or logits, in tokens of the prompt
   std::int64_t hidden_delivered = 0;  // tokens with hidden states that were delivered or pooled
@@ -70,28 +70,28 @@ struct Sequence {
   std::int64_t generated() const { return static_cast<std::int64_t>(tokens.size()) - prompt_tokens(); }
   std::int64_t uncomputed() const { return static_cast<std::int64_t>(tokens.size()) - computed; }
   double elapsed_ms() const { return std::chrono::duration<double, std::milli>(Clock::now() - arrived).count(); }
-  // Returns whether its next forward computes one token after the prompt, beside those that are computed again.
+  // Returns whether the next forward computes one token after the prompt, besides kept drafts that are computed again.
   bool decodes() const { return generated() > 0 && uncomputed() == 1 + replayed; }
-  // Returns whether its last token is sampled or will be by a forward in flight, or whether nothing is to be sampled
-  // and its prompt is computed.
+  // Returns whether the last token is sampled, or will be by a forward in flight; if nothing is to be sampled, whether
+  // the prompt is computed.
   bool is_done() const { return generated() >= request.stop.max_new_tokens && (generated() > 0 || uncomputed() == 0); }
-  // Returns whether choosing the next token needs the earlier tokens on the host.
+  // Returns whether the choice of the next token needs the earlier tokens on the host.
   bool needs_text() const { return matcher.has_value() || (edits && edits->follow_text()); }
-  // Returns whether `token` may be output token `number` (from 0), as far as edits and allowed tokens say.
+  // Returns whether edits and allowed tokens permit `token` as output token `number` (from 0).
   bool may_choose(TokenId token, std::int64_t number) const;
-  // Returns whether its forwards must be read before more is scheduled.
+  // Returns whether the host must read the sequence's results before more is scheduled.
   bool is_read_at_once() const { return request.score || wants_hidden() || needs_text() || drafter.has_value(); }
   bool wants_hidden() const { return request.return_hidden_states || request.pooling != Pooling::kNone; }
-  // Returns whether the hidden states of all its tokens are wanted, and not those of one token only.
+  // Returns whether the hidden states of all tokens are wanted, not only those of one token.
   bool wants_all_hidden() const { return request.return_hidden_states || request.pooling == Pooling::kMean; }
-  // Returns whether its keys and values equal those of the same ids and images in other sequences.
+  // Returns whether the keys and values equal those of the same ids and images in other sequences.
   bool is_cacheable() const { return request.input_embeds.empty(); }
   // Returns the first token that is computed even if it is cached, because its row is wanted.
   std::int64_t first_wanted() const;
 };
 
-// The first prompt row with wanted outputs: the log-probability of token p comes from row p - 1, hidden states come
-// from all rows, or from the row of the pooled vector.
+// Returns the first prompt row with wanted outputs. The log-probability of token p comes from row p - 1. Hidden states
+// come from all rows, or from the row of the pooled vector.
 inline std::int64_t Sequence::first_wanted() const {
   if (wants_all_hidden() || request.pooling == Pooling::kFirst || request.return_images) return 0;
   if (request.score) return request.score_from;

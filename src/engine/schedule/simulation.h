@@ -1,6 +1,6 @@
-// Runs the scheduler on recorded requests, in virtual time and without a model: reports which forwards result and how
-// they are dispatched. It decides nothing itself: Scheduler, split_tokens(), filling_tokens() and dispatch() are the
-// engine's.
+// Runs the scheduler on recorded requests, in virtual time and without a model. Reports which forwards result and how
+// they are dispatched. It decides nothing itself: it calls the engine's Scheduler, split_tokens(), filling_tokens() and
+// dispatch().
 //
 //   Simulation s = TRY(simulate(requests, {.scheduler = {.limits = {.max_tokens = 8192}}, .table = table}));
 //   s.replayed_prompt_tokens, s.eager_prompt_tokens[Reason::kAboveLargestSize], s.forward_tokens
@@ -23,8 +23,8 @@ struct SimulatedRequest {
   double arrival_s = 0;
   std::int64_t prompt_tokens = 1;
   std::int64_t output_tokens = 1;
-  // Content of each block of block_tokens prompt tokens: equal numbers mean equal tokens. Empty: no other prompt begins
-  // alike.
+  // The content of each block of block_tokens prompt tokens: equal numbers mean equal tokens. Empty: the prompt begins
+  // like no other.
   std::vector<std::int64_t> blocks{};
 };
 
@@ -37,19 +37,19 @@ struct SimulationOptions {
   double prompt_logprobs = 0;  // share of requests that want log-probabilities of their prompt; 0 to 1
 };
 
-// Returns the time of a forward that was not measured: prior_token_cost at 50 000 tokens a second.
+// Returns the time of a forward that was not measured: prior_token_cost, scaled to 50 000 tokens a second.
 double prior_ms(std::int64_t tokens);
 
 struct Simulation {
   ForwardCounters counters;
-  // Number of forwards by their tokens, pure decodes excluded.
+  // The number of forwards by their tokens, pure decodes excluded.
   std::map<std::int64_t, std::int64_t> forward_tokens;
-  // Prompt tokens that were computed, by replays of either runner or eagerly.
+  // The number of prompt tokens that were computed, by replays of either runner or eagerly.
   std::int64_t prompt_tokens = 0;
   std::int64_t replayed_prompt_tokens = 0;
   std::map<Reason, std::int64_t> eager_prompt_tokens;
   std::int64_t mixed_forwards = 0;  // forwards with prompts and decodes together
-  // Time of prefill replays, and the time that they would save at their exact sizes.
+  // The time of prefill replays, and the time that they would save at their exact sizes.
   double replay_ms = 0;
   double padding_ms = 0;
   double prefill_ms = 0;  // time of all forwards that are not pure decodes
@@ -59,8 +59,8 @@ struct Simulation {
   PaddingWaste prefill_waste() const;
 };
 
-// `requests` are ordered by arrival. Returns kInvalidArgument for lengths below 1, times out of order, and a request
-// that does not fit into the pages.
+// Runs the simulation. `requests` are ordered by arrival. Returns kInvalidArgument for lengths below 1, times out of
+// order, and a request that does not fit into the pages.
 Result<Simulation> simulate(std::span<const SimulatedRequest> requests, const SimulationOptions& options);
 
 }  // namespace tessera

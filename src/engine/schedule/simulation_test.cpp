@@ -23,7 +23,7 @@ using ::testing::Key;
 using ::testing::Pair;
 using ::testing::UnorderedElementsAre;
 
-// Prefill of Qwen3-0.6B on an H200 in milliseconds: "Tessera piecewise" and "Tessera eager" of
+// Returns prefill times of Qwen3-0.6B on an H200 in milliseconds: "Tessera piecewise" and "Tessera eager" of
 // docs/measurements/prefill-decode.md.
 CostTable h200_costs() {
   CostTable costs;

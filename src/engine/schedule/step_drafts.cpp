@@ -6,12 +6,13 @@
 namespace tessera {
 namespace {
 
-// A forward of an eighth of `filling` tokens takes at most one and a half times as long as one of few tokens.
+// The share of `filling` up to which a forward is cheap: an eighth takes at most one and a half times as long as a few
+// tokens.
 constexpr std::int64_t kCheapShare = 8;
 constexpr std::int64_t kCheapTokens = 32;   // if nothing was measured
 constexpr std::int64_t kTokensRead = 8192;  // takes some two milliseconds
 
-// Returns how many pages of every group are free and not about to be taken.
+// Returns how many pages of every group are free and not promised to running sequences.
 std::int64_t spare_pages(const Sequences& running, const CacheManager& cache) {
   std::int64_t least = INT64_MAX;
   for (std::size_t g = 0; g < cache.num_groups(); ++g)

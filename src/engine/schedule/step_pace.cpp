@@ -8,11 +8,12 @@ namespace {
 
 using Ms = std::chrono::duration<double, std::milli>;
 
-// A wait shorter than this means that the forward had already finished.
+// The longest wait that means that the forward had already finished.
 constexpr Ms kAlreadyThere{0.1};
-// Time before a forward's estimated end, beside twice the host's scheduling time, for threads that wake late.
+// The time, besides twice the host's scheduling time, that is kept before a forward's estimated end, because threads
+// may wake late.
 constexpr double kSlackMs = 0.7;
-// Forwards that only decode are awaited for this long after a request's arrival.
+// The time after a request's arrival during which decode-only forwards are awaited too.
 constexpr std::chrono::seconds kArrivals{1};
 constexpr double kKept = 0.96;   // factor on the sums for each added forward
 constexpr int kFewest = 6;       // forwards before a line is used
@@ -23,7 +24,8 @@ constexpr double kLittle = 0.2;  // in kFar's limit, the estimate is at least th
 
 double StepPace::Line::fitted(double rows) const {
   const double spread = weight_ * xx_ - x_ * x_;
-  // With equal rows only the mean is known. It is the estimate for as many rows or more, and is scaled for fewer.
+  // With equal rows, only the mean is known. It is the estimate for that many rows or more, and is scaled down for
+  // fewer.
   if (spread <= 1e-6 * weight_ * xx_) return rows * weight_ >= x_ ? y_ / weight_ : y_ / x_ * rows;
   const double slope = std::max(0.0, (weight_ * xy_ - x_ * y_) / spread);
   return (y_ - slope * x_) / weight_ + slope * rows;

@@ -1,12 +1,12 @@
-// Estimates when the running forward will end. The next forward is scheduled at that time and not sooner, so that
-// requests that arrive meanwhile join it. If it were scheduled as soon as the last results are there, these requests
-// would wait for one more whole forward.
+// Estimates when the running forward will end. The next forward is scheduled then and not sooner, so that requests that
+// arrive meanwhile join it. If it were scheduled as soon as the last results are there, these requests would wait for
+// one more whole forward.
 //
 // A forward's time is estimated by a line over its rows, fitted to the last few dozen forwards of its kind. Twice their
-// mean distance from the line is subtracted. An estimate that is too short only loses the chance. One that is too long
-// would leave the device idle, so when a forward is found finished, its kind's estimates are cut for the next few
-// forwards. Forwards that only decode are short, and the host must be awake for each of them; they are awaited in this
-// way only while requests arrive. Pure: the caller gives times.
+// mean distance from the line is subtracted. A short estimate only loses the chance for requests to join. A long
+// estimate would leave the device idle; so if a forward is found finished, its kind's estimates are cut for the next
+// few forwards. Decode-only forwards are short, and the host must be awake for each of them, so they are awaited in
+// this way only while requests arrive. Pure: the caller gives times.
 #pragma once
 
 #include <array>
@@ -29,10 +29,10 @@ class StepPace {
 
   // Records that a request arrived.
   void arrived(Clock::time_point now) { last_arrival_ = now; }
-  // Records that a forward was enqueued behind those in flight, at most kMost. The host worked on scheduling and
-  // enqueueing it from `begin` to `end`.
+  // Records that a forward was enqueued behind those in flight, which are at most kMost. The host scheduled and
+  // enqueued it from `begin` to `end`.
   void submitted(Step step, Clock::time_point begin, Clock::time_point end);
-  // Records that the oldest forward's results were waited for from `begin` to `end`.
+  // Records that the host waited from `begin` to `end` for the oldest forward's results.
   void collected(Clock::time_point begin, Clock::time_point end);
   // Returns the earliest time at which the next forward needs to be scheduled; it is in the past if nothing is in
   // flight or too little is known.
@@ -44,7 +44,7 @@ class StepPace {
     Step step{};
     Clock::time_point submitted{};
   };
-  // A line that estimates milliseconds by rows, by least squares with weights that fall with age.
+  // A line that estimates milliseconds from rows, by least squares with weights that fall with age.
   class Line {
    public:
     void add(double rows, double ms);

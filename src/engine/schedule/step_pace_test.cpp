@@ -18,13 +18,13 @@ class StepPaceTest : public ::testing::Test {
   static Clock::duration of_ms(double ms) {
     return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double, std::milli>(ms));
   }
-  // Runs one forward after another and waits for each.
+  // Runs a forward of `ms` milliseconds and waits for its end.
   void forward(Step step, double ms) {
     pace_.submitted(step, now_ - 100us, now_);
     now_ += of_ms(ms);
     pace_.collected(now_ - of_ms(ms), now_);
   }
-  // Returns for how many ms a forward of `step` that begins now delays the next one.
+  // Returns by how many ms a forward of `step` that begins now delays the next one.
   double wait_of(Step step) const {
     StepPace pace = pace_;
     pace.submitted(step, now_ - 100us, now_);

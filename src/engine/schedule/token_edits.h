@@ -1,4 +1,4 @@
-// The edits of one request's logits by penalties, bias, bad words and end tokens, updated as its text grows.
+// Edits one request's logits by penalties, bias, bad words and end tokens; updated as the request's text grows.
 #pragma once
 
 #include <cstdint>
@@ -21,12 +21,12 @@ class TokenEdits {
   bool any(std::int64_t generated) const;
   // Returns whether the edits depend on the previous tokens, which must then be on the host.
   bool follow_text() const { return penalises_ || !words_.empty(); }
-  // Returns whether output token `generated` must not be `token`. Precondition: that of append().
+  // Returns whether output token `generated` must not be `token`. The precondition is that of append().
   bool forbids(TokenId token, std::int64_t generated) const;
   // Records `token` as the next token of the output.
   void count(TokenId token);
-  // Adds the row's edits behind those of earlier rows. Precondition: count() has seen `generated` tokens if
-  // follow_text().
+  // Adds the row's edits behind those of earlier rows. Precondition: if follow_text(), count() has seen `generated`
+  // tokens.
   void append(std::int64_t generated, LogitEdits& edits) const;
 
  private:

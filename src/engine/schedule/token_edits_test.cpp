@@ -18,7 +18,7 @@ using ::testing::UnorderedElementsAre;
 
 constexpr float kNever = -std::numeric_limits<float>::infinity();
 
-// Returns a row's edits as token → (penalty, offset).
+// Returns a row's edits: (penalty, offset) by token.
 std::map<int, std::pair<float, float>> row(const TokenEdits& edits, std::int64_t generated) {
   LogitEdits out;
   edits.append(generated, out);

@@ -1,4 +1,4 @@
-// Decides whether a value is of a type.
+// Decides whether a type contains a value.
 #include <algorithm>
 #include <unordered_map>
 
@@ -9,7 +9,7 @@ namespace {
 
 Reading opposite(Reading reading) { return reading == Reading::kNarrow ? Reading::kWide : Reading::kNarrow; }
 
-// Returns the number of values in a value, including itself.
+// Returns the number of values within a JSON value, itself included.
 std::size_t count_values(const Json& value) {
   std::size_t count = 1;
   if (value.is_array()) {

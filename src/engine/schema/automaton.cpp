@@ -105,7 +105,7 @@ Result<Automaton> length_automaton(std::int64_t min, std::int64_t max) {
 }
 
 Result<Automaton> texts_automaton(const std::vector<std::string>& texts, WorkLimit& work) {
-  // Builds a tree of prefixes; texts without a continuation end in one shared state.
+  // Builds a prefix tree (trie); all texts without a continuation end in one shared state.
   std::vector<std::map<char32_t, std::int32_t>> ways(1);
   std::vector<std::uint8_t> accepts = {0};
   for (const std::string& text : texts) {
@@ -170,7 +170,7 @@ Result<Automaton> intersection(const Automaton& a, const Automaton& b, WorkLimit
       if (added) pairs.push_back(to);
       out.next.push_back(found->second);
     }
-    // There may be more states before dead ends are removed.
+    // Allows more states than the limit, since dead ends are removed later.
     if (pairs.size() > 8 * kMaxStates) return too_large();
   }
   out = trimmed(out);
@@ -197,7 +197,7 @@ Result<Automaton> complement(const Automaton& a, WorkLimit& work) {
 
 std::optional<std::vector<std::string>> finite_texts(const Automaton& a, std::size_t most) {
   std::vector<std::string> out;
-  // Lists texts by length. A text longer than the number of states runs through a loop.
+  // Lists texts by length. A text longer than the number of states would run through a loop.
   std::vector<std::pair<std::int32_t, std::string>> texts = {{0, ""}};
   for (std::size_t length = 0; !texts.empty(); ++length) {
     if (length > a.states() || texts.size() > most) return std::nullopt;

@@ -13,7 +13,7 @@
 
 namespace tessera::schema {
 
-// The number of elementary steps that one schema may still take. It bounds the time of everything here.
+// The number of elementary steps that one schema may still take; it bounds the time of all functions here.
 class WorkLimit {
  public:
   // Returns invalid_argument once the steps are used up.
@@ -26,7 +26,7 @@ class WorkLimit {
 inline constexpr std::size_t kMaxStates = 4096;
 inline constexpr std::int32_t kNoState = -1;
 
-// State 0 is the initial state. Every state reaches an accepting one, unless the automaton accepts nothing.
+// State 0 is the initial state. Every state can reach an accepting state, unless the automaton accepts nothing.
 struct Automaton {
   std::vector<char32_t> starts{};       // class c holds the characters [starts[c], starts[c + 1]); starts[0] is 0
   std::vector<std::int32_t> next{};     // [state * classes + class]; kNoState: no transition
@@ -43,8 +43,8 @@ struct Automaton {
 
 enum class Reading : std::uint8_t { kNarrow, kWide };  // regex.h
 
-// Makes the automaton of one reading. Returns invalid_argument if it needs more than kMaxStates states or more than the
-// remaining work.
+// Makes the automaton of one reading of the regex. Returns invalid_argument if it needs more than kMaxStates states or
+// more than the remaining work.
 Result<Automaton> make_automaton(const Regex& regex, Reading reading, WorkLimit& work);
 // Makes an automaton that accepts exactly these texts. Precondition: they are sorted and unique.
 Result<Automaton> texts_automaton(const std::vector<std::string>& texts, WorkLimit& work);

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t kMaxNodes = 40'000;
 
-// A node of Thompson's construction. It has one edge for characters, or edges without characters.
+// A node of Thompson's construction. It has one edge for characters, or any number of edges without characters.
 struct Node {
   enum class Edge : std::uint8_t { kFree, kStart, kEnd, kCharacters };
   Edge edge = Edge::kFree;
@@ -25,7 +25,7 @@ class Builder {
  public:
   explicit Builder(Reading reading) : reading_(reading) {}
 
-  // Adds a path from `from` over `regex`; returns the node at its end.
+  // Adds a path that matches `regex`, beginning at `from`; returns the path's last node.
   Result<std::int32_t> add(const Regex& regex, std::int32_t from) {
     if (nodes_.size() > kMaxNodes) {
       return invalid_argument(fmt::format("a pattern comes to more than {} nodes of an automaton", kMaxNodes));
@@ -83,7 +83,8 @@ class Builder {
   const std::vector<Node>& nodes() const { return nodes_; }
 
  private:
-  // Adds an edge without characters. Precondition: `from` is free, as is every node that add() takes or returns.
+  // Adds an edge without characters. Precondition: `from` has only such edges, like every node that add() takes or
+  // returns.
   void join(std::int32_t from, std::int32_t to) { nodes_[static_cast<std::size_t>(from)].to.push_back(to); }
   std::int32_t edge(std::int32_t from, Node::Edge kind, const CharSet* characters = nullptr) {
     const std::int32_t middle = node();
@@ -100,7 +101,7 @@ class Builder {
   std::vector<Node> nodes_;
 };
 
-// Whether "$" was passed. No character may follow then, except one last newline in the wide reading.
+// Whether "$" was passed. After it, no character may follow, except one last newline in the wide reading.
 enum Phase : std::int32_t { kBefore = 0, kEnded = 1, kAfterNewline = 2, kPhases = 3 };
 using Position = std::int32_t;  // node * kPhases + phase
 
@@ -129,7 +130,7 @@ class Subsets {
   }
 
  private:
-  // Divides all characters into classes that no pattern distinguishes further.
+  // Divides all characters into classes that no pattern needs to distinguish further.
   Status find_classes() {
     std::set<char32_t> starts = {0, '\n', '\n' + 1, 0xD800, 0xE000};
     std::unordered_set<const CharSet*> known;  // repetitions share their sets

@@ -1,6 +1,6 @@
-// Minimises an automaton by Hopcroft's algorithm: a block of states is split by which states have transitions into
-// another block, until no block tells two states of one block apart. Missing transitions need no state of their own,
-// because every block is used once as a whole before its halves are.
+// Minimises an automaton by Hopcroft's algorithm. A block of states is split if only some of its states have
+// transitions into another block, until no block tells apart two states of one block. Missing transitions need no state
+// of their own, because every block is used once as a whole before its halves are used.
 #include <algorithm>
 #include <numeric>
 #include <span>
@@ -12,7 +12,7 @@
 namespace tessera::schema {
 namespace {
 
-// A partition of the states into blocks. The states of a block stand next to each other, the marked ones first.
+// A partition of the states into blocks. The states of a block are adjacent, with the marked ones first.
 class Partition {
  public:
   explicit Partition(std::size_t states) : order_(states), place_(states), block_(states, 0) {
@@ -29,7 +29,7 @@ class Partition {
             order_.begin() + static_cast<std::ptrdiff_t>(blocks_[block].end)};
   }
 
-  // Marks a state. Precondition: it is not marked yet.
+  // Marks a state. Precondition: the state is not marked yet.
   void mark(std::size_t state) {
     Block& block = blocks_[block_[state]];
     if (block.marked == 0) touched_.push_back(block_[state]);
@@ -109,7 +109,7 @@ Result<Partition> equal_states(const Automaton& a, WorkLimit& work) {
   };
   const auto split = [&](std::size_t old, std::size_t made) {
     waits.push_back(0);
-    // If a block was already used as a whole, one of its halves is enough.
+    // If a block was already used as a whole, the smaller half is enough.
     wait(waits[old] != 0 || parts.size(made) <= parts.size(old) ? made : old);
   };
   for (std::size_t s = 0; s < a.states(); ++s) {
@@ -140,7 +140,7 @@ Result<Partition> equal_states(const Automaton& a, WorkLimit& work) {
 
 Result<Automaton> minimised(const Automaton& a, WorkLimit& work) {
   const Partition parts = TRY(equal_states(a, work));
-  // Blocks are numbered by their first state, so that the first state's is 0.
+  // Numbers blocks by their first state, so that the initial state's block is 0.
   std::vector<std::int32_t> id(parts.count(), kNoState);
   std::vector<std::size_t> firsts;
   for (std::size_t s = 0; s < a.states(); ++s) {

@@ -18,14 +18,14 @@ class CharSet {
   explicit CharSet(std::vector<CharRange> ranges);
   static CharSet all();
   static CharSet of(char32_t code) { return CharSet({{code, code}}); }
-  // Returns the set of the characters in `characters`, which are ASCII.
+  // Returns the set of these characters, which must be ASCII.
   static CharSet any_of(std::string_view characters);
 
-  // Sorted, with at least one character between neighbouring ranges.
+  // Returns the ranges in order; at least one character lies between neighbouring ranges.
   const std::vector<CharRange>& ranges() const { return ranges_; }
   bool empty() const { return ranges_.empty(); }
   bool contains(char32_t code) const;
-  // The number of characters.
+  // Returns the number of characters.
   std::size_t size() const;
 
   CharSet operator|(const CharSet& other) const;

@@ -44,7 +44,7 @@ std::optional<Decimal> decimal_of(long double value) {
     out.units = out.units * 10 + (c - '0');
     places += fraction ? 1 : 0;
   }
-  // The number is no integer here, so it has digits behind the point.
+  // The number is not an integer here, so it has digits behind the point.
   if (places > kMaxDigits) return std::nullopt;
   out.places = places;
   if (text.starts_with('-')) out.units = -out.units;
@@ -57,7 +57,7 @@ bool is_step(const Decimal& step) {
 
 bool is_multiple(long double value, const Decimal& step) {
   if (std::trunc(value) == value) {
-    // The rest after as many times step.units as fit is a small integer, however large the value is.
+    // Subtracts step.units as often as it fits; the rest is a small integer, however large the value is.
     const auto rest = static_cast<std::int64_t>(std::fmod(value, static_cast<long double>(step.units)));
     return static_cast<Wide>(rest) * power_of_ten(step.places) % step.units == 0;
   }

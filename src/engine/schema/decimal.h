@@ -1,4 +1,4 @@
-// Decimal fractions, in which JSON writes numbers and the steps of "multipleOf".
+// Decimal fractions, which are how JSON writes numbers and the steps of "multipleOf".
 #pragma once
 
 #include <cstdint>
@@ -16,14 +16,14 @@ struct Decimal {
 
 // Returns 10^exponent. Precondition: the exponent is 0 to 18.
 std::int64_t power_of_ten(int exponent);
-// Returns an integer as it is, and a double as its shortest text; nothing if these take more than 18 digits or places.
+// Returns the value of an integer, or of a double's shortest text; nothing if it takes more than 18 digits or places.
 std::optional<Decimal> decimal_of(long double value);
-// Returns whether is_multiple() and first_multiple() tell multiples of `step` exactly.
+// Returns whether is_multiple() and first_multiple() are exact for multiples of `step`.
 bool is_step(const Decimal& step);
 // Returns whether a number is a multiple of `step`. Precondition: is_step().
 bool is_multiple(long double value, const Decimal& step);
-// Returns n for the first multiple n · step from `bound` on, in the direction of `sign`. If `exclusive`, `bound` itself
-// does not count. Returns nothing if the bound, or n, has too many digits. Precondition: is_step().
+// Returns n for the first multiple n · step at or after `bound`, in the direction of `sign`. If `exclusive`, `bound`
+// itself does not count. Returns nothing if the bound, or n, has too many digits. Precondition: is_step().
 std::optional<std::int64_t> first_multiple(long double bound, bool exclusive, const Decimal& step, int sign);
 
 }  // namespace tessera::schema

@@ -10,8 +10,7 @@
 namespace tessera::schema {
 namespace {
 
-// Appends a character. Control characters become escapes, and so do those of `special`, which must be escaped in quotes
-// or brackets.
+// Appends a character. Escapes control characters and those of `special`, which must be escaped in quotes or brackets.
 void append_escaped(std::string& out, char32_t code, std::string_view special) {
   if (code < 0x80 && special.find(static_cast<char>(code)) != std::string_view::npos) {
     out += '\\';
@@ -23,8 +22,8 @@ void append_escaped(std::string& out, char32_t code, std::string_view special) {
   }
 }
 
-// Returns whether a set is large. Most of its characters are raw, so the first of ebnf_json_alternatives() is the raw
-// one.
+// Returns whether a set is large. Most characters of a large set are raw, so the first of ebnf_json_alternatives() is
+// the raw one.
 bool is_large(const CharSet& characters) { return characters.size() > 1000; }
 
 const CharSet& raw_characters() {
@@ -32,7 +31,7 @@ const CharSet& raw_characters() {
   return raw;
 }
 
-// Returns any number of characters as a loop inside one rule.
+// Returns any number of characters of the set as a loop inside one rule.
 std::string character_loop(const CharSet& characters, EbnfRules& rules) {
   const std::vector<std::string> ways = ebnf_json_alternatives(characters);
   if (ways.size() == 1) return ways.front() + '*';
@@ -203,8 +202,8 @@ std::string ebnf_regex(const Regex& regex, EbnfRules& rules, const std::string& 
 }
 
 std::string ebnf_automaton(const Automaton& automaton, EbnfRules& rules, const std::string& end) {
-  // Groups characters by target. A state with one transition that no other state leads to is written inside its
-  // predecessor's rule.
+  // Groups characters by target. A state with a single incoming transition and a single outgoing one is written inside
+  // its predecessor's rule.
   std::vector<std::map<std::int32_t, CharSet>> ways(automaton.states());
   std::vector<int> entries(automaton.states(), 0);
   entries[0] = 2;

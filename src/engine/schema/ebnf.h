@@ -1,4 +1,4 @@
-// Builds a grammar in xgrammar's EBNF as text from expressions.
+// Builds a grammar as text in xgrammar's EBNF. Functions combine expressions of that text.
 #pragma once
 
 #include <functional>
@@ -15,22 +15,23 @@ namespace tessera::schema {
 
 // Returns "text" in quotes.
 std::string ebnf_text(std::string_view utf8);
-// Returns a class such as [a-z]. Precondition: the set is not empty.
+// Returns a character class such as [a-z]. Precondition: the set is not empty.
 std::string ebnf_class(const CharSet& characters);
-// Returns one character of the set inside a JSON string. `"`, `\` and control characters have one escaped form each;
-// all others are raw. Large sets have only their raw characters, except where ebnf_counted() applies. xgrammar keeps
-// masks for the positions of one rule, and a rule that ends after every character makes it try the whole vocabulary at
-// each. Large sets must therefore not be choices, and loops stay inside one rule. Precondition: the set is not empty.
+// Returns an expression for one character of the set inside a JSON string. `"`, `\` and control characters have one
+// escaped form each; all others are raw. A large set has only its raw characters, unless ebnf_counted() applies. The
+// reason is that xgrammar keeps masks for the positions of one rule: a rule that ends after every character makes it
+// try the whole vocabulary at each. So large sets must not be choices, and loops stay inside one rule. Precondition:
+// the set is not empty.
 std::string ebnf_json_character(const CharSet& characters);
-// Returns all alternatives of one character, each without a choice.
+// Returns all alternatives for one character of the set, none of which is a choice.
 std::vector<std::string> ebnf_json_alternatives(const CharSet& characters);
-// Returns "a", "a?", "a*", "a{2,3}", … of an expression. max -1: unbounded.
+// Returns the expression repeated `min` to `max` times: "a", "a?", "a*", "a{2,3}", …. max -1: unbounded.
 std::string ebnf_repeat(const std::string& expression, std::int64_t min, std::int64_t max);
-// Returns `min` to `max` characters (max -1: unbounded) of the rule `character`. If the text that follows begins with
-// none of these characters, such as a closing quote, xgrammar counts them, at a cost that does not depend on their
+// Returns `min` to `max` characters (max -1: unbounded) of the rule `character`. If the following text begins with none
+// of these characters (for example with a closing quote), xgrammar counts them at a cost that does not depend on their
 // number (tools/xgrammar.patch). Elsewhere it writes each one out.
 std::string ebnf_counted(const std::string& character, std::int64_t min, std::int64_t max);
-// Returns "(a | b)"; a single alternative is returned as it is. Precondition: not empty.
+// Returns "(a | b)", or a single alternative as it is. Precondition: `alternatives` is not empty.
 std::string ebnf_choice(const std::vector<std::string>& alternatives);
 
 class EbnfRules {
@@ -40,12 +41,12 @@ class EbnfRules {
   // Returns a name that no other rule has.
   std::string fresh_name(std::string_view hint);
   void define(const std::string& name, const std::string& body);
-  // Returns the name of ebnf_string_end()'s rule; `body` makes its body once, from that name.
+  // Returns the name of ebnf_string_end()'s rule. `body` is called once, with that name, and returns the rule's body.
   std::string string_end(const std::function<std::string(const std::string&)>& body);
 
   std::size_t count() const { return count_; }
   std::size_t bytes() const { return text_.size(); }
-  // The text of all rules.
+  // Returns the text of all rules.
   const std::string& text() const { return text_; }
 
  private:
@@ -56,14 +57,14 @@ class EbnfRules {
   std::unordered_map<std::string, std::string> by_body_;
 };
 
-// Returns the narrow reading of `regex` inside a JSON string. `end` follows each text: an expression that begins with a
-// quote, or "". Precondition: the regex has no anchors and matches something.
+// Returns the narrow reading of `regex` inside a JSON string. `end` follows each text: it is an expression that begins
+// with a quote, or "". Precondition: the regex has no anchors and matches something.
 std::string ebnf_regex(const Regex& regex, EbnfRules& rules, const std::string& end);
 // Returns an expression for the automaton's texts, and adds the rules that it uses. `end` (an expression) follows each
 // text. Precondition: the automaton is not empty.
 std::string ebnf_automaton(const Automaton& automaton, EbnfRules& rules, const std::string& end);
 
-// Returns the rest of any JSON string with its closing quote. Characters have all their escaped forms; halves of
+// Returns the rest of any JSON string, with the closing quote. Characters have all their escaped forms; halves of
 // surrogate pairs are left out.
 std::string ebnf_string_end(EbnfRules& rules);
 // Returns the name of a rule for one character of any JSON string in all its escaped forms; halves of surrogate pairs

@@ -11,13 +11,13 @@
 namespace tessera::schema {
 namespace {
 
-// Years 0001 to 9999; 29 February in leap years only.
+// Dates of the years 0001 to 9999, with 29 February in leap years only.
 constexpr std::string_view kDate =
     "((?:000[1-9]|00[1-9][0-9]|0[1-9][0-9]{2}|[1-9][0-9]{3})-"
     "(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)|02-(?:0[1-9]|1[0-9]|2[0-8])"
     ")"
     "|(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:0[48]|[2468][048]|[13579][26])00)-02-29)";
-// Leap seconds are left out, because many readers refuse them.
+// Times without leap seconds, which many readers refuse.
 constexpr std::string_view kTime =
     "(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\\.[0-9]{1,6})?(?:Z|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])";
 constexpr std::string_view kDuration =
@@ -26,8 +26,8 @@ constexpr std::string_view kDuration =
     "|T(?:[0-9]{1,4}H(?:[0-9]{1,4}M(?:[0-9]{1,4}S)?)?|[0-9]{1,4}M(?:[0-9]{1,4}S)?|[0-9]{1,4}S)|[0-9]{1,4}W)";
 constexpr std::string_view kOctet = "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])";
 constexpr std::string_view kUuid = "[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}";
-// A label begins and ends with a letter or digit; four of them stay within 253 characters. The last one begins with a
-// letter, so that no host looks like an address.
+// A label of a host name. It begins and ends with a letter or digit, and four labels stay within 253 characters. The
+// last label begins with a letter, so that no host looks like an address.
 constexpr std::string_view kLabel = "[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,58}[a-zA-Z0-9])?";
 constexpr std::string_view kLastLabel = "[a-zA-Z](?:[a-zA-Z0-9-]{0,58}[a-zA-Z0-9])?";
 constexpr std::string_view kAtom = "[a-zA-Z0-9!#$%&'*+/=?^_`{|}~-]{1,30}";
@@ -35,7 +35,7 @@ constexpr std::string_view kPathCharacter = "(?:[a-zA-Z0-9._~!$&'()*+,;=:@-]|%[0
 constexpr std::string_view kQueryCharacter = "(?:[a-zA-Z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})";
 constexpr std::string_view kJsonPointer = "(?:/(?:[^/~]|~[01])*)*";
 
-// Regular expressions that all dialects read alike: characters, classes and groups, repeated or not.
+// Returns regular expressions that all dialects read alike: characters, classes and groups, repeated or not.
 std::string regex() {
   const std::string atom = R"((?:[a-zA-Z0-9 _:@%=,;!"'<>~#&/.-]|\\[dDwWsS.$^*+?()\[\]{}|\\]))";
   const std::string group = R"(\[\^?(?:[a-zA-Z0-9_ ]|a-z|A-Z|0-9|\\[dws])+\])";
@@ -44,13 +44,13 @@ std::string regex() {
   const std::string inner = fmt::format(R"(\((?:\?:)?{0}(?:\|{0})*\){1})", terms, count);
   return fmt::format(R"(\^?(?:{0}|{1})*\$?)", terms, inner);
 }
-// RFC 6570, with names of letters, digits and "_".
+// Templates of RFC 6570, with names of letters, digits and "_".
 constexpr std::string_view kUriTemplate =
     R"((?:[a-zA-Z0-9._~:/?#@!$&()*+,;=-]|%[0-9A-Fa-f]{2}|\{[+#./;?&]?[a-zA-Z0-9_]+(?:,[a-zA-Z0-9_]+)*\*?\})*)";
 
 std::string ipv4() { return fmt::format("{0}\\.{0}\\.{0}\\.{0}", kOctet); }
 
-// RFC 4291: eight groups; "::" stands for one or more groups of zeros.
+// Returns addresses of RFC 4291: eight groups; "::" stands for one or more groups of zeros.
 std::string ipv6() {
   constexpr std::string_view kGroup = "[0-9a-fA-F]{1,4}";
   const std::string tail = fmt::format("(?:{0}:{0}|{1})", kGroup, ipv4());
@@ -62,7 +62,7 @@ std::string ipv6() {
 }
 
 std::string hostname() { return fmt::format("(?:{0}\\.){{0,3}}{1}", kLabel, kLastLabel); }
-// The host of a generic URI may have any length (RFC 3986); without counts its automaton is small.
+// Returns the host of a generic URI. It may have any length (RFC 3986), and without counts its automaton is small.
 std::string uri_host() { return "(?:[a-zA-Z0-9]+(?:-+[a-zA-Z0-9]+)*\\.)*[a-zA-Z][a-zA-Z0-9]*(?:-+[a-zA-Z0-9]+)*"; }
 std::string domain() { return fmt::format("(?:{0}\\.){{1,2}}{1}", kLabel, kLastLabel); }
 std::string email() { return fmt::format("{0}(?:\\.{0}){{0,1}}@{1}", kAtom, domain()); }
@@ -118,7 +118,7 @@ Result<std::vector<NamedTerm>> parse_formats() {
 }  // namespace
 
 Result<std::optional<TextTerm>> format_term(std::string_view name) {
-  // One tree serves all schemas, because the trees are large.
+  // One parsed copy serves all schemas, because the trees are large.
   static const Result<std::vector<NamedTerm>> formats = parse_formats();
   if (!formats.ok()) return formats.status();
   for (const NamedTerm& format : *formats) {

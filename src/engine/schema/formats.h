@@ -1,4 +1,4 @@
-// The values of "format" that grammars enforce.
+// Defines the strings of those values of "format" that grammars enforce.
 #pragma once
 
 #include <optional>
@@ -12,7 +12,8 @@ namespace tessera::schema {
 // Returns the strings of a format: date, time, date-time, duration (RFC 3339), ipv4, ipv6, uuid, email, hostname, uri,
 // uri-reference and their international forms (only ASCII is generated), json-pointer, relative-json-pointer,
 // uri-template, and regex (only plain ones are generated: characters, classes, and groups without nesting). Returns
-// nothing for a name that the standard does not define ("int64", "password"), which is an annotation by the standard.
+// nothing for a name that the standard does not define ("int64", "password"), which the standard treats as an
+// annotation.
 Result<std::optional<TextTerm>> format_term(std::string_view name);
 
 }  // namespace tessera::schema

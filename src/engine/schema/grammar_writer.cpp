@@ -79,12 +79,12 @@ Result<std::string> GrammarWriter::array(const ArrayShape& shape, TypeId type) {
   bool open = true;
   for (std::size_t i = 0; i < shape.prefix.size() && open; ++i) {
     open = types_.possible(shape.prefix[i]);
-    // An item that precedes another one must exist, so the first `min` items are required.
+    // Requires the first `min` items, because an item that precedes another one must exist.
     if (open) elements.listed.push_back({TRY(type_rule(shape.prefix[i])), static_cast<std::int64_t>(i) < shape.min});
   }
   if (open && types_.possible(shape.rest)) elements.more = TRY(type_rule(shape.rest));
   if (shape.prefix.empty()) return bracketed("[", TRY(separated(elements)), "]");
-  // With a prefix, each item is written only behind the one before it.
+  // Writes each item of the prefix only behind the one before it.
   const auto listed = static_cast<std::int64_t>(elements.listed.size());
   std::string tail;
   if (!elements.more.empty() && (shape.max < 0 || shape.max > listed)) {

@@ -1,4 +1,4 @@
-// Writes the settled types of a schema as a grammar.
+// Writes a schema's types, once settled (settled_types.h), as a grammar.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace tessera::schema {
 
 class GrammarWriter {
  public:
-  // `blank` is an expression of what may stand between JSON's tokens; "": texts are written as Python's json.dumps
+  // `blank` is an expression for what may stand between JSON's tokens. "": texts are written as Python's json.dumps
   // writes them, `{"a": [1, 2]}`. Keeps references to the arguments.
   GrammarWriter(TypeTable& table, SettledTypes& types, std::string blank)
       : table_(table), types_(types), blank_(std::move(blank)) {}
@@ -24,7 +24,7 @@ class GrammarWriter {
   Result<std::string> write(TypeId root);
 
  private:
-  // A property or an item; elements follow each other, separated by commas.
+  // A property or an item. Elements follow one another, separated by commas.
   struct Element {
     std::string text{};  // an expression
     bool required = false;
@@ -37,7 +37,7 @@ class GrammarWriter {
     std::int64_t max = -1;
   };
 
-  // Returns the rule of the type's texts. A type with parts is written later.
+  // Returns the name of the rule for the type's texts. The rule of a type with parts is written later.
   Result<std::string> type_rule(TypeId type);
   Result<std::string> alternatives(TypeId type);
   Result<std::string> alternative(const Shape& shape, TypeId type);

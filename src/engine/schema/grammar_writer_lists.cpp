@@ -29,7 +29,7 @@ Result<std::string> GrammarWriter::separated(const Elements& elements) {
 
 std::string GrammarWriter::uncounted(const Elements& elements) {
   const std::string comma = token(",") + ' ';
-  // Computes what may follow each element, from the last one backwards.
+  // Computes what may follow each element, from the last element to the first.
   std::string tail = elements.more.empty() ? "" : ebnf_repeat(comma + elements.more, 0, -1);
   // The texts that begin with each element, the last element first.
   std::vector<std::string> starts;
@@ -60,10 +60,10 @@ std::string GrammarWriter::uncounted(const Elements& elements) {
 Result<std::string> GrammarWriter::counted(const Elements& elements) {
   const std::string comma = token(",") + ' ';
   const auto listed = static_cast<std::int64_t>(elements.listed.size());
-  // Without a greatest count, all counts above the least one are equivalent.
+  // Without a maximum, all counts above the minimum are equivalent.
   const std::int64_t top = elements.max >= 0 ? elements.max : elements.min;
   const auto capped = [&](std::int64_t count) { return elements.max < 0 ? std::min(count, top) : count; };
-  // [element, count]: the texts from that element on with `count` elements before it; nothing if there is no such text.
+  // [element, count]: the texts that begin at that element after `count` elements; nothing if there is no such text.
   std::map<std::pair<std::int64_t, std::int64_t>, std::optional<std::string>> known;
   const auto more_from = [&](std::int64_t count) -> std::optional<std::string> {
     const std::int64_t least = std::max<std::int64_t>(elements.min - count, 0);
@@ -88,7 +88,7 @@ Result<std::string> GrammarWriter::counted(const Elements& elements) {
       }
       const Element& element = elements.listed[static_cast<std::size_t>(at)];
       std::vector<std::string> ways;
-      // Without a greatest count and with 0 as the least one, 1 means that at least one element precedes.
+      // Without a maximum and with a minimum of 0, a count of 1 means that at least one element precedes.
       std::int64_t next = count + 1;
       if (elements.max < 0) next = std::min(next, std::max(capped(next), std::int64_t{1}));
       const auto with = known.find({at + 1, next});

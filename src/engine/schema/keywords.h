@@ -1,15 +1,15 @@
-// Classifies the keywords of JSON schema that mean something to a grammar.
+// Classifies the JSON schema keywords that matter to a grammar.
 #pragma once
 
 #include "tessera/base/json.h"
 
 namespace tessera::schema {
 
-// Returns the "$ref" of a schema that is only a reference, or null. `alone`: keywords beside the "$ref" have no
+// Returns the "$ref" of a schema that is only a reference, or null. If `alone`, keywords beside the "$ref" have no
 // meaning.
 const Json* lone_reference(const Json& schema, bool alone);
-// Returns whether every value satisfies `schema`: it is true, or has only annotations ("title", "default", …) and
-// keywords that the standard does not define.
+// Returns whether every value satisfies `schema`. It does if `schema` is true, or has only annotations ("title",
+// "default", …) and keywords that the standard does not define.
 bool says_nothing(const Json& schema);
 
 }  // namespace tessera::schema

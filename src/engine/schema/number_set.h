@@ -14,12 +14,11 @@
 
 namespace tessera::schema {
 
-// Only some numbers of a set have texts. Integers have up to 18 digits and no exponent, so they fit 64 bits. Numbers
-// within bounds have up to 15 digits, up to 9 of them after the point, and no exponent. Two different texts are thus
-// two different doubles, and a bound holds for the number that a reader makes of the text.
+// Only some numbers of a set can be written as text. Integers have up to 18 digits and no exponent, so they fit 64
+// bits. Numbers within bounds have up to 15 digits, up to 9 of them after the point, and no exponent. Two different
+// texts are thus two different doubles, and a bound holds for the number that a reader makes of the text.
 //
-// Numbers are decimals, as the standard has it: 0.07 is a multiple of 0.01. A validator that divides doubles may refuse
-// it.
+// Numbers are decimals, as in the standard: 0.07 is a multiple of 0.01. A validator that divides doubles may refuse it.
 struct NumberSet {
   struct Bound {
     long double value = 0;  // holds every double and every 64-bit integer exactly
@@ -34,16 +33,16 @@ struct NumberSet {
 };
 
 NumberSet both(const NumberSet& a, const NumberSet& b);
-// Returns true only if no number is in the set; it may miss some empty sets.
+// Returns true only if the set is empty; it may miss some empty sets.
 bool provably_empty(const NumberSet& set);
 bool contains(const NumberSet& set, const Json& number);
-// Subtracts `other` from `set`: returns the parts below and above `other`. Returns nothing if `set` may have further
+// Subtracts `other` from `set`: returns the parts below and above `other`. Returns nothing if `set` may have other
 // numbers that `other` lacks.
 std::optional<std::vector<NumberSet>> without(const NumberSet& set, const NumberSet& other);
 // Returns all numbers of a set of integers if its bounds enclose at most `most` integers; otherwise nothing.
 std::optional<std::vector<std::int64_t>> finite_integers(const NumberSet& set, std::int64_t most);
-// Returns an expression for the numbers' texts; nothing if no number has a text. Returns unimplemented if a bound has
-// more digits than texts have.
+// Returns an expression for the texts of the numbers; nothing if no number has a text. Returns unimplemented if a bound
+// has more digits than texts can have.
 Result<std::optional<std::string>> number_ebnf(const NumberSet& set, EbnfRules& rules, WorkLimit& work);
 
 }  // namespace tessera::schema

@@ -36,7 +36,7 @@ struct DigitWalk {
   }
 };
 
-// Returns the possible next digits, each followed by the result of `rest` for the remaining walk.
+// Adds the possible next digits, each followed by the result of `rest` for the remaining walk, to `choices`.
 template <class Rest>
 void add_digits(const DigitWalk& walk, const Rest& rest, std::vector<Regex>& choices) {
   const char first = walk.on_low ? walk.low[walk.at] : '0';
@@ -50,7 +50,7 @@ void add_digits(const DigitWalk& walk, const Rest& rest, std::vector<Regex>& cho
   if (walk.on_high) add(last, last, false, true);
 }
 
-// Returns the digits after the point of numbers from 0.`low` to 0.`high`; trailing zeros may be left out.
+// Returns the digits after the point for numbers from 0.`low` to 0.`high`; trailing zeros may be left out.
 Regex fraction_digits(const DigitWalk& walk) {
   if (walk.left() == 0) return nothing();
   if (!walk.on_low && !walk.on_high) return digits(0, walk.left());
@@ -133,7 +133,7 @@ struct Units {
   int places = 0;
 };
 
-// Returns the bound in units of 10^-places, computed from the decimal text that a reader would see.
+// Returns the bound in units of 10^-places, rounded to the decimal text that a reader would see.
 std::int64_t units_of(long double value, int places) {
   return static_cast<std::int64_t>(std::round(value * static_cast<long double>(power_of_ten(places))));
 }
@@ -143,7 +143,7 @@ Status too_many_digits() {
 }
 
 // Returns the bounds of a set of multiples. Multiples have no more places than their steps, so a bound with more places
-// moves to the next number without them.
+// moves to the next number with few enough places.
 Result<Units> units_of_multiples(const NumberSet& set) {
   Units out;
   for (const Decimal& step : set.multiples) out.places = std::max(out.places, step.places);
@@ -203,7 +203,7 @@ Automaton multiples_automaton(std::int64_t step, int places) {
       const std::int64_t scale = power_of_ten(places - place) % step;
       out.accepts.push_back(rest * scale % step == 0 ? 1 : 0);
       const auto here = static_cast<std::int32_t>(place * count + rest);
-      // A digit after the point goes to the next decimal place; the point itself moved to the first one.
+      // A digit after the point moves to the next decimal place; the point itself has moved to the first place.
       const bool digits_follow = place < places || places == 0;
       out.next.insert(
           out.next.end(),
@@ -217,7 +217,7 @@ Automaton multiples_automaton(std::int64_t step, int places) {
       out.next.push_back(kNoState);
     }
   }
-  // Right after the point, the first digit must follow.
+  // Rejects texts that end right after the point, where the first digit must follow.
   for (std::int64_t rest = 0; places > 0 && rest < step; ++rest) {
     out.accepts.push_back(0);
     out.next.insert(out.next.end(), 4, kNoState);
@@ -229,7 +229,7 @@ Automaton multiples_automaton(std::int64_t step, int places) {
 
 // Returns `step` in units of 10^-places; unimplemented if its multiples take too many states.
 Result<std::int64_t> step_in_units(const Decimal& step, const NumberSet& set, int places) {
-  // Integers that are multiples of 1.5 are those of 3.
+  // An integer is a multiple of 1.5 exactly if it is a multiple of 3.
   const std::int64_t whole = step.units / std::gcd(step.units, power_of_ten(step.places));
   const auto most = static_cast<std::int64_t>(kMaxStates) / (places + 2);
   const std::int64_t scale = set.integer ? 1 : power_of_ten(places - step.places);
@@ -252,7 +252,7 @@ Result<std::optional<std::string>> bounded_ebnf(NumberSet set, EbnfRules& rules,
     const std::int64_t one = TRY(step_in_units(step, set, units.places));
     if (one > 1) steps.push_back(one);
   }
-  // Every number of so many places is a multiple of their unit.
+  // Every number with this many places is a multiple of their unit.
   if (steps.empty()) return std::optional(ebnf_regex(texts, rules, ""));
   Automaton automaton = TRY(make_automaton(make_whole(texts), Reading::kNarrow, work));
   for (const std::int64_t step : steps) {

@@ -2,8 +2,8 @@
 //
 // ECMA-262 and Python's re, which most Python validators use, read some parts differently: the characters of \d, \s and
 // \w beyond ASCII, line ends for the dot, and "$" before a last newline. A tree has both readings. The narrow reading
-// is what every dialect matches; it may be generated. The wide reading is what some dialect matches; it must be
-// excluded when a pattern must not match.
+// holds the texts that every dialect matches; these may be generated. The wide reading holds the texts that some
+// dialect matches; these must be excluded if a pattern must not match.
 #pragma once
 
 #include <cstdint>
@@ -44,28 +44,28 @@ Regex make_text(std::string_view utf8);
 Regex make_sequence(std::vector<Regex> parts);
 Regex make_choice(std::vector<Regex> parts);
 Regex make_repeat(Regex part, int min, int max);
-// Returns a regex that matches a text only as a whole.
+// Returns a regex that matches only the whole text, not a part of it.
 Regex make_whole(Regex regex);
 // Returns a regex that matches any one character.
 Regex make_any();
 
-// Parses a "pattern", which on its own may match anywhere in a text. Returns invalid_argument if it is malformed (with
-// the offset), and unimplemented with the construct's name if it is not a regular language or not supported:
+// Parses a "pattern", which by itself may match anywhere in a text. Returns invalid_argument, with the offset, if it is
+// malformed. Returns unimplemented, with the construct's name, if it is not a regular language or not supported:
 // lookaround, backreferences, word boundaries, flags, some Unicode classes.
 Result<Regex> parse_regex(std::string_view pattern);
 
-// Code points of the shortest and the longest text; `max` -1: unbounded. Anchors count as 0.
+// The number of code points of the shortest and the longest text; `max` -1: unbounded. Anchors count as 0.
 struct LengthRange {
   std::int64_t min = 0;
   std::int64_t max = 0;
 };
 LengthRange regex_lengths(const Regex& regex);
 bool has_anchor(const Regex& regex);
-// Returns the number of character ranges in all classes, which measures a tree's memory.
+// Returns the number of character ranges in all classes, a measure of the tree's memory.
 std::size_t regex_ranges(const Regex& regex);
 
-// Removes the anchors of a regex that has them only at the sides of its alternatives: returns X for "^X$", and "any* X
-// any*" (or one side of it) if anchors are missing. Returns null if an anchor is inside an alternative.
+// Removes the anchors of a regex that has anchors only at the sides of its alternatives. Returns X for "^X$", and "any*
+// X any*" (or one side of it) if anchors are missing. Returns null if an anchor is inside an alternative.
 Regex without_anchors(const Regex& regex);
 
 }  // namespace tessera::schema

@@ -10,7 +10,7 @@
 namespace tessera::schema {
 namespace {
 
-// Returns all characters for which `holds` returns true, by a walk over Unicode.
+// Returns the set of all Unicode characters for which `holds` returns true.
 CharSet where(bool (*holds)(char32_t)) {
   std::vector<CharRange> ranges;
   for (char32_t code = 0; code <= 0x10FFFF; ++code) {
@@ -34,7 +34,7 @@ ClassReading any_but_line_ends() {
 }
 
 ClassReading escape_class(char letter) {
-  // Computed once; C++ makes the first use by several threads safe.
+  // The sets are computed once; C++ makes the first use safe for several threads.
   static const CharSet digits = where(is_number);
   static const CharSet words = where(may_be_word);
   static const CharSet spaces = where(may_be_space);

@@ -8,7 +8,8 @@
 
 namespace tessera::schema {
 
-// The characters that every dialect puts into a class (narrow), and those that any dialect does (wide); see regex.h.
+// The characters that every dialect puts into a class (narrow), and those that some dialect puts there (wide); see
+// regex.h.
 struct ClassReading {
   CharSet narrow{};
   CharSet wide{};
@@ -20,7 +21,7 @@ inline ClassReading same_reading(const CharSet& set) { return {set, set}; }
 ClassReading any_but_line_ends();
 // Returns the class of \d \D \s \S \w or \W; `letter` is the letter behind the backslash.
 ClassReading escape_class(char letter);
-// Returns \p{name} for L, M, N and their long names; unimplemented for others.
+// Returns \p{name} for L, M, N and their long names; unimplemented for other names.
 Result<ClassReading> property_class(std::string_view name);
 
 }  // namespace tessera::schema

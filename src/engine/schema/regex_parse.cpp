@@ -124,7 +124,7 @@ class Parser {
     return make_class(CharSet::of(next_character()));
   }
 
-  // Counts the ranges, because classes take most of a pattern's memory.
+  // Counts the ranges, because character classes take most of a pattern's memory.
   Result<Regex> counted(ClassReading reading) {
     ranges_ += reading.narrow.ranges().size() + reading.wide.ranges().size();
     if (ranges_ > kMaxRanges) return bad(fmt::format("classes of more than {} ranges of characters", kMaxRanges));
@@ -276,7 +276,7 @@ class Parser {
     return same_reading(CharSet::of(code));
   }
 
-  // Precondition: !at_end(). The text is UTF-8, which JSON's parser has checked.
+  // Reads the next character. Precondition: !at_end(). The text is UTF-8; JSON's parser has checked that.
   char32_t next_character() {
     const Utf8Step step = decode_utf8(text_, at_);
     at_ += step.length;

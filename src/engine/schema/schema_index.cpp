@@ -12,7 +12,8 @@ namespace {
 
 // Keywords with plain values, which contain no schemas.
 constexpr std::array<std::string_view, 4> kValues = {"const", "enum", "default", "examples"};
-// Keywords whose value maps names to schemas. A name is not a keyword, even if a property is called "$id" or "enum".
+// Keywords whose value maps names to schemas. These names are not keywords, even if a property is called "$id" or
+// "enum".
 constexpr std::array<std::string_view, 6> kNamed = {"properties",  "patternProperties", "$defs",
                                                     "definitions", "dependentSchemas",  "dependencies"};
 
@@ -31,7 +32,7 @@ bool has_scheme(std::string_view uri) {
   return colon != std::string_view::npos && colon > 0 && uri.find_first_of("/?#") > colon;
 }
 
-// Resolves a reference by RFC 3986, 5.2, without dot segments.
+// Resolves a reference by RFC 3986, 5.2; dot segments are not removed.
 std::string resolved(std::string_view base, std::string_view reference) {
   if (reference.empty() || has_scheme(reference)) return std::string(reference.empty() ? base : reference);
   if (reference.front() == '/') {
@@ -132,7 +133,7 @@ Result<SchemaIndex> SchemaIndex::create(const Json& root) {
 
 Status SchemaIndex::add_name(const std::string& name, const Json& schema) {
   const auto [known, added] = by_name_.try_emplace(name, &schema);
-  // Equal copies are accepted, because tools copy the schemas that they share.
+  // Accepts equal copies, because tools copy the schemas that they share.
   if (added || *known->second == schema) return ok_status();
   return invalid_argument(fmt::format("{}: \"{}\" names another schema, too", place(schema), name));
 }

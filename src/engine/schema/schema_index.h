@@ -13,14 +13,14 @@ namespace tessera::schema {
 
 class SchemaIndex {
  public:
-  // Keeps a reference to `root`, whose nesting must be bounded. Returns invalid_argument for two different schemas with
-  // one "$id" or "$anchor", and for an "$id" of more than 2048 bytes.
+  // Keeps a reference to `root`, whose nesting must be bounded. Returns invalid_argument if two different schemas have
+  // the same "$id" or "$anchor", and for an "$id" of more than 2048 bytes.
   static Result<SchemaIndex> create(const Json& root);
 
   // Returns the schema that `reference`, the "$ref" of `from`, refers to. Returns invalid_argument if there is none,
   // and unimplemented if it is outside this document.
   Result<const Json*> resolve(const Json& from, const std::string& reference) const;
-  // Returns a JSON pointer in a fragment, such as "#/properties/a". `schema` must be a part of the root.
+  // Returns the place of `schema`, a part of the root, as a JSON pointer in a fragment: "#/properties/a".
   std::string place(const Json& schema) const;
   // Returns whether `schema` is of draft 7 or older, in which keywords beside a "$ref" have no meaning.
   bool reference_stands_alone(const Json& schema) const;

@@ -20,8 +20,7 @@ constexpr std::int64_t kMaxCount = 1'000'000'000;  // a larger count is no bound
 
 constexpr std::size_t kLeftOutSteps = 50;  // units of work; each also takes memory
 
-// Returns whether a number in `value` may have been written as an integer that fits neither 64 bits nor a double
-// exactly.
+// Returns whether `value` may have a number written as an integer that fits neither 64 bits nor, exactly, a double.
 bool is_rounded(const Json& value) {
   if (value.is_array()) return std::ranges::any_of(value.as_array(), is_rounded);
   if (value.is_object()) {
@@ -35,7 +34,7 @@ bool only_values(const Shapes& shapes) {
                              [](const Shape& shape) { return shape.get<Json>() != nullptr && shape.left_out.empty(); });
 }
 
-// Returns whether a shape is this value. Precondition: only_values(shapes).
+// Returns whether one of the shapes is this value. Precondition: only_values(shapes).
 bool has_value(const Shapes& shapes, const Json& value) {
   return std::ranges::any_of(shapes, [&](const Shape& shape) { return equal_values(*shape.get<Json>(), value); });
 }
@@ -138,7 +137,7 @@ Result<Shapes> SchemaReader::own_shapes() {
     types.assign(kTypes.begin(), kTypes.end());
   }
   const auto has = [&](std::string_view type) { return std::ranges::find(types, type) != types.end(); };
-  // Reads every keyword, so that a malformed one is found for any type.
+  // Reads every keyword, so that a malformed one is found whatever the type.
   NumberSet number_set = TRY(numbers());
   number_set.integer = !has("number");
   TextSet text_set = TRY(texts());
@@ -241,8 +240,8 @@ Result<Shapes> SchemaReader::apply_negations(Shapes shapes) {
   return yes;
 }
 
-// Returns what a dependency on the property `name` allows: objects with it that also have the `required` properties and
-// satisfy `schema` (may be null), objects without it, and all values that are not objects.
+// Returns what a dependency on the property `name` allows: objects with that property that also have the `required`
+// properties and satisfy `schema` (may be null), objects without it, and all values that are not objects.
 Result<Shapes> SchemaReader::with_present(const std::string& name, const std::vector<std::string>& required,
                                           const Json* schema) {
   const TypeId any = TRY(table_.any());

@@ -22,7 +22,7 @@ Result<ObjectShape> SchemaReader::object() {
   return out;
 }
 
-// Returns what a pattern says, with its lookaheads: a text must be in each of the terms.
+// Returns the terms of a pattern, with its lookaheads; a text must be in each of them.
 Result<std::vector<TextTerm>> SchemaReader::pattern_terms(std::string_view pattern, std::string_view key) {
   std::vector<TextTerm> out;
   for (const PatternPart& part : split_lookaheads(pattern)) {
@@ -48,7 +48,7 @@ Result<std::vector<SchemaReader::Matched>> SchemaReader::match_patterns(const Js
     for (const Matched& one : classes) {
       Matched rest = one;
       std::vector<Matched> parts;
-      // Each part gets the names that are in the terms before this one and not in this one.
+      // Each part gets the names that are in all earlier terms but not in this one.
       for (const TextTerm& term : terms) {
         parts.push_back(rest);
         parts.back().names.terms.push_back(term);
@@ -58,7 +58,8 @@ Result<std::vector<SchemaReader::Matched>> SchemaReader::match_patterns(const Js
       rest.schemas.push_back(&schema);
       parts.insert(parts.begin(), std::move(rest));
       for (Matched& part : parts) {
-        // The first pattern leaves names on both sides; further ones, and those with lookaheads, may not.
+        // Is `sure` that the first pattern leaves names on both sides. Further patterns, and those with lookaheads, may
+        // not.
         const bool sure = first && terms.size() == 1;
         if (!sure && TRY(table_.texts().empty(part.names, Reading::kWide))) continue;
         split.push_back(std::move(part));
@@ -103,7 +104,7 @@ Status SchemaReader::read_names(ObjectShape& out) {
     for (const auto& [name, schema] : properties->as_object()) {
       if (!schema.is_object() && !schema.is_bool()) return malformed("properties", "schemas by name");
       TypeId value = TRY(table_.type_of({&schema}));
-      // Patterns that match the name apply too.
+      // Also applies the patterns that match the name.
       const NameClass* found = patterns == nullptr ? nullptr : TRY(class_of(name));
       if (found != nullptr && of_pattern[static_cast<std::size_t>(found - out.classes.data())] != 0) {
         value = TRY(table_.join(value, found->value));
@@ -128,7 +129,7 @@ Status SchemaReader::read_names(ObjectShape& out) {
   return ok_status();
 }
 
-// Returns the names that are in a shape, without what it leaves out; nothing if there are none.
+// Returns the names in a shape, without those that it leaves out; nothing if there are none.
 Result<std::optional<TextSet>> SchemaReader::names_of(const Shape& shape) {
   const TextSet* texts = shape.get<TextSet>();
   const Json* value = shape.get<Json>();
@@ -145,7 +146,7 @@ Result<std::optional<TextSet>> SchemaReader::names_of(const Shape& shape) {
   return out;
 }
 
-// Handles "propertyNames": names that it does not allow are removed.
+// Handles "propertyNames": removes the names that it does not allow.
 Status SchemaReader::keep_names(ObjectShape& out) {
   const Json* schema = TRY(subschema("propertyNames"));
   if (schema == nullptr) return ok_status();

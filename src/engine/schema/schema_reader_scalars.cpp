@@ -14,7 +14,7 @@ long double value_of(const Json& number) {
 
 }  // namespace
 
-// Reads a bound. `exclusive_key` holds its own bound or, in draft 4, true if the bound of `key` is exclusive.
+// Reads a bound. `exclusive_key` holds its own bound, or, in draft 4, says whether the bound of `key` is exclusive.
 Result<std::optional<NumberSet::Bound>> SchemaReader::bound(std::string_view key, std::string_view exclusive_key,
                                                             int sign) {
   std::optional<NumberSet::Bound> out;

@@ -15,7 +15,7 @@ constexpr std::int64_t kMaxFewValues = 512;
 constexpr std::size_t kMaxPieces = 8;      // parts of one object minus another
 constexpr std::size_t kMaxToldApart = 64;  // overlapping schemas that are told apart
 
-// Returns whether the shape has every array, or every object.
+// Returns whether the shape contains every array, or every object.
 bool holds_all(const Shape& shape, TypeId any) {
   if (const ArrayShape* array = shape.get<ArrayShape>()) {
     return array->min == 0 && array->max < 0 && !array->unique && array->rest == any &&
@@ -60,7 +60,7 @@ void SettledTypes::visit_parts(const Shape& shape, bool generated) {
 }
 
 Result<SettledTypes> SettledTypes::create(TypeTable& table, TypeId root) {
-  // Overlapping schemas are told apart by one property or item, and everything is settled again.
+  // Tells overlapping schemas apart by one property or item, and settles everything again.
   std::set<std::pair<const Json*, TypeId>> told_apart;
   while (true) {
     SettledTypes out(table);
@@ -178,8 +178,8 @@ Result<Shapes> SettledTypes::number_without(const Shape& shape, const Shape& oth
   return out;
 }
 
-// Returns the parts of an object that are not of `other`: those in which one property differs from what `other` allows.
-// Returns nothing if there would be many parts, or if properties alone do not decide.
+// Returns the parts of an object shape that are not in `other`: in each part, one property differs from what `other`
+// allows. Returns nothing if there would be many parts, or if properties alone do not decide.
 Result<std::optional<Shapes>> SettledTypes::object_without(const Shape& closed, const Shape& other,
                                                            const LeftOut& what) {
   const ObjectShape* object = closed.get<ObjectShape>();
@@ -220,7 +220,7 @@ Result<std::optional<Shapes>> SettledTypes::object_without(const Shape& closed, 
   return std::optional(std::move(out));
 }
 
-// Removes what a schema only implies, and keeps names apart.
+// Removes what a schema only implies, and keeps the names of members and classes apart.
 Result<Shape> SettledTypes::as_generated(const Shape& shape) {
   Shape out{.values = shape.values};
   if (ArrayShape* array = out.get<ArrayShape>()) {

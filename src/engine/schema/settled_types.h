@@ -1,5 +1,5 @@
-// The generated part of a schema's types: values that "oneOf" and "not" exclude are taken away, names are kept apart,
-// and types without values are known.
+// Settles a schema's types to what is generated: values that "oneOf" and "not" exclude are taken away, names are kept
+// apart, and types without values are known.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +16,13 @@ namespace tessera::schema {
 class SettledTypes {
  public:
   // Settles all types reachable from `root`. Returns unimplemented if the alternatives of a oneOf overlap, or a "not"
-  // holds, in a way that cannot be taken away.
+  // applies, in a way that cannot be taken away.
   static Result<SettledTypes> create(TypeTable& table, TypeId root);
 
   // Returns the shapes of a type reachable from `root`. Objects have exactly the names that are generated: implied ones
   // are removed unless they are needed, and classes leave out the members' names.
   const Shapes& shapes(TypeId type) const { return types_[static_cast<std::size_t>(type)].shapes; }
-  // Returns whether a text of the type, or of one of its shapes(), can be generated.
+  // Returns whether some text of the type, or of one of its shapes(), can be generated.
   bool possible(TypeId type) const { return types_[static_cast<std::size_t>(type)].possible; }
   Result<bool> possible(const Shape& shape);
 
@@ -34,7 +34,7 @@ class SettledTypes {
     bool possible = false;
     bool inhabited = false;  // some value may satisfy it by the standard
   };
-  // A shape and what it must leave out. If a value is in both, the schema is refused.
+  // A shape and what it must leave out. The schema is refused if some value is in both.
   struct Overlap {
     Shape shape;
     LeftOut with;
@@ -45,7 +45,7 @@ class SettledTypes {
   Status settle(TypeId type);
   Result<Shapes> without(const Shape& shape, const LeftOut& other);
   Result<Shapes> number_without(const Shape& shape, const Shape& other, const LeftOut& what);
-  // Returns `closed` without the objects of `other`; nothing if that cannot be stated property by property.
+  // Returns `closed` without the objects of `other`; nothing if the difference cannot be stated property by property.
   Result<std::optional<Shapes>> object_without(const Shape& closed, const Shape& other, const LeftOut& what);
   // Returns up to `most` parts of `closed` that are disjoint from `other`, each because of one property, one item or
   // the number of items; nothing if none is found.
@@ -53,7 +53,7 @@ class SettledTypes {
   Result<std::optional<Shapes>> object_apart(const ObjectShape& object, const ObjectShape& other, const LeftOut& what,
                                              std::size_t most);
   Result<std::optional<Shapes>> array_apart(const ArrayShape& array, const ArrayShape& other, const LeftOut& what);
-  // Returns `object` with this property; the object's name classes no longer apply to it.
+  // Returns `object` with this property as a member; the object's name classes no longer apply to it.
   Result<Shape> with_member(const ObjectShape& object, const Member& member);
   Result<Shape> as_generated(const Shape& shape);
   Status keep_names_apart(ObjectShape& shape);

@@ -1,4 +1,4 @@
-// Splits overlapping shapes: the parts of the difference of two shapes that a grammar can express.
+// Splits overlapping shapes: finds parts of the difference of two shapes that a grammar can express.
 #include <algorithm>
 #include <utility>
 

@@ -1,4 +1,4 @@
-// Finds the types with values, as least fixed points.
+// Finds the types that have values, as least fixed points.
 #include <algorithm>
 
 #include "tessera/engine/schema/settled_types.h"
@@ -6,7 +6,7 @@
 namespace tessera::schema {
 namespace {
 
-// The elements that an object or array can have: how many can be counted, and whether there may be any number of them.
+// The elements that an object or array can have: how many can be counted, and whether there can be any number of them.
 struct Available {
   std::int64_t count = 0;
   bool any_number = false;
@@ -17,7 +17,7 @@ bool range_holds(std::int64_t min, std::int64_t max, std::int64_t needed, const 
   return available.any_number || available.count >= min;
 }
 
-// Returns whether some array has this shape; `has` returns whether a type has values.
+// Returns whether some array has this shape; `has` says whether a type has values.
 template <class Has>
 bool array_holds(const ArrayShape& array, const Has& has) {
   Available items;
@@ -101,7 +101,7 @@ Status SettledTypes::find_inhabited() {
 Status SettledTypes::find_possible() {
   for (bool changed = true; changed;) {
     changed = false;
-    // Runs backwards, because parts are mostly newer than the types that contain them.
+    // Visits types from the newest to the oldest, because parts are mostly newer than the types that contain them.
     for (std::size_t i = types_.size(); i-- > 0;) {
       if (!types_[i].generated || types_[i].possible) continue;
       TRY(table_.texts().work().spend(100));

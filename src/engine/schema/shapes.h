@@ -1,4 +1,5 @@
-// The result of reading a schema. A type is a set of JSON values: a union of shapes, each with values of one kind.
+// Defines the result of reading a schema. A type is a set of JSON values: a union of shapes, each with one kind of
+// value.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +25,8 @@ struct ArrayShape {
   bool unique = false;
 
   TypeId item(std::size_t index) const { return index < prefix.size() ? prefix[index] : rest; }
-  // By the standard, values that a schema does not mention are allowed. They are generated only if nothing is named at
-  // all, or if the schema asks for more items than it names.
+  // Returns whether only mentioned items are generated. By the standard, values that a schema does not mention are
+  // allowed. They are generated only if nothing is named at all, or if the schema asks for more items than it names.
   bool closed() const { return implied && !prefix.empty() && min <= static_cast<std::int64_t>(prefix.size()); }
 };
 
@@ -35,8 +36,8 @@ struct Member {
   bool required = false;
 };
 
-// The properties without explicit names, by the set of their names. The classes of one shape do not overlap, and do not
-// exclude the names of its members.
+// The properties without explicit names, grouped by the set of their names. The classes of one shape do not overlap;
+// they may contain the names of its members.
 struct NameClass {
   TextSet names{};
   TypeId value = 0;
@@ -54,7 +55,7 @@ struct ObjectShape {
   bool closed() const { return names_something && min <= static_cast<std::int64_t>(members.size()); }
 };
 
-// A type with values that the shape must not have: that of a "not", or of another alternative of a "oneOf".
+// A type whose values the shape must not have. It comes from a "not", or from another alternative of a "oneOf".
 struct LeftOut {
   TypeId type = 0;
   const Json* at = nullptr;
@@ -62,7 +63,7 @@ struct LeftOut {
 };
 
 struct Shape {
-  // A Json is the shape's only value.
+  // The shape's values. A Json is the only value of its shape.
   std::variant<Json, NumberSet, TextSet, ArrayShape, ObjectShape> values;
   std::vector<LeftOut> left_out{};
 
@@ -78,7 +79,7 @@ struct Shape {
 
 using Shapes = std::vector<Shape>;
 
-// Compares as JSON schema does: 1 equals 1.0, true does not equal 1, and the order of properties has no meaning.
+// Compares like JSON schema: 1 equals 1.0, true does not equal 1, and the order of properties has no meaning.
 bool equal_values(const Json& a, const Json& b);
 
 }  // namespace tessera::schema

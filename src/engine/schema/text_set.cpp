@@ -23,8 +23,8 @@ bool lengths_hold(const LengthRange& lengths, const TextSet& set) {
   return lengths.min >= set.min && (set.max < 0 || (lengths.max >= 0 && lengths.max <= set.max));
 }
 
-// Turns "[a-z][a-z0-9]*" of at most 64 characters into "[a-z][a-z0-9]{0,63}": one repeated class beside parts of fixed
-// length. Returns null if `regex` has another form or no text is left.
+// Folds a maximum length into a regex of one repeated class beside parts of fixed length: "[a-z][a-z0-9]*" of at most
+// 64 characters becomes "[a-z][a-z0-9]{0,63}". Returns null if `regex` has another form or no text is left.
 Regex fold_lengths(const Regex& regex, const TextSet& set) {
   std::vector<Regex> parts = regex->kind == Kind::kSequence ? regex->parts : std::vector<Regex>{regex};
   std::int64_t fixed = 0;
@@ -51,7 +51,7 @@ Regex fold_lengths(const Regex& regex, const TextSet& set) {
   return make_sequence(std::move(parts));
 }
 
-// Limits repetitions to `count`: unbounded ones and those of a character, or `all` of them.
+// Limits repetitions to `count`: unbounded ones and those of a single character, or `all` of them.
 Regex stopped(const Regex& regex, int count, bool all) {
   if (regex->parts.empty()) return regex;
   RegexNode out = *regex;
@@ -64,8 +64,8 @@ Regex stopped(const Regex& regex, int count, bool all) {
 }
 
 // Stops repetitions early, so that all texts stay within a long maximal length (a URL of 2083 characters), which would
-// otherwise need an automaton with as many states. Returns null if they would stop before kLeastCount, or if the length
-// is short.
+// otherwise need an automaton with as many states. Returns null if the length is short, or if repetitions would stop
+// before kLeastCount.
 Regex stop_early(const Regex& regex, const TextSet& set) {
   constexpr std::int64_t kLong = 64;
   constexpr int kLeastCount = 8;
@@ -95,7 +95,7 @@ std::vector<std::intptr_t> key_of(const TextSet& set) {
   return key;
 }
 
-// Returns the regex of a set that can be written directly with its counts; null otherwise.
+// Returns the regex of a set whose counts can be written directly; null for other sets.
 Regex direct_regex(const TextSet& set) {
   if (set.terms.size() != 1 || set.terms.front().negated || set.terms.front().left_out != nullptr) return nullptr;
   Regex regex = without_anchors(set.terms.front().regex);

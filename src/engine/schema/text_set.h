@@ -1,4 +1,4 @@
-// The strings that a schema allows: lengths, patterns and formats, and excluded texts.
+// Sets of strings that a schema allows, by lengths, patterns and formats, and excluded texts.
 #pragma once
 
 #include <cstdint>
@@ -35,22 +35,21 @@ struct TextSet {
 
 TextSet both(const TextSet& a, const TextSet& b);
 
-// Operations on text sets; caches the automata of their patterns. Returns invalid_argument if an operation takes too
+// Operates on text sets, and caches the automata of their patterns. Returns invalid_argument if an operation takes too
 // long or needs too many states.
 class TextSets {
  public:
   Result<std::shared_ptr<const Automaton>> automaton(const TextSet& set, Reading reading);
   Result<bool> empty(const TextSet& set, Reading reading);
   Result<bool> contains(const TextSet& set, std::string_view text, Reading reading);
-  // Removes from `set` what the wide reading of `other` has. The result is exact for generation; its wide reading may
-  // keep more.
+  // Removes the wide reading of `other` from `set`. The result is exact for generation; its wide reading may keep more.
   Status leave_out(TextSet& set, const TextSet& other);
-  // Removes these texts from `set`. Sets that exclude the same texts share an automaton.
+  // Removes `texts` from `set`. Sets that exclude the same texts share an automaton.
   Status leave_out_texts(TextSet& set, std::vector<std::string> texts);
-  // Returns an expression for the JSON strings of the set, with their quotes. Precondition: the set is not empty in the
-  // narrow reading, and every call has the same `rules`, since equal sets share their rules.
+  // Returns an expression for the JSON strings of the set, quotes included. Preconditions: the set's narrow reading is
+  // not empty; every call passes the same `rules`, since equal sets share their rules.
   Result<std::string> ebnf(const TextSet& set, EbnfRules& rules);
-  // Calls parse_regex() once for each pattern, so that results for equal patterns are reused.
+  // Calls parse_regex() only once for equal patterns, so that their results are reused.
   Result<Regex> pattern(const std::string& text);
   WorkLimit& work() { return work_; }
 

@@ -1,4 +1,4 @@
-// The types of one schema, made on demand. A type is a conjunction of schemas, so that recursion ends.
+// Makes the types of one schema on demand. A type is a conjunction of schemas, so recursion ends.
 #pragma once
 
 #include <cstdint>
@@ -34,19 +34,18 @@ class TypeTable {
   // Returns the type without values.
   Result<TypeId> never() { return type_of({&never_}); }
 
-  // Returns shapes whose union is the type. The reference is valid as long as the table.
+  // Returns shapes whose union is the type. The reference is valid as long as the table exists.
   Result<const Shapes*> shapes(TypeId type);
   std::size_t size() const { return types_.size(); }
 
-  // Returns the values that are in both; nothing if there are obviously none.
+  // Returns the intersection of two shapes; nothing if it is obviously empty.
   Result<Shapes> both(const Shape& a, const Shape& b);
   // Returns the type of a property that is not one of the shape's members; never() if no class has the name. Returns
   // unimplemented if dialects of regular expressions differ.
   Result<TypeId> value_of(const ObjectShape& shape, const std::string& name);
-  // Takes the texts of `other` away from `texts`; false if nothing is left.
+  // Takes the texts of `other` away from `texts`; returns false if nothing is left.
   Result<bool> leave_out(TextSet& texts, TypeId other);
-  // Returns whether `value` is in the type or shape: in every reading of its patterns (narrow), or in some reading
-  // (wide).
+  // Returns whether `value` is in the type or shape. Narrow: in every reading of its patterns; wide: in some reading.
   Result<bool> admits(TypeId type, const Json& value, Reading reading);
   Result<bool> admits(const Shape& shape, const Json& value, Reading reading);
 
@@ -63,10 +62,10 @@ class TypeTable {
   };
   friend class SchemaReader;
 
-  // Returns the schema that a "$ref" names, which must be a string.
+  // Returns the schema that the "$ref" of `schema`, which must be a string, names.
   Result<const Json*> target_of(const Json& schema);
   Result<Shapes> expand(const Type& type);
-  // Reads one schema without its surroundings.
+  // Reads one schema by itself.
   Result<Shapes> read(const Json& schema);
   Result<Shapes> product(const Shapes& a, const Shapes& b);
   Result<ArrayShape> both_arrays(const ArrayShape& a, const ArrayShape& b);
@@ -77,7 +76,7 @@ class TypeTable {
   Result<bool> admits_array(const ArrayShape& shape, const Json& value, Reading reading);
   Result<bool> admits_object(const ObjectShape& shape, const Json& value, Reading reading);
 
-  // Returns a schema from which the type comes.
+  // Returns a schema that the type was made from.
   const Json& origin(const Type& type) const;
 
   const SchemaIndex& index_;

@@ -1,5 +1,5 @@
-// Plans an engine from options and config.json alone: model, sizes, ladders, rules, memory. `tessera explain` shows the
-// plan, and the start (loaded_model.h) carries it out.
+// Plans an engine from its options and config.json alone: model, sizes, ladders, rules, memory. `tessera explain` shows
+// the plan, and the start (loaded_model.h) carries it out.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@
 
 namespace tessera {
 
-// Bytes of the device's memory as the plan divides it (memory_shares.h).
+// The plan's division of the device's memory, in bytes (memory_shares.h).
 struct MemoryShares {
   std::int64_t capacity = 0;
   std::int64_t taken = 0;  // used before the start by the driver and other processes
@@ -35,11 +35,11 @@ struct MemoryShares {
   std::int64_t free() const { return capacity - taken - weights - kv_cache - activations - graph_objects; }
 };
 
-// How steps follow one another.
+// Decides how steps follow one another.
 struct StepOrder {
-  // Schedules and enqueues a step while the one before it runs.
+  // Whether a step is scheduled and enqueued while the step before it runs.
   bool overlap = false;
-  // Delays a step until the one before it nearly ends, so that requests join it (step_pace.h).
+  // Whether a step is delayed until the step before it nearly ends, so that requests join it (step_pace.h).
   bool paced = false;
   int turns = 1;  // SchedulerOptions::turns
 };
@@ -59,16 +59,16 @@ struct EnginePlan {
   MemoryShares memory;
   double config_s = 0;  // seconds that reading config.json took
 
-  // Returns whether it generates tokens. Embedding models and classifiers do not.
+  // Returns whether the model generates tokens. Embedding models and classifiers do not.
   bool generates() const { return !embedding && config.num_labels == 0; }
 };
 
-// Plans one rank. Fails if the command would: unknown architecture, bad sizes, an unknown dtype, too little memory.
-// Reads only the properties and free memory of `device`; takes nothing.
+// Plans one rank. Fails if the command would fail: unknown architecture, bad sizes, an unknown dtype, too little
+// memory. Reads only the properties and free memory of `device`; takes no memory.
 Result<EnginePlan> plan_engine(const EngineOptions& options, Device& device, int rank = 0);
 
-// Returns the default tokens of a forward, and the default number of running requests. A model that keeps a state for
-// each request runs fewer if fewer states fit.
+// Return the default tokens of a forward, and the default number of running requests. A model that keeps a state for
+// each request runs fewer requests if fewer states fit.
 std::int64_t default_chunk(const DeviceProperties& device);
 std::int64_t default_running(const DeviceProperties& device);
 

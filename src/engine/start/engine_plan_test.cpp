@@ -57,7 +57,7 @@ TEST(EnginePlan, DefaultsOnACpu) {
   EXPECT_THAT(p.notes, IsEmpty());
 }
 
-// Inside a piece, one half computes while ranks exchange the other.
+// Inside a piece, one half is computed while ranks exchange the other half.
 TEST(EnginePlan, TwoBatchOverlapTakesExchangesIntoPieces) {
   const auto overlap = [](EngineOptions& o) {
     o.tp_size = 2;
@@ -281,7 +281,7 @@ TEST(EnginePlan, LatentAttentionHasTheUsualPrefillSizes) {
   }
 }
 
-// A program adds a family under a listed architecture name; rules follow the architecture.
+// Registers a family under a listed architecture name; rules follow the architecture.
 TEST(EnginePlan, AListedArchitectureHasNoPrefillGraphs) {
   const test::ScratchDir folder;
   Json config = *Json::read_file(kGoldens + "llama/config.json");
@@ -375,7 +375,7 @@ TEST(EnginePlan, RulesAppearVerbatimInTheNotes) {
               ElementsAre("linear", "attention"));
 }
 
-// Bytes of a page of the llama golden: 3 layers, keys and values of 2 heads of 16 floats, 16 tokens.
+// The bytes of a page of the llama golden: 3 layers, keys and values of 2 heads of 16 floats, 16 tokens.
 constexpr std::int64_t kPageBytes = 3 * 2 * 2 * 16 * 4 * 16;
 
 TEST(EnginePlan, PagesAreWhatRequestsCanUseOrMemoryHolds) {
@@ -390,7 +390,7 @@ TEST(EnginePlan, PagesAreWhatRequestsCanUseOrMemoryHolds) {
               o.context_length = 33;
             }),
             2 * 3 + 1);
-  // These are more requests than the default share of 2 GiB holds.
+  // Asks for more requests than the default share of 2 GiB holds.
   EXPECT_EQ(pages([](EngineOptions& o) { o.max_running_requests = 100000; }), 2 * kGiB / kPageBytes + 1);
 }
 

@@ -22,7 +22,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using Clock = Timeline::Clock;
 
-// Without `libraries`, which the CPU does not have.
+// Returns the names of the phases, except `libraries`, which the CPU does not have.
 std::vector<std::string> names_of(const Timeline& start) {
   std::vector<std::string> names;
   for (const Timeline::Phase& phase : start.phases())
@@ -31,7 +31,7 @@ std::vector<std::string> names_of(const Timeline& start) {
   return names;
 }
 
-// The time outside all phases is less than a millisecond; a busy machine may pause the process meanwhile.
+// Expects hardly any time outside the phases: less than a millisecond, but a busy machine may pause the process.
 void expect_covers(const Timeline& start, double wall_s) {
   EXPECT_LE(wall_s - start.end_s(), 0.05 * wall_s + 0.02);
   EXPECT_LE(start.uncovered_s(), 0.05 * wall_s + 0.02) << start.line();
@@ -55,8 +55,8 @@ TEST(EngineStart, PhasesFollowEachOtherAndCoverTheStart) {
     EXPECT_LE(each.begin_s, each.end_s) << each.name;
     EXPECT_LE(each.end_s, wall_s) << each.name;
   }
-  // The order in which one phase needs another. The tokenizer is read beside the phases before the weights, and the
-  // weights load beside those after them.
+  // The order in which one phase needs another. The tokenizer is read beside the phases before the weights; the weights
+  // load beside the phases after them.
   const std::vector<std::string> order = {"device", "config", "plan", "open weights", "memory", "compile", "capture"};
   for (std::size_t i = 1; i < order.size(); ++i)
     EXPECT_LE(phase[order[i - 1]].end_s, phase[order[i]].begin_s) << order[i - 1] << ", " << order[i];
@@ -106,7 +106,7 @@ TEST(EngineStart, HasStartedTheDevicesLibraries) {
   const double wall_s = std::chrono::duration<double>(Clock::now() - began).count();
   ASSERT_NE(engine, nullptr);
   EXPECT_EQ(started, 1);
-  // The start of the libraries takes longer than the whole rest, so the engine waits for it.
+  // Starting the libraries takes longer than all other phases, so the engine waits for it.
   EXPECT_GE(engine->start().seconds_of("libraries"), 0.2);
   expect_covers(engine->start(), wall_s);
 }
@@ -156,7 +156,7 @@ class KeptProfile : public ::testing::Test {
   EngineOptions options_ = test::small_options();
 };
 
-// The memory was predicted before from the same programs.
+// The prediction of memory has already compiled the same programs.
 TEST_F(KeptProfile, AStartCountsCompiledAndCachedPrograms) {
   const RunnerInventory first = prefill();
   EXPECT_GT(first.general_compiles, 1);

@@ -32,7 +32,7 @@ void export_for_debugging(const EnginePlan& plan, const EngineOptions& options) 
     log_warn("debug", "the graphs are not exported: {}", written.message());
 }
 
-// Starts the device's libraries on another thread. Returns an invalid future where they have nothing to do.
+// Starts the device's libraries on another thread. Returns an invalid future if they have nothing to start.
 std::future<LoadTimes> start_libraries(const Registry& registry, Device& device) {
   const Result<const Backend*> backend = registry.devices.backend(device.properties().type);
   if (!backend.ok() || (*backend)->start_libraries == nullptr) return {};
@@ -44,7 +44,7 @@ std::future<LoadTimes> start_libraries(const Registry& registry, Device& device)
   });
 }
 
-// Adds options that help to the error of a start without enough memory.
+// Adds the options that help to the error of a start without enough memory.
 Status with_what_helps(Status status) {
   if (status.code() != StatusCode::kResourceExhausted ||
       status.message().find("mem_fraction_static") != std::string::npos)
@@ -67,14 +67,14 @@ void log_plan(const EnginePlan& plan) {
   }
 }
 
-// The steps of a start, in their order.
+// The steps of a start, in order.
 class ModelStart {
  public:
   explicit ModelStart(LoadedModel& model) : model_(model), reading_(start_reading_texts(model.options)) {}
 
   Status open_device();
-  Status plan();          // and starts the peers, who may cut the plan
-  Status take_texts();    // which another thread has read
+  Status plan();          // also starts the peers, which may cut the plan
+  Status take_texts();    // takes what another thread has read
   Status load_weights();  // on another thread, except on the CPU
   Status make_runner();
   Status capture();
@@ -148,7 +148,7 @@ Status ModelStart::load_weights() {
 }
 
 Status ModelStart::make_runner() {
-  // Shows one progress bar at a time: while loading and capturing overlap, loading takes longer.
+  // Shows one progress bar at a time: that of loading, which takes longer while loading and capturing overlap.
   if (!model_.device->properties().on_host) plan_.runner.show_progress = false;
   plan_.runner.start = &model_.start;
   model_.runner =
@@ -157,7 +157,7 @@ Status ModelStart::make_runner() {
   return ok_status();
 }
 
-// Captures the graphs. Nothing can be served before the weights are loaded, so deferred sizes are captured meanwhile.
+// Captures the graphs. Captures deferred sizes too while the weights load, because nothing can be served before.
 Status ModelStart::capture() {
   TRY(model_.runner->capture([&] { return !load_->done(); }).with_context(kCaptureContext));
   return model_.peers->compare_sizes(model_.runner->dispatch_table());

@@ -47,16 +47,16 @@ struct LoadedModel {
   std::unique_ptr<ModelRunner> runner;
   std::optional<ProfileStore> profiles;
 
-  // Returns whether it generates tokens. Embedding models and classifiers do not.
+  // Returns whether the model generates tokens. Embedding models and classifiers do not.
   bool generates() const { return !embedding && config.num_labels == 0; }
   const Tokenizer* tokenizer() const { return texts.tokenizer ? &*texts.tokenizer : nullptr; }
 };
 
-// Reads config and tokenizer, loads or generates the weights, and captures the graphs. Opens the device that the
-// options name where `device` is null. Records the phases of the start (EngineOptions::start, tokenizer, device,
-// config, plan, open weights, load weights, memory, compile, capture and, within it, warm up; libraries, where the
-// device has some to start). The tokenizer is read while the device opens. Except on the CPU, weights load during the
-// phases that follow. The device's libraries start beside all phases after `device`.
+// Reads config and tokenizer, loads or generates the weights, and captures the graphs. If `device` is null, opens the
+// device that the options name. Records the phases of the start (EngineOptions::start, tokenizer, device, config, plan,
+// open weights, load weights, memory, compile, capture and, within it, warm up; libraries, if the device has some to
+// start). The tokenizer is read while the device opens. Except on the CPU, weights load during the phases that follow.
+// The device's libraries start beside all phases after `device`.
 Result<std::unique_ptr<LoadedModel>> load_model(EngineOptions options, std::unique_ptr<Device> device);
 
 }  // namespace tessera

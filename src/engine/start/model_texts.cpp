@@ -21,7 +21,7 @@ Result<ReadTexts> read_model_texts(const EngineOptions& options) {
   const bool given = !options.tokenizer_path.empty();
   const std::string path = given ? options.tokenizer_path : folder;
   Result<Tokenizer> tokenizer = Tokenizer::load(path);
-  // A model may have no tokenizer; requests then give ids.
+  // A model may have no tokenizer; its requests then give ids.
   const bool without = !given && tokenizer.status().code() == StatusCode::kNotFound;
   if (!without) {
     texts.tokenizer = TRY(std::move(tokenizer));

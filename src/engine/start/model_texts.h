@@ -31,10 +31,10 @@ struct ReadTexts {
 // missing. `options` must outlive the future, whose destructor waits for the thread.
 std::future<Result<ReadTexts>> start_reading_texts(const EngineOptions& options);
 
-// Returns invalid_argument if an id that ends a text is not in [0, vocab_size); the message names the file of
-// `model_path` that has it.
+// Returns invalid_argument if an id that ends a text is not in [0, vocab_size). The message names the file in
+// `model_path` that has this id.
 Status check_end_ids(const std::string& model_path, std::span<const TokenId> end_ids, std::int64_t vocab_size);
-// Returns a warning that says what a model without a tokenizer cannot do.
+// Returns a warning that lists what a model without a tokenizer cannot do.
 std::string without_tokenizer(const std::string& model_path);
 
 }  // namespace tessera

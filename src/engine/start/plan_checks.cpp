@@ -1,4 +1,4 @@
-// Checks the options of a plan that can be checked without the model.
+// Checks those options of a plan that need no model.
 #include <fmt/format.h>
 
 #include "tessera/engine/ranks/rank_places.h"

@@ -12,9 +12,9 @@ namespace tessera {
 
 inline constexpr std::int64_t kDefaultMaxDecode = 256;  // requests of the largest decode graph
 
-// Returns the cost of a prefill graph in milliseconds by its number of tokens, if the replays of at least two sizes
-// were measured; otherwise prior_token_cost. It is monotone: if a larger size was measured to be faster, the smaller
-// one's measurement was disturbed.
+// Returns the cost of a prefill graph in milliseconds by its number of tokens, if replays of at least two sizes were
+// measured; otherwise prior_token_cost. The cost is monotone: if a larger size was measured to be faster, the smaller
+// size's measurement was disturbed.
 TokenCost prefill_cost(const std::optional<CostTable>& known);
 
 // Fills runner.prefill_sizes and decode_sizes, and adds notes about sizes that were dropped or are never used.

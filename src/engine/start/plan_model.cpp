@@ -36,7 +36,7 @@ Status plan_embedding(const EngineOptions& options, EnginePlan& plan) {
   return ok_status();
 }
 
-// Returns the type that a name stands for; nothing for "auto".
+// Returns the type with this name; nothing for "auto".
 Result<std::optional<ir::DType>> named_dtype(std::string_view option, const std::string& name) {
   if (name == "auto") return std::optional<ir::DType>();
   if (name == "float32") return std::optional(ir::DType::kFloat32);
@@ -45,7 +45,7 @@ Result<std::optional<ir::DType>> named_dtype(std::string_view option, const std:
   return invalid_argument(fmt::format("{}: \"{}\" is none of auto, float32, bfloat16, float16", option, name));
 }
 
-// Returns the type that a name stands for; nothing for "auto".
+// Returns the cache type with this name; nothing for "auto".
 Result<std::optional<ir::DType>> named_cache_dtype(const std::string& name) {
   constexpr std::string_view kOption = "kv_cache_dtype";
   if (name == "fp8" || name == "fp8_e4m3") return std::optional(ir::DType::kFloat8E4M3);
@@ -58,14 +58,14 @@ Result<std::optional<ir::DType>> named_cache_dtype(const std::string& name) {
 Result<ir::DType> choose_dtype(const std::string& name, const ModelConfig& config, const DeviceProperties& device) {
   const std::optional<ir::DType> named = TRY(named_dtype("dtype", name));
   if (named) return *named;
-  // On a CPU without matrix instructions for it, a narrow type only adds conversions.
+  // Uses float32 on a CPU without native bfloat16, where a narrow type only adds conversions.
   if (device.on_host && !device.has_native_bf16) return ir::DType::kFloat32;
   if (config.dtype == StoredDtype::kBF16) return device.has_native_bf16 ? ir::DType::kBFloat16 : ir::DType::kFloat32;
   if (config.dtype == StoredDtype::kF16 && !device.on_host) return ir::DType::kFloat16;
   return ir::DType::kFloat32;
 }
 
-// Notes if all prompts get LongRoPE's long rotation factors, which change the answers to short ones.
+// Adds a note if all prompts get LongRoPE's long rotation factors, which change the answers to short prompts.
 void note_longrope(EnginePlan& plan) {
   const RopeConfig& rope = plan.config.rope;
   const std::int64_t short_context = rope.original_max_position_embeddings;
@@ -75,7 +75,7 @@ void note_longrope(EnginePlan& plan) {
       plan.runner.context_length, short_context));
 }
 
-// How many modules have something in common, and the first of them.
+// The number of modules that have something in common, and the first of them.
 struct ModuleCount {
   std::int64_t count = 0;
   std::string first;
@@ -85,7 +85,7 @@ struct ModuleCount {
   }
 };
 
-// Says in one fact how the checkpoint stores its linears: how many are quantised in which format.
+// Adds a fact about how the checkpoint stores its linears: how many are quantised in which format.
 void tell_stored(EnginePlan& plan) {
   std::map<std::string, ModuleCount> formats;
   ModuleCount plain;
@@ -100,7 +100,7 @@ void tell_stored(EnginePlan& plan) {
   plan.facts.push_back(std::move(fact));
 }
 
-// Says which quantised weights are kept as numbers, and why: one note for all of one format and reason.
+// Adds notes on which quantised weights are dequantised, and why: one for each format and reason.
 void note_dequantised(EnginePlan& plan) {
   std::map<std::pair<std::string, std::string>, std::vector<std::string>> modules;
   for (const DequantisedWeight& weight : plan.graphs.dequantised)
@@ -110,7 +110,7 @@ void note_dequantised(EnginePlan& plan) {
                                      ir::dtype_name(plan.model.weight_type()), names[0], why.second));
 }
 
-// Says in one note what was quantised at the start, and what was not, and why.
+// Adds a note on what was quantised at the start, what was not, and why.
 void note_at_start(EnginePlan& plan) {
   if (plan.graphs.at_start.empty()) return;
   std::map<std::string, ModuleCount> rounded;
@@ -128,7 +128,7 @@ void note_at_start(EnginePlan& plan) {
   plan.notes.push_back(std::move(note));
 }
 
-// Says where the scales of an FP8 cache come from, or that those of the checkpoint are unused.
+// Adds a note on where the scales of an FP8 cache come from, or that the checkpoint's scales are unused.
 void note_cache_scales(EnginePlan& plan) {
   const std::optional<KvCacheFormat> stored = plan.config.formats.kv_cache();
   if (has_cache_scales(plan.model.kv_cache_type())) {
@@ -143,7 +143,7 @@ void note_cache_scales(EnginePlan& plan) {
   }
 }
 
-// Opens the checkpoint, and lets the model look tensors up in its headers.
+// Opens the checkpoint, and lets the model look up tensors in its headers.
 Status ask_stored_types(const EngineOptions& options, EnginePlan& plan) {
   plan.checkpoint = std::make_shared<const Checkpoint>(TRY(Checkpoint::open(model_folder(options.model_path))));
   plan.model.stored_type = [checkpoint = plan.checkpoint](std::string_view tensor) -> std::optional<StoredDtype> {
@@ -153,7 +153,7 @@ Status ask_stored_types(const EngineOptions& options, EnginePlan& plan) {
   return ok_status();
 }
 
-// Returns a format's name as in WeightFormats::method(). Other engines also accept names of kernels for formats.
+// Returns a format's name as in WeightFormats::method(). Accepts names of kernels too, like other engines.
 std::string_view method_of(std::string_view quantization) {
   constexpr std::pair<std::string_view, std::string_view> kNames[] = {{"gptq_marlin", "gptq"},
                                                                       {"awq_marlin", "awq"},
@@ -166,7 +166,8 @@ std::string_view method_of(std::string_view quantization) {
   return quantization;
 }
 
-// Checks the requested format against the checkpoint's. Without one there, the model is quantised to it at the start.
+// Checks the requested format against the checkpoint's. If the checkpoint has none, the start quantises the model to
+// it.
 Status apply_quantization(const EngineOptions& options, ModelConfig& config) {
   const std::string& asked = options.quantization;
   const bool mxfp4 = config.moe && config.moe->mxfp4;
@@ -174,7 +175,7 @@ Status apply_quantization(const EngineOptions& options, ModelConfig& config) {
   const std::optional<StartFormat> start = start_format_from_name(asked);
   if (asked.empty() || method_of(asked) == method) return ok_status();
   if (!method.empty()) {
-    // "fp8" is also the name of a method, and matches only that method.
+    // "fp8" is also the name of a checkpoint's method, and then matches only that method.
     if (start && *start != StartFormat::kFp8 && start == config.formats.kind()) return ok_status();
     return invalid_argument(
         fmt::format("quantization: {} is not accepted; the checkpoint is quantised as {}", asked, method));
@@ -253,8 +254,8 @@ Status rewrite_graphs(PlanDraft& draft) {
   return ok_status();
 }
 
-// Lets prefill compute the body's last nodes for the wanted rows only. Embedding models need all hidden states, and
-// ranks that exchange rows want other rows. A next-token layer reads the hidden states of all tokens.
+// Lets prefill compute the body's last nodes only for the wanted rows. Not for embedding models, which need all hidden
+// states, ranks that exchange rows, which want other rows, or a next-token layer, which reads all hidden states.
 Status add_wanted_rows(PlanDraft& draft) {
   EnginePlan& plan = draft.plan;
   if (plan.embedding || !plan.graphs.has_head || plan.graphs.dp_size > 1 || plan.graphs.draft) return ok_status();

@@ -15,9 +15,9 @@ namespace tessera {
 Status choose_running(PlanDraft& draft) {
   const EngineOptions& options = draft.options;
   const bool on_host = draft.properties().on_host;
-  // On a CPU a forward has finished when enqueueing returns. Overlap would gain nothing, and ends of requests would be
-  // noticed a step late. Stages of a pipeline run beside one another on any device; the first one has nothing to do
-  // while the last one ends a step, so its steps are not delayed.
+  // On a CPU a forward has finished when enqueueing returns, so overlap would gain nothing, and ends of requests would
+  // be noticed a step late. Stages of a pipeline run at the same time on any device. The first stage is idle while the
+  // last one ends a step, so its steps are not delayed.
   const bool stages = has_stages(options);
   StepOrder& steps = draft.plan.steps;
   // A next-token layer reads each forward's hidden states and tokens before the next forward.
@@ -66,8 +66,7 @@ Status choose_graphs(PlanDraft& draft) {
                                     .architecture = plan.config.architecture,
                                     .standard_gqa = caches.standard_gqa,
                                     .undeclared_layers = caches.undeclared});
-  // A budget covers only the graphs of the plan; full graphs are added after measurements, so they are off with a
-  // budget.
+  // A budget covers only the graphs of the plan. Full graphs are added after measurements, so a budget turns them off.
   plan.runner.choose_full = graphs.mode == GraphMode::kFullAndPiecewise && graphs.memory_budget == 0;
   const std::vector<std::string>& messages = plan.runner.graphs.messages;
   plan.notes.insert(plan.notes.end(), messages.begin(), messages.end());
@@ -84,7 +83,7 @@ Status choose_cuts(PlanDraft& draft) {
     runner.split_ops = given.empty() ? default_split_ops(ops)
                                      : TRY(resolve_split_ops(ops, given).with_context("cuda_graph_split_ops"));
   }
-  // Exchanges between halves of a forward belong to the same piece as the kernels that run beside them.
+  // Keeps exchanges between halves of a forward in the same piece as the kernels that run beside them.
   if (runner.halves_from > 0 && given.empty())
     std::erase_if(runner.split_ops, [&ops](const std::string& name) {
       const ir::OpDecl* op = ops.find(name);

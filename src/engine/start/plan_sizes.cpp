@@ -33,7 +33,7 @@ Result<std::int64_t> tokens_of_forward(std::int64_t chunk, std::int64_t context,
                   chunk, context, kMaxLadderSize));
 }
 
-// Number of graphs that are kept if the tower is captured by exact sizes.
+// The number of graphs that are kept if the tower is captured by exact sizes.
 constexpr std::int64_t kExactVisionGraphs = 32;
 
 }  // namespace
@@ -56,8 +56,8 @@ Status choose_limits(PlanDraft& draft) {
   return ok_status();
 }
 
-// Reserves the rows that the option's bytes hold. Without the option, reserves those of the largest image that
-// processors make, or of the context if that is less.
+// Reserves image rows: as many as the option's bytes hold. Without the option, as many as the largest image that
+// processors make needs, or the context length if that is less.
 Status reserve_images(PlanDraft& draft) {
   constexpr std::int64_t kLargestImage = 16384;
   EnginePlan& plan = draft.plan;

@@ -9,7 +9,7 @@
 
 namespace tessera {
 
-// A plan while it is made, and what it is made from.
+// A plan in progress, and what it is made from.
 struct PlanDraft {
   const EngineOptions& options;
   Device& device;  // only read
@@ -29,7 +29,7 @@ Status read_config(PlanDraft& draft);     // config, embedding
 Status choose_types(PlanDraft& draft);    // types of activations and KV cache
 Status build_graphs(PlanDraft& draft);    // model, graphs, parameters
 Status rewrite_graphs(PlanDraft& draft);  // runs the passes on the graphs that are captured
-// Gives prompts a graph that computes the last layer's end for wanted rows only.
+// Gives prompts a graph that computes the last layer's last nodes for wanted rows only.
 Status add_wanted_rows(PlanDraft& draft);
 
 // plan_sizes.cpp
@@ -44,7 +44,7 @@ Status choose_running(PlanDraft& draft);    // how steps and forwards are run, m
 Status choose_compilers(PlanDraft& draft);  // compilers of pieces and decodes
 Status choose_graphs(PlanDraft& draft);     // which forwards have graphs, by the rules
 Status choose_cuts(PlanDraft& draft);       // operators at which prefill graphs are cut
-Status check_drafts(PlanDraft& draft);      // refuses speculative decoding where it cannot be exact
+Status check_drafts(PlanDraft& draft);      // refuses speculative decoding if it cannot be exact
 Status note_halves(PlanDraft& draft);       // notes that two-batch overlap has no effect
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
 // Catches: --quantization that is ignored, taken for another format, or refused without saying what is accepted; a plan
-// that does not say which matrices stay numbers, and why.
+// that does not say which matrices stay unquantised, and why.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -27,7 +27,7 @@ Result<EnginePlan> plan_of(const std::string& model, const std::string& quantiza
   return plan_engine(options, device);
 }
 
-// Returns the facts and notes of a plan that is made, else its error.
+// Returns the facts and notes of a plan, or the error if there is no plan.
 std::vector<std::string> notes_of(const std::string& model, const std::string& quantization,
                                   LoadFormat load_format = LoadFormat::kAuto) {
   const Result<EnginePlan> plan = plan_of(model, quantization, load_format);

@@ -17,7 +17,7 @@ namespace tessera {
 // does not use: vision towers, and heads that predict further tokens.
 Result<WeightSource> weight_source(const EngineOptions& options, const EnginePlan& plan);
 
-// When a load began and ended.
+// The times at which a load began and ended.
 struct LoadTimes {
   std::chrono::steady_clock::time_point begin{};
   std::chrono::steady_clock::time_point end{};
@@ -40,7 +40,7 @@ class WeightLoad {
   Result<LoadTimes> run();
 
   std::vector<WeightSpec> specs_;
-  // Keeps the memory alive if a runner cannot be made and frees its own share.
+  // The weights' memory, kept alive here in case a runner cannot be made and frees its own reference.
   std::shared_ptr<const Allocation> memory_;
   Weights::Addresses addresses_;
   WeightSource source_;
