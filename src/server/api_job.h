@@ -20,31 +20,32 @@ class Answer {
  public:
   virtual ~Answer() = default;
   // Takes the next event of request `index`; `end` is set with the request's last event. Appends to `stream` what a
-  // stream sends now: whole server-sent events, or nothing. Errors of requests are not passed to it.
+  // stream sends now: whole server-sent events, or nothing. It never gets an event with an error.
   virtual void on_event(std::size_t index, const RequestEvent& event, Completion* end, std::string& stream) = 0;
-  // Says, after on_event(), why there can be no answer. After an error no other function is called.
+  // Returns, after on_event(), ok or the reason why there can be no answer. After an error no other function is called.
   virtual Status failure() const { return ok_status(); }
-  // Returns what a stream sends before its end. Called after the last event of all requests.
+  // Returns what a stream sends last. Called after the last event of all requests.
   virtual std::string last_events() { return ""; }
   // Returns a stream's content type.
   virtual std::string_view stream_type() const { return "text/event-stream"; }
-  // Returns what ends a stream, and what ends one that fails after it has begun. The defaults are OpenAI's.
+  // Return the end of a stream, and the end of a stream that fails after it has begun. The defaults are OpenAI's.
   virtual std::string stream_end() const { return "data: [DONE]\n\n"; }
   virtual std::string stream_failure(const ApiError& error) const {
     return "data: " + error.to_json() + "\n\n" + stream_end();
   }
-  // Whether a stream sends something while the engine is silent, so that proxies keep its connection.
+  // Returns whether a stream sends something while the engine is silent, so that proxies keep its connection.
   virtual bool keeps_alive() const { return false; }
-  // Returns what such a stream sends; before the first event too.
+  // Returns what a stream sends while the engine is silent, even before the first event.
   virtual std::string keep_alive() { return ""; }
-  // Returns what ends the stream of a job that another request cancelled (LiveJobs::cancel).
+  // Returns the end of a stream whose job another request cancelled (LiveJobs::cancel).
   virtual std::string cancelled() { return ""; }
-  // Returns the body of an answer that is no stream. Called after the last event of all requests.
+  // Returns the body of an answer that is not streamed. Called after the last event of all requests.
   virtual std::string body() = 0;
-  // Returns the body in parts if it may be large or take long enough to hold up other streams; else nothing. The parts
+  // Returns the body in parts if it may be large or slow enough to hold up other streams; else nothing. The parts
   // borrow from the answer, and no other function is called after this one.
   virtual std::optional<JsonParts> large_body() { return std::nullopt; }
-  // Gives a stream's events that on_event() held back because they may be large, in parts. last_events() follow them.
+  // Returns, in parts, events of a stream that on_event() held back because they may be large. last_events() follow
+  // them.
   virtual std::optional<JsonParts> large_events() { return std::nullopt; }
 };
 
@@ -52,12 +53,12 @@ struct ApiJob {
   std::string id{};  // the id of the answer
   std::vector<Request> requests{};
   std::vector<std::string>
-      request_ids{};  // [requests], by which a client may end them; empty: they have the answer's id
+      request_ids{};  // [requests]: ids by which a client may end them; empty: each has the answer's id
   bool stream = false;
   std::string note{};  // text of the header X-Tessera-Note; "": no header
   std::unique_ptr<Answer> answer{};
-  // Set: the job's client does not wait. The job goes on when the client leaves, and what a stream would send goes to
-  // this function on the I/O thread; `last` ends it. Nothing is sent to the client.
+  // If set, the job's client does not wait, and nothing is sent to it. The job goes on when the client leaves. The text
+  // of its stream goes to this function on the I/O thread; `last` marks the end.
   std::function<void(std::string_view text, bool last)> deliver{};
 };
 

@@ -1,4 +1,4 @@
-// The routes that say what is served, whether it is ready, and how busy it is. None of them reads a body.
+// The routes that report what is served, whether it is ready, and how busy it is. None of these routes reads a body.
 #pragma once
 
 #include <functional>
@@ -12,13 +12,14 @@
 
 namespace tessera {
 
-// What the routes need of their server. All functions are called on the I/O thread and must outlive the router.
+// What the routes need from their server. All members must outlive the router, and functions are called on the I/O
+// thread.
 struct InfoSources {
   const ServedModel& model;
-  const Engine& engine;                              // what all engines have in common
+  const Engine& engine;                              // the first engine, for what all engines have in common
   std::function<std::vector<EngineStats>()> stats;   // of each engine
   std::function<std::optional<ApiError>()> refusal;  // why the server takes no requests; nothing if it takes them
-  // Answers the call with what `ask` returns on the first engine's thread.
+  // Answers the call with the result of `ask`, which runs on the first engine's thread.
   std::function<void(Call call, std::function<HttpResponse(Engine&)> ask)> ask_engine;
 };
 

@@ -1,5 +1,5 @@
-// GET /: the page that people see in a browser, in one answer: a chat with the model and a live view of the engine. The
-// build assembles it from the parts in page/.
+// Handles GET /, the page for a browser: a chat with the model and a live view of the engine, in one answer. The build
+// assembles it from the parts in page/.
 #pragma once
 
 #include "tessera/server/http/http.h"

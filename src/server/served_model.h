@@ -1,5 +1,4 @@
-// What requests are checked against: the model's name, tokenizer, templates and limits. Immutable; any thread may read
-// it.
+// The model as requests see it: its name, tokenizer, templates and limits. Immutable; any thread may read it.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +31,7 @@ struct ServedModel {
   std::int64_t parameters = 0;
   std::int64_t weight_bytes = 0;         // on the first device
   std::string weight_type{};             // "bfloat16", or the quantisation: "fp8"
-  std::string fingerprint{};             // of build, model and options; "": answers have none
+  std::string fingerprint{};             // hash of build, model and options; "": answers have none
   const Tokenizer* tokenizer = nullptr;  // borrowed; null: requests must give ids
   std::int64_t vocab_size = 0;
   std::int64_t context_length = 0;
@@ -50,7 +49,7 @@ struct ServedModel {
   std::string eos_token{};
   std::string tool_call_parser{};  // "generic": server/tools/generic_tools.h; "": tools are refused
   std::string reasoning_parser{};  // "": no parser
-  // Plugin formats; set if the two names above are those of plugins.
+  // Plugin formats; set if the two parsers above are those of plugins.
   std::shared_ptr<const ChatFormat> call_format{};
   std::shared_ptr<const ChatFormat> reasoning_format{};
   bool allow_unknown_fields = false;            // unknown fields of requests are ignored
@@ -60,17 +59,17 @@ struct ServedModel {
   std::unique_ptr<GrammarCompiler> grammars{};  // null: output cannot be constrained
   double grammar_seconds = kMaxCompileSeconds;  // CPU seconds of a thread for all grammars of one HTTP request
 
-  // Checks what can be checked before there is an engine: a given chat template that cannot be read or parsed, unknown
-  // parser names, and plugin formats with the name of one of the server's own. Errors begin with the name of the flag
-  // or of the format.
+  // Checks what can be checked before there is an engine. Errors: a given chat template that cannot be read or parsed,
+  // unknown parser names, and plugin formats with the name of one of the server's own. They begin with the name of the
+  // flag or of the format.
   static Status check(const ServerOptions& options, const ChatFormats& formats);
   // `engine` outlives the result. Errors: a given chat template that cannot be read, unknown parser names.
   static Result<ServedModel> create(const ServerOptions& options, const Engine& engine);
 
-  // Whether the model makes tokens.
+  // Returns whether the model generates tokens.
   bool generates() const { return !embedding && num_labels == 0; }
-  // These return a 400 if the model does not make tokens, embeddings, or scores of pairs of texts. The error says what
-  // the model serves instead.
+  // Return a 400 if the model does not make tokens, embeddings, or scores of pairs of texts. The error says what the
+  // model serves instead.
   ApiStatus check_generates() const;
   ApiStatus check_embeds() const;
   ApiStatus check_scores_pairs() const;
@@ -79,20 +78,20 @@ struct ServedModel {
   std::vector<std::string> names() const;
   // Returns a 404 if a request names another model. A request without a name means this model.
   ApiStatus check_name(const Json& body) const;
-  // The check for OpenAI's protocols: like check_name(), and a 400 if the name is missing and `requires_name`.
+  // Checks the name in OpenAI's protocols: like check_name(), plus a 400 if the name is missing and `requires_name`.
   ApiStatus check_named(const Json& body) const;
-  // The check for protocols whose clients need no name: like check_name(), but "unknown", which gateways then write,
-  // also means this model.
+  // Checks the name in protocols whose clients need none: like check_name(), but also accepts "unknown", which gateways
+  // then write.
   ApiStatus check_routed_name(const Json& body) const;
   // Returns the ids of a text. `param` names the field in errors.
   ApiResult<std::vector<TokenId>> encode(std::string_view text, bool add_special_tokens,
                                          const std::string& param) const;
-  // Returns the 400 with code context_length_exceeded, like set_length(), for a text that is too long even to count its
+  // Returns the same 400 as set_length() (context_length_exceeded), for a text that is too long even to count its
   // tokens. `why` is the reason in the message.
   ApiError too_long(const std::string& param, std::string_view why) const;
-  // Checks the prompt and sets how many tokens may follow it: `asked`, else up to `otherwise` of what the context has
-  // left. Errors: 400 if the prompt is empty or has ids outside the vocabulary; 400 with code context_length_exceeded
-  // if the prompt and the asked tokens do not fit into the context.
+  // Checks the prompt and sets how many tokens may follow it: `asked`, or else at most `otherwise` and what the context
+  // has left. Errors: 400 if the prompt is empty or has ids outside the vocabulary; 400 with code
+  // context_length_exceeded if the prompt and the asked tokens do not fit into the context.
   ApiStatus set_length(Request& request, std::optional<std::int64_t> asked, std::int64_t otherwise,
                        const std::string& param) const;
 };

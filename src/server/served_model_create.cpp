@@ -23,7 +23,7 @@ bool is_template_source(const std::string& given) {
   return given.find("{{") != std::string::npos || given.find("{%") != std::string::npos;
 }
 
-// Returns the parser that was asked for, or the one that the template shows.
+// Returns the parser that was asked for, or else the one guessed from the template.
 Result<std::string> choose_parser(const std::string& flag, const std::string& asked, std::string_view guess,
                                   std::vector<std::string_view> names, const std::vector<std::string_view>& outside) {
   for (const std::string_view name : outside) {
@@ -45,7 +45,7 @@ Status choose_parsers(const ServerOptions& options, const ChatFormats& formats, 
   if (guess.empty()) guess = kGenericToolParser;
   model.tool_call_parser = TRY(choose_parser("--tool-call-parser", options.tool_call_parser, guess,
                                              tool_call_parser_names(), formats.names(Part::kCalls)));
-  // The model never sees the tools in this format, so it would not write it.
+  // Guesses no parser if the template shows no tools: the model would never see this format, so it would not write it.
   const bool shows_tools = tool_source.find("tools") != std::string::npos;
   if (!model.tool_call_parser.empty() && !shows_tools) model.tool_call_parser = kGenericToolParser;
   model.call_format = formats.find(model.tool_call_parser, Part::kCalls);
@@ -65,7 +65,7 @@ Result<std::string> parse_given(const std::string& given, ServedModel& model) {
   return source;
 }
 
-// Parses the chat template in the model's own files. An invalid template disables chats only.
+// Parses the chat template in the model's own files. If it is invalid, only chats are disabled.
 void parse_own(const TokenizerConfig& config, ServedModel& model) {
   const std::string* source = config.find_template();
   if (source == nullptr) {

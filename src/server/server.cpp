@@ -51,10 +51,10 @@ using Prepare = ApiResult<ApiJob> (*)(const ServedModel& model, std::string_view
 using Answering = std::function<void(const Call& call)>;
 using Build = ApiResult<std::string> (*)(const ServedModel& model, std::string_view body);
 
-// Replaces the route in metrics and the log if the path has no route or was not looked up.
+// The route in metrics and the log if the path has no route or was not looked up.
 constexpr std::string_view kNoRoute = "other";
 
-// Routes that say how the server is doing answer until its end.
+// Returns whether the route answers until the server's end, because it reports how the server is doing.
 bool answers_while_draining(std::string_view route) {
   return route == "/health" || route == "/metrics" || route == "/live" || route == "/v1/loads";
 }
@@ -81,7 +81,7 @@ struct Server::Impl {
         engine(*engines.front()),
         events(kBacklogSteps * most_events(engines)) {}
 
-  // Returns the most events of one step: each running request has at most one.
+  // Returns the most events that one step can have: one for each running request.
   static std::size_t most_events(std::span<Engine* const> served) {
     return served.size() * static_cast<std::size_t>(served.front()->runner().options().max_requests);
   }
@@ -132,13 +132,13 @@ struct Server::Impl {
     return ok_status();
   }
 
-  // Warns if the chats of the model have tools and their format is unknown. Called once, at the start.
+  // Warns, once at the start, if chats may have tools but the model's tool format is unknown.
   void warn_of_tools() const {
     if (model.generates() && model.chat && model.tool_call_parser == kGenericToolParser)
       log_warn("server", "{}", kGenericToolNote);
   }
 
-  // Returns the number of threads that wait for images of other servers, beside the working ones.
+  // Returns the number of threads that wait for images from other servers, in addition to the working threads.
   std::size_t most_fetches() const {
     return model.images && model.images->fetcher ? static_cast<std::size_t>(UrlFetchOptions().most_at_once) : 0;
   }
@@ -336,10 +336,10 @@ struct Server::Impl {
   // The limit for bodies that may have images in base64.
   static constexpr std::size_t kMaxImageBodyBytes = std::size_t{64} << 20;
 
-  // Number of full steps that the I/O thread may be behind the engine before the event queue allocates memory.
+  // The number of full steps that the I/O thread may lag behind the engine before the event queue allocates memory.
   static constexpr std::size_t kBacklogSteps = 4;
 
-  // The order of construction matters: threads end before the objects that they post to.
+  // Members are ordered so that threads end before the objects to which they post.
   ServerOptions options;
   std::vector<Engine*> engines;
   Engine& engine;  // the first engine, for what all engines have in common

@@ -1,11 +1,12 @@
-// The server: one engine, or several of one model, served over HTTP by the protocols of OpenAI, Anthropic and SGLang.
+// The server: serves one engine, or several of one model, over HTTP by the protocols of OpenAI, Anthropic and SGLang.
 //
 //   std::unique_ptr<Server> server = TRY(Server::create(options, *engine));
 //   print(server->address());
 //   TRY(server->run());  // until stop(), which a signal's thread calls
 //
-// Threads: run() is the I/O thread; the engine has one more, and text work has several (text_pools.h). A request goes
-// I/O → pool (parse, render, tokenise) → I/O → engine. Its events return to the I/O thread once a step.
+// Threads: run() is the I/O thread, the engine has its own thread, and text work has several (text_pools.h). A request
+// passes from the I/O thread to a pool (parse, render, tokenise), back to the I/O thread, and to the engine. Its events
+// return to the I/O thread once per step.
 #pragma once
 
 #include <memory>
@@ -23,19 +24,19 @@ class Server {
   // Binds and listens. `engine` outlives the server, and only the server may use it. Errors: wrong options, a chat
   // template that cannot be read, an address in use.
   static Result<std::unique_ptr<Server>> create(ServerOptions options, Engine& engine);
-  // Serves several engines of one model with the same options; requests are spread over them (replicas.h). Needs at
-  // least one.
+  // Serves several engines of one model with the same options, at least one. Requests are spread over them
+  // (replicas.h).
   static Result<std::unique_ptr<Server>> create(ServerOptions options, std::vector<Engine*> engines);
   ~Server();
 
   // "http://127.0.0.1:30000"
   std::string address() const;
-  // Serves on the calling thread until stop() has completed or all engines have failed for good. If the engines have
-  // failed, it returns their error: running requests end with it, and for `last_answers_s` more seconds /health and new
-  // requests are answered 503 with it.
+  // Serves on the calling thread until stop() has completed or all engines have failed for good. In the latter case it
+  // returns the engines' error. Running requests end with this error, and for `last_answers_s` more seconds it is the
+  // 503 answer to /health and new requests.
   Status run();
   // Drains the server; then run() returns. Callable from any thread. From now on /health and new requests are answered
-  // 503. Running requests have up to `drain_s` seconds and then end with an error. Connections are accepted while
+  // 503. Running requests have up to `drain_s` seconds before they end with an error. Connections are accepted while
   // requests run, and for at least `notice_s` seconds. A second call shortens the wait.
   void stop(double drain_s, double notice_s = 0);
 

@@ -16,7 +16,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// An engine whose device is lost on demand.
+// An engine whose device can be lost on demand.
 class Losing {
  public:
   Losing() {

@@ -11,12 +11,12 @@ namespace tessera {
 
 struct ServerOptions {
   HttpOptions http{};
-  // If there are any, each request except those for / and /health needs one of them (router.h).
+  // Keys of clients. If there are any, each request except those for / and /health needs one (router.h).
   std::vector<std::string> api_keys{};
-  // If there are any, the administrative routes need one of these instead, and these open all other routes too.
+  // Keys of administrators. If there are any, the administrative routes need one, which also opens all other routes.
   std::vector<std::string> admin_api_keys{};
   std::string served_model_name{};  // "": the model path as given
-  // Further names that requests may use for the model and that /v1/models lists. Answers have the first name.
+  // Further names for the model, accepted in requests and listed by /v1/models. Answers have the first name.
   std::vector<std::string> served_aliases{};
   std::string chat_template{};            // a file, or the template's text; "": the model's own
   std::string tool_call_parser{};         // "": guessed from the template, else "generic"; "none": tools are refused
@@ -29,7 +29,7 @@ struct ServerOptions {
   std::int64_t max_images = 16;           // per prompt
   bool allow_image_urls = false;          // images may be http(s) URLs, which the server fetches
   std::int64_t request_memory_bytes = 0;  // limit for all requests together; 0: MemoryBudget::default_bytes
-  // Limits of the store of /v1/responses (response_store.h). A number of 0: nothing is stored.
+  // Limits of the store of /v1/responses (response_store.h). If the number is 0, nothing is stored.
   std::int64_t stored_response_bytes = std::int64_t{256} << 20;
   std::int64_t stored_responses = 10'000;
   double stored_response_age_s = 30.0 * 86400;

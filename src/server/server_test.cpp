@@ -1,5 +1,5 @@
 // Catches: routes that answer wrongly end to end, streams whose text differs from the plain answer, requests that
-// continue after their client has left, keys and shutdowns that let requests through, and requests that disturb each
+// continue after their client has left, requests that get past keys or a shutdown, and requests that disturb each
 // other.
 #include "tessera/server/server.h"
 
@@ -87,7 +87,7 @@ TEST_F(ServerTest, ConstrainedOutputFollowsItsGrammar) {
   const Running running(engine());
   const std::string schema = R"({"type": "object", "properties": {"x": {"enum": [1, 2]}}, "required": ["x"],
       "additionalProperties": false})";
-  // Without the penalty a small model writes only the white space that JSON allows.
+  // Without the penalty, a small model writes only the white space that JSON allows.
   const std::string user = R"({"model": "demo", "messages": [{"role": "user", "content": "Once"}], "max_tokens": 200,
       "temperature": 0, "frequency_penalty": 2, )";
   const Json answer = running.json(post("/v1/chat/completions", user + R"("response_format": {"type": "json_schema",
@@ -310,7 +310,7 @@ TEST(Server, HealthGenerateIsAnsweredAheadOfAFullQueue) {
 TEST_F(ServerTest, ToolsOfUnknownFormatAreServedWithANote) {
   const Running running(engine());
   EXPECT_EQ(running.json(get("/get_server_info")).find("tool_call_parser")->as_string(), "generic");
-  // A format that is asked for needs a template that shows tools.
+  // A format that a flag asks for needs a template that shows tools.
   EXPECT_EQ(Running(engine(), {.tool_call_parser = "llama3"})
                 .json(get("/get_model_info"))
                 .find("tool_call_parser")

@@ -1,4 +1,4 @@
-// A whole server with the bundled model on a thread, and readers of its answers. For tests only.
+// A whole server with the bundled model on its own thread, and functions that read its answers. For tests only.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ inline std::unique_ptr<Engine> make_engine(EngineOptions options = {}) {
   return *std::move(engine);
 }
 
-// A server that runs on a thread until the end of the test.
+// A server that runs on its own thread until the test ends.
 class Running {
  public:
   explicit Running(Engine& engine, ServerOptions options = {})

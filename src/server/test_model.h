@@ -18,7 +18,7 @@ inline const Tokenizer& demo_tokenizer() {
 
 inline std::vector<TokenId> encode(const std::string& text) { return *demo_tokenizer().encode(text); }
 
-// Writes "<tools>" first if it is given tools, then "role:content;" for each message, and each call with its name and
+// Writes "<tools>" first if there are tools, then "role:content;" for each message, and each call with its name and its
 // argument x.
 inline constexpr const char* kTestTemplate =
     "{% if tools %}<tools>{% endif %}{% for m in messages %}{{ m.role }}:{{ m.content }};"

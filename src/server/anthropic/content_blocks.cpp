@@ -13,7 +13,8 @@ namespace {
 
 bool is_text(const Json& part) { return part.find("text") != nullptr; }
 
-// Reads {"type": "base64", "media_type", "data"} or {"type": "url", "url"}. The content determines an image's type.
+// Reads {"type": "base64", "media_type", "data"} or {"type": "url", "url"}. The image's bytes, not media_type, decide
+// its type.
 ApiResult<GivenImage> read_image(const ApiFields& block) {
   const Json* source = TRY(block.object("source"));
   if (source == nullptr) return block.wrong("source", "an object with \"type\" and \"data\" or \"url\"");
@@ -35,7 +36,7 @@ ApiStatus add_title(const ApiFields& block, TurnContent& content) {
   return api_ok();
 }
 
-// Reads texts that a block holds in a string or in a list of text blocks.
+// Adds the texts of a block that has a string or a list of text blocks as its content.
 ApiStatus add_texts(const ApiFields& holder, TurnContent& content) {
   const Json* texts = holder.find("content");
   if (texts != nullptr && texts->is_string()) {

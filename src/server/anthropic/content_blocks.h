@@ -1,4 +1,4 @@
-// The blocks of a message's content that are texts and images, in the form that chat templates take.
+// Reads the text and image blocks of a message's content into the form that chat templates take.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,7 @@
 
 namespace tessera {
 
-// A turn's content while its blocks are read.
+// Collects a turn's content while its blocks are read.
 class TurnContent {
  public:
   // `separator` stands between two texts that follow each other.
@@ -23,7 +23,7 @@ class TurnContent {
   // Adds the parts of `more` at the end.
   void add(TurnContent more);
   bool empty() const { return parts_.as_array().empty(); }
-  // Returns a string, or a list of text and image parts if there are images. The object is then empty.
+  // Returns a string, or a list of text and image parts if there are images. The object is empty afterwards.
   Json take();
 
  private:
@@ -32,7 +32,7 @@ class TurnContent {
   bool has_images_ = false;
 };
 
-// Puts the content of one turn behind that of another; each is a string or a list of parts.
+// Joins the contents of two turns; each is a string or a list of parts.
 Json joined_contents(const Json& first, const Json& second);
 
 // Calls `take` with each block of the list `blocks` and its type. `param` is the list's path. Errors: an element that
@@ -40,13 +40,13 @@ Json joined_contents(const Json& first, const Json& second);
 ApiStatus each_block(const Json& blocks, const std::string& param,
                      const std::function<ApiStatus(const ApiFields& block, const std::string& type)>& take);
 
-// Whether a message's role is `role`; false for a message of another form.
+// Returns whether a message has the role `role`; false for a malformed message.
 bool is_of_role(const Json& message, std::string_view role);
 
-// Reads the string member `key` of a block, which must be there.
+// Reads the string member `key` of a block. A missing member is an error.
 ApiResult<std::string> required_text(const ApiFields& block, std::string_view key);
 
-// Whether a block is a trace of what Anthropic's own servers did in an earlier turn (server_tool_use,
+// Returns whether a block is a trace of what Anthropic's own servers did in an earlier turn (server_tool_use,
 // web_search_tool_result, redacted_thinking, …). Such blocks are accepted and not shown to the model.
 bool is_server_block(std::string_view type);
 

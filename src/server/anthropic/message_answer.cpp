@@ -15,7 +15,7 @@ namespace {
 struct Block {
   enum class Kind : std::uint8_t { kThinking, kText, kToolUse };
   Kind kind = Kind::kText;
-  // In a stream: the part that is not sent yet. Otherwise: the whole text. For kToolUse: the text of a JSON object.
+  // The unsent part in a stream, otherwise the whole text. With kToolUse: the text of a JSON object.
   std::string text{};
   std::string id{};    // with kToolUse
   std::string name{};  // with kToolUse
@@ -25,7 +25,7 @@ class MessageAnswer final : public Answer {
  public:
   explicit MessageAnswer(MessageStyle style) : style_(std::move(style)), parts_(style_.text) {}
 
-  Status failure() const override {  // for any status code: the fault is the plugin's, not the client's
+  Status failure() const override {  // internal for any status code: the fault is the plugin's, not the client's
     return parts_.status().ok() ? ok_status() : internal_error(parts_.status().message());
   }
 
@@ -92,7 +92,7 @@ class MessageAnswer final : public Answer {
   }
 
   void add(ChatPieces pieces) {
-    // Pieces without an id at the beginning continue the last block's call. A text in the same piece comes after them.
+    // Pieces without an id at the beginning continue the last block's call. A text in the same piece follows them.
     auto call = pieces.calls.begin();
     for (; call != pieces.calls.end() && call->id.empty(); ++call) blocks_.back().text += call->arguments;
     if (style_.shows_thinking && !pieces.reasoning.empty()) block_of(Block::Kind::kThinking).text += pieces.reasoning;
@@ -106,7 +106,7 @@ class MessageAnswer final : public Answer {
     }
   }
 
-  // The members that a message has before its content.
+  // Writes the members that a message has before its content.
   void write_head(JsonWriter& json) const {
     json.key("id").value(style_.id).key("type").value("message").key("role").value("assistant");
     json.key("model").value(style_.model);
@@ -154,7 +154,7 @@ class MessageAnswer final : public Answer {
         break;
       case Block::Kind::kToolUse: {
         json.value("tool_use").key("id").value(block.id).key("name").value(block.name);
-        // A call that was cut off has no whole object.
+        // An input that is not valid JSON belongs to a call that was cut off.
         const Result<Json> input = Json::parse(block.text, "the call");
         json.key("input").raw(input.ok() && input->is_object() ? std::string_view(block.text) : "{}");
         break;
@@ -163,7 +163,8 @@ class MessageAnswer final : public Answer {
     json.end_object();
   }
 
-  // Sends the message's beginning, once. The cached tokens are not known yet: message_delta has the whole usage.
+  // Sends the message's beginning, once. The cached tokens are not known yet, so only message_delta has the whole
+  // usage.
   void begin(std::string& stream) {
     if (std::exchange(begun_, true)) return;
     append(stream, "message_start", [&](JsonWriter& json) {
@@ -175,7 +176,7 @@ class MessageAnswer final : public Answer {
     append(stream, "ping", [](JsonWriter&) {});
   }
 
-  // Sends what blocks have gained. The last block stays open, because it may grow.
+  // Sends what was added to the blocks. The last block stays open, because it may grow.
   void send_blocks(std::string& stream) {
     for (std::size_t i = 0; i < blocks_.size(); ++i) {
       if (i > 0) close_block(stream);
@@ -254,11 +255,11 @@ class MessageAnswer final : public Answer {
   std::int64_t output_tokens_ = 0;
   std::int64_t thinking_tokens_ = 0;
   std::int64_t cached_tokens_ = 0;
-  // Only for a stream:
+  // State of a stream:
   bool begun_ = false;
   int index_ = 0;                    // of the open block, or of the next one
   std::optional<Block::Kind> open_;  // the kind of the block that was started and not stopped
-  std::string hidden_;               // thinking for the signature
+  std::string hidden_;               // thinking that goes into the signature
   JsonWriter event_;                 // a member so that all events of a stream reuse its memory
 };
 

@@ -1,4 +1,4 @@
-// The answer to /v1/messages: one message with its blocks, or Anthropic's events as the blocks grow.
+// The answer to /v1/messages: one message with its blocks, or a stream of Anthropic's events as the blocks grow.
 #pragma once
 
 #include <cstdint>
@@ -12,15 +12,15 @@ namespace tessera {
 
 struct MessageStyle {
   std::string id;
-  std::string model;  // as the request names it
+  std::string model;  // the name in the request
   bool stream = false;
   std::int64_t interval = 1;  // tokens between two events of a stream
   std::int64_t prompt_tokens = 0;
   ChatTextStyle text{};
   bool shows_thinking = false;     // false: thinking is left out
   bool omits_thinking = false;     // blocks of thinking have no text; their signature holds it
-  bool lists_edits = false;        // the request has context_management, so the answer says that nothing was edited
-  bool ends_with_context = false;  // the context leaves fewer tokens than max_tokens
+  bool lists_edits = false;        // the request has context_management; the answer then says that nothing was edited
+  bool ends_with_context = false;  // the context has room for fewer tokens than max_tokens
 };
 
 std::unique_ptr<Answer> make_message_answer(MessageStyle style);

@@ -34,7 +34,7 @@ MessageStyle style_of(bool stream) {
                    .reasoning_parser = "qwen3"}};
 }
 
-// Returns the events in short: "start 0 text", "text_delta 0 abc", "stop 0".
+// Returns the events in a short form: "start 0 text", "text_delta 0 abc", "stop 0".
 std::vector<std::string> shown(const std::string& stream) {
   std::vector<std::string> out;
   for (const NamedEvent& event : named_events(stream)) {
@@ -52,7 +52,7 @@ std::vector<std::string> shown(const std::string& stream) {
   return out;
 }
 
-// Feeds the texts as one token each and returns the whole stream.
+// Feeds each text as one token and returns the whole stream.
 std::string streamed(MessageStyle style, const std::vector<const char*>& texts,
                      FinishReason reason = FinishReason::kStop, Completion end = end_of(4, 9, 6)) {
   const std::unique_ptr<Answer> answer = make_message_answer(std::move(style));

@@ -16,7 +16,7 @@ constexpr std::size_t kMaxNameBytes = 256;
 
 const std::string& name_of(const Json& tool) { return tool.find("function")->find("name")->as_string(); }
 
-// `tools`: Json or const Json. Returns null if no tool has the name.
+// Returns the tool with this name, or null. `tools` is a Json or const Json.
 template <class List>
 auto find_tool(List& tools, std::string_view name) -> decltype(&tools.as_array().front()) {
   if (!tools.is_array()) return nullptr;
@@ -24,7 +24,7 @@ auto find_tool(List& tools, std::string_view name) -> decltype(&tools.as_array()
   return found != tools.as_array().end() ? &*found : nullptr;
 }
 
-// Returns a tool in OpenAI's form, which templates know.
+// Returns a tool in OpenAI's form, which templates expect.
 ApiResult<Json> read_custom(const ApiFields& tool) {
   std::string name = TRY(tool.string("name")).value_or("");
   if (name.empty() || name.size() > kMaxNameBytes)
@@ -41,10 +41,10 @@ ApiResult<Json> read_custom(const ApiFields& tool) {
   return out;
 }
 
-// Where a tool is defined.
+// The place where a tool is defined.
 enum class ToolPlace : std::uint8_t {
   kList,      // in "tools"
-  kAddition,  // in a tool_addition block: it replaces a tool of its name
+  kAddition,  // in a tool_addition block: replaces a tool with the same name
 };
 
 ApiStatus read_tool(const Json& json, const std::string& param, ToolPlace place, MessageTools& out) {
@@ -73,7 +73,7 @@ ApiStatus read_tool(const Json& json, const std::string& param, ToolPlace place,
   return api_ok();
 }
 
-// Reads the tools that system messages define. Messages of another form are skipped: the reader of turns refuses them.
+// Reads the tools that system messages define. Skips malformed messages, which the reader of turns refuses.
 ApiStatus read_additions(const Json& messages, MessageTools& out) {
   for (std::size_t i = 0; i < messages.as_array().size(); ++i) {
     const Json& message = messages.as_array()[i];

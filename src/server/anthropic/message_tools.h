@@ -1,4 +1,4 @@
-// The tools of a Messages request, in the form that chat templates and parsers of calls take.
+// Reads the tools of a Messages request into the form that chat templates and parsers of calls take.
 #pragma once
 
 #include <string>
@@ -13,23 +13,22 @@ namespace tessera {
 
 struct MessageTools {
   ToolFields called{};  // every tool that the model may call
-  // The tools at the beginning of the prompt. A tool with "defer_loading" is not among them, nor is one that a
-  // tool_addition block defines: they are shown in the place of the block that names them, so that the beginning of the
-  // prompt stays as it is.
+  // The tools at the beginning of the prompt. A tool with "defer_loading", or one that a tool_addition block defines,
+  // is not among them: it is shown at the block that names it, so that the beginning of the prompt does not change.
   ToolFields shown{};
-  // The types of tools that Anthropic's servers or models bring ("web_search_20250305", …). The model does not get
-  // them.
+  // The types of tools that Anthropic's servers or models provide ("web_search_20250305", …). They are not passed on to
+  // the model.
   std::vector<std::string> unavailable{};
 };
 
 // Reads "tools", the definitions in tool_addition blocks of system messages, and "tool_choice". Errors: a tool without
-// a name or schema, two of one name, and a choice that no tool fits.
+// a name or schema, two tools with one name, and a choice that no tool matches.
 ApiResult<MessageTools> read_message_tools(const ApiFields& body);
 
 // Returns a tool as a line of JSON, {"name", "description", "parameters"}; "" if no tool has the name.
 std::string tool_definition(const MessageTools& tools, std::string_view name);
 
-// Returns the text of the header X-Tessera-Note about unavailable tools; "": there are none.
+// Returns the text of the header X-Tessera-Note about unavailable tools; "" if there are none.
 std::string note_of_unavailable(const MessageTools& tools);
 
 }  // namespace tessera

@@ -26,8 +26,8 @@ std::string without_billing_line(std::string text) {
   return end == std::string::npos ? "" : text.substr(end + 1);
 }
 
-// Returns nine letters and digits for the id of a call. Mistral's templates accept no other ids, and a model needs an
-// id only to find the call of a result. The digits are those of the FNV-1a hash.
+// Returns a call id of nine letters and digits, made from the FNV-1a hash of `id`. Mistral's templates accept no other
+// ids, and a model needs an id only to match a result with its call.
 std::string short_id(std::string_view id) {
   constexpr std::string_view kDigits = "0123456789abcdefghijklmnopqrstuvwxyz";
   std::uint64_t hash = 0xcbf29ce484222325;
@@ -44,7 +44,7 @@ class TurnReader {
  public:
   TurnReader(const MessageTools& tools, bool images_allowed) : tools_(tools), images_allowed_(images_allowed) {}
 
-  // Adds the first turn, from the string or the list of text blocks "system".
+  // Adds the first turn from "system", a string or a list of text blocks.
   ApiStatus add_first(const ApiFields& body) {
     const Json* given = body.find("system");
     if (given->is_string()) return add_system_text(Json(without_billing_line(given->as_string())));
@@ -89,7 +89,7 @@ class TurnReader {
     return api_ok();
   }
 
-  // Adds a system message. It may have nothing but settings, which are read elsewhere.
+  // Adds a system message. It may contain only settings, which are read elsewhere.
   ApiStatus add_system(const ApiFields& message) {
     const Json* given = message.find("content");
     if (given != nullptr && given->is_string()) return add_system_text(*given);
@@ -105,7 +105,7 @@ class TurnReader {
     return add_system_text(content.take());
   }
 
-  // Tells the model of a tool that comes or goes.
+  // Tells the model that a tool is added or removed.
   ApiStatus add_change(const ApiFields& block, const std::string& type, TurnContent& content) const {
     const bool addition = type == "tool_addition";
     const std::string name = TRY(name_of_changed(block, addition));
@@ -117,7 +117,8 @@ class TurnReader {
     return api_ok();
   }
 
-  // Reads {"tool": {"type": "tool_reference", "name"}}, or the whole tool as {"type": "tool_definition", "definition"}.
+  // Returns the tool's name from {"tool": {"type": "tool_reference", "name"}}, or from a whole tool in {"type":
+  // "tool_definition", "definition"}.
   static ApiResult<std::string> name_of_changed(const ApiFields& block, bool may_be_defined) {
     const Json* json = TRY(block.object("tool"));
     if (json == nullptr) return block.wrong("tool", "an object with \"type\"");
@@ -253,7 +254,7 @@ ApiResult<ChatMessages> read_turns(const ApiFields& body, const MessageTools& to
   const auto is_user = [](const Json& message) { return is_of_role(message, "user"); };
   const auto last_user = std::find_if(list.rbegin(), list.rend(), is_user).base();
   for (auto message = list.begin(); message != list.end(); ++message) {
-    // A message that is to be seen once is not shown after the user's next one.
+    // Skips a message that is to be shown only once if another message of the user follows it.
     const Json* clear_at = is_of_role(*message, "system") ? message->find("clear_at") : nullptr;
     if (clear_at != nullptr && *clear_at == Json("next_user_message") && message < last_user) continue;
     TRY(reader.add_message(*message, fmt::format("messages[{}]", message - list.begin())));

@@ -43,7 +43,7 @@ ApiResult<std::optional<OutputGrammar>> read_format(const ApiFields& body) {
                                      .param = fields.param("schema")});
 }
 
-// Reads the fields that choose tokens and end the text. Their names and meanings are those of the other protocols.
+// Reads the fields that choose tokens and end the text. The renamed fields mean the same as in the other protocols.
 ApiResult<OutputFields> read_output(const ApiFields& fields, const ServedModel& model) {
   Json shared = Json::object();
   for (const char* key : {"temperature", "top_p", "top_k", "max_tokens", "seed"})
@@ -59,7 +59,7 @@ ApiResult<OutputFields> read_output(const ApiFields& fields, const ServedModel& 
   return out;
 }
 
-// Returns an error about the prompt in words that agents know.
+// Returns an error about the prompt in words that agents recognise.
 ApiError in_known_words(ApiError error) {
   if (error.param == "continue_final_message") {
     return unsupported_field("messages",
@@ -95,7 +95,7 @@ ApiResult<ChatPrompt> read_prompt(const ApiFields& fields, const ServedModel& mo
   return prompt;
 }
 
-// Sets how many tokens may follow the prompt: `max_tokens`, or what the context leaves.
+// Sets how many tokens may follow the prompt: `max_tokens`, or as many as the context has room for.
 ApiStatus set_length(const ServedModel& model, std::int64_t max_tokens, Request& request) {
   const std::int64_t left = model.context_length - std::ssize(request.prompt);
   if (left < 0 || (left == 0 && max_tokens > 0)) {
@@ -107,7 +107,7 @@ ApiStatus set_length(const ServedModel& model, std::int64_t max_tokens, Request&
   return model.set_length(request, std::min(max_tokens, left), model.context_length, "messages");
 }
 
-// What both routes read of a request.
+// The parts of a request that both routes read.
 struct MessagesPrompt {
   MessageTools tools{};
   ThinkingFields thinking{};
@@ -130,7 +130,7 @@ ApiResult<MessagesPrompt> read_messages_prompt(const ApiFields& fields, const Se
   return out;
 }
 
-// Returns the grammar of "tool_choice", or else that of "output_config".
+// Returns the grammar of "tool_choice", or else of "output_config".
 ApiResult<std::optional<OutputGrammar>> grammar_of(const OutputFields& output, const ToolFields& tools) {
   std::optional<OutputGrammar> grammar = TRY(tool_grammar(tools));
   if (!grammar) return output.grammar;
@@ -173,7 +173,7 @@ ApiResult<ApiJob> prepare_messages(const ServedModel& model, std::string_view bo
   ApiJob job{.id = style.id, .stream = style.stream, .note = std::move(read.note)};
   job.requests.push_back(std::move(request));
   job.answer = make_message_answer(std::move(style));
-  // A plugin format that fails to begin is reported here, before anything is computed for the request.
+  // Reports a plugin format that fails to begin before anything is computed for the request.
   if (const Status failure = job.answer->failure(); !failure.ok()) return api_error(failure);
   return job;
 }

@@ -1,7 +1,7 @@
-// Anthropic's POST /v1/messages, which takes a conversation and returns the model's turn, and
-// POST /v1/messages/count_tokens, which says how long its prompt is.
+// Anthropic's POST /v1/messages takes a conversation and returns the model's turn. POST /v1/messages/count_tokens
+// returns the length of the conversation's prompt.
 //
-// Errors have the ApiError's own form; http/error_shape.h gives them Anthropic's.
+// Errors are ApiErrors; http/error_shape.h gives them Anthropic's shape.
 #pragma once
 
 #include <string>
@@ -13,12 +13,12 @@
 
 namespace tessera {
 
-// Makes the job of a request. Slow (renders the template, tokenises, compiles a grammar): do not call it on the I/O
-// thread. `model` outlives the job. Every name of a model is accepted, because agents name models of Anthropic's; the
-// answer repeats it.
+// Makes the job of a request. It is slow (renders the template, tokenises, compiles a grammar): do not call it on the
+// I/O thread. `model` outlives the job. Any model name is accepted, because agents use the names of Anthropic's models;
+// the answer repeats the name.
 ApiResult<ApiJob> prepare_messages(const ServedModel& model, std::string_view body);
 
-// Returns {"input_tokens": …} for a request without max_tokens. Takes the time of rendering and tokenising.
+// Returns {"input_tokens": …} for a request without max_tokens. Takes as long as rendering and tokenising the prompt.
 ApiResult<std::string> count_tokens_body(const ServedModel& model, std::string_view body);
 
 }  // namespace tessera

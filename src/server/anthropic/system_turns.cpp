@@ -21,7 +21,7 @@ Json turn_of(std::string_view role, std::string content) {
   return turn;
 }
 
-// Whether a system message between the user's and the assistant's is printed between them.
+// Returns whether the template prints a system message between the user's and the assistant's message in its place.
 bool prints_in_place(const ChatTemplate& chat, const RenderOptions& options, bool after_another) {
   constexpr std::string_view kAsked = "what the user asks";
   constexpr std::string_view kSystem = "what the system says";
@@ -42,7 +42,7 @@ bool prints_in_place(const ChatTemplate& chat, const RenderOptions& options, boo
 
 bool may_join(const Json& last, const Json& next) { return role_of(last) == role_of(next) && role_of(next) != "tool"; }
 
-// Puts `next` behind `last`, a turn of the same role.
+// Appends the content of `next` to `last`, a turn of the same role.
 void join(Json& last, const Json& next) {
   const Json& content = *last.find("content");
   const bool assistant = role_of(next) == "assistant";

@@ -1,6 +1,6 @@
-// System messages in the middle of a conversation, which agents send, and templates that know a system message only at
-// its beginning or not at all. Such a message stays in its place, so that the prompt before it stays the same from
-// request to request: moving it to the front would empty the prefix cache.
+// Handles system messages in the middle of a conversation, which agents send but many templates know only at the
+// beginning or not at all. A message stays in its place, so that the prompt before it stays the same from request to
+// request. If it moved to the front, the prefix cache would no longer match.
 #pragma once
 
 #include "tessera/base/json.h"
@@ -8,18 +8,19 @@
 
 namespace tessera {
 
-// Where a template prints a system message.
+// The places at which a template prints a system message.
 struct SystemPlaces {
   bool in_front = true;  // as the first message
   bool in_place = true;  // behind a user's message, before the assistant's answer
 };
 
-// Renders short conversations with the template to find out. The places of `turns` alone are looked at: without a
-// system message there, the cost is that of reading the roles.
+// Finds out by rendering short conversations with the template. Tries only the places that `turns` use: without a
+// system message at such a place, the call only reads the roles.
 SystemPlaces find_system_places(const Json& turns, const ChatTemplate& chat, const RenderOptions& options);
 
-// Makes a system message where the template prints none the user's, between <system> and </system>. Then joins adjacent
-// turns of one role, because some templates require the roles to alternate. `turns`: as read_turns() returns them.
+// Turns each system message that the template would not print into a user's message, between <system> and </system>.
+// Then joins adjacent turns of one role, because some templates require the roles to alternate. `turns`: the result of
+// read_turns().
 Json fit_turns(const Json& turns, const SystemPlaces& places);
 
 }  // namespace tessera

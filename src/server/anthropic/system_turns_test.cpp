@@ -12,7 +12,7 @@ namespace {
 
 using ::testing::StartsWith;
 
-// Prints every message where it stands.
+// Prints every message in its place.
 constexpr const char* kAnywhere =
     "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif "
     "%}";

@@ -36,7 +36,7 @@ std::string effort_of_budget(std::int64_t tokens) {
 ApiResult<ThinkingFields> read_thinking(const ApiFields& body) {
   ThinkingFields out;
   TRY(read_effort(body, out));
-  // A system message may change the effort from its place on.
+  // A system message may change the effort for what follows it.
   if (const Json* messages = TRY(body.array("messages")); messages != nullptr) {
     for (std::size_t i = 0; i < messages->as_array().size(); ++i) {
       const Json& message = messages->as_array()[i];

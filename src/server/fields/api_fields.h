@@ -21,14 +21,14 @@ namespace tessera {
 // Parses a request's body. The top-level value must be an object.
 ApiResult<Json> parse_body(std::string_view body);
 
-// Returns a 400 that names `param`: the value is invalid.
+// Returns a 400 that names `param`, for an invalid value.
 ApiError invalid_field(std::string param, std::string message);
-// Returns a 400 that names `param`: the value is valid, but this server does not support it.
+// Returns a 400 that names `param`, for a valid value that this server does not support.
 ApiError unsupported_field(std::string param, std::string message);
 
 class ApiFields {
  public:
-  // Borrows `object`. `prefix` is put before each key in errors ("sampling_params.").
+  // Borrows `object`. Errors put `prefix` ("sampling_params.") before each key.
   explicit ApiFields(const Json& object, std::string prefix = {})
       : object_(object), fields_(object, "request", prefix), prefix_(std::move(prefix)) {}
 
@@ -53,12 +53,12 @@ class ApiFields {
   ApiResult<const Json*> object(std::string_view key) const;
   ApiResult<const Json*> array(std::string_view key) const;
 
-  // Reads a field that has several names. Two names with different values are a 400 that names both.
+  // Reads a field that has several names. If two names have different values, the error is a 400 that names both.
   ApiResult<std::optional<std::int64_t>> integer_of(std::initializer_list<std::string_view> keys, std::int64_t low,
                                                     std::int64_t high) const;
   ApiResult<bool> boolean_of(std::initializer_list<std::string_view> keys, bool otherwise) const;
 
-  // Returns the error for `key` and `other` that ask for different things.
+  // Returns the error for a request whose fields `key` and `other` contradict each other.
   ApiError contradiction(std::string_view key, std::string_view other) const;
   ApiError wrong(std::string_view key, std::string_view accepted) const;
   ApiError unsupported(std::string_view key, std::string_view accepted) const;

@@ -19,18 +19,18 @@ namespace tessera {
 
 class JsonParts {
  public:
-  // `write` is called once. It must keep its references valid until then.
+  // Adds a part that `write` writes in one call. The references in `write` must stay valid until then.
   JsonParts& once(std::function<void(JsonWriter& json)> write) {
     return each(1, [write = std::move(write)](JsonWriter& json, std::size_t) { write(json); });
   }
-  // `write` is called with 0 … count - 1 in order.
+  // Adds `count` parts: `write` is called with 0 … count - 1 in order.
   JsonParts& each(std::size_t count, std::function<void(JsonWriter& json, std::size_t i)> write) {
     if (count > 0) parts_.push_back({count, std::move(write)});
     return *this;
   }
 
   bool done() const { return part_ == parts_.size(); }
-  // Returns the next parts: enough of them to reach `bytes`, or the rest. Returns "" after the last part.
+  // Returns the text of the next parts, at least `bytes` long unless no parts are left. Returns "" after the last part.
   std::string next(std::size_t bytes) {
     while (!done() && json_.text().size() < bytes) write_next(json_);
     return json_.take_part();

@@ -18,7 +18,7 @@ JsonScanner::Part JsonScanner::push(char c) {
   const bool inside_before = state_ == State::kString || state_ == State::kEscape || state_ == State::kHex;
   const bool key_before = inside_before && string_is_key_;
   if (!step(c)) return Part::kError;
-  // A byte between two depths belongs to the inner one: a closing bracket belongs to its value.
+  // A byte that changes the depth belongs to the inner side: a closing bracket belongs to its value.
   if (depth_before > 1 || open_.size() > 1) return Part::kValue;
   if (inside_before) return key_before ? Part::kKey : Part::kValue;
   switch (state_) {

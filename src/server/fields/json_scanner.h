@@ -1,5 +1,5 @@
-// Follows one JSON object byte by byte: whether it is well-formed so far, whether it has ended, and which member the
-// byte belongs to. For text that a model is still writing.
+// Follows one JSON object byte by byte, for text that a model is still writing. It tells whether the text is
+// well-formed so far, whether the object has ended, and to which member a byte belongs.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +9,13 @@ namespace tessera {
 
 class JsonScanner {
  public:
-  // Where a byte stands in the outermost object. The object's braces, colons and commas and the spaces around them are
-  // kBetween.
+  // The part of the outermost object to which a byte belongs. The object's braces, colons, commas and the spaces around
+  // them are kBetween.
   enum class Part : std::uint8_t { kError, kBetween, kKey, kValue };
 
-  // Takes the next byte. Precondition: no error and not done.
+  // Takes the next byte and returns its part. Precondition: neither an error nor the end was reached.
   Part push(char c);
-  // Whether the closing brace has come.
+  // Returns whether the object's closing brace was read.
   bool done() const { return state_ == State::kDone; }
 
  private:

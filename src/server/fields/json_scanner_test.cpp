@@ -1,4 +1,4 @@
-// Catches: text that is no JSON object and is accepted, an object that is refused, and a byte counted to the wrong
+// Catches: text that is not a JSON object but is accepted, an object that is refused, and a byte counted to the wrong
 // member.
 #include "tessera/server/fields/json_scanner.h"
 

@@ -10,7 +10,7 @@
 namespace tessera {
 namespace {
 
-// Returns the letter after the backslash; 0 if the character is written as itself or has no short escape.
+// Returns the letter after the backslash in the character's short escape; 0 if it has none.
 char short_escape(char c) {
   switch (c) {
     case '"':
@@ -22,7 +22,7 @@ char short_escape(char c) {
   }
 }
 
-// Whether the character needs neither a \u escape nor a check of its UTF-8.
+// Returns whether the character needs neither a \u escape nor a check of its UTF-8.
 bool is_plain(char c) { return (c >= 0x20 && c < 0x7f) || short_escape(c) != 0; }
 
 }  // namespace

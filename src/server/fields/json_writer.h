@@ -1,4 +1,4 @@
-// Writes JSON text in order, without a tree. Answers are written once per token of every stream, so this must be cheap.
+// Writes JSON text in order, without a tree. It must be cheap: each stream writes an answer for every token.
 //
 //   JsonWriter json;
 //   json.object().key("index").value(0).key("tokens").array().value("a").value("b").end_array().end_object();
@@ -43,13 +43,13 @@ class JsonWriter {
   // follows is then the object's next member.
   JsonWriter& raw(std::string_view json);
 
-  // Writes text between two values, without a comma: the frame of an event.
+  // Writes text between two values without a comma, such as the frame of an event.
   JsonWriter& between(std::string_view text);
 
   const std::string& text() const { return out_; }
   // Returns the text and resets the writer.
   std::string take();
-  // Returns the text so far. What is written next continues it.
+  // Returns the text so far and empties the writer. What is written next continues the text.
   std::string take_part() { return std::exchange(out_, {}); }
   // Resets the writer but keeps its memory.
   void clear();

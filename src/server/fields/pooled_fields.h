@@ -1,4 +1,4 @@
-// Fields that the routes without generation share: /v1/embeddings, /v1/rerank and /v1/score.
+// Fields that the routes that generate nothing share: /v1/embeddings, /v1/rerank and /v1/score.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +16,14 @@ namespace tessera {
 struct PooledFields {
   Truncation truncation{};
   bool add_special_tokens = true;
-  // vLLM's use_activation: whether vectors are normalised and scores go through a sigmoid. Unset: the model's default.
+  // vLLM's use_activation: whether vectors are normalised and scores passed through a sigmoid. Unset: the model's
+  // default.
   std::optional<bool> use_activation{};
   std::int64_t priority = 0;
   double timeout_s = 0;
 
-  // Makes a request that generates nothing, of a prompt that is truncated as asked. A prompt that is empty or too long
-  // for the context is a 400 that names `param`.
+  // Makes a request that generates nothing from a prompt, which is truncated if the fields say so. A prompt that is
+  // empty or too long for the context is a 400 that names `param`.
   ApiResult<Request> make_request(std::vector<TokenId> prompt, const ServedModel& model,
                                   const std::string& param) const;
 };

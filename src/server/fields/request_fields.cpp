@@ -36,7 +36,7 @@ bool same_value(const Json& a, const Json& b) {
   return a == b || (a.is_number() && b.is_number() && a.as_double() == b.as_double());
 }
 
-// Whether the value asks for nothing. A list has one value per prompt.
+// Returns whether the value asks for nothing. A list has one value for each prompt.
 bool asks_for_nothing(const Json& value, const Json::Array& accepted) {
   const auto one_of = [&](const Json& v) {
     return v.is_null() ||

@@ -1,5 +1,5 @@
-// Lists which members the objects of a request may have: the fields of OpenAI's, Anthropic's, SGLang's and vLLM's
-// requests at the versions that request_fields.json names, and our own. That file says how each field is treated and is
+// Lists the members that the objects of a request may have: the fields of OpenAI's, Anthropic's, SGLang's and vLLM's
+// requests in the versions that request_fields.json names, and our own. That file says how each field is treated and is
 // compiled in; docs/request-fields.md shows it as tables. No field is silently ignored: a field that is not served is
 // an error, unless it cannot change the answer.
 #pragma once
@@ -14,10 +14,10 @@ enum class FieldTreatment : std::uint8_t {
   kServed,
   kHarmless,  // accepted, because it cannot change what is generated
   kRefused,   // refused unless the value asks for nothing: null, one of the row's `accepted`, or a list of these
-  kChecked,   // refused, but which values ask for nothing depends on other fields: the field's reader decides
+  kChecked,   // refused, but other fields decide which values ask for nothing: the field's reader checks it
 };
 
-// The objects that have fields of their own, as bits.
+// The objects with fields of their own, as bits.
 namespace request_object {
 inline constexpr std::uint32_t kChat = 1;
 inline constexpr std::uint32_t kCompletions = 2;
@@ -44,7 +44,7 @@ inline constexpr std::uint32_t kOllamaShow = 1 << 26;
 }  // namespace request_object
 
 // Checks that every member of `fields` is served or asks for nothing. `object` is one bit. Errors: 400 with code
-// unsupported_value for a refused field; 400 with code unknown_parameter and the nearest names for a field in no list,
+// unsupported_value for a refused field; 400 with code unknown_parameter and the nearest names for an unlisted field,
 // unless `ignore_unknown`. Cost: some microseconds for a common request.
 ApiStatus check_request_fields(const ApiFields& fields, std::uint32_t object, bool ignore_unknown);
 

@@ -58,7 +58,7 @@ struct FieldModel {
     return json.dump();
   }
 
-  // Returns a model for embeddings, or a classifier of pairs that a template joins. It has no tools and no grammars.
+  // Returns a model for embeddings, or a classifier of pairs that a template joins. It has no tools or grammars.
   ServedModel without_tokens(bool embeds) const {
     ServedModel model = test::test_model();
     model.tokenizer = &tokenizer;
@@ -77,7 +77,7 @@ struct FieldModel {
   ServedModel served;
 };
 
-// An example request for a kind of object that has fields, and where the object is in it.
+// An example request for a kind of object with fields, and the object's place in it.
 struct Place {
   std::string request;  // without the field
   std::string within;   // the member that is the object; "": the request itself
@@ -205,8 +205,8 @@ class RequestFields : public ::testing::Test {
     return *data.find("fields");
   }
 
-  // Visits the rows of request_fields.json that have one of the `treatments`. Calls check(row, object) for each object
-  // that a row lists in "on".
+  // Visits the rows of request_fields.json whose treatment is one of `treatments`. Calls check(row, object) for each
+  // object that a row lists in "on".
   template <class Check>
   static void for_each(const std::vector<std::string>& treatments, const Check& check) {
     int count = 0;
@@ -242,7 +242,7 @@ TEST_F(RequestFields, AFieldThatIsServedHasAnEffect) {
   });
 }
 
-// A field whose test needs another field must be refused or harmless without that field.
+// A field that has an effect only with another field must be refused or harmless without it.
 TEST_F(RequestFields, AQualifyingFieldAloneIsRefusedOrHarmless) {
   int harmless = 0;
   for_each({"served"}, [&](const Json& row, const std::string& object) {

@@ -1,4 +1,4 @@
-// Who may use a route: anybody, holders of a key, or administrators.
+// Checks who may use a route: anybody, holders of a key, or administrators.
 #pragma once
 
 #include <cstdint>
@@ -12,19 +12,19 @@
 namespace tessera {
 
 enum class RouteAccess : std::uint8_t {
-  kOpen,    // everybody
-  kClient,  // whoever has a key, if the server has keys
-  kAdmin,   // whoever has an administrator's key, if the server has such keys; else as kClient
+  kOpen,    // anybody
+  kClient,  // holders of a key, if the server has keys
+  kAdmin,   // holders of an administrator's key, if the server has such keys; else like kClient
 };
 
 class Access {
  public:
-  // An empty list means that there are no such keys. No key may be empty.
+  // Takes the keys. An empty list means that there are none of that kind. No key may be empty.
   Access(std::vector<std::string> keys, std::vector<std::string> admin_keys)
       : keys_(std::move(keys)), admin_keys_(std::move(admin_keys)) {}
 
-  // Returns the refusal of a request with this head; nothing if it may use the route. An administrator's
-  // key opens all routes. Errors: 401 without a right key, 403 for a client's key at an administrator's route.
+  // Returns the refusal of a request with this head; nothing if it may use the route. An administrator's key opens all
+  // routes. Errors: 401 without a valid key, 403 for a client's key at an administrator's route.
   std::optional<ApiError> check(const HttpRequest& head, RouteAccess access) const;
 
  private:

@@ -1,4 +1,4 @@
-// An error of the HTTP interface, and its answer in the shape that clients of each protocol read. Types and codes are
+// An error of the HTTP interface, and its body in the shape that each protocol's clients expect. Types and codes are
 // OpenAI's; other shapes derive theirs from the HTTP status.
 #pragma once
 
@@ -18,7 +18,7 @@ struct ApiError {
   std::string code;       // "" is sent as null
   int retry_after_s = 0;  // value of the Retry-After header in seconds; 0: no header
 
-  // Returns the body, one line of JSON. Anthropic's shape gets a new request id.
+  // Returns the body, one line of JSON. Anthropic's shape contains a new request id.
   std::string to_json(ErrorShape shape = ErrorShape::kOpenAi) const;
   HttpResponse to_response(ErrorShape shape = ErrorShape::kOpenAi) const;
 };

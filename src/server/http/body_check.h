@@ -1,4 +1,4 @@
-// Checks by its head whether a request's body is of a type that the routes read.
+// Checks a request's head: whether its body has a type that the routes can read.
 #pragma once
 
 #include <optional>
@@ -11,9 +11,9 @@ namespace tessera {
 // Accepts "application/json" and "application/…+json", with or without parameters.
 bool is_json_type(std::string_view content_type);
 
-// Returns the 415 for a request whose Content-Type is not JSON or whose Content-Encoding is not known. Returns nothing
-// if the body is accepted or the request has none. A body without Content-Type counts as JSON, because many clients
-// send none. A web page cannot abuse this: its requests have an Origin, which was checked before (http_guard.h).
+// Returns the 415 for a request whose Content-Type is not JSON or whose Content-Encoding is unknown. Returns nothing if
+// the body is accepted or there is none. A body without Content-Type counts as JSON, because many clients send none. A
+// web page cannot abuse this: its requests have an Origin, which was checked before (http_guard.h).
 std::optional<HttpResponse> check_body(const HttpRequest& request);
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// Catches: bodies that a web page's form can send, and codings that the server cannot inflate.
+// Catches: bodies that a web page's form can send, and encodings that the server cannot inflate.
 #include "tessera/server/http/body_check.h"
 
 #include <gmock/gmock.h>

@@ -22,7 +22,7 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
-// Returns a weight of RFC 9110, 12.4.2: "q=0.5"; 1 without one, 0 for one that cannot be read.
+// Returns the weight in parameters such as "q=0.5" (RFC 9110, 12.4.2): 1 if there is none, 0 if it is malformed.
 double weight_of(std::string_view parameters) {
   const std::string_view text = trimmed(parameters);
   if (text.empty()) return 1;

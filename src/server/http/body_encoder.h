@@ -1,4 +1,4 @@
-// Answers that are compressed because the client accepts it: Content-Encoding zstd and gzip.
+// Compresses answers for clients that accept it, with Content-Encoding zstd or gzip.
 #pragma once
 
 #include <cstddef>
@@ -8,17 +8,16 @@
 
 namespace tessera {
 
-// Shorter bodies stay as they are: compressing them saves a few packets at most.
+// The least size of a body that is compressed. Compressing a shorter body saves a few packets at most.
 inline constexpr std::size_t kLeastEncodedBytes = 4096;
 // The most memory that an encoder holds (0.98 MB were measured with zstd 1.5.4).
 inline constexpr std::size_t kEncoderBytes = std::size_t{1} << 20;
 
-// Returns the coding for an answer to a request with this Accept-Encoding header: "zstd", "gzip", or "" for none. Of
-// codings that the client likes equally it is the first of these.
+// Returns the encoding for an answer to a request with this Accept-Encoding header: "zstd", "gzip", or "" for none. If
+// the client likes several equally, the first of these is chosen.
 std::string_view choose_coding(std::string_view accept_encoding);
 
-// Compresses one body part by part. An error (out of memory) is an exception. Cost: some
-// milliseconds a megabyte.
+// Compresses one body part by part. Throws if memory runs out. Cost: some milliseconds per megabyte.
 class BodyEncoder {
  public:
   // `coding` is "zstd" or "gzip".
@@ -27,7 +26,7 @@ class BodyEncoder {
   ~BodyEncoder();
 
   std::string_view coding() const;
-  // Returns the next compressed bytes, possibly none. With `last` the body ends, and nothing may follow.
+  // Returns the next compressed bytes, possibly none. `last` ends the body; no call may follow.
   std::string encode(std::string_view data, bool last);
 
  private:

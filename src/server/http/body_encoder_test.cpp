@@ -1,4 +1,4 @@
-// Catches: compressed answers that do not give the body back, and codings that a client does not accept.
+// Catches: compressed answers that do not decode to the body, and encodings that a client does not accept.
 #include "tessera/server/http/body_encoder.h"
 
 #include <gtest/gtest.h>

@@ -13,7 +13,7 @@ void add_note(HttpResponse& response, std::string_view note) {
   if (!note.empty()) response.headers.emplace_back("X-Tessera-Note", note);
 }
 
-// Adds the header that clients of the path's protocol expect of every answer.
+// Adds the header that this path's protocol puts on every answer.
 void add_request_id(HttpResponse& response, std::string_view path) {
   if (error_shape_of(path) != ErrorShape::kAnthropic) return;
   const auto is_id = [](const auto& header) { return header.first == kRequestIdHeader; };
@@ -94,7 +94,7 @@ void Call::fail(const ApiError& error) const {
 }
 
 void Call::log(int status, std::string_view detail) const {
-  // An option of its own turns this log on, so it is written at every log level but "off".
+  // A separate option turns on this log, so it is written at every log level but "off".
   if (!logged_ || !log_enabled("server", LogLevel::kError)) return;
   log_line("server", LogLevel::kInfo,
            fmt::format("{} {} {} {:.3f} s{}{}", request().method, route_, status, seconds(), detail.empty() ? "" : ": ",

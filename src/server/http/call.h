@@ -1,5 +1,4 @@
-// One HTTP request: its route, its arrival time, and its answer. Answering counts the request in the metrics and logs
-// it.
+// One HTTP request: its route, its arrival time, and its answer. An answer is counted in the metrics and logged.
 //
 // Threads: as for HttpExchange; copies are handles to the same exchange.
 #pragma once
@@ -20,7 +19,7 @@ class Call {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // `route` is one of a few constants, never the client's text. `route` and `metrics` outlive the call.
+  // `route` is one of a few constants, never text from the client. `route` and `metrics` outlive the call.
   Call(HttpExchange exchange, std::string_view route, ServerMetrics& metrics, bool logged)
       : exchange_(std::move(exchange)), route_(route), metrics_(&metrics), logged_(logged) {}
 
@@ -31,13 +30,14 @@ class Call {
   Clock::time_point arrived() const { return arrived_; }
   double seconds() const { return std::chrono::duration<double>(Clock::now() - arrived_).count(); }
 
-  // Returns the coding that the client accepts for an answer (body_encoder.h); "": none.
+  // Returns the encoding that the client accepts for an answer (body_encoder.h); "" for none.
   std::string_view accepted_coding() const;
 
-  // A body of medium size is compressed if the client accepts it; larger ones would take this thread too long. `detail`
-  // is for the log: what was done, or why it was not.
+  // Answers the request. A body of medium size is compressed if the client accepts that; larger ones would take this
+  // thread too long. `detail` is for the log: what was done, or why nothing was done.
   void respond(HttpResponse response, std::string_view detail = {}) const;
-  // `note`: text of the header X-Tessera-Note; "": no header. `coding`: of a body that is compressed already.
+  // Answers with JSON. `note`: the header X-Tessera-Note; "": no header. `coding`: set if the body is already
+  // compressed.
   void respond_json(std::string body, std::string_view detail = {}, std::string_view note = {},
                     std::string_view coding = {}) const;
   void refuse(const ApiError& error) const;
@@ -49,7 +49,7 @@ class Call {
   void write(std::string_view data) const { exchange_.write(data); }
   void on_sent(std::function<void()> callback) const { exchange_.on_sent(std::move(callback)); }
   void finish(std::string_view detail) const;
-  // Refuses the call, or ends the connection if the answer has begun and cannot go on.
+  // Answers with the error, or ends the connection if an answer has begun and cannot go on.
   void fail(const ApiError& error) const;
 
   void on_disconnect(std::function<void()> callback) const { exchange_.on_disconnect(std::move(callback)); }

@@ -6,7 +6,7 @@ namespace tessera {
 
 std::string client_of(const HttpRequest& request, std::span<const std::string> api_keys) {
   if (api_keys.size() < 2) return request.peer;
-  // Drops the scheme, which may be in any case.
+  // Removes the scheme, in upper or lower case.
   const std::string_view header = request.header("Authorization");
   if (header.empty()) return std::string(request.header("x-api-key"));
   return std::string(header.substr(header.find(' ') + 1));

@@ -1,4 +1,4 @@
-// Names the client that sent a request. Clients share the server's resources fairly by this name.
+// Names the client that sent a request. The server's resources are shared fairly among these names.
 #pragma once
 
 #include <span>
@@ -8,13 +8,13 @@
 
 namespace tessera {
 
-// Returns the request's API key if the server has several keys: each key is one client, from any address. Else returns
-// the request's address (HttpRequest::peer), which all clients behind one proxy share. Precondition: the request holds
-// one of `api_keys` if there are any.
+// Returns the request's API key if the server has several keys: each key is one client, from any address. Otherwise
+// returns the request's address (HttpRequest::peer), which all clients behind one proxy share. Precondition: if there
+// are `api_keys`, the request holds one of them.
 std::string client_of(const HttpRequest& request, std::span<const std::string> api_keys);
 
-// Returns the name of the client that owns what its requests store: the request's API key if the server has several
-// keys, else "", because then all clients are one. The same precondition.
+// Returns the name under which a client owns what its requests store: the request's API key if the server has several
+// keys, else "", because then all clients are one. Precondition: as for client_of().
 std::string owner_of(const HttpRequest& request, std::span<const std::string> api_keys);
 
 }  // namespace tessera

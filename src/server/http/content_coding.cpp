@@ -14,8 +14,8 @@ namespace tessera {
 namespace {
 
 constexpr std::size_t kPiece = 64 * 1024;  // bytes inflated at a time
-// The largest window of a zstd frame is 8 MiB, which RFC 8878 asks every decoder to support. Larger windows would take
-// memory that no limit on the body's size covers.
+// The largest accepted window of a zstd frame: 8 MiB, which RFC 8878 asks every decoder to support. Larger windows
+// would take memory that no limit on the body's size covers.
 constexpr int kMaxZstdWindowLog = 23;
 
 bool is_gzip(std::string_view coding) {
@@ -37,7 +37,7 @@ ApiError too_long(std::size_t max_bytes) {
           .code = "request_too_large"};
 }
 
-// The inflated text so far. It is charged together with the body that it comes from.
+// The inflated text so far. Its memory is charged together with that of the compressed body.
 class Inflated {
  public:
   Inflated(std::size_t body_bytes, std::size_t max_bytes, MemoryCharge& memory)
@@ -48,7 +48,7 @@ class Inflated {
     const std::size_t size = out_.size() + piece.size();
     if (size > out_.capacity()) {
       const std::size_t room = std::max(size, std::min(2 * out_.capacity(), max_bytes_));
-      // Both buffers exist while the text moves.
+      // Charges both buffers, which exist while the text moves.
       TRY(memory_.set(static_cast<std::int64_t>(body_bytes_ + out_.capacity() + room)));
       out_.reserve(room);
     }

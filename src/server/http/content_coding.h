@@ -1,6 +1,6 @@
-// Request bodies that a client has compressed: Content-Encoding gzip, deflate and zstd.
+// Inflates request bodies that a client has compressed with gzip, deflate or zstd (Content-Encoding).
 //
-// Cost: that of the library, up to a tenth of a second for a body at the limit. Do not call it on the I/O thread.
+// Cost: that of the library, up to a tenth of a second for the largest body. Do not call it on the I/O thread.
 #pragma once
 
 #include <cstddef>
@@ -12,16 +12,16 @@
 
 namespace tessera {
 
-// The value of the Accept-Encoding header of a 415.
+// The Accept-Encoding header of a 415 answer.
 inline constexpr std::string_view kAcceptedCodings = "gzip, deflate, zstd";
 
-// Whether decode_body() takes this Content-Encoding: "", "identity", or one of kAcceptedCodings.
+// Returns whether decode_body() accepts this Content-Encoding: "", "identity", or one of kAcceptedCodings.
 bool is_known_coding(std::string_view coding);
 
-// Returns the body before it was encoded with `coding`. Inflates at most `max_bytes`. While it runs, `memory` is
-// charged with both bodies; each piece is charged before its memory is allocated. Precondition:
-// is_known_coding(coding). Errors: 413 if the inflated body is longer than max_bytes; 400 if the bytes are not valid
-// for the coding, end early, or are followed by other bytes; the errors of MemoryCharge::set.
+// Returns the decoded body. Inflates at most `max_bytes`. Charges `memory` with both bodies while it runs, each piece
+// before its memory is allocated. Precondition: is_known_coding(coding). Errors: 413 if the decoded body is longer than
+// max_bytes; 400 if the bytes are not valid for the coding, end early, or are followed by other bytes; the errors of
+// MemoryCharge::set.
 ApiResult<std::string> decode_body(std::string body, std::string_view coding, std::size_t max_bytes,
                                    MemoryCharge& memory);
 

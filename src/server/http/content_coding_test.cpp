@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 
 constexpr std::size_t kLimit = 1 << 20;
 
-// Decodes without a memory budget.
+// Decodes without a memory limit.
 ApiResult<std::string> decoded(std::string body, std::string_view coding, std::size_t max_bytes) {
   MemoryCharge memory;
   return decode_body(std::move(body), coding, max_bytes, memory);
@@ -97,7 +97,7 @@ TEST(ContentCoding, BrokenBodiesAreRefused) {
     EXPECT_EQ(status_of(whole.substr(0, 50'000), coding), 400) << coding;
     EXPECT_EQ(status_of(whole + "more", coding), 400) << coding;
   }
-  // A frame with a window of 128 MiB.
+  // The frame has a window of 128 MiB.
   const std::string wide("\x28\xb5\x2f\xfd\x00\x88\x01\x00\x00", 9);
   EXPECT_EQ(status_of(wide, "zstd"), 400);
 }

@@ -1,5 +1,5 @@
-// The protocols whose clients read errors in a shape of their own, and the paths that belong to them. An error that is
-// made before a route's reader runs (a wrong key, a large body, a full queue) has the shape of the request's path.
+// The protocols whose clients expect their own shape of errors, and the paths that belong to them. An error that arises
+// before a route's reader runs (a wrong key, a large body, a full queue) has the shape for the request's path.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,10 @@ enum class ErrorShape : std::uint8_t {
   kOllama,     // {"error": "message"}
 };
 
-// Anthropic's header of every answer, with the id by which a client reports it.
+// The header with an answer's id that Anthropic puts on every answer; clients report problems by this id.
 inline constexpr const char* kRequestIdHeader = "request-id";
 
-// Returns the shape of errors at a path, whether or not it has a route. `path` has no query.
+// Returns the shape of errors at a path, even if no route has that path. `path` has no query.
 ErrorShape error_shape_of(std::string_view path);
 
 }  // namespace tessera

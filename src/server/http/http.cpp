@@ -23,11 +23,11 @@ namespace net = boost::asio;
 using boost::system::error_code;
 using net::ip::tcp;
 
-// Number of connections above the limit that get an error. Further ones are closed without an answer.
+// The number of connections above the limit that get an error. Further ones are closed without an answer.
 constexpr std::size_t kMaxRefusing = 64;
-// Pause after an accept that failed because there were no file descriptors; connections that close free some.
+// The pause after an accept that failed for lack of file descriptors; connections that close free some.
 constexpr std::chrono::milliseconds kAcceptPause{50};
-// How long the last answers have to reach their clients.
+// The time in which the last answers must reach their clients.
 constexpr std::chrono::seconds kLastSend{2};
 
 net::steady_timer::duration duration_of(double seconds) {
@@ -48,7 +48,7 @@ Result<std::vector<tcp::endpoint>> resolve(net::io_context& io, const HttpOption
   }
   std::vector<tcp::endpoint> endpoints;
   for (const auto& entry : found) endpoints.push_back(entry.endpoint());
-  // A name with both IPv4 and IPv6 addresses, such as localhost, listens on IPv4, where most clients look.
+  // Prefers IPv4 for a name with both kinds of addresses, such as localhost, because most clients try IPv4.
   std::stable_partition(endpoints.begin(), endpoints.end(),
                         [](const tcp::endpoint& endpoint) { return endpoint.address().is_v4(); });
   return endpoints;
@@ -56,7 +56,7 @@ Result<std::vector<tcp::endpoint>> resolve(net::io_context& io, const HttpOption
 
 error_code listen_on(tcp::acceptor& acceptor, const tcp::endpoint& endpoint) {
   error_code error;
-  // Each call also returns the error.
+  // Ignores the returned values, because each call also sets `error`.
   static_cast<void>(acceptor.open(endpoint.protocol(), error));
   // Allows binding a port whose last connections are still in TIME_WAIT.
   if (!error) static_cast<void>(acceptor.set_option(net::socket_base::reuse_address(true), error));
@@ -246,7 +246,7 @@ void HttpServer::Impl::close() {
   for (HttpSession* session : sessions_.alive) session->drain();
 }
 
-// Gives up the exchanges that still run when the time to drain is over.
+// Gives up the exchanges that are still running when the time to drain is over.
 void HttpServer::Impl::give_up() {
   if (sessions_.answering > 0 && give_up_) call_guarded(give_up_);
   // Iterates over a copy: giving up the last session closes the server, which also iterates over the sessions.

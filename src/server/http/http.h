@@ -1,14 +1,14 @@
 // An HTTP/1.1 server on one I/O thread. It takes requests, sends responses or event streams, and limits everything that
-// a client controls. It is built on Boost.Beast, which http_reading.cpp alone includes.
+// a client controls. It uses Boost.Beast, which only http_reading.cpp includes.
 //
 //   std::unique_ptr<HttpServer> http = TRY(HttpServer::create(options, [&](HttpExchange exchange) { … }));
 //   http->run();  // until stop()
 //
-// The server answers requests that are invalid HTTP itself, in the error shape of their path. It answers a connection's
+// The server itself answers requests that are invalid HTTP, in the error shape of their path. It answers a connection's
 // requests one after the other, pipelined or not. A client that closes its sending side after a request still gets the
 // answer.
 //
-// Threads: the handler and every function of an HttpExchange run on the I/O thread, the one that called run(). Other
+// Threads: the handler and every function of an HttpExchange run on the I/O thread: the thread that called run(). Other
 // threads reach it with post(). The handler must return at once; it may answer the exchange later. An exception from a
 // handler or task is logged, and is answered with 500 if nothing was answered yet.
 #pragma once
@@ -46,17 +46,17 @@ struct HttpOptions {
   double body_timeout_s = 60;
   double write_timeout_s = 60;                     // a client that takes no data for this long is dropped
   std::size_t max_unsent_bytes = 4 * 1024 * 1024;  // of a stream; a client that falls further behind is dropped
-  // Who may send requests, see http_guard.h; others get 403.
+  // Limits who may send requests, see http_guard.h; others get 403.
   std::vector<std::string> allowed_hosts{};  // Host headers, beside loopback names
   std::vector<std::string> cors_origins{};   // origins of web pages, beside the server's own: "*" or origins
   // Called on the I/O thread with the status of each answer that the server makes itself, before it is sent: refusals,
   // 500 for a handler that failed, 503 for a request that was not answered in time, and answers to OPTIONS. Must not
-  // throw. Empty: not called.
+  // throw. May be empty.
   std::function<void(int status)> on_own_answer{};
-  // Called on the I/O thread with each request's head before any of its body is read. Returns the answer to a request
-  // that is refused by its head alone. Not called for OPTIONS. Must not throw. Empty: not called.
+  // Called on the I/O thread with each request's head before any of its body is read. Returns an answer to refuse the
+  // request by its head. Not called for OPTIONS. Must not throw. May be empty.
   std::function<std::optional<HttpResponse>(const HttpRequest& head)> check_head{};
-  // Bodies are charged to this budget as they arrive. It outlives the server. Null: nothing is charged.
+  // The budget to which bodies are charged as they arrive. It outlives the server. Null: nothing is charged.
   MemoryBudget* memory = nullptr;
 };
 
@@ -66,8 +66,7 @@ struct HttpRequest {
   std::string query;   // as sent, without "?"
   std::vector<std::pair<std::string, std::string>> headers;
   std::string body;
-  // The client's address. For IPv6 it is the /64 network ("2001:db8::/64"), because one client owns all addresses of
-  // it.
+  // The client's address. For IPv6 it is the /64 network ("2001:db8::/64"), because one client owns all its addresses.
   std::string peer{};
   bool has_body = false;  // the head announces a body
 
@@ -82,14 +81,14 @@ struct HttpResponse {
   std::vector<std::pair<std::string, std::string>> headers{};  // additional headers
 };
 
-// One request and the way to answer it: respond() once, or start_stream(), any number of write(), and finish(). Copies
-// are handles to the same exchange. Calls after the client has left do nothing.
+// One request and its answer: call respond() once, or start_stream(), any number of write(), and finish(). Copies are
+// handles to the same exchange. Calls after the client has left do nothing.
 class HttpExchange {
  public:
   const HttpRequest& request() const;
   std::string take_body();  // moves the request's body out, without a copy
-  // The request's charge to HttpOptions::memory; at first it covers the body. It ends with the last handle, but not
-  // before the answer was sent. Any thread may use it, one at a time.
+  // Returns the request's charge to HttpOptions::memory, which covers the body at first. The charge ends with the last
+  // handle, but not before the answer was sent. Any thread may use it, one at a time.
   MemoryCharge& memory() const;
 
   void respond(HttpResponse response) const;
@@ -97,13 +96,14 @@ class HttpExchange {
   // Sends the head of a chunked response with `response`'s headers. A body that is not empty becomes the first chunk.
   void start_stream(const HttpResponse& response) const;
   void write(std::string_view chunk) const;
-  // Calls back once when everything written so far has been sent. Does not call back if the client leaves before.
+  // Calls `callback` once when everything written so far has been sent; never if the client leaves before.
   void on_sent(std::function<void()> callback) const;
   void finish() const;
-  // Ends the connection before the answer is complete, so that the client sees that it is broken off.
+  // Ends the connection before the answer is complete, so that the client sees the break.
   void break_off() const;
 
-  // Called once if the client leaves before the exchange is fully answered; at once if it has already left.
+  // Calls `callback` once if the client leaves before the exchange is fully answered, or at once if it has already
+  // left.
   void on_disconnect(std::function<void()> callback) const;
   bool answered() const;  // respond() or start_stream() was called, or the client has left
 
@@ -123,7 +123,7 @@ class HttpServer {
   ~HttpServer();
 
   std::uint16_t port() const;
-  // Serves on the calling thread until a stop() has completed.
+  // Serves on the calling thread until stop() was called and has completed.
   void run();
   // Runs `task` on the I/O thread, in the order of the posts. Callable from any thread.
   void post(std::function<void()> task);

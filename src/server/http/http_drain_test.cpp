@@ -1,5 +1,5 @@
-// Catches: a stop that loses answers, hangs, closes before load balancers can notice it, or cuts off a stream without
-// an error.
+// Catches: a stop that loses answers, hangs, closes before load balancers can notice, or cuts off a stream without an
+// error.
 #include <gmock/gmock.h>
 
 #include "tessera/server/http/http_test_util.h"

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t kMostShown = 100;  // bytes of a client's value that an error shows
 
-// Returns "[::1]:80" or "name:80" without the port.
+// Returns a host such as "[::1]:80" or "name:80" without its port.
 std::string_view without_port(std::string_view host) {
   const std::size_t colon = host.rfind(':');
   if (colon == std::string_view::npos || host.find(']', colon) != std::string_view::npos) return host;
@@ -24,7 +24,7 @@ bool ends_with_ignoring_case(std::string_view text, std::string_view end) {
   return text.size() >= end.size() && equals_ignoring_case(text.substr(text.size() - end.size()), end);
 }
 
-// Returns the Host of the page: "name:80" for "http://name:80"; "" for "null" and anything else that is no origin.
+// Returns the host of an origin: "name:80" for "http://name:80"; "" for "null" and anything else that is not an origin.
 std::string_view host_of_origin(std::string_view origin) {
   const std::size_t scheme = origin.find("://");
   if (scheme == std::string_view::npos) return {};

@@ -1,5 +1,5 @@
-// Catches: web pages of other sites that pass the checks by a name of their own (DNS rebinding) or from their own
-// origin, and clients that are no browsers but are refused.
+// Catches: web pages of other sites that pass the checks by their own name (DNS rebinding) or from their own origin,
+// and clients that are not browsers but are refused.
 #include "tessera/server/http/http_guard.h"
 
 #include <gmock/gmock.h>

@@ -104,7 +104,7 @@ TEST(HttpMemory, BodiesBesideOtherChargesAreRefusedWith503) {
   EXPECT_TRUE(eventually([&] { return budget.used() == 0; }));
 }
 
-// No header announces the length.
+// The body's length is not announced by a header.
 TEST(HttpMemory, ChunkedBodiesAreChargedAsTheyArrive) {
   MemoryBudget budget(kBudget);
   const TestServer server(echo, charged_to(budget));

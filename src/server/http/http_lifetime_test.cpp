@@ -26,7 +26,7 @@ TEST(HttpDisconnect, ClosingMidStreamIsNoticed) {
     });
     return held.gone == 2;
   }));
-  // Handles of an ended exchange do nothing. A callback that is set late is called at once.
+  // Handles of an ended exchange do nothing, and a callback that is set late is called at once.
   std::promise<bool> late;
   server.http->post([&] {
     bool called = false;
@@ -68,7 +68,7 @@ TEST(HttpHalfClosed, GetsTheAnswer) {
   TestServer server([&](HttpExchange exchange) {
     held.hold(exchange);
     if (exchange.request().path == "/now") return echo(exchange);
-    // Late enough that the server has probed the connection.
+    // Answers after the server has probed the connection.
     running->http->after(1.3, [exchange] {
       exchange.start_stream({.body = "begun,"});
       exchange.write("ended");
@@ -156,7 +156,7 @@ TEST(HttpSlowReader, IsDroppedWhenTooMuchIsUnsent) {
   EXPECT_TRUE(eventually([&] { return held.gone == 1; }));
   std::promise<std::size_t> total;
   server.http->post([&] { total.set_value(written); });
-  // The kernel's socket buffers hold additional bytes.
+  // The kernel's socket buffers hold some additional bytes.
   const std::size_t poured = total.get_future().get();
   EXPECT_GT(poured, kLimit);
   EXPECT_LT(poured, kLimit + (16u << 20));

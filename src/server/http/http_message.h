@@ -22,11 +22,11 @@ struct RequestTarget {
   std::string authority;  // "host:1" from "http://host:1/a"; it replaces the Host header
 };
 
-// Parses "/a%20b?c=d", the same after "http://host", or "*". Errors: another form, a bad escape, a path that is not
-// UTF-8.
+// Parses "/a%20b?c=d", "http://host" followed by such a path, or "*". Errors: another form, a bad escape, a path that
+// is not UTF-8.
 Result<RequestTarget> parse_target(std::string_view target);
 
-// How a response's body ends.
+// The way in which a response's body ends.
 struct BodyFraming {
   std::optional<std::size_t> length{};  // set: the length is known
   bool chunked = false;                 // if the length is unknown: the body ends with a last chunk, else with the
@@ -35,7 +35,7 @@ struct BodyFraming {
   std::int64_t keep_alive_s = 0;  // idle seconds that the client may rely on; 0: not announced
 };
 
-// Returns the head with its empty line. `more` has header lines, each with its line end. Control characters in the
+// Returns the head with its empty line. `more` has further header lines with their line ends. Control characters in the
 // response's headers are dropped, so no value can begin a new line.
 std::string response_head(const HttpResponse& response, const BodyFraming& framing, std::string_view more);
 
@@ -43,7 +43,7 @@ std::string response_head(const HttpResponse& response, const BodyFraming& frami
 void append_body_chunk(std::string& out, std::string_view data);
 inline constexpr std::string_view kLastChunk = "0\r\n\r\n";
 
-// Returns the header lines that let a page of the request's origin read the answer; "" if `origins` does not name it.
+// Returns the header lines that let a page of the request's origin read the answer; "" if `origins` does not match it.
 std::string cors_lines(const HttpRequest& request, const std::vector<std::string>& origins);
 // Return whether a browser asks what it may send (a CORS preflight), and the header lines that answer it.
 bool is_preflight(const HttpRequest& request);

@@ -1,5 +1,4 @@
-// Catches: web pages of other sites that reach a handler, and answers that browsers do not show to pages that may read
-// them.
+// Catches: web pages of other sites that reach a handler, and answers that browsers hide from pages that may read them.
 #include <gmock/gmock.h>
 
 #include "tessera/server/http/http_test_util.h"

@@ -11,7 +11,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// Records the status of each answer that a server reports, before it is sent.
+// Records the status that a server reports for each of its own answers, before the answer is sent.
 class Told {
  public:
   HttpOptions options() {

@@ -29,27 +29,27 @@ constexpr std::size_t kHeadRead = 4 * 1024;
 constexpr std::size_t kBodyRead = 64 * 1024;
 constexpr std::size_t kReadAhead = 16 * 1024;     // bytes of the requests after the one being answered
 constexpr std::size_t kMaxChunkHead = 16 * 1024;  // bytes of a chunk's extensions, or of the trailer
-// How many seconds a client has to read that the connection ends. Closing at once while the client still sends would
-// reset the connection and lose the answer.
+// The seconds that a client has to read the last answer before the connection closes. Closing at once while the client
+// still sends would reset the connection and lose the answer.
 constexpr double kLingerS = 1;
-// A client that closed its sending side may have closed both sides; only a write finds that out. It is probed after
-// this many seconds.
+// The seconds after which a client that closed its sending side is probed. It may have closed both sides, which only a
+// write finds out.
 constexpr double kProbeAfterS = 1;
 constexpr std::chrono::milliseconds kHangUpInterval{250};
 
-// Seconds that a connection is kept longer than announced, so that a request sent at the last moment still arrives.
+// The seconds that a connection is kept longer than announced, so that a request sent at the last moment still arrives.
 constexpr double kKeepAliveGraceS = 1;
 
 constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
 
-// Whether the connection was reset, or both sides have closed it.
+// Returns whether the connection was reset or both sides have closed it.
 bool has_hung_up(int socket) {
   pollfd state{.fd = socket, .events = 0, .revents = 0};
   return ::poll(&state, 1, 0) > 0 && (state.revents & (POLLHUP | POLLERR)) != 0;
 }
 
-// Returns a token that makes an operation cancellable by the signal. The caller clears the signal's slot afterwards; it
-// would otherwise point at the finished operation.
+// Returns a token that makes an operation cancellable by the signal. The caller must then clear the signal's slot,
+// which would otherwise point at the finished operation.
 auto woken_by(net::cancellation_signal& signal) {
   return net::bind_cancellation_slot(signal.slot(), net::as_tuple(net::use_awaitable));
 }
@@ -77,7 +77,7 @@ HttpSession::Task<void> HttpSession::serve(bool refused) {
     if (tls_ != nullptr) more = co_await shake_hands();
     if (more && refused) more = refuse(503, "there are too many connections");
     while (more) more = co_await serve_one();
-    // If the end was not announced, no answer is on its way to the client.
+    // Lingers unless the close was announced, so that the client can read the last answer.
     if (!keep_alive_) co_await linger();
   } catch (const std::exception& e) {
     log_error("http", "a connection failed: {}", e.what());
@@ -85,7 +85,7 @@ HttpSession::Task<void> HttpSession::serve(bool refused) {
   lose();
 }
 
-// Begins TLS. Returns false if the connection ends.
+// Does the TLS handshake. Returns false if the connection ends.
 HttpSession::Task<bool> HttpSession::shake_hands() {
   using Io = TlsStream::Io;
   set(read_deadline_, sessions_.options.header_timeout_s);
@@ -111,8 +111,8 @@ HttpSession::Task<bool> HttpSession::serve_one() {
   co_return keep_alive_ && !lost_;
 }
 
-// Reads a whole request into exchange_, or answers it by its head alone. kNothing: no request came, or it was invalid
-// and got an error.
+// Reads a whole request into exchange_, or answers it by its head alone. Returns kNothing if no request came, or if it
+// was invalid and got an error.
 HttpSession::Task<HttpSession::Asked> HttpSession::read_request() {
   head_lines_.clear();
   http_1_1_ = true;
@@ -154,11 +154,13 @@ HttpSession::Task<bool> HttpSession::parse(Reader& reader, bool whole) {
       co_return refuse(400, "too many empty lines before a request");
     const bool half_blank = reader.head_bytes == 0 && in_ == "\r";
     if (!in_.empty() && !half_blank) {
-      // Empty lines do not start the header timeout: they give a request no more time and a connection no less.
+      // Does not start the header timeout for empty lines, so they give a request no more time, and a connection no
+      // less.
       if (!std::exchange(reader.begun, true)) set(read_deadline_, sessions_.options.header_timeout_s);
       const std::size_t parsed = parser.put(net::buffer(in_), error);
       in_.erase(0, parsed);
-      // The parser's own limit counts only unconsumed bytes, so a head sent line by line never reaches it.
+      // Counts the head's bytes. The parser's own limit counts only unconsumed bytes, which a head sent line by line
+      // never reaches.
       if (!whole) reader.head_bytes += parsed;
       if (reader.head_bytes > sessions_.options.max_header_bytes) error = http::error::header_limit;
       if (whole && !charge_body(reader)) co_return false;
@@ -188,7 +190,7 @@ bool HttpSession::skip_blank_lines(Reader& reader) {
   return reader.blank_bytes <= sessions_.options.max_header_bytes;
 }
 
-// Called when the reading side was woken while it waited for bytes. Returns true if the connection ends.
+// Handles a wake-up of the reading side while it waits for bytes. Returns true if the connection ends.
 bool HttpSession::wait_is_over(bool idle, bool whole) {
   if (!timed_out_) return false;
   if (idle && has_arrived()) {  // a request arrived just now: closing would lose it, and the client may not send it
@@ -206,7 +208,7 @@ bool HttpSession::has_arrived() {
   return (tls_ != nullptr && tls_->has_pending()) || (socket_.available(error) > 0 && !error);
 }
 
-// Waits until the socket is as TLS wants it.
+// Waits until the socket is readable or writable, as TLS requires.
 HttpSession::Task<error_code> HttpSession::wait_until(TlsStream::Io wanted) {
   const Socket::wait_type type = wanted == TlsStream::Io::kWantsWrite ? Socket::wait_write : Socket::wait_read;
   const auto [error] = co_await socket_.async_wait(type, woken_by(wake_));
@@ -266,7 +268,7 @@ HttpSession::Task<void> HttpSession::watch() {
   wake_.slot().clear();
 }
 
-// Sends bytes that a client must accept. A client that has gone answers them with a reset.
+// Sends bytes that every client accepts. A client that has gone answers them with a reset.
 void HttpSession::probe() {
   if (!exchange_->started && http_1_1_) send(kContinue);
 }
@@ -287,7 +289,8 @@ HttpSession::Task<void> HttpSession::linger() {
 
 bool HttpSession::refuse_unparsed(Reader& reader, error_code error) {
   const HttpOptions& options = sessions_.options;
-  // The parser refuses a body that is announced too long before the head is accepted, but it knows the path by then.
+  // The parser refuses a body whose announced length is too large before the head is accepted; the path is already
+  // known.
   if (const Result<RequestTarget> target = parse_target(reader.parser.get().target()); target.ok())
     error_shape_ = error_shape_of(target->path);
   if (error == http::error::header_limit)
@@ -298,7 +301,7 @@ bool HttpSession::refuse_unparsed(Reader& reader, error_code error) {
   return refuse(400, fmt::format("malformed HTTP request: {}", error.message()));
 }
 
-// Copies the head's fields. Returns false if the request was refused.
+// Takes over the head's fields. Returns false if the request was refused.
 bool HttpSession::accept_head(Reader& reader) {
   const auto& head = reader.parser.get();
   HttpRequest& request = reader.request;
@@ -332,7 +335,7 @@ bool HttpSession::accept_head(Reader& reader) {
   return true;
 }
 
-// Answers what the head alone decides: refusals, OPTIONS, and bodies for which there is no memory. Returns false if the
+// Answers what the head alone decides: refusals, OPTIONS, and bodies for which memory is lacking. Returns false if the
 // body must be read.
 bool HttpSession::answer_head(Reader& reader) {
   const bool options = reader.request.method == "OPTIONS";
@@ -375,7 +378,7 @@ bool HttpSession::charge_body(Reader& reader) {
   if (!reader.request.has_body) return true;
   const std::string& body = reader.parser.get().body();
   std::size_t held = reader.parser.content_length() ? body.size() : body.capacity() + body.capacity() / 2;
-  // Charges whole reads, and the buffer for the next read.
+  // Charges whole reads, plus the buffer for the next read.
   if (held > kHeadRead) held = (held / kBodyRead + 2) * kBodyRead;
   const ApiStatus charged = reader.memory.set(static_cast<std::int64_t>(held));
   return charged.ok() || refuse(charged.error());

@@ -117,7 +117,7 @@ void HttpSession::lose() {
   if (sessions_.one_ended) sessions_.one_ended();
 }
 
-// Deadlines. Moving a deadline back does not touch the timer, which checks the time again when it fires.
+// Functions of deadlines. Moving a deadline back does not touch the timer, which checks the time again when it fires.
 
 void HttpSession::set(Deadline& deadline, double seconds) {
   deadline.at = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
@@ -143,7 +143,7 @@ void HttpSession::read_deadline_passed() {
   wake_.emit(net::cancellation_type::total);
 }
 
-// The writing side.
+// Functions of the writing side.
 
 bool HttpSession::refuse(int status, const std::string& message) {
   return refuse(fault(status, replace_invalid_utf8(message)));
@@ -151,7 +151,7 @@ bool HttpSession::refuse(int status, const std::string& message) {
 
 bool HttpSession::refuse(const ApiError& error) {
   log_debug("http", "refused: {}", error.message);
-  // Part of the request was not read, so the bytes that follow cannot be parsed as a request.
+  // Closes the connection: a part of the request was not read, so the bytes that follow are not the next request.
   keep_alive_ = false;
   HttpResponse response = error.to_response(error_shape_);
   tell_own_answer(response.status);
@@ -175,7 +175,7 @@ void HttpSession::tell_own_answer(int status) const {
 }
 
 std::string HttpSession::head_of(const HttpResponse& response, BodyFraming framing) {
-  // A body with neither length nor chunks ends with the connection.
+  // A body with neither length nor chunks ends when the connection closes.
   keep_alive_ = keep_alive_ && !sessions_.stopping && (framing.length || framing.chunked);
   framing.keep_alive = keep_alive_;
   framing.keep_alive_s = static_cast<std::int64_t>(sessions_.options.keep_alive_timeout_s);
@@ -213,14 +213,14 @@ void HttpSession::start_stream(const HttpResponse& response) {
 
 void HttpSession::write(std::string_view data) {
   if (!exchange_->started || head_only_ || data.empty()) return;
-  // Checks before this event is added, because sending one large event may take a while.
+  // Checks the limit before it adds this event, because sending one large event may take a while.
   if (unsent() > sessions_.options.max_unsent_bytes) {
     log_debug("http", "dropped a client with {} bytes unsent", unsent());
     lose();
   } else {
     send_body(data);
     if (lost_ || unsent() <= kKeptBuffer) return;
-    // The memory of an answer was charged in advance. The excess that a slow client leaves unsent is charged here.
+    // Charges only the excess that a slow client leaves unsent: the memory of an answer was charged in advance.
     if (static_cast<std::int64_t>(out_.capacity()) <= exchange_->memory.bytes()) return;
     if (backlog_.set(static_cast<std::int64_t>(out_.capacity())).ok()) return;
     log_debug("http", "dropped a client with {} bytes unsent, for which no memory is left", unsent());
@@ -265,7 +265,7 @@ void HttpSession::send(std::string_view data) {
   if (!socket_full_) flush();
 }
 
-// Writes the chunk directly into the buffer, because there is one chunk per token and stream.
+// Writes the chunk directly into the buffer, because each stream sends one chunk per token.
 void HttpSession::send_body(std::string_view data) {
   if (!chunked_) return send(data);
   if (lost_) return;
@@ -311,7 +311,7 @@ void HttpSession::flush() {
   if (exchange_ == nullptr) wake_.emit(net::cancellation_type::total);
 }
 
-// Returns the number of bytes that were taken.
+// Writes what the socket or TLS takes, and returns the number of these bytes.
 std::size_t HttpSession::write_some(error_code& error) {
   const char* const data = out_.data() + sent_;
   if (tls_ == nullptr) return socket_.write_some(net::buffer(data, unsent()), error);

@@ -1,4 +1,4 @@
-// One connection of the HTTP server: reads a request, has it answered, reads the next. Private to http*.cpp.
+// One connection of the HTTP server. It reads a request, has it answered, and reads the next. Private to http*.cpp.
 //
 // Both sides run on the I/O thread. The reading side is a coroutine. While a request is being answered it reads a
 // little ahead, so that it notices when the client leaves. The writing side is a buffer: it sends what the socket takes
@@ -28,7 +28,7 @@ namespace tessera {
 
 class HttpSession;
 
-// State that the sessions of a server share. It outlives them.
+// The state that all sessions of a server share. It outlives the sessions.
 struct HttpSessions {
   HttpOptions options{};
   HttpServer::Handler handler{};
@@ -42,7 +42,7 @@ struct HttpSessions {
   boost::asio::io_context io{1};      // last member: sessions that end with it use the others
 };
 
-// A request that is being answered, or was.
+// An exchange's state, which outlives the answer as long as there are handles.
 class HttpExchange::State {
  public:
   HttpRequest request{};
@@ -70,14 +70,14 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   void start();
   // Answers that there are too many connections. Called instead of start().
   void start_refusing();
-  // Closes the connection after the current answer; without one, after requests that have already arrived.
+  // Closes the connection after the current answer. If there is none, first answers requests that have already arrived.
   void drain();
   // Answers the current exchange with 503, or closes the connection if its answer has begun.
   void give_up();
   // Closes the connection now; the client counts as gone. May be called at any time.
   void lose();
 
-  // The functions of HttpExchange. Precondition: the exchange has not ended.
+  // Functions of HttpExchange. Precondition: the exchange has not ended.
   void respond(HttpResponse response);
   void start_stream(const HttpResponse& response);
   void write(std::string_view data);
@@ -88,7 +88,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   using Clock = std::chrono::steady_clock;
   struct Reader;  // the parser, the fields of the head, and the body's charge
 
-  // A deadline that can be moved cheaply, and the function that is called when it passes.
+  // A deadline that is cheap to move, and the function that is called when it passes.
   struct Deadline {
     boost::asio::steady_timer timer;
     void (HttpSession::*passed)();
@@ -99,7 +99,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   void wait_for(Deadline& deadline);
   void read_deadline_passed();
 
-  // The reading side (http_reading.cpp).
+  // Functions of the reading side (http_reading.cpp).
   template <class T>
   using Task = boost::asio::awaitable<T>;
   enum class Read { kData, kEnd, kWoken, kLost };
@@ -132,7 +132,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   // Answers a request that has no exchange.
   void send_answer(HttpResponse response);
   void tell_own_answer(int status) const;
-  // Answers a request that never became an exchange, and closes the connection. Returns false.
+  // Answers a request that never became an exchange, and closes the connection. Always returns false.
   bool refuse(const ApiError& error);
   bool refuse(int status, const std::string& message);
   // Called when the handler failed: answers 500 if nothing was answered yet, else breaks off the connection.
@@ -161,7 +161,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   bool lost_ = false;
   std::string peer_;  // HttpRequest::peer
 
-  // State of the current request:
+  // The state of the current request:
   std::shared_ptr<HttpExchange::State> exchange_;  // while it is being answered
   std::string head_lines_;                         // header lines of every answer to it
   bool http_1_1_ = true;

@@ -243,12 +243,12 @@ TEST(HttpLimits, TooLongHeadsAreRefused) {
 TEST(HttpLimits, TooLongBodiesAreRefused) {
   TestServer server(echo, {.max_body_bytes = 100'000});
   EXPECT_EQ(server.ask(post("/", std::string(100'000, 'b'))).status, 200);
-  // The server refuses before the body is sent, instead of asking for the body.
+  // The server refuses before the body is sent and does not ask for the body.
   const Reply reply =
       server.ask("POST / HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 100001\r\n\r\n");
   EXPECT_EQ(reply.status, 413);
   EXPECT_THAT(error_message(reply), HasSubstr("100000"));
-  // A client that sends everything before it reads gets the answer, not a reset.
+  // A client that sends everything before it reads still gets the answer, not a reset.
   EXPECT_EQ(server.ask(post("/", std::string(1'000'000, 'b'))).status, 413);
   std::string chunks = "POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n";
   for (int i = 0; i < 11; ++i) chunks += "2710\r\n" + std::string(10'000, 'c') + "\r\n";

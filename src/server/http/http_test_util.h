@@ -1,4 +1,4 @@
-// An HTTP server on a thread, and a client on a bare socket that can misbehave. For tests only.
+// An HTTP server on a thread, and a test client on a bare socket that can misbehave. For tests only.
 #pragma once
 
 #include <arpa/inet.h>
@@ -27,7 +27,7 @@
 
 namespace tessera::testing {
 
-// Longer than anything should take. A test that waits this long has failed.
+// The time limit of every wait; a test that waits this long has failed.
 inline constexpr int kPatienceMs = 10'000;
 
 // Returns whether `condition` becomes true within kPatienceMs.
@@ -72,7 +72,7 @@ class Client {
   ~Client() { close(); }
 
   bool connected() const { return socket_ >= 0; }
-  // Returns false if the server has closed the connection.
+  // Sends the data. Returns false if the server has closed the connection.
   bool send(std::string_view data) {
     while (!data.empty()) {
       const ssize_t sent = ::send(socket_, data.data(), data.size(), MSG_NOSIGNAL);
@@ -93,7 +93,7 @@ class Client {
     close();
   }
 
-  // Returns false if the connection has ended or nothing came in time.
+  // Receives some bytes. Returns false if the connection has ended or nothing came in time.
   bool receive() {
     pollfd state{.fd = socket_, .events = POLLIN, .revents = 0};
     if (::poll(&state, 1, kPatienceMs) <= 0) {
@@ -106,7 +106,7 @@ class Client {
     held_.append(buffer, static_cast<std::size_t>(received));
     return true;
   }
-  // Reads up to and including `end`. Returns "" if the connection ends before.
+  // Reads up to and including the text `end`. Returns "" if the connection ends before.
   std::string read_through(std::string_view end) {
     std::size_t at = 0;
     while ((at = held_.find(end)) == std::string::npos)
@@ -214,8 +214,8 @@ class TestServer {
   std::thread thread_;
 };
 
-// A handler that leaves the answers to the test. It holds the exchanges and counts the clients that disconnected. Used
-// on the I/O thread.
+// A handler that leaves the answers to the test. It holds the exchanges and counts the clients that disconnected. It is
+// used on the I/O thread.
 struct Held {
   std::atomic<int> taken{0};
   std::atomic<int> gone{0};

@@ -72,7 +72,7 @@ Status OutsideCalls::begin_call(std::string name, ToolText& out) {
   return ok_status();
 }
 
-// Adds the JSON object's text as far as it is valid. If the model breaks it, the rest is content.
+// Adds the longest valid beginning of the JSON object's text. If the model breaks the JSON, the rest becomes content.
 void OutsideCalls::add_arguments(const std::string& text, ToolText& out) {
   std::size_t taken = 0;
   while (taken < text.size() && !broken_) {

@@ -1,4 +1,4 @@
-// Text that a plugin's chat format reads (text/chat/chat_format.h) in place of the server's own parsers. The plugin's
+// Reads text with a plugin's chat format (text/chat/chat_format.h) in place of the server's own parsers. The plugin's
 // output is checked against what answers need. A violation is the plugin's error and ends the request.
 #pragma once
 
@@ -17,10 +17,10 @@
 
 namespace tessera {
 
-// Splits reasoning from content like ReasoningParser.
+// Separates reasoning from content, like ReasoningParser.
 class OutsideReasoning {
  public:
-  // Shares ownership of `format`. `start`: where the text begins.
+  // Begins a text. Shares ownership of `format`. `start` says in which part the text begins.
   static Result<OutsideReasoning> begin(std::shared_ptr<const ChatFormat> format, ReasoningStart start);
 
   Result<ReasoningText> push(std::string_view text);
@@ -37,12 +37,12 @@ class OutsideReasoning {
   bool in_reasoning_;
 };
 
-// Finds tool calls like ToolCallParser: text after JSON that breaks inside the arguments becomes content. It is the
-// plugin's error if a call begins before the previous call's arguments are complete, or names no function of the
-// request.
+// Finds tool calls, like ToolCallParser. If the JSON of the arguments breaks, the text after it becomes content. It is
+// the plugin's error if a call begins before the previous call's arguments are complete, or names a function that the
+// request does not have.
 class OutsideCalls {
  public:
-  // Shares ownership of `format`. `tools` outlives the object.
+  // Begins a text. Shares ownership of `format`. `tools` outlives the object.
   static Result<OutsideCalls> begin(std::shared_ptr<const ChatFormat> format, const Json& tools,
                                     ToolCallParser::NewId new_id);
 

@@ -21,7 +21,7 @@ using ::testing::HasSubstr;
 using Kind = ChatPiece::Kind;
 using Pieces = std::vector<ChatPiece>;
 
-// Returns what a test wants for any text.
+// A format that returns scripted pieces for any text.
 class Scripted final : public ChatFormat {
  public:
   Scripted(std::string name, std::deque<Result<Pieces>> answers)
@@ -118,7 +118,7 @@ TEST(ChatText, AFormatsErrorIsKeptAndEndsTheText) {
   EXPECT_TRUE(text.finish().empty());
 }
 
-// Prepares a chat request for a model that has this format for reasoning or for calls.
+// Prepares a chat request for a model that uses this format for reasoning or for calls.
 ApiResult<ApiJob> prepared(const std::shared_ptr<Scripted>& format, ChatFormat::Part part, const std::string& members) {
   ServedModel model = test::test_model();
   const bool calls = part == ChatFormat::Part::kCalls;

@@ -22,7 +22,7 @@ constexpr std::uint32_t ip4(std::uint32_t a, std::uint32_t b, std::uint32_t c, s
   return a << 24 | b << 16 | c << 8 | d;
 }
 
-// IANA's IPv4 special-purpose registry, and multicast.
+// The blocks of IANA's IPv4 special-purpose registry, and multicast.
 constexpr Block4 kSpecial4[] = {
     {ip4(0, 0, 0, 0), 8},        // this network
     {ip4(10, 0, 0, 0), 8},       // private
@@ -59,7 +59,7 @@ struct Block6 {
 constexpr Block6 kMapped = {{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff}, 96};
 constexpr Block6 kNat64 = {{0, 0x64, 0xff, 0x9b}, 96};
 constexpr Block6 kGlobal = {{0x20}, 3};
-// The blocks inside kGlobal that are not public.
+// The blocks within kGlobal that are not public.
 constexpr Block6 kSpecial6[] = {
     {{0x20, 0x01}, 23},                    // protocol assignments, including Teredo and ORCHID
     {{0x20, 0x01, 0x0d, 0xb8}, 32},        // documentation
@@ -83,7 +83,7 @@ bool is_public(const Bytes6& address) {
                                                     [&](const Block6& block) { return contains(block, address); });
 }
 
-// Returns an IPv4 address mapped into IPv6, or an IPv6 address; nothing for other families.
+// Returns the bytes of an IPv6 address, or of an IPv4 address mapped into IPv6; nothing for other families.
 std::optional<Bytes6> mapped_bytes(const sockaddr& address) {
   Bytes6 bytes{};
   if (address.sa_family == AF_INET) {

@@ -1,19 +1,20 @@
-// Tells which network addresses belong to the public internet. A server that fetches URLs of clients must not connect
-// to others: not to itself, its own network, or the metadata addresses of clouds.
+// Tells which network addresses belong to the public internet. A server that fetches clients' URLs must connect to no
+// others: not to itself, its own network, or the metadata addresses of clouds.
 #pragma once
 
 #include <sys/socket.h>
 
 namespace tessera {
 
-// Whether an address is public. IPv4: all addresses except the special-purpose blocks of RFC 6890 (this network,
-// private, shared, loopback, link-local, documentation, benchmarks), relays, multicast and reserved ones. IPv6: global
-// unicast (2000::/3) except protocol assignments with Teredo, 6to4 and documentation; also addresses that stand for a
-// public IPv4 one (mapped, 64:ff9b::/96). Addresses of other families are not public.
+// Returns whether an address is public. For IPv4 these are all addresses except the special-purpose blocks of RFC 6890
+// (this network, private, shared, loopback, link-local, documentation, benchmarks), relays, multicast and reserved
+// ones. For IPv6 they are global unicast (2000::/3) except protocol assignments with Teredo, 6to4 and documentation,
+// and addresses that stand for a public IPv4 address (mapped, 64:ff9b::/96). Addresses of other families are not
+// public.
 bool is_public_address(const sockaddr& address);
 
-// Whether the address, IPv4 or mapped into IPv6, now belongs to an interface of this machine; a public address may.
-// Returns true if the kernel does not list its interfaces. Cost: one query of the kernel.
+// Returns whether the address, IPv4 or mapped into IPv6, now belongs to an interface of this machine. A public address
+// may. Returns true if the kernel does not list its interfaces. Cost: one query of the kernel.
 bool is_own_address(const sockaddr& address);
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
-// Catches: an address of the server's own machine, network or cloud that a client could make it connect to, in any form
-// in which IPv6 can write an IPv4 address; and a public address that is refused.
+// Catches: an address of the server's own machine, network or cloud to which a client could make it connect, in any
+// form in which IPv6 can write an IPv4 address; and a public address that is refused.
 #include "tessera/server/http/public_address.h"
 
 #include <arpa/inet.h>
@@ -104,8 +104,8 @@ TEST(PublicAddress, OtherFamiliesAreNotPublic) {
   EXPECT_FALSE(is_public_address(reinterpret_cast<const sockaddr&>(local)));
 }
 
-// An address on an interface is the machine's own, even if it is public: services that listen there may answer nobody
-// else.
+// The address of an interface is the machine's own, even if it is public: services that listen there may be meant for
+// nobody else.
 TEST(PublicAddress, AddressesOfInterfacesAreTheMachinesOwn) {
   EXPECT_TRUE(is_own("127.0.0.1"));
   EXPECT_TRUE(is_own("::ffff:127.0.0.1"));

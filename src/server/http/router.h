@@ -24,21 +24,21 @@ class Router {
  public:
   void add(Route route) { routes_.push_back(std::move(route)); }
   // Returns the route. Errors: 404 if no route has the path; the message names the nearest path, with or without "/v1".
-  // 405 with the allowed methods if the path has routes of other methods only.
+  // 405, with the allowed methods, if the path has only routes of other methods.
   ApiResult<const Route*> find(std::string_view method, std::string_view path) const;
   // Returns the value of the Allow header: "GET, POST".
   std::string methods(std::string_view path) const;
 
  private:
-  // Returns the nearest path that has a route: a base URL may lack "/v1", or have it twice. "": there is none.
+  // Returns the nearest path that has a route, since a base URL may lack "/v1" or have it twice; "" if there is none.
   std::string nearest(std::string_view path) const;
 
   std::vector<Route> routes_;
 };
 
-// Whether a request's head holds one of `keys`: as the header Authorization ("Bearer KEY"; the scheme may be in any
-// case, RFC 9110, 11.1) or as Anthropic's x-api-key. No key may be empty. The time depends only on the length of what
-// is sent, so it reveals nothing about the keys.
+// Returns whether a request's head holds one of `keys`: in the header Authorization ("Bearer KEY"; the scheme may be in
+// any case, RFC 9110, 11.1) or in Anthropic's x-api-key. No key may be empty. The time depends only on the length of
+// what is sent, so it reveals nothing about the keys.
 bool holds_key(const HttpRequest& head, std::span<const std::string> keys);
 
 }  // namespace tessera

@@ -29,7 +29,7 @@ using Bio = std::unique_ptr<BIO, decltype(&BIO_free_all)>;
 using Certificate = std::unique_ptr<X509, decltype(&X509_free)>;
 using Key = std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)>;
 
-// Returns OpenSSL's reason for the last fault of this thread, and forgets all of them.
+// Returns OpenSSL's reason for the last error of this thread, and clears all of its errors.
 std::string last_fault() {
   const unsigned long code = ERR_peek_last_error();
   const char* const reason = code == 0 ? nullptr : ERR_reason_error_string(code);
@@ -115,7 +115,7 @@ Result<Key> read_key(const TlsOptions& options, const X509* certificate) {
   return key;
 }
 
-// Chooses HTTP/1.1 of the protocols that the client offers by ALPN. A client that does not offer it gets no choice.
+// Chooses HTTP/1.1 among the protocols that the client offers by ALPN. If the client does not offer it, chooses none.
 int choose_protocol(SSL*, const unsigned char** chosen, unsigned char* size, const unsigned char* offered,
                     unsigned int offered_size, void*) {
   static constexpr unsigned char kHttp[] = "\x08http/1.1";
@@ -142,7 +142,7 @@ Result<std::shared_ptr<SSL_CTX>> make_context(const TlsOptions& options) {
   std::shared_ptr<SSL_CTX> context(SSL_CTX_new(TLS_server_method()), SSL_CTX_free);
   if (context == nullptr) return internal_error("OpenSSL: " + last_fault());
   SSL_CTX_set_min_proto_version(context.get(), TLS1_2_VERSION);
-  // Many clients close without telling; the length of an HTTP message shows whether it is whole.
+  // Accepts a close without TLS's alert, as from many clients; the length of an HTTP message shows whether it is whole.
   SSL_CTX_set_options(context.get(), SSL_OP_IGNORE_UNEXPECTED_EOF | SSL_OP_NO_RENEGOTIATION);
   SSL_CTX_set_mode(context.get(),
                    SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER | SSL_MODE_RELEASE_BUFFERS);
@@ -164,7 +164,7 @@ Result<std::shared_ptr<SSL_CTX>> make_context(const TlsOptions& options) {
   return context;
 }
 
-// A BIO over a socket. OpenSSL's own one writes in a way that ends the process by a signal when the client has gone.
+// A BIO over a socket. OpenSSL's own socket BIO raises a signal that ends the process if the client has gone.
 int socket_of(BIO* bio) { return *static_cast<const int*>(BIO_get_data(bio)); }
 
 int send_to_socket(BIO* bio, const char* data, std::size_t size, std::size_t* taken) {
@@ -189,7 +189,7 @@ long control_socket(BIO* bio, int command, long, void*) {
   return command == BIO_CTRL_FLUSH ? 1 : 0;
 }
 
-// Borrows the number of the socket.
+// Borrows `socket`, the socket's number.
 BIO* make_socket_bio(int& socket) {
   static BIO_METHOD* const method = [] {
     BIO_METHOD* made = BIO_meth_new(BIO_TYPE_SOURCE_SINK | BIO_get_new_index(), "socket");
@@ -246,7 +246,7 @@ TlsStream::TlsStream(std::shared_ptr<ssl_ctx_st> context, int socket)
   SSL_set_accept_state(ssl_.get());
 }
 
-// Must be called at once after the operation, whose result it explains.
+// Explains the result of an operation. Call it at once after the operation.
 TlsStream::Io TlsStream::outcome(int result) {
   const int saved = errno;
   switch (SSL_get_error(ssl_.get(), result)) {

@@ -1,4 +1,4 @@
-// TLS with OpenSSL: a server's certificate and key, and the encrypted bytes of one connection. Neither blocks.
+// TLS with OpenSSL: a server's certificate and key, and the encrypted bytes of one connection. No function blocks.
 //
 // Threads: the I/O thread, except for create().
 #pragma once
@@ -18,16 +18,16 @@ struct ssl_st;
 
 namespace tessera {
 
-// The certificate, the key and the clients' authorities, read again when their files change.
+// Holds the certificate, the key and the clients' authorities. It reads them again when their files change.
 class TlsContext {
  public:
   // Errors name the flag, the file and the fault: a file that cannot be read or has no certificate or key, a key that
   // needs another password or belongs to another certificate, a certificate that has expired or is not valid yet.
   static Result<std::unique_ptr<TlsContext>> create(TlsOptions options);
 
-  // Reads the files again if one of them has changed since the last look. Connections that begin later use them; open
-  // ones go on with what they began with. If the files cannot be used, the earlier ones stay in use and the log says
-  // why. Cost without a change: a few microseconds.
+  // Reads the files again if one of them has changed since the last look. New connections use the new files; open ones
+  // keep what they began with. If the files cannot be used, the earlier ones stay in use and the log says why. Cost
+  // without a change: a few microseconds.
   void refresh();
 
   const std::shared_ptr<ssl_ctx_st>& current() const { return current_; }
@@ -61,17 +61,17 @@ class TlsStream {
   TlsStream& operator=(const TlsStream&) = delete;
 
   Io handshake();
-  // Reads up to `size` bytes; `taken` is set with kDone, to at least 1.
+  // Reads up to `size` bytes. With kDone, `taken` is their number, at least 1.
   Io read(char* data, std::size_t size, std::size_t& taken);
-  // Writes some of the bytes. After another result than kDone, the next call must begin with the same bytes.
+  // Writes some of the bytes. After any result but kDone, the next call must begin with the same bytes.
   Io write(const char* data, std::size_t size, std::size_t& taken);
-  // Tells the client that no more bytes follow. Does nothing after a failure.
+  // Tells the client that no more bytes follow. Has no effect after a failure.
   void end();
-  // Whether read() has bytes that the socket no longer shows.
+  // Returns whether read() has buffered bytes that the socket no longer announces.
   bool has_pending() const;
 
   const std::string& failure() const { return failure_; }
-  // Whether the handshake failed because the client speaks plain HTTP.
+  // Returns whether the handshake failed because the client speaks plain HTTP.
   bool got_plain_http() const { return got_plain_http_; }
 
  private:

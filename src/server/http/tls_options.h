@@ -5,9 +5,9 @@
 
 namespace tessera {
 
-// All files are PEM. They are read again when they change (tls.h).
+// All files are PEM files. They are read again when they change (tls.h).
 struct TlsOptions {
-  std::string certificate_file{};  // the server's certificate and those that lead to its authority; "": no TLS
+  std::string certificate_file{};  // certificates from the server's to its authority's; "": no TLS
   std::string key_file{};          // "": the key is in certificate_file
   std::string key_password{};      // for an encrypted key
   std::string client_ca_file{};    // set: every client must show a certificate that one of these authorities signed

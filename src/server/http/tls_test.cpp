@@ -121,7 +121,7 @@ TEST_F(Tls, ClientsWithoutACertificateStayOutside) {
   TlsOptions tls = files();
   tls.client_ca_file = path("authorities.pem");
   const TestServer server(echo, serving(tls));
-  // With TLS 1.3 a client learns of the refusal by its first read.
+  // With TLS 1.3 a client learns of the refusal only at its first read.
   const auto answer = [&](const Identity* identity) {
     TlsClient client(server.port(), identity);
     client.send(get_and_close("/"));
@@ -140,7 +140,7 @@ TEST_F(Tls, AReplacedCertificateIsUsedWithoutLosingConnections) {
   open.read_through("begun");
   const auto name = [&] { return TlsClient(server.port()).server_name(); };
   EXPECT_EQ(name(), "first");
-  // While only one of the two files is new, they do not fit together, and the earlier ones stay in use.
+  // While only one of the two files is new, they do not match, and the earlier ones stay in use.
   const Identity second("second");
   second.write_certificate(path("certificate.pem"));
   std::this_thread::sleep_for(std::chrono::milliseconds(100));

@@ -24,7 +24,7 @@ using TestCertificate = std::unique_ptr<X509, decltype(&X509_free)>;
 
 inline TestKey make_key() { return {EVP_EC_gen("P-256"), EVP_PKEY_free}; }
 
-// A name with its key and certificate, which its own key or an authority's has signed.
+// A name with its key and certificate, which is signed by its own key or by an authority's.
 struct Identity {
   TestKey key = make_key();
   TestCertificate certificate{nullptr, X509_free};
@@ -65,7 +65,7 @@ struct Identity {
   }
 };
 
-// A connection by TLS, on a socket that blocks. It trusts every server, and tells whose certificate it got.
+// A TLS connection on a blocking socket. It trusts every server, and tells whose certificate it got.
 class TlsClient {
  public:
   explicit TlsClient(std::uint16_t port, const Identity* identity = nullptr, int version = 0)
@@ -106,14 +106,14 @@ class TlsClient {
   bool send(std::string_view data) {
     return SSL_write(ssl_.get(), data.data(), static_cast<int>(data.size())) == static_cast<int>(data.size());
   }
-  // Reads up to and including `end`, or to the connection's end.
+  // Reads up to and including the text `end`, or to the connection's end.
   std::string read_through(std::string_view end) {
     std::string all;
     char byte = 0;
     while ((end.empty() || !all.ends_with(end)) && SSL_read(ssl_.get(), &byte, 1) == 1) all += byte;
     return all;
   }
-  // Whether the server has told that nothing follows.
+  // Returns whether the server has told that no more bytes follow.
   bool was_ended() const { return (SSL_get_shutdown(ssl_.get()) & SSL_RECEIVED_SHUTDOWN) != 0; }
 
  private:

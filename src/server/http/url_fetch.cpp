@@ -32,7 +32,7 @@ Result<std::string> site_of(const std::string& text) {
   return fmt::format("{}://{}", scheme, part_of(url, CURLUPART_HOST));
 }
 
-// One transfer, as libcurl's callbacks see it.
+// The state of one transfer that libcurl's callbacks use.
 struct Transfer {
   const UrlFetchOptions* options = nullptr;
   std::string body{};
@@ -40,7 +40,7 @@ struct Transfer {
   bool too_much = false;  // the body was too large
 };
 
-// Opens the socket of a connection. No other code opens one, so every address is checked here.
+// Opens the socket of a connection. No other code opens sockets, so every address is checked here.
 curl_socket_t open_checked(void* user, curlsocktype purpose, curl_sockaddr* address) {
   Transfer& transfer = *static_cast<Transfer*>(user);
   if (purpose != CURLSOCKTYPE_IPCXN || !transfer.options->may_connect(address->addr)) {
@@ -102,7 +102,7 @@ struct UrlFetcher::Impl {
   std::string ca_file;
   std::atomic<int> under_way{0};
 
-  // A fetch's place among the simultaneous ones. Its destructor gives the place back.
+  // A fetch's slot among the simultaneous fetches. Its destructor frees the slot.
   struct Place {
     explicit Place(std::atomic<int>& counter) : all(counter), number(counter.fetch_add(1)) {}
     ~Place() { all.fetch_sub(1); }

@@ -1,8 +1,8 @@
-// Fetches a client's URL without lending the client the server's place in its network: only http and https, only public
+// Fetches a client's URL without giving the client access to the server's own network: only http and https, only public
 // addresses (public_address.h), no proxy, no credentials. It uses libcurl.
 //
-// The address is checked when the connection is made, for each redirect again, and it is the very address that the
-// connection goes to. A name that resolves differently a moment later, or a redirect, gains nothing.
+// The address is checked each time a connection is made, also for redirects, and the connection goes to exactly this
+// address. A redirect, or a name that resolves differently a moment later, gains nothing.
 #pragma once
 
 #include <sys/socket.h>
@@ -22,7 +22,7 @@ struct UrlFetchOptions {
   double timeout_s = 10;                             // from the call to the last byte, including all redirects
   int most_redirects = 5;
   int most_at_once = 8;  // simultaneous fetches; more are refused
-  // The addresses that may be connected to. Default: public addresses, except this machine's own.
+  // Decides which addresses may be connected to. Default: public addresses, except this machine's own.
   std::function<bool(const sockaddr&)> may_connect = [](const sockaddr& address) {
     return is_public_address(address) && !is_own_address(address);
   };
@@ -36,7 +36,7 @@ class UrlFetcher {
   UrlFetcher& operator=(UrlFetcher&&) noexcept;
   ~UrlFetcher();
 
-  // Returns the body at `url`. Blocks. No error names an address. Errors: invalid_argument for a URL that may not be
+  // Returns the body at `url`. Blocks. No error reveals an address. Errors: invalid_argument for a URL that may not be
   // fetched, a server that does not answer, a status other than 2xx, a body that is too large or too late;
   // resource_exhausted if most_at_once fetches are running.
   Result<std::string> get(const std::string& url) const;

@@ -1,5 +1,5 @@
-// Catches: a wrong image whose error does not name its part and the limit, an image that a text model accepts silently,
-// a text that passes as an image placeholder, and images that use memory without a limit.
+// Catches: a wrong image whose error does not name its part and the limit, an image that a text model silently accepts,
+// text that passes as an image placeholder, and images that use memory without a limit.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -132,7 +132,7 @@ TEST(BadImage, RefusesMoreThanTheLimits) {
   expect_image_errors(prepare_chat, {file(ppm(56, 56), "100"), file("P6 40 30 255\n", "1000")}, small);
 }
 
-// The error is that of the first wrong image, and the order stays, however many threads share a request's images.
+// The error names the first wrong image, and the order stays, however many threads prepare a request's images.
 TEST(BadImage, NamesTheFirstOfSeveralWrongImages) {
   std::vector<std::string> urls;
   for (int i = 0; i < 12; ++i) urls.push_back(data_url(ppm(28 * (1 + i % 4), 56)));
@@ -205,7 +205,7 @@ TEST(BadImage, RefusesTextsThatContainThePlaceholder) {
           {image_chat(image, R"(, "tools": [{"type": "function", "function": {"name": "f",
               "description": "<|image_pad|>"}}])"),
            "tools[0].function.description", said},
-          // The template joins these two texts to a placeholder.
+          // The template joins these two texts into a placeholder.
           {image_chat(text_part("<|image_") + "," + text_part("pad|>") + "," + image), "messages",
            "writes 2 placeholders (\"<|image_pad|>\") for 1 images"},
       });
@@ -258,7 +258,7 @@ TEST(BadImage, ATextModelRefusesImages) {
   ASSERT_FALSE(chat.ok());
   EXPECT_EQ(chat.error().param, "messages[1].content[0].type");
   EXPECT_THAT(chat.error().message, HasSubstr("this model reads no images"));
-  // Messages beside ids are not rendered, but their images count nevertheless.
+  // Messages beside ids are not rendered, but their images still count.
   std::string beside = image_chat(image_part(data_url(ppm(56, 56))));
   beside.insert(1, R"("input_ids": [5], )");
   const ApiResult<ApiJob> ids = prepare_chat(model, beside);

@@ -17,7 +17,7 @@ Json image_part() {
   return part;
 }
 
-// Refuses fields other than `known`: they would change what the model sees.
+// Refuses fields other than `known`, because they would change what the model sees.
 ApiStatus allow_only(const ApiFields& fields, std::initializer_list<std::string_view> known) {
   for (const auto& [name, value] : fields.members()) {
     if (value.is_null() || std::find(known.begin(), known.end(), name) != known.end()) continue;

@@ -16,15 +16,16 @@ namespace tessera {
 ApiResult<GivenImage> read_image_source(const Json& source, const std::string& param);
 
 // Reads a message's `key`: a string, or a list of parts. A text part is OpenAI's "text" or the Responses API's
-// "input_text" and "output_text"; an image is "image_url" or "input_image". Images are refused unless `images_allowed`.
-// Returns the form that templates take (ChatMessages::list). Appends to `images`, which borrow from the message.
+// "input_text" and "output_text"; an image part is "image_url" or "input_image". Images are refused unless
+// `images_allowed`. Returns the form that templates take (ChatMessages::list). Appends to `images`, which borrow from
+// the message.
 ApiResult<Json> read_content(const ApiFields& message, bool images_allowed, std::vector<GivenImage>& images,
                              std::string_view key = "content");
 
-// Returns a text as a part of a content: {"type": "text", "text": …}.
+// Returns a content part with the text: {"type": "text", "text": …}.
 Json text_part(std::string text);
 
-// Puts `text` before or after a content of either form.
+// Puts `text` in front of a content of either form.
 void prepend_text(const std::string& text, Json& content);
 void append_text(const std::string& text, Json& content);
 

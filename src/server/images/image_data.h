@@ -1,4 +1,4 @@
-// "image_data" of SGLang's /generate: the images of the prompts.
+// Reads "image_data" of SGLang's /generate: the images of the prompts.
 #pragma once
 
 #include <vector>

@@ -40,7 +40,7 @@ ApiResult<std::string> decode_base64(const GivenImage& image, std::string_view t
   return *std::move(bytes);
 }
 
-// Decodes a data: URL. The type before the comma is ignored; the content determines it.
+// Decodes a data: URL. Ignores the type before the comma; the image's bytes decide it.
 ApiResult<std::string> read_data_url(const GivenImage& image) {
   const std::size_t comma = image.text.find(',');
   const std::string_view head = image.text.substr(0, comma);
@@ -89,7 +89,7 @@ ApiError too_many_tokens(const GivenImage& image, std::int32_t width, std::int32
   return error;
 }
 
-// Keeps the charge until the last owner releases the image.
+// An image with the charge for its memory, which lasts until the last owner releases the image.
 struct ChargedPatches {
   Patches patches;
   std::shared_ptr<MemoryBudget> budget;
@@ -100,16 +100,15 @@ std::int64_t bytes_of(const Patches& patches) {
   return static_cast<std::int64_t>(patches.values.size() * sizeof(float));
 }
 
-// Returns the bytes that make_patches() needs: the patches, and the resized pixels between the two passes and after
-// them.
+// Returns the bytes that make_patches() needs: the patches, and the resized pixels after the first and the second pass.
 std::int64_t bytes_of_patches(const PatchGrid& grid, const ImageProcessorConfig& config) {
   constexpr std::int64_t kColours = 3;
   const std::int64_t pixels = grid.patches() * config.patch_size * config.patch_size;
   return pixels * kColours * (config.temporal_patch_size * static_cast<std::int64_t>(sizeof(float)) + 2);
 }
 
-// Prepares the images of one request. Threads take them in order, so all images before one that fails are also
-// processed. The error is therefore that of the first wrong image, for any number of threads.
+// Prepares the images of one request. Threads take images in order, so all images before a failing one are processed
+// too. The error is therefore that of the first wrong image, whatever the number of threads.
 class Preparation {
  public:
   Preparation(const ImageInput& input, std::span<const GivenImage> given, std::int64_t most_tokens)
@@ -146,7 +145,7 @@ class Preparation {
     std::shared_ptr<const Patches> patches{};
   };
 
-  // Turns an exception into an error of the image if memory ran out, and rethrows any other.
+  // Returns an error of the image if memory ran out; rethrows any other exception.
   static ApiError rethrown(const std::exception_ptr& thrown, const GivenImage& image) {
     try {
       std::rethrow_exception(thrown);

@@ -1,4 +1,4 @@
-// Turns the images of requests into the input of a model with a vision tower.
+// Prepares the images of requests as input of a model with a vision tower.
 //
 // Threads: an ImageInput is immutable; any thread may use it.
 #pragma once
@@ -37,7 +37,8 @@ struct ImageInput {
   // The budget for images. It is charged with files and pixels while they are prepared, then with the patches until the
   // engine has finished with them.
   std::shared_ptr<MemoryBudget> memory = std::make_shared<MemoryBudget>(std::int64_t{8} << 30);
-  // Threads that all requests together may use beside their own to prepare several images at once: one for each core.
+  // The threads that all requests together may use, besides their own, to prepare several images at once: one for each
+  // core.
   std::shared_ptr<std::atomic<int>> free_threads =
       std::make_shared<std::atomic<int>>(static_cast<int>(std::thread::hardware_concurrency()));
 };
@@ -47,7 +48,7 @@ struct ImageInput {
 // cannot be read or belongs to another model.
 Result<std::optional<ImageInput>> image_input_of(const Engine& engine);
 
-// An image of a request, not decoded yet.
+// An image of a request, before it is decoded.
 struct GivenImage {
   // A data: URL, an http(s) URL, or base64 if `may_be_base64`. Borrowed from the request's body.
   std::string_view text{};
@@ -64,8 +65,8 @@ ApiStatus check_image_count(const ImageInput& input, std::span<const GivenImage>
 using PreparedImages = std::vector<std::shared_ptr<const Patches>>;
 
 // Fetches, decodes and resizes the images, several at once if threads are free. Slow: do not call it on the I/O thread.
-// Errors: a 400 that names the image's field if the data is no image, exceeds a limit, or brings the images so far to
-// more than `most_tokens` tokens; 429 if too many URLs are being fetched; the errors of MemoryCharge::set.
+// Errors: a 400 that names the image's field if the data is not an image, exceeds a limit, or makes the images so far
+// exceed `most_tokens` tokens; 429 if too many URLs are being fetched; the errors of MemoryCharge::set.
 ApiResult<PreparedImages> prepare_images(const ImageInput& input, std::span<const GivenImage> given,
                                          std::int64_t most_tokens);
 // Prepares one image from a file's content.

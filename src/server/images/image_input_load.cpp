@@ -12,7 +12,7 @@
 namespace tessera {
 namespace {
 
-// Reads the processor's settings. A checkpoint without the file uses those of its family.
+// Reads the processor's settings. Without the file, uses those of the checkpoint's family.
 Result<ImageProcessorConfig> read_processor(const std::filesystem::path& model) {
   const std::filesystem::path folder = model_folder(model.string());
   Result<ImageProcessorConfig> read = read_processor_config(folder / "preprocessor_config.json");
@@ -33,7 +33,7 @@ Status check_tower(const ImageProcessorConfig& processor, const VisionConfig& to
       tower.temporal_patch_size, tower.merge_size, tower.merge_size));
 }
 
-// Lowers the pixel limit so that an image has no more patches than the tower's forwards and the context have room for.
+// Lowers the pixel limit so that an image has no more patches than the tower's forwards and the context can take.
 void lower_pixels(const VisionOptions& tower, ImageProcessorConfig& processor) {
   const std::int64_t most = tower.max_patches * processor.patch_size * processor.patch_size;
   if (processor.max_pixels <= most) return;

@@ -1,6 +1,6 @@
-// Catches: images that do not reach the engine, or reach it in another order, at another place of the prompt, or with
-// another number of tokens than the tower computes; token counts that omit images; and spellings of other protocols
-// that are not read.
+// Catches: images that do not reach the engine, or reach it in another order, at another place in the prompt, or with
+// another number of tokens than the tower computes; token counts that omit images; and other protocols' spellings that
+// are not read.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ ApiJob prepared_with_images(const Prepare& prepare, const std::string& body,
   return job.ok() ? *std::move(job) : ApiJob{.requests = std::vector<Request>(1)};
 }
 
-// Returns the prompt's text, with a run of placeholders as "[tokens]".
+// Returns the prompt's text, in which "[tokens]" replaces a run of placeholders.
 std::string shown(const Request& request) {
   std::string text = test::vision_tokenizer().decode(request.prompt, /*skip_special=*/false);
   const std::string pad = "<|image_pad|>";

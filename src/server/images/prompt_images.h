@@ -13,9 +13,9 @@ namespace tessera {
 // Counts the placeholder's tokens in `prompt`.
 std::int64_t count_placeholders(const ImageInput& input, std::span<const TokenId> prompt);
 
-// Gives each image its tokens in `prompt`: one placeholder of an image is expanded to as many tokens as the image has,
-// unless the prompt already has that many. Appends to `placed`. Returns invalid_argument if the prompt has neither one
-// placeholder for each image nor one for each token of the images.
+// Gives each image its tokens in `prompt`: an image's single placeholder is expanded to as many tokens as the image
+// has, unless the prompt already has that many. Appends to `placed`. Returns invalid_argument if the prompt has neither
+// one placeholder per image nor one per image token.
 Status place_images(const ImageInput& input, const PreparedImages& images, std::vector<TokenId>& prompt,
                     std::vector<PromptImage>& placed);
 

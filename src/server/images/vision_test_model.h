@@ -1,4 +1,4 @@
-// A model that reads images, for tests of requests: the demo's tokenizer with tokens for images, a template that writes
+// A model that reads images, for tests of requests: the demo's tokenizer with image tokens, a template that writes
 // them, and no engine. For tests only.
 #pragma once
 
@@ -35,14 +35,14 @@ inline const Tokenizer& vision_tokenizer() {
   return tokenizer;
 }
 
-// Writes contents like Qwen's templates.
+// Writes contents as Qwen's templates do.
 inline constexpr const char* kVisionTemplate =
     "{% for m in messages %}{{ m.role }}:{% if m.content is string %}{{ m.content }}{% else %}{% for c in m.content %}"
     "{% if c.type == 'image' or 'image' in c or 'image_url' in c %}<|vision_start|><|image_pad|><|vision_end|>"
     "{% elif 'text' in c %}{{ c.text }}{% endif %}{% endfor %}{% endif %};{% endfor %}"
     "{% if add_generation_prompt %}assistant:{% endif %}";
 
-// Returns the model. A token of an image covers 28 × 28 pixels; images have 4 to 64 tokens.
+// Returns the model. An image token covers 28 × 28 pixels; images have 4 to 64 tokens.
 inline ServedModel vision_model() {
   ServedModel model = test_model();
   model.tokenizer = &vision_tokenizer();
@@ -54,7 +54,7 @@ inline ServedModel vision_model() {
   return model;
 }
 
-// Returns an image file in which each pixel's red is `red`.
+// Returns an image file in which `red` is the red value of each pixel.
 inline std::string ppm(int width, int height, int red = 7) {
   std::string file = fmt::format("P6\n{} {}\n255\n", width, height);
   for (int i = 0; i < width * height; ++i) file += {static_cast<char>(red), 1, 2};

@@ -24,7 +24,7 @@ class OllamaAnswer final : public Answer {
   }
 
   Status failure() const override {
-    // For any status code: the fault is a plugin's, not the client's.
+    // Internal for any status code: the fault is a plugin's, not the client's.
     return parts_.status().ok() ? ok_status() : internal_error(parts_.status().message());
   }
 
@@ -78,7 +78,7 @@ class OllamaAnswer final : public Answer {
     }
   }
 
-  // Moves the current call to those that can be sent. A call is sent whole, so one that was cut off is left out.
+  // Moves the current call to the calls to send. A call is sent whole, so one that was cut off is dropped.
   void end_call() {
     ToolCallDelta call = std::exchange(call_, {.index = -1});
     if (call.name.empty()) return;
@@ -89,7 +89,7 @@ class OllamaAnswer final : public Answer {
 
   bool is_empty() const { return thinking_.empty() && content_.empty() && calls_.empty() && logprobs_.text().empty(); }
 
-  // Writes what was not written yet, and forgets it.
+  // Writes the text that was not written yet, and clears it.
   void write_text(JsonWriter& json) {
     if (style_.chat) json.key("message").object().key("role").value("assistant");
     json.key(style_.chat ? "content" : "response").value(content_);
@@ -131,7 +131,7 @@ class OllamaAnswer final : public Answer {
   OllamaStyle style_;
   ChatText parts_;
   std::string head_;  // the beginning of every object, left open
-  // What no line has had yet; without a stream: everything.
+  // The text that no line has contained yet; without a stream, all text.
   std::string thinking_;
   std::string content_;
   std::vector<ToolCallDelta> calls_;

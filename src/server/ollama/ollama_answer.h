@@ -1,5 +1,5 @@
-// The answers to /api/chat and /api/generate: one object, or a line of JSON for each step of a stream. The last line
-// has the reason of the end, the counts of tokens, and times in nanoseconds.
+// The answers to /api/chat and /api/generate: one object, or a stream with a JSON line for each step. The last line has
+// the reason for the end, the token counts, and times in nanoseconds.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace tessera {
 
 struct OllamaStyle {
   std::string model;  // the name in the answer
-  bool chat = true;   // texts are in "message"; false: in "response"
+  bool chat = true;   // true: texts are in "message"; false: in "response"
   bool stream = true;
   bool logprobs = false;
   bool is_load = false;       // nothing is generated: the request asked for the model to be loaded

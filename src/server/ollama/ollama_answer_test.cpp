@@ -39,7 +39,7 @@ struct Said {
   }
 };
 
-// Gives the texts to an answer, a token each, and returns what it sends.
+// Gives the texts to an answer, one token each, and returns what the answer sends.
 Said say(const OllamaStyle& style, const std::vector<std::string>& texts, FinishReason finish = FinishReason::kStop) {
   const std::unique_ptr<Answer> answer = make_ollama_answer(style);
   std::string stream;

@@ -67,7 +67,7 @@ class VectorAnswer final : public Answer {
   double longest_ms_ = 0;
 };
 
-// Makes the job of the texts in the field `key`.
+// Makes the job that embeds the texts in the field `key`.
 ApiResult<ApiJob> vector_job(const ApiFields& fields, const ServedModel& model, const std::string& key,
                              const Truncation& truncation, VectorStyle style) {
   TRY(read_ollama_output(fields, model));  // the options have no effect on vectors, but wrong ones are errors

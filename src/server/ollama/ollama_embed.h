@@ -1,4 +1,4 @@
-// POST /api/embed and /api/embeddings, Ollama's routes for vectors.
+// Handles POST /api/embed and /api/embeddings, Ollama's routes for vectors.
 #pragma once
 
 #include <string_view>
@@ -13,7 +13,7 @@ namespace tessera {
 // at its end, unless "truncate" is false.
 ApiResult<ApiJob> prepare_ollama_embed(const ServedModel& model, std::string_view body);
 
-// The older route: takes one text ("prompt"), and answers with one vector.
+// Handles the older route: takes one text ("prompt"), and answers with one vector.
 ApiResult<ApiJob> prepare_ollama_embeddings(const ServedModel& model, std::string_view body);
 
 }  // namespace tessera

@@ -55,7 +55,7 @@ ApiResult<OutputFields> read_ollama_output(const ApiFields& fields, const Served
   const Json* given = TRY(fields.object("options"));
   const ApiFields options(given != nullptr ? *given : none, "options.");
   TRY(check_request_fields(options, request_object::kOllamaOptions, model.allow_unknown_fields));
-  // The options whose names or values are Ollama's own. The others have the names that all protocols share.
+  // Reads the options whose names or values are Ollama's own. The others have the names that all protocols share.
   const std::optional<std::int64_t> predict = TRY(options.integer("num_predict", -2, kMostTokens));
   const std::optional<double> penalty = TRY(options.number("repeat_penalty", 0, 10));
   if (penalty && *penalty <= 0) return options.wrong("repeat_penalty", "a number in (0, 10]");

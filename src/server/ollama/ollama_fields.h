@@ -11,18 +11,18 @@
 
 namespace tessera {
 
-// Checks what all requests share: the field "model", or "name" where a request has none; what the model can do, by
-// `can` if that is not null; and the members of the request's object, one bit of request_object. A tag ":latest" may be
-// left out or added. Errors: 400 without a name, 404 for another model, and those of the other two checks.
+// Checks what all requests share: the field "model" ("name" in requests that have no "model"); by `can`, if it is not
+// null, what the model can do; and the members of the request's object, one bit of request_object. A tag ":latest" may
+// be left out or added. Errors: 400 without a name, 404 for another model, and those of the other two checks.
 ApiStatus check_ollama_request(const ServedModel& model, const ApiFields& fields, std::uint32_t object,
                                ApiStatus (ServedModel::*can)() const = nullptr);
 
-// Reads "options" and "format". Options of Ollama that the request leaves out come from generation_config.json, like
-// the fields of other protocols.
+// Reads "options" and "format". Ollama options that the request leaves out come from generation_config.json, like the
+// fields of other protocols.
 ApiResult<OutputFields> read_ollama_output(const ApiFields& fields, const ServedModel& model);
 
-// Reads "think" into variables of the template: enable_thinking and reasoning_effort. Errors: thinking of a model that
-// has none, and an effort that the template does not know.
+// Reads "think" into the template's variables enable_thinking and reasoning_effort. Errors: thinking requested of a
+// model without it, and an effort that the template does not know.
 ApiResult<Json> read_think(const ApiFields& fields, const ServedModel& model, const ChatTemplate& chat);
 
 }  // namespace tessera

@@ -15,7 +15,7 @@ ApiError no_object(const std::string& param, const Json& value, std::string_view
                        fmt::format("request: field \"{}\" is {}; accepted: {}", param, shown_value(&value), accepted));
 }
 
-// Returns a content: the text, or a list of parts if there are images.
+// Returns a message's content: the text, or a list of parts if there are images.
 ApiResult<Json> content_of(const ApiFields& owner, std::string text, bool images_allowed,
                            std::vector<GivenImage>& images) {
   const Json* given = TRY(owner.array("images"));

@@ -1,4 +1,4 @@
-// The messages of /api/chat, and those that /api/generate makes of its prompt.
+// Reads the messages of /api/chat, and makes those of /api/generate from its prompt.
 #pragma once
 
 #include "tessera/server/fields/api_fields.h"

@@ -15,14 +15,14 @@
 namespace tessera {
 namespace {
 
-// "Qwen3ForCausalLM" → "qwen3"
+// Returns the family as Ollama names it: "qwen3" for "Qwen3ForCausalLM".
 std::string family_of(const ServedModel& model) {
   std::string family = model.architecture.substr(0, model.architecture.find("For"));
   std::ranges::transform(family, family.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return family;
 }
 
-// "8.0B", "600M", "4.2K"
+// Returns a count in short form: "8.0B", "600M", "4.2K".
 std::string short_count(std::int64_t count) {
   const auto number = static_cast<double>(count);
   if (number >= 1e9) return fmt::format("{:.1f}B", number * 1e-9);
@@ -60,7 +60,7 @@ void write_ollama_model(JsonWriter& json, const ServedModel& model, const std::s
   write_details(json.key("details"), model);
 }
 
-// The names in the place of Ollama's "parameters": one option a line.
+// Returns the sampling options as Ollama's text "parameters": one option a line.
 std::string parameters_text(const GenerationConfig& config) {
   std::string text;
   const auto add = [&](const char* name, const auto& value) {

@@ -1,4 +1,4 @@
-// What Ollama's clients ask of models: /api/tags, /api/ps, /api/show, /api/version, and the answer at /.
+// Answers what Ollama's clients ask about models: /api/tags, /api/ps, /api/show, /api/version, and the answer at /.
 #pragma once
 
 #include <string>
@@ -10,12 +10,12 @@
 
 namespace tessera {
 
-// The version of Ollama whose routes these are. Clients compare it with the least version that they need.
+// The version of Ollama that these routes follow. Clients compare it with the least version that they need.
 inline constexpr std::string_view kOllamaVersion = "0.13.0";
 
-// GET /api/tags: the model under each of its names.
+// GET /api/tags: lists the model under each of its names.
 std::string ollama_tags_body(const ServedModel& model);
-// GET /api/ps: the same models, which are always loaded.
+// GET /api/ps: lists the same models, which are always loaded.
 std::string ollama_ps_body(const ServedModel& model);
 // GET /api/version
 std::string ollama_version_body();
@@ -23,7 +23,7 @@ std::string ollama_version_body();
 // embedding.
 ApiResult<std::string> ollama_show_body(const ServedModel& model, std::string_view body);
 
-// Whether a request for / comes from a browser. Other clients look there whether Ollama runs.
+// Returns whether a request for / comes from a browser. Other clients request it to see whether Ollama runs.
 bool asks_for_page(const HttpRequest& request);
 HttpResponse ollama_is_running();
 

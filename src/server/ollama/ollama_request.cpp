@@ -40,7 +40,7 @@ ApiJob load_job(OllamaStyle style) {
   return job_of(std::move(style));
 }
 
-// Makes the job of a prompt whose text is read as `style` says.
+// Makes the job of a text prompt; `style` says which route's answer it gets.
 ApiResult<ApiJob> text_job(const ApiFields& fields, const ServedModel& model, const OutputFields& output,
                            ChatPrompt prompt, OllamaStyle style) {
   Request request{.prompt = std::move(prompt.ids),
@@ -54,7 +54,7 @@ ApiResult<ApiJob> text_job(const ApiFields& fields, const ServedModel& model, co
   request.grammar = TRY(compile_grammar(output.grammar, output, model));
   ApiJob job = job_of(std::move(style));
   job.requests.push_back(std::move(request));
-  // A plugin format that fails to begin is reported here, before anything is computed for the request.
+  // Reports a plugin format that fails to begin before anything is computed for the request.
   if (const Status failure = job.answer->failure(); !failure.ok()) return api_error(failure);
   return job;
 }
@@ -62,7 +62,7 @@ ApiResult<ApiJob> text_job(const ApiFields& fields, const ServedModel& model, co
 constexpr std::string_view kChatTexts[] = {"messages", "tools"};
 constexpr std::string_view kPromptTexts[] = {"system", "prompt"};
 
-// Whether the last message is a beginning of the assistant's, which the model continues.
+// Returns whether the last message is the beginning of an assistant's message, which the model continues.
 bool ends_with_beginning(const Json& messages) {
   const Json& last = messages.as_array().back();
   const Json& content = *last.find("content");

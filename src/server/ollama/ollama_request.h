@@ -1,4 +1,4 @@
-// POST /api/chat and /api/generate, Ollama's routes for texts.
+// Handles POST /api/chat and /api/generate, Ollama's routes for texts.
 #pragma once
 
 #include <string_view>
@@ -12,8 +12,8 @@ namespace tessera {
 // A request without messages asks for the model to be loaded, and gets an answer at once.
 ApiResult<ApiJob> prepare_ollama_chat(const ServedModel& model, std::string_view body);
 
-// The prompt becomes a user's message after the message "system". With "raw", or where the model has no chat template,
-// it is the text as it is. A request without a prompt asks for the model to be loaded.
+// Makes the prompt a user's message after the message "system". With "raw", or if the model has no chat template, the
+// prompt is used unchanged. A request without a prompt asks for the model to be loaded.
 ApiResult<ApiJob> prepare_ollama_generate(const ServedModel& model, std::string_view body);
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// Catches: Ollama's fields that become other requests than they should, and mistakes in them that are not named.
+// Catches: Ollama's fields that become wrong requests, and mistakes in these fields that no error names.
 #include "tessera/server/ollama/ollama_request.h"
 
 #include <gmock/gmock.h>

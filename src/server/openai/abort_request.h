@@ -1,4 +1,4 @@
-// POST /abort_request, SGLang's: which of the running requests are to end.
+// Reads POST /abort_request, a route of SGLang: which of the running requests are to end.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,13 @@
 namespace tessera {
 
 struct AbortRequest {
-  std::string id{};  // of an answer, or of one of its prompts; "": all requests
+  std::string id{};  // id of an answer, or of one of its prompts; "": all requests
 };
 
 // Reads "rid" or "abort_all"; the request must have one of them.
 ApiResult<AbortRequest> read_abort(const ServedModel& model, std::string_view body);
 
-// Returns the bytes of the request (work/request_memory.h).
+// Returns the bytes that the request holds (work/request_memory.h).
 inline std::int64_t held_bytes(const AbortRequest& request, std::int64_t, std::int64_t) {
   return static_cast<std::int64_t>(request.id.capacity());
 }

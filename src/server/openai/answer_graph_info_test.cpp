@@ -20,7 +20,7 @@ using test::parsed;
 using test::step;
 using ::testing::ElementsAre;
 
-// Returns the end of a request: the prompt of 13 tokens ran on a graph of 16 tokens, then three tokens were decoded.
+// Returns a request's completion: the prompt of 13 tokens ran on a graph of 16 tokens, then three tokens were decoded.
 Completion end_with_graphs() {
   Completion end = end_of(3, 7, 5);
   end.graph_uses = {{.phase = ForwardPhase::kMixed,

@@ -159,7 +159,7 @@ TEST(ChatAnswer, RequiredCallsAreTakenFromTheList) {
   style.text.choice = ToolChoice::kRequired;
   const auto answer = make_chat_answer(style);
   Completion end = end_of(9, 5, 0);
-  // Cut at every byte. The strings contain brackets.
+  // Cuts the text at every byte. The strings contain brackets.
   const std::string text = R"([{"name": "f", "parameters": {"x": "}]\""}}, {"name": "g", "parameters": {}}])";
   for (const char c : text) on_event(*answer, 0, step(std::string(1, c).c_str()), nullptr);
   on_event(*answer, 0, last("", FinishReason::kStop), &end);

@@ -60,7 +60,7 @@ inline std::vector<Json> events(const std::string& stream) {
   return out;
 }
 
-// Returns the server-sent events that have names. Each one's data has its name as "type".
+// Returns the server-sent events that have names. The data of each event has the name as "type".
 struct NamedEvent {
   std::string type;
   Json data;

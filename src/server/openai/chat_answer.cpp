@@ -14,7 +14,7 @@ namespace {
 struct Choice {
   explicit Choice(const ChatTextStyle& style) : parts(style) {}
   ChatText parts;
-  // In a stream: the text that is not sent yet. Otherwise: the whole text.
+  // The unsent text in a stream, otherwise the whole text.
   std::string reasoning{};
   std::string content{};
   std::vector<ToolCallDelta> calls{};
@@ -24,7 +24,7 @@ struct Choice {
   FinishReason finish = FinishReason::kNone;
   Usage usage{};
   GraphInfo graph_info{};
-  // Only for an answer that is no stream:
+  // Only for an answer that is not streamed:
   std::vector<TokenId> ids{};
   std::vector<TokenLogprobs> prompt_logprobs{};
   std::vector<float> hidden_states{};
@@ -141,7 +141,7 @@ class ChatAnswer : public Answer {
     write_end(json, choice);
   }
 
-  // Writes a choice's additional members. Only for an answer that is no stream.
+  // Writes a choice's additional members. Only for an answer that is not streamed.
   void write_extras(JsonWriter& json, const Choice& choice) const {
     if (style_.token_ids) write_ids(json.key("token_ids"), choice.ids);
     if (style_.choices_have_prompt_ids) write_ids(json.key("prompt_token_ids"), style_.prompt_ids);
@@ -225,8 +225,8 @@ class ChatAnswer : public Answer {
     append_server_sent_event(stream, json.end_object().text());
   }
 
-  // Returns the usage of all choices. The prompt counts once. The later choices find it in the cache because of the
-  // first choice, so only the first choice's cached tokens count.
+  // Returns the usage of all choices. The prompt counts once. Only the first choice's cached tokens count, because that
+  // choice is why the later ones find the prompt in the cache.
   Usage total() const {
     Usage usage{.prompt_tokens = style_.prompt_tokens,
                 .cached_tokens = choices_.front().usage.cached_tokens,

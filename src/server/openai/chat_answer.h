@@ -1,4 +1,4 @@
-// The answer to /v1/chat/completions: one object with all choices, or chunks with what each step adds to a choice.
+// The answer to /v1/chat/completions: one object with all choices, or a stream of chunks with each step's addition.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +28,8 @@ struct ChatStyle {
   std::int64_t image_tokens = 0;  // the part of prompt_tokens that images take
   ChatTextStyle text{};
   std::string echo{};  // text at the beginning of each choice's content
-  // Only for an answer that is no stream:
-  bool prompt_logprobs = false;              // the answer has those of the first choice
+  // Only for an answer that is not streamed:
+  bool prompt_logprobs = false;              // the answer has the prompt's log-probabilities, from the first choice
   bool hidden_states = false;                // each choice has the hidden state of its last row
   bool token_ids = false;                    // each choice has its output ids, and the answer has the prompt's ids
   bool choices_have_prompt_ids = false;      // each choice has the prompt's ids

@@ -71,7 +71,7 @@ ApiResult<Json> read_message(const ApiFields& message, const MessageKinds& kinds
 
 }  // namespace
 
-// Arguments arrive as JSON text, as models write them; templates print objects.
+// Returns arguments as an object, which templates print. They arrive as JSON text, as models write them.
 ApiResult<Json> read_call_arguments(const ApiFields& call) {
   const Json* arguments = call.find("arguments");
   if (arguments == nullptr) return Json::object();

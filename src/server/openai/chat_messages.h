@@ -1,4 +1,4 @@
-// The messages of a chat request, checked and in the form that chat templates expect.
+// Reads the messages of a chat request, checks them, and returns the form that chat templates expect.
 #pragma once
 
 #include <vector>
@@ -22,7 +22,7 @@ struct MessageKinds {
   bool images = false;     // false: images are refused
 };
 
-// Reads a call's "arguments", the JSON text of an object, as an object; an object if there are none.
+// Reads a call's "arguments", the JSON text of an object; returns an empty object if there are none.
 ApiResult<Json> read_call_arguments(const ApiFields& call);
 
 ApiResult<ChatMessages> read_messages(const ApiFields& body, const MessageKinds& kinds);

@@ -32,7 +32,7 @@ ApiResult<Json> read_template_variables(const ApiFields& fields, const ChatTempl
   if (const Json* given = TRY(fields.object("chat_template_kwargs")); given != nullptr) {
     const ApiFields inner(*given, "chat_template_kwargs.");
     for (const auto& [name, value] : given->as_object()) {
-      // Other fields of the request set these variables, so they are refused here.
+      // Refuses variables that other fields of the request set.
       for (const std::string_view own : {"messages", "tools", "add_generation_prompt", "bos_token", "eos_token"}) {
         if (name == own) return fields.wrong("chat_template_kwargs", fmt::format("an object without \"{}\"", own));
       }
@@ -52,7 +52,7 @@ ApiResult<Json> read_template_variables(const ApiFields& fields, const ChatTempl
   return variables;
 }
 
-// Whether a message's content has a part that is no text.
+// Returns whether a message's content has a part other than text.
 bool has_other_parts(const Json* messages) {
   if (messages == nullptr || !messages->is_array()) return false;
   const auto is_other = [](const Json& part) {
@@ -65,8 +65,8 @@ bool has_other_parts(const Json* messages) {
   });
 }
 
-// Reads a request that gives ids and needs no template. Its messages are not rendered. Their images belong to the ids;
-// a model without images refuses them.
+// Reads a request that gives ids and needs no template. Its messages are not rendered, but their images belong to the
+// ids; a model without images refuses them.
 ApiResult<ChatPrompt> read_ids(const ApiFields& fields, const ServedModel& model) {
   constexpr std::string_view kWithoutTemplate[] = {"chat_template",
                                                    "chat_template_kwargs",

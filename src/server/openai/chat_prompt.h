@@ -1,4 +1,4 @@
-// The prompt of a chat request: its messages rendered by a chat template, or the ids that it gives instead.
+// The prompt of a chat request: messages that a chat template renders, or ids that the request gives instead.
 #pragma once
 
 #include "tessera/server/fields/api_fields.h"
@@ -10,9 +10,9 @@ namespace tessera {
 
 // Reads messages and their images, input_ids, chat_template, the template's variables, add_generation_prompt,
 // continue_final_message, add_special_tokens and echo. Errors: fields that are wrong or contradict each other, and
-// variables that the template does not name and that would have no effect.
+// variables without effect because the template does not name them.
 //
-// A request may bring its own template. A template reaches nothing but its variables, and its work is bounded.
+// A request may bring its own template. A template can read only its variables, and its work is bounded.
 ApiResult<ChatPrompt> read_chat_prompt(const ApiFields& fields, const ServedModel& model, const ToolFields& tools);
 
 }  // namespace tessera

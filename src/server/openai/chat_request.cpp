@@ -23,7 +23,7 @@ ApiStatus read_logprobs(const ApiFields& fields, LogprobOptions& out) {
   return api_ok();
 }
 
-// Reads what the answer shows of the prompt, and whether it shows the reasoning.
+// Reads which parts of the prompt the answer shows, and whether it shows the reasoning.
 ApiStatus read_answer_extras(const ApiFields& fields, const ChatPrompt& prompt, ChatStyle& out) {
   out.include_reasoning = TRY(fields.boolean_or("include_reasoning", true));
   out.token_ids = TRY(fields.boolean_or("return_token_ids", false));
@@ -62,7 +62,7 @@ ApiResult<ApiJob> prepare_chat(const ServedModel& model, std::string_view body) 
   const OutputFields output = TRY(read_output_fields(fields, model));
   if (output.max_new_tokens == 0) return no_tokens_asked(fields, "at least 1");
   ToolFields tools = TRY(read_tools(fields));
-  // Ids that the request gives instead of messages are not changed, so no generic tools can be described in them.
+  // Does not describe generic tools in ids that the request gives instead of messages, because ids are not changed.
   const bool renders = fields.find("input_ids") == nullptr;
   const std::string note = renders ? withdraw_generic_tools(model, output.grammar.has_value(), tools) : "";
   ChatPrompt prompt = TRY(read_chat_prompt(fields, model, tools));
@@ -111,7 +111,7 @@ ApiResult<ApiJob> prepare_chat(const ServedModel& model, std::string_view body) 
   ApiJob job{.id = style.id, .stream = style.stream.stream, .note = note};
   append_choices(output, request, job.requests);
   job.answer = make_chat_answer(std::move(style));
-  // A plugin format that fails to begin is reported here, before anything is computed for the request.
+  // Reports a plugin format that fails to begin before anything is computed for the request.
   if (const Status failure = job.answer->failure(); !failure.ok()) return api_error(failure);
   return job;
 }

@@ -1,4 +1,4 @@
-// POST /v1/chat/completions: takes a conversation and returns the model's turn.
+// Handles POST /v1/chat/completions, which takes a conversation and returns the model's turn.
 #pragma once
 
 #include <string>

@@ -11,8 +11,8 @@
 namespace tessera {
 namespace {
 
-// Returns the elements of a JSON list of calls, [{"name", "parameters"}, …], with their arguments as they arrive. The
-// grammar keeps the text well-formed. A text that is cut off has the last call's arguments up to there.
+// Reads the elements of a JSON list of calls, [{"name", "parameters"}, …], and returns their arguments as they arrive.
+// The grammar keeps the text well-formed. If the text is cut off, the last call has only the arguments up to the cut.
 class CallList {
  public:
   explicit CallList(std::string_view id_prefix) : id_prefix_(id_prefix) {}
@@ -117,7 +117,7 @@ struct ChatText::Impl {
   Status status{};
   CallList required{style.id_prefix};
   bool named_begun = false;
-  // At most one of each pair is set.
+  // Each pair holds a server's parser and a plugin format; at most one of them is set.
   std::optional<ReasoningParser> reasoning{};
   std::optional<OutsideReasoning> outside_reasoning{};
   std::optional<ToolCallParser> tools{};

@@ -17,13 +17,13 @@ namespace tessera {
 struct ChatTextStyle {
   ToolChoice choice = ToolChoice::kNone;
   std::string named{};                   // with kNamed
-  std::string_view id_prefix = "call_";  // of the ids of calls
+  std::string_view id_prefix = "call_";  // begins the ids of calls
   bool parallel = true;                  // with kAuto; false: only the first call counts
   std::string tool_call_parser{};        // with kAuto
   Json tools{};                          // with kAuto
   std::string reasoning_parser{};        // "": reasoning stays in the content
   bool prompt_opens_reasoning = false;   // for the server's own parsers
-  // Plugin formats that replace the server's own parsers; set if the names are those of such formats.
+  // Plugin formats that replace the server's own parsers; set if the parsers' names are those of plugin formats.
   std::shared_ptr<const ChatFormat> call_format{};
   std::shared_ptr<const ChatFormat> reasoning_format{};
   ReasoningStart reasoning_start = ReasoningStart::kBefore;  // with reasoning_format: where the text begins, by the
@@ -45,11 +45,11 @@ class ChatText {
   ~ChatText();
 
   ChatPieces push(std::string_view text);
-  // Returns the text that was held back. Called at the end of the text.
+  // Returns the text that was held back. Call it at the end of the text.
   ChatPieces finish();
-  // Whether the next token belongs to the reasoning, as far as is known.
+  // Returns whether the next token belongs to the reasoning, as far as is known.
   bool in_reasoning() const;
-  // What error a plugin format made. After an error, the rest of the text is dropped.
+  // Returns the error that a plugin format made. After an error, the rest of the text is dropped.
   const Status& status() const;
 
  private:

@@ -1,5 +1,5 @@
-// How the text of a conversation's answer is split into reasoning, content and calls: the model's parsers, and what the
-// request asks for.
+// Decides how an answer's text is split into reasoning, content and calls, from the model's parsers and the request's
+// fields.
 #pragma once
 
 #include <string>
@@ -12,15 +12,16 @@
 namespace tessera {
 
 // `constrained`: a grammar applies from the first token on, so the text has neither reasoning nor calls in the model's
-// own format. `separate`: reasoning is not part of the content. Error: tools, and a server that finds no calls.
+// own format. `separate`: reasoning is not part of the content. Returns an error if there are tools but the server
+// finds no calls.
 ApiResult<ChatTextStyle> text_style_of(const ServedModel& model, const ToolFields& tools, const ChatPrompt& prompt,
                                        bool constrained, bool separate);
 
-// Whether the text must contain special tokens. Some models mark calls or reasoning with them.
+// Returns whether the text must contain special tokens, with which some models mark calls or reasoning.
 bool needs_special_tokens(const ChatTextStyle& style);
 
-// Returns the answer's note about tools; "" if the model has its own format of calls. Tools in the generic format need
-// text that a constraint of the output forbids, so they are withdrawn if there is a constraint.
+// Returns the answer's note about tools; "" if the model has its own format for calls. Removes tools in the generic
+// format if the output is constrained, because the constraint forbids the text that they need.
 std::string withdraw_generic_tools(const ServedModel& model, bool constrained, ToolFields& tools);
 
 }  // namespace tessera

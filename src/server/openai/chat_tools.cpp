@@ -39,8 +39,8 @@ Json parameters_of(const Json& tool) {
   return any;
 }
 
-// Returns a tool's parameters as a part of the schema of all calls. They get an id, to which their references
-// ("#/$defs/…") are relative. Old drafts write anchors as ids ("#name").
+// Returns a tool's parameters as a part of the schema of all calls. They get an id as the base of their references
+// ("#/$defs/…"). Old drafts write anchors as ids ("#name").
 Json embedded_parameters(const Json& tool) {
   Json parameters = parameters_of(tool);
   const Json* id = parameters.find("$id");
@@ -120,7 +120,7 @@ ApiResult<std::optional<OutputGrammar>> tool_grammar(const ToolFields& tools) {
     Json properties = Json::object();
     properties.set("name", std::move(name)).set("parameters", embedded_parameters(tool));
     Json call = Json::object();
-    // The ids inside the parameters are relative to this one, so tools may use the same ids.
+    // The ids inside the parameters are relative to this id, so several tools may use the same ids.
     call.set("$id", fmt::format("tool:{}/", calls.as_array().size()));
     call.set("type", "object").set("properties", std::move(properties));
     call.set("required", Json::Array{"name", "parameters"}).set("additionalProperties", false);

@@ -1,4 +1,4 @@
-// The tools of a chat request, and whether the model may or must call them.
+// Reads the tools of a chat request, and whether the model may or must call them.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +26,8 @@ struct ToolFields {
 
 ApiResult<ToolFields> read_tools(const ApiFields& body);
 
-// Returns the grammar for kRequired and kNamed; nothing for other choices. References in a tool's parameters stay
-// within these parameters.
+// Returns the grammar for kRequired and kNamed; nothing for other choices. References in a tool's parameters cannot
+// leave these parameters.
 ApiResult<std::optional<OutputGrammar>> tool_grammar(const ToolFields& tools);
 
 }  // namespace tessera

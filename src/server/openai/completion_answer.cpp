@@ -14,7 +14,7 @@
 namespace tessera {
 namespace {
 
-// OpenAI's log-probabilities: one list per column.
+// Collects log-probabilities in OpenAI's form: one list per column.
 class LogprobColumns {
  public:
   LogprobColumns(const Tokenizer* tokenizer, bool tokens_as_ids) : tokenizer_(tokenizer), as_ids_(tokens_as_ids) {}
@@ -23,13 +23,13 @@ class LogprobColumns {
     tokens_.value(shown_token(tokenizer_, token.token.id, as_ids_));
     logprobs_.value(token.token.logprob);
     offsets_.value(offset_);
-    // Counts characters by their first bytes, which are no continuation bytes. The parts of one character count once.
+    // Counts characters by their first bytes, so that a character split over several tokens counts once.
     const std::string bytes = token_bytes(tokenizer_, token.token.id);
     offset_ += std::count_if(bytes.begin(), bytes.end(), [](char c) { return (c & 0xc0) != 0x80; });
     add_top(token);
   }
   bool empty() const { return tokens_.text().empty(); }
-  // Writes the columns as an object and empties them. The text offset goes on.
+  // Writes the columns as an object and empties them. Later text offsets continue from here.
   void write(JsonWriter& json) {
     json.object().key("tokens").raw("[" + tokens_.take() + "]");
     json.key("token_logprobs").raw("[" + logprobs_.take() + "]");
@@ -43,7 +43,7 @@ class LogprobColumns {
       tops_.null();
       return;
     }
-    // Tokens with the same text share a key; the most probable of them is written.
+    // Tokens with the same text share a key; only the most probable of them is written.
     std::set<std::string> seen;
     tops_.object();
     const auto put = [&](const TokenLogprob& one) {
@@ -125,8 +125,8 @@ class CompletionAnswer : public Answer {
     choice.graph_info = GraphInfo::of(end);
     choice.tokens = std::ssize(end.output_ids);
     usage_.completion_tokens += choice.tokens;
-    // A prompt's tokens count once. Its later choices find them in the cache because of the first choice, so only the
-    // first choice counts.
+    // Counts a prompt's cached tokens once, from its first choice: that choice is why the later ones find the prompt in
+    // the cache.
     if (index % static_cast<std::size_t>(style_.n) == 0) usage_.cached_tokens += end.cached_tokens;
     if (style_.stream.stream) return;
     if (style_.echo_logprobs) {
@@ -178,7 +178,7 @@ class CompletionAnswer : public Answer {
     });
   }
 
-  // Writes a choice up to the lists that may be long.
+  // Writes the first part of a choice, up to the lists that may be long.
   void write_choice(JsonWriter& json, std::size_t index) {
     Choice& choice = choices_[index];
     json.object().key("index").value(index).key("text").value(choice.text).key("logprobs");

@@ -1,4 +1,4 @@
-// The answer to /v1/completions: one object with all choices, or a chunk for each step of a choice.
+// The answer to /v1/completions: one object with all choices, or a stream with a chunk for each step of a choice.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct CompletionStyle {
   int n = 1;  // choices per prompt; choice c of prompt p has the index p · n + c
   bool logprobs = false;
   bool graph_info = false;
-  bool echo_logprobs = false;       // log-probabilities of the prompt come before those of the output
+  bool echo_logprobs = false;       // log-probabilities of the prompt precede those of the output
   bool tokens_as_ids = false;       // log-probabilities name tokens by their ids
   bool prompt_logprobs = false;     // choices have "prompt_logprobs"; not with a stream
   bool hidden_states = false;       // choices have "hidden_states", the last row; not with a stream

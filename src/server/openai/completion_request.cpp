@@ -52,11 +52,12 @@ ApiResult<ApiJob> prepare_completion(const ServedModel& model, std::string_view 
   style.stream = TRY(read_stream_fields(fields, model.allow_unknown_fields));
   style.stream.interval = model.stream_interval;
   const Extras extras = TRY(read_extras(fields, style.stream.stream));
-  // Without output the answer can only have the prompt's text or its log-probabilities.
+  // Without output, the answer can only have the prompt's text or its log-probabilities; asking for neither is an
+  // error.
   if (output.max_new_tokens == 0 && !extras.echo && !extras.tokens.prompt_logprobs)
     return no_tokens_asked(fields, "at least 1, or 0 beside \"echo\" or \"prompt_logprobs\"");
   style.logprobs = extras.logprobs.has_value();
-  // Without a tokenizer the answer has only ids.
+  // Returns token ids by default if there is no tokenizer, because the answer then has nothing else.
   style.token_ids = TRY(fields.boolean_or("return_token_ids", model.tokenizer == nullptr));
   style.tokens_as_ids = extras.tokens.tokens_as_ids;
   style.echo_logprobs = extras.echo && extras.logprobs;

@@ -1,4 +1,4 @@
-// POST /v1/completions: takes prompts and returns their continuations.
+// Handles POST /v1/completions, which takes prompts and returns their continuations.
 #pragma once
 
 #include <string_view>

@@ -11,8 +11,8 @@
 namespace tessera {
 namespace {
 
-// Marks the end of a message that the model is to continue. The rendered prompt is cut at the mark, as
-// apply_chat_template of Hugging Face does. Templates that trim contents remove its last space.
+// Marks the end of a message that the model is to continue. The rendered prompt is cut at the mark, as in Hugging
+// Face's apply_chat_template. Templates that trim contents remove the mark's last space.
 constexpr std::string_view kEndMark = "CONTINUE_FINAL_MESSAGE_TAG ";
 
 // Appends kEndMark to the last message's content. Returns the content without the mark.
@@ -54,7 +54,7 @@ ApiResult<std::string> render(const ServedModel& model, Conversation& conversati
   }
   Result<std::string> prompt = conversation.chat->render(messages, options);
   if (prompt.ok()) return *std::move(prompt);
-  // The work of the model's own template grows with the messages, so running out of it means a too long request. A
+  // If the model's own template exceeds its work limit, the messages are too long, because its work grows with them. A
   // request's template may do any amount of work.
   if (prompt.status().code() == StatusCode::kResourceExhausted && !conversation.own_template)
     return model.too_long("messages", prompt.status().message());

@@ -1,5 +1,5 @@
-// The prompt of a conversation that was read: a chat template renders its messages, and images get their tokens.
-// Readers of every protocol that has conversations share it.
+// Makes the prompt of a conversation: a chat template renders its messages, and images get their tokens. The readers of
+// all protocols with conversations share it.
 #pragma once
 
 #include <span>
@@ -18,7 +18,7 @@ struct ChatPrompt {
   std::string text{};          // the rendered text, or the decoded input ids; "" if neither is available
   std::vector<TokenId> ids{};  // all ids of the prompt, not yet checked against the context's length
   std::vector<PromptImage> images{};
-  // The text so far of the last message, which the model continues (continue_final_message); else "".
+  // The beginning of the last message, which the model continues (continue_final_message); otherwise "".
   std::string begun{};
   std::string echo{};  // text at the beginning of the answer, if "echo" asks for it
 };
@@ -42,7 +42,7 @@ ApiError no_template(const ServedModel& model);
 MessageKinds kinds_of(const ServedModel& model);
 
 // Refuses texts within the members `keys` that contain the image placeholder. Only the template may place images,
-// because a client may pass on text from elsewhere.
+// because a client may pass on text from others.
 ApiStatus check_written_placeholders(const ApiFields& fields, const ServedModel& model,
                                      std::span<const std::string_view> keys);
 

@@ -23,7 +23,7 @@ struct EmbeddingStyle {
 
 std::unique_ptr<Answer> make_embedding_answer(EmbeddingStyle style);
 
-// Returns base64 (base/base64.h) of the numbers' bytes, four a number, lowest byte first.
+// Returns the numbers' bytes as base64 (base/base64.h): four bytes a number, lowest byte first.
 std::string base64_of(std::span<const float> values);
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// /v1/embeddings: one vector for each input.
+// Handles /v1/embeddings, which returns one vector for each input.
 #pragma once
 
 #include <string_view>

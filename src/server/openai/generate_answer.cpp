@@ -13,7 +13,7 @@
 namespace tessera {
 namespace {
 
-// One text's object. Each step of a stream adds to it and sends a copy.
+// The object of one text. Each step of a stream adds to it and sends all of it.
 struct Choice {
   GenerateChoiceStyle style;
   std::string text{};  // JSON, without the quotes
@@ -105,7 +105,7 @@ class GenerateAnswer : public Answer {
     if (i > 0) return write_tops(json, choice.end.prompt_logprobs[i]);
     json.null();
   }
-  // Returns the number of prompt tokens that are written: at least one.
+  // Returns the number of prompt tokens to write, at least one.
   static std::size_t input_count(const Choice& choice) {
     return std::max<std::size_t>(choice.end.prompt_logprobs.size(), 1);
   }
@@ -143,7 +143,7 @@ class GenerateAnswer : public Answer {
     json.end_object();
   }
 
-  // A choice's object is written in sections, with its long lists between them.
+  // The functions that write a choice's object in sections, with its long lists between them.
 
   void write_begin(JsonWriter& json, const Choice& choice, std::int64_t index) const {
     json.object();
@@ -169,7 +169,7 @@ class GenerateAnswer : public Answer {
   static bool is_large(const Choice& choice) { return choice.style.hidden_states || choice.style.input_logprobs; }
   static bool has_ended(const Choice& choice) { return choice.finish != FinishReason::kNone; }
 
-  // Writes one event of a stream, which has no lists of a prompt's rows.
+  // Writes one event of a stream, which has no lists for the prompt's rows.
   void write(JsonWriter& json, const Choice& choice, std::int64_t index) const {
     write_begin(json, choice, index);
     if (!has_ended(choice)) {

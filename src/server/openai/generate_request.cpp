@@ -20,13 +20,13 @@ namespace {
 
 constexpr std::int64_t kDefaultTokens = 128;  // SGLang's default
 
-// The prompts of a request. With embeddings the ids are zeros.
+// The prompts of a request. If embeddings are given, the ids are zeros.
 struct Inputs {
   Prompts prompts;
   std::vector<std::vector<float>> embeds;  // [prompts]; empty: no embeddings were given
 };
 
-// Reads a matrix [tokens][hidden size].
+// Reads a matrix [tokens][hidden size] of numbers.
 ApiResult<std::vector<float>> read_matrix(const Json& rows, std::int64_t hidden_size) {
   const ApiError wrong = invalid_field(
       "input_embeds", fmt::format("request: field \"input_embeds\" is {}; accepted: a list of rows of {} numbers, or a "
@@ -91,8 +91,7 @@ ApiResult<std::vector<PromptImage>> add_images(const ServedModel& model, std::sp
   return placed;
 }
 
-// Returns prompt `i`'s value of a field: if the field is a list of `count` values, the i-th of them, else the field
-// itself.
+// Returns prompt `i`'s value of a field: element i if the field is a list of `count` values, else the field itself.
 const Json* own_value(const Json& body, std::string_view key, std::size_t i, std::size_t count) {
   const Json* value = body.find(key);
   const bool listed = value != nullptr && value->is_array() && value->as_array().size() == count;
@@ -106,7 +105,7 @@ Json own_fields(const Json& body, std::size_t i, std::size_t count) {
   return own;
 }
 
-// The sampling_params of the prompts of one request. They are read once if all prompts share them.
+// The sampling_params of one request's prompts. They are read only once if all prompts share them.
 class OutputsOfPrompts {
  public:
   // Borrows both arguments.
@@ -137,7 +136,7 @@ class OutputsOfPrompts {
   OutputFields output_;
 };
 
-// Compiles the grammars of one request's prompts. All together get the time limit of a single request.
+// Compiles the grammars of one request's prompts. Together they get the time limit of a single request.
 class Grammars {
  public:
   explicit Grammars(const ServedModel& model) : model_(model) {}
@@ -210,7 +209,7 @@ ApiResult<ApiJob> prepare_generate(const ServedModel& model, std::string_view bo
       inputs.embeds.empty() ? (fields.find("text") != nullptr ? "text" : "input_ids") : "input_embeds";
   ApiJob job{.id = make_id(""), .stream = style.stream};
   style.list = inputs.prompts.batch;
-  // Without a batch, no list is read as one value per prompt.
+  // If the request is not a batch, no list counts as one value per prompt.
   const std::size_t listed = inputs.prompts.batch ? count : std::numeric_limits<std::size_t>::max();
   OutputsOfPrompts outputs(model, json);
   Grammars grammars(model);

@@ -1,4 +1,4 @@
-// POST /generate in SGLang's form: takes texts, ids or embeddings and returns texts, ids and meta information.
+// Handles POST /generate in SGLang's form: takes texts, ids or embeddings and returns texts, ids and meta information.
 #pragma once
 
 #include <string_view>

@@ -23,7 +23,7 @@ struct LabelStyle {
   bool apply_softmax = false;  // softmax over the labels alone instead of over all tokens
 };
 
-// Returns exp(x - greatest) / Σ for each wanted x. The sum is over `all`.
+// Returns exp(x - greatest) / Σ for each x of `wanted`. The sum Σ is over `all`.
 std::vector<double> probabilities(std::span<const double> wanted, std::span<const float> all) {
   const auto greatest = static_cast<double>(*std::max_element(all.begin(), all.end()));
   double sum = 0;
@@ -38,7 +38,7 @@ class LabelAnswer : public Answer {
  public:
   LabelAnswer(LabelStyle style, std::size_t items) : style_(std::move(style)), scores_(items) {}
 
-  // Keeps only the scores; the row of all tokens is large and freed at once.
+  // Keeps only the scores and frees the large row of all tokens at once.
   void on_event(std::size_t index, const RequestEvent&, Completion* end, std::string&) override {
     if (end == nullptr) return;
     usage_.add(*end);
@@ -70,7 +70,7 @@ class LabelAnswer : public Answer {
   PooledUsage usage_;
 };
 
-// Reads the texts or ids. Texts are joined before they are encoded; ids are joined directly.
+// Reads the texts or ids. Texts are joined before they are encoded; lists of ids are concatenated.
 ApiResult<std::vector<std::vector<TokenId>>> read_texts(const ApiFields& fields, const ServedModel& model,
                                                         bool item_first) {
   const std::string query = fields.find("query")->as_string();

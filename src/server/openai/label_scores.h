@@ -1,5 +1,5 @@
-// SGLang's form of /v1/score: the probability of each of the given tokens after a query and an item. A causal model
-// that was trained to answer "yes" or "no" (Qwen3-Reranker) ranks documents this way.
+// SGLang's form of /v1/score: returns the probability of each given token after a query and an item. A causal model
+// that was trained to answer "yes" or "no" (Qwen3-Reranker) ranks documents in this way.
 #pragma once
 
 #include "tessera/server/api_job.h"

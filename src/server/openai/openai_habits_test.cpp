@@ -74,7 +74,7 @@ TEST(OpenAiHabits, ATooLongChatExceedsTheContext) {
   EXPECT_EQ(job.error().code, "context_length_exceeded");
   EXPECT_THAT(job.error().message, AllOf(StartsWith("This model's maximum context length is 256 tokens. However, "),
                                          HasSubstr("at most 16777216"), Not(HasSubstr("TemplateLimits"))));
-  // The work of a request's own template is the request's fault.
+  // If a request's own template exceeds its work limit, the request is at fault.
   const ApiResult<ApiJob> own = prepare_chat(model, R"({"messages": [{"role": "user", "content": "a"}], "chat_template":
           "{% for a in range(1000) %}{% for b in range(1000) %}{% for c in range(1000) %}x{% endfor %}{% endfor %}{% endfor %}"})");
   ASSERT_FALSE(own.ok());

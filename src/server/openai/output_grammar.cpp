@@ -13,7 +13,7 @@ namespace {
 
 using GrammarKind = GrammarSpec::Kind;
 
-// Returns a schema, given as JSON or as text that contains JSON.
+// Returns a schema, which is given as JSON or as a string of JSON text.
 ApiResult<std::string> schema_text(const ApiFields& fields, std::string_view key) {
   const Json* schema = fields.find(key);
   if (schema->is_string()) {
@@ -102,7 +102,7 @@ ApiResult<std::optional<OutputGrammar>> read_key(const ApiFields& fields, const 
   return std::optional(OutputGrammar{.spec = std::move(spec), .param = fields.param(key.name)});
 }
 
-// Puts the grammar that `keys` ask for into `grammar`. More than one is an error.
+// Stores the grammar that `keys` ask for in `grammar`. More than one is an error.
 ApiStatus read_keys(const ApiFields& fields, std::span<const Key> keys, std::optional<OutputGrammar>& grammar) {
   for (const Key& key : keys) {
     if (fields.find(key.name) == nullptr) continue;

@@ -17,27 +17,27 @@ struct Prompts {
   bool batch = false;  // the request gave a list of prompts, even if only one
 };
 
-// Reads the field `key`: a string, a list of strings, a list of ids or a list of lists of ids; not empty. With
+// Reads the field `key`: a string, a list of strings, a list of ids or a list of lists of ids; none may be empty. With
 // `add_special_tokens` texts get the tokens that the tokenizer adds around them.
 ApiResult<Prompts> read_prompts(const ApiFields& fields, std::string_view key, const ServedModel& model,
                                 bool add_special_tokens);
 
-// vLLM's truncate_prompt_tokens and truncation_side: what is kept of a prompt that is too long.
+// vLLM's truncate_prompt_tokens and truncation_side: which part of a prompt that is too long is kept.
 struct Truncation {
   std::optional<std::int64_t> most{};  // most tokens to keep; unset: all
   bool keeps_first = false;            // keeps the first tokens instead of the last
   void apply(std::vector<TokenId>& prompt) const;
 };
-// Reads the fields. A truncation to -1 tokens leaves room in the context for the `asked` tokens that follow; for one
-// token if `asked` is unset.
+// Reads the fields. A truncation to -1 tokens leaves room in the context for `asked` further tokens; for one token if
+// `asked` is unset.
 ApiResult<Truncation> read_truncation(const ApiFields& fields, const ServedModel& model,
                                       std::optional<std::int64_t> asked);
 
 // Limits the engine requests and tokens of one HTTP request.
 class FanOut {
  public:
-  // Adds n requests of one prompt. Each holds `ids` tokens: those of the prompt and of its parameters. Returns a 400 if
-  // the requests so far, or their tokens, are more than one HTTP request may have.
+  // Adds n requests of one prompt. Each request holds `ids` tokens, those of the prompt and of its parameters. Returns
+  // a 400 if the requests so far, or their tokens, exceed the limits of one HTTP request.
   ApiStatus add(int n, std::int64_t ids, const std::string& param);
 
  private:

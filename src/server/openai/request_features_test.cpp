@@ -1,6 +1,6 @@
 // Catches, end to end on the bundled model: request fields that reach the engine but do not do what their definition
-// says. Prompts may be truncated or continued wrongly, texts may contain banned text, and numbers may belong to other
-// tokens.
+// says. Examples are prompts that are truncated or continued wrongly, texts with banned words, and numbers that belong
+// to other tokens.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gmock/gmock.h>
@@ -89,7 +89,7 @@ constexpr const char* kAsked = R"({"role": "user", "content": "Tell me a story"}
 
 TEST_F(RequestFeatures, BadWordsAreBannedEvenAfterASpace) {
   const std::string plain = text(R"("n": 1)");
-  // The words of the text. Each is banned alone.
+  // Bans each word of the text by itself.
   std::set<std::string> words;
   for (std::size_t at = plain.find(' '); at != std::string::npos; at = plain.find(' ', at + 1)) {
     const std::string word = plain.substr(at + 1, plain.find_first_of(" .,!\n\"", at + 1) - at - 1);
@@ -150,7 +150,7 @@ TEST_F(RequestFeatures, TheLastMessageIsContinued) {
   const std::string messages =
       fmt::format(R"("messages": [{}, {{"role": "assistant", "content": "Once upon a "}}], )", kAsked);
   const Json got = chat(messages + R"("continue_final_message": true, "max_tokens": 12, "return_prompt_text": true)");
-  // The template trims contents, so the space is dropped.
+  // This template trims contents, so the space is dropped.
   const std::string prompt = "<|im_start|>user\nTell me a story<|im_end|>\n<|im_start|>assistant\nOnce upon a";
   EXPECT_EQ(at(got, "prompt_text"), Json(prompt));
   Json asked = Json::object();
@@ -181,7 +181,7 @@ TEST_F(RequestFeatures, PromptsAreTruncated) {
   EXPECT_EQ(ids(R"("truncate_prompt_tokens": 5)"), "[1, 2, 3, 4, 5]");
   EXPECT_EQ(ids(R"("truncate_prompt_tokens": -1)"), "[1, 2, 3, 4, 5]");
   EXPECT_EQ(ids(R"("truncate_prompt_tokens": -1, "max_tokens": 253)"), "[3, 4, 5]");
-  // A prompt longer than the context is an error without truncation, and gets an answer with it.
+  // A prompt longer than the context is an error without truncation but gets an answer with it.
   std::string long_text = "a";
   for (int i = 0; i < 400; ++i) long_text += " a";
   const std::string message = fmt::format(R"("messages": [{{"role": "user", "content": "{}"}}], )", long_text);
@@ -196,7 +196,7 @@ TEST_F(RequestFeatures, StructuredOutputsFollowTheirConstraint) {
   };
   EXPECT_THAT((std::vector<std::string>{"yes", "no"}),
               Contains(one_of(R"("structured_outputs": {"choice": ["yes", "no"]})")));
-  // Characters that grammars write differently.
+  // Uses characters that the kinds of grammar write differently.
   EXPECT_EQ(one_of(R"("guided_choice": ["a\"b\\c\n\u0001\tü€]"])"), "a\"b\\c\n\x01\tü€]");
   EXPECT_EQ(one_of(R"("guided_choice": ["a\u0000b"])"), std::string("a\0b", 3));
   EXPECT_EQ(one_of(R"("structured_outputs": {"regex": "ab{3}c"})"), "abbbc");

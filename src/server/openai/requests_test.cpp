@@ -162,7 +162,7 @@ TEST(Requests, ToolsAreRenderedUnlessToolChoiceIsNone) {
   EXPECT_EQ(prompt_text(prepared(prepare_chat, with_tools + "\"auto\"}", model).requests[0]),
             "<tools>user:u;assistant:");
   EXPECT_EQ(prompt_text(prepared(prepare_chat, with_tools + "\"none\"}", model).requests[0]), "user:u;assistant:");
-  // A template of the request that would not show the tools.
+  // The request's own template would not show the tools.
   const ApiResult<ApiJob> hidden =
       prepare_chat(model, with_tools + R"("auto", "chat_template": "{{ messages[0].content }}"})");
   ASSERT_FALSE(hidden.ok());
@@ -229,7 +229,7 @@ TEST(Requests, ReferencesOfRequiredCallsStayWithinTheirTool) {
   EXPECT_THAT(*ebnf, HasSubstr("of g"));
 }
 
-// Old drafts write anchors as ids, and two tools may have the same id.
+// Old drafts write anchors as ids, and two tools may use the same id.
 TEST(Requests, ToolsMayHaveIdsOfTheirOwn) {
   const Json body = *Json::parse(R"({"tools": [
       {"type": "function", "function": {"name": "f", "parameters": {"$id": "#args", "$ref": "#/definitions/a",
@@ -261,7 +261,7 @@ TEST(Requests, SeveralNamesOfOneFieldMayAgree) {
   EXPECT_THAT(request.sampling.allowed_tokens, ElementsAre(TokenId(8), TokenId(9)));
 }
 
-// One HTTP request limits its texts, the ids that are kept for them, and the time of its grammars.
+// The limits of one HTTP request cover its texts, the ids kept for them, and the time of its grammars.
 TEST(Requests, ThePromptsOfOneRequestAreLimitedTogether) {
   ServedModel model = test_model();
   const auto error = [&](const std::string& body) {

@@ -123,7 +123,7 @@ ApiStatus read_list_fields(const ApiFields& fields, RerankStyle& style) {
   if (fields.find("return_text") != nullptr) return fields.unsupported("return_text", "none without \"texts\"");
   style.documents = TRY(read_documents(fields));
   style.return_documents = TRY(fields.boolean_or("return_documents", true));
-  // 0 means all, as in vLLM.
+  // A value of 0 means all, as in vLLM.
   const std::int64_t top = TRY(fields.integer("top_n", 0, kMaxTop)).value_or(0);
   style.top = top == 0 ? style.documents.size() : static_cast<std::size_t>(top);
   return api_ok();

@@ -1,4 +1,4 @@
-// /v1/rerank: orders documents by their relevance to a query.
+// Handles /v1/rerank, which orders documents by their relevance to a query.
 #pragma once
 
 #include <string_view>

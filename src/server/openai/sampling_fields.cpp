@@ -16,7 +16,7 @@ namespace {
 constexpr std::int64_t kMaxInt = std::numeric_limits<std::int32_t>::max();
 constexpr double kMaxTimeout = 1e9;
 
-// Draws the seed that all choices of a request share if it names none. The seed is not negative, so that every client
+// Draws a seed for a request that names none; all its choices share it. The seed is not negative, so that every client
 // can send it back.
 std::int64_t draw_seed() {
   thread_local std::mt19937_64 random((static_cast<std::uint64_t>(std::random_device{}()) << 32) |
@@ -74,8 +74,8 @@ std::vector<TokenId> without_repeats(std::vector<TokenId> ids) {
   return ids;
 }
 
-// Reads bad words. Each word is banned as it is and with a space before it, because these are different tokens in most
-// vocabularies.
+// Reads bad words. Each word is banned both as given and with a space before it, because these are different tokens in
+// most vocabularies.
 ApiStatus read_bad_words(const ApiFields& fields, const ServedModel& model, SamplingParams& out) {
   const std::vector<std::string> words = TRY(fields.strings("bad_words"));
   if (words.empty()) return api_ok();
@@ -166,7 +166,7 @@ ApiStatus check_metadata(const ApiFields& fields) {
   constexpr std::size_t kMostOfValue = 512;
   const Json* metadata = TRY(fields.object("metadata"));
   if (metadata == nullptr) return api_ok();
-  // A byte that continues a character begins with the bits 10.
+  // Counts the bytes that begin a character; bytes that continue one begin with the bits 10.
   const auto characters = [](std::string_view text) {
     return static_cast<std::size_t>(std::ranges::count_if(text, [](char c) { return (c & 0xc0) != 0x80; }));
   };

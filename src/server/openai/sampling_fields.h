@@ -1,4 +1,4 @@
-// Sampling and stop fields that the requests of OpenAI, vLLM and SGLang share, under the names of each.
+// Reads sampling and stop fields that the requests of OpenAI, vLLM and SGLang share, under each one's names.
 #pragma once
 
 #include <cstdint>
@@ -29,21 +29,21 @@ struct OutputFields {
   bool return_graph_info = false;
 };
 
-// Reads the fields. A field that the request leaves out comes from the model's generation_config.json, then from
-// OpenAI's defaults.
+// Reads the fields. A field that the request leaves out gets its value from the model's generation_config.json, or else
+// OpenAI's default.
 ApiResult<OutputFields> read_output_fields(const ApiFields& fields, const ServedModel& model);
 
-// Returns the 400 for a request that asks for no tokens. It names the field that says 0.
+// Returns the 400 for a request that asks for no tokens; it names the field whose value is 0.
 ApiError no_tokens_asked(const ApiFields& fields, std::string_view accepted);
 
-// Checks "metadata": at most 16 pairs of texts, as OpenAI limits it. It is not stored.
+// Checks "metadata": at most 16 pairs of texts, the limit of OpenAI. It is not stored.
 ApiStatus check_metadata(const ApiFields& fields);
 
-// Returns the compiled grammar; null if none is wanted. An error if `output` also names allowed tokens.
+// Returns the compiled grammar; null if none is wanted. Returns an error if `output` also names allowed tokens.
 ApiResult<std::shared_ptr<const Grammar>> compile_grammar(const std::optional<OutputGrammar>& grammar,
                                                           const OutputFields& output, const ServedModel& model);
 
-// Returns the answer's id: `prefix` and the field request_id, the field rid as it is, or a new id.
+// Returns the answer's id: `prefix` followed by the field request_id, or the field rid unchanged, or a new id.
 ApiResult<std::string> read_answer_id(const ApiFields& fields, std::string_view prefix);
 
 // The fields prompt_logprobs, return_hidden_states (true or "last") and return_tokens_as_token_ids of OpenAI's routes.
@@ -54,10 +54,10 @@ struct TokenExtras {
 };
 ApiResult<TokenExtras> read_token_extras(const ApiFields& fields, bool stream);
 
-// Returns how many token ids a request holds beside its prompt.
+// Returns how many token ids a request holds besides its prompt.
 std::int64_t ids_of_parameters(const OutputFields& output);
 
-// Appends the n requests of one prompt.
+// Appends the n requests of one prompt to `requests`.
 void append_choices(const OutputFields& output, const Request& request, std::vector<Request>& requests);
 
 }  // namespace tessera

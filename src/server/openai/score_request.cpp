@@ -52,7 +52,7 @@ class ScoreAnswer : public Answer {
   PairScores scores_;
 };
 
-// Reads one side of the pairs under one of vLLM's names for it. The first name is the one that error messages use.
+// Reads one side of the pairs under one of vLLM's names for it. Error messages use the first name.
 ApiResult<PairSide> read_side(const ApiFields& fields, std::initializer_list<std::string_view> names) {
   std::string_view key;
   for (const std::string_view name : names) {

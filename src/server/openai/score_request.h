@@ -1,4 +1,4 @@
-// /v1/score in two forms that differ in their fields: vLLM's scores of pairs of texts (text_1, text_2), and SGLang's
+// Handles /v1/score in two forms with different fields: vLLM's scores of pairs of texts (text_1, text_2), and SGLang's
 // probabilities of given tokens after a prompt (query, items, label_token_ids).
 #pragma once
 

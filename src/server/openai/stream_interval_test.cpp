@@ -18,7 +18,7 @@ using test::on_event;
 using test::step;
 using ::testing::ElementsAre;
 
-// Returns what a stream with seven tokens, "1" to "7", sends: the texts at `path` in each event.
+// Streams seven tokens, "1" to "7", and returns the text at `path` in each event.
 std::vector<std::string> streamed(Answer& answer, const std::string& path) {
   Completion end = end_of(7, 5, 0);
   std::vector<std::string> texts;

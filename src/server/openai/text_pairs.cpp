@@ -20,7 +20,7 @@ Json message(std::string_view role, const std::string& text) {
 }
 
 // Renders a pair with the template from --chat-template. The template gets messages with the roles query and document,
-// as in vLLM, and variables with these names, as in SGLang.
+// as in vLLM, and variables with the same names, as in SGLang.
 ApiResult<std::string> render_pair(const ServedModel& model, const std::string& first, const std::string& second,
                                    const std::string& instruction) {
   Json messages = Json::array();
@@ -34,8 +34,8 @@ ApiResult<std::string> render_pair(const ServedModel& model, const std::string& 
   return *std::move(text);
 }
 
-// Joins the texts of a pair: by the template from --chat-template, else by the tokenizer's own form for pairs, else one
-// text after the other.
+// Joins the texts of a pair by the template from --chat-template; without one, by the tokenizer's own form for pairs;
+// without that, one text after the other.
 ApiResult<std::vector<TokenId>> join(const ServedModel& model, const PooledFields& fields, const std::string& first,
                                      const PairSide& seconds, std::size_t pair, const std::string& instruction) {
   const std::string& second = seconds.texts[pair];

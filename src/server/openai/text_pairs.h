@@ -1,7 +1,7 @@
 // Scores pairs of texts: how relevant a document is to a query, or how similar two texts are.
 //
 // A classifier with one label (a cross encoder) reads both texts of a pair at once; the score is the sigmoid of its
-// logit. With an embedding model each text is embedded by itself; the score is the cosine of the two vectors.
+// logit. An embedding model embeds each text by itself; the score is the cosine of the two vectors.
 #pragma once
 
 #include <cstddef>
@@ -14,25 +14,26 @@
 
 namespace tessera {
 
-// The texts of one side of the pairs, and the field that gave them.
+// The texts on one side of the pairs, and the field that gave them.
 struct PairSide {
   std::vector<std::string> texts;
   std::string param;
 };
 
-// Reads "instruct" or "instruction", for the template that joins the texts; "" if absent.
+// Reads "instruct" or "instruction" for the template that joins the texts; "" if both are absent.
 ApiResult<std::string> read_instruction(const ApiFields& fields);
 
 class PairScores {
  public:
   // Makes the pairs: pair i joins firsts[i], or the only first, with seconds[i]. Errors: 400 if the model makes no
-  // scores, the numbers of texts do not match, a text is empty or too long, or no template names the instruction.
+  // scores, the numbers of texts do not match, a text is empty or too long, or the template does not name the
+  // instruction.
   static ApiResult<PairScores> create(const ServedModel& model, const PooledFields& fields, const PairSide& firsts,
                                       const PairSide& seconds, const std::string& instruction);
 
   // Returns the requests for the engine. Call it once.
   std::vector<Request> take_requests() { return std::move(requests_); }
-  // Takes the result of request `index` at its end.
+  // Takes the result of request `index` when it has ended.
   void take(std::size_t index, Completion& end);
   std::size_t size() const { return num_pairs_; }
   // Returns a pair's score. Call it after all requests have ended.

@@ -1,4 +1,4 @@
-// The text of single tokens in answers with log-probabilities.
+// Returns the text of single tokens, for answers with log-probabilities.
 #pragma once
 
 #include <string>
@@ -9,10 +9,10 @@
 
 namespace tessera {
 
-// Decodes the token alone. Bytes that form no character become U+FFFD. A space that decoding would remove at the
-// beginning of a text is kept. Returns "" without a tokenizer.
+// Decodes the token alone. Bytes that do not form a character become U+FFFD. Keeps a space that decoding would remove
+// at the beginning of a text. Returns "" without a tokenizer.
 std::string token_text(const Tokenizer* tokenizer, TokenId id);
-// Returns token_text(), or "token_id:5" if `as_id`, which distinguishes tokens with the same text.
+// Returns token_text(), or "token_id:5" if `as_id`, which tells tokens with the same text apart.
 std::string shown_token(const Tokenizer* tokenizer, TokenId id, bool as_id);
 // Returns the token's bytes; a token may hold only part of a character.
 std::string token_bytes(const Tokenizer* tokenizer, TokenId id);

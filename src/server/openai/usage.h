@@ -1,4 +1,4 @@
-// "usage" of OpenAI's answers.
+// Reads and writes "usage" of OpenAI's answers.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@ struct Usage {
 
 void write_usage(JsonWriter& json, const Usage& usage);
 
-// Returns the finish reason as answers name it: "stop", "length", or "abort" for a request that /abort_request ended;
-// "" before the end.
+// Returns the finish reason in OpenAI's words: "stop", "length", or "abort" for a request that /abort_request ended; ""
+// before the end.
 std::string_view answer_finish_reason(FinishReason reason);
 
 // The members of stream_options, and how often a stream sends events.
@@ -33,8 +33,8 @@ struct StreamFields {
 };
 // Reads the fields. Unknown members of stream_options are refused unless `ignore_unknown`.
 ApiResult<StreamFields> read_stream_fields(const ApiFields& fields, bool ignore_unknown);
-// Whether a stream sends an event after a choice's token number `tokens`: after the first token, after each multiple of
-// `interval`, and at the end.
+// Returns whether a stream sends an event after a choice's token number `tokens`: after the first token, after each
+// multiple of `interval`, and at the end.
 bool event_is_due(std::int64_t tokens, std::int64_t interval, FinishReason finish);
 
 }  // namespace tessera

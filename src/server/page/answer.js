@@ -1,6 +1,6 @@
-// An answer: its text so far and the elements that show it.
+// An answer: its text so far, and the elements that show the text.
 class Answer {
-  // `given`: the text that is continued, or null in a chat. `saved`: a stored answer's {content, reasoning}.
+  // `given`: the text to be continued, or null in a chat. `saved`: a stored answer's {content, reasoning}.
   constructor(given, saved) {
     this.given = given;
     this.content = saved?.content || "";

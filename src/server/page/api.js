@@ -1,4 +1,4 @@
-// Access to the server's API: JSON requests, server-sent events, errors in OpenAI's form.
+// Accesses the server's API: JSON requests, server-sent events, errors in OpenAI's form.
 class ApiFailure extends Error {
   constructor(status, error) {
     super(error.message || `The server answered with status ${status}.`);
@@ -18,7 +18,7 @@ async function checked(response) {
   try {
     error = (await response.json()).error || {};
   } catch {
-    // The body is no JSON, so only the status explains the error.
+    // If the body is not JSON, only the status explains the error.
   }
   throw new ApiFailure(response.status, error);
 }

@@ -21,7 +21,7 @@ function itemNodes([first, ...others]) {
 
 const markdown = (text) => readBlocks(text).map(makeBlock);
 
-// Makes `host` show `text`. Blocks with unchanged source are kept, so selection and focus inside them survive.
+// Makes `host` show `text`. Keeps blocks with unchanged source, so selection and focus inside them survive.
 function drawMarkdown(host, text) {
   const blocks = readBlocks(text);
   host.sources ??= [];

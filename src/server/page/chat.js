@@ -44,7 +44,7 @@ function setRunning(controller) {
   if (changes) poll(true);
 }
 
-// Shows the parts that depend on whether there are exchanges and which one is the last.
+// Shows the parts of the page that depend on whether there are exchanges, and on which one is the last.
 function showParts() {
   const {exchanges} = chat.now;
   byId("welcome").hidden = byId("log").childElementCount > 0;
@@ -52,7 +52,7 @@ function showParts() {
   exchanges.forEach((exchange, i) => exchange.node.classList.toggle("last", i === exchanges.length - 1));
 }
 
-// Applies a change and keeps the end in view if it was in view before.
+// Applies a change; if the end was in view before, keeps it in view.
 function following(change) {
   const scroll = byId("chat-scroll");
   const atEnd = scroll.scrollHeight - scroll.scrollTop - scroll.clientHeight < 48;
@@ -111,7 +111,7 @@ function answerAgain(exchange) {
   byId("input").focus();
 }
 
-// Removes an exchange. A line in its place offers to undo that until the next question.
+// Removes an exchange. Until the next question, a line in its place offers to undo that.
 function removeExchange(exchange) {
   if (chat.running) return;
   const {exchanges} = chat.now;

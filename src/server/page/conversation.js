@@ -1,6 +1,6 @@
-// A chat in the form that is stored, exported and imported: {title, created, updated, kind, messages}. `kind` is "chat"
-// or "text", times are ISO 8601, and messages are {role, content} with the roles user and assistant. A user's message
-// may have images, a list of data: URLs.
+// A chat in the form in which it is stored, exported and imported: {title, created, updated, kind, messages}. `kind` is
+// "chat" or "text", times are ISO 8601, and messages are {role, content} with the roles user and assistant. A user's
+// message may have images, a list of data: URLs.
 const kMaxTitle = 200;  // in characters
 
 class Conversation {
@@ -23,7 +23,7 @@ class Conversation {
       messages: this.exchanges.flatMap((exchange) => exchange.kept())};
   }
 
-  // Precondition: `json` has passed checkChat().
+  // Makes a conversation from a stored chat. Precondition: `json` has passed checkChat().
   static from(json, id) {
     const made = new Conversation(json.kind === "text");
     Object.assign(made, {id, stored: json.updated, title: json.title, created: json.created});

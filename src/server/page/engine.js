@@ -1,5 +1,5 @@
-// The live view of the engine, from /engine_state once a second while it is visible. While an answer streams, the state
-// is polled even if the view is hidden, so that its charts include the answer.
+// The live view of the engine. It polls /engine_state once a second while it is visible. While an answer streams, it
+// polls even if it is hidden, so that its charts include the answer.
 const kHistory_s = 300;
 
 const engine = {
@@ -175,7 +175,7 @@ function setConnection(text, kind) {
 
 const engineWatched = () => document.visibilityState === "visible" && (!byId("engine").hidden || chat.running != null);
 
-// Polls the state. `once`: also if the view is hidden, because an answer has begun or ended.
+// Polls the state. `once`: polls even if the view is hidden, because an answer has begun or ended.
 async function poll(once = false) {
   clearTimeout(engine.timer);
   engine.again ||= once === true;

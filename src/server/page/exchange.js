@@ -1,5 +1,5 @@
-// A question and its answer, with the actions on them. With a model without a chat template the "question" is the text
-// that the answer continues, and both are shown as one text.
+// A question, its answer, and the actions on them. If the model has no chat template, the "question" is the text that
+// the answer continues, and both are shown as one text.
 class Exchange {
   // `answered`: a stored answer's {content, reasoning}, or null. `images`: data: URLs.
   constructor(question, completes, answered, images = []) {
@@ -11,7 +11,7 @@ class Exchange {
     else this.showQuestion();
   }
 
-  // Returns the messages for the API: the texts without reasoning. Without an answer there are none.
+  // Returns the messages for the API, without reasoning; none if there is no answer.
   messages() {
     return this.answer?.content ? this.kept().map(({role, content, images = []}) => ({role, content: contentOf(content, images)})) : [];
   }
@@ -36,7 +36,7 @@ class Exchange {
       iconButton("remove", "Delete question and answer", () => removeExchange(this))];
   }
 
-  // Shows an answer that begins, or a stored one.
+  // Shows a new answer or a stored one.
   show(answer) {
     this.answer = answer;
     this.showQuestion();
@@ -61,7 +61,7 @@ class Exchange {
       ...(answer.tokens.length ? [this.chancesButton()] : []), ...(this.completes ? this.changes() : [])));
   }
 
-  // Makes the button that switches between the answer's text and its tokens.
+  // Makes the button that switches between the answer's text and its token probabilities.
   chancesButton() {
     const {answer} = this;
     let view = null;

@@ -1,4 +1,4 @@
-// Chats as files: JSON for importing them again, and Markdown for reading.
+// Exports chats to files and imports them: JSON can be imported again, Markdown is for reading.
 const kExportFormat = "tessera-chats";
 const kMaxImport = 50e6;  // bytes of a file
 

@@ -46,7 +46,7 @@ function readStops(text) {
   }));
 }
 
-// Reads an API key. A header may only have visible ASCII.
+// Reads an API key. A header may contain only visible ASCII.
 function readKey(text) {
   if (!/^[\x21-\x7e]*$/.test(text.trim())) throw new Error("letters, digits and signs of ASCII, without blanks");
   return text.trim() || undefined;

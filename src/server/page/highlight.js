@@ -1,5 +1,5 @@
-// Marks comments, strings, numbers, keywords and calls in code, for the languages that answers use most. It recognises
-// words, not grammars, and leaves unknown text plain. It is one pass, linear in the length of the code.
+// Marks comments, strings, numbers, keywords and calls in code of the most common languages. It recognises words, not
+// grammars, and leaves unknown text plain. It makes one pass, linear in the length of the code.
 const kMaxHighlighted = 50000;  // in characters; longer code stays plain
 
 const kWords = {
@@ -43,7 +43,7 @@ const kAliases = {cpp: "c", "c++": "c", cc: "c", h: "c", hpp: "c", cuda: "c", cu
   sh: "shell", zsh: "shell", console: "shell", dockerfile: "shell", makefile: "shell", json5: "json", jsonl: "json", yml: "yaml", toml: "yaml", ini: "yaml",
   scss: "css", xml: "html", svg: "html", mysql: "sql", postgresql: "sql", sqlite: "sql"};
 
-// The kinds in the order in which they are tried. Their names are the CSS classes of the marks.
+// Returns one pattern with a group for each kind, in the order of matching. The kinds are the marks' CSS classes.
 function patternOf(language) {
   const group = (name, patterns) => patterns.length ? [`(?<${name}>${patterns.map((p) => p.source).join("|")})`] : [];
   return new RegExp([...group("comment", language.comments), ...group("key", [language.key, language.directive].filter(Boolean)),

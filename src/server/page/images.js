@@ -1,11 +1,11 @@
-// Images for the next question: dropped, pasted or chosen. They are shown below the input until the question is sent
-// with them as data: URLs.
+// Images for the next question: dropped, pasted or chosen. They are shown below the input until they are sent as data:
+// URLs with the question.
 const kImageTypes = ["image/png", "image/jpeg", "image/webp", "image/gif", "image/bmp"];
 const kMaxImages = 16;            // per question
 const kMaxImageBytes = 20 << 20;  // bytes of a file
 const attached = [];              // data: URLs of the attached images
 
-// Returns the content for the API of a text with its images.
+// Returns the content for the API: the text with its images.
 const contentOf = (text, images) => !images.length ? text
   : [...images.map((url) => ({type: "image_url", image_url: {url}})), ...(text ? [{type: "text", text}] : [])];
 

@@ -1,5 +1,5 @@
-// Turns Markdown inside a line into nodes: code, bold, italic, strikethrough and links; formulas stay as written. Each
-// character is visited a bounded number of times, for any text.
+// Turns Markdown inside a line into nodes: code, bold, italic, strikethrough and links; formulas stay as written. Any
+// text takes a bounded number of visits per character.
 const kMaxDepth = 6;  // depth of nested marks; deeper ones stay text
 const kSafeSchemes = ["http:", "https:", "mailto:"];
 const linkPattern = /!?\[((?:[^\[\]\\]|\\.){0,500})\]\(\s*<?([^\s<>()]{1,2000}(?:\([^\s<>()]{0,500}\)[^\s<>()]{0,500})?)>?(?:\s+"[^"\n]{0,300}")?\s{0,9}\)/y;
@@ -7,7 +7,7 @@ const anglePattern = /<((?:https?:\/\/|mailto:)[^\s<>]{1,2000})>/y;
 const barePattern = /https?:\/\/[^\s<>"`]{1,2000}/y;
 const specials = /[\\`$*_~[!<]|https?:\/\//g;
 
-// Returns the address as the browser reads it; null if its scheme is not safe.
+// Returns the address in the browser's normal form; null if its scheme is not safe.
 function safeAddress(text) {
   try {
     const url = new URL(text);
@@ -146,7 +146,7 @@ class InlineReader {
     return this.add(make(tag, {}, ...this.inner(from, end)), end + mark.length);
   }
 
-  // Returns the position of the `mark` that closes the one before `from`. Marks inside code do not count.
+  // Returns the position of the `mark` that closes the one just before `from`. Marks inside code do not count.
   closing(mark, from) {
     const {text} = this;
     if (this.unclosed.has(mark)) return -1;

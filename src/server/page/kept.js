@@ -1,4 +1,4 @@
-// Chats stored in the browser (localStorage) for this page's address, one entry each. Nothing is deleted to make room:
+// Stores chats in the browser (localStorage) for this page's address, one entry each. Nothing is deleted to make room:
 // a chat that does not fit is not stored, and the page says so.
 const kKeptPrefix = "tessera.chat.";
 const kMaxKept = 100;             // number of chats

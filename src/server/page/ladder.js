@@ -43,7 +43,7 @@ class LadderChart {
     this.draw();
   }
 
-  // Returns the share of padding in the rows computed at a size.
+  // Returns the share of padding in all rows computed at a size.
   static padding(s) { return s.count ? Math.min(1, s.padded / (s.count * s.size)) : 0; }
 
   told(s) {

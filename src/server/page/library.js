@@ -1,4 +1,4 @@
-// The sheet of stored chats: open, rename, delete, export, import.
+// The dialog with the stored chats: open, rename, delete, export, import.
 const dateFormat = new Intl.DateTimeFormat(undefined, {dateStyle: "medium", timeStyle: "short"});
 
 function showLibrary() {
@@ -86,7 +86,7 @@ function renameKept(row, id, open, title) {
   input.select();
 }
 
-// Deletes a stored chat. A line in its place offers to undo that until the list is shown again.
+// Deletes a stored chat. Until the list is shown again, a line in its place offers to undo that.
 function removeKept(row, id, title) {
   attempt("It cannot be deleted", () => {
     const text = localStorage.getItem(kKeptPrefix + id);

@@ -1,4 +1,5 @@
-// Draws the forward: a strip with all parts, then the parts themselves. Repeated parts are drawn once, in a frame.
+// Draws the forward: first a strip with all parts, then the parts themselves. Repeated parts are drawn once, in a
+// frame.
 const charWidth = 7.3;  // width of a 12 px monospaced letter
 
 function opLines({ops, num_ops: count}) {

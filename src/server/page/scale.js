@@ -9,9 +9,9 @@ function roundUp(value) {
   return power * kRound.find((step) => step * power >= value * (1 - 1e-9));
 }
 
-// Returns the end of an axis for `values`. A few far greater values would flatten all others. So the axis ends above
-// the greatest value that is at most kBeyond times the usual one, which is the quantile `usual` of the positive values.
-// Greater values are drawn broken, with the number beside them.
+// Returns the upper end of an axis for `values`. A few far greater values would flatten all others, so the axis ends
+// above the greatest value that is at most kBeyond times the usual one. The usual value is the quantile `usual` of the
+// positive values. Greater values are drawn broken, with the number beside them.
 function axisTop(values, usual = 0.8) {
   const positive = values.filter((v) => v > 0).sort((a, b) => a - b);
   if (!positive.length) return 1;
@@ -26,12 +26,12 @@ function axisText(value) {
   return value >= 10 ? countText(Math.round(value)) : String(Number(value.toPrecision(3)));
 }
 
-// Places texts on one line without overlaps. Earlier requests win.
+// Places texts on one line without overlaps. Texts placed earlier keep their room.
 class LabelRow {
   constructor(left, right) {
     Object.assign(this, {left, right, taken: []});
   }
-  // Returns the middle of a text near `x`; null if there is no room.
+  // Returns the middle for a text near `x`; null if there is no room.
   place(x, text) {
     const half = text.length * 3.4 + 3;
     const middle = Math.min(this.right - half, Math.max(this.left + half, x));

@@ -1,5 +1,5 @@
-// The settings' sheet. It closes only if all values are accepted. A wrong value is neither stored nor sent; the sheet
-// says which field, which value and what is accepted. Settings last as long as the tab.
+// The settings' dialog. It closes only if all values are accepted. A wrong value is neither stored nor sent; the dialog
+// says which field is wrong, its value and what is accepted. Settings last as long as the tab.
 const settings = {
   values: {},    // value of each field by its id, from read(); empty fields have no entry
   opened: null,  // the fields' texts when the sheet was opened
@@ -9,7 +9,7 @@ const settings = {
 
 const textsOfFields = () => Object.fromEntries(settingFields.map(({id}) => [id, byId(id).value]));
 
-// Takes the field's value. If the value is wrong, shows why and returns false.
+// Stores the field's value. If the value is wrong, shows why and returns false.
 function takeField({id, name, read}) {
   const field = byId(id), note = byId(`${id}-wrong`);
   let wrong = "";
@@ -28,7 +28,7 @@ function takeField({id, name, read}) {
   return !wrong;
 }
 
-// Takes all fields. If some are wrong, the first of them gets the focus and the sheet's foot shows their number.
+// Stores all fields. If some are wrong, focuses the first of them and shows their number at the bottom of the dialog.
 function takeSettings() {
   const wrong = settingFields.filter((field) => !takeField(field));
   setText(byId("settings-state"), !wrong.length ? "" : wrong.length === 1 ? byId(`${wrong[0].id}-wrong`).textContent
@@ -66,7 +66,7 @@ function startSettings() {
     input.setAttribute("aria-describedby", `${input.getAttribute("aria-describedby") || ""} ${note.id}`.trim());
     input.value = sessionStorage.getItem(`tessera.${field.id}`) || "";
     takeField(field);
-    // A value may be wrong while it is being typed, so no error appears then. A visible error is kept up to date.
+    // Shows no error for a value that is still being typed, but updates an error that is already visible.
     input.addEventListener("input", () => { if (!note.hidden) takeField(field); });
     input.addEventListener("change", () => takeField(field));
   }

@@ -1,4 +1,4 @@
-// The views, and the first request to the server.
+// Starts the page: its views, and the first request to the server.
 const views = ["chat", "engine"];
 const kEngineHash = "#live";  // not the id of an element, so the page does not scroll
 

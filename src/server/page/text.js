@@ -1,6 +1,6 @@
 // Formats numbers, bytes, times and shares for readers, never in exponent form.
 const wholeNumber = new Intl.NumberFormat("en", {maximumFractionDigits: 0});
-// Formats with three digits, or more if the integer part has more.
+// Formats a number with three digits, or with more if the integer part has more.
 const threeDigits = (value) => value < 9.995 ? value.toFixed(2) : value < 99.95 ? value.toFixed(1) : value.toFixed(0);
 function countText(n) {
   for (const [unit, size] of [["T", 1e12], ["B", 1e9], ["M", 1e6]]) {
@@ -25,7 +25,7 @@ function shareText(part, whole) {
   const share = 100 * part / whole;
   return `${share === 0 || share === 100 ? share : share < 0.1 ? "<\u202f0.1" : share > 99.9 ? ">\u202f99.9" : share.toFixed(1)}\u202f%`;
 }
-// Formats tokens or forwards per second.
+// Formats a rate of tokens or forwards per second.
 function rateText(perSecond) {
   return perSecond < 9.95 ? perSecond.toFixed(1) : countText(Math.round(perSecond));
 }

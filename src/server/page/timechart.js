@@ -1,12 +1,12 @@
-// A line chart over the last minutes, with axes. The first line is solid and shaded, the second is dashed. The name and
-// value of each are shown below. The pointer and the arrow keys select the moment whose values are shown.
+// A line chart of the last minutes, with axes. The first line is solid and shaded, the second is dashed. The name and
+// value of each line are shown below. The pointer and the arrow keys select the moment whose values are shown.
 const kPlot = {left: 46, right: 10, top: 22, bottom: 20, height: 148};
 const kGap_s = 5;  // a longer time without a sample is a gap in the line
 
 const spanText = (s) => s < 90 ? `${Math.round(s)} s` : `${Math.round(s / 60)} min`;
 
 class TimeChart {
-  // `series`: [{key, name}], one or two; `unit` of the values; `show`: formats a value; `most`: upper bound of the
+  // `series`: [{key, name}], one or two; `unit`: of the values; `show`: formats a value; `most`: the upper bound of the
   // values, if there is one.
   constructor({title, unit, series, show, most = Infinity}) {
     Object.assign(this, {title, unit, series, text: show, most, points: [], at: null});
@@ -34,7 +34,7 @@ class TimeChart {
     new ResizeObserver(() => this.draw()).observe(this.svg);
   }
 
-  // `points`: [{t, …}] with ascending t in seconds; drawn over [now - span, now].
+  // Draws the chart over [now - span, now]. `points`: [{t, …}] with ascending t in seconds.
   show(points, now, span) {
     Object.assign(this, {points, now, span});
     this.draw();

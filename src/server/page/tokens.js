@@ -1,6 +1,6 @@
-// The tokens of an answer with the probability that the model gave each. Shades show ranges of probabilities. The line
-// below shows the selected token's probability and the model's alternatives. The pointer and the arrow keys select a
-// token.
+// Shows the tokens of an answer with the probability that the model gave to each. Shades stand for ranges of
+// probabilities. The line below shows the selected token's probability and the model's alternatives. The pointer and
+// the arrow keys select a token.
 
 // Reads a choice's "logprobs" in the form of chats or completions. Returns [{text, logprob, top: [{text, logprob}]}].
 function tokensOf(logprobs) {

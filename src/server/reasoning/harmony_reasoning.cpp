@@ -28,7 +28,7 @@ ReasoningText HarmonyReasoning::push(std::string_view text) {
   for (const char c : text) {
     std::string passed;
     const auto tag = finder_.push(c, passed);
-    // The finder may pass several bytes at once; they are taken byte by byte.
+    // The finder may pass several bytes at once; each is taken by itself.
     for (const char p : passed) take_text({&p, 1}, out);
     if (tag) take_tag(tags()[*tag], out);
   }
@@ -51,7 +51,7 @@ void HarmonyReasoning::take_text(std::string_view text, ReasoningText& out) {
   }
 }
 
-// Takes text at the beginning of the turn: a recipient, or text that is no header.
+// Takes text at the beginning of the turn: a recipient, or text that is not a header.
 void HarmonyReasoning::take_beginning(std::string_view text, ReasoningText& out) {
   header_ += text;
   const std::string_view begun = without_spaces_in_front(header_);
@@ -71,7 +71,7 @@ void HarmonyReasoning::take_tag(std::string_view tag, ReasoningText& out) {
   } else if (tag == kHarmonyMessage) {
     begin_body(out);
   } else if (begins_header(tag)) {
-    // The message before has no end, or its header has no body.
+    // The previous message has no end tag, or its header has no body.
     if (state_ == State::kHeader) flush_header(out);
     header_ = tag;
     state_ = State::kHeader;
@@ -85,7 +85,7 @@ void HarmonyReasoning::take_tag(std::string_view tag, ReasoningText& out) {
   }
 }
 
-// Begins the body after <|message|>.
+// Begins the body that follows <|message|>.
 void HarmonyReasoning::begin_body(ReasoningText& out) {
   const std::optional<HarmonyHeader> header = read_harmony_header(header_);
   if (!header) {
@@ -105,7 +105,7 @@ void HarmonyReasoning::begin_body(ReasoningText& out) {
   parts_ = is_analysis ? had_reasoning_ : had_content_;
 }
 
-// Turns text that was no header into content.
+// Turns text that proved not to be a header into content.
 void HarmonyReasoning::flush_header(ReasoningText& out) {
   state_ = State::kContent;
   add(std::exchange(header_, {}), out);

@@ -14,8 +14,8 @@ namespace tessera {
 
 class HarmonyReasoning final : public ReasoningFormat {
  public:
-  // `inside`: the prompt ends with the header of an analysis message. Otherwise the text begins with a header; a text
-  // that does not is read as the middle of an answer.
+  // `inside`: the prompt ends with the header of an analysis message. Otherwise the text begins with a header; if it
+  // does not, it is read as the middle of an answer.
   explicit HarmonyReasoning(bool inside);
 
   ReasoningText push(std::string_view text) override;

@@ -26,7 +26,7 @@ const Json& harmony_tools() {
   return kTools;
 }
 
-// Reads a text in pieces of `cut()` bytes into reasoning, content and calls, as a chat's answer has them.
+// Reads a text in pieces of `cut()` bytes into reasoning, content and calls, like a chat's answer.
 template <class Cut>
 Turn read(std::string_view text, Cut cut, bool inside = false) {
   HarmonyReasoning reasoning(inside);

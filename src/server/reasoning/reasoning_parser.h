@@ -1,4 +1,4 @@
-// Splits what a reasoning model writes, "<think>…</think>answer", into reasoning and content, as it comes.
+// Splits a reasoning model's output, "<think>…</think>answer", into reasoning and content while it arrives.
 //
 //   ReasoningParser parser = TRY(ReasoningParser::create("qwen3", opens_reasoning(prompt)));
 //   for (delta : deltas) send(parser.push(delta));
@@ -32,7 +32,7 @@ class ReasoningParser {
   ReasoningText push(std::string_view text) { return format_->push(text); }
   // Returns the text that was held back.
   ReasoningText finish() { return format_->finish(); }
-  // Whether the next text belongs to the reasoning, as far as is known.
+  // Returns whether the next text belongs to the reasoning, as far as is known.
   bool in_reasoning() const { return format_->in_reasoning(); }
 
  private:
@@ -40,16 +40,16 @@ class ReasoningParser {
   std::unique_ptr<ReasoningFormat> format_;
 };
 
-// Returns the names that create() takes.
+// Returns the names that create() accepts.
 std::vector<std::string_view> reasoning_parser_names();
-// Returns the parser's name for a model with this chat template; "" if the template knows no reasoning.
+// Returns the name of the parser for a model with this chat template; "" if the template has no reasoning.
 std::string_view guess_reasoning_parser(std::string_view chat_template);
-// Whether the parser's marks are special tokens of the model. The text must then contain them.
+// Returns whether the parser's marks are special tokens of the model, which the text must then contain.
 bool reads_special_tokens(std::string_view name);
 
-// Whether the model's turn begins inside its reasoning: the prompt ends with an opening tag.
+// Returns whether the model's turn begins inside its reasoning: whether the prompt ends with an opening tag.
 bool opens_reasoning(std::string_view prompt);
-// Whether a message that is to be continued ends inside the reasoning, or after it.
+// Returns whether a message to be continued ends inside the reasoning, not after it.
 bool is_inside_reasoning(std::string_view begun);
 bool closes_reasoning(std::string_view begun);
 

@@ -47,7 +47,7 @@ ReasoningText TaggedReasoning::push(std::string_view text) {
   return out;
 }
 
-// Takes a byte at the beginning of the text: white space, then perhaps the opening tag.
+// Takes a byte at the beginning of the text, where white space and then an opening tag may come.
 void TaggedReasoning::push_beginning(char c, ReasoningText& out) {
   std::string passed;
   const auto tag = finder_.push(c, passed);
@@ -73,7 +73,7 @@ void TaggedReasoning::push_inside(char c, ReasoningText& out) {
   reasoning_.add(passed, out.reasoning);
   if (!tag) return;
   if (*tag == kOpeningTag) {
-    // An opening tag at the beginning repeats the prompt's; later it is text.
+    // An opening tag at the beginning repeats the prompt's tag; a later one is text.
     if (!reasoning_.empty()) reasoning_.add(tags_.opening, out.reasoning);
     return;
   }

@@ -11,7 +11,7 @@
 namespace tessera {
 namespace {
 
-// A part that is the whole forward has hundreds of operators; the first ones identify it.
+// The most operators shown of a part. A part that is a whole forward has hundreds; the first ones identify it.
 constexpr std::size_t kMaxOpsShown = 24;
 
 void write_part(JsonWriter& json, const Part& part) {
@@ -37,7 +37,7 @@ void write_groups(JsonWriter& json, const StitchingGraph& graph) {
   json.end_array();
 }
 
-// Returns the runner's constant members, without the end of the object.
+// Returns the runner's constant members as an unfinished JSON object.
 std::string runner_head(const GraphRunner& runner) {
   const StitchingGraph& graph = runner.executable().graph();
   std::size_t ops = 0;
@@ -49,7 +49,7 @@ std::string runner_head(const GraphRunner& runner) {
   return json.take();
 }
 
-// Writes a runner's changing members. Sizes may be captured or dropped while the server runs. `used` returns the number
+// Writes a runner's changing members: sizes may be captured or dropped while the server runs. `used` returns the number
 // of forwards and the padding of a size.
 void write_runner(JsonWriter& json, std::string_view head, const RunnerInventory& runner,
                   const std::function<std::pair<std::int64_t, std::int64_t>(std::int64_t size)>& used) {
@@ -76,7 +76,7 @@ void write_memory(JsonWriter& json, const MemoryReport& memory) {
   json.end_array();
 }
 
-// Returns the constant members of the state, without the end of the object.
+// Returns the constant members of the state as an unfinished JSON object.
 std::string state_head(const Engine& engine, const ServedModel& model) {
   const ModelConfig& config = engine.config();
   const ModelRunner& runner = engine.runner();

@@ -1,5 +1,5 @@
-// GET /engine_state: the data that the page at / draws. It has the model and its parts, captured sizes with replays and
-// padding, forwards by reason, latencies, and memory.
+// GET /engine_state: the data that the page at / draws. It contains the model and its parts, captured sizes with
+// replays and padding, forwards by reason, latencies, and memory.
 //
 // Threads: constructed before the engine has its own thread, then read from any thread.
 #pragma once
@@ -17,11 +17,11 @@ class EngineState {
  public:
   EngineState(const Engine& engine, const ServedModel& model);
 
-  // Returns JSON of some ten kilobytes. Takes some tens of microseconds.
+  // Returns some ten kilobytes of JSON, in some tens of microseconds.
   std::string body(const EngineStats& stats, const ServerLatencies& latencies) const;
 
  private:
-  // The constant parts. Each is the beginning of a JSON object.
+  // The constant parts, each an unfinished JSON object.
   std::string head_;
   std::string prefill_head_;
   std::string decode_head_;

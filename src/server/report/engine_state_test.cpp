@@ -99,7 +99,7 @@ TEST_F(EngineStateTest, ReplaysAreCountedAtTheirSize) {
       8);
 }
 
-// Captured sizes change while the server runs, after the state object was created.
+// Captured sizes may change after the state object was created.
 TEST_F(EngineStateTest, ShowsTheCurrentSizes) {
   ServedModel model;
   const EngineState made(engine(), model);

@@ -1,4 +1,4 @@
-// The metrics of graphs: captured sizes, forwards by runner and reason, padding, and memory by use.
+// The metrics of CUDA graphs: captured sizes, forwards by runner and reason, padding, and memory by use.
 #pragma once
 
 #include "tessera/engine/report/engine_stats.h"
@@ -6,7 +6,7 @@
 
 namespace tessera {
 
-// Adds these metrics. Precondition: stats.graphs is set.
+// Adds the metrics of graphs. Precondition: stats.graphs is set.
 void add_graph_metrics(MetricFamilies& families, const EngineStats& stats);
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
-// Percentiles of the last minutes. Durations are counted in narrow buckets and in slices of time; the oldest slices
-// expire.
+// Computes percentiles over the last minutes. Durations are counted in narrow buckets and in slices of time; the oldest
+// slices expire.
 //
 // A percentile is within 5 % of the true one and never above the greatest duration seen. Adding takes some tens of
 // nanoseconds and allocates nothing. Threads: one at a time.
@@ -20,7 +20,7 @@ struct LatencyPercentiles {
   double max = 0;
 };
 
-// Latencies of generations as their clients saw them.
+// Latencies of generations as clients experience them.
 struct ServerLatencies {
   LatencyPercentiles first_token{};  // from the request to its first token
   LatencyPercentiles next_token{};   // from one token to the next

@@ -19,12 +19,12 @@
 namespace tessera {
 namespace {
 
-// The throughput is measured over at least this time, whoever asks how often.
+// The least time over which the throughput is measured, however often it is asked for.
 constexpr std::chrono::seconds kLeastSpan{1};
 
 constexpr std::string_view kSections[] = {"core", "memory", "spec", "lora", "disagg", "queues", "all"};
 
-// Returns 10⁹ bytes as the unit, to a thousand bytes.
+// Returns the bytes in units of 10⁹, rounded to a thousand bytes.
 double gigabytes(std::int64_t bytes) { return std::round(static_cast<double>(bytes) * 1e-3) / 1e6; }
 
 double hit_rate(const EngineStats& stats) {
@@ -38,7 +38,7 @@ ApiError wrong_parameter(const std::string& name, const std::string& value, std:
   return invalid_field(name, fmt::format("query: \"{}\" is \"{}\"; accepted: {}", name, clip_text(value), accepted));
 }
 
-// Returns the sections that the query asks for; empty: all.
+// Returns the sections that the query asks for; an empty list means all.
 ApiResult<std::vector<std::string>> read_sections(std::string_view query) {
   std::vector<std::string> sections;
   const std::string list = query_value(query, "include").value_or("all");
@@ -69,10 +69,10 @@ ApiResult<std::optional<std::size_t>> read_rank(std::string_view query, std::siz
 
 }  // namespace
 
-// A number or a text of an engine's load.
+// A number or text that reports part of an engine's load.
 struct LoadReport::Field {
-  std::string_view section;  // in JSON the name of the object that has it; "": the engine's own object
-  std::string_view prefix;   // of the section, in names of metrics
+  std::string_view section;  // the name of the JSON object that has it; "": the engine's own object
+  std::string_view prefix;   // the section's prefix in the names of metrics
   std::string_view name;
   double number = 0;
   bool whole = true;           // an integer

@@ -1,5 +1,5 @@
-// Catches: loads that gateways cannot read, numbers that mean something else than their names say, and queries whose
-// mistakes are ignored.
+// Catches: loads that gateways cannot read, numbers that do not mean what their names say, and mistakes in queries that
+// are ignored.
 #include "tessera/server/report/loads.h"
 
 #include <gmock/gmock.h>
@@ -121,7 +121,7 @@ TEST(Loads, TheShortFormCountsRequestsAndTokens) {
             R"([{"dp_rank":0,"num_reqs":5,"num_waiting_reqs":2,"num_tokens":260}])");
 }
 
-// llm-d reads the size of a page and their number from this gauge.
+// llm-d reads the page size and the number of pages from this gauge.
 TEST(Loads, MetricsHaveTheCachesSizesInBothStyles) {
   const MemoryBudget memory(1 << 20);
   const std::vector<EngineStats> stats = {busy()};

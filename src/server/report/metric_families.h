@@ -1,4 +1,4 @@
-// Builds a scrape in Prometheus' text format: families of samples in the order they are added.
+// Builds a scrape in Prometheus' text format: families of samples in the order in which they are added.
 //
 //   MetricFamilies families;
 //   families.gauge("tessera:cached_pages", "Pages that …", {}, 5);
@@ -25,7 +25,7 @@ struct MetricSample {
   double number = 0;
 };
 
-// One bucket of a histogram: how many observations were at most `limit`, including those of smaller buckets.
+// One bucket of a histogram: the number of observations of at most `limit`, including those in smaller buckets.
 struct MetricBucket {
   double limit = 0;
   std::int64_t count = 0;

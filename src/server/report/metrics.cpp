@@ -18,10 +18,10 @@ using Families = MetricFamilies;
 using Sample = MetricSample;
 using Clock = std::chrono::steady_clock;
 
-// Scrapes closer together than this many seconds report the same throughput: over so few steps it would be noise.
+// The least seconds between scrapes that update the throughput: over fewer steps it would be noise.
 constexpr double kShortestSpan = 0.1;
 
-// The buckets of SGLang's and vLLM's own metrics, so that their dashboards' queries can be compared with ours.
+// The bucket limits of SGLang's or vLLM's own metrics, so that queries of their dashboards give comparable values.
 struct StyleBuckets {
   Buckets first_token;
   Buckets next_token;
@@ -31,7 +31,7 @@ struct StyleBuckets {
   Buckets stage;  // prefill and decode
 };
 
-// Returns SGLang's buckets of a request's stages: 30 from one millisecond on, each 1.62 times the one before.
+// Returns SGLang's buckets for the stages of a request: 30 from one millisecond on, each 1.62 times the one before.
 Buckets stage_buckets() {
   Buckets buckets;
   for (double limit = 0.001; buckets.size() < 30; limit *= 1.62) buckets.push_back(limit);
@@ -69,7 +69,7 @@ double ratio(std::int64_t part, std::int64_t whole) {
   return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0;
 }
 
-// Returns vLLM's name of the reason.
+// Returns vLLM's name for the finish reason.
 const char* finished_reason(FinishReason finish) {
   switch (finish) {
     case FinishReason::kLength: return "length";
@@ -106,7 +106,7 @@ struct ServerMetrics::Impl {
 
   void add_sglang(Families& families, const EngineStats& stats) const;
   void add_vllm(Families& families, const EngineStats& stats) const;
-  // Adds a gauge of 1 whose labels, of the two names, have the tokens of a page and the number of pages.
+  // Adds a gauge of value 1. Its two labels have the tokens of a page and the number of pages.
   void add_cache_config(Families& families, const std::string& prefix, std::pair<const char*, const char*> names,
                         const EngineStats& stats) const;
   void add_common(Families& families, const std::string& prefix, const EngineStats& stats) const;
@@ -202,7 +202,7 @@ void ServerMetrics::Impl::update_throughput(const EngineStats& stats, Clock::tim
   counted_tokens = stats.output_tokens;
 }
 
-// Adds metrics whose names differ only in the prefix.
+// Adds metrics whose names differ only in the prefix between SGLang and vLLM.
 void ServerMetrics::Impl::add_common(Families& families, const std::string& prefix, const EngineStats& stats) const {
   families.counter(prefix + "prompt_tokens_total", "Prompt tokens of admitted requests.", labels, stats.prompt_tokens);
   families.counter(prefix + "generation_tokens_total", "Tokens generated.", labels, stats.output_tokens);
@@ -214,7 +214,7 @@ void ServerMetrics::Impl::add_common(Families& families, const std::string& pref
 
 void ServerMetrics::Impl::add_cache_config(Families& families, const std::string& prefix,
                                            std::pair<const char*, const char*> names, const EngineStats& stats) const {
-  // Several cache groups each have pages of their own. The one with the fewest limits how many tokens fit.
+  // Each cache group has its own pages. The group with the fewest limits how many tokens fit.
   std::int64_t pages = stats.cache_groups[0].usable_pages;
   for (std::size_t g = 1; g < stats.num_cache_groups; ++g) pages = std::min(pages, stats.cache_groups[g].usable_pages);
   MetricLabels with_sizes = labels;

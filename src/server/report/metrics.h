@@ -1,5 +1,5 @@
-// The server's metrics at /metrics in Prometheus' text format. Metrics that SGLang or vLLM have use the names of their
-// dashboards; those of graphs, padding and memory begin with "tessera:".
+// The server's metrics at /metrics in Prometheus' text format. Metrics that SGLang or vLLM also have use their names,
+// so that their dashboards work; those of graphs, padding and memory begin with "tessera:".
 //
 // Threads: the I/O thread. An observation takes some tens of nanoseconds.
 #pragma once
@@ -27,7 +27,7 @@ inline constexpr std::string_view kMetricsContentType = "text/plain; version=0.0
 
 class ServerMetrics {
  public:
-  // `model_name` is a label of every metric that has a name of SGLang's or vLLM's.
+  // `model_name` is a label of every metric whose name comes from SGLang or vLLM.
   ServerMetrics(MetricsStyle style, std::string model_name);
   ~ServerMetrics();
 
@@ -50,14 +50,14 @@ class ServerMetrics {
   void ended(const End& end);
   // Counts a generation that was cancelled, mostly because its client left. It has no End.
   void cancelled();
-  // Counts an HTTP request whose texts have all ended. The longest text has `most_output_tokens` tokens.
+  // Counts an HTTP request of which all texts have ended. The longest text has `most_output_tokens` tokens.
   void call_ended(std::int64_t most_output_tokens);
 
   // Returns the latencies of the last minutes.
   ServerLatencies latencies() const;
 
-  // Writes all metrics as of now: of the engines together and, if there are several, of each engine. Needs at least one
-  // engine. The throughput is measured since the previous scrape. `memory`: the budget of what requests hold.
+  // Returns all metrics as of now: of the engines together and, if there are several, of each engine. Needs at least
+  // one engine. The throughput is measured since the previous scrape. `memory`: the budget for what requests hold.
   std::string scrape(std::span<const EngineStats> engines, const MemoryBudget& memory,
                      std::chrono::steady_clock::time_point now = std::chrono::steady_clock::now());
 

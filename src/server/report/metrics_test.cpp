@@ -90,7 +90,7 @@ EngineStats some_stats() {
   return stats;
 }
 
-// Returns the samples of a scrape by name and labels as written. Fails if a line is no sample or comes before its TYPE.
+// Returns the samples of a scrape by their names and labels. Fails if a line is not a sample or comes before its TYPE.
 std::map<std::string, double> samples(const std::string& text) {
   static const std::regex line_form(R"re(([a-zA-Z_:][\w:]*)(\{([a-zA-Z_]\w*="([^"\\]|\\.)*",?)*\})? (\S+))re");
   std::map<std::string, double> found;
@@ -153,8 +153,8 @@ void expect_graphs(const std::map<std::string, double>& found) {
   EXPECT_EQ(at("shape_compiles_total", "prefill"), 3);
 }
 
-// Checks the buckets that tessera explain --suggest-tokens reads: each counts the forwards with at most as many tokens
-// as its limit.
+// Checks the buckets that tessera explain --suggest-tokens reads: each counts the forwards whose tokens are at most its
+// limit.
 void expect_token_histogram(const std::map<std::string, double>& found) {
   const auto at_most = [&](const std::string& tokens) {
     return found.at("tessera:prefill_tokens_bucket{le=\"" + tokens + "\"}");
@@ -225,7 +225,7 @@ EngineOptions small_demo() {
   return options;
 }
 
-// Checks the counters of a real engine: what it captured, dropped and replayed.
+// Checks the counters of a real engine: sizes captured, dropped and replayed.
 TEST(Metrics, GraphCountersAreThoseOfAnEngine) {
   const std::unique_ptr<Engine> made = *Engine::create(small_demo());
   Engine& engine = *made;
@@ -253,7 +253,7 @@ TEST(Metrics, GraphCountersAreThoseOfAnEngine) {
   EXPECT_EQ(found.at(R"(tessera:shape_compiles_total{runner="prefill"})"), binds) << "nothing was bound for it";
 }
 
-// Checks that a start counts what it compiled and captured, and what an earlier start had left on disk.
+// Checks that a start counts what it compiled and captured, and what an earlier start had stored on disk.
 TEST(Metrics, CompilesAndCacheHitsAreCountedAcrossStarts) {
   const test::ScratchDir cache;
   EngineOptions options = small_demo();

@@ -1,5 +1,5 @@
-// Dumps a request as text: everything that the engine is asked for, and the answer made from the same events for every
-// request. Two requests with equal dumps are equal in every respect. For tests only.
+// Dumps a request as text: everything that the engine is asked for, and the answer to a fixed sequence of events. Two
+// requests with equal dumps are equal in every respect. For tests only.
 #pragma once
 
 #include <fmt/format.h>
@@ -23,7 +23,7 @@ inline std::vector<int> numbers(std::span<const TokenId> ids) {
   return out;
 }
 
-// Returns the ids that follow if the first allowed token is taken each time, at most 24.
+// Returns the ids, at most 24, that follow if the first allowed token is chosen each time.
 inline std::string dump_grammar(const std::shared_ptr<const Grammar>& grammar) {
   if (grammar == nullptr) return "none";
   GrammarMatcher matcher(grammar);
@@ -63,7 +63,7 @@ inline TokenLogprobs logprobs_of(int id) {
   return {.token = {TokenId(id), -0.5F}, .top = {{TokenId(id), -0.5F}, {TokenId(9), -1.5F}}};
 }
 
-// Ends a request that generates nothing. The vectors and logits depend on the prompt's length.
+// Ends a request that generates nothing. Its vectors and logits depend on the prompt's length.
 inline void end_one(Answer& answer, std::size_t index, const Request& request, std::string& stream) {
   Completion end{.prompt_tokens = std::ssize(request.prompt)};
   const auto tokens = static_cast<float>(request.prompt.size());
@@ -76,7 +76,7 @@ inline void end_one(Answer& answer, std::size_t index, const Request& request, s
   answer.on_event(index, {.finish = FinishReason::kLength}, &end, stream);
 }
 
-// Gives the answer a text with reasoning and two calls, and everything else that the request asks for.
+// Gives the answer a text with reasoning and two calls, and all other results that the request asks for.
 inline void answer_one(Answer& answer, std::size_t index, const Request& request, std::string& stream) {
   constexpr const char* kCall = "<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>";
   Completion end{.prompt_tokens = std::ssize(request.prompt)};

@@ -1,4 +1,4 @@
-// GET /get_server_info: the engine's options, what was planned from them, its start, and its counters.
+// GET /get_server_info: reports the engine's options, the plan made from them, its start, and its counters.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace tessera {
 
-// The version of the weights in SGLang's answers. It is constant, because weights are not replaced while a server runs.
+// The version of the weights that SGLang's answers have. It is constant: weights are not replaced while a server runs.
 inline constexpr std::string_view kWeightVersion = "default";
 
 // Returns the engine's options as JSON.

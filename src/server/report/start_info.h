@@ -1,4 +1,4 @@
-// Reports the phases of an engine's start, for GET /get_server_info and the program's benchmark.
+// Reports the phases of an engine's start, for GET /get_server_info and the benchmark command.
 #pragma once
 
 #include "tessera/base/json.h"

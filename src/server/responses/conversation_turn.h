@@ -1,5 +1,5 @@
-// A conversation as a chain of turns. Each turn has the items that one response was given and those that it made.
-// Turns are shared: a later turn keeps those before it, also after their responses were deleted.
+// A conversation as a chain of turns. Each turn has one response's input items and output items. Turns are shared: a
+// later turn keeps those before it, even after their responses were deleted.
 //
 // Threads: a turn does not change; any thread may read it.
 #pragma once
@@ -15,7 +15,7 @@ namespace tessera {
 struct ConversationTurn {
   std::string input;   // a JSON list of items
   std::string output;  // a JSON list of items
-  // Null: the conversation begins here. It changes at the turn's end alone.
+  // The turn before; null if the conversation begins here. Only the destructor changes it.
   mutable std::shared_ptr<const ConversationTurn> before{};
   MemoryCharge charge{};
 
@@ -23,7 +23,7 @@ struct ConversationTurn {
       : input(std::move(its_input)), output(std::move(its_output)), before(std::move(its_before)) {}
   ConversationTurn(const ConversationTurn&) = delete;
   ConversationTurn& operator=(const ConversationTurn&) = delete;
-  // Ends the turns before this one in a loop, because a conversation may be longer than the stack is deep.
+  // Destroys the turns before this one in a loop, because recursion over a long conversation could overflow the stack.
   ~ConversationTurn() {
     std::shared_ptr<const ConversationTurn> next = std::move(before);
     while (next != nullptr && next.use_count() == 1) {

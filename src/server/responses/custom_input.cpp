@@ -56,7 +56,7 @@ std::string CustomInput::push(std::string_view arguments) {
   return out;
 }
 
-// Takes a byte of a member's value. The input is the first string whose key is "input".
+// Takes a byte of a member's value. The input is the first string value with the key "input".
 void CustomInput::take_value(char c, std::string& out) {
   if (!in_input_) {
     if (c == '"' && after_key_ && key_ == kKey && !found_) in_input_ = found_ = true;
@@ -93,12 +93,12 @@ void CustomInput::take_escape(char c, std::string& out) {
   }
 }
 
-// Ends a pair of UTF-16 units that has only its first half.
+// Ends a UTF-16 surrogate pair of which only the first half has come.
 void CustomInput::end_pair(std::string& out) {
   if (std::exchange(high_, std::nullopt)) append_utf8(kReplacement, out);
 }
 
-// Takes a UTF-16 unit. A half of a pair without the other becomes U+FFFD.
+// Takes a UTF-16 unit. Half a surrogate pair without the other half becomes U+FFFD.
 void CustomInput::take_unit(std::string& out) {
   unsigned unit = 0;
   const std::string digits = std::exchange(escape_, {}).substr(2);

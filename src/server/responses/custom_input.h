@@ -1,5 +1,5 @@
-// The input of a custom tool, which is free text. The model is shown a function with one string instead, and its text
-// is taken out of the call's arguments, {"input": "…"}, while they arrive.
+// The input of a custom tool, which is free text. The model is instead shown a function with one string parameter. The
+// text is taken out of the call's arguments, {"input": "…"}, while they arrive.
 #pragma once
 
 #include <optional>
@@ -13,14 +13,14 @@ namespace tessera {
 
 // Returns the schema of the function's parameters.
 Json custom_parameters();
-// Returns the arguments that stand for an input.
+// Returns the call's arguments for an input.
 Json custom_arguments(std::string input);
 
 class CustomInput {
  public:
-  // Takes a part of the arguments and returns what it adds to the input.
+  // Takes a part of the arguments and returns the text that it adds to the input.
   std::string push(std::string_view arguments);
-  // Returns the rest of the input, at the end of the arguments: arguments in another form count as the input.
+  // Returns the rest of the input at the end of the arguments. Arguments in another form count as the input.
   std::string finish();
 
  private:

@@ -1,5 +1,5 @@
-// Reasoning as a client keeps it (reasoning.encrypted_content), so that the server need not store it. The text is
-// encoded and has a checksum, and is not secret: the client has it in plain words as well.
+// Reasoning in the form that a client keeps (reasoning.encrypted_content), so that the server need not store it. The
+// text is encoded and has a checksum. It is not secret: the client also has it as plain text.
 #pragma once
 
 #include <optional>
@@ -9,7 +9,7 @@
 namespace tessera {
 
 std::string encode_reasoning(std::string_view text);
-// Returns nothing for a text that encode_reasoning() did not make.
+// Decodes the reasoning. Returns nothing for a text that encode_reasoning() did not make.
 std::optional<std::string> decode_reasoning(std::string_view encoded);
 
 }  // namespace tessera

@@ -65,7 +65,7 @@ ApiStatus EventLog::follow(Call call, std::int64_t after) {
   return api_ok();
 }
 
-// Sends the next slice, once the one before it was sent.
+// Sends the next slice once the slice before it was sent.
 void EventLog::pump(const std::shared_ptr<Follower>& follower) {
   if (follower->sending) return;
   const std::string_view slice = std::string_view(text_).substr(follower->sent, kSliceBytes);
@@ -78,7 +78,7 @@ void EventLog::pump(const std::shared_ptr<Follower>& follower) {
   follower->sending = true;
   follower->sent += slice.size();
   follower->call.write(slice);
-  // The log lives until then, even if its response is deleted meanwhile.
+  // The callback keeps the log alive, even if its response is deleted meanwhile.
   follower->call.on_sent([log = shared_from_this(), weak = std::weak_ptr<Follower>(follower)] {
     const std::shared_ptr<Follower> next = weak.lock();
     if (next == nullptr) return;

@@ -1,5 +1,5 @@
-// The events of a background response, kept so that clients can follow it, leave, and come back after the last event
-// that they have seen.
+// The stored events of a background response. Clients can follow it, leave, and come back to the events after the last
+// one that they have seen.
 //
 // Threads: the I/O thread.
 #pragma once
@@ -18,16 +18,16 @@ namespace tessera {
 
 class EventLog : public std::enable_shared_from_this<EventLog> {
  public:
-  // The text is charged to `store`, which outlives the log.
+  // Charges the text to `store`, which outlives the log.
   explicit EventLog(ResponseStore& store) : store_(store), charge_(store.new_charge()) {}
 
-  // Appends whole server-sent events. If the store has no room for them, the log keeps no events from now on, and the
-  // streams of those who follow it break off.
+  // Appends whole server-sent events. If the store has no room for them, the log keeps no events from now on, and
+  // breaks off the streams of its followers.
   void append(std::string_view events);
-  // Says that no event will come. The streams of those who follow the log end.
+  // Records that no event will follow, and ends the streams of the followers.
   void end();
-  // Starts a stream of the events after number `after` (-1: all), those to come included. Error: 400 if there is no
-  // such number yet, or the events were dropped.
+  // Starts a stream of the events after number `after` (-1: all), including future ones. Error: 400 if no event has
+  // that number yet, or if the events were dropped.
   ApiStatus follow(Call call, std::int64_t after);
 
  private:

@@ -26,7 +26,7 @@ struct OutputItem {
   bool is_call() const { return kind == Kind::kFunctionCall || kind == Kind::kCustomCall; }
 };
 
-// How items are written.
+// How items are written as JSON.
 struct ItemStyle {
   bool summary = false;  // reasoning is the item's summary, else its content
   bool encoded = false;  // reasoning is also there as encrypted_content
@@ -35,11 +35,11 @@ struct ItemStyle {
 // Returns the id of a new item.
 std::string make_item_id(OutputItem::Kind kind);
 
-// Writes the item: as it begins, without its text, or as it ended with `status` ("completed" or "incomplete").
+// Write the item: as it begins, without its text, or as it ended with `status` ("completed" or "incomplete").
 void write_begun_item(JsonWriter& json, const OutputItem& item);
 void write_ended_item(JsonWriter& json, const OutputItem& item, const ItemStyle& style, std::string_view status);
 
-// Writes the part that holds the text of reasoning or of a message.
+// Writes the part that holds the text of a reasoning item or of a message.
 void write_part(JsonWriter& json, const OutputItem& item, const ItemStyle& style, std::string_view text,
                 std::string_view logprobs);
 

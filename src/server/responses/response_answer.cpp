@@ -51,7 +51,7 @@ void ResponseAnswer::append_event(std::string& stream, std::string_view type, co
   append_named_event(stream, type, json_.end_object().text());
 }
 
-// Appends an event about the open item.
+// Appends an event that concerns the open item.
 template <class Write>
 void ResponseAnswer::append_item_event(std::string& stream, std::string_view type, const Write& write) {
   append_event(stream, type, [&](JsonWriter& json) {
@@ -124,7 +124,7 @@ void ResponseAnswer::on_event(std::size_t, const RequestEvent& event, Completion
   if (style_.stream && event_is_due(usage_.completion_tokens, style_.interval, event.finish)) send_delta(stream);
 }
 
-// The rest of the open call comes first, because its end and what follows may come together.
+// Takes the rest of the open call first, because its end and what follows may come together.
 void ResponseAnswer::add(ChatPieces pieces, std::string& stream) {
   std::size_t next = 0;
   while (next < pieces.calls.size() && item_ && item_->is_call() && pieces.calls[next].index == call_index_)
@@ -185,7 +185,7 @@ void ResponseAnswer::begin_part(std::string& stream) {
                     });
 }
 
-// Sends what the open item's text has that was not sent.
+// Sends the part of the open item's text that was not sent yet.
 void ResponseAnswer::send_delta(std::string& stream) {
   if (!item_ || item_->sent == item_->text.size()) return;
   const std::string_view delta = std::string_view(item_->text).substr(item_->sent);
@@ -220,7 +220,7 @@ void ResponseAnswer::send_delta(std::string& stream) {
   item_->sent_logprobs = item_->logprobs.size();
 }
 
-// Sends the ends of the open item's text and of its part.
+// Sends the events that end the open item's text and its part.
 void ResponseAnswer::end_part(std::string& stream) {
   if (item_->kind == Kind::kFunctionCall) {
     return append_item_event(stream, "response.function_call_arguments.done", [&](JsonWriter& json) {
@@ -270,7 +270,7 @@ void ResponseAnswer::close(std::string_view status, std::string& stream) {
   if (style_.keeping.background) keep(current("in_progress"), /*running=*/true, /*complete=*/false);
 }
 
-// Ends the response: its last item, and the object that has all of them.
+// Ends the response: closes its last item, and sends the object with all items.
 void ResponseAnswer::end(std::string& stream) {
   if (std::exchange(ended_, true)) return;
   const bool cut_off = finish_ == FinishReason::kLength;
@@ -325,8 +325,8 @@ ApiStatus ResponseAnswer::keep_running(std::shared_ptr<EventLog> events) {
                                     .running = true});
 }
 
-// Puts the response into the store. What does not fit is logged; the client has it all the same. A response whose items
-// do not fit is stored without them, so that no conversation can go on from it.
+// Stores the response. If it does not fit, this is logged; the client has it all the same. If its items do not fit, the
+// response is stored without them, so no conversation can continue from it.
 void ResponseAnswer::keep(std::string body, bool running, bool complete) const {
   const ResponseKeeping& keeping = style_.keeping;
   if (keeping.store == nullptr) return;

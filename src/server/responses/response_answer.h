@@ -1,5 +1,5 @@
-// The answer to /v1/responses: one object, or events with numbers. It turns the text of a model into output items, and
-// puts the response into the store if it is to be kept.
+// The answer to /v1/responses: one object, or numbered events. It turns a model's text into output items, and stores
+// the response if it is to be kept.
 #pragma once
 
 #include <cstdint>
@@ -47,11 +47,11 @@ class ResponseAnswer : public Answer {
  public:
   explicit ResponseAnswer(ResponseStyle style);
 
-  // Returns the first events of a stream: "" if it has begun, or if the answer is no stream.
+  // Returns the first events of a stream; "" if it has begun already, or if the answer is not streamed.
   std::string begin();
-  // Stores the response as it is now. `events`: what a stream of it has sent; null: none.
+  // Stores the response in its present state. `events`: the log of its stream, or null.
   ApiStatus keep_running(std::shared_ptr<EventLog> events);
-  // Returns the response object as it is now.
+  // Returns the response object in its present state.
   std::string current(std::string_view status) const;
 
   Status failure() const override;
@@ -59,7 +59,7 @@ class ResponseAnswer : public Answer {
   std::string last_events() override;
   std::string stream_end() const override { return ""; }
   bool keeps_alive() const override { return true; }
-  // The first events, else a comment.
+  // Returns the first events if the stream has not begun, else a comment.
   std::string keep_alive() override { return begun_ ? ": the model works\n\n" : begin(); }
   std::string stream_failure(const ApiError& error) const override;
   std::string cancelled() override;

@@ -1,4 +1,4 @@
-// The beginning of a response object: what it says of the request.
+// The beginning of a response object, which repeats fields of the request.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct ResponseHead {
   bool background = false;
 };
 
-// Returns the beginning, left open. Fields that the request leaves out have OpenAI's defaults, or those of `head`.
+// Returns the unfinished object. Fields that the request leaves out get OpenAI's defaults, or the values in `head`.
 std::string make_response_head(const ApiFields& request, const ResponseHead& head);
 
 }  // namespace tessera

@@ -127,7 +127,7 @@ ApiStatus ItemReader::read_output(const ApiFields& item) {
   return api_ok();
 }
 
-// Reads what the assistant thought: from the content, else from the encoded content, else from the summary.
+// Reads the assistant's reasoning: from the content, else from the encoded content, else from the summary.
 ApiStatus ItemReader::read_reasoning(const ApiFields& item) {
   std::string text;
   TRY(append_texts(item, "content", text));

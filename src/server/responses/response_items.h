@@ -1,5 +1,5 @@
-// The items of a Responses conversation, checked and joined to the messages that chat templates expect: what an
-// assistant thinks, says and calls in a row becomes one message.
+// Checks the items of a Responses conversation and joins them to the messages that chat templates expect. Consecutive
+// reasoning, text and calls of the assistant become one message.
 #pragma once
 
 #include <string>
@@ -21,7 +21,7 @@ class ItemReader {
   void add_instructions(std::string text);
   // Appends the items of a list. Images borrow from it. `param` is the list's path in errors.
   ApiStatus read(const Json& items, const std::string& param);
-  // Returns the messages. Called last.
+  // Returns the messages. Call it last.
   ChatMessages take();
 
  private:
@@ -39,10 +39,10 @@ class ItemReader {
   std::unordered_set<std::string> calls_;  // call ids
 };
 
-// Returns the type of an item; a message may leave it out. "": the item has none.
+// Returns the type of an item, which a message may leave out; "" if the item has none.
 std::string_view item_type(const Json& item);
 
-// Returns the items as they are kept: each has an id, and a message's content is a list of parts.
+// Returns the items in the form in which they are stored: each has an id, and a message's content is a list of parts.
 Json kept_items(const Json& items);
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
-// Catches: items that become other messages than the conversation had, malformed items that are accepted or whose
-// errors name no field, tools whose calls do not find back to them, and free text that is cut or changed on its way.
+// Catches: items that become wrong messages, malformed items that are accepted or whose errors name no field, tools
+// whose calls are not mapped back to them, and free text that is cut or changed.
 #include "tessera/server/responses/response_items.h"
 
 #include <gmock/gmock.h>

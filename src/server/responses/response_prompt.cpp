@@ -14,14 +14,14 @@
 namespace tessera {
 namespace {
 
-// Names the request's own field in errors of the shared functions for conversations.
+// Renames the field in errors of the functions that all conversations share: "messages" is "input" here.
 ApiError in_input(ApiError error) {
   constexpr std::string_view kMessages = "messages";
   if (error.param.starts_with(kMessages)) error.param = "input" + error.param.substr(kMessages.size());
   return error;
 }
 
-// Returns an earlier response's item; `param` is the reference's path.
+// Returns the item of an earlier response that `reference` names; `param` is the reference's path.
 ApiResult<Json> referred_item(const ApiFields& reference, const ResponseAsker& asker) {
   const std::optional<std::string> id = TRY(reference.string("id"));
   if (!id) return reference.wrong("id", "a string");
@@ -37,7 +37,7 @@ ApiResult<Json> referred_item(const ApiFields& reference, const ResponseAsker& a
   return internal_error(fmt::format("the item {} is not in its response", *id));
 }
 
-// Returns the request's items: a text is one message, and references are replaced by what they refer to.
+// Returns the request's items. A text becomes one message, and each reference becomes the item that it names.
 ApiResult<Json> read_input(const ApiFields& fields, const ResponseAsker& asker) {
   const Json* input = fields.find("input");
   if (input == nullptr) {
@@ -57,7 +57,7 @@ ApiResult<Json> read_input(const ApiFields& fields, const ResponseAsker& asker) 
   return items;
 }
 
-// The conversation before the request, parsed.
+// The parsed conversation before the request.
 struct History {
   std::shared_ptr<const ConversationTurn> last{};
   std::deque<Json> lists{};  // in order; a deque, because images borrow from its elements
@@ -97,7 +97,7 @@ ApiResult<History> read_history(const ApiFields& fields, const ServedModel& mode
   return history;
 }
 
-// Returns the template's variables for the field "reasoning". An effort has an effect where the template names
+// Returns the template's variables for the field "reasoning". An effort is accepted only if the template names
 // reasoning_effort or enable_thinking.
 ApiResult<Json> reasoning_variables(const ApiFields& fields, const ChatTemplate& chat) {
   Json variables = Json::object();
@@ -114,7 +114,7 @@ ApiResult<Json> reasoning_variables(const ApiFields& fields, const ChatTemplate&
   return variables;
 }
 
-// Returns the indices of the user's messages after the first: where what is kept of the conversation may begin.
+// Returns the indices of the user's messages after the first. A shortened conversation may begin at any of them.
 std::vector<std::size_t> later_turns(const Json::Array& messages) {
   std::vector<std::size_t> turns;
   for (std::size_t i = 0; i < messages.size(); ++i)
@@ -123,7 +123,7 @@ std::vector<std::size_t> later_turns(const Json::Array& messages) {
   return turns;
 }
 
-// Returns the messages without those from the first user's message to `begin`.
+// Returns the messages without those between the first user's message and `begin`.
 Json without_turns(const Json::Array& messages, std::size_t begin) {
   Json kept = Json::array();
   bool leading = true;  // before the first user's message: instructions
@@ -135,8 +135,8 @@ Json without_turns(const Json::Array& messages, std::size_t begin) {
   return kept;
 }
 
-// Renders the conversation. With `truncates`, it drops as few of the oldest turns as needed; their images cannot be
-// dropped.
+// Renders the conversation. With `truncates`, drops as few of the oldest turns as needed. Turns are not dropped if
+// there are images.
 ApiResult<ChatPrompt> fit_prompt(const ServedModel& model, Conversation conversation, std::int64_t answer_tokens,
                                  bool truncates) {
   if (!truncates || !conversation.messages.images.empty()) return make_prompt(model, std::move(conversation));
@@ -151,7 +151,7 @@ ApiResult<ChatPrompt> fit_prompt(const ServedModel& model, Conversation conversa
   ChatPrompt prompt = TRY(render_from(0));
   const std::vector<std::size_t> turns = later_turns(conversation.messages.list.as_array());
   if (fits(prompt)) return prompt;
-  // Finds the first turn from which on the rest fits; if none does, the rest from the last turn on is the prompt.
+  // Finds the first turn such that the rest fits; if none fits, the prompt is the rest from the last turn on.
   std::size_t low = 0;
   std::size_t high = turns.size();
   while (low < high) {
@@ -186,7 +186,7 @@ ApiResult<ResponsePrompt> read_response_prompt(const ApiFields& fields, const Se
   for (const Json& list : history.lists) TRY(reader.read(list, "previous_response_id"));
   TRY(reader.read(input, "input"));
   Conversation conversation{.messages = reader.take(), .tools = tools, .chat = chat};
-  // Clients probe with an empty input.
+  // Accepts an empty input, with which clients probe.
   if (conversation.messages.list.as_array().empty())
     conversation.messages.list.push_back(Json::object({{"role", "user"}, {"content", ""}}));
   conversation.variables = TRY(reasoning_variables(fields, *chat));

@@ -1,4 +1,4 @@
-// The prompt of a Responses request: the items of the conversation so far and those of the request, rendered.
+// Makes the prompt of a Responses request from the items of the conversation so far and those of the request.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct ResponsePrompt {
   std::shared_ptr<const ConversationTurn> before{};
 };
 
-// Who asks, for what of the store, and how long the answer may get.
+// Who asks, with which store, and how long the answer may be.
 struct ResponseAsker {
   ResponseStore& store;
   const std::string& owner;

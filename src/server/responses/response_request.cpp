@@ -18,7 +18,7 @@
 namespace tessera {
 namespace {
 
-// Reads text.format. "verbosity" has no effect.
+// Reads text.format. Ignores "verbosity", which has no effect.
 ApiResult<std::optional<OutputGrammar>> read_text_format(const ApiFields& fields) {
   std::optional<OutputGrammar> none;
   const Json* text = TRY(fields.object("text"));
@@ -41,7 +41,7 @@ ApiResult<std::optional<OutputGrammar>> read_text_format(const ApiFields& fields
   return grammar;
 }
 
-// What the answer shows beyond its text.
+// What the answer shows besides its text.
 struct Shown {
   ItemStyle items{};
   std::optional<int> logprobs{};
@@ -68,7 +68,7 @@ ApiResult<Shown> read_shown(const ApiFields& fields) {
   return shown;
 }
 
-// Whether the response is stored, and whether it runs without its client.
+// Whether the response is stored, and whether it continues without its client.
 struct Kept {
   bool store = true;
   bool background = false;
@@ -170,7 +170,7 @@ ApiResult<ResponseJob> prepare_response(const ServedModel& model, std::string_vi
   auto answer = std::make_unique<ResponseAnswer>(std::move(style));
   out.answer = answer.get();
   out.job.answer = std::move(answer);
-  // A plugin format that fails to begin is reported here, before anything is computed for the request.
+  // Reports a plugin format that fails to begin before anything is computed for the request.
   if (const Status failure = out.answer->failure(); !failure.ok()) return api_error(failure);
   return out;
 }

@@ -1,4 +1,4 @@
-// POST /v1/responses: takes the items of a conversation and returns those that the model adds.
+// Handles POST /v1/responses, which takes the items of a conversation and returns those that the model adds.
 #pragma once
 
 #include <string>
@@ -23,11 +23,11 @@ inline std::int64_t held_bytes(const ResponseJob& response, std::int64_t vocab_s
   return held_bytes(response.job, vocab_size, hidden_size);
 }
 
-// Makes the job of a request of `owner`, whose earlier responses in `store` it may name. Slow (renders the template,
-// tokenises, compiles a grammar): do not call it on the I/O thread. `model` and `store` outlive the job.
+// Makes the job of a request of `owner`, which may refer to the owner's earlier responses in `store`. Slow (renders the
+// template, tokenises, compiles a grammar): do not call it on the I/O thread. `model` and `store` outlive the job.
 ApiResult<ResponseJob> prepare_response(const ServedModel& model, std::string_view body, ResponseStore& store,
                                         const std::string& owner);
-// Makes the body of the answer to /v1/responses/input_tokens: how many tokens the prompt of a request has.
+// Returns the body of the answer to /v1/responses/input_tokens: the number of tokens in a request's prompt.
 ApiResult<std::string> response_tokens_body(const ServedModel& model, std::string_view body, ResponseStore& store,
                                             const std::string& owner);
 

@@ -17,7 +17,7 @@
 namespace tessera {
 namespace {
 
-// What follows "/responses/" in a path: "ID" or "ID/ACTION".
+// The part of a path after "/responses/": "ID" or "ID/ACTION".
 struct Target {
   std::string id;
   std::string action{};
@@ -37,7 +37,7 @@ ApiError no_such_action(const Call& call) {
           .code = "unknown_url"};
 }
 
-// Returns a parameter of the query, a whole number within [low, high].
+// Returns a query parameter that must be a whole number within [low, high].
 ApiResult<std::optional<std::int64_t>> integer_of(const Call& call, std::string_view name, std::int64_t low,
                                                   std::int64_t high) {
   const std::optional<std::string> text = query_value(call.request().query, name);
@@ -51,14 +51,14 @@ ApiResult<std::optional<std::int64_t>> integer_of(const Call& call, std::string_
   return std::optional(value);
 }
 
-// Appends the items of a list, which is JSON text.
+// Appends the items of a list, given as JSON text.
 ApiStatus append_items(const std::string& list, Json::Array& items) {
   Json parsed = TRY(Json::parse(list, "the stored items"));
   std::ranges::move(parsed.as_array(), std::back_inserter(items));
   return api_ok();
 }
 
-// Returns what the model was given for a response: the turns before it and the request's own items.
+// Returns the model's input for a response: the turns before it and the request's own items.
 ApiResult<Json::Array> items_before(const ConversationTurn& last) {
   std::vector<const ConversationTurn*> turns;
   for (const ConversationTurn* turn = last.before.get(); turn != nullptr; turn = turn->before.get())
@@ -102,7 +102,7 @@ ApiResult<std::string> input_items_body(const Call& call, const StoredResponse& 
   return json.key("has_more").value(last != items.end()).end_object().take();
 }
 
-// Lets the call follow a background response's events.
+// Streams a background response's events to the call.
 ApiStatus follow(const Call& call, const StoredResponse& response) {
   if (response.events == nullptr)
     return invalid_field("stream",

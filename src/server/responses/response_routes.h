@@ -1,5 +1,5 @@
-// The routes of /v1/responses, also without /v1: making a response with its client or in the background; reading,
-// following, deleting and cancelling one. A client reaches only the responses of its own API key.
+// The routes of /v1/responses, also without /v1. They make a response, in the foreground or background, and read,
+// follow, delete or cancel one. A client reaches only the responses of its own API key.
 //
 // Threads: the I/O thread.
 #pragma once
@@ -22,12 +22,12 @@ namespace tessera {
 
 class ResponseRoutes {
  public:
-  // The references and keys outlive the object. `refusal` says why no new response is made.
+  // The references and keys outlive the object. `refusal` returns why no new response can be made.
   ResponseRoutes(ResponseStore& store, LiveJobs& jobs, RequestReader& reader, std::span<const std::string> api_keys,
                  std::function<std::optional<ApiError>()> refusal)
       : store_(store), jobs_(jobs), reader_(reader), api_keys_(api_keys), refusal_(std::move(refusal)) {}
 
-  // Adds the routes. The object outlives the router's use.
+  // Adds the routes. This object must outlive the use of the router.
   void add_to(Router& router);
 
  private:
@@ -35,11 +35,11 @@ class ResponseRoutes {
   void make(Call call) const;
   // POST …/responses/input_tokens
   void count_tokens(Call call) const;
-  // Starts the job. A background response is answered at once and goes on when its client leaves.
+  // Starts the job. A background response is answered at once and continues when its client leaves.
   void start(Call call, ResponseJob made) const;
-  // GET …/responses/ID, or its events with stream=true, or …/responses/ID/input_items.
+  // GET …/responses/ID (as events with stream=true) or …/responses/ID/input_items.
   void get(const Call& call, const std::string& owner) const;
-  // DELETE …/responses/ID. A response that runs is cancelled before.
+  // DELETE …/responses/ID. Cancels a running response first.
   void erase(const Call& call, const std::string& owner) const;
   // POST …/responses/ID/cancel: ends a background response.
   void cancel(const Call& call, const std::string& owner) const;

@@ -1,11 +1,11 @@
-// Responses that are kept for GET, for previous_response_id and for background work. The store is bounded by bytes, by
-// number and by age. To make room, it forgets the response that was used least recently; one that still runs stays.
+// Stores responses for GET, for previous_response_id and for background work. The store is bounded by bytes, number and
+// age. To make room, it forgets the least recently used response that is not running.
 //
 //   ResponseStore store({.bytes = 1 << 28, .number = 1000, .age_s = 86400});
 //   store.put({.id = id, .owner = owner, .body = object});
 //   const std::shared_ptr<const StoredResponse> kept = TRY(store.find(id, owner));
 //
-// A response is found only by its owner: the API key that it was made with. To everybody else its id is unknown.
+// A response is found only by its owner: the API key with which it was made. To everybody else its id is unknown.
 //
 // Threads: any thread may call every function.
 #pragma once
@@ -49,22 +49,22 @@ class ResponseStore {
   };
   using Clock = std::function<double()>;  // seconds
 
-  // `clock` tells the age; empty: a steady clock.
+  // `clock` measures ages; if it is empty, a steady clock does.
   explicit ResponseStore(Limits limits, Clock clock = {});
 
   bool enabled() const { return limits_.number > 0; }
   const Limits& limits() const { return limits_; }
 
-  // Stores a response, or replaces the one with its id, which keeps its age. Error: 503 if it does not fit beside the
-  // responses that run, and 413 if it does not fit at all.
+  // Stores a response, or replaces the one with its id and keeps that one's age. Errors: 503 if it does not fit beside
+  // the running responses, 413 if it does not fit at all.
   ApiStatus put(StoredResponse response);
-  // Error: 404 if there is none, it is too old or it has another owner.
+  // Returns a response. Error: 404 if there is none, it is too old or it has another owner.
   ApiResult<std::shared_ptr<const StoredResponse>> find(std::string_view id, std::string_view owner);
-  // Returns the response that made an item. The same errors.
+  // Returns the response that made an item. Errors are those of find().
   ApiResult<std::shared_ptr<const StoredResponse>> find_item(std::string_view item_id, std::string_view owner);
   ApiStatus erase(std::string_view id, std::string_view owner);
 
-  // Makes a charge to the store hold `bytes`, and forgets responses if that makes room.
+  // Sets a charge to the store to `bytes`; forgets responses if that is needed to make room.
   ApiStatus charge(MemoryCharge& charge, std::int64_t bytes);
   // Returns a charge that belongs to the store.
   MemoryCharge new_charge() { return MemoryCharge(&budget_); }
@@ -82,7 +82,7 @@ class ResponseStore {
 
   void forget(Place place);
   void forget_old();
-  // Forgets the response that was used least recently. Returns false if all of them run.
+  // Forgets the least recently used response that is not running. Returns false if there is none.
   bool forget_one();
   ApiStatus charge_locked(MemoryCharge& charge, std::int64_t bytes);
   ApiResult<Place> place_of(std::string_view id, std::string_view owner);
@@ -91,7 +91,7 @@ class ResponseStore {
   const Clock clock_;
   MemoryBudget budget_;
   mutable std::mutex mutex_;
-  // The rest is guarded by mutex_.
+  // All members below are guarded by mutex_.
   std::list<Kept> kept_;  // the most recently used first
   std::unordered_map<std::string, Place> places_;
   std::unordered_map<std::string, std::string> items_;  // item → response

@@ -1,5 +1,5 @@
-// Catches: a store that grows beyond its bounds, forgets what still runs or was just used, or shows a response to
-// others.
+// Catches: a store that grows beyond its bounds, forgets running or just used responses, or shows a response to other
+// owners.
 #include "tessera/server/responses/response_store.h"
 
 #include <gtest/gtest.h>

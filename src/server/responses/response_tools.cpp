@@ -20,7 +20,7 @@ ApiResult<std::string> read_name(const ApiFields& tool) {
   return *std::move(name);
 }
 
-// Returns a custom tool's description. The model is also told the form that the input must have.
+// Returns a custom tool's description, with a hint on the form that the input must have.
 ApiResult<std::string> custom_description(const ApiFields& tool) {
   std::string text = TRY(tool.string("description")).value_or("");
   const Json* format = TRY(tool.object("format"));
@@ -94,7 +94,7 @@ class ToolReader {
   }
 };
 
-// Returns the tool that {"type", "name", "namespace"} names.
+// Returns the tool with the name and namespace in {"type", "name", "namespace"}.
 ApiResult<const ResponseTool*> named_tool(const ApiFields& choice, const ResponseTools& tools) {
   const std::string name = TRY(choice.string("name")).value_or("");
   const std::string space = TRY(choice.string("namespace")).value_or("");
@@ -116,7 +116,7 @@ ApiStatus set_mode(const ApiFields& fields, std::string_view key, const std::str
   return api_ok();
 }
 
-// Leaves the allowed tools alone. Those that were skipped cannot be called anyway.
+// Keeps only the allowed tools. Skipped tools cannot be called anyway.
 ApiStatus read_allowed(const ApiFields& choice, ResponseTools& out, Json& functions) {
   const Json* allowed = TRY(choice.array("tools"));
   if (allowed == nullptr) return choice.wrong("tools", "a list of tools");

@@ -1,5 +1,5 @@
-// The tools of a Responses request, as functions that chat templates know. A custom tool becomes a function with one
-// string, and a function within a namespace one whose name begins with the namespace's. Calls are turned back.
+// Turns the tools of a Responses request into functions that chat templates know. A custom tool becomes a function with
+// one string. A function in a namespace gets the namespace as a prefix of its name. Calls are mapped back to the tools.
 #pragma once
 
 #include <string>
@@ -24,15 +24,15 @@ struct ResponseTools {
   std::vector<ResponseTool> list{};
   std::vector<std::string> skipped{};  // types of tools that the model is not shown: the server runs none itself
 
-  // Returns the tool with a shown name; null if there is none.
+  // Returns the tool that is shown under this name; null if there is none.
   const ResponseTool* find(std::string_view shown) const;
 };
 
 // Returns the name that the model sees.
 std::string shown_tool_name(std::string_view space, std::string_view name);
 
-// Reads tools, tool_choice and parallel_tool_calls. Tools of unknown types are skipped. With "allowed_tools" the model
-// is shown these alone.
+// Reads tools, tool_choice and parallel_tool_calls. Skips tools of unknown types. With "allowed_tools" the model is
+// shown only these.
 ApiResult<ResponseTools> read_response_tools(const ApiFields& body);
 
 }  // namespace tessera

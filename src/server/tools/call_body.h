@@ -13,7 +13,7 @@ class CallBody {
 
   virtual ~CallBody() = default;
 
-  // Takes one byte. kDone: the byte is the last of the body. kFailed: the byte is not valid here and was not taken.
+  // Takes one byte. kDone: the byte is the last of the body. kFailed: the byte is invalid here and was not taken.
   // Precondition: the state is kOpen.
   virtual State push(char c) = 0;
   // Tells the body that the text ends here, in the middle of the body.
@@ -23,8 +23,8 @@ class CallBody {
   virtual const std::string& name() const = 0;
   // Returns true once the name is known and the arguments have begun or are certainly absent.
   virtual bool is_call() const = 0;
-  // Returns the arguments' text that has come since the last call: a part of the JSON text of an object. Precondition:
-  // is_call().
+  // Returns the arguments' text that has come since the last call. All pieces together are the JSON text of an object.
+  // Precondition: is_call().
   virtual std::string take_arguments() = 0;
 };
 

@@ -3,8 +3,8 @@
 //   <tool_call>  \n{"name": "get", "arguments": {"a": 1}}  \n</tool_call>
 //   mark         head and body                             tail
 //
-// ToolCallParser feeds the format byte by byte. It holds back text until it is certain whether a call follows, and
-// turns the text into content if none does. One object reads all calls of one text, one after the other.
+// ToolCallParser feeds the format byte by byte. It holds back text until it is certain whether a call follows; if none
+// does, the text becomes content. One object reads all calls of one text, one after the other.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ namespace tessera {
 
 class CallFormat {
  public:
-  // Where in the text a mark was found.
+  // The place in the text where a mark was found.
   struct Place {
     bool at_beginning = false;  // only white space comes before the mark
     bool after_calls = false;
@@ -56,9 +56,9 @@ class CallFormat {
   virtual Mark begin(std::string_view /*mark*/, Place /*place*/) { return Mark::kHead; }
   // Takes the next byte `c` of the head. `seen`: the mark and the text after it, without `c`.
   virtual Head take_head(std::string_view seen, char c) = 0;
-  // Called when the text ends after `seen`. Returns a complete body if this is a call nevertheless, else null.
+  // Called if the text ends after `seen`. Returns a complete body if this is still a call, else null.
   virtual std::unique_ptr<CallBody> end_in_head(std::string_view /*seen*/) { return nullptr; }
-  // Called with `seen`: the text after the body without leading white space; not empty.
+  // Takes `seen`, the text after the body without leading white space; it is not empty.
   virtual Tail take_tail(std::string_view /*seen*/) { return Tail::kNone; }
 };
 

@@ -1,4 +1,4 @@
-// The names of the formats of tool calls, and the guess of a format from a chat template.
+// Names the formats of tool calls, and guesses a format from a chat template.
 #include <utility>
 
 #include "tessera/server/tools/call_formats.h"

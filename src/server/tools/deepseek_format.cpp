@@ -40,7 +40,7 @@ class DeepseekFormat final : public CallFormat {
     return place.after_calls ? Mark::kSilent : Mark::kContent;
   }
 
-  // The head is everything before the arguments' brace.
+  // Takes the head, which is everything before the opening brace of the arguments.
   Head take_head(std::string_view seen, char c) override {
     if (seen.starts_with(kListBegin)) seen.remove_prefix(kListBegin.size());
     seen = without_spaces_in_front(seen);

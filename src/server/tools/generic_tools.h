@@ -1,7 +1,7 @@
-// Tools for a model whose own format of tool calls is unknown, or whose chat template has none. The system message
-// describes the functions and asks for calls as <tool_call>{"name": …, "arguments": {…}}</tool_call>, which
-// ToolCallParser "generic" reads. Calls and results of earlier turns are written as text. Templates see neither `tools`
-// nor the role "tool".
+// Tools for a model whose own format of tool calls is unknown, or whose chat template shows no tools. The system
+// message describes the functions and asks for calls of the form <tool_call>{"name": …, "arguments": {…}}</tool_call>,
+// which ToolCallParser "generic" reads. Calls and results of earlier turns are written as text. Templates get neither
+// `tools` nor messages with the role "tool".
 #pragma once
 
 #include <string_view>
@@ -22,15 +22,15 @@ inline constexpr std::string_view kGenericToolNote =
 inline constexpr std::string_view kNoGenericToolsNote =
     "the output's constraint leaves no room for tool calls: the tools were not shown to the model";
 
-// Whether the prompt that the template renders contains the system message's text. Some templates refuse system
-// messages; others drop them.
+// Returns whether the rendered prompt contains the system message's text. Some templates refuse system messages; others
+// drop them.
 bool shows_system_message(const ChatTemplate& chat, const RenderOptions& options);
 
-// Returns `messages`, as read_messages() returned them, in a form without tools. The assistant's calls are appended to
-// its text. Consecutive "tool" messages and a "user" message after them become one "user" message, because some
-// templates require the roles to alternate. If `tools` has any, their description is appended to the system message.
-// Without one, it becomes a system message, or precedes the first message as the user's text if `shows_system` is
-// false.
+// Returns `messages`, the result of read_messages(), in a form without tools. The assistant's calls are appended to its
+// text. Consecutive "tool" messages and a "user" message after them become one "user" message, because some templates
+// require the roles to alternate. The description of `tools`, if there are any, is appended to the system message. If
+// there is none, the description becomes a system message; if `shows_system` is false, it becomes text of the user in
+// front of the first message.
 Json with_generic_tools(const Json& messages, const ToolFields& tools, bool shows_system);
 
 }  // namespace tessera

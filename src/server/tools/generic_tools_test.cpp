@@ -72,7 +72,7 @@ TEST(GenericTools, TheUserMessageDescribesThemWithoutSystemRole) {
   EXPECT_THAT(prepare(generic_model(kSilent), kUser).prompt, StartsWith("You can call these functions"));
 }
 
-// Checks the time, because each of consecutive messages was once copied for all messages after it.
+// Checks the time: a quadratic version copied each of consecutive messages for all messages after it.
 TEST(GenericTools, ManyResultsAreJoinedInLinearTime) {
   Json messages = Json::array();
   constexpr int kResults = 100'000;
@@ -100,7 +100,7 @@ TEST(GenericTools, EarlierCallsAndResultsAreText) {
                         "user:<tool_response name=\"weather\">\ncold\n</tool_response>\n"
                         "<tool_response name=\"weather\">\nwarm\n</tool_response>\nSo?;"
                         "assistant:In Rome.;user:Thanks.;"));
-  // The history is text even if this turn has no tools.
+  // Earlier calls become text even if this turn has no tools.
   const Prepared without = prepare(generic_model(kStrict), history, R"("tool_choice": "none")");
   EXPECT_THAT(without.prompt,
               AllOf(HasSubstr("<tool_response name=\"weather\">\ncold"), Not(HasSubstr("You can call"))));

@@ -1,4 +1,4 @@
-// gpt-oss: a call is a message (harmony.h) to functions.NAME. Its body is the arguments.
+// gpt-oss: a call is a message (harmony.h) to functions.NAME, whose body is the arguments.
 #include <utility>
 
 #include "tessera/server/reasoning/harmony.h"
@@ -12,7 +12,7 @@ namespace {
 constexpr std::string_view kFunctions = "functions.";
 constexpr std::string_view kRole = "<|start|>assistant";
 
-// Returns the function's name; "" if `text` is no header, or the header of a message to the user.
+// Returns the function's name; "" if `text` is not a header, or is the header of a message to the user.
 std::string function_in(std::string_view text) {
   std::string_view name = read_harmony_header(text).value_or(HarmonyHeader()).recipient;
   if (name.starts_with(kFunctions)) name.remove_prefix(kFunctions.size());
@@ -22,7 +22,7 @@ std::string function_in(std::string_view text) {
 // Returns `text` without the tag <|message|> at its end.
 std::string_view header_in(std::string_view text) { return text.substr(0, text.size() - kHarmonyMessage.size()); }
 
-// Whether `text` may be the beginning of a header.
+// Returns whether `text` may be the beginning of a header.
 bool may_be_header(std::string_view text) {
   for (const std::string_view beginning : {kRole, kHarmonyChannel, kHarmonyRecipient}) {
     if (text.starts_with(beginning) || beginning.starts_with(text)) return text.size() <= kMaxHarmonyHeaderBytes;
@@ -62,7 +62,7 @@ class HarmonyFormat final : public CallFormat {
     }
   }
 
-  // The end tag is a token that ends the turn. The text may lack it.
+  // Accepts a missing end tag: it is a token that ends the turn, so the text may lack it.
   std::unique_ptr<CallBody> end_in_head(std::string_view seen) override {
     seen = without_spaces_around(seen);
     if (!seen.ends_with(kHarmonyMessage)) return nullptr;

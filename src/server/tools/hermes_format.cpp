@@ -1,5 +1,5 @@
 // hermes:  <tool_call>{"name": …, "arguments": {…}}</tool_call>
-// generic: the same; at the beginning of the text also the object alone, with or without a Markdown fence.
+// generic: like hermes; at the beginning of the text also the bare object, with or without a Markdown fence.
 #include "tessera/server/tools/call_formats.h"
 #include "tessera/server/tools/call_text.h"
 #include "tessera/server/tools/json_call_body.h"

@@ -1,5 +1,5 @@
-// Reads a tool call in JSON: {"name": …, "arguments": {…}}, or only the arguments after a known name. It says when the
-// text is certainly a call, and hands on the arguments' text as it arrives.
+// Reads a tool call in JSON: {"name": …, "arguments": {…}}, or only the arguments after a known name. It tells when the
+// text is certainly a call, and passes on the arguments' text as it arrives.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,10 @@ namespace tessera {
 
 class JsonCallBody : public CallBody {
  public:
-  // The members may come in any order. "parameters" is accepted for "arguments". The arguments may also be a string
-  // that contains the object. Members with other names are skipped.
+  // The members may come in any order. "parameters" is accepted instead of "arguments". The arguments may also be a
+  // string that contains the object. Members with other names are skipped.
   JsonCallBody() = default;
-  // The object itself is the arguments.
+  // The whole object is the arguments of the function `name`.
   explicit JsonCallBody(std::string name) : name_(std::move(name)), slot_(Slot::kArguments), is_arguments_(true) {}
 
   // Takes the next byte. The first byte must be '{'.

@@ -9,8 +9,8 @@ namespace tessera {
 
 class KnownTools {
  public:
-  // `tools` is the request's list, [{"function": {"name": …, "parameters": …}}, …], and outlives the object. With null
-  // every name is known. Entries of another shape are skipped.
+  // `tools` is the request's list, [{"function": {"name": …, "parameters": …}}, …], and outlives the object. If it is
+  // null, every name is known. Entries of another form are skipped.
   explicit KnownTools(const Json& tools) : tools_(tools.is_array() ? &tools : nullptr) {}
 
   bool knows(std::string_view name) const { return tools_ == nullptr || find(name) != nullptr; }

@@ -16,8 +16,8 @@ class MarkerFinder {
   // No marker may be empty or a prefix of another. The views outlive the finder.
   explicit MarkerFinder(std::vector<std::string_view> markers) : markers_(std::move(markers)) {}
 
-  // Takes one byte. Appends to `passed` the text that is certainly no part of a marker. Returns the index of the marker
-  // that the byte completes, if any.
+  // Takes one byte. Appends to `passed` the text that is certainly not part of a marker. Returns the index of the
+  // marker that the byte completes, if any.
   std::optional<std::size_t> push(char c, std::string& passed) {
     held_ += c;
     while (!held_.empty()) {
@@ -33,7 +33,7 @@ class MarkerFinder {
     return std::nullopt;
   }
 
-  // Returns the text held back. At the end of the text this was no marker.
+  // Returns the text held back, which at the end of the text proves not to be a marker.
   std::string take_held() { return std::exchange(held_, {}); }
 
  private:

@@ -11,7 +11,7 @@ constexpr std::string_view kBegin = "[TOOL_CALLS]";
 constexpr std::string_view kId = "[CALL_ID]";
 constexpr std::string_view kArguments = "[ARGS]";
 
-// Whether `text` may stand between the name and the arguments, or is the beginning of such text.
+// Returns whether `text` may stand between the name and the arguments, or is a beginning of such text.
 bool may_follow_name(std::string_view text) {
   if (!text.starts_with(kId)) return kId.starts_with(text) || kArguments.starts_with(text);
   const std::size_t next = text.find('[', kId.size());

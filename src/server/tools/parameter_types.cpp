@@ -35,7 +35,7 @@ Types type_of_name(std::string_view given) {
 
 Types type_of_value(const Json& value) { return type_of_name(value.type_name()); }
 
-// Resolves "#/$defs/city"; null if it leads nowhere.
+// Resolves a reference such as "#/$defs/city"; returns null if it leads nowhere.
 const Json* resolve(const Json& root, std::string_view reference) {
   if (!reference.starts_with("#/")) return nullptr;
   const Json* at = &root;
@@ -86,7 +86,7 @@ std::size_t count_digits(std::string_view text) {
   return static_cast<std::size_t>(end - text.begin());
 }
 
-// Whether `text` is a number in JSON's form, of any size.
+// Returns whether `text` is a JSON number, of any size.
 bool is_number(std::string_view text, bool integer) {
   if (text.starts_with('-')) text.remove_prefix(1);
   const std::size_t digits = count_digits(text);
@@ -105,7 +105,7 @@ bool is_number(std::string_view text, bool integer) {
   return !text.empty() && count_digits(text) == text.size();
 }
 
-// Returns the JSON of an object or a list; nothing if the text is neither.
+// Returns the JSON text of an object or a list; nothing if `text` is neither.
 std::optional<std::string> read_collection(std::string_view text) {
   const bool may_be_json = text.starts_with('{') || text.starts_with('[');
   if (may_be_json && Json::parse(text, "the value").ok()) return std::string(text);

@@ -1,5 +1,5 @@
-// The types that a tool's schema gives a parameter, and the conversion of a value that a model wrote as text into JSON
-// of these types. For call formats that write values as text between tags.
+// Reads the types that a tool's schema gives to a parameter. Converts a value that a model wrote as text into JSON of
+// these types, for call formats that write values as text between tags.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace tessera {
 
-// A set of JSON's types. An empty set means that the schema gives none.
+// A set of JSON types. An empty set means that the schema gives no type.
 class ParameterTypes {
  public:
   enum Type : std::uint8_t {
@@ -27,7 +27,7 @@ class ParameterTypes {
 
   bool has(Type type) const { return (types_ & type) != 0; }
   bool has_none() const { return types_ == 0; }
-  // Whether every value is a string.
+  // Returns whether every value counts as a string.
   bool is_string() const { return types_ == 0 || types_ == kString; }
   bool is_string_or_null() const { return types_ == (kString | kNull); }
   void add(ParameterTypes more) { types_ |= more.types_; }
@@ -40,7 +40,7 @@ class ParameterTypes {
 // parameter. Reads "type" (also the names of other languages: "int", "float", "dict", "list"), "anyOf", "oneOf",
 // "allOf", "enum", "const", "properties", "items" and references within the schema.
 ParameterTypes parameter_types(const Json* schema, std::string_view name);
-// Whether the schema has the parameter. True if the schema lists no parameters.
+// Returns whether the schema has the parameter; true if the schema lists no parameters.
 bool may_have_parameter(const Json* schema, std::string_view name);
 
 // Returns the JSON text of a value: `text` itself if it is JSON of one of the types, else a string. Spaces around

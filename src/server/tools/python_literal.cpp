@@ -43,7 +43,7 @@ class Reader {
     out_ += is_dict ? '{' : '[';
     for (bool first = true; !take(end); first = false) {
       if (!first && !take(',')) return false;
-      // Python allows a comma before the end.
+      // Accepts a comma before the end, as in Python.
       if (!first && take(end)) break;
       if (!first) out_ += ", ";
       if (is_dict && !key()) return false;

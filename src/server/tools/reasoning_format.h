@@ -1,4 +1,4 @@
-// One format in which models mark their reasoning. A ReasoningParser uses one for its text.
+// One format in which models mark their reasoning. A ReasoningParser uses one object for its text.
 #pragma once
 
 #include <string>
@@ -18,11 +18,11 @@ class ReasoningFormat {
   virtual ReasoningText push(std::string_view text) = 0;
   // Returns the text that was held back.
   virtual ReasoningText finish() = 0;
-  // Whether the next text belongs to the reasoning, as far as is known.
+  // Returns whether the next text belongs to the reasoning, as far as is known.
   virtual bool in_reasoning() const = 0;
 };
 
-// Passes on reasoning without the white space at its ends: holds white space back until other text follows.
+// Passes on reasoning without white space at its ends: white space is held back until other text follows.
 class TrimmedText {
  public:
   void add(std::string_view text, std::string& out);

@@ -8,7 +8,7 @@
 namespace tessera {
 namespace {
 
-// Limits of the held text, which also bound the work per byte.
+// Limits of the text held back, which also bound the work per byte.
 constexpr std::size_t kMaxSpaces = 64;
 constexpr std::size_t kMaxNameBytes = 256;
 
@@ -37,7 +37,7 @@ TaggedCallBody::Match TaggedCallBody::match_spaces_and(std::string_view& text, s
   return tag.starts_with(rest) ? Match::kPart : Match::kNo;
 }
 
-// Matches the rest of a value's opening tag after `name_begin`.
+// Matches the rest of a value's opening tag, after the `name_begin` of the tags.
 TaggedCallBody::Match TaggedCallBody::match_name(std::string_view text, Next& next) const {
   const std::size_t size = text.find_first_of("<>\"\n");
   const std::string_view name = text.substr(0, size);
@@ -59,7 +59,7 @@ TaggedCallBody::Match TaggedCallBody::match_name(std::string_view text, Next& ne
   return best;
 }
 
-// Matches the next value's opening tag or the end of the call. `outer`: the outer end counts too.
+// Matches the next value's opening tag, or the end of the call. With `outer`, outer_end also counts as the end.
 TaggedCallBody::Match TaggedCallBody::match_next(std::string_view text, bool outer, Next& next) const {
   std::string_view rest = text;
   const Match named = match_spaces_and(rest, tags_.name_begin);
@@ -106,7 +106,7 @@ CallBody::State TaggedCallBody::push(char c) {
   return done_ ? State::kDone : State::kOpen;
 }
 
-// Takes the value's text as far as possible. Returns whether the value has ended.
+// Takes as much of the value's text as possible. Returns whether the value has ended.
 bool TaggedCallBody::take_value() {
   std::size_t begin = 0;
   for (; begin < held_.size(); ++begin) {

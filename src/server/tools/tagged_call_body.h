@@ -1,9 +1,9 @@
-// Reads a call whose arguments are text between tags: <parameter=city>\nOslo\n</parameter>…</function>. The values
-// become JSON by the types that the function's schema gives them (parameter_types.h). Strings are handed on as they
-// arrive, other values when they are complete.
+// Reads a call whose arguments are text between tags: <parameter=city>\nOslo\n</parameter>…</function>. Values become
+// JSON of the types in the function's schema (parameter_types.h). Strings are passed on as they arrive, other values
+// when they are complete.
 //
-// A value may contain such tags in its own text. It therefore ends at a closing tag only if the next value's opening
-// tag or the end of the call follows.
+// A value may itself contain such tags. A closing tag therefore ends the value only if the next value's opening tag or
+// the end of the call follows.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ struct CallTags {
   std::span<const ValueBegin> value_begins{};
   std::string_view value_end;  // "</parameter>"
   std::string_view end;        // "</function>"
-  // A tag that also ends the call, if the model forgot `end` or the last value's end; "": none.
+  // A tag that also ends the call, in case the model forgot `end` or the last value's end; "": none.
   std::string_view outer_end{};
   // Values stand on their own lines: a line break after the opening tag and one before the closing tag are not part of
   // the value. A value without a closing tag ends at a line that begins with the tag of another parameter.
@@ -37,7 +37,7 @@ struct CallTags {
 
 class TaggedCallBody final : public CallBody {
  public:
-  // `schema` is that of the function's parameters and may be null. `schema` and `tags` outlive the body.
+  // `schema` describes the function's parameters and may be null. `schema` and `tags` outlive the body.
   TaggedCallBody(const CallTags& tags, std::string name, const Json* schema);
 
   State push(char c) override;
@@ -53,7 +53,7 @@ class TaggedCallBody final : public CallBody {
     kWhole,      // the value is handed on at its end
   };
   enum class Match : std::uint8_t { kNo, kPart, kWhole };
-  // What follows a value or the call's head.
+  // The tag that follows a value or the call's head.
   struct Next {
     std::string name{};  // name of the next value; "": the call ends
     CallTags::Values values = CallTags::Values::kBySchema;

@@ -43,12 +43,12 @@ TEST(ToolCallFormats, ReadsQwen3CoderCalls) {
           {{"get_weather",
             "{\"city\": \"São Paulo\", \"days\": 3, \"metric\": true, \"above\": -1.5e3, \"tags\": "
             "[\"wind\", \"rain\"], \"at\": null}"}}});
-  // Several calls, text between and after them, and no arguments.
+  // Checks several calls, text between and after them, and no arguments.
   expect("qwen3_xml",
          "<tool_call>\n<function=now>\n</function>\n</tool_call>\nand\n<tool_call>\n<function=get_weather>\n"
          "<parameter=city>\nOslo\n</parameter>\n</function>\n</tool_call>\n\nDone.",
          {"\nand\n\nDone.", {{"now", "{}"}, {"get_weather", "{\"city\": \"Oslo\"}"}}});
-  // Without <tool_call>, or without its end.
+  // Omits <tool_call>, or its end tag.
   expect("qwen3_coder", "<function=get_weather>\n<parameter=city>\nOslo\n</parameter>\n</function>\n</tool_call>",
          {"", {{"get_weather", "{\"city\": \"Oslo\"}"}}});
   expect("qwen3_coder", "<tool_call><function=now></function><tool_call><function=now></function>",
@@ -56,7 +56,7 @@ TEST(ToolCallFormats, ReadsQwen3CoderCalls) {
 }
 
 TEST(ToolCallFormats, Qwen3CoderValuesKeepTheirText) {
-  // Values with lines, quotes, backslashes, tags, and spaces at the ends.
+  // Checks values with line breaks, quotes, backslashes, tags, and spaces at the ends.
   expect("qwen3_coder",
          "<tool_call>\n<function=write_file>\n<parameter=path>\n a b.xml \n</parameter>\n<parameter=content>\n"
          "\n\tif a < b && s == \"</p\\n\":\n<parameter=>\n</parameter>x</function>\n<b>é世</b>\n\n</parameter>\n"
@@ -75,7 +75,7 @@ TEST(ToolCallFormats, Qwen3CoderValuesKeepTheirText) {
 }
 
 TEST(ToolCallFormats, ReadsQwen3CoderValuesWithoutEnds) {
-  // Models sometimes forget these tags.
+  // Omits tags that models sometimes forget.
   const Parsed found{"", {{"write_file", "{\"path\": \"a\", \"content\": \"b\"}"}}};
   expect("qwen3_coder",
          "<tool_call>\n<function=write_file>\n<parameter=path>\na\n<parameter=content>\nb\n</parameter>\n</function>\n"
@@ -120,7 +120,7 @@ TEST(ToolCallFormats, ReadsHarmonyCalls) {
   expect("gpt-oss",
          "<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{\"city\": \"Zürich\"}<|call|>",
          {"", {{"get_weather", "{\"city\": \"Zürich\"}"}}});
-  // The template's form: the recipient comes before the channel, and the text has no end tag.
+  // Uses the template's form: the recipient comes before the channel, and there is no end tag.
   expect("openai", " to=functions.get_weather<|channel|>commentary json<|message|>{\"days\": 2}",
          {"", {{"get_weather", "{\"days\": 2}"}}});
   expect("gpt-oss",
@@ -128,7 +128,7 @@ TEST(ToolCallFormats, ReadsHarmonyCalls) {
          "<|start|>assistant to=functions.get_weather<|channel|>commentary json<|message|> {\"city\": \"<|call|>\"}"
          "<|end|>",
          {"Both.", {{"now", "{}"}, {"get_weather", "{\"city\": \"<|call|>\"}"}}});
-  // No arguments, with and without an end tag.
+  // Calls a function without arguments, with and without an end tag.
   expect("gpt-oss", "<|channel|>commentary to=functions.now<|message|><|call|>", {"", {{"now", "{}"}}});
   expect("gpt-oss", "<|channel|>commentary to=functions.now<|message|>", {"", {{"now", "{}"}}});
   for (const char* text : {"<|channel|>commentary to=functions.drop <|constrain|>json<|message|>{}<|call|>",
@@ -219,7 +219,7 @@ TEST(ToolCallFormats, StringsArePassedOnAsTheyArrive) {
   EXPECT_EQ(parser.push("s").calls.at(0).arguments, "s");
 }
 
-// Recorded texts with bytes removed, doubled, exchanged and inserted.
+// Changes recorded texts: removes, doubles, exchanges and inserts bytes.
 TEST(ToolCallFormats, MutationsLoseNoText) {
   const std::pair<std::string_view, std::string> recorded[] = {
       {"qwen3_coder",
@@ -259,7 +259,7 @@ TEST(ToolCallFormats, MutationsLoseNoText) {
     } else {
       ++kept;
     }
-    // Letters that are in no tag and no name appear somewhere in the result.
+    // Letters that are in no tag or name must appear somewhere in the result.
     std::string all = expected.content;
     for (const Call& call : expected.calls) all += call.arguments;
     if (text.find("Oslo") != std::string::npos) {

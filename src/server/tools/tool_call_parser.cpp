@@ -32,7 +32,7 @@ ToolText ToolCallParser::push(std::string_view text) {
 }
 
 ToolText ToolCallParser::finish() {
-  // The text of an unfinished head may contain the beginning of another.
+  // Repeats, because the text of an unfinished head may contain the beginning of another head.
   while (phase_ == Phase::kHead) end_head();
   if (phase_ == Phase::kContent) add_content(finder_.take_held());
   if (phase_ == Phase::kBody && !counts_) refuse_body({});
@@ -59,7 +59,7 @@ void ToolCallParser::take_content(char c) {
   if (place().at_beginning) {
     const std::size_t first = passed.find_first_not_of(kCallSpaces);
     if (first != std::string::npos && format_->may_begin_with(passed[first])) {
-      // The finder may have taken this byte for the beginning of a mark.
+      // Takes back bytes that the finder may hold as the beginning of a mark.
       const std::string begun = passed.substr(first) + (mark ? std::string(marks_[*mark]) : finder_.take_held());
       add_content(std::string_view(passed).substr(0, first));
       begin_call({});
@@ -102,7 +102,7 @@ void ToolCallParser::take_head(char c) {
   }
 }
 
-// Begins the body. Returns false if its name is known and is not that of a function.
+// Begins the body. Returns false if its name is already known but is not a function's.
 bool ToolCallParser::begin_body(std::unique_ptr<CallBody> body) {
   body_ = std::move(body);
   counts_ = false;
@@ -169,25 +169,25 @@ void ToolCallParser::add_content(std::string_view text) {
   }
 }
 
-// Refuses a head: the text is no call. Its mark becomes content, and the text after it is read again. `next` is the
-// byte that decided it.
+// Refuses a head: the text is not a call. Its mark becomes content, and the text after the mark is read again. `next`
+// is the byte that decided this.
 void ToolCallParser::refuse_head(std::optional<char> next) {
   phase_ = Phase::kContent;
   std::string again = std::exchange(raw_, {});
   if (next) again += *next;
   add_content(std::string_view(again).substr(0, mark_size_));
-  // Otherwise a call without a mark would begin again with the same byte.
+  // Prevents a call without a mark from beginning again at the same byte.
   has_content_ = true;
   const std::size_t size = mark_size_;
   for (const char held : again.substr(std::min(size, again.size()))) take(held);
 }
 
-// Refuses a body: the text is no call, and the held text becomes content. It may be long and is not read again.
+// Refuses a body: the text is not a call, and the held text becomes content. It may be long and is not read again.
 void ToolCallParser::refuse_body(std::optional<char> next) {
   phase_ = Phase::kContent;
   add_content(std::exchange(raw_, {}));
   if (!next) return;
-  // Otherwise a brace with nothing held before it would begin the same object again.
+  // Prevents a brace with nothing held before it from beginning the same object again.
   has_content_ = true;
   take(*next);
 }

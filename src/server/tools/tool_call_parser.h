@@ -17,9 +17,8 @@
 //
 // Some formats have further names: those of SGLang and vLLM.
 //
-// A call counts once its name is known and its arguments begin. From then on its arguments are handed on as they
+// A call counts once its name is known and its arguments begin. From then on its arguments are passed on as they
 // arrive, and all pieces of a finished call together are valid JSON. Values between tags become JSON by the function's
-// schema (tagged_call_body.h). Text that looks like a call but is none (another format, a function that is not among
 // schema (tagged_call_body.h). Text that looks like a call but is not one (another format, a function that is not among
 // the tools, an end in the middle) is content, including its tags. Text after JSON that breaks inside the arguments is
 // also content. White space around calls is dropped. The concatenated answers do not depend on where the text was cut.
@@ -43,7 +42,7 @@
 
 namespace tessera {
 
-// What a piece of text adds to a call.
+// The addition of a piece of text to a call.
 struct ToolCallDelta {
   int index = 0;     // the call's index, from 0
   std::string id{};  // set in the call's first delta, together with the name
@@ -60,8 +59,8 @@ class ToolCallParser {
  public:
   using NewId = std::function<std::string()>;
 
-  // `tools` is the request's list, [{"function": {"name": …, "parameters": …}}, …], and outlives the parser. With null
-  // every name is a function. Returns invalid_argument for an unknown `name`.
+  // `tools` is the request's list, [{"function": {"name": …, "parameters": …}}, …], and outlives the parser. If it is
+  // null, every name counts as a function. Returns invalid_argument for an unknown `name`.
   static Result<ToolCallParser> create(std::string_view name, const Json& tools, NewId new_id);
 
   ToolText push(std::string_view text);
@@ -104,9 +103,9 @@ class ToolCallParser {
   std::unique_ptr<CallBody> body_;
 };
 
-// Returns the names that create() takes.
+// Returns the names that create() accepts.
 std::vector<std::string_view> tool_call_parser_names();
-// Returns the parser's name for a model with this chat template; "" if the template shows no known format.
+// Returns the name of the parser for a model with this chat template; "" if the template shows no known format.
 std::string_view guess_tool_call_parser(std::string_view chat_template);
 
 }  // namespace tessera

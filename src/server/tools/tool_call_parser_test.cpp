@@ -48,7 +48,7 @@ TEST(ToolCallParser, ReadsHermesCalls) {
       (Parsed{"Both.", {{"get", "{}"}, {"set", "{\"b\": 2}"}}}));
   EXPECT_EQ(whole("qwen", "<tool_call>{\"name\": \"get\", \"arguments\": {}}</tool_call>\nDone."),
             (Parsed{"\nDone.", {{"get", "{}"}}}));
-  // The closing tag is missing: the model omitted it, or the text was cut off.
+  // Omits the closing tag, as if the model forgot it or the text was cut off.
   EXPECT_EQ(whole("hermes", "<tool_call>{\"name\": \"get\", \"arguments\": {}}<tool_call>{\"name\": \"set\"}"),
             (Parsed{"", {{"get", "{}"}, {"set", "{}"}}}));
   EXPECT_EQ(whole("hermes", "<tool_call>{\"name\": \"get\", \"arguments\": {}}\n</tool_c"),
@@ -111,7 +111,7 @@ TEST(ToolCallParser, ReadsGenericCalls) {
       whole("generic", "I look.\n<tool_call>" + call + "</tool_call>\n<tool_call>{\"name\": \"set\"}</tool_call>"),
       (Parsed{"I look.", {{"get", R"({"a": 1})"}, {"set", "{}"}}}));
   EXPECT_EQ(whole("generic", "```json\n" + call + "\n``` and more"), (Parsed{" and more", {{"get", R"({"a": 1})"}}}));
-  // These are no calls: one comes after other text without tags, one names an unknown function, one is other JSON.
+  // These texts are not calls: one follows other text without tags, one names an unknown function, one is other JSON.
   for (const std::string& text :
        {"Write " + call, "Write\n```json\n" + call + "\n```", std::string(R"({"name": "put", "arguments": {}})"),
         std::string("```json\n{\"answer\": 42}\n```"), std::string("```json"), std::string("```"),

@@ -1,5 +1,5 @@
-// Catches: formats that are not recognised in the templates of published models, and calls that are not read as the
-// model's own template writes them.
+// Catches: formats that are not recognised in published models' templates, and calls that are not read in the form in
+// which the model's own template writes them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 namespace tessera {
 namespace {
 
-// Returns a template's source from the shared data: a template, or a tokenizer_config.json that has one; "" if absent.
+// Returns a template's source from the shared data, a template file or a tokenizer_config.json; "" if it is absent.
 std::string template_source(const std::string& path) {
   std::string text = shared_text(path);
   if (!path.ends_with(".json") || text.empty()) return text;
@@ -75,7 +75,7 @@ const Json& template_tools() {
   return kTools;
 }
 
-// Returns what the template writes for the assistant's turn with this call, after its generation prompt.
+// Returns the template's text for an assistant's turn with this call, after the generation prompt.
 std::string turn(const ChatTemplate& chat, const Json& arguments, const std::string& id) {
   Json messages = json(R"([{"role": "user", "content": "A table, please."}])");
   RenderOptions options;
@@ -98,7 +98,7 @@ std::string turn(const ChatTemplate& chat, const Json& arguments, const std::str
   const Result<std::string> all = chat.render(messages, options);
   EXPECT_TRUE(all.ok()) << all.status().message();
   if (!prompt.ok() || !all.ok()) return "";
-  // The generation prompt may open or close the reasoning; the finished turn may lack that.
+  // The generation prompt may open or close the reasoning, although the finished turn does not.
   const auto [left, right] = std::ranges::mismatch(*all, *prompt);
   return std::string(left, all->end());
 }

@@ -1,4 +1,4 @@
-// Parses a text in pieces for tests of tool calls, and checks what must hold for any pieces. For tests only.
+// Parses a text in pieces for tests of tool calls, and checks what must hold however it is cut. For tests only.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ inline std::ostream& operator<<(std::ostream& out, const Parsed& parsed) {
   return out;
 }
 
-// Adds what a parser with ids "id0", "id1", … returned, and checks what must hold for every sequence of deltas.
+// Adds the output of a parser with ids "id0", "id1", …, and checks what must hold for every sequence of deltas.
 inline void add_deltas(const ToolText& part, Parsed& out) {
   out.content += part.content;
   for (const ToolCallDelta& delta : part.calls) {
@@ -68,7 +68,7 @@ Parsed parse_calls(std::string_view name, const Json& tools, std::string_view te
   return out;
 }
 
-// Checks the calls of a text that is parsed as a whole, byte by byte, and in two parts cut at every byte.
+// Checks the calls of a text that is parsed as a whole, byte by byte, and cut into two parts at every byte.
 inline void expect_calls(std::string_view name, const Json& tools, std::string_view text, const Parsed& expected) {
   EXPECT_EQ(parse_calls(name, tools, text, [&] { return text.size(); }), expected) << name << ": " << text;
   EXPECT_EQ(parse_calls(name, tools, text, [] { return std::size_t{1}; }), expected) << name << ": " << text;

@@ -1,5 +1,5 @@
-// Passes the engine's events from its thread to the I/O thread. Two lists are swapped and keep their memory. Neither
-// side allocates unless the backlog exceeds the number of events that the queue was made for.
+// Passes the engine's events from its thread to the I/O thread. It swaps two lists, which keep their memory. Neither
+// side allocates unless the backlog exceeds the queue's initial capacity.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ class EventQueue {
     taken_.reserve(events);
   }
 
-  // Called on the engine's thread. Takes the events. Returns true if the queue was empty: the reader must be woken.
+  // Takes the events; called on the engine's thread. Returns true if the queue was empty, so the reader must be woken.
   bool push(std::span<EngineThread::Event> events) {
     const std::lock_guard lock(mutex_);
     const bool was_empty = pending_.empty();
@@ -29,7 +29,7 @@ class EventQueue {
     return was_empty;
   }
 
-  // Called on the I/O thread. Calls `visit` with all events since the last call, in order.
+  // Calls `visit` with all events since the last call, in order; called on the I/O thread.
   template <class Visit>
   void drain(const Visit& visit) {
     taken_.clear();

@@ -1,5 +1,5 @@
-// Chooses the next job among those that wait for one of a few threads, fair by client. It does bookkeeping only: it
-// knows jobs by number, runs nothing and has no threads.
+// Chooses the next job among the jobs that wait for one of a few threads, fairly among clients. It only keeps records:
+// it knows jobs by number, runs nothing and has no threads.
 //
 //   FairQueue queue({.threads = 3, .most_waiting = 1024});
 //   if (const auto refused = queue.add(job, client)) …;   // answer 503 for that job
@@ -40,7 +40,7 @@ class FairQueue {
   // Appends the job, whose number must be new. If the queue is full, returns the job that was dropped for it: this job,
   // or another waiting one. The queue forgets the dropped job.
   std::optional<Job> add(Job job, std::string_view client);
-  // Starts and returns the next job. Returns nothing if no thread is free for any client, or if no job waits.
+  // Starts and returns the next job. Returns nothing if no job waits, or no waiting client may take a thread.
   std::optional<Job> next();
   // Forgets a waiting job. Returns false if the job runs or is unknown.
   bool remove(Job job);

@@ -101,7 +101,7 @@ TEST(FairQueue, RemovedJobsNeverRun) {
   EXPECT_EQ(queue.waiting() + queue.running(), 0u);
 }
 
-// For random traffic: every job ends once, the limits hold, and a client without a running job always finds a thread
+// Checks random traffic: every job ends once, the limits hold, and a client without a running job always finds a thread
 // that it may take.
 TEST(FairQueue, RandomTrafficKeepsTheGuarantees) {
   std::mt19937 random(1);

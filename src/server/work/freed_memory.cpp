@@ -8,11 +8,11 @@ namespace tessera {
 namespace {
 
 constexpr double kInterval = 1;  // seconds between two checks
-// Freeing fewer bytes is not worth a trim.
+// The least freed bytes that are worth a trim.
 constexpr std::int64_t kWorthwhile = std::int64_t{8} << 20;
-// After this many postponed checks the memory is trimmed even if the server is never idle.
+// The number of postponed checks after which memory is trimmed even if the server is never idle.
 constexpr int kPatience = 10;
-// It is trimmed at the next check once this part of the budget was freed, because heaps may keep that much.
+// Memory is trimmed at the next check once an eighth of the budget was freed, because heaps may keep that much.
 constexpr std::int64_t kPartOfBudget = 8;
 
 }  // namespace

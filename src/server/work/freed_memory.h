@@ -1,10 +1,10 @@
-// Returns memory that requests have freed to the system.
+// Returns the memory that requests have freed to the operating system.
 //
-// glibc keeps freed memory that lies below the last block still in use of a heap, and each thread has a heap of its
-// own. After a few large bodies, gigabytes stay. malloc_trim(3) gives these pages back. It takes some milliseconds for
-// each gigabyte and locks the heap that it works on, so it runs when requests are few and much was freed. It does not
-// release the free end of a thread's heap, up to 64 MiB, because glibc raises its thresholds to the size of the largest
-// freed block. limit_free_ends() keeps the thresholds low.
+// glibc keeps freed memory of a heap below the last block still in use, and each thread has its own heap. After a few
+// large bodies, gigabytes stay. malloc_trim(3) gives these pages back. It takes some milliseconds for each gigabyte and
+// locks the heap that it works on, so it runs when requests are few and much was freed. It does not release the free
+// end of a thread's heap, which can reach 64 MiB, because glibc raises its thresholds to the size of the largest freed
+// block. limit_free_ends() keeps the thresholds low.
 //
 // Threads: the I/O thread.
 #pragma once
@@ -23,7 +23,7 @@ void limit_free_ends();
 class FreedMemory {
  public:
   // `after` runs a task on this thread after the given seconds; `elsewhere` runs a task on another thread. `budget`
-  // says how much requests hold, and outlives the object.
+  // gives the bytes that requests hold, and outlives the object.
   FreedMemory(const MemoryBudget& budget, std::function<void(double, std::function<void()>)> after,
               std::function<void(std::function<void()>)> elsewhere);
 

@@ -15,7 +15,7 @@ Request probe_request(bool generates) {
 
 void HealthProbe::ask(Call call) {
   calls_.push_back(std::move(call));
-  // A probe may still run although all its clients have left. A second one would have the same ticket, so the two could
+  // Starts no second probe while one runs, even if all its clients have left: both would have the same ticket and could
   // not be told apart.
   if (!std::exchange(under_way_, true)) submit_(kTicket, probe_request(generates_));
 }

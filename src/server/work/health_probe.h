@@ -1,5 +1,5 @@
-// GET /health_generate: sends one token through the whole engine, or one embedding. The request is admitted before all
-// others that wait (kProbePriority). One probe runs at a time; calls that come meanwhile share its result.
+// GET /health_generate: sends a request for one token, or one embedding, through the whole engine. It is admitted
+// before all waiting requests (kProbePriority). One probe runs at a time; calls that come meanwhile share its result.
 //
 //   HealthProbe probe(generates, submit);
 //   probe.ask(call);
@@ -20,7 +20,7 @@ namespace tessera {
 
 class HealthProbe {
  public:
-  // LiveJobs gives this ticket to no job.
+  // The probe's ticket, which LiveJobs gives to no job.
   static constexpr Ticket kTicket = 0;
   using Submit = std::function<void(Ticket ticket, Request request)>;
 

@@ -14,7 +14,7 @@
 namespace tessera {
 namespace {
 
-// Parts of a large body are smaller than the buffer that a connection keeps.
+// The size of a part of a large body: smaller than the buffer that a connection keeps.
 constexpr std::size_t kPartBytes = std::size_t{128} << 10;
 constexpr std::size_t kKeptStream = std::size_t{256} << 10;
 
@@ -24,7 +24,7 @@ ApiError error_of(const RequestEvent& event) {
       .http_status = 408, .message = event.error.message(), .type = "timeout_error", .param = {}, .code = "timeout"};
 }
 
-// Returns the coding that the client accepts; "" if there is none, or no memory for an encoder.
+// Returns the coding that the client accepts; "" if it accepts none, or memory for an encoder is lacking.
 std::string_view affordable_coding(const Call& call) {
   const std::string_view coding = call.accepted_coding();
   const std::int64_t bytes = call.memory().bytes() + static_cast<std::int64_t>(kEncoderBytes);
@@ -60,7 +60,7 @@ struct LiveJobs::LargeParts {
     if (!coding.empty()) encoder.emplace(coding);
   }
 
-  // Returns the next part as it is sent.
+  // Returns the next part, compressed if the body is.
   std::string next() {
     std::string part = parts.next(kPartBytes);
     const bool is_short = !begun && parts.done() && part.size() < kLeastEncodedBytes;
@@ -93,7 +93,7 @@ void LiveJobs::start(Call call, ApiJob job) {
   if (live->count == 0) return end(live, Clock::now());
   if (live->job.deliver) return;
   if (live->job.stream && live->job.answer->keeps_alive()) watch(live, hooks_.silent_s);
-  // This comes last, because it calls back at once if the client has already left.
+  // Must come last, because it calls back at once if the client has already left.
   live->call.on_disconnect([this, weak = std::weak_ptr<Job>(live)] {
     const std::shared_ptr<Job> gone = weak.lock();
     if (gone == nullptr || gone->dropped) return;

@@ -1,4 +1,4 @@
-// Jobs from their submission to the engine until the end of their answer: turns engine events into HTTP answers.
+// Runs jobs from their submission to the engine until the end of their answer: turns engine events into HTTP answers.
 //
 // Threads: the I/O thread only.
 #pragma once
@@ -25,8 +25,8 @@ class LiveJobs {
     std::function<void(Ticket)> abort;  // like cancel, but the request gets its last event
     // Calls `task` on the I/O thread after `seconds`.
     std::function<void(double seconds, std::function<void()> task)> after;
-    // Builds a part of the body of the call's answer on another thread, then calls `then` with it on the I/O thread. If
-    // building fails, it fails the call instead.
+    // Calls `build` on another thread, and then `then` on the I/O thread with the part of the call's body that it
+    // returned. If building fails, fails the call instead.
     std::function<void(const Call& call, std::function<std::string()> build, std::function<void(std::string)> then)>
         build_elsewhere;
     double silent_s = 15;  // after so many seconds without an event a stream sends Answer::keep_alive()
@@ -40,11 +40,11 @@ class LiveJobs {
   void start(Call call, ApiJob job);
   // Takes the events of one or more steps, in order. Events of jobs that have ended are dropped.
   void dispatch(std::span<EngineThread::Event> events);
-  // Ends the job with this id if it is one that delivers (ApiJob::deliver): its requests are cancelled, and it delivers
+  // Cancels the requests of the job with this id, if it is a job that delivers (ApiJob::deliver). It then delivers
   // Answer::cancelled().
   void cancel(std::string_view id);
-  // Ends the requests with this id, or all requests if it is empty: their answers have what they have so far. Returns
-  // the number of requests.
+  // Ends the requests with this id, or all requests if it is empty; their answers have the results so far. Returns the
+  // number of requests.
   std::size_t abort(std::string_view id);
   // Ends every job with the error and cancels its requests. A stream gets the error as an event.
   void fail_all(const ApiError& error);
@@ -60,7 +60,7 @@ class LiveJobs {
   void dispatch(EngineThread::Event& event, Clock::time_point now);
   void observe(Job& job, std::size_t index, const EngineThread::Event& event, Clock::time_point now) const;
   void send(Job& job, std::string_view data, Clock::time_point now) const;
-  // Looks in `seconds` whether the job's stream was silent, and again until its end.
+  // Checks in `seconds` whether the job's stream was silent, and again and again until its end.
   void watch(const std::shared_ptr<Job>& job, double seconds) const;
   void end(const std::shared_ptr<Job>& job, Clock::time_point now);
   // Builds the next part of a large body, and sends it once the part before it was sent.

@@ -1,5 +1,5 @@
 // Catches: errors in the middle of a stream that look like its end, refusals without a status, and texts of a call that
-// continue after another of its texts has failed or the client has left.
+// continue although another of its texts has failed or the client has left.
 #include "tessera/server/work/live_jobs.h"
 
 #include <gmock/gmock.h>
@@ -57,7 +57,7 @@ class EchoAnswer : public Answer {
   std::string text_;
 };
 
-// Makes every call a job of two requests; the test plays the engine.
+// Turns every call into a job of two requests; the test plays the engine.
 class Jobs {
  public:
   explicit Jobs(bool stream, bool large = false, std::size_t parts = 1, std::size_t fails_at = SIZE_MAX,
@@ -206,7 +206,7 @@ TEST(LiveJobs, LargeEventsOfStreamsAreSentInParts) {
   EXPECT_TRUE(body.ends_with(last));
 }
 
-// The client reads nothing, so its socket takes only some parts. The other parts must not be built.
+// The client reads nothing, so its socket takes only some parts. Further parts must not be built.
 TEST(LiveJobs, PartsWaitForASlowClient) {
   constexpr std::size_t kParts = 400;
   Jobs jobs(/*stream=*/false, /*large=*/true, kParts);

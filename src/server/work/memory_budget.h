@@ -1,5 +1,5 @@
-// One limit for the memory that requests make the server hold: their bodies, the parsed bodies, embeddings, images and
-// results. Each holder has a charge, which gives the memory back when it ends.
+// One limit for the memory that the server holds for requests: bodies, parsed bodies, embeddings, images and results.
+// Each holder has a charge, which gives the memory back when it is destroyed.
 //
 //   MemoryBudget budget(1 << 30);
 //   MemoryCharge charge(&budget);
@@ -7,7 +7,7 @@
 //   TRY(charge.set(2 * body.size()));    // grows; after an error it is unchanged
 //
 // Large requests never fill the budget: its last sixteenth is left to small requests, which hold at most kSmallBytes
-// each. A short chat is therefore answered while images and long prompts are told to come again.
+// each. So a short chat is still answered while images and long prompts are refused for now.
 //
 // Threads: any thread may use a budget, without locks; one thread at a time may use a charge. Cost: one atomic addition
 // per change.
@@ -31,16 +31,17 @@ class MemoryBudget {
   MemoryBudget& operator=(const MemoryBudget&) = delete;
 
   std::int64_t limit() const { return limit_; }
-  // Returns how full the budget may be after a charge for a request that then holds `whole` bytes.
+  // Returns how full the budget may be after a charge, if the request then holds `whole` bytes.
   std::int64_t limit(std::int64_t whole) const { return whole <= kSmallBytes ? limit_ : limit_ - limit_ / 16; }
   std::int64_t used() const { return used_; }
   // Returns the bytes charged since the start: the sum of all growth.
   std::int64_t charged() const { return charged_; }
-  // Counts refused charges: because others hold the memory (503), and because the charge alone exceeds the limit (413).
+  // Return the number of refused charges: those refused because others hold the memory (503), and those that exceed the
+  // limit alone (413).
   std::int64_t refused_for_now() const { return refused_for_now_; }
   std::int64_t refused_for_good() const { return refused_for_good_; }
 
-  // Returns a quarter of the memory that the machine and the control groups have left, between 64 MiB and 64 GiB.
+  // Returns a quarter of the available memory of the machine and its control groups, between 64 MiB and 64 GiB.
   static std::int64_t default_bytes(std::int64_t available_bytes);
 
  private:
@@ -61,7 +62,7 @@ class MemoryBudget {
 // One holder's share of a budget. After a move, the source holds nothing and has no budget.
 class MemoryCharge {
  public:
-  // Belongs to no budget: nothing is counted or refused.
+  // Makes a charge without a budget: nothing is counted or refused.
   MemoryCharge() = default;
   // `budget` outlives the charge. Null: no budget.
   explicit MemoryCharge(MemoryBudget* budget) : budget_(budget) {}
@@ -76,9 +77,9 @@ class MemoryCharge {
   }
   ~MemoryCharge() { release(); }
 
-  // Holds `bytes` from now on, more or fewer than before. `beside`: the bytes that the same request holds by other
-  // charges. After an error the charge is unchanged. Errors: 413 if the request alone exceeds the limit of its size,
-  // which the message names; 503 with Retry-After if others hold too much now.
+  // Sets the bytes held, more or fewer than before. `beside`: the bytes that the same request holds by other charges.
+  // After an error the charge is unchanged. Errors: 413 if the request alone exceeds the limit for its size, which the
+  // message names; 503 with Retry-After if others hold too much now.
   ApiStatus set(std::int64_t bytes, std::int64_t beside = 0);
   // Returns the error that set(bytes) would return. Changes nothing.
   ApiStatus check(std::int64_t bytes) const;

@@ -1,4 +1,4 @@
-// Groups the parts of a forward so that repeated parts are listed once: a model of 80 layers is as short as one of 2.
+// Groups the parts of a forward so that repeated parts are listed once: 80 layers take no more room than 2.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace tessera {
 
-// `length` parts from `first` on, repeated `repeats` times in all.
+// The `length` parts from `first` on, which occur `repeats` times in a row.
 struct PartGroup {
   std::size_t first = 0;
   std::size_t length = 1;
@@ -17,8 +17,8 @@ struct PartGroup {
   friend bool operator==(const PartGroup&, const PartGroup&) = default;
 };
 
-// Returns groups in order that cover all parts. Neighbours that repeat nothing form one group. Two parts are equal if
-// their kind, operators and output types are equal.
+// Returns groups in order that cover all parts. Neighbouring parts that do not repeat form one group. Two parts are
+// equal if their kind, operators and output types are equal.
 //
 //   embedding, (attention, mlp), (attention, mlp), (attention, mlp), attention, head
 //   → {0, 1, 1}, {1, 2, 3}, {7, 2, 1}

@@ -30,7 +30,7 @@ ServedModel model_of(ModelKind kind) {
   return model;
 }
 
-// Pairs take the tokenizer's own form for them, or become one text.
+// Pairs use the tokenizer's own form for pairs; without it they become one text.
 TEST(TextPairs, AreJoinedByTheTokenizersOwnForm) {
   Json json = *Json::read_file(source_path("models/demo/tokenizer.json"));
   json.set("post_processor", *Json::parse(R"({"type": "TemplateProcessing",

@@ -1,4 +1,4 @@
-// Catches: embeddings and scores that are not those of the engine, or have another order or encoding than asked for; a
+// Catches: embeddings and scores that differ from the engine's, or have another order or encoding than asked for; a
 // pair of texts that is not joined as the model's files say; and wrong requests whose error does not name the field.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -173,7 +173,7 @@ TEST_F(EmbeddingServer, NamesTheLimitForALongInput) {
   }
 }
 
-// A server with the demo's shape as a classifier with one label and random weights.
+// Serves a classifier with the demo's shape, one label and random weights.
 class RerankerServer : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
@@ -252,7 +252,7 @@ TEST_F(RerankerServer, RanksDocuments) {
   ASSERT_EQ(top.find("results")->as_array().size(), 1U);
   EXPECT_EQ(at(top, "results.0.index"), Json(order[0].second));
   EXPECT_EQ(top.find("results")->as_array()[0].find("document"), nullptr);
-  // "unknown" is what a gateway writes if its client named no model.
+  // A gateway writes "unknown" if its client named no model.
   EXPECT_EQ(running.ask(post("/v1/rerank", R"({"model": "unknown", "query": "a", "documents": ["b"]})")).status, 200);
   EXPECT_EQ(running.ask(post("/v1/rerank", R"({"model": "gpt", "query": "a", "documents": ["b"]})")).status, 404);
   EXPECT_EQ(running.ask(post("/v1/completions", R"({"model": "demo", "prompt": "a"})")).status, 400);

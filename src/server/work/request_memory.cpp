@@ -8,9 +8,9 @@
 namespace tessera {
 namespace {
 
-// Bytes of a JSON value in a list, and the additional bytes of an object, whose members are copied into a template's
-// value. Measured on trees of small values (tests/server/memory_test.py), including the second copy of a vector that
-// grows.
+// The bytes of a JSON value in a list, and the additional bytes of an object, whose members are copied into a
+// template's value. Measured on trees of small values (tests/server/memory_test.py), including the second copy of a
+// growing vector.
 constexpr std::int64_t kBytesOfValue = 128;
 constexpr std::int64_t kBytesOfObject = 1600;
 constexpr std::int64_t kCopiesOfText = 3;
@@ -49,7 +49,7 @@ std::int64_t result_bytes(const Request& request, std::int64_t vocab_size, std::
   std::int64_t bytes = output * kTokenText;
   if (request.return_hidden_states) {
     const std::int64_t rows = request.last_hidden_state_only ? 1 : prompt + output;
-    // The list grows by the rows of the output, so two copies exist at times.
+    // The list grows with the output's rows, so two copies exist at times.
     bytes += rows * hidden_size * (output > 1 ? 2 * kFloat : kFloat);
   }
   if (request.pooling != Pooling::kNone) bytes += hidden_size * (kFloat + kFloatText);

@@ -1,4 +1,4 @@
-// Upper estimates of what requests charge to the memory budget, made before the memory is allocated.
+// Upper estimates of the memory that requests charge to the budget, made before the memory is allocated.
 #pragma once
 
 #include <cstdint>
@@ -9,18 +9,18 @@
 
 namespace tessera {
 
-// Returns the bytes needed while a JSON body is read: its text, the tree of its values, and what templates make of
-// these. Cost: one pass over the text.
+// Returns the bytes needed to read a JSON body: its text, the tree of its values, and the values that templates make of
+// them. Cost: one pass over the text.
 std::int64_t reading_bytes(std::string_view json);
 
 // Returns the bytes needed while a text of `text_bytes` bytes is tokenised.
 std::int64_t encoding_bytes(std::size_t text_bytes);
 
-// Returns the bytes held until the answer's end: those of the requests and an upper bound for their results. Images
-// have their own charges. `vocab_size` and `hidden_size` are the model's.
+// Returns the bytes held until the answer's end: the requests, and an upper bound for their results. Images have their
+// own charges. `vocab_size` and `hidden_size` are the model's.
 std::int64_t held_bytes(const ApiJob& job, std::int64_t vocab_size, std::int64_t hidden_size);
 
-// Returns the bytes that kept grammars may take beside a budget of `budget_bytes`.
+// Returns the bytes that kept grammars may take in addition to a budget of `budget_bytes`.
 std::size_t kept_grammar_bytes(std::int64_t budget_bytes);
 
 // Returns the bytes of an answer that is already made.

@@ -1,5 +1,5 @@
-// Reads the bodies of calls on the pools' threads: inflates them and makes of them what their route needs. The call's
-// memory is charged with what that takes.
+// Reads the bodies of calls on the pools' threads: inflates them and makes of them what their route needs. The memory
+// for this is charged to the call.
 //
 // A body of up to kSmallTextBytes starts in the pool of small texts; a larger or compressed one starts in the pool of
 // large texts. If it turns out to need other work, it is read again in that work's pool (text_work.h).
@@ -61,8 +61,8 @@ class RequestReader {
 
  private:
   using Finish = std::function<void(Call call)>;
-  // Makes something of the body, or of the error that stopped inflating or reading it. `memory` is the call's; after
-  // the call it holds the charge for the result.
+  // Makes the result from the body, or from the error that stopped inflating or reading it. `memory` is the call's
+  // charge; afterwards it holds the charge for the result.
   using Make = std::function<Finish(MemoryCharge& memory, std::string_view body, const ApiStatus& whole)>;
   struct Reading;
 

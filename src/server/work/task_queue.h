@@ -17,7 +17,7 @@ namespace tessera {
 
 class TaskQueue {
  public:
-  // `run` is called with each task. The queue outlives `io`.
+  // The queue calls `run` with each task. It outlives `io`.
   explicit TaskQueue(void (*run)(const std::function<void()>& task)) : run_(run) {}
 
   void post(boost::asio::io_context& io, std::function<void()> task) {
@@ -30,8 +30,8 @@ class TaskQueue {
   }
 
  private:
-  // Gives asio the queue's memory for its one handler. asio returns a handler's memory before it calls the handler, and
-  // the next handler is posted only after that, so one block of memory suffices.
+  // Gives asio the queue's memory for its single handler. asio returns a handler's memory before it calls the handler,
+  // and the next handler is posted only after that, so one block of memory suffices.
   template <class T>
   struct Allocator {
     using value_type = T;

@@ -1,4 +1,4 @@
-// A few threads for one kind of work that would block the I/O thread, and the jobs that wait for them. fair_queue.h
+// A few threads for one kind of work that would block the I/O thread, and a queue of jobs for them. fair_queue.h
 // chooses the next job.
 //
 // Threads: any thread may call all functions except the constructor and the destructor.
@@ -44,8 +44,8 @@ class TextPool {
   // Finishes the running jobs and drops the waiting ones.
   ~TextPool();
 
-  // Adds a job. Either its `run` or its `not_run` is called, unless the job is dropped at the pool's end. If the pool
-  // is full, another job may be the one whose `not_run` is called (fair_queue.h).
+  // Adds a job. Either its `run` or its `not_run` is called, unless the pool's end drops the job. If the pool is full,
+  // the `not_run` of another job may be called instead (fair_queue.h).
   Id post(Job job);
   // Removes a job that has not begun.
   void cancel(Id id);

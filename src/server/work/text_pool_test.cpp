@@ -1,5 +1,5 @@
-// Catches: jobs that a pool loses, runs twice or runs after they were cancelled; a client whose jobs keep another's
-// from a thread; and threads for heavy work with normal priority.
+// Catches: jobs that a pool loses, runs twice or runs after they were cancelled; a client whose jobs keep other clients
+// from a thread; and heavy work on threads with normal priority.
 #include "tessera/server/work/text_pool.h"
 
 #include <gtest/gtest.h>

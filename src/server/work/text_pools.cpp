@@ -12,7 +12,7 @@
 namespace tessera {
 namespace {
 
-// Returns one thread more than cores, because a client leaves the last one to other clients.
+// Returns one thread more than there are cores, because no client takes the last one if others may need it.
 std::size_t heavy_threads(std::size_t cores) { return std::clamp<std::size_t>(cores, 1, 8) + 1; }
 constexpr std::size_t kSmallThreads = 4;
 constexpr std::size_t kAnswerThreads = 2;

@@ -1,5 +1,5 @@
-// Thread pools for work that would block the I/O thread, one for each kind of work, and how calls get there. The work
-// is parsing bodies, rendering templates, tokenising, preparing images, compiling grammars, and building large answers.
+// Thread pools for work that would block the I/O thread, one for each kind of work. The work is parsing bodies,
+// rendering templates, tokenising, preparing images, compiling grammars, and building large answers.
 //
 // The pool of small texts runs at the server's own priority. The other pools run at kHeavyNice: if there are too few
 // cores for all, they yield the CPU to the small texts, the I/O thread, and the engine's threads.
@@ -26,8 +26,8 @@ struct TextPoolsOptions {
 
 class TextPools {
  public:
-  // A thousand bodies of kSmallTextBytes take some seconds, other work takes longer. A client behind such a queue had
-  // better ask again.
+  // The most jobs that wait in a pool. A thousand bodies of kSmallTextBytes take some seconds, other work takes longer.
+  // A client behind a longer queue had better ask again.
   static constexpr std::size_t kMostSmall = 4096;
   static constexpr std::size_t kMostOthers = 1024;
   static constexpr int kHeavyNice = 10;
@@ -36,7 +36,7 @@ class TextPools {
   TextPools(const TextPoolsOptions& options, std::span<const std::string> api_keys);
 
   // Runs `run` on a thread of the pool when it is the client's turn. If the pool is full, a call of the client with the
-  // most waiting jobs is answered 503 with Retry-After. The job is dropped if its client leaves before its turn.
+  // most waiting jobs is answered 503 with Retry-After. The job is dropped if its client leaves before it starts.
   void post(TextWork work, const Call& call, std::function<void()> run);
 
   // Posts work that belongs to no call. The work is dropped if the pool is full.

@@ -1,6 +1,5 @@
 // Catches: calls without an answer if a pool is full, work for clients that have left, bodies that are read in the pool
-// of small texts although they need more, and one client that a header or one of its many addresses makes look like
-// several.
+// of small texts although they need more, and one client that looks like several by a header or its many addresses.
 #include "tessera/server/work/text_pools.h"
 
 #include <gmock/gmock.h>
@@ -29,7 +28,7 @@ using testing::get;
 using ::testing::HasSubstr;
 using testing::Reply;
 
-// A server whose handler the test gives.
+// A server with the test's handler.
 class Pools {
  public:
   explicit Pools(std::function<void(TextPools& pools, const Call& call)> handler)
@@ -111,7 +110,7 @@ TEST(TextPools, AFullPoolAnswers503WithRetryAfter) {
   gate.open.set_value();
 }
 
-// Reads a body that needs the work which its first word names. Returns its first 8 bytes.
+// Reads a body whose first word names the kind of work that it needs. Returns its first 8 bytes.
 ApiResult<std::string> read_anywhere(const ServedModel&, std::string_view body) {
   if (body.starts_with("image")) TRY(take_on(TextWork::kImages));
   if (body.starts_with("grammar")) TRY(take_on(TextWork::kGrammars));

@@ -1,8 +1,9 @@
-// The kinds of work that requests bring before and after the engine. Each kind has a pool (text_pools.h), and the pool
-// of the calling thread limits what work the thread takes on.
+// The kinds of work that requests bring before and after the engine. Each kind has a pool (text_pools.h). A thread of a
+// pool takes on only the kinds that its pool allows.
 //
-// What a body asks for is unknown until it is read. By its size, it is read in the pool of small or of large texts. If
-// it turns out to need another kind of work, reading stops with an error and begins again in the other pool:
+// What a body asks for is unknown until it is read. Its size decides whether it is read in the pool of small or of
+// large texts. If it turns out to need another kind of work, reading stops with an error and begins again in the other
+// pool:
 //
 //   TextPoolScope scope(TextWork::kSmall);
 //   made = prepare(…);                            // calls TRY(take_on(TextWork::kImages)) before it decodes an image
@@ -28,7 +29,7 @@ enum class TextWork : std::uint8_t {
 };
 inline constexpr std::size_t kNumTextWorks = 5;
 
-// The limit of kSmall, for a body and for all texts together that are tokenised for it.
+// The limit of kSmall, for a body and for the sum of all texts that are tokenised for it.
 inline constexpr std::size_t kSmallTextBytes = 64 * 1024;
 
 class TextPoolScope {
@@ -38,7 +39,7 @@ class TextPoolScope {
   TextPoolScope(const TextPoolScope&) = delete;
   TextPoolScope& operator=(const TextPoolScope&) = delete;
 
-  // Returns the pool that must do the work that this one refused; nothing if no work was refused.
+  // Returns the pool that must do the work that this thread's pool refused; nothing if no work was refused.
   std::optional<TextWork> moves_to() const { return moves_to_; }
 
  private:
@@ -52,7 +53,7 @@ class TextPoolScope {
   TextPoolScope* outer_;
 };
 
-// Call it before work of that kind begins. Returns an error if the thread's pool must leave the work to another.
+// Call it before work of this kind begins. Returns an error if the thread's pool must leave the work to another pool.
 ApiStatus take_on(TextWork work);
 // Like take_on(), before a text of `bytes` bytes is tokenised.
 ApiStatus take_on_text(std::size_t bytes);
