@@ -1,5 +1,5 @@
-// The folder that make-checkpoint writes: what it may contain before, how much space it has, and what is copied into
-// it.
+// The folder that make-checkpoint writes: what it may contain before, whether its disk has room, and what is copied
+// into it.
 #pragma once
 
 #include <cstdint>
@@ -13,18 +13,19 @@ namespace tessera::cli {
 
 class CheckpointFolder {
  public:
-  // Checks `folder`, which need not exist, and changes nothing. invalid_argument if it is no folder, if `config` lies
-  // in it, or if it is not empty and `overwrite` is false.
+  // Checks `folder`, which need not exist, and changes nothing. Returns invalid_argument if it is not a folder,
+  // contains `config`, or is not empty while `overwrite` is false.
   static Result<CheckpointFolder> check(const std::string& folder, const std::filesystem::path& config, bool overwrite);
 
   // Returns resource_exhausted if `bytes` exceed the file system's free space plus what begin() frees.
   Status check_space(std::int64_t bytes) const;
   std::int64_t free_bytes() const { return free_bytes_; }
 
-  // Creates the folder. Removes the config.json and weights of an earlier checkpoint, including those of an interrupted
-  // write; other files stay. No program takes a folder without config.json for a model, so the new one is written last.
+  // Creates the folder. Removes the config.json and the weights of an earlier checkpoint, even of an interrupted write;
+  // other files stay. The new config.json must be written last, because no program takes a folder without it for a
+  // model.
   Status begin() const;
-  // Called after a failed write: removes the folder if begin() created it and it is empty.
+  // Removes the folder after a failed write, if begin() created it and it is empty.
   void undo() const;
 
   std::filesystem::path path() const { return folder_; }

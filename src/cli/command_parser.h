@@ -1,4 +1,4 @@
-// The flags of one command and the options that they set. Each command's parser is in a file of its own.
+// The flags of one command and the options that they set. Each command has its own file with its parser.
 #pragma once
 
 #include <memory>
@@ -15,11 +15,11 @@ namespace tessera::cli {
 class CommandParser {
  public:
   virtual ~CommandParser() = default;
-  // Returns the engine's options of a command that loads a model; null for others.
+  // Returns the engine's options if the command loads a model; otherwise null.
   virtual EngineOptions* engine() = 0;
-  // Called after the flags are parsed: checks what depends on several flags.
+  // Checks what depends on several flags, and returns the command. Called after the flags are parsed.
   virtual Result<Command> finish() = 0;
-  // Called after finish(): returns warnings about requests without effect, beside those of warnings_about().
+  // Returns warnings about requests without effect, in addition to those of warnings_about(). Called after finish().
   virtual std::vector<std::string> warnings() const { return {}; }
 };
 

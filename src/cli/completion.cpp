@@ -24,7 +24,7 @@ std::vector<std::string> names_of(std::span<const ShownCommand> commands) {
   return names;
 }
 
-// Returns the values of the command's further word; for `help` these are the commands.
+// Returns the values that may follow the command's name; for `help` these are the commands.
 std::vector<std::string> words_of(const ShownCommand& command, std::span<const ShownCommand> commands) {
   if (command.name == "help") return names_of(commands);
   for (const ShownFlag& flag : command.flags) {

@@ -23,7 +23,7 @@ std::string shown(const std::vector<std::string>& arguments) {
   return line.ok() ? std::get<ShowText>(line->command).text : "";
 }
 
-// Returns each "--name" in a text.
+// Returns all occurrences of "--name" in a text.
 std::vector<std::string> flags_in(const std::string& text) {
   std::vector<std::string> flags;
   for (std::size_t at = text.find("--"); at != std::string::npos; at = text.find("--", at + 2)) {

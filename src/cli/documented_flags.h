@@ -1,4 +1,4 @@
-// All flags of serve that SGLang or vLLM has, with their treatment. For tests.
+// Lists all flags of `serve` that SGLang or vLLM has, with their treatment. For tests.
 #pragma once
 
 #include <string>
@@ -18,7 +18,7 @@ struct Documented {
   std::vector<std::string> refused;  // words for the same flag that are not accepted
 };
 
-// Returns the flags of the requirements in their order; ours come after SGLang's.
+// Returns the documented flags in order; ours come after SGLang's.
 inline const std::vector<Documented>& documented() {
   using enum Treatment;
   static const std::vector<Documented> flags = {

@@ -1,4 +1,4 @@
-// SGLang's environment variables: those that replace a flag, and those that have no effect here.
+// Reads SGLang's environment variables: some replace a flag, others have no effect here.
 #pragma once
 
 #include <functional>
@@ -26,7 +26,7 @@ Status take_environment(const Environment& get, CommandLine& line);
 FlagValue* find_free_flag(CommandLine& line, std::string_view flag);
 void set_from_environment(FlagValue& flag, Json value);
 
-// Returns a warning for each variable that has no effect here. It names what to use instead.
+// Returns a warning for each set variable that has no effect here; it names what to use instead.
 std::vector<std::string> environment_warnings(const Environment& get);
 
 }  // namespace tessera::cli

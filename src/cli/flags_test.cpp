@@ -123,7 +123,7 @@ TEST(DocumentedFlags, SetTheirOptions) {
   EXPECT_TRUE(plain.measure_costs);
 }
 
-// A server would accept these flags and do something else.
+// Refuses flags that a server would accept but not follow.
 TEST(ServeFlags, RefuseCombinationsWithoutEffect) {
   EXPECT_THAT(parse_serve({"--drain-timeout", "5", "--drain-notice", "6"}).status().message(),
               StartsWith("--drain-notice: 6 is more than --drain-timeout, 5, at which the server ends"));

@@ -1,5 +1,5 @@
-// Catches: a flag in launch commands of SGLang or vLLM that is accepted but does something else than our corresponding
-// flag.
+// Catches: a flag in launch commands of SGLang or vLLM that is accepted but does something else than the flag of ours
+// with the same meaning.
 #include "tessera/options/foreign_flags.h"
 
 #include <gmock/gmock.h>
@@ -49,7 +49,7 @@ TEST(ForeignFlags, MeanTheSameAsOurFlags) {
 const std::vector<std::string> kWholeExperts[] = {
     {"--enable-expert-parallel"}, {"--enable-ep-moe"}, {"--enable-deepep-moe"}, {"--moe-a2a-backend", "deepep"}};
 
-// Parses these flags together with the one that asks for whole experts.
+// Parses `words` together with a flag that asks for whole experts.
 Result<CommandLine> parse_with(std::vector<std::string> words, const std::vector<std::string>& flag) {
   words.insert(words.end(), flag.begin(), flag.end());
   return parse_foreign(words);

@@ -1,5 +1,5 @@
-// Catches: a flag of SGLang's for a missing feature that is ignored, taken for a typing error, or refused without
-// naming what is supported; and a refusal of a flag that exists.
+// Catches: a flag of SGLang for a missing feature that is ignored, taken for a typing error, or refused without naming
+// what is supported; and a flag that exists but is refused.
 #include "tessera/options/known_flags.h"
 
 #include <gmock/gmock.h>

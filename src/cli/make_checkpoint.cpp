@@ -25,7 +25,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The names of a type in config.json and in graphs.
+// The two names of a type: in config.json and in graphs.
 struct DtypeNames {
   StoredDtype stored;
   ir::DType dtype;
@@ -41,7 +41,7 @@ const DtypeNames& names_of(StoredDtype stored) {
   return kDtypes[0];
 }
 
-// The config that weights are made for, with the text of the new config.json.
+// The config for which weights are made, and the text of the new config.json.
 struct Source {
   fs::path file;
   std::string text;  // text of the new config.json
@@ -49,7 +49,7 @@ struct Source {
   StoredDtype dtype = StoredDtype::kF32;
 };
 
-// Reads the config. Its text is kept unless another type than its own is requested.
+// Reads the config. Changes its text only if another type than its own is requested.
 Result<Source> read_source(const MakeCheckpointOptions& options) {
   Source source;
   source.file = config_file(options.config);
@@ -64,7 +64,7 @@ Result<Source> read_source(const MakeCheckpointOptions& options) {
   return source;
 }
 
-// Returns the files to copy beside the weights: the tokenizer's, and the authors' sampling defaults.
+// Returns the files to copy along with the weights: the tokenizer's, and the authors' sampling defaults.
 Result<std::vector<fs::path>> files_beside(const MakeCheckpointOptions& options, const fs::path& config_folder) {
   std::error_code error;
   const bool given = !options.tokenizer_path.empty();
@@ -86,7 +86,7 @@ Result<std::vector<fs::path>> files_beside(const MakeCheckpointOptions& options,
   return files;
 }
 
-// Returns the bytes of the data plus those of headers, index and the other files.
+// Returns the bytes of the weights plus those of headers, the index and the other files.
 std::int64_t bytes_needed(const RandomCheckpoint& checkpoint, const Source& source,
                           const std::vector<fs::path>& beside) {
   constexpr std::int64_t kAround = 4096;  // for a file's last block

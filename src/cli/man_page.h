@@ -1,4 +1,4 @@
-// The manual page tessera(1), made from the commands and flags that --help shows.
+// Writes the manual page tessera(1) from the commands and flags that --help shows.
 #pragma once
 
 #include <span>

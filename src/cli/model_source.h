@@ -1,4 +1,4 @@
-// What commands read from this process's environment: where the hub's models are, and the cache folder.
+// Reads from this process's environment where the hub's models are and which folder is the cache.
 #pragma once
 
 #include <string>
@@ -9,11 +9,11 @@
 
 namespace tessera::cli {
 
-// Returns the hub's settings in this process's environment.
+// Returns the hub's settings from this process's environment.
 HubSettings hub_settings();
 
-// Replaces an id of the hub by the folder to read, and downloads the model first if asked for. Commands without a model
-// are unchanged.
+// Replaces a model's hub id by its folder, and downloads the model first if asked to. Does nothing for a command
+// without a model.
 Status find_model(Command& command, const ModelSource& source);
 
 // Returns the cache folder, which keeps measurements between runs (options/cache_dir.h).

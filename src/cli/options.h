@@ -1,4 +1,4 @@
-// The options of each command: plain structs, filled from the command line by parse.h.
+// The options of each command: plain structs that parse.h fills from the command line.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@
 
 namespace tessera::cli {
 
-// Exactly one of the first three members is given.
+// The prompts. Exactly one of the first three members is given.
 struct PromptOptions {
   std::vector<std::string> texts;
   std::string file;  // a file with one text
@@ -55,7 +55,7 @@ struct GenerateOptions {
   bool stats = false;
 };
 
-// `generate --input-file`: requests of the server's protocols from a file.
+// `generate --input-file`: runs requests of the server's protocols from a file.
 struct BatchOptions {
   EngineOptions engine;
   std::string input_file;
@@ -97,7 +97,7 @@ struct ExplainOptions {
   std::string graph;          // shows the graph of this name instead of the plan; engine/report/graph_export.h
   std::string export_folder;  // also writes all graphs to this folder; "": no export
   std::string output;         // a file; "": standard output
-  // A trace or saved metrics: suggests the prefill sizes that fit it, instead of explaining. "": none.
+  // A trace or saved metrics for which prefill sizes are suggested instead of an explanation. "": none.
   std::string suggest_tokens;
 };
 
@@ -130,7 +130,7 @@ struct BenchOptions {
   bool json = false;
 };
 
-// A load of requests on a server: another process, or a server of this process.
+// A load of requests, sent to a server in another process or in this one.
 struct BenchServeOptions {
   EngineOptions engine;  // for a server of this process
   std::string url;       // URL of another server; there is no model then

@@ -1,5 +1,5 @@
-// Catches: a plugin that is loaded after the flags that name its additions, plugins loaded in another order than given,
-// and a plugin's error that is lost.
+// Catches: a plugin that is loaded after flags that name its additions, plugins loaded in another order than given, and
+// a plugin's error that is lost.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@ using ::testing::ElementsAre;
 
 const std::string kLlama = testing::data_path("goldens/llama");
 
-// Every flag can name a plugin's additions, at any position on the command line.
+// Any flag can name a plugin's additions, at any position on the command line.
 TEST(PluginFlag, LoadsInOrderBeforeAnythingIsNamed) {
   const auto registry = std::make_shared<Registry>(built_in_registry());
   std::vector<std::string> loaded;

@@ -1,5 +1,5 @@
-// Implements tessera.h's program function. The program's main() calls it, and so does code that starts the program from
-// the library.
+// Implements the program function of tessera.h. The program's main() calls it, and so does code that starts the program
+// from the library.
 #include <tessera.h>
 
 #include <memory>

@@ -59,7 +59,7 @@ Status check_server(const Command& command) {
   return serve == nullptr ? ok_status() : ServedModel::check(serve->server, serve->engine.registry->chat_formats);
 }
 
-// Runs the parsed command. `began`: when the program got control.
+// Runs the parsed command. `began`: the time at which main() was entered.
 Status run_command(CommandLine& line, Timeline::Clock::time_point began) {
   TRY(check_server(line.command));
   TRY(find_model(line.command, line.model));
@@ -91,7 +91,7 @@ Status run_command(CommandLine& line, Timeline::Clock::time_point began) {
   return std::visit(Runner{line.values}, line.command);
 }
 
-// Turns exceptions of the standard library into an error. Mostly memory has run out.
+// Turns exceptions of the standard library, mostly for lack of memory, into an error.
 Status run_command_or_catch(CommandLine& line, Timeline::Clock::time_point began) {
   try {
     return run_command(line, began);

@@ -1,4 +1,4 @@
-// The tessera command as a function: everything except main().
+// The tessera command as a function: the whole program except main().
 #pragma once
 
 #include <memory>

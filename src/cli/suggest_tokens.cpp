@@ -25,9 +25,9 @@ namespace {
 constexpr const char* kFlag = "--suggest-tokens";
 constexpr std::string_view kOwnMetrics = "tessera:";
 constexpr const char* kHistogram = "tessera:prefill_tokens";
-// The most requests to simulate. They show the distribution of a service's forwards, and take seconds.
+// The most requests to simulate. So many show the distribution of a service's forwards, and take seconds.
 constexpr std::int64_t kMostRequests = 5000;
-// The share of forwards that get a size of exactly their tokens. Beyond it, each further size helps few forwards.
+// The share of forwards that get a size of exactly their tokens. Beyond this share, a further size helps few forwards.
 constexpr double kExactShare = 0.9;
 
 Result<SeenForwards> simulated_forwards(const std::string& path, const EnginePlan& plan) {
@@ -104,8 +104,8 @@ std::string flag_text(const TokenSuggestion& s) {
 Result<SeenForwards> read_forwards(const std::string& path, const EnginePlan& plan) {
   if (std::error_code error; std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error))
     return invalid_argument(fmt::format("{}: {} is no file", kFlag, path));
-  // Metrics begin with a comment or, if somebody selected lines of them, with a name. Anything else is read as a trace,
-  // whose reader reports errors.
+  // Takes the file for metrics if it begins with a comment or, in case somebody selected lines, with a metric's name.
+  // Otherwise it is a trace, whose reader reports errors.
   const std::string begin = first_bytes(path);
   const bool metrics = begin.starts_with('#') || begin.starts_with(kOwnMetrics);
   SeenForwards seen = metrics ? TRY(counted_forwards(path, plan.runner)) : TRY(simulated_forwards(path, plan));

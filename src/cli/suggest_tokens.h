@@ -1,5 +1,6 @@
-// `explain --suggest-tokens FILE`: suggests sizes of prefill graphs that fit recorded forwards. They come from a trace
-// of requests, on which the scheduler is run, or from a server's metrics, which count forwards by their tokens.
+// `explain --suggest-tokens FILE`: suggests sizes of prefill graphs that fit recorded forwards. The forwards come from
+// a trace of requests, by running the scheduler on it, or from a server's metrics, which count forwards by their
+// tokens.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,7 @@
 namespace tessera::cli {
 
 struct SeenForwards {
-  // Forwards that contain more than decode tokens.
+  // The forwards that compute more than decode tokens.
   TokenWeights weights;
   std::string how;  // says how the forwards are known, for people
 };
@@ -41,9 +42,9 @@ struct TokenSuggestion {
 // begin with the flag and name file and line.
 Result<SeenForwards> read_forwards(const std::string& path, const EnginePlan& plan);
 
-// Suggests as many sizes as the engine would have now, which --cuda-graph-memory-budget may have limited, but no more
-// than give 90 % of the forwards a size of exactly their tokens. Time uses the costs in the profile cache if it has
-// them.
+// Suggests as many sizes as the engine would have now (--cuda-graph-memory-budget may have limited them), but no more
+// than are needed for 90 % of the forwards to have a size of exactly their tokens. Times use the costs in the profile
+// cache, if there are any.
 Result<TokenSuggestion> suggest_tokens(const std::string& path, const EngineOptions& options);
 
 Json to_json(const TokenSuggestion& suggestion);

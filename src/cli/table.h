@@ -9,7 +9,7 @@ namespace tessera::cli {
 
 class Table {
  public:
-  // A heading that begins with '>' makes a right-aligned column.
+  // Makes a table. A heading that begins with '>' makes its column right-aligned.
   explicit Table(std::vector<std::string> headings);
   void add(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
   bool empty() const { return rows_.empty(); }
@@ -22,15 +22,15 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
-// Returns "12.3 MiB" or "512 B".
+// Returns the bytes as text: "12.3 MiB" or "512 B".
 std::string bytes_text(std::int64_t bytes);
-// Returns "12,345".
+// Returns the count with separators: "12,345".
 std::string count_text(std::int64_t count);
-// Returns three significant digits or more: "0.123", "12.3", "1,234".
+// Returns the number with three significant digits or more: "0.123", "12.3", "1,234".
 std::string number_text(double value);
-// Returns "16, 32, 48 … 2048 (42 sizes)"; short lists are complete.
+// Returns the sizes as text: "16, 32, 48 … 2048 (42 sizes)"; short lists are complete.
 std::string sizes_text(const std::vector<std::int64_t>& sizes);
-// Returns "1 token" or "2 tokens".
+// Returns the count with the noun: "1 token" or "2 tokens".
 std::string plural(std::int64_t count, const std::string& noun);
 
 }  // namespace tessera::cli

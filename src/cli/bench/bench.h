@@ -13,7 +13,7 @@ namespace tessera::cli {
 
 Status bench_prefill(const BenchOptions& options);
 Status bench_decode(const BenchOptions& options);
-// Measures every form of every size in turn: operators one by one, graphs of pieces, one graph.
+// Measures each size in all its forms alternately: operators one by one, graphs of pieces, one graph.
 Status bench_graphs(const BenchOptions& options);
 Status bench_startup(const BenchOptions& options);
 // Profiles forwards and also writes a trace to options.output.
@@ -21,12 +21,12 @@ Status bench_profile(const BenchOptions& options);
 // Measures a vision tower run eagerly and through both kinds of graphs, and the preparation of its images.
 Status bench_vision(const BenchOptions& options);
 
-// Returns the engine's options, changed so that the longest requested forward fits.
+// Returns the engine's options, changed so that the longest requested forward fits into the engine.
 EngineOptions bench_engine_options(const BenchOptions& options);
-// Returns kUnimplemented if there are several ranks. `bench` ("bench graphs") names the benchmark, `what` what it
-// times.
+// Returns kUnimplemented if there are several ranks. `bench` names the benchmark ("bench graphs"), and `what` the thing
+// that it times.
 Status refuse_ranks(const BenchOptions& options, std::string_view bench, std::string_view what);
-// Returns what was measured on which engine: {"bench", "model", "dtype", "threads", …}.
+// Returns a JSON object that describes the measurement and the engine: {"bench", "model", "dtype", "threads", …}.
 Json bench_header(const BenchOptions& options, const Engine& engine);
 // Returns the header as one line of text.
 std::string bench_title(const BenchOptions& options, const Engine& engine);

@@ -49,7 +49,7 @@ class BatchBuilder {
   }
 
  private:
-  // Gives the request its pages in group g. Pages outside the window are page 0, as in an engine.
+  // Gives the request its pages in group g. Pages outside the window are page 0, as in a real engine.
   void add_pages(std::size_t g, std::int64_t query, std::int64_t prefix) {
     const ir::CacheGroup& group = cache_groups_[g];
     const PageRange touched = pages_touched(group, prefix, prefix + query, page_size_);

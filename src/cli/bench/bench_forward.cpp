@@ -28,14 +28,14 @@ double ms_between(Clock::time_point from, Clock::time_point to) {
   return std::chrono::duration<double, std::milli>(to - from).count();
 }
 
-// The median times of one way to run the kernels, in milliseconds.
+// The median times of one way to run the kernels (eagerly or replayed), in milliseconds.
 struct Timing {
   double wall = 0;    // from the first call until the device is done
   double device = 0;  // from the first to the last kernel, by the device's own clock
   double host = 0;    // until everything is enqueued
 };
 
-// Times of repeated runs of the same work.
+// The times of repeated runs of the same work.
 struct Samples {
   std::vector<double> wall, device, host;
   Timing medians() && { return {median(std::move(wall)), median(std::move(device)), median(std::move(host))}; }
@@ -142,7 +142,7 @@ Json row_json(const Comparison& c) {
   return row;
 }
 
-// Returns the requested sizes; without any, those of `usual` up to `most`.
+// Returns the requested sizes; if there are none, the sizes of `usual` up to `most`.
 std::vector<std::int64_t> sizes_or(const std::vector<std::int64_t>& asked, std::vector<std::int64_t> usual,
                                    std::int64_t most) {
   if (!asked.empty()) return asked;

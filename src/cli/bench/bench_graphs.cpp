@@ -22,7 +22,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// One form of a batch. The preparation (plan, inputs on the device) is not timed.
+// One form of a batch, for example its pieces. Only the work after the preparation (plan, inputs on the device) is
+// timed.
 struct Form {
   std::function<Status()> prepare;
   std::function<Status()> enqueue;
@@ -46,7 +47,7 @@ class FormBench {
     forms.push_back(body(
         batch, row.count, [&] { return prefill().run(row.count); }, row.times.eager));
     TRY(add_graphs(batch, row, forms));
-    // Requests of a single row run as pieces.
+    // Full graphs do not serve requests of a single row, which run as pieces.
     const bool has_full = row.cuts > 0 && prefill().executable().can_be_full() && shape_of(batch).several_rows_each;
     const bool had_full = row.size > 0 && prefill().has_full(row.size);
     if (has_full) {
@@ -153,7 +154,7 @@ class FormBench {
   std::int64_t repeat_;
 };
 
-// The requested sizes; without any, all captured sizes.
+// The requested sizes; if there are none, all captured sizes.
 struct Shapes {
   std::vector<std::int64_t> tokens;
   std::vector<std::int64_t> requests;

@@ -1,5 +1,5 @@
-// Shows where the time of one forward goes: every part of its replay, and every operator of the same size run eagerly.
-// The result is a timeline, a table of the sums by operator, and a table of the slowest calls.
+// Shows where the time of one forward goes, for every part of its replay and for every operator of the same size run
+// eagerly. The result is a timeline, a table of the sums by operator, and a table of the slowest calls.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -24,7 +24,7 @@ namespace {
 constexpr int kProfileWarmUps = 3;
 constexpr std::size_t kShown = 10;  // operators in the table
 
-// A part or an operator that is enqueued and timed.
+// A part or an operator that is enqueued and timed by itself.
 struct Call {
   std::string name;
   std::function<Status()> enqueue;
@@ -63,7 +63,7 @@ std::string shape_text(const TensorView& view) {
                      fmt::join(view.dims.begin(), view.dims.begin() + view.rank, ", "));
 }
 
-// One of the executables that a forward runs, at one size.
+// One of the executables of a forward, at one size.
 struct Stage {
   const GraphRunner& runner;
   std::int64_t size;
@@ -85,8 +85,8 @@ void add_parts(const Stage& stage, std::vector<Call>& calls) {
   }
 }
 
-// Describes a call. `names` has the operators' results and mutated operands first. The bytes are those of all operands
-// and results except states.
+// Describes a call in `args`. `names` has the operators' results and mutated operands first. The bytes are those of all
+// operands and results except states.
 Status describe(const Stage& stage, std::size_t part, const ir::Node& call, Json& args) {
   const Executable& executable = stage.runner.executable();
   const CompiledPart& of = executable.parts(stage.runner.bucket(stage.size))[part];
@@ -133,7 +133,7 @@ Status add_operators(const Stage& stage, std::vector<Call>& calls) {
   return ok_status();
 }
 
-// Returns the run with the median length.
+// Returns the index of the run with the median length.
 std::size_t typical_run(const std::vector<Call>& calls) {
   std::vector<std::size_t> runs(calls.back().end_ms.size());
   std::iota(runs.begin(), runs.end(), 0);
@@ -168,7 +168,7 @@ double add_track(const std::string& name, const std::string& category, std::int6
   return calls.back().end_ms[run];
 }
 
-// The data of a profiled forward for the table.
+// The data of one profiled forward that the tables show.
 struct Profiled {
   std::string forward;
   double replay_ms = 0;
@@ -206,7 +206,7 @@ Result<Profiled> profile(ModelRunner& runner, const ForwardBatch& batch, const B
   return profiled;
 }
 
-// The sum over the calls of an operator in a forward.
+// An operator's times, summed over its calls in a forward.
 struct OperatorSum {
   std::string forward;
   std::string name;
@@ -215,7 +215,7 @@ struct OperatorSum {
   double share = 0;  // share of all operators' time
 };
 
-// Sums up the operators of each forward, the greatest first.
+// Returns the sums of the operators of each forward, in descending order.
 std::vector<OperatorSum> sums_of(const std::vector<Profiled>& profiled) {
   std::vector<OperatorSum> all;
   for (const Profiled& p : profiled) {

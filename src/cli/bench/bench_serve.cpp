@@ -1,4 +1,4 @@
-// Measures a server under load from its clients' side.
+// Measures a server under load as its clients see it.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -29,7 +29,7 @@
 namespace tessera::cli {
 namespace {
 
-// If the client uses more than this share of a core, its own work affects the measurement.
+// The share of a core above which the client's own work affects the measurement.
 constexpr double kBusyClient = 0.7;
 constexpr std::size_t kFurtherConnections = 64;  // beside the load's connections
 
@@ -49,7 +49,7 @@ std::string rate_text(std::optional<double> rate) {
   return !rate ? "as recorded" : std::isinf(*rate) ? "all at once" : fmt::format("{:g}/s", *rate);
 }
 
-// Returns the differences between the runs with and without graphs.
+// Returns the differences between the runs with graphs and the runs without.
 std::vector<RateComparison> compare(const std::vector<Run>& runs) {
   std::vector<GraphsRun> compared;
   for (const Run& run : runs)
@@ -177,7 +177,7 @@ Status bench_elsewhere(const BenchServeOptions& options, const LoadBench& bench,
   return bench.run(target, std::nullopt, runs);
 }
 
-// Adds to these runs what the profile says about the engine.
+// Adds to these runs what the profile says about the engine, and to `trace` their timelines.
 void add_profile(const EngineProfile& profile, std::span<Run> runs, std::int64_t first_process, ChromeTrace& trace) {
   const auto since = [&](Clock::time_point t) {
     return std::chrono::duration<double, std::milli>(t - profile.origin).count();

@@ -1,5 +1,5 @@
-// Measures a vision tower with images of several sizes: operators one by one, a graph for each number of patches as in
-// SGLang, and graphs of budgets. It also measures the host's preparation.
+// Measures a vision tower with images of several sizes: eagerly, with a graph for each number of patches (as in
+// SGLang), and with graphs of fixed budgets. It also measures the host's preparation.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -30,12 +30,12 @@ double ms_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
 
-// The default sizes. The smallest is bound by launches, the largest by attention.
+// The default sizes. Kernel launches bound the smallest one, attention the largest.
 constexpr ImageSize kUsualSizes[] = {{112, 112}, {224, 224}, {448, 448}, {640, 480}, {896, 896}, {1280, 960}};
 constexpr std::int64_t kUsualCounts[] = {1, 4, 16};
 constexpr ImageSize kMegapixel = {1280, 800};
 
-// Makes a picture with slopes and some noise.
+// Makes a picture with gradients and some noise.
 Image make_image(const ImageSize& size) {
   Image image{.width = static_cast<std::int32_t>(size.width), .height = static_cast<std::int32_t>(size.height)};
   image.rgb.resize(static_cast<std::size_t>(image.pixels() * 3));
@@ -54,7 +54,7 @@ struct TowerWay {
   bool eagerly;
 };
 
-// The times of one way of encoding, in ms.
+// The times of one way to run the tower, in ms.
 struct Times {
   std::vector<double> tower{};   // all forwards, from an idle device until it is idle again
   std::vector<double> encode{};  // as `tower`, plus the host's work for it: converting, ordering and copying patches
@@ -96,7 +96,7 @@ class VisionBench {
     rows_ = TRY(tower.device().allocate(static_cast<std::size_t>(result.tokens * tower.row_values()) * sizeof(float),
                                         "rows of images"));
     for (std::size_t i = 0; i < ways_.size(); ++i) TRY(begin(ways_[i], result.ways[i]));
-    // The ways run alternately, round by round, so that clocks and temperature are similar for all.
+    // Runs the ways alternately, round by round, so that clocks and temperature are similar for all.
     for (std::int64_t round = 0; round < repeat_; ++round) {
       for (std::size_t i = 0; i < ways_.size(); ++i) {
         result.ways[i].encode.push_back(TRY(encode(ways_[i])));
@@ -126,7 +126,7 @@ class VisionBench {
     return ok_status();
   }
 
-  // Times only the forwards. Their inputs are staged before.
+  // Times only the forwards, whose inputs are already staged.
   Result<double> run_tower(const TowerWay& way) {
     double ms = 0;
     std::span<const Patches* const> left = packed_;
@@ -155,7 +155,7 @@ class VisionBench {
   std::unique_ptr<Allocation> rows_;
 };
 
-// How many images of one megapixel are prepared per second, each on one thread.
+// The number of images of one megapixel that are prepared per second, each on one thread.
 struct Preprocessing {
   int threads = 0;
   double per_second = 0;
@@ -176,7 +176,7 @@ Result<Preprocessing> measure_preprocessing(const ImageProcessorConfig& processo
   return Preprocessing{.threads = threads, .per_second = 1e3 * threads * static_cast<double>(each) / ms_since(start)};
 }
 
-// The engine's own tower, and one with the other kind of graphs that shares its memory and weights.
+// The engine's own tower, and a tower with the other kind of graphs that shares the first one's memory and weights.
 class Towers {
  public:
   static Result<Towers> create(ModelRunner& runner) {
@@ -226,7 +226,7 @@ struct Case {
   std::int64_t images;
 };
 
-// Returns the requested sizes and counts; without any, the default ones that fit one forward.
+// Returns the requested sizes and counts; if there are none, the default ones that fit one forward.
 Result<std::vector<Case>> cases_of(const BenchOptions& options, const ImageProcessorConfig& processor,
                                    std::int64_t max_patches) {
   std::vector<ImageSize> sizes = options.image_sizes;

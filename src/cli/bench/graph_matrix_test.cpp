@@ -1,6 +1,6 @@
-// Catches: flags that switch the wrong graphs, an automatic rule that overrides the user or that the user overrides by
-// mistake, and a combination that is neither refused nor warned about. The test covers everything from a command line
-// to the engine's decision.
+// Catches: flags that switch the wrong graphs, an automatic rule that overrides the user, a user who overrides a rule
+// by mistake, and a combination that is neither refused nor warned about. The test covers everything from a command
+// line to the engine's decision.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -48,7 +48,7 @@ TEST(GraphMatrix, EveryRowGivesItsGraphs) {
        false,
        {kPiecewiseDisabled},
        {"--enforce-piecewise-cuda-graph is overruled"}},
-      // Enabled and disabled means disabled, with one warning.
+      // If graphs are both enabled and disabled, they are disabled, with one warning.
       {{"--enable-piecewise-cuda-graph"}, true, true, {}, {"deprecated"}},
       {{"--enable-piecewise-cuda-graph", "--disable-piecewise-cuda-graph"},
        true,
@@ -65,7 +65,7 @@ TEST(GraphMatrix, EveryRowGivesItsGraphs) {
       {{"--cuda-graph-mode", "full", "--disable-cuda-graph"}, false, false, {kDisabled}, {}},
       {{"--cuda-graph-mode", "piecewise", "--disable-piecewise-cuda-graph"}, false, false, {kPiecewiseDisabled}, {}},
       {{"--cuda-graph-mode", "full_and_piecewise", "--enable-torch-compile"}, true, true, {}, {}},
-      // SGLang switches piecewise graphs off here.
+      // SGLang would switch piecewise graphs off here.
       {{"--pp-size", "2"}, true, true, {}, {}},
   };
   for (const Row& row : rows) {

@@ -1,4 +1,4 @@
-// Tables of the results of `bench serve`.
+// Formats the results of `bench serve` as tables.
 #pragma once
 
 #include <span>
@@ -8,7 +8,7 @@
 
 namespace tessera::cli {
 
-// One run of several. Its label is shown in its rows.
+// One of several runs, with the label that its rows show.
 struct LabelledResult {
   std::string label;
   LoadResult result;

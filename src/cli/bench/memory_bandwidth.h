@@ -1,4 +1,4 @@
-// Measures how fast a device reads its memory. A decode step reads every weight once and is compared with this.
+// Measures how fast a device reads its memory. A decode step reads every weight once, so this rate bounds its speed.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +13,9 @@ struct MemoryBandwidth {
   double bytes_per_second = 0;  // of the fastest pass
 };
 
-// On a CPU: reads a block far larger than the caches with as many threads as kernels use. On other devices: copies one
-// block to another and counts the bytes read and written. Takes about a second at most. kResourceExhausted if the
-// memory cannot be allocated.
+// Measures the bandwidth, for about a second at most. A CPU reads a block far larger than its caches with as many
+// threads as kernels use. Any other device copies one block to another, and the bytes read and written both count.
+// kResourceExhausted if the memory cannot be allocated.
 Result<MemoryBandwidth> measure_memory_bandwidth(Device& device);
 
 }  // namespace tessera::cli

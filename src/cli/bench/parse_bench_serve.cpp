@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::int64_t kMost = 1 << 24;  // limit for tokens and for requests
 
-// Calls `take` with each item of "a,b,c".
+// Calls `take` with each item of a list such as "a,b,c".
 Status for_each_item(const std::string& text, const std::function<Status(const std::string&)>& take) {
   for (std::size_t begin = 0; begin <= text.size();) {
     const std::size_t end = std::min(text.find(',', begin), text.size());

@@ -33,8 +33,8 @@ struct RateComparison {
   std::vector<RunDifference> differences;  // for p50 and p99 of the time to the first token
 };
 
-// Compares the runs. The first run of a rate with graphs is paired with the rate's first run without, and so on. Rates
-// with fewer than two pairs are left out.
+// Compares the runs. For each rate, the first run with graphs is paired with the first run without, the second with the
+// second, and so on. Rates with fewer than two pairs are left out.
 std::vector<RateComparison> compare_graphs(std::span<const GraphsRun> runs);
 
 std::string to_text(std::span<const RateComparison> comparisons);  // "" if there are none

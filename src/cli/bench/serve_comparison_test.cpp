@@ -1,4 +1,4 @@
-// Catches: runs paired with those of another rate, a difference with the wrong sign, and a verdict that the interval
+// Catches: runs paired with runs of another rate, a difference with the wrong sign, and a verdict that the interval
 // does not support.
 #include "tessera/cli/bench/serve_comparison.h"
 

@@ -17,7 +17,7 @@ constexpr auto kIdleWork = static_cast<std::size_t>(HostWork::kIdleWork);
 
 bool is_idle(HostWork work) { return work == HostWork::kIdle || work == HostWork::kIdleWork; }
 
-// Returns how many milliseconds of begin … end had no request to work on.
+// Returns for how many milliseconds between begin and end there was no request to work on.
 double idle_within(const std::vector<HostSpan>& host, double begin_ms, double end_ms) {
   double idle = 0;
   const auto first = std::ranges::lower_bound(host, begin_ms, {}, &HostSpan::end_ms);  // ends ascend
@@ -28,7 +28,7 @@ double idle_within(const std::vector<HostSpan>& host, double begin_ms, double en
   return idle;
 }
 
-// Returns the share of the span within `during`, because a run begins and ends in the middle of spans.
+// Returns the fraction of the span that lies within `during`. Runs begin and end in the middle of spans.
 double share_within(const HostSpan& span, const TimeSpan& during) {
   const double length = span.end_ms - span.begin_ms;
   const double within = std::min(span.end_ms, during.end_ms) - std::max(span.begin_ms, during.begin_ms);
@@ -52,7 +52,7 @@ void add_forward(const StepFacts& facts, const ProfiledForward& forward, PhaseTi
   }
 }
 
-// Adds a row of milliseconds per forward, with a column for each phase and one for the share of the time.
+// Adds a row: milliseconds per forward in each phase, and the share of the total time.
 void add_row(const ServeTimes& times, const std::string& name, const std::function<double(const PhaseTimes&)>& ms_of,
              double total_ms, Table& table) {
   std::vector<std::string> row = {name};

@@ -1,4 +1,4 @@
-// Where a server under load spent its time: sums by kind of forward, as tables and JSON, and a timeline.
+// Shows where a server under load spent its time: sums by kind of forward, as tables and JSON, and a timeline.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@
 
 namespace tessera::cli {
 
-// A span of a profile, in milliseconds.
+// A time span on the profile's clock, in milliseconds.
 struct TimeSpan {
   double begin_ms = 0;
   double end_ms = 0;
@@ -39,7 +39,7 @@ struct ServeTimes {
   double device_ms = 0;
   std::vector<PhaseTimes> phases{};             // phases that ran: prefill, mixed, decode
   std::array<double, kNumHostWorks> host_ms{};  // by HostWork
-  // Returns the time of the engine's thread that belongs to no named HostWork.
+  // Returns the time of the engine's thread that no named HostWork accounts for.
   double other_ms() const;
 };
 

@@ -1,5 +1,5 @@
-// Catches: sums over forwards or host work of another run, idle time counted as a device that waits, and times that do
-// not add up.
+// Catches: sums over forwards or host work of another run, idle time counted as waiting of the device, and times that
+// do not add up.
 #include "tessera/cli/bench/serve_profile.h"
 
 #include <gmock/gmock.h>
@@ -19,7 +19,7 @@ ProfiledForward forward(double begin, double end, std::vector<DevicePart> parts,
           .parts = std::move(parts)};
 }
 
-// A warm-up before 100 ms, two prefills, and a decode before which the engine was idle from 150 to 160 ms.
+// Returns a profile: a warm-up before 100 ms, two prefills, and a decode; the engine is idle from 150 to 160 ms.
 EngineProfile example() {
   EngineProfile profile;
   profile.steps = {{.phase = ForwardPhase::kPrefill, .requests = 9, .tokens = 999},

@@ -12,18 +12,18 @@ struct Interval {
   bool holds(double value) const { return low <= value && value <= high; }
 };
 
-// Returns the middle value; for an even number of values the larger of the two. Precondition: not empty.
+// Returns the middle value, or the larger of the two middle values. Precondition: `values` is not empty.
 double median(std::vector<double> values);
 
-// Returns an interval that contains the median of the sampled distribution with at least 95 % probability: two order
-// statistics of the values. For any distribution the number of values below the median is binomial. With fewer than six
-// values the interval reaches from the smallest to the largest, and its probability is 1 - 2^(1 - n). Precondition: not
-// empty.
+// Returns an interval that contains the median of the sampled distribution with at least 95 % probability. Its ends are
+// two order statistics of the values: for any distribution, the number of values below the median is binomial. With
+// fewer than six values the interval reaches from the smallest to the largest, and its probability is 1 - 2^(1 - n).
+// Precondition: `values` is not empty.
 Interval median_interval(std::vector<double> values);
 
 double mean(std::span<const double> values);  // precondition: not empty
 
-// Returns the 95 % interval of the mean of the sampled distribution, by Student's t. Precondition: two values or more.
+// Returns the 95 % interval of the sampled distribution's mean, by Student's t. Precondition: at least two values.
 Interval mean_interval(std::span<const double> values);
 
 }  // namespace tessera::cli

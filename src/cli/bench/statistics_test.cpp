@@ -9,7 +9,7 @@
 namespace tessera::cli {
 namespace {
 
-// Returns n, …, 2, 1.
+// Returns the numbers n, …, 2, 1.
 std::vector<double> numbers(int n) {
   std::vector<double> made(static_cast<std::size_t>(n));
   std::iota(made.rbegin(), made.rend(), 1.0);
@@ -22,7 +22,7 @@ TEST(Statistics, TheMedianIsTheMiddleValue) {
   EXPECT_EQ(median({4, 1, 3, 2}), 3);
 }
 
-// Ranks as in tables of the sign test.
+// The ranks are those in tables of the sign test.
 TEST(Statistics, AMediansIntervalHasTheTabulatedRanks) {
   const struct {
     int n, low, high;
@@ -36,7 +36,7 @@ TEST(Statistics, AMediansIntervalHasTheTabulatedRanks) {
 }
 
 TEST(Statistics, AMeansIntervalFollowsStudentsT) {
-  // Mean 3, standard deviation 1.5811, four degrees of freedom: 3 ± 2.776 · 0.7071.
+  // The mean is 3 and the standard deviation 1.5811; with four degrees of freedom: 3 ± 2.776 · 0.7071.
   const Interval five = mean_interval(numbers(5));
   EXPECT_NEAR(five.low, 1.037, 1e-3);
   EXPECT_NEAR(five.high, 4.963, 1e-3);
@@ -45,7 +45,7 @@ TEST(Statistics, AMeansIntervalFollowsStudentsT) {
   const std::vector<double> equal(7, 2.5);
   EXPECT_EQ(mean_interval(equal).low, 2.5);
   EXPECT_EQ(mean_interval(equal).high, 2.5);
-  // 99 degrees of freedom: t = 1.984.
+  // With 99 degrees of freedom, t = 1.984.
   const std::vector<double> hundred = numbers(100);
   EXPECT_NEAR((mean_interval(hundred).high - mean(hundred)) / (29.0115 / 10), 1.984, 2e-3);
 }

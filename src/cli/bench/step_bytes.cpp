@@ -21,8 +21,8 @@ Result<std::int64_t> page_bytes(const ir::Type& state, std::size_t group) {
   return ir::size_bytes(state, one);
 }
 
-// Returns the bytes of the experts' weights that a step of `tokens` tokens does not read if the router chooses all
-// experts equally often: of E experts of which each token takes k, E · (1 - k/E)^tokens are not read. The bytes are
+// Returns the bytes of experts' weights that a step of `tokens` tokens does not read, if the router chooses all experts
+// equally often. With E experts, of which each token uses k, E · (1 - k/E)^tokens experts are not read. The bytes are
 // those of all ranks of a stage together.
 std::int64_t unread_expert_bytes(const ModelConfig& config, const ir::Graph& body, std::int64_t tokens,
                                  double element) {
@@ -77,7 +77,7 @@ Result<std::vector<StagePart>> stage_parts(const EngineOptions& options) {
   std::vector<StagePart> parts;
   for (int stage = 0; stage < layout.pp_size; ++stage) {
     EnginePlan plan = TRY(plan_engine(options, *device, layout.rank_at(stage, 0)));
-    // A table that another stage's head multiplies by is only looked up here.
+    // A table that another stage's head multiplies by is only looked up in this stage.
     const std::int64_t looked_up =
         TRY(looked_up_bytes(plan.graphs.body, plan.graphs.has_head ? plan.graphs.head : ir::Graph()));
     parts.push_back({.body = std::move(plan.graphs.body), .weights = plan.memory.weights, .looked_up = looked_up});
@@ -89,7 +89,7 @@ Result<std::int64_t> step_bytes(const Engine& engine, std::span<const StagePart>
   std::int64_t bytes = 0;
   for (const StagePart& stage : stages) {
     const auto element = static_cast<double>(ir::dtype_size(stage.body.value(stage.body.outputs[0]).type.dtype));
-    // Ranks have equal parts of the experts' weights: whole experts or slices.
+    // Ranks have equal parts of the experts' weights, either whole experts or slices.
     bytes += stage.weights - stage.looked_up -
              unread_expert_bytes(engine.config(), stage.body, step.requests, element) / engine.options().tp_size +
              TRY(cache_bytes(stage.body, engine.runner().options().page_size, step));

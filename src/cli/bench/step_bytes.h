@@ -1,4 +1,4 @@
-// Computes the bytes that a decode step must read and write, as a bound for its time.
+// Computes the bytes that a decode step must read and write, which bound its time.
 #pragma once
 
 #include <cstdint>
@@ -11,32 +11,32 @@
 
 namespace tessera::cli {
 
-// A decode step: each of `requests` requests adds a token, which sees `context` tokens including itself.
+// The shape of a decode step: each of `requests` requests adds a token, which attends to `context` tokens with itself.
 struct StepShape {
   std::int64_t requests = 0;
   std::int64_t context = 0;
 };
 
-// Returns the bytes of the cache that a step reads and writes, summed over the operators of `body`. Keys and values, or
-// latents, are read as far as an operator sees them; a request's state is read and written. If several layers share a
-// cache, each reads it. The few rows that a step adds are ignored. `page_size`: tokens of a page.
+// Returns the cache bytes that a step reads and writes, summed over the operators of `body`. Keys and values, or
+// latents, count as far as an operator attends to them; a request's state is read and written. If several layers share
+// a cache, each of them reads it. The few rows that a step adds are ignored. `page_size`: tokens of a page.
 Result<std::int64_t> cache_bytes(const ir::Graph& body, std::int64_t page_size, const StepShape& step);
 
-// Returns the bytes of the weights that `body` only looks up rows in and that `head` does not multiply by: an embedding
-// that is not tied, or per-layer tables of embeddings. A step reads a few of their rows.
+// Returns the bytes of weights in which `body` only looks up rows and which `head` does not multiply by: an untied
+// embedding, or per-layer tables of embeddings. A step reads a few of their rows.
 Result<std::int64_t> looked_up_bytes(const ir::Graph& body, const ir::Graph& head);
 
-// The part of the model on one rank of a stage. With one stage, rank 0 has its part of all layers.
+// The part of the model on one rank of a stage. If there is one stage, rank 0 has its part of all layers.
 struct StagePart {
   ir::Graph body;
   std::int64_t weights = 0;    // in bytes
   std::int64_t looked_up = 0;  // looked_up_bytes(), included in `weights`
 };
-// Returns the parts of every stage, planned before an engine takes the device's memory. Errors: those of plan_engine().
+// Returns the parts of all stages, planned before an engine takes the device's memory. Errors: those of plan_engine().
 Result<std::vector<StagePart>> stage_parts(const EngineOptions& options);
 
-// Returns all bytes that a step reads and writes, on one rank of each stage: the cache's, and each weight once. Lookup
-// tables count with a few rows, and experts only if they are chosen.
+// Returns all bytes that a step reads and writes on one rank of each stage: the cache's bytes, and each weight once.
+// Lookup tables count with a few rows, and experts only if they are chosen.
 Result<std::int64_t> step_bytes(const Engine& engine, std::span<const StagePart> stages, const StepShape& step);
 
 }  // namespace tessera::cli

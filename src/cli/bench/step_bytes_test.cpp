@@ -1,5 +1,5 @@
-// Catches: shares of bandwidth that are wrong because all layers are counted with one head size, a window or a shared
-// cache is overlooked, or states and tables are not counted by what a step moves of them.
+// Catches: shares of bandwidth that are wrong because one head size is used for all layers, a window or a shared cache
+// is overlooked, or states and tables count with other bytes than a step moves.
 #include "tessera/cli/bench/step_bytes.h"
 
 #include <gtest/gtest.h>

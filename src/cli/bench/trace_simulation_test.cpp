@@ -1,7 +1,6 @@
-// Catches: prefill tokens of published traces that are computed without graphs, or without a reason for it, if graphs
-// cover up to 2048 tokens, prompts are mixed with decodes, and log-probabilities of prompts are requested.
-// Needs the traces of ../shared/data (or TESSERA_SHARED_DIR). The engine's simulation_test does the same with requests
-// of its own.
+// Catches: prefill tokens of published traces that run without graphs, or without a reason for it, if graphs cover up
+// to 2048 tokens, prompts are mixed with decodes, and log-probabilities of prompts are requested. Needs the traces of
+// ../shared/data (or TESSERA_SHARED_DIR). The engine's simulation_test does the same with its own requests.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -16,7 +15,7 @@
 namespace tessera::cli {
 namespace {
 
-// A whole trace takes a minute. With this many requests, reaching 99 % is not a matter of chance.
+// The number of requests that are simulated. A whole trace takes a minute; with so many, the 99 % are not luck.
 constexpr std::int64_t kRequests = 2000;
 
 std::string trace_path(const std::string& name) {

@@ -25,8 +25,8 @@
 namespace tessera::cli {
 namespace {
 
-// Requests that are read but not written yet: enough for four forwards. The answers are written in order, so one long
-// answer delays the others, and the engine still has enough work.
+// The most requests that are read but not written yet: enough for four forwards. Answers are written in order, so a
+// long answer delays later ones, but the engine still has enough work.
 constexpr std::size_t kWindow = 1024;
 
 struct BatchTotals {

@@ -46,7 +46,7 @@ Result<BatchRequest> read_batch_form(const Fields& fields) {
   return request;
 }
 
-// Returns the line without its id, which is no field of the request.
+// Returns the line without its id, which is not a field of the request.
 std::string without_id(const Json& line) {
   Json body = Json::object();
   for (const auto& [key, value] : line.as_object()) {

@@ -34,7 +34,7 @@ Json message(std::string_view role, std::string_view content) {
   return json;
 }
 
-// Writes the text of one answer to standard output. Reasoning is dimmed, and shown only on terminals.
+// Writes the text of one answer to standard output. Reasoning appears only on terminals, and is dimmed.
 class AnswerPrinter {
  public:
   explicit AnswerPrinter(bool terminal) : terminal_(terminal) {}
@@ -54,7 +54,7 @@ class AnswerPrinter {
     TRY(undim(""));
     return write_output("\n");
   }
-  // Returns the whole answer without the reasoning.
+  // Returns the whole answer without its reasoning.
   const std::string& text() const { return content_; }
 
  private:
@@ -76,7 +76,7 @@ class Chat {
     reset();
   }
 
-  // Stops the current answer; if there is none, says how to end. Called on the signal's thread.
+  // Stops the current answer; if there is none, prints how to end the chat. Called on the signal's thread.
   void interrupt() {
     const bool answering = answering_;  // read first, because an interrupted answer may end at once
     interrupted_ = true;
@@ -92,7 +92,7 @@ class Chat {
       if (is_end(line)) return ok_status();
       Status status = line.starts_with('/') ? command(line) : say(line);
       if (status.ok()) continue;
-      // A person can continue. The next line of a script would refer to a missing answer.
+      // Goes on after an error if a person types. In a script, the next line would refer to a missing answer.
       if (!terminal_ || status.code() == StatusCode::kDataLoss || status.code() == StatusCode::kDeviceLost)
         return status;
       write_error(status.message() + "\n");
@@ -132,7 +132,7 @@ class Chat {
     return ok_status();
   }
 
-  // Adds a turn of the user and a turn of the model. Both become part of the conversation together.
+  // Adds a turn of the user and a turn of the model. Only both together become part of the conversation.
   Status say(const std::string& text) {
     messages_.push_back(message("user", text));
     AnswerPrinter printer(terminal_);
@@ -229,7 +229,7 @@ Status run_chat(const ChatOptions& options) {
   if (isatty(STDIN_FILENO) == 1 && isatty(STDOUT_FILENO) == 1)
     lines = TRY(LineReader::create("> ", options.no_history ? "" : history_file_of_user()));
   Chat chat(*engine, model, options, lines.get());
-  // Without a terminal the signal keeps its default, which ends the program.
+  // Without a terminal the signal keeps its default effect, which is to end the program.
   std::unique_ptr<StopSignal> stop;
   if (isatty(STDIN_FILENO) == 1) stop = TRY(StopSignal::watch({SIGINT}, [&](int) { chat.interrupt(); }));
   return chat.run();

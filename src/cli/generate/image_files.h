@@ -1,4 +1,4 @@
-// The images of --image: files for the placeholders of a prompt.
+// Reads the image files of --image for the placeholders in a prompt.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@
 namespace tessera::cli {
 
 // Reads the files in the order of the prompt's placeholders, and gives each image its tokens there. Without files the
-// request is unchanged. Errors: a model that reads no images, a file that is no image, a wrong number of placeholders.
+// request is unchanged. Errors: the model reads no images, a file is not an image, the number of placeholders is wrong.
 Status add_image_files(const Engine& engine, const std::vector<std::string>& files, Request& request);
 
 }  // namespace tessera::cli

@@ -30,7 +30,7 @@ const char* prompt_of(EditLine* editor) {
   return static_cast<const std::string*>(prompt)->c_str();
 }
 
-// Sets a UTF-8 locale: libedit decodes typed text by the locale, but text here is always UTF-8.
+// Sets a UTF-8 locale: libedit decodes typed text by the locale, but the program's texts are always UTF-8.
 void use_utf8() {
   std::setlocale(LC_CTYPE, "");
   if (std::string_view(nl_langinfo(CODESET)) != "UTF-8") std::setlocale(LC_CTYPE, "C.UTF-8");
@@ -101,8 +101,8 @@ Result<std::unique_ptr<LineReader>> LineReader::create(std::string prompt, std::
 }
 
 std::optional<std::string> LineReader::read() {
-  // Prepares the terminal before the prompt. libedit does it only after the prompt, and the kernel would turn a Ctrl-D
-  // typed in between into a meaningless character.
+  // Prepares the terminal before the prompt. libedit would do so only after the prompt; a Ctrl-D typed in between would
+  // become a meaningless character.
   el_set(impl_->editor.get(), EL_PREP_TERM, 1);
   int count = 0;
   const char* typed = el_gets(impl_->editor.get(), &count);

@@ -13,9 +13,9 @@ namespace tessera::cli {
 
 class LineReader {
  public:
-  // `history_file` is read now and written after every line, readable only by the user; its folder is created. "": no
-  // history is kept. A file that cannot be read or written causes one warning, and a file that is no history is not
-  // changed. Precondition: standard input and output are a terminal.
+  // Reads `history_file` now and writes it after every line, readable only by the user; creates its folder. "": no
+  // history is kept. A file that cannot be read or written causes one warning, and a file that is not a history is not
+  // changed. Precondition: standard input and output are terminals.
   static Result<std::unique_ptr<LineReader>> create(std::string prompt, std::string history_file);
   ~LineReader();
 
@@ -28,8 +28,8 @@ class LineReader {
   std::unique_ptr<Impl> impl_;
 };
 
-// Returns TESSERA_HISTORY, which may be empty; else tessera/chat_history in XDG_STATE_HOME or ~/.local/state; "" if
-// there is no home either.
+// Returns TESSERA_HISTORY, which may be empty; if it is not set, tessera/chat_history in XDG_STATE_HOME or
+// ~/.local/state; "" if there is no home either.
 std::string history_file_of_user();
 
 }  // namespace tessera::cli

@@ -26,7 +26,7 @@ class LocalJobs {
  public:
   using Id = Ticket;
 
-  // The result of one event of a job.
+  // What one event of a job brings.
   struct Update {
     Id job = 0;
     std::string events{};             // for a stream: whole server-sent events
@@ -37,12 +37,12 @@ class LocalJobs {
     std::int64_t output_tokens = 0;
   };
 
-  // Nobody else may use the engine meanwhile.
+  // Nobody else may use the engine while the object exists.
   explicit LocalJobs(Engine& engine);
 
-  // Submits the job's requests. What the job borrows must outlive it.
+  // Submits the job's requests. Everything that the job borrows must outlive it.
   Id start(ApiJob made);
-  // Cancels the job. It gets no more updates.
+  // Cancels the job, which then gets no more updates.
   void cancel(Id id);
   // Waits until the engine has advanced a job or wake() was called. The result may be empty.
   std::vector<Update> wait();

@@ -1,4 +1,4 @@
-// The flags of `generate` and `chat` that say how tokens are chosen and when a text ends.
+// The flags of `generate` and `chat` that determine how tokens are chosen and when a text ends.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace tessera::cli {
 
-// Adds the flags. `title` is their heading in the help and says what applies if none is given.
+// Adds the flags. `title` is their heading in the help, and says what applies if none of them is given.
 void add_sampling_flags(CommandFlags& add, const std::string& title, GivenSampling& given);
 
 // Returns greedy sampling unless a flag says otherwise. A flag that only affects sampling implies temperature 1 if

@@ -1,4 +1,4 @@
-// --print-config: the effective values of a command line, after defaults, configuration file and the engine's own
+// Implements --print-config: shows the values of all flags after defaults, configuration file and the engine's own
 // decisions.
 #pragma once
 
@@ -14,19 +14,19 @@
 
 namespace tessera::cli {
 
-// Returns the engine's options of a command; null if it loads no model.
+// Returns the engine's options of a command; null if the command loads no model.
 const EngineOptions* engine_of(const Command& command);
 
 // Returns the flags whose values the plan decided, with the values in the form of a configuration file.
 std::vector<std::pair<std::string, Json>> planned_values(const EnginePlan& plan);
 
-// Returns {"page-size": 16, …, "sources": {"page-size": "default", …}}: every flag's value, null if it was not given
-// and nothing decides it. A source is "command line", "file", "environment", "default", or "engine" if the value of
-// `plan` differs from the given one. The JSON is a configuration file with the same effect.
+// Returns {"page-size": 16, …, "sources": {"page-size": "default", …}}: every flag's value, or null if it was not given
+// and nothing decides it. A source is "command line", "file", "environment" or "default", or "engine" if `plan` has
+// another value than the flag. The JSON is a configuration file with the same effect.
 Json effective_config(const std::vector<FlagValue>& values, const EnginePlan* plan);
 
-// Writes the effective configuration to standard output. Precondition: the command has engine flags, and a model's name
-// in the hub was resolved.
+// Writes the effective configuration to standard output. Precondition: the command has engine flags, and a model's hub
+// id was replaced by its folder.
 Status print_config(const CommandLine& line);
 
 }  // namespace tessera::cli

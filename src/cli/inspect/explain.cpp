@@ -13,7 +13,7 @@
 namespace tessera::cli {
 namespace {
 
-// Returns the plan, or the requested graph. A picture shows a graph.
+// Returns the text of the plan, or of the requested graph. A picture always shows a graph.
 Result<std::string> answer(const Explanation& explanation, const std::vector<NamedGraph>& graphs,
                            const ExplainOptions& options) {
   if (names_program(options.graph)) {
@@ -48,7 +48,7 @@ Status run_explain(const ExplainOptions& options, std::span<const FlagValue> fla
   TRY(write_answer(text, options));
   const GraphSwitches& graphs = explanation.plan.runner.graphs;
   if (graphs.prefill && !explanation.plan.runner.prefill_sizes.empty()) return ok_status();
-  // Without a rule that turned graphs off, the memory for graphs is too small for any size; a note says so.
+  // If no rule turned graphs off, the memory for graphs is too small for any size, as a note says.
   const std::vector<std::string>& why = graphs.messages.empty() ? explanation.plan.notes : graphs.messages;
   return failed_precondition(fmt::format("piecewise graphs are off: {}", fmt::join(why, "; ")));
 }

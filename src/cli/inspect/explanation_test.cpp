@@ -1,4 +1,4 @@
-// Catches: a choice of earlier starts that explain does not show, or shows although it is not used.
+// Catches: results of earlier starts that explain does not show, or shows although they are not used.
 #include "tessera/cli/inspect/explanation_text.h"
 
 #include <gmock/gmock.h>
@@ -60,7 +60,7 @@ TEST(Explanation, ShowsChosenSchedulesAndTheirAlternatives) {
   EXPECT_THAT(to_json(e).dump(), HasSubstr(R"("rows": 64, "chosen": 64, "own": 128, "us": {"128": )"));
 }
 
-// Measurements of an earlier start are found by the keys of the model's own kernels.
+// The measurements of an earlier start are found by the keys of the model's own kernels.
 TEST(Explanation, ShowsTheSchedulesOfTheModelsKernels) {
   const test::ScratchDir folder;
   EngineOptions options{.model_path = testing::data_path("goldens/llama"), .load_format = LoadFormat::kDummy};

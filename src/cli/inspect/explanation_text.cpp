@@ -23,7 +23,7 @@ std::string values_text(const ir::Graph& graph, const std::vector<ir::ValueId>& 
   return text.empty() ? "-" : text;
 }
 
-// Returns for example "; 4 ranks, of which this is rank 0; every 2 of them share 4 of the 8 experts".
+// Returns a text such as "; 4 ranks, of which this is rank 0; every 2 of them share 4 of the 8 experts".
 std::string ranks_text(const Explanation& e) {
   const ModelOptions& model = e.plan.model;
   if (model.tp_size * model.pp_size == 1) return "";
@@ -134,7 +134,7 @@ std::string rules_text(const Explanation& e) {
 }
 
 void add_needs(const RunnerMemory& runner, Table& table) {
-  // The rows are the largest size, the smallest, and evenly spaced sizes between them.
+  // Shows the largest size, the smallest, and evenly spaced sizes between them.
   const std::size_t step = std::max<std::size_t>(runner.sizes.size() / 6, 1);
   for (std::size_t i = runner.sizes.size(); i > 0; i -= std::min(i, step)) {
     const SizeMemory& n = runner.sizes[i - 1];

@@ -91,7 +91,7 @@ Status write_new_file(const std::string& path, std::string_view text) {
   return ok_status();
 }
 
-// Returns a share of memory that --mem-fraction-static accepts.
+// Returns a lowered share of memory that --mem-fraction-static still accepts.
 double lowered(double share, double by) { return std::max(share - by, 0.1); }
 
 // Returns a sentence about the device's free memory; "" if the device can no longer be opened.
@@ -177,7 +177,7 @@ Result<std::string> write_failure_report(const Json& report, const std::string& 
 std::string explain_failure(const Status& error, const CommandLine& line, const std::vector<std::string>& arguments) {
   const EngineOptions* engine = engine_of(line.command);
   if (engine == nullptr || !is_graph_failure(error)) return "";
-  // This process itself may be out of memory.
+  // Guards against lack of memory in this process itself.
   try {
     const std::string advice = free_memory(*engine) + failure_advice(*engine);
     const Result<std::string> path = write_failure_report(failure_report(error, line, arguments), engine->cache_dir);

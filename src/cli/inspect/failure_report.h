@@ -1,5 +1,5 @@
-// Reports a start that failed while compiling or capturing graphs: what failed, which flags help, and a report file
-// with the facts that an investigation needs.
+// Reports a start that failed while compiling or capturing graphs: what failed, which flags help, and a file with the
+// facts that an investigation needs.
 #pragma once
 
 #include <string>
@@ -12,12 +12,12 @@
 
 namespace tessera::cli {
 
-// Returns the flags that help, with example values, one per line. Flags that are already set are left out; a share of
-// memory that is set is suggested 0.01 and 0.05 lower.
+// Returns the flags that help, with example values, one per line. Leaves out flags that are already set. If a share of
+// memory is set, suggests shares that are 0.01 and 0.05 lower.
 std::string failure_advice(const EngineOptions& options);
 
-// Explains a start that continued without graphs: which runners have none because all their sizes failed, the reason of
-// the first failure, and the advice. Returns "" if each runner that wants graphs has some or has not tried.
+// Explains a start that continued without graphs: which runners have none because all their sizes failed, the first
+// failure's reason, and the advice. Returns "" if each runner that wants graphs has some or has not tried.
 std::string explain_dropped_sizes(const GraphInventory& graphs, const EngineOptions& options);
 
 // Returns {"time", "version", "error", "command", "device", "driver", "configuration", "plan"}. The plan has model,
@@ -29,8 +29,8 @@ Json failure_report(const Status& error, const CommandLine& line, const std::vec
 // path; kDataLoss if it cannot be written.
 Result<std::string> write_failure_report(const Json& report, const std::string& cache_dir);
 
-// Returns the whole text after an error: the free memory, the advice, where the report is or why there is none, and
-// whom to tell. Returns "" if the error has another cause, or the command runs no engine.
+// Returns the whole text that follows an error: the free memory, the advice, where the report is (or why there is
+// none), and whom to tell. Returns "" if the error has another cause, or the command runs no engine.
 std::string explain_failure(const Status& error, const CommandLine& line, const std::vector<std::string>& arguments);
 
 }  // namespace tessera::cli

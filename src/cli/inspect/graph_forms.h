@@ -1,4 +1,4 @@
-// The results of `bench graphs`: one batch measured in all its forms, round by round, and their comparison.
+// The results of `bench graphs`: one batch, measured in all its forms round by round, and the comparison of the forms.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ struct FormRow {
   std::string name() const;  // "prefill of 64 tokens"
 };
 
-// The ratio of two forms' times in the same round.
+// The ratio of two forms' times in the same rounds.
 struct FormRatio {
   double median = 0;
   Interval interval;  // of the median, 95 % confidence
@@ -40,19 +40,19 @@ struct FormResult {
   std::optional<double> eager_ms, pieces_ms, full_ms;  // medians
   std::optional<FormRatio> pieces_to_eager, full_to_eager;
   std::optional<double> cut_us;  // median of the additional time per cut of pieces compared with one graph
-  // The form that runs the batch by default: the pieces of a prefill, or the one graph of a decode.
+  // The time of the form that runs the batch by default: the pieces of a prefill, or the one graph of a decode.
   std::optional<double> graph_ms;
   std::optional<FormRatio> graph_to_eager;
 };
 FormResult form_result(const FormRow& row);
 
-// A graph counts as slower than eager if its time exceeds eager's by this factor. Repeated measurements of the same
-// thing differ by less.
+// The factor of eager's time above which a graph counts as slower. Repeated measurements of the same thing differ by
+// less.
 inline constexpr double kMostGraphToEager = 1.01;
 
-// Returns the table in Markdown, one line per row. A paragraph below says whether any graph of exactly a batch's size
-// is slower than eager, and what the cuts into pieces cost. Rows of further compilers show the ratio of their graphs'
-// time to that of the first compiler's graphs.
+// Returns the table in Markdown, one line per row. A paragraph below says whether a graph of exactly a batch's size is
+// slower than eager anywhere, and what the cuts into pieces cost. Rows of further compilers show the ratio between the
+// times of their graphs and of the first compiler's graphs.
 std::string to_markdown(std::span<const FormRow> rows);
 Json to_json(std::span<const FormRow> rows);
 

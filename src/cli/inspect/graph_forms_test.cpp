@@ -23,7 +23,7 @@ FormRow decode(std::int64_t requests, FormTimes times) {
 }
 
 TEST(GraphForms, RatiosAreComputedForEachRound) {
-  // Everything takes twice as long in the second round, and three times as long in the third.
+  // Each form takes twice as long in the second round as in the first, and about three times as long in the third.
   const FormResult r = form_result(prefill(64, {.eager = {2, 4, 6}, .pieces = {1, 2, 3.3}, .full = {0.9, 1.8, 2.7}}));
   EXPECT_DOUBLE_EQ(*r.eager_ms, 4);
   EXPECT_DOUBLE_EQ(*r.pieces_ms, 2);

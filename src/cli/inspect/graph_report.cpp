@@ -50,7 +50,7 @@ Json tower_json(const VisionRunner& tower) {
   return json;
 }
 
-// Describes how images were computed.
+// Describes how the tower computed images.
 std::string tower_lines(const VisionRunner& tower) {
   std::string text;
   for (const auto& [key, count] : tower.counters().forwards.by_key())

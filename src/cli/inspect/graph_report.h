@@ -10,7 +10,7 @@
 
 namespace tessera::cli {
 
-// Forwards of one kind with the same dispatch.
+// Forwards of one kind that were dispatched in the same way.
 struct ForwardGroup {
   ForwardRecord each;  // tokens, padding and ms are sums
   std::int64_t count = 0;
@@ -23,7 +23,7 @@ std::vector<ForwardGroup> group_forwards(const std::vector<ForwardRecord>& forwa
 // "tokens", "padding", "memory"}.
 Json graphs_json(const Engine& engine, const std::vector<ForwardRecord>& forwards);
 
-// Returns a text about the model, its graphs and what each kind of forward used.
+// Returns a text about the model, its graphs, and what each kind of forward used.
 std::string graphs_text(const Engine& engine, const std::vector<ForwardRecord>& forwards);
 
 }  // namespace tessera::cli

@@ -1,4 +1,4 @@
-// The compiled form of prefill, as `explain --graph program:N` and `explain --graph entries` print it.
+// Shows the compiled form of prefill, for `explain --graph program:N` and `explain --graph entries`.
 #pragma once
 
 #include <string>
@@ -10,10 +10,10 @@
 
 namespace tessera::cli {
 
-// Whether the name is "program:N" or "entries".
+// Returns whether the name is "program:N" or "entries".
 bool names_program(std::string_view name);
 
-// Returns the text of a name. "program:N": the program of part N with its values, instructions and kernels, and its
+// Returns the text for a name. "program:N": the program of part N with its values, instructions and kernels, and its
 // bytes at the largest prefill size. "entries": each part at each prefill size, before anything is bound. Compiles, but
 // takes no device memory. kInvalidArgument for a part that does not exist. Precondition: names_program(name).
 Result<std::string> shown_program(const EnginePlan& plan, Device& device, std::string_view name);

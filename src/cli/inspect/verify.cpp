@@ -25,8 +25,8 @@
 namespace tessera::cli {
 namespace {
 
-// The most tokens in the KV cache of a request in verify()'s batches. The engine's own cache would be larger than
-// needed.
+// The most tokens of a request that the KV cache holds in verify()'s batches. The engine's own cache would be larger
+// than needed.
 constexpr std::int64_t kCachedTokensPerRequest = 64;
 
 Status no_graphs() { return failed_precondition("there are no graphs to verify"); }
@@ -37,7 +37,7 @@ struct Verified {
   std::vector<std::string> dropped;  // sizes that could not be captured, and why
 };
 
-// A runner as an engine would make it, except for the KV cache's size.
+// A runner like an engine's own, except for the KV cache's size.
 class VerifiedRunner {
  public:
   static Result<std::unique_ptr<VerifiedRunner>> create(EngineOptions options) {
@@ -69,7 +69,7 @@ class VerifiedRunner {
   bool has_graphs() const {
     return !runner_->prefill().report().captured.empty() || !runner_->decode().report().captured.empty();
   }
-  // Does all of an idle server's work, and saves what a later start reads.
+  // Does all the work of an idle server, and saves what a later start reads.
   Status measure_and_save() {
     while (TRY(runner_->idle_work()) || TRY(profiles_->measure_algorithms(*device_))) {
     }
@@ -93,7 +93,7 @@ class VerifiedRunner {
   std::unique_ptr<ModelRunner> runner_;
 };
 
-// A folder for the caches of a start and the next one, removed at the end.
+// A folder for the caches of two successive starts, removed at the end.
 class TemporaryFolder {
  public:
   static Result<TemporaryFolder> create() {
@@ -134,7 +134,7 @@ Result<Verified> verify_mode(EngineOptions options, const VerifyMode& mode) {
                   .dropped = verified->dropped()};
 }
 
-// The comparisons of one runner.
+// The results of one runner's comparisons.
 struct Summary {
   std::string runner;
   std::vector<std::int64_t> sizes;
@@ -250,7 +250,6 @@ std::string to_text(const SoakReport& report) {
 // Returns the largest accepted difference. For float32 it is the rounding of sums in another order. Narrower types
 // round every value of every layer. A delta rule's state can amplify rounding: it divides keys and queries by their
 // norms, and subtracts what the state already holds. Changing the embeddings by a unit in the last place changes a
-// norms, and subtracts what the state already holds. Changing the embeddings by a unit in the last place changes a
 // row's logits by up to 2.2e-4 in qwen3-next, and by less than 1e-5 in all others. Soaks of qwen3-next differed by up
 // to 4.5e-5, and those of other models with such states by 1.1e-5 (tools/rounding_response.py;
 // docs/measurements/correctness.md, "How far rounding carries").
@@ -261,8 +260,8 @@ double soak_tolerance(ModelRunner& runner) {
   return std::ranges::any_of(body.cache_groups, is_recurrent) ? 3e-4 : 1e-5;
 }
 
-// Checks that resident memory hardly grew after half of the batches, which fill most of what is kept for reuse. A short
-// soak is not checked.
+// Checks that resident memory hardly grew after the first half of the batches, which fills most of the reusable memory.
+// A short soak is not checked.
 Status check_memory(const SoakReport& report) {
   constexpr std::int64_t kLongEnough = 1000;  // batches
   constexpr std::int64_t kNoise = std::int64_t{16} << 20;

@@ -1,4 +1,4 @@
-// The ways to run that `tessera verify` compares, beside the one that its flags select.
+// The modes that `tessera verify` compares in addition to the one that its flags select.
 #pragma once
 
 #include <functional>
@@ -16,7 +16,7 @@ struct VerifyMode {
                          // cache
 };
 
-// Returns capture modes, graph modes, passes off, deterministic inference, and a start after another one.
+// Returns the modes: capture modes, graph modes, passes off, deterministic inference, and a start after another one.
 std::vector<VerifyMode> verify_modes();
 
 }  // namespace tessera::cli

@@ -1,5 +1,5 @@
-// The environment variables by which the launchers mpirun, srun and torchrun describe the processes that they start.
-// Launchers only start processes; the connections between these are ours, and no MPI library is used.
+// Reads the environment variables by which the launchers mpirun, srun and torchrun describe the processes that they
+// start. Launchers only start processes: these connect by our own protocol, and no MPI library is used.
 #pragma once
 
 #include <string>

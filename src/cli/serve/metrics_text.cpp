@@ -26,8 +26,8 @@ struct Sample {
   double count = 0;  // observations up to the limit
 };
 
-// Parses `{model_name="m",le="16"} 3`, the text after the name of a bucket's sample. Our label values contain no
-// quotes.
+// Parses the text after the name of a bucket's sample, such as `{model_name="m",le="16"} 3`. The values of our labels
+// contain no quotes.
 std::optional<Sample> read_sample(std::string_view text) {
   const std::size_t close = text.rfind('}');
   if (!text.starts_with('{') || close == std::string_view::npos) return std::nullopt;

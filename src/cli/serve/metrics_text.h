@@ -10,14 +10,14 @@
 
 namespace tessera::cli {
 
-// The number of observations up to `limit` and above the limit of the previous bucket.
+// The number of observations above the previous bucket's limit and up to `limit`.
 struct HistogramBucket {
   double limit = 0;  // infinity for the last bucket
   double count = 0;
 };
 
 // Returns the buckets of the histogram `name` in ascending order; series with different labels are added up. Errors
-// name `file` and line. kNotFound if there is no such histogram.
+// name `file` and the line. kNotFound if there is no such histogram.
 Result<std::vector<HistogramBucket>> read_histogram(std::string_view text, std::string_view name,
                                                     std::string_view file);
 

@@ -1,4 +1,4 @@
-// The limit of open files and connections of this process.
+// Raises this process's limit of open files and connections.
 #pragma once
 
 namespace tessera::cli {

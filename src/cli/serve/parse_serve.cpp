@@ -31,7 +31,7 @@ void add_tls_flags(CommandFlags& add, TlsOptions& tls) {
            tls.client_ca_file);
 }
 
-// Files that would have no effect are errors.
+// Refuses TLS files that would have no effect.
 Status check_tls_flags(const TlsOptions& tls) {
   if (!tls.certificate_file.empty()) return ok_status();
   for (const auto& [flag, value] :
@@ -152,7 +152,8 @@ class ServeParser final : public CommandParser {
   }
 
  private:
-  // Turns N ranks with requests of their own into N engines. Each has its own model, and all share the experts.
+  // Turns N ranks with requests of their own into N engines. Each engine has its own model; all of them share the
+  // experts.
   Status make_ranks_replicas() {
     EngineOptions& engine = options_.engine;
     if (options_.replicas != 1 && options_.replicas != engine.tp_size)

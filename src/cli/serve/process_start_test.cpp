@@ -1,4 +1,4 @@
-// Catches: a start time that is read from the wrong field, or at which no phase of the start begins.
+// Catches: a start time that is read from the wrong field, or from which no phase of the start begins.
 #include "tessera/cli/serve/process_start.h"
 
 #include <gmock/gmock.h>

@@ -21,7 +21,7 @@ struct Published {
 };
 
 constexpr Published kLines[] = {
-    // SGLang
+    // Commands of SGLang's documentation.
     {"--model-path MODEL --port 30000 --mem-fraction-static 0.7"},
     {"--model-path MODEL --tp 8 --trust-remote-code"},
     {"--model-path MODEL --dp 2 --tp 2"},
@@ -47,7 +47,7 @@ constexpr Published kLines[] = {
     {"--model-path MODEL --fastapi-root-path /llm", "", "--fastapi-root-path /llm has no effect"},
     {"--model-path MODEL --sleep-on-idle"},
     {"--model-path MODEL --preferred-sampling-params {}", "generation_config.json of the model"},
-    // vLLM
+    // Commands of vLLM's documentation.
     {"MODEL"},
     {"MODEL --dtype auto --api-key token-abc123"},
     {"--port 8000 MODEL --max-model-len 100"},

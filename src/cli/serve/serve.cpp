@@ -21,10 +21,10 @@
 namespace tessera::cli {
 namespace {
 
-// How long failed engines may take to be destroyed.
+// The time that failed engines have to be destroyed.
 constexpr std::chrono::seconds kTakingDown{2};
 
-// Fails on an address that is in use, or on certificates that cannot be used, before the model is loaded.
+// Fails before the model is loaded if the address is in use or the certificates cannot be used.
 Status check_address(const HttpOptions& options) {
   const Result<std::unique_ptr<HttpServer>> probe = HttpServer::create(options, [](const HttpExchange&) {});
   return probe.ok() ? ok_status() : probe.status();
@@ -65,8 +65,8 @@ class StopWithOthers {
       others_->give_up();
     }
   }
-  // Waits for the other nodes, whose ranks need this node's ranks. They have as long for their requests as this node
-  // had.
+  // Waits for the other nodes, whose ranks need this node's ranks. They have as much time for their requests as this
+  // node had.
   void leave() {
     if (others_ == nullptr) return;
     const auto limit = std::chrono::duration<double>(options_.drain_s) + kTakingDown;
@@ -89,7 +89,7 @@ Status serve(const ServeOptions& options, Server& server, const Timeline& start,
   write_error(fmt::format("Ready after {}\n", start.line()));
   TRY(write_output(fmt::format("Serving {} at {}\n", options.engine.model_path, server.address())));
   const Status ended = server.run();
-  // A rank or a driver may hang when it is destroyed, and a supervisor waits for the process to end.
+  // Limits the time of the end: a rank or a driver may hang in its destructor, and a supervisor waits for the process.
   if (!ended.ok()) end_within(kTakingDown, ended);
   if (ended.ok()) end.leave();
   return ended;

@@ -20,7 +20,7 @@ double ms_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
 
-// Puts the images before the text.
+// Returns a message's content with the images before the text.
 Json message_content(const std::string& text, std::size_t images) {
   if (images == 0) return text;
   Json parts = Json::array();
@@ -48,7 +48,7 @@ Result<std::string> render_chat(const Engine& engine, const std::string& text, s
   return chat.render(Json(Json::Array{std::move(message)}), options);
 }
 
-// Returns the forward between two states of the counters.
+// Returns the forward that ran between two states of the counters.
 ForwardRecord difference(const ForwardCounters& before, const ForwardCounters& after) {
   ForwardRecord record;
   for (const auto& [key, count] : after.by_key) {

@@ -1,4 +1,4 @@
-// What generate and score share: converting prompts to ids, and running requests with a record of every forward.
+// Helpers of generate and score: they convert prompts to ids, and run requests with a record of every forward.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,11 @@
 
 namespace tessera::cli {
 
-// Whether to show a progress bar: standard error is a terminal.
+// Returns whether to show a progress bar, which needs a terminal as standard error.
 bool progress_wanted();
 
-// Returns the token ids of every prompt. `chat`: each text is a user's message, and the model's turn is opened.
+// Returns the token ids of every prompt. `chat`: each text is a user's message, followed by the start of the model's
+// turn.
 Result<std::vector<std::vector<TokenId>>> prompt_ids(const Engine& engine, const PromptOptions& prompt, bool chat);
 
 // Returns the text of the ids; null without a tokenizer.
@@ -43,8 +44,8 @@ struct RunRecord {
 // Starts an engine. If it could capture no graphs, writes advice to standard error.
 Result<std::unique_ptr<Engine>> start_engine(const EngineOptions& options);
 
-// Submits all requests and runs them to their ends. `on_event(request, event)` gets events as they come; its error ends
-// the run.
+// Submits all requests and runs them until they end. `on_event(request, event)` gets events as they come; if it returns
+// an error, the run ends.
 Result<RunRecord> run_requests(Engine& engine, const std::vector<Request>& requests,
                                const std::function<Status(std::size_t, const RequestEvent&)>& on_event = {});
 

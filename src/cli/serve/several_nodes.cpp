@@ -31,7 +31,7 @@ struct EngineOnNodes {
     return options.replicas == 1 || options.engine.dp_attention ? &options.engine : nullptr;
   }
   EngineOptions* operator()(VerifyOptions& options) const { return options.modes ? nullptr : &options.engine; }
-  // The other benchmarks start their own engines or time one rank.
+  // All other benchmarks start their own engines or time one rank.
   EngineOptions* operator()(BenchOptions& options) const {
     const bool forwards = options.kind == BenchKind::kPrefill || options.kind == BenchKind::kDecode;
     return forwards ? &options.engine : nullptr;
@@ -58,8 +58,8 @@ Status check_nodes_of(Command& command) {
 
 namespace {
 
-// A node that is told to stop leaves when node 0 does, because node 0 must end its requests. It leaves by itself when
-// node 0's time for that is over, or at a second signal.
+// Makes a node that is told to stop leave together with node 0, which must end its requests first. The node leaves by
+// itself when node 0's time for that is over, or at a second signal.
 class Leaving {
  public:
   Status watch(const std::shared_ptr<NodeGroup>& nodes, double patience_s) {
@@ -94,7 +94,7 @@ class Leaving {
   std::jthread leaving_;
 };
 
-// Returns the engine's options of this command, changed in the same way as node 0 changes them for its own.
+// Returns the engine's options of this command, changed as node 0 changes its own.
 EngineOptions follower_options(const Command& command) {
   const auto* const bench = std::get_if<BenchOptions>(&command);
   return bench == nullptr ? *engine_of(command) : bench_engine_options(*bench);

@@ -1,5 +1,5 @@
-// Catches: NCCL using NVLink's multicast without being asked, and an environment that is changed without NCCL or
-// against the user's setting.
+// Catches: NCCL that uses NVLink's multicast unasked, and an environment that is changed without NCCL or against the
+// user's setting.
 #include "tessera/cli/serve/several_nodes.h"
 
 #include <gtest/gtest.h>

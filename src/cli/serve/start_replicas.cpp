@@ -18,14 +18,14 @@ Result<std::unique_ptr<Engine>> start_one(EngineOptions options, int replica, bo
   options.show_progress = options.show_progress && shows_progress;
   options.replica = replica;
   Result<std::unique_ptr<Engine>> engine = start_engine(options);
-  // The other replicas wait for this one, so they must be told.
+  // Tells the other replicas, which wait for this one.
   if (!engine.ok() && options.lockstep != nullptr)
     options.lockstep->communicator(replica).abort(engine.status().message());
   return engine;
 }
 
-// Creates the group in which ranks meet in every forward. On several nodes it joins the others and tells them the kind
-// of a rank's device.
+// Creates the group in which ranks meet in every forward. With several nodes, joins the others and tells them the kind
+// of device that a rank has.
 Result<std::shared_ptr<Lockstep>> start_lockstep(const EngineOptions& options, int count) {
   if (options.nnodes == 1) return Lockstep::create(count, rank_limit(options));
   const std::unique_ptr<Device> device = TRY(open_device(options));
@@ -36,7 +36,7 @@ Result<std::shared_ptr<Lockstep>> start_lockstep(const EngineOptions& options, i
 
 }  // namespace
 
-// Ends the engines in parallel. Ranks that end one after another would wait for ranks of other processes in NCCL.
+// Ends the engines in parallel. If ranks ended one after another, they would wait for ranks of other processes in NCCL.
 StartedReplicas::~StartedReplicas() {
   std::vector<std::jthread> ending;
   for (std::unique_ptr<Engine>& engine : engines) ending.emplace_back([&engine] { engine.reset(); });

@@ -21,10 +21,10 @@ struct StartedReplicas {
   std::vector<std::unique_ptr<Engine>> engines;  // the engines of this process
 };
 
-// Starts the engines at the same time, each in its own thread. Devices are used from the options' device on: each
-// replica's devices follow those of the replica before it. On the CPU they share its cores and memory. With
-// dp_attention they are ranks of one group: if one fails, all fail. With several nodes, which it waits for, each node
-// starts its part of the `count`. An error names the replica.
+// Starts the engines at the same time, each in its own thread. The first replica's devices begin at the options'
+// device, and each replica's devices follow those of the replica before it. On the CPU, replicas share its cores and
+// memory. With dp_attention they are ranks of one group: if one fails, all fail. With several nodes, it waits for them,
+// and each node starts its part of the `count`. An error names the replica.
 Result<StartedReplicas> start_replicas(const EngineOptions& options, int count);
 
 }  // namespace tessera::cli

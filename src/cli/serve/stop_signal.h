@@ -1,4 +1,4 @@
-// Turns signals into calls, so that a program that serves finishes its work, and a chat stops the current answer.
+// Turns signals into calls, so that a serving program finishes its work, and a chat stops only the current answer.
 #pragma once
 
 #include <functional>
@@ -11,8 +11,8 @@ namespace tessera::cli {
 
 class StopSignal {
  public:
-  // Calls `on_signal(n)` on its own thread for the n-th of these signals, from 1, until the object is destroyed. Then
-  // the signals have their previous effect again. Only one object at a time may exist in a process.
+  // Calls `on_signal(n)` on its own thread for the n-th of these signals, from 1, until the object is destroyed. After
+  // that the signals have their previous effect. A process may have only one such object at a time.
   static Result<std::unique_ptr<StopSignal>> watch(const std::vector<int>& signals,
                                                    std::function<void(int count)> on_signal);
   ~StopSignal();
