@@ -2,8 +2,8 @@
 //
 //   header   magic, kind, payload bytes     8 + 8 + 8 bytes, in the machine's byte order
 //
-// A received header is checked before memory is allocated, and memory is allocated as bytes arrive. A wrong length
-// costs nothing.
+// A received header is checked before memory is allocated, and memory is allocated only as bytes arrive, so a wrong
+// length costs nothing.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 
 namespace tessera {
 
-// The numbers are part of the format. kHello to kRefused never change, so that different versions can recognise each
+// Numbers are part of the protocol. kHello to kRefused never change, so that different versions can recognise each
 // other.
 enum class FrameKind : std::uint64_t {
   kHello = 1,    // identifies the connecting node (NodeHello)
@@ -49,12 +49,12 @@ class FrameReader {
 
   enum class Progress : std::uint8_t { kNothing, kSome, kFrame };
   // Receives what is available or arrives within `limit`. After kFrame, kind() and payload() belong to a whole frame
-  // until the next call. kDataLoss for bytes that are no frame or exceed the accepted length; else errors as in
+  // until the next call. kDataLoss for bytes that are not a frame or exceed the accepted length; else errors as in
   // Socket::receive.
   Result<Progress> advance(Socket& socket, std::chrono::milliseconds limit);
 
   FrameKind kind() const { return static_cast<FrameKind>(header_.kind); }
-  // Returns the payload. The caller may swap it for another buffer.
+  // Returns the payload, which the caller may swap for another buffer.
   std::vector<std::byte>& payload() { return payload_; }
 
  private:

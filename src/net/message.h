@@ -1,4 +1,4 @@
-// Messages between the ranks of a group: flat byte buffers that may go through memory or over a network.
+// Messages between the ranks of a group. They are flat byte buffers that can pass through memory or over a network.
 //
 // Layout, in the machine's byte order (all ranks of a group have the same):
 //   header   magic, version and kind, number, bytes of the whole message       4 words of 8 bytes
@@ -14,7 +14,7 @@
 //   TRY(reader.list("positions", batch.positions));
 //   TRY(reader.finish());
 //
-// A reader trusts nothing: a message that is truncated, too long or malformed is kDataLoss with the field's name.
+// A reader trusts nothing: it returns kDataLoss with the field's name for a truncated, too long or malformed message.
 #pragma once
 
 #include <cstddef>
@@ -34,7 +34,7 @@ inline constexpr std::size_t kMessageHeaderBytes = 32;
 
 class MessageWriter {
  public:
-  // Clears the buffer but keeps its memory: nothing is allocated unless the message is longer than any before.
+  // Clears the buffer but keeps its memory: it allocates only if the message is longer than any before.
   MessageWriter(std::vector<std::byte>& to, std::uint32_t kind, std::uint64_t number);
 
   void word(std::int64_t value) { append(&value, sizeof(value)); }
@@ -51,7 +51,7 @@ class MessageWriter {
   void list(const std::vector<T>& values) {
     list(std::span<const T>(values));
   }
-  // Writes the length. Nothing may follow.
+  // Writes the length into the header. Nothing may be written afterwards.
   void finish();
 
  private:
@@ -63,7 +63,7 @@ class MessageWriter {
 
 class MessageReader {
  public:
-  // Checks the header. The caller keeps the bytes, at an address that is a multiple of 8.
+  // Checks the header. The caller keeps the bytes alive, at an address that is a multiple of 8.
   static Result<MessageReader> open(std::span<const std::byte> message);
 
   std::uint32_t kind() const { return kind_; }
@@ -74,7 +74,7 @@ class MessageReader {
   Result<double> real(std::string_view field);
   // Reads a number from 0 to `most`.
   Result<std::int64_t> choice(std::string_view field, std::int64_t most);
-  // Returns a view into the message's memory.
+  // Returns a view of the list in the message's memory.
   template <class T>
   Result<std::span<const T>> list(std::string_view field) {
     static_assert(std::is_trivially_copyable_v<T> && alignof(T) <= 8);
@@ -88,7 +88,7 @@ class MessageReader {
     to.assign(values.begin(), values.end());
     return ok_status();
   }
-  // Ends the reading. kDataLoss if unread bytes are left.
+  // Ends reading. Returns kDataLoss if unread bytes are left.
   Status finish() const;
 
  private:

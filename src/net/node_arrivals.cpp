@@ -20,8 +20,8 @@ Result<std::optional<NodeArrivals::Arrival>> NodeArrivals::next(NetClock::time_p
     if (std::optional<Arrival> come = hear_all()) return come;
     if (NetClock::now() >= deadline) return std::optional<Arrival>();
     wait(deadline);
-    // Accepts one connection at a time. Its hello may have arrived with it, and is read before the next connection
-    // takes its place.
+    // Accepts one connection at a time. Its hello may have arrived with it, so the hello is read before the next
+    // accept.
     if (std::optional<Socket> come = TRY(listener_.accept(NetClock::now()))) add(*std::move(come));
   }
 }
@@ -61,7 +61,7 @@ void NodeArrivals::add(Socket socket) {
       {.socket = std::move(socket), .limit = NetClock::now() + limits_.hello, .reader = FrameReader(kMostHelloBytes)});
 }
 
-// Waits until a connection or data arrives, or the time of the oldest connection is over.
+// Waits until a connection or data arrives, or the oldest connection's time is over.
 void NodeArrivals::wait(NetClock::time_point deadline) {
   std::vector<int> descriptors{listener_.descriptor()};
   for (const Unheard& unheard : unheard_) descriptors.push_back(unheard.socket.descriptor());

@@ -1,11 +1,11 @@
-// Connections to node 0 while it waits for the other nodes, until each has identified itself.
+// Holds new connections to node 0 until each has identified itself, while node 0 waits for the other nodes.
 //
 //   NodeArrivals arrivals(TRY(Listener::open(address, deadline)));
 //   const std::optional<NodeArrivals::Arrival> come = TRY(arrivals.next(deadline));
 //
 // Anyone who reaches the port may connect. All connections without a complete hello are read at the same time, each for
-// a limited time, so a silent or slow one delays no node. Their number is limited: when one more comes, the one that
-// has been silent longest is closed.
+// a limited time, so a silent or slow one delays no node. Their number is limited too: a further connection closes the
+// one that has been silent longest.
 #pragma once
 
 #include <chrono>
@@ -38,13 +38,13 @@ class NodeArrivals {
   explicit NodeArrivals(Listener listener, ArrivalLimits limits = {})
       : listener_(std::move(listener)), limits_(limits) {}
 
-  // Returns the next connection with a complete hello, whose content is not checked; nothing if none comes before
-  // `deadline`. Connections that send anything else are closed.
+  // Returns the next connection with a complete hello, or nothing if none comes before `deadline`. The content of the
+  // hello is not checked. Connections that send anything else are closed.
   Result<std::optional<Arrival>> next(NetClock::time_point deadline);
   // Logs that a connection was refused: once for each address and reason, at most kMostLogged in all.
   void log_refusal(const Socket& socket, std::string_view reason);
   static constexpr std::size_t kMostLogged = 32;
-  // Returns a reason shortened for a log line. It may quote what the other end sent.
+  // Returns a reason shortened for a log line, since it may quote what the other end sent.
   static std::string shortened(std::string_view why);
 
  private:
@@ -53,7 +53,7 @@ class NodeArrivals {
     NetClock::time_point limit;
     FrameReader reader;
   };
-  // Reads what has arrived. Returns the hello once it is complete. An error means that the connection must be closed.
+  // Reads what has arrived, and returns the hello once it is complete. After an error the connection must be closed.
   static Result<std::optional<NodeHello>> hear(Unheard& unheard);
   std::optional<Arrival> hear_all();
   void add(Socket socket);

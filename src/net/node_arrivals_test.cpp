@@ -1,5 +1,4 @@
-// Catches: a foreign client that delays the nodes, one that holds a connection forever, and a log that foreign clients
-// fill.
+// Catches: a foreign client that delays the nodes or holds a connection forever, and a log that foreign clients fill.
 #include "tessera/net/node_arrivals.h"
 
 #include <gmock/gmock.h>
@@ -53,7 +52,7 @@ TEST_F(Arrivals, SilentStrangersDoNotDelayANode) {
   EXPECT_EQ((**come).hello.node, 1);
 }
 
-// Ten times as many connections are made as are read at once, before the node's connection and after it.
+// Makes ten times as many connections as are read at once, some before the node's connection and some after it.
 TEST_F(Arrivals, AFloodOfConnectionsKeepsNoNodeOut) {
   NodeArrivals arrivals = listen({.hello = milliseconds(60'000), .unheard = 4});
   std::future<Result<std::optional<NodeArrivals::Arrival>>> next =

@@ -1,5 +1,5 @@
-// The processes of one engine, one per machine. Node 0 listens and leads. The other nodes connect only to node 0, which
-// forwards what they send each other.
+// The processes of one engine, one on each machine. Node 0 listens and leads. The other nodes connect only to node 0,
+// which forwards their messages to each other.
 //
 //   const std::shared_ptr<NodeGroup> nodes = TRY(NodeGroup::join(hello, {.address = address}));
 //   nodes->take(FrameKind::kOrder, [&](int from, std::vector<std::byte>& payload) { … });
@@ -7,9 +7,9 @@
 //   nodes->start();
 //   TRY(nodes->send(0, FrameKind::kAnswer, std::array{std::as_bytes(std::span(answer))}));
 //
-// The port trusts its network, like those of NCCL and torch.distributed: anyone who reaches it can take part. Nothing
-// received is executed. A malformed frame ends the connection, and lengths are checked before they are used. A node
-// does not fully check whether the numbers in node 0's orders make sense.
+// The port trusts its network, like the ports of NCCL and torch.distributed: anyone who reaches it can take part.
+// Nothing received is executed. A malformed frame ends the connection, and lengths are checked before they are used. A
+// node does not fully check whether the numbers in node 0's orders make sense.
 #pragma once
 
 #include <array>
@@ -33,7 +33,7 @@ struct NodeGroupOptions {
 class NodeGroup {
  public:
   using Take = std::function<Status(int from, std::vector<std::byte>& payload)>;
-  // Is told that a node has ended. `why`: ok if the node ended in order, else kDeviceLost.
+  // Called when a node has ended. `why` is ok if the node ended in order, else kDeviceLost.
   using TakeEnd = std::function<void(int node, const Status& why)>;
 
   // Joins the group: waits until all nodes are connected and agree (check_hello). Errors:
@@ -53,27 +53,28 @@ class NodeGroup {
   bool leads() const { return node_ == 0; }
   const std::string& name(int node) const { return links_[static_cast<std::size_t>(node)]->name(); }
 
-  // Sets the function that takes frames of a kind. Call it before start(). It runs on the connection's thread
+  // Sets the function that takes frames of a kind. Call it before start(). The function runs on the connection's thread
   // (NodeLink::TakeFrame).
   void take(FrameKind kind, Take take) { takers_[static_cast<std::size_t>(kind)] = std::move(take); }
   // Adds a function to call when a node has ended. Call it before start(). All added functions are called in order,
-  // once for each node, on its connection's thread. One that throws because memory ran out is called once more with a
-  // short error.
+  // once for each node, on that node's connection thread. If one throws because memory ran out, it is called once more
+  // with a short error.
   void when_ended(TakeEnd take_end) { end_takers_.push_back(std::move(take_end)); }
   void start();
   // Sends a frame: node 0 to any other node, the others to node 0. Callable from any thread.
   Status send(int node, FrameKind kind, FrameParts parts);
-  // Sends a frame from node 0 to all other nodes but `except`. Tries all of them and returns the first error.
+  // Sends a frame from node 0 to all other nodes except `except`. Tries all of them and returns the first error.
   Status send_to_all(FrameKind kind, FrameParts parts, int except = 0);
-  // Sends a frame to all other nodes. Node 0 sends it to each but `except`; any other node sends it to node 0, which
-  // forwards it.
+  // Sends a frame to all other nodes. Node 0 sends it to each node except `except`; any other node sends it to node 0,
+  // which forwards it.
   Status tell_all(FrameKind kind, FrameParts parts, int except = 0) {
     return leads() ? send_to_all(kind, parts, except) : send(0, kind, parts);
   }
-  // Leaves the group: tells the other nodes and ends the threads soon. If `why` is an error, the others are told that
-  // this node is lost and why; else that it ended in order. Callable from any thread; only the first call counts.
+  // Leaves the group: tells the other nodes, and ends the threads soon. If `why` is an error, the others learn that
+  // this node is lost and why; otherwise they learn that it ended in order. Callable from any thread; only the first
+  // call counts.
   void leave(const Status& why = {});
-  // Leaves like leave() and waits for the threads. Must not be called on one of them.
+  // Leaves like leave() and waits for the threads. Must not be called on one of these threads.
   void end();
 
  private:

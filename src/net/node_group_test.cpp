@@ -1,5 +1,5 @@
-// Catches: nodes that differ but continue, an error that does not name the difference, an endless wait, the loss of a
-// node that is not noticed, and a foreign client that disturbs a start.
+// Catches: nodes that differ but continue, an error that does not name the difference, an endless wait, an unnoticed
+// loss of a node, and a foreign client that disturbs a start.
 #include "tessera/net/node_group.h"
 
 #include <fmt/format.h>
@@ -32,7 +32,7 @@ NodeGroupOptions options(std::uint16_t port, int join_ms = 10'000, int silence_m
   return {.address = {"127.0.0.1", port}, .join_limit = milliseconds(join_ms), .silence = milliseconds(silence_ms)};
 }
 
-// Joins all nodes at the same time, each with its hello.
+// Joins all nodes at the same time, each with its own hello.
 std::vector<Joined> join(const std::vector<NodeHello>& hellos, const NodeGroupOptions& how) {
   std::vector<std::future<Joined>> joining;
   for (const NodeHello& own : hellos)
@@ -192,7 +192,7 @@ TEST(NodeGroup, AForeignHelloDoesNotEndTheStart) {
   EXPECT_TRUE(led.ok()) << led.status().to_string();
 }
 
-// The connections are more than could be read one after another before the node gives up.
+// There are more connections than could be read one after another before the node gives up.
 TEST(NodeGroup, SilentStrangersDoNotDelayTheStart) {
   const std::uint16_t port = testing::free_port();
   std::future<Joined> leader =
@@ -204,7 +204,7 @@ TEST(NodeGroup, SilentStrangersDoNotDelayTheStart) {
   EXPECT_TRUE(leader.get().ok());
 }
 
-// A group of two nodes. Each node has a promise, which it sets to the Status that it is told when the other node ends.
+// A group of two nodes. Each node's promise gets the Status with which the node learns of the other node's end.
 struct Two {
   std::array<std::promise<Status>, 2> ends;
   std::vector<Joined> joined;
@@ -282,7 +282,7 @@ TEST(NodeGroup, ASilentNodeIsLost) {
   EXPECT_EQ(two.ends[1].get_future().get().code(), StatusCode::kDeviceLost);
 }
 
-// Signs of life come four times in the allowed silence, so a busy machine may miss three of them.
+// Signs of life come four times within the allowed silence, so a busy machine may miss three of them.
 TEST(NodeGroup, SignsOfLifePreventALoss) {
   Two two(2'000);
   two.group(0).start();

@@ -1,4 +1,4 @@
-// The first message between the processes of one engine, and the check of the values that must be equal on all nodes.
+// The first message between the processes of one engine, and the check that certain values are equal on all nodes.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace tessera {
 
-// The version of the frames between nodes and of their contents.
+// The version of the frames between nodes and of the frames' contents.
 inline constexpr std::int64_t kNodeProtocol = 4;
 
 struct NamedValue {
@@ -29,7 +29,7 @@ struct NodeHello {
 };
 
 std::vector<std::byte> pack_hello(const NodeHello& hello);
-// Reads a hello; kDataLoss if it is malformed. If its protocol version is another one, reads only this version.
+// Reads a hello; kDataLoss if it is malformed. If its protocol version differs, reads only the version.
 Result<NodeHello> unpack_hello(std::span<const std::byte> bytes);
 
 // Checks that `other` can follow `leader`. kInvalidArgument names the first difference with both values.

@@ -19,7 +19,7 @@ void refuse(Socket& socket, const Status& why) {
   const std::span<const std::byte> text = std::as_bytes(std::span(why.message()));
   (void)send_frame(socket, FrameKind::kRefused, std::span(&text, 1),
                    kAnswerLimit);  // the connection is closed in any case
-  // Closing a connection with unread bytes would reset it, and the reason might not arrive.
+  // Ends only the sending side. Closing a connection with unread bytes would reset it, and the reason might not arrive.
   socket.end_sending();
 }
 
@@ -28,7 +28,7 @@ void refuse_all(std::vector<Socket>& sockets, const Status& why) {
     if (socket.descriptor() >= 0) refuse(socket, why);
 }
 
-// Returns whether a process that has joined is still connected. It sends nothing more until it is welcome. If it was
+// Returns whether a process that has joined is still connected. It sends nothing until all nodes have joined. If it was
 // ended and restarted, the new process takes its place.
 bool is_there(Socket& socket) {
   std::byte unexpected{};
@@ -36,7 +36,7 @@ bool is_there(Socket& socket) {
   return come.ok() && *come == 0;
 }
 
-// Closes the connections of processes that have ended meanwhile. Returns the nodes that are missing.
+// Closes the connections of processes that have ended meanwhile. Returns the numbers of the missing nodes.
 std::vector<int> missing_nodes(std::vector<Socket>& sockets) {
   std::vector<int> missing;
   for (std::size_t node = 1; node < sockets.size(); ++node) {
@@ -46,7 +46,7 @@ std::vector<int> missing_nodes(std::vector<Socket>& sockets) {
   return missing;
 }
 
-// Gives the connection the place of the node that it claims to be, or returns why not.
+// Stores the connection at the number that its node claims to have, or returns why it cannot.
 Status take_place(const NodeHello& own, NodeArrivals::Arrival& come, std::vector<Socket>& sockets) {
   TRY(check_hello(own, come.hello));
   Socket& place = sockets[static_cast<std::size_t>(come.hello.node)];
@@ -56,7 +56,7 @@ Status take_place(const NodeHello& own, NodeArrivals::Arrival& come, std::vector
   return ok_status();
 }
 
-// Fills `sockets` by node. A process that cannot take part is told so, and waiting continues: anybody may have
+// Fills `sockets`, indexed by node. Tells a process that it cannot take part, and keeps waiting: anybody may have
 // connected.
 Status gather(const NodeHello& own, const NodeGroupOptions& options, std::vector<Socket>& sockets) {
   const NetClock::time_point deadline = NetClock::now() + options.join_limit;
@@ -104,7 +104,7 @@ Result<Socket> join_node_0(const NodeHello& own, const NodeGroupOptions& options
   Socket socket = *std::move(connected);
   TRY(send_frame(socket, FrameKind::kHello, std::span(&bytes, 1), options.silence).with_context(where));
   FrameReader reader(kMostAnswerBytes);
-  // Node 0 answers when the last node has come or node 0's time limit, which began before this connection, is over.
+  // Node 0 answers when the last node has come, or when its time limit, which began before this connection, is over.
   TRY(receive_frame(socket, reader, connected_at + options.join_limit + 2 * kAnswerLimit).with_context(where));
   if (reader.kind() == FrameKind::kRefused) {
     const std::vector<std::byte>& text = reader.payload();

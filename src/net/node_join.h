@@ -8,9 +8,9 @@
 
 namespace tessera {
 
-// Called on node 0: returns the connection to each other node; entry 0 is closed.
+// Waits on node 0 for the other nodes. Returns the connection to each of them; entry 0 is closed.
 Result<std::vector<Socket>> wait_for_nodes(const NodeHello& own, const NodeGroupOptions& options);
-// Called on any other node: returns the connection to node 0 once all nodes have joined.
+// Joins from any other node. Returns the connection to node 0 once all nodes have joined.
 Result<Socket> join_node_0(const NodeHello& own, const NodeGroupOptions& options);
 
 }  // namespace tessera

@@ -48,11 +48,11 @@ void NodeLink::end() {
   if (thread_.joinable()) thread_.join();
 }
 
-// Sends a sign of life, unless another thread is sending, which is a sign of life itself.
+// Sends a sign of life, unless another thread is sending: its frame is a sign of life too.
 void NodeLink::say_alive(NetClock::time_point now) {
   const std::unique_lock lock(sending_, std::try_to_lock);
   if (!lock.owns_lock() || ended_ || now - last_sent_ < std::min(kAlive, silence_ / 4)) return;
-  // The next receive reports the error too.
+  // Ignores the error, because the next receive reports it too.
   if (!send_frame(socket_, FrameKind::kAlive, {}, silence_).ok()) socket_.shut_down();
   last_sent_ = now;
 }
@@ -61,7 +61,7 @@ Status NodeLink::receive_all() {
   FrameReader reader;
   NetClock::time_point last_heard = NetClock::now();
   NetClock::time_point end_by = NetClock::time_point::max();
-  // Takes no lock that a send may hold for long. If both ends send much at once, both must keep reading.
+  // Takes no lock that a send may hold for long: if both ends send much at once, both must keep reading.
   for (;;) {
     const FrameReader::Progress progress = TRY(reader.advance(socket_, std::min(kLook, silence_ / 4)));
     const NetClock::time_point now = NetClock::now();
@@ -91,7 +91,7 @@ void NodeLink::run() {
   tell_end(ended_ ? ok_status() : std::move(why));
 }
 
-// Tells the end to all who wait for the other node, even if there is no memory for more than a short message.
+// Tells everybody who waits for the other node that it has ended, even if memory suffices only for a short message.
 void NodeLink::tell_end(const Status& why) {
   Status told;
   try {

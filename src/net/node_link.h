@@ -1,7 +1,7 @@
 // A connection to another node. Any thread may send frames; received frames are handled on the link's own thread.
 //
-// Both ends send a sign of life every second. A node that closed or broke the connection, or sent nothing for
-// `silence`, is lost. All waiters are told at once, and no send waits longer than that.
+// Both ends send a sign of life every second. A node is lost if it closed or broke the connection, or sent nothing for
+// `silence`. All waiters are told at once, and no send waits longer than `silence`.
 #pragma once
 
 #include <atomic>
@@ -21,15 +21,16 @@ namespace tessera {
 
 class NodeLink {
  public:
-  // Takes a frame, and may swap the payload for another buffer. Must return soon. An error ends the link.
+  // Takes a frame, and may swap its payload for another buffer. Must return soon. An error ends the link.
   using TakeFrame = std::function<Status(FrameKind kind, std::vector<std::byte>& payload)>;
-  // Is told once that the other end has ended: ok if in order, else kDeviceLost with name and reason. Must not throw.
+  // Called once when the other end has ended: with ok if in order, else with kDeviceLost, name and reason. Must not
+  // throw.
   using TakeEnd = std::function<void(const Status& why)>;
 
-  // `name` names the other node in errors.
+  // `name` is the other node's name in errors.
   NodeLink(Socket socket, std::string name, std::chrono::milliseconds silence)
       : socket_(std::move(socket)), name_(std::move(name)), silence_(silence) {}
-  // Ends like end().
+  // Calls end().
   ~NodeLink() { end(); }
   NodeLink(const NodeLink&) = delete;
   NodeLink& operator=(const NodeLink&) = delete;
@@ -37,12 +38,12 @@ class NodeLink {
   const std::string& name() const { return name_; }
   // Starts the link's thread. Both functions are called on that thread until end() has returned.
   void start(TakeFrame take_frame, TakeEnd take_end);
-  // Sends a frame. kDeviceLost if the other node is gone.
+  // Sends a frame. Returns kDeviceLost if the other node is gone.
   Status send(FrameKind kind, FrameParts parts);
-  // Leaves: tells the other end in a last frame and ends the thread soon. If `why` is an error, the other end is told
+  // Leaves: tells the other end in a last frame, and ends the thread soon. If `why` is an error, the other end learns
   // that this node is lost and why. Callable from any thread; only the first call counts.
   void leave(const Status& why = {});
-  // Leaves like leave() and waits for the thread. Must not be called on that thread.
+  // Leaves like leave() and waits for the thread. Must not be called on the link's thread.
   void end();
 
  private:
@@ -58,7 +59,7 @@ class NodeLink {
   TakeFrame take_frame_;
   TakeEnd take_end_;
   std::mutex sending_;
-  // Guarded by sending_.
+  // The time of the last send; guarded by sending_.
   NetClock::time_point last_sent_ = NetClock::now();
   std::atomic<bool> ended_ = false;  // this side has ended; written under sending_
   std::thread thread_;

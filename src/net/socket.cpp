@@ -46,7 +46,7 @@ void send_at_once(const Socket& socket) {
   ::setsockopt(socket.descriptor(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 }
 
-// Waits until one descriptor is ready for its events or has an error. Returns false at `deadline`.
+// Waits until one descriptor is ready for its events or has an error. Returns false if `deadline` passes first.
 bool any_ready(std::span<pollfd> waited, NetClock::time_point deadline) {
   for (;;) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - NetClock::now());
@@ -56,7 +56,7 @@ bool any_ready(std::span<pollfd> waited, NetClock::time_point deadline) {
   }
 }
 
-// Waits until the descriptor is ready for `events` or has an error. Returns false after `limit`.
+// Waits until the descriptor is ready for `events` or has an error. Returns false if `limit` passes first.
 bool ready(int descriptor, short events, std::chrono::milliseconds limit) {
   pollfd waited{.fd = descriptor, .events = events, .revents = 0};
   return any_ready(std::span(&waited, 1), NetClock::now() + limit);
@@ -203,7 +203,7 @@ Result<std::optional<Socket>> Listener::accept(NetClock::time_point deadline) {
       send_at_once(socket);
       return std::optional<Socket>(std::move(socket));
     }
-    // A connection that broke before it was accepted is an error of that connection only.
+    // Ignores errors of a connection that broke before it was accepted.
     if (!would_block(errno) && errno != EINTR && errno != ECONNABORTED && errno != EPROTO)
       return internal_error(fmt::format("accepting connections: {}", error_text(errno)));
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - NetClock::now());

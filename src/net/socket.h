@@ -19,7 +19,7 @@ namespace tessera {
 
 using NetClock = std::chrono::steady_clock;
 
-// Converts to seconds for messages.
+// Converts to seconds, for messages.
 inline double in_seconds(std::chrono::milliseconds ms) { return std::chrono::duration<double>(ms).count(); }
 
 struct NodeAddress {
@@ -44,14 +44,14 @@ class Socket {
 
   int descriptor() const { return descriptor_; }
   std::string peer() const;  // "10.0.0.2:4711"
-  // Sends all bytes of `parts` in order. kDeviceLost if the other end is gone or accepts no bytes for `limit`.
+  // Sends all bytes of `parts` in order. kDeviceLost if the other end is gone or takes no bytes for `limit`.
   Status send(std::span<const std::span<const std::byte>> parts, std::chrono::milliseconds limit);
-  // Receives up to to.size() bytes: what is available, or what arrives first within `limit`. Returns 0 if nothing came.
-  // kDeviceLost if the other end is gone.
+  // Receives up to to.size() bytes: what is available, or else what arrives first within `limit`. Returns 0 if nothing
+  // came. kDeviceLost if the other end is gone.
   Result<std::size_t> receive(std::span<std::byte> to, std::chrono::milliseconds limit);
   // Ends this side's sending. The other end reads the end of the stream after the data already sent.
   void end_sending();
-  // Wakes threads that wait in this socket; they get an error.
+  // Wakes the threads that wait in this socket, with an error.
   void shut_down();
 
  private:
@@ -60,8 +60,8 @@ class Socket {
 
 class Listener {
  public:
-  // Listens on exactly that address. If its name cannot be resolved yet, waits for it up to `deadline`.
-  // kInvalidArgument if the name stays unknown, the address is taken, or it does not belong to this machine.
+  // Listens on exactly this address. Waits up to `deadline` if its name cannot be resolved yet. kInvalidArgument if the
+  // name stays unknown, the address is taken, or it does not belong to this machine.
   static Result<Listener> open(const NodeAddress& address, NetClock::time_point deadline);
   // Returns the next connection; nothing if none comes before `deadline`.
   Result<std::optional<Socket>> accept(NetClock::time_point deadline);
@@ -72,11 +72,11 @@ class Listener {
   Socket socket_;
 };
 
-// Waits until one of `descriptors` can be read or accepted from, or has ended; at most until `deadline`.
+// Waits until a descriptor has data, a connection or an end to read; at most until `deadline`.
 void wait_to_read(std::span<const int> descriptors, NetClock::time_point deadline);
 
-// Connects, and retries until it succeeds, because the other process and its name may become available later. kNotFound
-// after `deadline`, with the last reason.
+// Connects. Retries until `deadline`, because the other process and its name may become available later; then returns
+// kNotFound with the last reason.
 Result<Socket> connect_until(const NodeAddress& address, NetClock::time_point deadline);
 
 }  // namespace tessera
