@@ -13,9 +13,9 @@
 
 namespace tessera::plugin {
 
-// Returns the Status of a plugin's code; kInternal for an unknown code.
+// Returns the Status for a plugin's code; kInternal for an unknown code.
 Status status_of(std::int32_t code, std::string_view message);
-// Converts the result of a function that the host offers. The message goes into `error`, which may be null.
+// Converts the result of a host function for a plugin. The message goes into `error`, which may be null.
 std::int32_t to_c(const Status& status, tessera_plugin_error* error);
 
 template <class F>
@@ -35,7 +35,7 @@ Status call(const F& function) {
   }
 }
 
-// Checks the object that a successful call returned: kInternal for null, so free functions never get null.
+// Checks the object that a successful call returned: null is kInternal, so the plugin's free functions never get null.
 inline Status check_made(const void* made, std::string_view what) {
   if (made != nullptr) [[likely]]
     return ok_status();

@@ -1,4 +1,4 @@
-// A piece's graph in the form that a plugin's compiler reads.
+// Converts a piece's graph to the form that a plugin's compiler reads.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@
 
 namespace tessera::plugin {
 
-// A piece as the structs that a plugin reads. Borrows `piece` and `device`, which outlive the object.
+// A piece as the structs of tessera_plugin.h. Borrows `piece` and `device`, which outlive the object.
 class CPiece {
  public:
   static Result<CPiece> create(const ir::Graph& piece, const std::string& device, bool deterministic);

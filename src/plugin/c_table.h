@@ -1,4 +1,4 @@
-// Copies the tables of plugins, so that a table of an older or a newer version has every member.
+// Copies the tables of plugins, so that a table of an older or a newer version gets every member of the host's version.
 #pragma once
 
 #include <fmt/format.h>
@@ -13,8 +13,8 @@
 
 namespace tessera::plugin {
 
-// Bytes of a table up to the last member of its first version in this TESSERA_PLUGIN_ABI. This size is frozen: members
-// are only appended, so plugins built before still load.
+// The bytes of a table up to the last member of its first version in this TESSERA_PLUGIN_ABI. The size is frozen:
+// members are only appended, so plugins that were built earlier still load.
 template <class Table>
 inline constexpr std::size_t kFirstSize = 0;
 
@@ -37,9 +37,8 @@ TESSERA_FIRST_SIZE(tessera_plugin_chat_format, release);
 
 #undef TESSERA_FIRST_SIZE
 
-// Copies `given` into the host's version of the table. Members that the plugin's version lacks are null.
-// kInvalidArgument for null, for a size below that of the first version, and for members of a later version that are
-// set.
+// Copies `given` into the host's version of the table. Members that the plugin's version lacks become null.
+// kInvalidArgument for null, for a size below the first version's, and for members of a later version that are set.
 template <class Table>
 Result<Table> copy_table(const Table* given, std::string_view what) {
   constexpr std::size_t least = kFirstSize<Table>;

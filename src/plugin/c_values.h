@@ -31,7 +31,7 @@ std::vector<tessera_plugin_attribute> to_c(const std::vector<std::pair<std::stri
 Result<std::vector<std::pair<std::string, ir::Attribute>>> from_c(const tessera_plugin_attribute* attributes,
                                                                   std::size_t count);
 
-// A node with the types of its operands, for a call into a plugin. Borrows the node.
+// A node with the types of its operands, as a call into a plugin needs it. Borrows the node.
 class CNode {
  public:
   CNode(const ir::Node& node, std::vector<tessera_plugin_type> operands);

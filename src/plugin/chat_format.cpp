@@ -42,7 +42,7 @@ class PluginChatFormat final : public ChatFormat {
   ReasoningMarks marks_;
 };
 
-// Reads the text in fragments of `bytes` bytes and returns all pieces. Consecutive pieces of one kind are joined.
+// Reads the text in fragments of `bytes` bytes and returns all pieces; consecutive pieces of one kind are joined.
 Result<std::vector<ChatPiece>> read_text(const ChatFormat& format, Part part, std::string_view text,
                                          std::size_t bytes) {
   const std::unique_ptr<ChatParser> parser = TRY(format.begin({.part = part}));

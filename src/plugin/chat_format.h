@@ -1,4 +1,4 @@
-// Makes chat formats from the tables of plugins.
+// Makes chat formats from plugins' tables.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,7 @@
 
 namespace tessera::plugin {
 
-// Makes a format from a plugin's table. kInvalidArgument if the table lacks something, and if the format finds nothing
+// Makes a format from a plugin's table. kInvalidArgument if the table lacks something, or if the format finds nothing
 // in its own example or reads it differently byte by byte. The format stays valid while the plugin is loaded.
 Result<std::shared_ptr<const ChatFormat>> make_plugin_chat_format(const tessera_plugin_chat_format* given);
 

@@ -1,5 +1,5 @@
-// Catches: a chat format that is added although its own example fails, pieces that lose a character which a fragment
-// has cut, and a wrong table. tests/plugin/chat_formats_test.py tests formats in a server.
+// Catches: a chat format that is added although its own example fails, pieces that lose a character cut by a fragment,
+// and a wrong table. tests/plugin/chat_formats_test.py tests formats in a server.
 #include "tessera/plugin/chat_format.h"
 
 #include <gmock/gmock.h>
@@ -131,7 +131,7 @@ TEST(PluginChatFormat, AWrongTableIsNamed) {
   EXPECT_THAT(why_refused(table), HasSubstr("the chat format's size is 8"));
 }
 
-// If begin() fails after it has made a parser, the plugin must free it, and may have freed it already.
+// If begin() fails after making a parser, the plugin must free the parser, and may have done so already.
 TEST(PluginChatFormat, AFailedBeginIsNotReleased) {
   tessera_plugin_chat_format table = table_of(TESSERA_PLUGIN_FINDS_REASONING, "x");
   table.begin = [](void*, const tessera_plugin_chat*, void** parser, tessera_plugin_error* error) -> std::int32_t {

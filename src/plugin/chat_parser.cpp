@@ -11,8 +11,8 @@
 namespace tessera::plugin {
 namespace {
 
-// Limits of a parser's output: a byte of text becomes at most six bytes of JSON ("\u001f"), plus the names of members.
-// More output cannot come from the model's text.
+// Limits a parser's output. A byte of text becomes at most six bytes of JSON ("\u001f"), plus the names of members, so
+// more output cannot come from the model's text.
 constexpr std::size_t kBytesPerByte = 16;
 constexpr std::size_t kFreeBytes = 64 * 1024;
 
@@ -66,7 +66,7 @@ std::int32_t PluginChatParser::has_function(const tessera_plugin_chat* chat, con
   const auto& self = *static_cast<const PluginChatParser*>(chat->host);
   if (name == nullptr || bytes == 0) return 0;
   if (chat->tools == nullptr) return 1;
-  // Reads at most as many bytes as a known name has, so a wrong length is harmless.
+  // Reads at most as many bytes as a known name has, so a wrong `bytes` is harmless.
   return std::ranges::any_of(self.functions_,
                              [&](const std::string& known) {
                                return known.size() == bytes && known.compare(0, bytes, name, bytes) == 0;
@@ -132,8 +132,8 @@ Result<std::vector<ChatPiece>> PluginChatParser::finish() {
   return collect([&](tessera_plugin_error* error) { return format_.finish(parser_, &pieces_, error); }, /*ended=*/true);
 }
 
-// Returns the pieces that are certain: whole characters. The beginning of a character at the end stays for the next
-// call.
+// Returns the pieces that are certain, which have only whole characters. An incomplete character at the end waits for
+// the next call.
 Result<std::vector<ChatPiece>> PluginChatParser::settle(bool ended) {
   if (!ended && !given_.empty() && given_.back().kind != ChatPiece::Kind::kCall) {
     ChatPiece& last = given_.back();

@@ -1,4 +1,4 @@
-// Reads one text with a plugin's chat format. Checks and joins the pieces that the plugin returns.
+// Reads one text with a plugin's chat format. It checks and joins the pieces that the plugin returns.
 #pragma once
 
 #include <array>
@@ -15,8 +15,8 @@ namespace tessera::plugin {
 
 class PluginChatParser final : public ChatParser {
  public:
-  // Copies what it needs of the request. An error is the plugin's own or a violation of the interface, with the
-  // format's name in front.
+  // Copies what it needs of the request. An error is the plugin's own or a violation of the interface; the format's
+  // name precedes it.
   static Result<std::unique_ptr<PluginChatParser>> begin(const tessera_plugin_chat_format& format,
                                                          const ChatFormat::Request& request);
   ~PluginChatParser() override;

@@ -1,4 +1,4 @@
-// Makes compilers from the tables of plugins.
+// Makes compilers from plugins' tables.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace tessera::plugin {
 
-// A plugin's table of a compiler, checked. Immutable.
+// A plugin's table for a compiler, after checks. Immutable.
 class CompilerTable {
  public:
   // Checks and copies the table. kInvalidArgument if it lacks something.

@@ -1,5 +1,5 @@
-// Catches: a plugin's compiler whose mistake becomes a program, whose instructions are bound to the wrong values, or
-// whose load() gets the wrong handle.
+// Catches: a plugin's compiler whose mistake becomes a program or whose instructions are bound to wrong values, and a
+// load() that gets the wrong handle.
 #include "tessera/plugin/compiler.h"
 
 #include <gmock/gmock.h>

@@ -1,6 +1,6 @@
-// A plugin's device: implements the contract of device.h with a plugin's table. Calls that the contract forbids (calls
-// while a recording is open, copies without addresses, empty operations) are refused here, so the plugin gets only
-// legal calls.
+// A plugin's device: implements the contract of device.h with a plugin's table. It refuses calls that the contract
+// forbids (calls while a recording is open, copies without addresses, empty operations), so the plugin gets only legal
+// calls.
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,7 @@
 
 namespace tessera::plugin {
 
-// A plugin's table of a device, checked. Immutable.
+// A plugin's table for a device, after checks. Immutable.
 class DeviceTable {
  public:
   // Checks and copies the table. kInvalidArgument if it lacks something.
@@ -25,8 +25,8 @@ class DeviceTable {
 
   const tessera_plugin_device* get() const { return &table_; }
   std::string_view type() const { return table_.type; }
-  // Returns for the planner why the device that was opened last records no graphs; "" if it records them or no device
-  // was opened.
+  // Tells the planner why the device that was opened last records no graphs; "" if it records them or no device was
+  // opened.
   std::string why_no_graphs() const;
   void note_opened(std::string why_no_graphs) const;
 
@@ -62,7 +62,7 @@ class PluginDevice final : public Device {
   const std::string& why_no_graphs() const { return why_no_graphs_; }
   void* handle() const { return handle_; }  // the plugin's handle from open()
   OpenRecording& recording() { return recording_; }
-  // Reserves `bytes` of the device's memory until give_back(). All memory together stays below memory_bytes.
+  // Reserves `bytes` of the device's memory until give_back(). The sum of all reservations stays below memory_bytes.
   Status claim(DeviceCall call, std::string_view object, std::size_t bytes);
   void give_back(std::size_t bytes) { used_bytes_ -= static_cast<std::int64_t>(bytes); }
 
@@ -86,7 +86,7 @@ class PluginStream final : public Stream {
   PluginStream(const PluginStream&) = delete;
   PluginStream& operator=(const PluginStream&) = delete;
 
-  // Calls `enqueue` with the plugin's stream.
+  // Enqueues work by a call of `enqueue` with the plugin's stream.
   template <class F>
   Status launch(std::string_view name, const F& enqueue) {
     Status status = enqueue(handle_);
@@ -111,7 +111,7 @@ class PluginStream final : public Stream {
   const std::string& recording_what() const { return recording_what_; }
 
  private:
-  // The first step of every call that an open recording refuses.
+  // Refuses the call while a recording is open. It is the first step of every such call.
   Status enter(DeviceCall call) const;
   // Calls `function` of the table for `what` on this stream.
   template <class F>
@@ -124,7 +124,7 @@ class PluginStream final : public Stream {
   std::string recording_what_;
 };
 
-// Casts the stream. Precondition: a PluginDevice made it.
+// Casts the stream to its type. Precondition: a PluginDevice made it.
 inline PluginStream& as_plugin(Stream& stream) { return static_cast<PluginStream&>(stream); }
 
 }  // namespace tessera::plugin

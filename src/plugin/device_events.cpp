@@ -57,7 +57,7 @@ Status PluginGraph::launch(Stream& stream) {
 
 namespace {
 
-// A piece that runs operator by operator at every launch.
+// A piece without a recorded graph: every launch runs its operators one by one.
 class EagerPiece final : public RecordedGraph {
  public:
   explicit EagerPiece(const BoundProgram& program) : program_(program) {}
@@ -70,7 +70,7 @@ class EagerPiece final : public RecordedGraph {
   const BoundProgram& program_;  // program of the piece's entry, which outlives this
 };
 
-// The part of a piece that a plugin's capture receives.
+// The steps of a piece that a plugin's capture receives.
 struct Steps {
   std::vector<std::pair<const BoundProgram*, std::size_t>> at;  // program and instruction
   PluginStream& stream;
@@ -83,8 +83,8 @@ std::int32_t enqueue_step(const tessera_plugin_steps* steps, std::size_t i, tess
   return to_c(of.at[i].first->enqueue_instruction(of.at[i].second, of.stream), error);
 }
 
-// Captures by the device's own function or by recording its stream. On a device that records no graphs, pieces run
-// operator by operator.
+// Captures by the device's own function, or else by recording its stream. On a device that records no graphs, pieces
+// run operator by operator.
 class PluginBackend final : public PiecewiseBackend {
  public:
   explicit PluginBackend(std::shared_ptr<const DeviceTable> table) : table_(std::move(table)) {}

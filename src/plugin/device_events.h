@@ -54,7 +54,7 @@ class PluginGraph final : public RecordedGraph {
   GraphStats stats_;
 };
 
-// Makes the backend that turns parts of a forward into graphs: by the device's own capture, else by recording its
+// Makes the backend that turns parts of a forward into graphs by the device's own capture, or else by recording its
 // stream. On a device that records no graphs the parts run operator by operator, and note() says so.
 std::shared_ptr<const PiecewiseBackend> make_backend(std::shared_ptr<const DeviceTable> table);
 

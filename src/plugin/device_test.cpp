@@ -94,7 +94,7 @@ std::array<std::uint8_t, kBytes> content(Stream& stream, DeviceAddress from) {
   return bytes;
 }
 
-// If any allocation fails, the error has its name and nothing is leaked.
+// The error of a failed allocation has the allocation's name, and nothing is leaked.
 TEST(PluginDevice, AFailedAllocationLeaksNothing) {
   const auto allow = function_of<void(int)>("device_allow");
   const auto live = function_of<int()>("device_live");
@@ -122,7 +122,7 @@ TEST(PluginDevice, AFailedAllocationLeaksNothing) {
   EXPECT_EQ(live(), before);
 }
 
-// Success without an object is the plugin's defect. It must be an error here, and no free function may get null.
+// Success without an object is the plugin's defect. It must become an error here, and no free function may get null.
 TEST(PluginDevice, SuccessWithoutAnObjectIsAnError) {
   const auto make_nothing = function_of<void(int)>("device_make_nothing");
   const auto live = function_of<int()>("device_live");
@@ -204,7 +204,7 @@ TEST(PluginDevice, ItsOwnCaptureReplacesTheRecording) {
   ASSERT_TRUE(piece->launch(*stream).ok());
   EXPECT_THAT(content(*stream, memory->data()), ::testing::Each(7)) << "this capture has the steps in reverse";
 
-  // A failing step ends only the capture.
+  // A failed step ends only the capture.
   const BoundProgram broken(program, {}, fills({}, {7, 9}));
   const Status status = backend.capture(broken, *stream, "broken piece").status();
   EXPECT_THAT(status.message(), HasSubstr("capture of 'broken piece'"));

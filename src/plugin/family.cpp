@@ -31,13 +31,13 @@ std::string name_of(const tessera_plugin_family& table, const std::string& tenso
   return name.empty() ? tensor : name;
 }
 
-// Leaves it to the family's graph which layers attend to what. `layer_types` and similar fields are not read.
+// Leaves to the family's graph which layers attend to which tokens. `layer_types` and similar fields are not read.
 Status leave_layers_to_graph(const Fields& /*fields*/, ModelConfig& config) {
   config.sliding_windows.assign(static_cast<std::size_t>(config.num_hidden_layers), 0);
   return ok_status();
 }
 
-// Returns the family's starting point: its base, or what all families have in common.
+// Returns the family's starting point: its base, or the settings that all families have in common.
 Result<ModelFamily> base_of(const tessera_plugin_family& table, const FamilyRegistry& known) {
   if ((table.base == nullptr) == (table.graph == nullptr))
     return invalid_argument(fmt::format("family {} has {}; accepted is one of them", table.architecture,

@@ -1,4 +1,4 @@
-// Makes model families from the tables of plugins.
+// Makes model families from plugins' tables.
 #pragma once
 
 #include <memory>
@@ -9,8 +9,8 @@
 
 namespace tessera::plugin {
 
-// Makes a family from a plugin's table. kInvalidArgument if the table lacks something, and for a base that is not in
-// `known`. Names stay valid while the plugin is loaded.
+// Makes a family from a plugin's table. kInvalidArgument if the table lacks something or its base is not in `known`.
+// Names stay valid while the plugin is loaded.
 Result<ModelFamily> make_plugin_family(const tessera_plugin_family* given, const FamilyRegistry& known);
 
 }  // namespace tessera::plugin

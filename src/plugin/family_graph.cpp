@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::int64_t kMaxElements = std::int64_t{1} << 40;  // limit for a tensor; the largest published one has 2^33
 
-// Collects the weights that a plugin declares.
+// Collects the weights that a plugin's family declares.
 class WeightList {
  public:
   WeightList() : table_{.size = sizeof(table_), .add_part = add_part, .add_constant = add_constant, .host = this} {}

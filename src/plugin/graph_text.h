@@ -14,8 +14,8 @@ namespace tessera::plugin {
 using RewriteText =
     std::function<std::int32_t(const char* graph, const tessera_plugin_text* out, tessera_plugin_error* error)>;
 
-// Returns the rewritten graph; nothing if `rewrite` wrote nothing or the same graph. kInternal if the inputs, weights,
-// states or outputs, or their types, differ.
+// Returns the rewritten graph, or nothing if `rewrite` wrote nothing or the same graph. kInternal if the new inputs,
+// weights, states or outputs differ from the old ones, or have other types.
 Result<std::optional<ir::Graph>> rewrite_graph(const ir::Graph& graph, const ir::OpTable& ops,
                                                const RewriteText& rewrite);
 

@@ -1,4 +1,4 @@
-// Catches: a plugin's pass that removes parts of a graph that others rely on, or whose text is accepted without checks.
+// Catches: a plugin's pass that removes parts of a graph that others rely on, and text that is accepted without checks.
 #include "tessera/plugin/graph_text.h"
 
 #include <gmock/gmock.h>

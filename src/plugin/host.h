@@ -1,4 +1,4 @@
-// The table of functions that a plugin calls while it registers, to add its operators, kernels etc. to a registry.
+// The table of functions that a plugin calls while it registers, to add operators, kernels and more to a registry.
 #pragma once
 
 #include <memory>
@@ -10,18 +10,18 @@
 
 namespace tessera::plugin {
 
-// A plugin's operators. The registry borrows their declarations.
+// A plugin's operators. They live here because the registry borrows their declarations.
 using Operators = std::vector<std::shared_ptr<const Operator>>;
 
-// Adds to `registry` and `operators`, which outlive close(). The first error of any call is kept, so a plugin cannot
-// ignore it.
+// Adds to `registry` and `operators`, which are used until close(). The first error of any call is kept, so a plugin
+// cannot ignore it.
 class Host {
  public:
   Host(Registry& registry, Operators& operators);
   Host(const Host&) = delete;
   Host& operator=(const Host&) = delete;
 
-  // The table lives as long as the host. A plugin may keep it for log() and parallel_for().
+  // Returns the table, which lives as long as the host. A plugin may keep it for log() and parallel_for().
   const tessera_plugin_host* table() const { return &table_; }
   // Refuses all further additions.
   void close() { table_.registry = nullptr; }

@@ -16,7 +16,7 @@
 namespace tessera::plugin {
 namespace {
 
-// BindArgs in the form that a plugin reads. Borrows them.
+// BindArgs in the form that a plugin reads. Borrows the BindArgs.
 class CCall {
  public:
   CCall(const BindArgs& args, tessera_plugin_address plan)
@@ -100,8 +100,8 @@ class PluginOp final : public BoundOp {
   void* bound_;
 };
 
-// Returns the backend of a device that is not a plugin's and whose streams have handles. It is valid until the process
-// ends.
+// Returns the backend of a device that is not a plugin's and whose streams have native handles; null for others. The
+// backend is valid until the process ends.
 Result<const Backend*> backend_with_handles(const Device& device) {
   if (dynamic_cast<const PluginDevice*>(&device) != nullptr || device.properties().on_host) return nullptr;
   const DeviceRegistry devices = built_in_devices();

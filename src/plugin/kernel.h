@@ -1,4 +1,4 @@
-// Kernels of plugins: a kernel definition made from a plugin's table, and how it binds.
+// Kernels of plugins: makes a kernel definition from a plugin's table, and binds it.
 #pragma once
 
 #include <memory>
@@ -14,13 +14,13 @@
 
 namespace tessera::plugin {
 
-// A plugin's table of a kernel, checked. Immutable.
+// A plugin's table for a kernel, after checks. Immutable.
 class Kernel : public std::enable_shared_from_this<Kernel> {
  public:
-  // Creates a kernel for an operator of graphs. kInvalidArgument if the table lacks something; kNotFound for an
-  // operator that is not in `ops`.
+  // Creates a kernel for an operator of graphs. kInvalidArgument if the table lacks something; kNotFound if the
+  // operator is not in `ops`.
   static Result<std::shared_ptr<const Kernel>> create(const tessera_plugin_kernel* given, const ir::OpTable& ops);
-  // Creates a kernel that a compiler uses itself. It has no planner, and its operator need not exist.
+  // Creates a kernel that a compiler itself uses. It has no planner, and its operator need not exist.
   static Result<std::shared_ptr<const Kernel>> create_unnamed(const tessera_plugin_kernel* given);
   Kernel(const Kernel&) = delete;
   Kernel& operator=(const Kernel&) = delete;
@@ -29,7 +29,7 @@ class Kernel : public std::enable_shared_from_this<Kernel> {
   std::string_view device() const { return table_.device; }
   std::string_view name() const { return table_.name; }
   const tessera_plugin_planner* planner() const { return table_.planner == nullptr ? nullptr : &planner_; }
-  // Returns the definition for a DeviceRegistry. It shares the kernel.
+  // Returns the kernel's definition for a DeviceRegistry. The definition shares the kernel.
   KernelDef def() const;
 
   Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) const;
@@ -41,7 +41,7 @@ class Kernel : public std::enable_shared_from_this<Kernel> {
   Kernel(const tessera_plugin_kernel& table, const tessera_plugin_planner& planner, std::shared_ptr<const Operator> op);
   static Result<std::shared_ptr<const Kernel>> checked(const tessera_plugin_kernel& table,
                                                        std::shared_ptr<const Operator> op);
-  // Checks that the operator's shape rule gives the same types for this bucket's numbers as it gave for the symbols.
+  // Checks that the operator's shape rule gives the same types for this bucket's numbers as for the symbols.
   Status check_shapes(const BindArgs& args) const;
 
   tessera_plugin_kernel table_;

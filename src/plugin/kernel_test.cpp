@@ -1,5 +1,5 @@
-// Catches: a plugin's kernel that is bound to the wrong values, whose error is lost or affects more than its launch, or
-// that is not released; a shape rule whose result for sizes contradicts that for symbols; and registries that use each
+// Catches: a plugin's kernel that is bound to the wrong values, is not released, or whose error is lost or affects more
+// than its launch; a shape rule whose result for sizes contradicts its result for symbols; and registries that use each
 // other's plugins.
 #include "tessera/plugin/kernel.h"
 

@@ -1,4 +1,4 @@
-// The loaded shared library of a plugin.
+// Loads the shared library of a plugin.
 #pragma once
 
 #include <memory>
@@ -10,18 +10,19 @@
 
 namespace tessera::plugin {
 
-// A library with the two symbols of tessera_plugin.h, for this version of the interface. It stays loaded while the
-// object lives.
+// A loaded library that has the two symbols of tessera_plugin.h for this version of the interface. It stays loaded
+// while the object lives.
 class Library {
  public:
-  // Opens `file`, a path with a slash; the library search path is not used. kNotFound if there is no such file.
-  // kInvalidArgument if the file is no plugin or has another version.
+  // Opens `file`, a path with a slash, without the library search path. kNotFound if there is no such file.
+  // kInvalidArgument if the file is not a plugin or has another version.
   static Result<std::shared_ptr<Library>> open(const std::string& file);
   ~Library();
   Library(const Library&) = delete;
   Library& operator=(const Library&) = delete;
 
-  // Lets the plugin add to `registry`. Returns the error of a refused call, the plugin's own error, or its exception.
+  // Lets the plugin register with `registry`. Returns the error of a refused call, the plugin's own error, or its
+  // exception.
   Status add_to(Registry& registry);
 
   const char* name() const { return info_.name; }

@@ -14,16 +14,15 @@
 
 namespace tessera::plugin {
 
-// A plugin that registers longer than this counts as hung.
+// The time after which a plugin that registers counts as hung.
 inline constexpr std::chrono::milliseconds kPluginLimit = std::chrono::seconds(10);
 
-// Lets the plugin in `file` add to `registry`, which nobody else may use meanwhile. The library stays loaded as long as
-// the registry. The plugin is first tried in a child process, so a crash or hang becomes an error. After an error the
-// registry may be half filled and must not be used. Call this before threads are started (probe.h).
+// Lets the plugin in `file` register with `registry`, which nobody else may use meanwhile. The library stays loaded as
+// long as the registry exists. The plugin is first tried in a child process, so a crash or hang becomes an error. After
+// an error the registry may be half filled and must not be used. Call this before threads are started (probe.h).
 Status add_plugin(const std::string& file, Registry& registry, std::chrono::milliseconds limit = kPluginLimit);
 
-// Returns the built-in registry with the additions of the plugins in `files`, added in that order. The error names the
-// file.
+// Returns the built-in registry with the additions of the plugins in `files`, in this order. An error names the file.
 Result<std::shared_ptr<const Registry>> load_plugins(const std::vector<std::string>& files);
 
 }  // namespace tessera::plugin

@@ -16,7 +16,7 @@
 namespace tessera::plugin {
 namespace {
 
-// A table whose second version has one more member.
+// A table whose second version has an additional member.
 struct Grown {
   std::size_t size;
   std::int64_t first;
@@ -103,7 +103,7 @@ TEST(CopyTable, ATableOfTheFirstVersionHasNullMembers) {
   EXPECT_THAT(copy_table(&given, "table").status().message(), HasSubstr("the table's size is 15; 16 or more"));
 }
 
-// These are numbers, not offsets, because they must not change with the header. Only a new TESSERA_PLUGIN_ABI may
+// The sizes are numbers, not offsets, because they must not change with the header. Only a new TESSERA_PLUGIN_ABI may
 // change them.
 TEST(CopyTable, FirstVersionsAreFrozen) {
   static_assert(TESSERA_PLUGIN_ABI == 1 && sizeof(void*) == 8);
@@ -119,7 +119,7 @@ TEST(CopyTable, FirstVersionsAreFrozen) {
   EXPECT_EQ(kFirstSize<tessera_plugin_chat_format>, 88u);
 }
 
-// A process that another thread forks at the same moment also holds the pipe, and must not be waited for.
+// A process that another thread forks at the same moment also holds the pipe; the call must not wait for that process.
 TEST(RunInChild, EndsWithTheChildDespiteAnOpenPipe) {
   const auto start = std::chrono::steady_clock::now();
   const auto leave_one_behind = [] {

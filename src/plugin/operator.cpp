@@ -52,7 +52,7 @@ Status check_table(const tessera_plugin_operator& table) {
   return ok_status();
 }
 
-// Returns the attribute as graph text writes it.
+// Returns the attribute in the form of graph text.
 std::string text_of(const ir::Attribute& value) {
   ir::Graph graph{.name = "g"};
   const std::string node = ir::to_text(graph, ir::Node{.op = "o", .attributes = {{"a", value}}});
@@ -60,7 +60,7 @@ std::string text_of(const ir::Attribute& value) {
   return node.substr(begin + 4, node.rfind('}') - begin - 4);
 }
 
-// Returns the native form with each "$name" replaced by the attribute.
+// Returns the native form with the values of attributes in place of "$name".
 Result<std::string> with_attributes(std::string_view form, const ir::Node& node) {
   std::string text;
   while (true) {

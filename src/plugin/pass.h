@@ -1,4 +1,4 @@
-// Makes graph passes from the tables of plugins.
+// Makes graph passes from plugins' tables.
 #pragma once
 
 #include "tessera/base/status.h"

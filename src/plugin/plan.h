@@ -14,12 +14,12 @@
 
 namespace tessera::plugin {
 
-// Converts the limits to C. `num_pages` becomes 0, because a kernel's call belongs to no cache group.
+// Converts the limits to C. `num_pages` becomes 0, because a kernel's call has no cache group.
 tessera_plugin_limits to_c(const PlanLimits& limits);
 
 class PluginPlan final : public OpPlan {
  public:
-  // Creates the plan of `kernel`, which has a planner.
+  // Creates the plan of `kernel`. Precondition: the kernel has a planner.
   static Result<std::unique_ptr<PluginPlan>> create(std::shared_ptr<const Kernel> kernel, const PlanArgs& args,
                                                     StepBuffer& step);
   static Result<std::int64_t> bytes_needed(const Kernel& kernel, const PlanArgs& args);
@@ -47,7 +47,7 @@ class PluginPlan final : public OpPlan {
   std::vector<tessera_plugin_page_table> page_tables_;
 };
 
-// Returns the plan of the node's operator and cache group, for bind().
+// Returns the plan for the node's operator and cache group, as bind() needs it.
 Result<const PluginPlan*> find_plugin_plan(const BindArgs& args);
 
 }  // namespace tessera::plugin

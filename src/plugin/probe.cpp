@@ -40,7 +40,7 @@ void write_all(int to, std::string_view bytes) {
   }
 }
 
-// Runs the work in the child. Writes one byte with the code, then the message.
+// Runs the work in the child process. Writes one byte with the Status's code, then the message.
 [[noreturn]] void run_child(const std::function<Status()>& work, int to) {
   for (const int crash : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT}) std::signal(crash, SIG_DFL);
   const rlimit no_core{.rlim_cur = 0, .rlim_max = 0};  // writing a core file can take longer than the limit
@@ -50,7 +50,7 @@ void write_all(int to, std::string_view bytes) {
   _exit(0);  // the child must not flush or destroy anything of the parent's
 }
 
-// Appends what arrives within `wait_ms`. Closes the read end once every writer has closed its own. Returns false if
+// Appends what arrives within `wait_ms`. Closes the read end once all writers have closed theirs. Returns false if
 // nothing came.
 bool read_some(Pipe& pipe, int wait_ms, std::string& answer) {
   pollfd ready{.fd = pipe.ends[0], .events = POLLIN, .revents = 0};  // poll() ignores a descriptor of -1 and only waits
@@ -63,8 +63,8 @@ bool read_some(Pipe& pipe, int wait_ms, std::string& answer) {
   return got > 0;
 }
 
-// Returns the state in which the child ended. `options` are those of waitpid(). Returns nothing if they include WNOHANG
-// and the child still runs.
+// Waits for the child and returns the state in which it ended. `options` are those of waitpid(). Returns nothing if
+// they include WNOHANG and the child still runs.
 std::optional<int> wait_for(pid_t child, int options) {
   int state = 0;
   pid_t ended = 0;
@@ -73,8 +73,8 @@ std::optional<int> wait_for(pid_t child, int options) {
   return ended == 0 ? std::nullopt : std::optional(state);
 }
 
-// Reads the child's answer and returns the state in which it ended; nothing if the time is over before. The pipe's end
-// is not enough: a child that another thread forks meanwhile also holds the pipe.
+// Reads the child's answer and returns the state in which the child ended; nothing if it has not ended by `end`. The
+// pipe's end is no sufficient sign: a child that another thread forks meanwhile also holds the pipe.
 std::optional<int> read_until_end(pid_t child, Pipe& pipe, std::string& answer, Clock::time_point end) {
   constexpr int kLookMs = 5;  // time between checks whether the child has ended
   while (Clock::now() < end) {

@@ -1,4 +1,4 @@
-// Lets a plugin's compiler build a program from values and instructions. Each is checked when it is added.
+// Lets a plugin's compiler build a program from values and instructions, each checked when it is added.
 #pragma once
 
 #include <vector>
@@ -12,13 +12,13 @@ namespace tessera::plugin {
 
 class ProgramBuilder {
  public:
-  // Borrows both arguments. The program begins with the piece's values, including views, and without instructions.
+  // Borrows both arguments. The program starts with the piece's values, including views, and has no instructions.
   ProgramBuilder(const ir::Graph& piece, const CompilerContext& context);
   ProgramBuilder(const ProgramBuilder&) = delete;
   ProgramBuilder& operator=(const ProgramBuilder&) = delete;
 
   const tessera_plugin_program* table() const { return &table_; }
-  // Returns the program, or the first error of any call, so a plugin cannot ignore it.
+  // Returns the program, or the first error of all calls, so that a plugin cannot ignore it.
   Result<Program> finish();
 
   Status add_value(const char* name, const tessera_plugin_type* type, std::int32_t* id);

@@ -18,7 +18,8 @@ Status PluginStream::run(DeviceCall what, const F& function) const {
 
 PluginStream::~PluginStream() {
   PluginStream::abandon_recording();
-  // The contract says that free_stream() gets a stream whose work has ended. An error cannot be reported here.
+  // Waits, because the contract gives free_stream() only streams whose work has ended. An error cannot be reported
+  // here.
   (void)PluginStream::synchronize();
   call_and_forget([this] { device_.table()->free_stream(handle_); });
 }

@@ -1,5 +1,5 @@
-// A plugin that makes errors on the request path. Its kernel of silu_mul in float32 fails for batches of five tokens,
-// and its planner refuses batches of six.
+// A plugin that causes errors on the request path. Its float32 kernel of silu_mul fails for batches of five tokens, and
+// its planner refuses batches of six.
 #include <tessera_plugin.h>
 
 #include <cmath>

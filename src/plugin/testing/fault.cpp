@@ -1,5 +1,5 @@
-// Plugins with one fault each, which the build chooses, and a correct plugin to compare with (FAULT_NONE). The rivals
-// add an operator or a kernel that the correct plugin adds too.
+// A plugin with one fault, chosen by the build, or without a fault for comparison (FAULT_NONE). The rivals add an
+// operator or a kernel that the correct plugin adds too.
 #include <tessera_plugin.h>
 
 #include <chrono>
@@ -30,7 +30,7 @@ namespace {
 #define CHECK_CALL(expression) \
   if (const int32_t code = (expression); code != TESSERA_PLUGIN_OK) return code
 
-// y = x, unless the build says otherwise.
+// Declares y = x, unless the build says otherwise.
 int32_t infer(void*, const tessera_plugin_node* node, tessera_plugin_type* results, size_t* num_results,
               tessera_plugin_error* error) {
 #ifdef FAULT_RULE_THROWS

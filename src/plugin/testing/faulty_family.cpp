@@ -1,4 +1,4 @@
-// A plugin whose families each do one thing wrong in graph(). A family's architecture is Faulty and the fault's name.
+// A plugin whose families each do one thing wrong in graph(). The architecture's name is Faulty followed by the fault.
 #include <tessera_plugin.h>
 
 #include <stdexcept>

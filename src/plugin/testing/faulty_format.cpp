@@ -1,5 +1,5 @@
-// A plugin with a chat format "faulty" that works while it is registered. Later, once a text has more than 20 bytes, it
-// does what the environment's TESSERA_TEST_FAULT says.
+// A plugin with a chat format "faulty" that works while it is registered. Later it commits the fault that the
+// environment variable TESSERA_TEST_FAULT names, once a text has more than 20 bytes.
 #include <tessera_plugin.h>
 
 #include <cstdlib>
@@ -53,7 +53,7 @@ int32_t begin(void*, const tessera_plugin_chat* chat, void** parser, tessera_plu
   return TESSERA_PLUGIN_OK;
 }
 
-// "!" is a call of f; all else is content.
+// Reads "!" as a call of f and all else as content.
 int32_t push(void* parser, const char* text, size_t bytes, const tessera_plugin_pieces* pieces,
              tessera_plugin_error* error) {
   auto& p = *static_cast<Parser*>(parser);

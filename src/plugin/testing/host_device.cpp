@@ -1,6 +1,6 @@
 // A plugin's device that uses the host's memory, for the conformance suite and for tests of what a device may report.
 // Its graphs record copies and fills. "host_test:1" records no graphs, and arenas of "host_test:2" do not grow.
-// "host_capture" is the same device with a capture function of its own.
+// "host_capture" is the same device with its own capture function.
 #include <tessera_plugin.h>
 
 #include <chrono>
@@ -223,7 +223,7 @@ tessera_plugin_device make_table() {
   return table;
 }
 
-// The device's own capture. Its graph runs the steps in reverse, so that a test can tell it from a recording.
+// The device's own capture function. Its graph runs the steps in reverse, so a test can tell it from a recording.
 int32_t capture(void*, const tessera_plugin_steps* steps, void* stream, const char* what, void** graph, int64_t* nodes,
                 int64_t* bytes, tessera_plugin_error* error) {
   if (const int32_t code = begin_recording(stream, what, error); code != TESSERA_PLUGIN_OK) return code;

@@ -1,6 +1,6 @@
-// A plugin that lets a test choose what a model says. Its kernel of `sample` on the CPU gives each request the ids in
-// the environment's TESSERA_TEST_SCRIPT ("5,17,3"), one after another, and then repeats the last id. A row's index in
-// the script is its position less TESSERA_TEST_SCRIPT_FROM.
+// A plugin with which a test chooses what a model says. Its kernel of `sample` on the CPU gives each request the ids in
+// the environment variable TESSERA_TEST_SCRIPT ("5,17,3") one after another, and then repeats the last id. A row's
+// index in the script is its position minus TESSERA_TEST_SCRIPT_FROM.
 #include <tessera_plugin.h>
 
 #include <algorithm>
