@@ -1,5 +1,5 @@
-// Catches: NULL pointers, sizes that are too small, and bodies that are not JSON, if they cause anything but an error
-// or write anything.
+// Catches: NULL pointers, sizes that are too small, and bodies that are not JSON, if they write anything or cause
+// anything but an error.
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -92,7 +92,7 @@ TEST(Abuse, StructsOfAnotherSizeAreRefused) {
   EXPECT_EQ(tessera_request_next(under_way.get(), -1, &event, error.out()), TESSERA_INVALID_ARGUMENT);
   EXPECT_EQ(event.kind, 77) << "nothing is written";
 
-  // A caller of a later version passes more fields than the library knows.
+  // A caller of a later version passes more fields than this library knows.
   struct Larger {
     tessera_event event;
     std::uint64_t later = std::numeric_limits<std::uint64_t>::max();

@@ -23,7 +23,7 @@ Result<OpenOptions> read_options(const char* text, ModelContent content) {
   const auto registry = std::make_shared<Registry>(built_in_registry());
   OpenOptions options = TRY(
       read_open_options(registry, text, [&](const std::string& file) { return plugin::add_plugin(file, *registry); }));
-  // A library logs only warnings and errors unless it is asked for more.
+  // Logs only warnings and errors, as a library should, unless the caller asks for more.
   static std::once_flag quiet;
   Status status;
   std::call_once(quiet, [&] { status = set_log_level("warn"); });
@@ -34,7 +34,7 @@ Result<OpenOptions> read_options(const char* text, ModelContent content) {
   return options;
 }
 
-// Renames options in messages of the layers below to the names that the caller used.
+// Replaces the names of options in messages of lower layers by the names that the caller used.
 Status in_words_of(const OpenOptions& options, const Status& status) {
   return {status.code(), with_flags(status.message(), options.values)};
 }

@@ -15,7 +15,7 @@
 namespace tessera::capi {
 namespace {
 
-// Sizes of the first version of each struct, which every caller has.
+// The sizes of the first version of each struct; every caller has these members.
 constexpr std::size_t kFirstSubmission = offsetof(tessera_submission, user) + sizeof(void*);
 constexpr std::size_t kFirstEvent = offsetof(tessera_event, json_size) + sizeof(std::size_t);
 

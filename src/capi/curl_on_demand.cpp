@@ -1,7 +1,7 @@
-// libcurl for libtessera.so, loaded from the system at its first use instead of being linked. With its dependencies it
-// would be a sixth of the Python wheel, and only downloads, images named by URL and `bench serve` use it. The functions
-// have libcurl's own declarations from its header; like all other symbols of the library they are hidden. If the system
-// has no libcurl, every call fails, and curl_easy_strerror() says why.
+// Loads libcurl for libtessera.so from the system at its first use, instead of linking it. With its dependencies
+// libcurl would be a sixth of the Python wheel, and only downloads, images named by URL and `bench serve` use it. The
+// functions here have libcurl's own declarations from its header; like all other symbols of the library they are
+// hidden. If the system has no libcurl, every call fails, and curl_easy_strerror() says why.
 //
 // Threads: as for libcurl.
 #define CURL_DISABLE_TYPECHECK
@@ -19,8 +19,8 @@ namespace {
 constexpr const char* kMissing =
     "this system has no libcurl.so.4, which downloads need; install it (Debian and Ubuntu: libcurl4, Fedora: libcurl)";
 
-// RTLD_DEEPBIND makes libcurl's libssl use the system's libcrypto even if the process already has another one with the
-// same names, as the wheel's program has. The run-time libraries of sanitizers end a program that sets this flag.
+// RTLD_DEEPBIND makes libcurl's libssl use the system's libcrypto even if the process already has another libcrypto
+// with the same names, as the wheel's program has. Sanitizers' run-time libraries end a program that sets this flag.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr int kFlags = RTLD_NOW | RTLD_LOCAL;
 #else
@@ -35,7 +35,7 @@ void* library() {
   return opened;
 }
 
-// Finds libcurl's function, of the type of `like`; null if there is none.
+// Returns libcurl's function with the type of `like`; null if there is none.
 template <class F>
 F* find(F* /*like*/, const char* name) {
   return library() == nullptr ? nullptr : reinterpret_cast<F*>(dlsym(library(), name));

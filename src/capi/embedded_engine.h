@@ -1,6 +1,6 @@
 // An engine on its own thread that answers requests in the server's protocols, without a server.
 //
-// Threads: any thread may call any function but stop(), which one thread calls once, outside callbacks. Answers are
+// Threads: any thread may call any function except stop(), which one thread calls once, outside callbacks. Answers are
 // written and callbacks run on the engine's thread.
 #pragma once
 
@@ -27,7 +27,7 @@ namespace tessera::capi {
 
 class EmbeddedEngine {
  public:
-  // One request of the protocols: the engine requests that it consists of, and its events. After submission only the
+  // One request of the protocols: the engine requests that it consists of, and its events. After submission, only the
   // engine's thread uses the first four members.
   struct Job {
     ApiJob api;
@@ -44,14 +44,14 @@ class EmbeddedEngine {
   const ServedModel& model() const { return model_; }
   // Submits the job's engine requests. kFailedPrecondition after stop().
   Result<std::shared_ptr<Job>> submit(ApiJob api, std::shared_ptr<EventQueue> events);
-  // Cancels the job. It ends with kCancelled unless it has ended by then.
+  // Cancels the job. It ends with kCancelled, unless it has ended before that.
   void cancel(std::shared_ptr<Job> job);
   Result<EngineStats> stats() const;
   Status health() const;
-  // Calls `read` between two steps of the engine and returns its text. The call waits for it.
+  // Calls `read` between two steps of the engine, waits for it, and returns its text.
   Result<std::string> ask_engine(std::function<std::string(Engine&)> read);
 
-  // Ends all jobs with kCancelled, and the thread. After that the other functions fail.
+  // Ends all jobs with kCancelled, and ends the thread. All other functions fail afterwards.
   void stop();
 
  private:
@@ -68,7 +68,7 @@ class EmbeddedEngine {
   Ticket next_ticket_ = 1;
   std::unordered_map<Ticket, std::shared_ptr<Job>> jobs_;  // keyed by every ticket of a job that has not ended
 
-  // Every user of the thread holds this mutex shared, so that the thread is not destroyed meanwhile.
+  // All users of the thread hold this mutex in shared mode, so that the thread is not destroyed meanwhile.
   mutable std::shared_mutex thread_mutex_;
   bool stopped_ = false;
   std::optional<EngineThread> thread_;  // the last member: it ends before the members that it uses

@@ -20,7 +20,7 @@ std::string generated(tessera_engine* engine, const std::string& text) {
 }
 
 TEST(Engines, SeveralServeManyThreadsAtOnce) {
-  // Both engines give a request the same bits, whatever else is in its batch.
+  // Both engines give a request the same bits, whatever else is in the batch.
   const EnginePtr one = open_demo(R"(, "enable-deterministic-inference": true)");
   const EnginePtr other = open_demo(R"(, "enable-deterministic-inference": true, "disable-cuda-graph": true)");
   const std::string once = generated(one.get(), "Once upon a time");

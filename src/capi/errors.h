@@ -19,10 +19,10 @@ struct tessera_error {
 namespace tessera::capi {
 
 tessera_code code_of(StatusCode code);
-// Maps an error of the protocols to a code by its HTTP status.
+// Returns the code for a protocol's error, chosen by its HTTP status.
 tessera_code code_of(const ApiError& error);
 
-// Sets *error and returns the code. Sets nothing if `error` is null or memory ran out.
+// Sets *error and returns the code. Leaves *error alone if `error` is null or memory ran out.
 tessera_code fail(tessera_error** error, tessera_code code, const std::string& message, const std::string& field = {});
 tessera_code fail(tessera_error** error, const Status& status);
 tessera_code fail(tessera_error** error, const ApiError& api);

@@ -1,4 +1,4 @@
-// The events of one request on their way from the engine to the caller: kept until they are taken, or passed to a
+// Carries the events of one request from the engine to the caller: keeps them until they are taken, or passes them to a
 // callback.
 //
 // Threads: one thread at a time calls push(), in the order of the events; any thread may call the rest.
@@ -16,7 +16,7 @@
 
 namespace tessera::capi {
 
-// Whether this thread is inside a callback. Functions that wait for an engine are refused there.
+// Returns whether this thread is inside a callback, where functions that wait for an engine are refused.
 bool in_callback();
 
 class EventQueue {
@@ -28,10 +28,11 @@ class EventQueue {
     std::string message{};  // the message of an error
   };
 
-  // If `on_event` is null, the events are kept for take().
+  // If `on_event` is null, the queue keeps the events for take().
   EventQueue(tessera_on_event on_event, void* user) : on_event_(on_event), user_(user) {}
 
-  // Adds an event. Returns false if the callback asks to cancel the request. Events after the end are dropped.
+  // Adds an event; drops it if the last event was added before. Returns false if the callback asks to cancel the
+  // request.
   bool push(Item item);
 
   bool has_callback() const { return on_event_ != nullptr; }
@@ -41,11 +42,11 @@ class EventQueue {
   // Waits until the end was pushed and its callback has returned. Returns false on a timeout.
   bool wait(std::int64_t timeout_ms);
   bool ended();
-  // Stops the callbacks. None runs after this returns, except for a callback that called this.
+  // Stops the callbacks. None runs after the return, except a callback that itself called this.
   void detach();
 
  private:
-  // Waits for `ready` under the lock.
+  // Waits until `ready` returns true; `ready` is called under the lock.
   template <class Ready>
   bool wait_for(std::unique_lock<std::mutex>& lock, std::int64_t timeout_ms, const Ready& ready);
   bool call(const Item& item);

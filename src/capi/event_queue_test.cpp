@@ -1,5 +1,4 @@
-// Catches: events that are lost, doubled, reordered or delivered after their request was freed, and waits that never
-// end.
+// Catches: events that are lost, doubled, reordered or delivered after their request was freed, and endless waits.
 #include "tessera/capi/event_queue.h"
 
 #include <gtest/gtest.h>

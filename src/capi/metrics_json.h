@@ -1,4 +1,4 @@
-// An engine's counters as JSON.
+// Writes an engine's counters as JSON.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@ namespace tessera::capi {
 
 // Returns {"requests": {"running", "queued", "preemptions"}, "tokens": {"prompt", "cached", "output"}, "steps",
 // "forwards" (server/report/forwards_json.h), "cache": [{"usable_pages", "used_pages", "cached_pages", "page_size"}]}.
-// Counters count since the start.
+// Counters run from the start.
 std::string metrics_json(const EngineStats& stats);
 
 }  // namespace tessera::capi

@@ -1,4 +1,4 @@
-// The options of tessera_open(), read with the command line's table of options.
+// Reads the options of tessera_open() with the command line's table of options.
 #pragma once
 
 #include <functional>
@@ -24,13 +24,13 @@ struct OpenOptions {
   std::vector<FlagValue> values;      // for option names in messages
 };
 
-// Reads options from JSON or YAML with the keys of a configuration file. Reads only the text, no other file.
-// `load_plugin`: CommonFlags::load_plugin. Errors name line, key, value and what is accepted.
+// Reads options in JSON or YAML, with the keys of a configuration file. Reads no file but this text. `load_plugin`:
+// CommonFlags::load_plugin. Errors name line, key, value and what is accepted.
 Result<OpenOptions> read_open_options(std::shared_ptr<const Registry> registry, const std::string& text,
                                       std::function<Status(const std::string& file)> load_plugin = {});
 
-// Replaces a model's name by its folder, and sets the cache folder. Reads this process's environment for both, as the
-// `tessera` program does. `content`: the parts of the model that are needed.
+// Replaces a model's name by its folder, and sets the cache folder. Like the `tessera` program, reads this process's
+// environment for both. `content`: the parts of the model that are needed.
 Status find_folders(OpenOptions& options, ModelContent content);
 
 }  // namespace tessera::capi
