@@ -64,7 +64,7 @@ Result<BmpHeader> read_sizes(std::span<const std::byte> file) {
   return header;
 }
 
-// Reads the masks. Later headers contain them; after the first header they follow it.
+// Reads the masks. Later headers contain them; after the oldest header they follow it.
 Status read_masks(std::span<const std::byte> file, BmpHeader& header) {
   const std::uint32_t compression = header.size == kCoreHeader ? kWithoutRuns : word_at(file, 30, 4);
   const bool masked = compression == kWithMasks && (header.bits == 16 || header.bits == 32);
@@ -99,7 +99,7 @@ Status read_palette(std::span<const std::byte> file, BmpHeader& header) {
   return ok_status();
 }
 
-// Returns the bits under a mask, scaled to 0 … 255; 0 without a mask.
+// Returns the bits under a mask, scaled to 0 … 255; returns 0 if the mask is 0.
 std::uint8_t masked_value(std::uint32_t word, std::uint32_t mask) {
   if (mask == 0) return 0;
   const int shift = std::countr_zero(mask);

@@ -1,4 +1,4 @@
-// Decodes image files into pixels: PNG, JPEG, WebP, GIF, BMP, TIFF and binary PPM (P6). The content determines the
+// Decodes image files into pixels: PNG, JPEG, WebP, GIF, BMP, TIFF and binary PPM (P6). The file's bytes tell the
 // format.
 //
 // The pixels equal those of Pillow's Image.open, ImageOps.exif_transpose and convert("RGB"), which Hugging Face's
@@ -10,7 +10,7 @@
 // - CMYK and YCCK in a JPEG are read inverted, as Adobe writes them.
 // - Colour profiles and gamma are ignored.
 //
-// An animated PNG is read as its still image for viewers without animation, a GIF as its first frame, a TIFF as its
+// An animated PNG is read as its still image for viewers without animation, a GIF as its first frame, and a TIFF as its
 // first picture. An animated WebP is refused.
 #pragma once
 
@@ -31,14 +31,14 @@ struct DecodeLimits {
                              << 20;  // decoding takes 3 bytes per pixel, and up to 9 more for a progressive JPEG
   std::int32_t most_side = 32768;    // pixels
   double most_ratio = 200;           // longer side divided by the shorter; the image processors refuse more
-  // Called once or twice, before memory is allocated, with an upper bound of the bytes that decoding will take,
-  // computed from the size in the header. Its error ends the decoding and is returned. Null: not called. Borrowed.
+  // Called once or twice before memory is allocated. `bytes` is an upper bound of what decoding will take, computed
+  // from the size in the header. An error ends the decoding and is returned. Null: not called. Borrowed.
   const std::function<Status(std::int64_t bytes)>* take_memory = nullptr;
 };
 
-// Decodes a whole file. Thread-safe; keeps no reference to `file`. Errors are those of take_memory, or
-// invalid_argument: the file is no image of these formats, is damaged or truncated, is animated, or claims more than
-// `limits` allow. For a limit the message has the limit and the file's value.
+// Decodes a whole file. Thread-safe; keeps no reference to `file`. Returns the errors of take_memory. Returns
+// invalid_argument if the file is not an image in one of these formats, is damaged, truncated or animated, or claims
+// more than `limits` allow. For a limit the message has the limit and the file's value.
 Result<Image> decode_image(std::span<const std::byte> file, const DecodeLimits& limits = {});
 
 }  // namespace tessera

@@ -58,7 +58,7 @@ TEST(Decoding, PixelsEqualPillows) {
   }
 }
 
-// Pillow clips a 16-bit grey image to white.
+// Pillow clips such an image to white.
 TEST(Decoding, TakesTheHighBitsOfDeepGrey) {
   const Image image = *decode_image(as_file(read_data("deep_grey.png")));
   const Image source = make_test_image(21, 13, 2);
@@ -71,7 +71,7 @@ TEST(Decoding, RefusesEveryTruncatedFile) {
     const std::string whole = read_data(name);
     for (std::size_t size = 0; size < whole.size(); ++size) {
       const Result<Image> image = decode_image(as_file(std::string_view(whole).substr(0, size)));
-      // An end marker, padding and data after the pixels may be missing; the pixels may not.
+      // An end marker, padding and data after the pixels may be missing, but the pixels may not.
       if (!image.ok()) continue;
       EXPECT_EQ(test::sha256(image->rgb), expected.as_array()[2].as_string())
           << name << ", " << size << " of " << whole.size();
@@ -107,7 +107,7 @@ TEST(Decoding, ChecksTheHeadersClaimsBeforeTakingMemory) {
   EXPECT_THAT(refusal(std::string(101, 'x'), limits), HasSubstr("101 bytes; accepted are at most 100"));
 }
 
-// The files have a few bytes and claim pixels within the limits, but have none of them.
+// The files have only a few bytes and claim pixels within the limits, which they do not contain.
 TEST(Decoding, RefusesAnImageWithoutItsPixels) {
   EXPECT_THAT(refusal(png_claiming(4000, 4000)), HasSubstr("the PNG image cannot be read: "));
   EXPECT_THAT(refusal("P6 40 40 255\n123"), HasSubstr("it is cut off: 3 bytes of pixels of 4800"));
@@ -133,7 +133,7 @@ std::string gif_screen(std::uint16_t width, std::uint16_t height, const std::str
   return file + std::string(3, '\0') + rest;
 }
 
-// The frame of these GIFs and the strips of this TIFF are missing: the claimed size is refused before they are read.
+// These GIFs lack their frame and this TIFF its strips: the claimed size must be refused before they are read.
 TEST(Decoding, ChecksTheSizesOfGifBmpAndTiffFirst) {
   const std::string frame("\x2c\0\0\0\0\xff\xff\xff\xff\0\2", 11);
   EXPECT_THAT(refusal(gif_screen(1, 1, frame)), HasSubstr("the GIF image has 65535 × 65535 pixels"));
@@ -182,7 +182,7 @@ TEST(Decoding, NamesTheLibrarysReason) {
   EXPECT_NE(refusal(webp), "");
 }
 
-// Repeats a JPEG's second scan. Each scan processes the whole image.
+// Repeats a JPEG's second scan many times. Each scan processes the whole image.
 TEST(Decoding, RefusesManyScans) {
   const std::string jpeg = read_data("progressive.jpg");
   const std::size_t last = jpeg.rfind("\xff\xda");

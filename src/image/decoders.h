@@ -1,5 +1,5 @@
-// One decoder per format, behind decode.h. Each reads the header, checks it, allocates memory and reads the pixels.
-// Errors begin with the format's name. All are thread-safe.
+// The decoders behind decode.h, one per format. Each reads and checks the header, allocates memory and reads the
+// pixels. Errors begin with the format's name. All are thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace tessera {
 
-// Pixels as stored in the file, and the orientation to apply.
+// The pixels as stored in the file, and the orientation to be applied.
 struct StoredImage {
   Image image;
   int orientation = 1;  // EXIF orientation, 1 … 8; 1 if the file has none

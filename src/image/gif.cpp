@@ -39,7 +39,7 @@ Status gif_error(int code) {
   return unreadable_image(kGif, words != nullptr ? words : "it is damaged");
 }
 
-// Reads up to the first frame's description. Returns the index of the frame's transparent colour, if it has one.
+// Reads up to the first frame's description. Returns the index of the frame's transparent colour, or nothing.
 Result<std::optional<int>> find_frame(GifFileType& gif) {
   std::optional<int> transparent;
   for (;;) {
@@ -64,7 +64,7 @@ Result<std::optional<int>> find_frame(GifFileType& gif) {
   }
 }
 
-// Writes a pixel. A colour outside the palette becomes grey, as in Pillow.
+// Writes one pixel. A colour index outside the palette becomes grey, as in Pillow.
 void put_pixel(const ColorMapObject* colours, int index, std::uint8_t* rgb) {
   const bool known = colours != nullptr && index < colours->ColorCount;
   const auto grey = static_cast<std::uint8_t>(index);
@@ -73,7 +73,7 @@ void put_pixel(const ColorMapObject* colours, int index, std::uint8_t* rgb) {
   rgb[2] = known ? colours->Colors[index].Blue : grey;
 }
 
-// Returns the rows of a frame in the order in which the file stores them.
+// Returns the frame's row numbers in the order in which the file stores the rows.
 std::vector<std::int32_t> row_order(std::int32_t height, bool interlaced) {
   std::vector<std::int32_t> rows;
   rows.reserve(static_cast<std::size_t>(height));
@@ -89,8 +89,8 @@ std::vector<std::int32_t> row_order(std::int32_t height, bool interlaced) {
 
 }  // namespace
 
-// Decodes the screen with the first frame on it. The screen may be larger than the frame; the rest has the transparent
-// colour, or colour 0.
+// Decodes the screen with the first frame on it. If the screen is larger than the frame, the rest has the transparent
+// colour, or else colour 0.
 Result<StoredImage> decode_gif(std::span<const std::byte> file, const DecodeLimits& limits) {
   GifSource source{bytes_of(file), file.size()};
   int error = 0;

@@ -6,7 +6,7 @@
 
 namespace tessera {
 
-// RGB colours with 8 bits each. Rows from the top, pixels from the left, no padding between rows.
+// RGB colours with 8 bits each. Rows run from the top, pixels from the left, without padding between rows.
 struct Image {
   std::int32_t width = 0;           // pixels
   std::int32_t height = 0;          // pixels

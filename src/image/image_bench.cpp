@@ -1,5 +1,5 @@
-// Measures the cost of an image before the tower, in ms of one core: decoding 1280 × 800 pixels (1.02 MP) in each
-// format, and making patches of them for each family.
+// Measures what an image costs before the vision tower, in ms of one core: decoding 1280 × 800 pixels (1.02 MP) in each
+// format, and making patches for each family.
 //   build/image_bench [RUNS]
 #include <fmt/format.h>
 #include <png.h>
@@ -15,7 +15,7 @@
 
 #include "tessera/image/decode.h"
 #include "tessera/image/patches.h"
-// jpeglib.h needs <cstdio> before it.
+// Must be included before jpeglib.h, which needs <cstdio>.
 #include <jpeglib.h>
 
 using namespace tessera;
@@ -24,7 +24,7 @@ namespace {
 
 using Bytes = std::vector<std::uint8_t>;
 
-// Makes a scene with slopes, edges and some noise, like a photograph.
+// Makes a scene with gradients, edges and some noise, like a photograph.
 Image make_scene() {
   Image image{1280, 800};
   std::uint32_t noise = 1;
@@ -95,8 +95,8 @@ Bytes to_ppm(const Image& image) {
   return bytes;
 }
 
-// Returns the median of `runs` calls in ms of processor time, so that other programs do not count. Ends the program if
-// a call fails.
+// Returns the median of `runs` calls in ms of processor time, which other programs do not affect. Ends the program if a
+// call fails.
 template <class Call>
 double median_ms(int runs, Call call) {
   std::vector<double> times;

@@ -1,5 +1,5 @@
-// Decodes JPEG with libjpeg-turbo. Its errors leave by longjmp, so no object between setjmp and the calls into libjpeg
-// may have a destructor.
+// Decodes JPEG with libjpeg-turbo. Its errors jump out by longjmp, so no object that is created between setjmp and the
+// calls into libjpeg may have a destructor.
 #include <fmt/format.h>
 
 #include <csetjmp>
@@ -9,7 +9,7 @@
 
 #include "tessera/image/decoders.h"
 #include "tessera/image/orientation.h"
-// jpeglib.h needs <cstdio> before it.
+// Must be included before jpeglib.h, which needs <cstdio>.
 #include <jerror.h>
 #include <jpeglib.h>
 
@@ -17,10 +17,10 @@ namespace tessera {
 namespace {
 
 constexpr std::string_view kFormat = "JPEG";
-// Limits the scans: a scan of a few bytes makes a decoder process the whole image. Encoders write about ten.
+// The most scans of a file: a scan of a few bytes makes a decoder process the whole image. Encoders write about ten.
 constexpr int kMostScans = 100;
 
-// One file being read. A step that fails returns false and sets `reason`; no other step may follow.
+// Reads one file. A step that fails returns false and sets `reason`; no other step may follow.
 class JpegReader {
  public:
   explicit JpegReader(std::span<const std::byte> file) : file_(file) {
@@ -49,7 +49,7 @@ class JpegReader {
   int colours() const { return jpeg_.num_components; }
   bool is_cmyk() const { return jpeg_.num_components == 4; }
 
-  // Fills [height, width, 3]. For CMYK, `row` must have room for one row, [width, 4]; otherwise it is not used.
+  // Fills `rgb`, [height, width, 3]. For CMYK, `row` must have room for one row, [width, 4]; otherwise it is not used.
   bool read_pixels(std::uint8_t* rgb, std::uint8_t* row) {
     if (setjmp(escape_) != 0) return false;
     jpeg_.out_color_space = is_cmyk() ? JCS_CMYK : JCS_RGB;
@@ -104,12 +104,12 @@ class JpegReader {
     }
   }
 
-  // Adobe stores inverted values, 255 for no ink. Readers assume that all writers do so.
+  // Converts CMYK. Adobe stores inverted values, 255 for no ink, and readers assume that all writers do so.
   void cmyk_to_rgb(const std::uint8_t* cmyk, std::uint8_t* rgb) const {
     for (JDIMENSION x = 0; x < jpeg_.output_width; ++x, cmyk += 4, rgb += 3) {
       for (int c = 0; c < 3; ++c) {
-        // Computes ink · black / 255, where both are the light let through. Pillow's rounding subtracts the light that
-        // the ink absorbs from black.
+        // Computes ink · black / 255, where both values are light that passes. Like Pillow, rounds by subtracting the
+        // light that the ink absorbs from black.
         const int ink = 255 - cmyk[c];
         const int product = ink * cmyk[3] + 128;
         const int taken = ((product >> 8) + product) >> 8;

@@ -7,7 +7,7 @@
 namespace tessera {
 namespace {
 
-// Reads numbers of a TIFF block in its own byte order. Returns nothing past its end.
+// Reads numbers of a TIFF block in the block's byte order. Returns nothing beyond its end.
 class TiffReader {
  public:
   TiffReader(std::span<const std::byte> bytes, bool big_endian) : bytes_(bytes), big_endian_(big_endian) {}
@@ -54,7 +54,8 @@ Image oriented(Image image, int orientation) {
   const bool exchanged = orientation >= 5;
   Image shown{exchanged ? image.height : image.width, exchanged ? image.width : image.height};
   shown.rgb.resize(image.rgb.size());
-  // Whether rows are shown from the bottom and columns from the right, before width and height are exchanged.
+  // True if rows are shown from the bottom, before width and height are exchanged; the next flag is the same for
+  // columns.
   const bool from_bottom = orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
   const bool from_right = orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
   const std::uint8_t* from = image.rgb.data();

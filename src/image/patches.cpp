@@ -13,7 +13,7 @@
 namespace tessera {
 namespace {
 
-// The normalised result of each value 0 … 255, computed in float32 like transformers: (value - mean / rescale) /
+// The normalised result for each byte value 0 … 255, computed in float32 like transformers: (value - mean / rescale) /
 // (deviation / rescale).
 using ColourTable = std::array<float, 256>;
 
@@ -62,9 +62,9 @@ void write_patches(const RowPlanes& pixels, const ImageProcessorConfig& config, 
   }
 }
 
-// Returns the hash of the content. Images of different users share caches by it, so nobody may be able to construct an
-// image with the hash of another. The pixels therefore go through SHA-256; base's hash, which can be inverted, sees
-// only the digest.
+// Returns the hash of the content. Images of different users share caches by this hash, so nobody may be able to make
+// an image with another image's hash. The pixels therefore go through SHA-256; base's hash, which can be inverted,
+// hashes only the digest.
 Result<Hash128> content_of(const RowPlanes& pixels, const ImageProcessorConfig& config) {
   std::array<unsigned char, 32> digest{};
   if (EVP_Digest(pixels.values.data(), pixels.values.size(), digest.data(), nullptr, EVP_sha256(), nullptr) != 1) {
@@ -96,7 +96,7 @@ Result<PatchGrid> patch_grid(std::int32_t width, std::int32_t height, const Imag
   }
   const double unit = config.side_unit();
   const double pixels = static_cast<double>(width) * height;
-  // Rounds the sides to whole units. Halves go to the even number, like Python's round().
+  // Rounds the sides to whole units, and halves to the even number, like Python's round().
   double h = std::nearbyint(height / unit);
   double w = std::nearbyint(width / unit);
   const double resized = h * unit * (w * unit);

@@ -1,6 +1,6 @@
 // Turns pixels into the input of a vision tower: resized to whole tokens, normalised, and cut into patches.
 //
-// The result equals that of transformers 5.17's Qwen2VLImageProcessor to the last bit, in the same order. This is its
+// The result equals that of transformers 5.17's Qwen2VLImageProcessor to the last bit, in the same order. That is the
 // default variant, which resizes bytes by torchvision with 16-bit weights, like PyTorch on a CPU with AVX2. The PIL
 // variant (Qwen2VLImageProcessorPil) rounds differently, by 1/255 in some pixels.
 #pragma once
@@ -22,7 +22,7 @@ struct PatchGrid {
   std::int32_t w = 0;  // columns
 
   std::int64_t patches() const { return std::int64_t{t} * h * w; }
-  // Returns the tokens for the language model: the tower merges merge × merge patches into one.
+  // Returns the number of tokens for the language model: the tower merges merge × merge patches into one.
   std::int64_t tokens(std::int32_t merge_size) const { return patches() / (std::int64_t{merge_size} * merge_size); }
   friend bool operator==(const PatchGrid&, const PatchGrid&) = default;
 };
@@ -36,19 +36,19 @@ struct Patches {
   // each block, so token i has the merge² patches from i · merge² on. The values of a patch: [3 colours,
   // temporal_patch_size frames, height, width].
   std::vector<float> values{};
-  // Hash of the resized pixels, the grid and all processing settings. Equal content means equal `values`; caches use it
-  // as the key.
+  // The hash of the resized pixels, the grid and all processing settings. Equal hashes mean equal `values`, so caches
+  // use it as their key.
   Hash128 content{};
 
   std::int64_t tokens() const { return grid.tokens(merge_size); }
 };
 
-// Returns the grid of an image of this size, which gives its tokens without its pixels. This is "smart resize": each
-// side is rounded to the nearest multiple of side_unit(), and scaled if the result is outside min_pixels … max_pixels.
-// invalid_argument for a side below 1 or a ratio of the sides above 200.
+// Returns the grid of an image of this size, and so its number of tokens, without its pixels. This is "smart resize":
+// each side is rounded to the nearest multiple of side_unit(), and both are scaled if the result is outside min_pixels
+// … max_pixels. invalid_argument for a side below 1 or a ratio of the sides above 200.
 Result<PatchGrid> patch_grid(std::int32_t width, std::int32_t height, const ImageProcessorConfig& config);
 
-// Makes the patches on the calling thread alone. Thread-safe. Takes 4 · temporal_patch_size · 3 bytes per resized
+// Makes the patches, using only the calling thread. Thread-safe. Takes 4 · temporal_patch_size · 3 bytes per resized
 // pixel. Errors: those of patch_grid; invalid_argument if the size of image.rgb is not width × height.
 Result<Patches> make_patches(const Image& image, const ImageProcessorConfig& config);
 

@@ -1,5 +1,5 @@
-// Decodes PNG with libpng. Its errors leave by longjmp, so no object between setjmp and the calls into libpng may have
-// a destructor.
+// Decodes PNG with libpng. Its errors jump out by longjmp, so no object that is created between setjmp and the calls
+// into libpng may have a destructor.
 #include <fmt/format.h>
 #include <png.h>
 
@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::string_view kPng = "PNG";
 
-// One file being read. A step that fails returns false and sets `reason`; no other step may follow.
+// Reads one file. A step that fails returns false and sets `reason`; no other step may follow.
 class PngReader {
  public:
   explicit PngReader(std::span<const std::byte> file) : next_(bytes_of(file)), left_(file.size()) {}
@@ -32,7 +32,7 @@ class PngReader {
       return false;
     }
     if (setjmp(escape_) != 0) return false;
-    // We check the sizes ourselves.
+    // Turns off libpng's limits, because we check the sizes ourselves.
     png_set_user_limits(png_, PNG_UINT_31_MAX, PNG_UINT_31_MAX);
     png_set_read_fn(png_, this, on_read);
     png_read_info(png_, info_);
@@ -42,7 +42,7 @@ class PngReader {
   std::int64_t width() const { return png_get_image_width(png_, info_); }
   std::int64_t height() const { return png_get_image_height(png_, info_); }
 
-  // Fills [height, width, 3].
+  // Fills `rgb`, [height, width, 3].
   bool read_pixels(std::uint8_t* rgb) {
     if (setjmp(escape_) != 0) return false;
     const int colours = png_get_color_type(png_, info_);

@@ -12,7 +12,7 @@ namespace {
 
 constexpr bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
-// Takes the next number from the front. Returns -1 if there is none or it has more than nine digits.
+// Removes the next number from the front and returns it; -1 if there is none or it has more than nine digits.
 std::int64_t take_number(std::string_view& text) {
   while (!text.empty() && (is_space(text.front()) || text.front() == '#')) {
     text.remove_prefix(text.front() == '#' ? std::min(text.find('\n'), text.size()) : 1);

@@ -47,7 +47,7 @@ class FieldReader {
     return ok_status();
   }
 
-  // Checks a member for which only one value is accepted: what this program always does.
+  // Checks a member that may have only one value: what this program always does.
   Status fixed(std::string_view name, const Json& only) const {
     const Json* value = present(name);
     return value == nullptr || *value == only ? ok_status() : refused(name, *value, only.dump());
@@ -70,7 +70,7 @@ class FieldReader {
 Status check_type(const FieldReader& reader) {
   const Json* type = reader.present("image_processor_type");
   if (type == nullptr) return ok_status();
-  // Qwen2_5_VL… is in early checkpoints of Qwen2.5-VL and means the same.
+  // Also accepts Qwen2_5_VL…, which early checkpoints of Qwen2.5-VL have and which means the same.
   for (const char* known : {"Qwen2VLImageProcessor", "Qwen2VLImageProcessorFast", "Qwen2_5_VLImageProcessor"}) {
     if (*type == Json(known)) return ok_status();
   }

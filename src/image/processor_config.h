@@ -1,4 +1,4 @@
-// The image settings in a model's preprocessor_config.json.
+// Reads the image settings in a model's preprocessor_config.json.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@
 
 namespace tessera {
 
-// The settings of Hugging Face's Qwen2VLImageProcessor, with its defaults (transformers 5.17).
+// The settings of Hugging Face's Qwen2VLImageProcessor, with the same defaults (transformers 5.17).
 struct ImageProcessorConfig {
   std::int32_t patch_size = 14;              // side of a patch in pixels
   std::int32_t temporal_patch_size = 2;      // frames per patch; a still image is repeated
@@ -30,7 +30,7 @@ struct ImageProcessorConfig {
   std::int64_t patch_values() const { return std::int64_t{3} * temporal_patch_size * patch_size * patch_size; }
 };
 
-// Returns the settings of a family's published models, for a checkpoint without the file. `model_type` is from
+// Returns the settings of a family's published models, for checkpoints without the file. `model_type` is from
 // config.json ("qwen2_5_vl", "qwen3_vl", "qwen3_5" and their mixture-of-experts variants). Any other type gets the
 // defaults above.
 ImageProcessorConfig default_processor_config(std::string_view model_type);
@@ -40,7 +40,7 @@ ImageProcessorConfig default_processor_config(std::string_view model_type);
 // invalid_argument for an impossible value, and for a processor that works differently (no resizing, another filter
 // than bicubic).
 Result<ImageProcessorConfig> parse_processor_config(const Json& json, std::string_view what);
-// Reads and parses the file. A further error is not_found if there is no such file.
+// Reads and parses the file. Also returns not_found if there is no such file.
 Result<ImageProcessorConfig> read_processor_config(const std::filesystem::path& preprocessor_config_json);
 
 }  // namespace tessera

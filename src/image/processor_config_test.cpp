@@ -1,4 +1,4 @@
-// Catches: a published file that is read differently than transformers reads it, and an accepted file that asks for
+// Catches: a published file that is read differently than by transformers, and an accepted file that asks for
 // unsupported processing.
 #include "tessera/image/processor_config.h"
 

@@ -17,7 +17,7 @@ namespace tessera {
 namespace {
 
 // Red, green, blue and an unused value, so that one vector operation adds a pixel to a sum. It is a struct because a
-// vector type loses its attribute as a template argument.
+// vector type loses its attribute if it is a template argument.
 struct Pixel {
   using Vector = std::int32_t __attribute__((vector_size(16)));
   Vector colours;
@@ -50,7 +50,7 @@ TESSERA_RESAMPLE_CLONES void resample_row(const Pixel* row, const ResampleTable&
   }
 }
 
-// Makes output row `y` of `values` numbers from rows of the same length.
+// Computes output row `y`, of `values` numbers, from input rows of the same length.
 TESSERA_RESAMPLE_CLONES void resample_column(const std::uint8_t* rows, std::size_t values, const ResampleTable& table,
                                              std::size_t y, std::uint8_t* to) {
   constexpr std::size_t kBlock = 64;

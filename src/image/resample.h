@@ -1,5 +1,6 @@
-// Bicubic resizing of bytes with antialiasing. It equals PyTorch's interpolate(mode="bicubic", antialias=True) of a
-// uint8 image on a CPU with AVX2, bit for bit. It is Pillow's algorithm with 16-bit instead of 32-bit weights.
+// Resizes bytes bicubically with antialiasing. The result equals that of PyTorch's interpolate(mode="bicubic",
+// antialias=True) for a uint8 image on a CPU with AVX2, bit for bit. It is Pillow's algorithm with 16-bit instead of
+// 32-bit weights.
 #pragma once
 
 #include <cstdint>
@@ -36,8 +37,8 @@ struct RowPlanes {
   std::uint8_t* row(std::int64_t y, int colour) { return values.data() + (y * 3 + colour) * width; }
 };
 
-// Resizes the rows, then the columns; each step rounds to bytes. A direction whose size does not change is skipped.
-// Besides the result it holds 3 bytes per pixel of width × image.height.
+// Resizes the rows, then the columns; each step rounds to bytes. Skips a direction whose size does not change. Besides
+// the result it needs 3 bytes per pixel of width × image.height.
 RowPlanes resize_bicubic(const Image& image, std::int32_t width, std::int32_t height);
 
 }  // namespace tessera

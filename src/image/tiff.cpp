@@ -15,7 +15,7 @@ namespace tessera {
 namespace {
 
 constexpr std::string_view kTiff = "TIFF";
-// The accepted compressions: those of cameras, scanners and Pillow. libtiff may be built with others, for special uses.
+// The accepted compressions: those of cameras, scanners and Pillow. libtiff may be built with others for special uses.
 constexpr std::uint16_t kCompressions[] = {COMPRESSION_NONE,      COMPRESSION_CCITTRLE, COMPRESSION_CCITTFAX3,
                                            COMPRESSION_CCITTFAX4, COMPRESSION_LZW,      COMPRESSION_JPEG,
                                            COMPRESSION_PACKBITS,  COMPRESSION_DEFLATE,  COMPRESSION_ADOBE_DEFLATE};
@@ -50,7 +50,7 @@ struct TiffSource {
     if (source.reason[0] == '\0') std::vsnprintf(source.reason, sizeof source.reason, format, values);
     return 1;
   }
-  // Treats a tag beyond the file's end as an error, because it may have been the palette. libtiff only warns of it.
+  // Makes an error of the warning that a tag lies beyond the file's end, because the tag may have been the palette.
   static int on_warning(TIFF* tiff, void* user, const char* module, const char* format, va_list values) {
     return std::string_view(format).starts_with("IO error") ? on_error(tiff, user, module, format, values) : 1;
   }
@@ -71,7 +71,7 @@ OpenTiff open_tiff(TiffSource& source, const DecodeLimits& limits) {
   TIFFOpenOptionsSetMaxSingleMemAlloc(options.get(), static_cast<tmsize_t>(limits.most_pixels * 8));
   TIFFOpenOptionsSetErrorHandlerExtR(options.get(), &TiffSource::on_error, &source);
   TIFFOpenOptionsSetWarningHandlerExtR(options.get(), &TiffSource::on_warning, &source);
-  // "m" turns off the mapping of the file.
+  // The flag "m" turns off memory-mapping of the file.
   return OpenTiff(TIFFClientOpenExt("image", "rm", &source, &TiffSource::read, &TiffSource::write, &TiffSource::seek,
                                     &TiffSource::close, &TiffSource::size, nullptr, nullptr, options.get()));
 }
@@ -80,7 +80,7 @@ Status tiff_error(const TiffSource& source) {
   return unreadable_image(kTiff, source.reason[0] != '\0' ? source.reason : "it is damaged");
 }
 
-// Checks the header, which describes the picture as stored.
+// Checks the header, whose size is that of the picture as stored.
 Status check_header(TIFF* tiff, const DecodeLimits& limits) {
   std::uint32_t width = 0;
   std::uint32_t height = 0;
@@ -96,8 +96,8 @@ Status check_header(TIFF* tiff, const DecodeLimits& limits) {
   return ok_status();
 }
 
-// Makes libtiff leave the picture as stored: not turned, and without multiplying its colours by alpha. Returns its
-// orientation.
+// Makes libtiff return the picture as stored: not turned, and with colours not multiplied by alpha. Returns the
+// picture's orientation.
 int keep_stored(TIFF* tiff) {
   std::uint16_t orientation = ORIENTATION_TOPLEFT;
   TIFFGetFieldDefaulted(tiff, TIFFTAG_ORIENTATION, &orientation);
