@@ -55,7 +55,7 @@ void set_common(CURL* easy, const std::string& url, curl_slist* headers) {
   curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT, kConnectTimeoutS);
 }
 
-// One running request. It is the CURLOPT_PRIVATE of its handle.
+// One running request. The CURLOPT_PRIVATE of its handle points to it.
 struct Transfer {
   CurlHandle easy{};
   std::size_t index = 0;
@@ -91,7 +91,7 @@ std::size_t on_body(char* data, std::size_t, std::size_t size, void* user) {
   return size;
 }
 
-// libcurl's transfers, driven by epoll: the cost of a wake-up does not grow with the number of streams.
+// libcurl's transfers, driven by epoll, so that the cost of a wake-up does not grow with the number of streams.
 class Transfers {
  public:
   Status start() {
@@ -115,7 +115,7 @@ class Transfers {
 
   void add(CURL* easy) { curl_multi_add_handle(multi_.get(), easy); }
 
-  // Advances the transfers that are ready. Waits for one until `until` at most.
+  // Advances the transfers that are ready; waits for one, at most until `until`.
   void step(Clock::time_point until) {
     if (timer_ <= Clock::now()) {
       timer_ = Clock::time_point::max();
@@ -152,7 +152,7 @@ class Transfers {
     curl_multi_socket_action(multi_.get(), socket, mask, &running);
   }
 
-  // Rounds up, because a wait that ends early would be repeated without a pause.
+  // Rounds up, because after a wait that ends early the loop would spin.
   int milliseconds_to(Clock::time_point until) const {
     const Clock::time_point end = std::min(until, timer_);
     const Clock::time_point now = Clock::now();
@@ -196,7 +196,7 @@ struct LoadClient::Impl {
   Transfers transfers;
   std::vector<std::unique_ptr<Transfer>> idle;
 
-  // Returns an unused transfer. Handles are reused with their connections.
+  // Returns an unused transfer. Handles are reused together with their connections.
   std::unique_ptr<Transfer> idle_transfer() {
     if (!idle.empty()) {
       std::unique_ptr<Transfer> transfer = std::move(idle.back());
@@ -218,7 +218,7 @@ struct LoadClient::Impl {
 
 namespace {
 
-// Returns why a finished transfer failed; "" if it succeeded.
+// Returns the reason why a finished transfer failed; "" if it succeeded.
 std::string failure_of(const Transfer& transfer, CURLcode code) {
   if (code != CURLE_OK) return transfer.error[0] != '\0' ? transfer.error.data() : curl_easy_strerror(code);
   long status = 0;
@@ -239,7 +239,7 @@ Result<std::unique_ptr<LoadClient>> LoadClient::create(std::string url, const st
   auto impl = std::make_unique<Impl>();
   impl->url = std::move(url);
   curl_slist* headers = curl_slist_append(nullptr, "Content-Type: application/json");
-  // An empty "Expect" header: without it, libcurl asks before it sends a long prompt, and waits for the answer.
+  // Sends an empty "Expect" header. Otherwise libcurl would ask before it sends a long prompt, and wait for the answer.
   headers = curl_slist_append(headers, "Expect:");
   if (!api_key.empty()) headers = curl_slist_append(headers, ("Authorization: Bearer " + api_key).c_str());
   impl->headers.reset(headers);
@@ -278,7 +278,7 @@ Result<ClientRun> LoadClient::run(const ClientLoad& load) {
   std::size_t next = 0;
   std::size_t active = 0;
   for (std::size_t ended = 0; ended < count;) {
-    // Starts one request at a time, so that making the next body does not delay this one.
+    // Starts only one request per round, so that making the next body does not delay this request.
     if (next < count && active < most && time_of(next) <= Clock::now()) {
       std::unique_ptr<Transfer> transfer = impl_->idle_transfer();
       if (transfer == nullptr) return resource_exhausted("no memory for libcurl");

@@ -1,4 +1,4 @@
-// A client of a server: sends completions over HTTP at given times and reads their streams, on the calling thread. Only
+// A client of a server: sends completions over HTTP at given times and reads their streams on the calling thread. Only
 // client.cpp uses libcurl.
 #pragma once
 
@@ -31,14 +31,13 @@ struct ClientRun {
 class LoadClient {
  public:
   // Makes a client. `url` is "http://host:port", with or without "/v1"; anything else is kInvalidArgument. `api_key` is
-  // one line; "" for none.
+  // a single line, or "" for none.
   static Result<std::unique_ptr<LoadClient>> create(std::string url, const std::string& api_key);
   ~LoadClient();
 
-  // Returns the JSON at `path` ("/v1/models").
+  // Returns the JSON that the server has at `path` ("/v1/models").
   Result<Json> get(const std::string& path);
-  // Sends the load. A failed request becomes a record with its reason. The result is an error only if this client
-  // fails.
+  // Sends the load. A failed request becomes a record with its reason. An error is returned only if this client fails.
   Result<ClientRun> run(const ClientLoad& load);
 
  private:

@@ -9,7 +9,7 @@
 namespace tessera {
 namespace {
 
-// Returns the percentile of `share` (0 … 1), interpolated between two values. Precondition: `sorted` is not empty.
+// Returns the percentile for `share` (0 … 1), interpolated between two values. Precondition: `sorted` is not empty.
 double percentile(const std::vector<double>& sorted, double share) {
   const double place = share * static_cast<double>(sorted.size() - 1);
   const auto below = static_cast<std::size_t>(place);

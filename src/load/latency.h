@@ -1,4 +1,4 @@
-// The results of a load: a record of each request, and their sums and percentiles.
+// The results of a load: a record of each request, and the sums and percentiles over all of them.
 #pragma once
 
 #include <array>
@@ -29,10 +29,10 @@ struct Distribution {
   double p90 = 0;
   double p99 = 0;
 };
-// Computes mean and percentiles. Percentiles between two values are interpolated like numpy's. No values give all 0.
+// Computes mean and percentiles; all are 0 if there are no values. Percentiles are interpolated like numpy's.
 Distribution distribution(std::vector<double> values);
 
-// Results of the requests that succeeded. Latencies are in milliseconds.
+// The results of the requests that succeeded. Latencies are in milliseconds.
 struct LoadResult {
   std::int64_t completed = 0;
   std::int64_t failed = 0;

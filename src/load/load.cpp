@@ -9,7 +9,7 @@
 namespace tessera {
 namespace {
 
-// Returns a pseudo-random number for a state, by splitmix64.
+// Returns a pseudo-random number made from a state by splitmix64.
 std::uint64_t mixed(std::uint64_t state) {
   state += 0x9e3779b97f4a7c15;
   state = (state ^ (state >> 30)) * 0xbf58476d1ce4e5b9;
@@ -83,7 +83,7 @@ std::vector<std::int64_t> prompt_ids(const LoadRequest& request, std::size_t ind
   ids.reserve(static_cast<std::size_t>(request.input_tokens));
   for (std::int64_t i = 0; i < request.input_tokens; ++i) {
     const auto block = static_cast<std::size_t>(i / kBlockTokens);
-    // Only requests without blocks set the highest bit, so their texts differ from those of blocks.
+    // Sets the highest bit only for requests without blocks, so their texts differ from those of blocks.
     std::uint64_t text = (std::uint64_t{1} << 63) | index;
     std::int64_t position = i;
     if (block < request.blocks.size()) {

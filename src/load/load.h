@@ -1,5 +1,5 @@
-// The requests of a load: when each arrives, how long its prompt and output are, and which prompts share a beginning.
-// They are random, or the first ones of a recorded trace. This file uses no clock and no network.
+// Makes the requests of a load: when each arrives, how long its prompt and output are, and which prompts share a
+// beginning. They are random, or the first ones of a recorded trace. This file uses no clock and no network.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct LoadOptions {
   std::string trace{};  // a file in one of the formats of trace.h; "": random requests
   std::int64_t num_prompts = 100;
   std::uint64_t seed = 0;
-  // Only for random requests:
+  // Used only for random requests:
   Arrivals arrivals = Arrivals::kPoisson;
   std::int64_t input_tokens = 512;
   std::int64_t output_tokens = 128;
@@ -28,7 +28,7 @@ struct LoadRequest {
   double arrival_s = 0;  // seconds after the first request
   std::int64_t input_tokens = 0;
   std::int64_t output_tokens = 0;
-  // The ids of the prompt's blocks of kBlockTokens tokens, if the trace has them. Equal ids mean equal tokens.
+  // The ids of the prompt's blocks of kBlockTokens tokens, if the trace has such ids. Equal ids mean equal tokens.
   std::vector<std::int64_t> blocks{};
 };
 
@@ -39,21 +39,21 @@ struct Load {
   bool recorded = false;              // arrivals come from a trace; else they come at one per second
 };
 
-// Makes the load. A trace with fewer than num_prompts requests gives all it has. Errors name the trace's file and line.
+// Makes the load. If a trace has fewer than num_prompts requests, all are used. Errors name the trace's file and line.
 Result<Load> make_load(const LoadOptions& options);
 
 // Returns the time in seconds at which each request is sent if they come at `per_second` on average; infinity sends all
-// at once. The arrivals of a trace are scaled as a whole. kInvalidArgument if all of them come at one moment, because
-// they have no rate.
+// at once. A trace's arrivals are scaled as a whole. kInvalidArgument if they all come at one moment, because then they
+// have no rate.
 Result<std::vector<double>> arrivals_at(const Load& load, double per_second);
 
 // Shortens prompts, and outputs that leave no room for a prompt, so that both fit into `context` tokens. Returns the
 // number of shortened requests.
 std::int64_t clip_to_context(Load& load, std::int64_t context);
 
-// Source of the token ids of prompts, all below vocab_size. The ids are a function of (seed, run, index), or of (seed,
-// run, block) if the request has blocks. Prompts of different runs have nothing in common, so no run finds another's in
-// a prefix cache.
+// Makes the token ids of prompts, all below vocab_size. The ids depend only on (seed, run, index), or on (seed, run,
+// block) if the request has blocks. Prompts of different runs have nothing in common, so no run finds another's prompts
+// in a prefix cache.
 struct PromptSource {
   std::uint64_t seed = 0;
   std::uint64_t run = 0;

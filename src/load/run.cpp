@@ -62,7 +62,7 @@ Result<LoadRun> run_load(const LoadTarget& target, Load load, const LoadRunOptio
   } else {
     for (const LoadRequest& request : load.requests) times.push_back(request.arrival_s);
   }
-  // Warm-ups have the even numbers, so no run shares their prompts.
+  // Gives warm-ups the even numbers and runs the odd ones, so no run shares their prompts.
   const auto warmups = std::min(static_cast<std::size_t>(options.warmup), load.requests.size());
   const std::vector<double> at_once(warmups, 0.0);
   PromptSource source{.seed = options.seed, .run = 2 * options.number, .vocab_size = target.vocab_size};

@@ -1,4 +1,4 @@
-// Runs one load on one server: warms it up, sends the requests at their times, and collects the results.
+// Runs one load on one server: warms the server up, sends the requests at their times, and collects the results.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,14 @@
 
 namespace tessera {
 
-// A server as its /v1/models describes it.
+// A server, as described by its /v1/models.
 struct LoadTarget {
   LoadClient& client;
   std::string model;
   std::optional<std::int64_t> context{};  // tokens of one request, if the server reports it
   std::int64_t vocab_size = 0;            // upper bound of token ids
 };
-// Asks the server. `model`: the model to use; "": the first that the server lists.
+// Asks the server for its description. `model`: the model to use; "": the first one that the server lists.
 Result<LoadTarget> ask_target(LoadClient& client, const std::string& model, std::int64_t vocab_size);
 
 struct LoadRunOptions {
@@ -39,8 +39,8 @@ struct LoadRun {
   double cpu_share = 0;      // share of a core that this client used
 };
 
-// Sends the load on the calling thread until the last request has ended. Failed requests are counted. The result is an
-// error only if the client fails.
+// Sends the load on the calling thread until the last request has ended. Counts failed requests. Returns an error only
+// if the client fails.
 Result<LoadRun> run_load(const LoadTarget& target, Load load, const LoadRunOptions& options);
 
 }  // namespace tessera

@@ -9,8 +9,8 @@ namespace tessera {
 
 class ServerEvents {
  public:
-  // Calls `on_data` with the text after "data:" for each line that `bytes` completes. The text is valid during the
-  // call.
+  // Calls `on_data` with the text after "data:" for each such line that `bytes` completes. The text is valid only
+  // during the call.
   template <class OnData>
   void push(std::string_view bytes, const OnData& on_data) {
     for (std::size_t end = bytes.find('\n'); end != std::string_view::npos; end = bytes.find('\n')) {

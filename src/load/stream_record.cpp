@@ -63,7 +63,7 @@ void StreamRecord::event(std::string_view data, double now_s) {
   const std::int64_t told = usage_of(*event, "completion_tokens");
   const Json* choice = first_choice(*event);
   if (choice == nullptr) {
-    // The final usage counts tokens that had no text, though their arrival times are unknown.
+    // The final usage also counts tokens without text, whose arrival times are unknown.
     record_.output_tokens = std::max(record_.output_tokens, told);
     return;
   }

@@ -1,4 +1,4 @@
-// Turns the events of a streamed completion into a RequestRecord: which tokens came when.
+// Turns the events of a streamed completion into a RequestRecord, which says when each token came.
 #pragma once
 
 #include <string>
@@ -15,10 +15,10 @@ class StreamRecord {
   explicit StreamRecord(RequestRecord& record) : record_(record) {}
 
   // Takes bytes of the body that came at `now_s`. Each event says how many tokens there are so far
-  // (stream_options.continuous_usage_stats). If the server does not report that, each event with text counts as one
+  // (stream_options.continuous_usage_stats). If the server does not report this, each event with text counts as one
   // token.
   void push(std::string_view bytes, double now_s);
-  // Ends the record; called after the last byte. A stream that was cut off counts as failed.
+  // Ends the record. Call it after the last byte. A stream that was cut off counts as failed.
   void end();
 
  private:

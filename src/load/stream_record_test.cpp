@@ -1,4 +1,4 @@
-// Catches: events that are read wrongly if they are cut anywhere, tokens that come together but count as one, and a
+// Catches: events that are read wrongly when they are cut somewhere, tokens that come together but count as one, and a
 // stream that ends early but counts as a success.
 #include "tessera/load/stream_record.h"
 

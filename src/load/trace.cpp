@@ -20,7 +20,7 @@ namespace {
 constexpr std::string_view kAzureHeading = "TIMESTAMP,ContextTokens,GeneratedTokens";
 constexpr std::int64_t kMostTokens = 1 << 24;
 
-// Takes a number from the front of `text`, and the character after it.
+// Removes a number and the character `behind` it from the front of `text`.
 template <class T>
 std::optional<T> take_number(std::string_view& text, char behind) {
   T value{};
@@ -32,7 +32,7 @@ std::optional<T> take_number(std::string_view& text, char behind) {
   return value;
 }
 
-// Converts "2023-11-16 18:17:03.9799600", perhaps with an offset from UTC, to seconds.
+// Converts a time such as "2023-11-16 18:17:03.9799600", with or without an offset from UTC, to seconds.
 std::optional<double> seconds_of(std::string_view text) {
   const auto year = take_number<int>(text, '-');
   const auto month = take_number<unsigned>(text, '-');
@@ -85,7 +85,7 @@ std::string_view without_return(const std::string& line) {
   return view.ends_with('\r') ? view.substr(0, view.size() - 1) : view;
 }
 
-// Reads the next line. Returns false at the end. A line that is too long is cut to a part that no reader accepts.
+// Reads the next line. Returns false at the end. A line that is too long is cut, and then no reader accepts it.
 bool take_line(std::istream& file, std::string& line) {
   constexpr std::size_t kMost = std::size_t{1} << 20;
   line.clear();

@@ -1,4 +1,4 @@
-// Reads recorded traces of requests in the formats in which they are published.
+// Reads recorded traces of requests, in the formats of published traces.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@ namespace tessera {
 
 // Returns the first `most` requests of a file (at least one), in the file's order. The formats are Azure's CSV
 // (TIMESTAMP, ContextTokens, GeneratedTokens) and Mooncake's JSON lines (timestamp in ms, input_length, output_length,
-// hash_ids). The first line tells which one it is. Lengths of 0 count as 1. Errors name the file and the number of a
-// wrong line.
+// hash_ids); the first line tells which one it is. Lengths of 0 count as 1. Errors name the file and a wrong line's
+// number.
 Result<std::vector<LoadRequest>> read_trace(const std::string& path, std::int64_t most);
 
 }  // namespace tessera
