@@ -8,7 +8,7 @@ std::string cache_dir_from(const std::function<const char*(const char*)>& get) {
   const auto path = [&](const char* name) {
     const char* text = get(name);
     std::string value = text == nullptr ? "" : text;
-    // Replaces "~", which no shell has replaced in a variable that a file sets.
+    // Replaces "~": if a file sets a variable, no shell has replaced it.
     const char* home = get("HOME");
     if (value.starts_with("~/") && home != nullptr) value = home + value.substr(1);
     return value;

@@ -1,4 +1,4 @@
-// The folder in which Tessera keeps measurements between runs.
+// Finds the folder in which Tessera keeps measurements between runs.
 #pragma once
 
 #include <functional>
@@ -7,8 +7,8 @@
 namespace tessera {
 
 // Returns TESSERA_CACHE_DIR, else SGLANG_CACHE_DIR, else "tessera" in XDG_CACHE_HOME, else "tessera" in HOME's .cache.
-// Returns "" if none is set; nothing is kept then. `get(name)` returns the value of an environment variable, or null if
-// it is not set. An empty value counts as not set.
+// Returns "" if none is set; nothing is kept then. `get(name)` returns an environment variable's value, or null if it
+// is not set. An empty value counts as not set.
 std::string cache_dir_from(const std::function<const char*(const char*)>& get);
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// Catches: a variable that is ignored or read in the wrong order, an empty one that counts, and a "~" that is not
+// Catches: a variable that is ignored or read in the wrong order, an empty variable that counts, and a "~" that is not
 // replaced.
 #include "tessera/options/cache_dir.h"
 

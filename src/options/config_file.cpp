@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kMaxBytes = std::size_t{1} << 20;
 
-// Returns the lines of an object's keys, in order. `text` was parsed before.
+// Returns the line of each of the object's keys, in order. Precondition: `text` was parsed successfully.
 std::vector<int> key_lines(std::string_view text) {
   std::vector<int> lines;
   int line = 1;
@@ -63,7 +63,7 @@ Status check_shape(const ConfigEntry& entry) {
 
 bool holds_numbers(std::string_view type) { return type == "N" || type == "1" || type == "X" || type == "LIST"; }
 
-// Returns whether values of the type are whole numbers, or strings with a unit.
+// Returns whether values of the type are whole numbers or strings with a unit.
 bool is_number_or_text(std::string_view type) { return type == "BYTES" || type == "COUNT"; }
 
 std::string accepted_value(std::string_view type, bool repeatable) {
@@ -88,7 +88,7 @@ bool fits(const Json& value, std::string_view type) {
 
 std::string text_of(const Json& scalar) { return scalar.is_string() ? scalar.as_string() : scalar.dump(); }
 
-// Returns the text as JSON: a number if it is one and the type allows numbers.
+// Returns the text as JSON: as a number if it is one and the type allows numbers, else as a string.
 Json scalar_of(const std::string& text, std::string_view type) {
   if (!holds_numbers(type)) return text;
   if (const Result<std::int64_t> whole = parse_integer("", text, {INT64_MIN}); whole.ok()) return *whole;

@@ -1,4 +1,4 @@
-// A configuration file with flags and their values in YAML or JSON, and the conversion of its values to command-line
+// Reads a configuration file, which has flags and their values in YAML or JSON, and converts its values to command-line
 // texts.
 //
 //   model-path: models/demo
@@ -28,19 +28,20 @@ struct ConfigEntry {
 
 // Reads a configuration file: JSON if its first character is '{', else YAML. YAML's plain scalars follow the JSON
 // schema of YAML 1.2 (`off` is a string); aliases, tags and several documents are refused. Entries are in the file's
-// order, without `sources`. Errors name file and line: kNotFound and kDataLoss for a file that cannot be read;
-// kInvalidArgument for all else, including an empty file.
+// order, without `sources`. Errors name file and line: kNotFound or kDataLoss for a file that cannot be read;
+// kInvalidArgument for all other errors, including an empty file.
 Result<std::vector<ConfigEntry>> read_config_file(const std::string& path);
-// Reads the text of such a file. `name` names the file in errors.
+// Reads the text of a configuration file. Errors call the file `name`.
 Result<std::vector<ConfigEntry>> read_config_text(const std::string& text, const std::string& name);
 
-// Returns "--page-size" for "page_size", "page-size" and "--page-size".
+// Returns the flag for a key: "--page-size" for "page_size", "page-size" and "--page-size".
 std::string flag_of_key(std::string_view key);
 
-// Returns the words that a command line would have after the flag; nothing for null. `type` is the type given to
-// CommandFlags::value(), or "" for a switch. Returns kInvalidArgument, with the key, for a value of another type.
+// Returns the words that a command line would have after the flag; nothing if the value is null. `type` is the type
+// given to CommandFlags::value(), or "" for a switch. Returns kInvalidArgument, with the key, for a value of another
+// type.
 Result<std::vector<std::string>> config_texts(const ConfigEntry& entry, std::string_view type, bool repeatable);
-// Returns the configuration file's value for words of the command line. Precondition: the flag accepted the texts.
+// Returns the configuration file's value for a command line's words. Precondition: the flag accepted the words.
 Json config_value(std::span<const std::string> texts, std::string_view type, bool repeatable);
 
 }  // namespace tessera

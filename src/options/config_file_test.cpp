@@ -1,4 +1,4 @@
-// Catches: a value of a file that differs from the same word on a command line, a wrong file that is half accepted, an
+// Catches: a value in a file that differs from the same word on a command line, a wrong file that is half accepted, an
 // error without file, line or key, and input that crashes the reader.
 #include "tessera/options/config_file.h"
 

@@ -13,7 +13,7 @@
 namespace tessera {
 namespace {
 
-// Reads the events of a document. Unlike a tree of nodes they show aliases and duplicate keys.
+// Reads a document event by event. Unlike a tree of nodes, events show aliases and duplicate keys.
 class Reader final : public YAML::EventHandler {
  public:
   void OnDocumentStart(const YAML::Mark& mark) override {
@@ -110,8 +110,8 @@ class Reader final : public YAML::EventHandler {
 
 Result<std::vector<ConfigEntry>> read_yaml(const std::string& text, const std::string& path) {
   try {
-    // Appends a document's end mark, which is refused inside quotes. Without it the library would accept unclosed
-    // quotes.
+    // Appends a document's end mark, which is an error inside quotes. Without the mark, the library would accept
+    // unclosed quotes.
     std::istringstream stream(text + "\n...\n");
     YAML::Parser parser(stream);
     Reader reader;

@@ -10,9 +10,9 @@
 
 namespace tessera {
 
-// Returns the entries of the map in `text`; none for an empty text. Nested maps and lists are returned as they are, for
-// the caller to check. Returns kInvalidArgument, with `path` and line, for text that is no YAML or no map, or has an
-// alias, a tag or several documents.
+// Returns the entries of the map in `text`; none if the text is empty. Nested maps and lists are returned unchanged,
+// for the caller to check. Returns kInvalidArgument, with `path` and line, if the text is not YAML or not a map, or has
+// an alias, a tag or several documents.
 Result<std::vector<ConfigEntry>> read_yaml(const std::string& text, const std::string& path);
 
 }  // namespace tessera

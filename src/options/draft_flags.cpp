@@ -13,7 +13,7 @@ namespace {
 constexpr std::string_view kSupported =
     "SUFFIX, also called NGRAM, MTP, also called NEXTN, for checkpoints with a next-token layer, and EAGLE3";
 
-// Takes an algorithm, in SGLang's spelling or in vLLM's, which names the next-token layers of each family:
+// Takes an algorithm in SGLang's spelling or in vLLM's, which has a name for the next-token layers of each family:
 // "deepseek_mtp", "qwen3_next_mtp".
 Status take_algorithm(const std::string& flag, std::string_view text, EngineOptions& engine) {
   std::string upper(text);
@@ -30,7 +30,7 @@ Status take_algorithm(const std::string& flag, std::string_view text, EngineOpti
   return ok_status();
 }
 
-// Takes vLLM's object, like {"method": "ngram", "num_speculative_tokens": 4}.
+// Takes vLLM's JSON object, for example {"method": "ngram", "num_speculative_tokens": 4}.
 Status take_config(const std::string& flag, const std::string& text, EngineOptions& engine) {
   const Json config = TRY(Json::parse(text, flag));
   if (!config.is_object()) return invalid_argument(fmt::format("{}: {} is not accepted; an object is", flag, text));

@@ -1,4 +1,4 @@
-// The flags of speculative decoding.
+// Defines the flags of speculative decoding.
 #pragma once
 
 #include "tessera/engine/engine_options.h"

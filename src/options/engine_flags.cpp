@@ -17,7 +17,7 @@ namespace {
 constexpr std::array<std::string_view, 5> kDtypes = {"auto", "float32", "bfloat16", "float16", "half"};
 constexpr std::array<std::string_view, 7> kKvCacheDtypes = {"auto", "float32", "bfloat16", "float16",
                                                             "half", "fp8",     "fp8_e4m3"};
-// The names after "auto" are in the order of CaptureMode.
+// The values of --cuda-graph-capture. The names after "auto" are in CaptureMode's order.
 constexpr std::array<std::string_view, 4> kCaptures = {"auto", "eager", "lazy", "core"};
 
 Status take_dtype(const std::string& flag, const std::string& text, EngineOptions& engine) {
@@ -25,7 +25,7 @@ Status take_dtype(const std::string& flag, const std::string& text, EngineOption
   return ok_status();
 }
 
-// Takes a type of the KV cache. "fp8" is another name of "fp8_e4m3". Other engines' further types are refused by name.
+// Takes a type for the KV cache. "fp8" means "fp8_e4m3". Further types of other engines are refused by name.
 Status take_kv_cache_dtype(const std::string& flag, const std::string& text, EngineOptions& engine) {
   if (std::ranges::find(kKvCacheDtypes, text) == kKvCacheDtypes.end())
     return unimplemented(
@@ -34,7 +34,7 @@ Status take_kv_cache_dtype(const std::string& flag, const std::string& text, Eng
   return ok_status();
 }
 
-// Takes the name of a registered compiler. SGLang's name "inductor" selects our fused compiler.
+// Takes a registered compiler's name. SGLang's name "inductor" selects our fused compiler.
 CommandFlags::Take compiler_name(const CompilerRegistry& known, std::string& name) {
   return [&known, &name](const std::string& flag, const std::string& text) {
     name = text == "inductor" ? kFusedCompiler : text;
@@ -52,7 +52,7 @@ CommandFlags::Take only(const std::string& accepted) {
 
 void add_model_flags(CommandFlags& add, EngineOptions& engine, CommonFlags& common) {
   add.group("Model");
-  // Flags are taken in this order, so that the flags below can name a plugin's additions.
+  // Takes --plugin first, so that the flags below can name a plugin's additions.
   add.values("--plugin", "FILE", "library with operators, compilers, devices … of its own; repeatable",
              [&common](const std::string& flag, const std::string& text) {
                if (!common.load_plugin) return unimplemented(fmt::format("{}: this program loads no plugins", flag));

@@ -1,4 +1,4 @@
-// The flags that all commands share: model, memory, graphs, logs.
+// Defines the flags that all commands share: model, memory, graphs, logs.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ namespace tessera {
 // Values of the flags that are not in EngineOptions.
 struct CommonFlags {
   std::shared_ptr<const Registry> registry;  // the registry for the engine's options
-  // Lets the plugin in a file add to that registry. Flags that name the plugin's additions are read after it. Null:
-  // there are no plugins.
+  // Lets the plugin in a file add to that registry. Flags that may name the plugin's additions are read afterwards.
+  // Null: there are no plugins.
   std::function<Status(const std::string& file)> load_plugin{};
   ModelSource model{};
   std::vector<std::string> log_levels{};
@@ -33,7 +33,7 @@ struct CommonFlags {
   const FlagParser* program = nullptr;  // the program whose commands help, completion and man describe
 };
 
-// `engine` and `common` are filled when the flags are parsed.
+// Adds the flags. Parsing them fills `engine` and `common`.
 void add_engine_flags(CommandFlags& add, EngineOptions& engine, CommonFlags& common);
 // Adds the flags that need no model; they come last in each command.
 void add_other_flags(CommandFlags& add, CommonFlags& common);

@@ -1,4 +1,4 @@
-// The measured kernel schedules that explain shows: those that earlier starts measured for a model's generated kernels.
+// The schedules that explain shows: those that earlier starts measured for a model's generated kernels.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ struct ExplainedSchedule {
   MeasuredSchedules measured;
 };
 
-// Returns the schedules, by kernel and rows, of the kernels that the fused compiler makes of the plan's prefill and
-// decode graphs. None if no runner uses that compiler or nothing was measured.
+// Returns the schedules, by kernel and rows, of the kernels that the fused compiler generates for the plan's prefill
+// and decode graphs. Returns none if no runner uses that compiler or nothing was measured.
 Result<std::vector<ExplainedSchedule>> explained_schedules(const EngineOptions& options, const EnginePlan& plan,
                                                            const Device& device);
 

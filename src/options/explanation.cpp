@@ -29,7 +29,7 @@ std::vector<DispatchExample> examples_for(const RunnerOptions& runner, const std
                             .prefill_sizes = runner.prefill_sizes,
                             .decode_sizes = runner.decode_sizes,
                             .full_sizes = full};
-  // A prefill of one token has the shape of a decode step.
+  // A prefill of one token is shaped like a decode step.
   const BatchShape prefill{.tokens = num_tokens,
                            .requests = 1,
                            .all_rows_wanted = num_tokens == 1,
@@ -39,7 +39,7 @@ std::vector<DispatchExample> examples_for(const RunnerOptions& runner, const std
   return {{"prefill", num_tokens, dispatch(prefill, table)}, {"decode", num_tokens, dispatch(decode, table)}};
 }
 
-// Returns the example for an image; nothing if `tokens` is more than an image may have.
+// Returns the example for an image; nothing if an image cannot have `tokens` tokens.
 std::optional<ImageExample> image_example(const EnginePlan& plan, std::int64_t tokens) {
   if (!plan.graphs.vision) return std::nullopt;
   const VisionOptions& options = plan.runner.vision;

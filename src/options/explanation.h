@@ -1,4 +1,4 @@
-// The facts that explain shows, gathered only from options and config.json, and their JSON.
+// Gathers the facts that explain shows, only from options and config.json, and writes them as JSON.
 #pragma once
 
 #include <cstdint>
@@ -20,14 +20,14 @@
 
 namespace tessera {
 
-// How dispatch would run a batch if every size is captured.
+// How dispatch would run a batch, assuming that every size is captured.
 struct DispatchExample {
   std::string batch;  // "prefill" "decode"
   std::int64_t tokens = 0;
   Decision decision;
 };
 
-// How dispatch would run an image with this many tokens.
+// How dispatch would run an image of this many tokens.
 struct ImageExample {
   std::int64_t tokens = 0;
   std::int64_t patches = 0;
@@ -48,7 +48,7 @@ struct Explanation {
   std::optional<ImageExample> image;      // for --num-tokens, if the model reads images
 };
 
-// Explains how an engine with these options would run. Notes call the options by the names of the command's `flags`.
+// Explains how an engine with these options would run. Notes name options as the command's `flags` do.
 Result<Explanation> explain(const EngineOptions& options, std::optional<std::int64_t> num_tokens,
                             std::span<const FlagValue> flags);
 

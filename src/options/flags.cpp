@@ -13,7 +13,7 @@
 namespace tessera {
 namespace {
 
-// Flags whose values may follow one another without repeating the flag.
+// Flags that take several values one after another without being repeated.
 constexpr std::array<std::string_view, 7> kListFlags = {"--piecewise-cuda-graph-tokens",
                                                         "--cuda-graph-bs",
                                                         "--cuda-graph-split-ops",
@@ -30,8 +30,8 @@ bool is_two_letter_flag(std::string_view argument) {
   return std::ranges::find(kTwoLetterFlags, name) != kTwoLetterFlags.end();
 }
 
-// Repeats a list flag before each of its values, writes vLLM's two-letter flags with two dashes, and splits "--flag="
-// from its empty value, because the parser would take the next word as the value.
+// Repeats a list flag before each of its values, and writes vLLM's two-letter flags with two dashes. Splits "--flag="
+// from its empty value, because the parser would otherwise take the next word as the value.
 std::vector<std::string> spread(const std::vector<std::string>& arguments) {
   std::vector<std::string> words;
   const std::string* list = nullptr;
@@ -55,7 +55,7 @@ std::vector<std::string> spread(const std::vector<std::string>& arguments) {
   return words;
 }
 
-// Returns the flag of `hidden` that has no value after it or is given twice.
+// Returns the first flag of `hidden` that has no value after it or is given twice.
 std::string miscounted(const std::vector<std::string>& arguments, const std::vector<std::string>& hidden) {
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const std::string flag = arguments[i].substr(0, arguments[i].find('='));
@@ -68,8 +68,8 @@ std::string miscounted(const std::vector<std::string>& arguments, const std::vec
   return "";
 }
 
-// Returns the error for a flag with too few or too many values. The library's own message is about its internals and
-// omits the flags that the help omits.
+// Returns the error for a flag with too few or too many values. The library's own message shows its internals and omits
+// flags that the help omits.
 Status wrong_count(const std::string& message, const std::vector<std::string>& arguments,
                    const std::vector<std::string>& hidden) {
   std::string flag = message.substr(0, message.find_first_of(": "));

@@ -1,6 +1,6 @@
-// Flags of commands. No other layer uses the library that parses them. Values arrive as text, from the command line or
-// else from the file that --config names, and each flag's function takes its value. The first refused value is the
-// error.
+// Defines and parses the flags of commands. No other layer uses the parsing library. Values arrive as text, from the
+// command line or else from the file that --config names, and each flag's function takes its value. The first refused
+// value is the error.
 //
 //   FlagParser parser("Runs models.", "1.0");
 //   CommandFlags& run = parser.add_command("run", "Run a model");
@@ -31,7 +31,7 @@ class Option;
 
 namespace tessera {
 
-// Shown in place of a secret flag's value. It is not accepted as a value.
+// Shown in place of a secret flag's value; not accepted as a value itself.
 inline constexpr std::string_view kLeftOut = "(left out)";
 
 enum class FlagSource : std::uint8_t { kDefault, kFile, kCommandLine, kEnvironment };
@@ -50,46 +50,46 @@ class CommandFlags {
   explicit CommandFlags(CLI::App& app) : app_(app) {}
   std::string name() const;
   std::vector<std::string> flags() const;  // all names with dashes
-  // Appends the names of flags with values that the help omits.
+  // Appends the names of flags with values that the help omits to `names`.
   void append_hidden(std::vector<std::string>& names) const;
-  // Returns the value of every flag but --help. Call it after parsing.
+  // Returns the value of every flag except --help. Call it after parsing.
   std::vector<FlagValue> flag_values() const;
 
-  // Sets the help's heading for the following flags. With "" the help omits them, and flag_values() omits those that
-  // are not given.
+  // Sets the heading under which the help lists the following flags. If it is "", the help omits them, and
+  // flag_values() omits those that are not given.
   void group(std::string name) { group_ = std::move(name); }
   const std::string& group() const { return group_; }
   void footer(const std::string& text);
   // Adds the help flag to the current group.
   void help();
 
-  // Adds a flag with a value. `names`: "--dtype" or "--model-path,--model"; errors use the first. With
-  // "--model-path,--model,MODEL" the value may also be a word without flag, called MODEL in the help. `type` names the
-  // value in the help and gives the type in a configuration file: "N" and "1" are whole numbers, "X" numbers, "BYTES"
+  // Adds a flag with a value. `names`: "--dtype" or "--model-path,--model"; errors use the first name. With
+  // "--model-path,--model,MODEL" the value may also be a word without a flag, called MODEL in the help. `type` is the
+  // value's name in the help and its type in a configuration file: "N" and "1" are whole numbers, "X" numbers, "BYTES"
   // and "COUNT" whole numbers or strings, "LIST" one or several of any of these, all others strings. `initial`: the
-  // value if the flag is not given, as far as the flag knows it.
+  // value if the flag is not given, if the flag knows it.
   void value(const std::string& names, const std::string& type, const std::string& help, Take take, Json initial = {});
   // Adds a flag with a value that may be given several times.
   void values(const std::string& names, const std::string& type, const std::string& help, Take take);
   // Makes the last added flag secret: flag_values() shows kLeftOut instead of its value. `instead`: other ways to give
   // the value, for errors.
   void keep_secret(const std::string& instead);
-  // Adds a word without flag. `type` as in value(), or "".
+  // Adds a word without a flag. `type` is as in value(), or "".
   void word(const std::string& name, const std::string& type, const std::string& help, Take take);
 
-  // Adds a switch: "--flag" or "--flag=true", and "--flag=false" to override a configuration file.
+  // Adds a switch: "--flag" or "--flag=true" turn it on; "--flag=false" overrides a configuration file.
   void flag(const std::string& names, const std::string& help, bool& to);
   void text(const std::string& names, const std::string& type, const std::string& help, std::string& to);
   void integer(const std::string& names, const std::string& help, IntegerRange range, std::int64_t& to);
-  // Adds a whole number that may have one of vLLM's suffixes: "32k", "32K". `also`: another accepted number outside the
-  // range.
+  // Adds a whole number that may have one of vLLM's suffixes: "32k", "32K". `also`: a further accepted number outside
+  // the range.
   void count(const std::string& names, const std::string& help, IntegerRange range, std::int64_t& to,
              std::optional<std::int64_t> also = {});
-  // Adds a ladder of sizes, in any of its spellings.
+  // Adds a ladder of sizes, in any spelling of ladders.
   void sizes(const std::string& name, const std::string& help, std::vector<std::int64_t>& to);
-  // Adds a list of names: "a,b", or one after another.
+  // Adds a list of names: "a,b", or several words.
   void names(const std::string& name, const std::string& help, std::vector<std::string>& to);
-  // Adds a choice. `choices` are in the order of the enumeration's values.
+  // Adds a choice. `choices` are in the order of the enumerators.
   template <class Enum>
   void choice(const std::string& names, const std::string& help, const std::vector<std::string_view>& choices,
               Enum& to) {
@@ -103,19 +103,18 @@ class CommandFlags {
         },
         choices[static_cast<std::size_t>(to)]);
   }
-  // Adds the flag that names a file with values for flags that the command line does not give. Call it after adding the
-  // other flags.
+  // Adds the flag that names a configuration file, whose values apply to flags that the command line does not give.
+  // Call it after adding the other flags.
   void config_file(const std::string& name, const std::string& help);
 
   ShownCommand shown() const;
 
   // Takes all given values, from the command line and the configuration file.
   Status take_all();
-  // Takes the values of `config`, the text of a configuration file, instead of a command line. `name` names the file in
-  // errors. Call it once.
+  // Takes the values of `config`, a configuration file's text, instead of a command line. Errors call the file `name`.
+  // Call it once.
   Status take_config(const std::string& config, const std::string& name);
-  // Sets the place that an error about an unknown flag names as the list of known flags; the default is the command's
-  // help.
+  // Sets where an error about an unknown flag says that the known flags are listed; the default is the command's help.
   void listed_in(std::string place) { listed_in_ = std::move(place); }
 
  private:

@@ -18,7 +18,7 @@ constexpr std::array<std::string_view, 7> kGrammars = {"xgrammar", "outlines", "
 constexpr std::array<std::string_view, 7> kTasks = {"auto",     "generate", "embed", "embedding",
                                                     "classify", "score",    "reward"};
 
-// Takes one of `choices`.
+// Takes a value that must be one of `choices`.
 CommandFlags::Take choice_of(std::span<const std::string_view> choices, std::string& to) {
   return [choices, &to](const std::string& flag, const std::string& text) {
     to = choices[TRY(parse_choice(flag, text, choices))];
@@ -26,8 +26,8 @@ CommandFlags::Take choice_of(std::span<const std::string_view> choices, std::str
   };
 }
 
-// Formats in which a checkpoint may be stored, by the names of SGLang and vLLM, and to which one may be quantised;
-// "none" says nothing.
+// The formats in which a checkpoint may be stored, by SGLang's and vLLM's names, and those to which one may be
+// quantised; "none" has no effect.
 constexpr std::array<std::string_view, 19> kFormats = {
     "none",     "fp8",          "int8",         "int4",     "nvfp4",       "fbgemm_fp8", "compressed-tensors",
     "modelopt", "modelopt_fp8", "modelopt_fp4", "gptq",     "gptq_marlin", "awq",        "awq_marlin",
@@ -40,7 +40,7 @@ bool asks_for_whole_prompts(const ForeignFlags& foreign) {
 
 bool asks_for_embeddings(const ForeignFlags& foreign) { return foreign.task == "embed" || foreign.task == "embedding"; }
 
-// Takes a number above 0.
+// Takes a number, which must be above 0.
 CommandFlags::Take positive(std::optional<double>& to) {
   return [&to](const std::string& flag, const std::string& text) {
     to = TRY(parse_number(flag, text));
@@ -53,7 +53,7 @@ bool has_exchange(const ForeignFlags& foreign) {
   return !foreign.moe_a2a_backend.empty() && foreign.moe_a2a_backend != "none";
 }
 
-// Returns the given flag that asks for whole experts on each rank; "" if there is none.
+// Returns the given flag that asks for whole experts on each rank, or "" if there is none.
 std::string whole_experts_flag(const ForeignFlags& foreign) {
   if (foreign.expert_parallel) return "--enable-expert-parallel";
   if (foreign.ep_moe) return "--enable-ep-moe";

@@ -1,6 +1,6 @@
-// Flags of SGLang and vLLM that occur in launch commands and ask for something that Tessera decides differently. Each
-// is supported, or accepted with a warning that says what happens instead. Names with the same meaning as a flag of
-// ours are aliases in engine_flags.cpp.
+// Flags of SGLang and vLLM that appear in launch commands and ask for something that Tessera decides differently. Each
+// is supported, or accepted with a warning that says what happens instead. If a flag of ours means the same, the
+// foreign name is an alias in engine_flags.cpp.
 #pragma once
 
 #include <optional>
@@ -37,10 +37,10 @@ struct ForeignFlags {
 
 void add_foreign_flags(CommandFlags& add, ForeignFlags& foreign);
 
-// Writes the effect of the supported flags to `engine`. Call it after all flags are taken.
+// Writes the effects of the supported flags to `engine`. Call it after all flags are taken.
 Status finish_foreign_flags(const ForeignFlags& foreign, EngineOptions& engine);
 
-// Appends warnings about flags that do nothing, or not exactly what they do elsewhere.
+// Appends warnings about flags that do nothing here, or not exactly what they do in SGLang or vLLM.
 void warn_about_foreign_flags(const ForeignFlags& foreign, const EngineOptions& engine,
                               std::vector<std::string>& warnings);
 

@@ -19,7 +19,7 @@ constexpr std::string_view kRanks = "ranks are threads of one process on each ma
 constexpr std::string_view kOneStep = "each step is scheduled by itself, while the one before it runs";
 constexpr std::string_view kNoPaths = "answers name no paths, and a proxy takes off the prefix that it adds";
 constexpr IneffectiveFlag kIneffective[] = {
-    // These ask for what happens anyway.
+    // These flags ask for what happens anyway.
     {"--disable-log-stats", ""},
     {"--disable-uvicorn-access-log", ""},
     {"--disable-frontend-multiprocessing", ""},
@@ -33,7 +33,7 @@ constexpr IneffectiveFlag kIneffective[] = {
     {"--sleep-on-idle", ""},
     {"--enable-ssl-refresh", ""},
     {"--trust-request-chat-template", ""},
-    // These ask for something that Tessera decides differently.
+    // These flags ask for something that Tessera decides differently.
     {"--swap-space", "X", "the KV cache stays on the device, and a preempted request computes it again", "0"},
     {"--cpu-offload-gb", "X", "weights stay on the device", "0"},
     {"--max-prefill-tokens", "N", "--chunked-prefill-size is the most tokens of a forward"},

@@ -1,5 +1,5 @@
-// Flags of SGLang and vLLM that change nothing here. Each is accepted. A value that asks for what happens anyway is
-// accepted silently. Any other value causes a warning that says what happens instead.
+// Flags of SGLang and vLLM that change nothing here. All are accepted: silently if the value asks for what happens
+// anyway, otherwise with a warning that says what happens instead.
 #pragma once
 
 #include <array>
@@ -10,7 +10,7 @@
 
 namespace tessera {
 
-// Which of these flags were given. Filled when the flags are parsed; must not be moved after that.
+// Records which of these flags were given. Parsing fills it; it must not be moved after add_ineffective_flags().
 struct IneffectiveFlags {
   std::vector<std::string> warnings{};
   std::array<bool, 24> switches{};  // in the order of the table

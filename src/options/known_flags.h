@@ -1,4 +1,4 @@
-// Errors for flags that a command does not have: SGLang's flags for features that this engine lacks, and mistyped
+// Makes errors for flags that a command does not have: SGLang's flags for features that this engine lacks, and mistyped
 // flags.
 #pragma once
 
@@ -11,8 +11,8 @@
 namespace tessera {
 
 // Returns the error for `argument`, which no option of `command` accepts. `flags`: the command's flags, each "--name".
-// It is kUnimplemented for a missing feature, and names the flag, the feature, and what is supported. It is
-// kInvalidArgument for all else, with similarly spelled flags, or else with `listed_in`, the place that lists the known
+// For a missing feature it is kUnimplemented and names the flag, the feature, and what is supported. Otherwise it is
+// kInvalidArgument with similarly spelled flags; if there are none, with `listed_in`, the place that lists the known
 // flags ("": the command's help).
 Status unknown_argument(std::string_view command, std::string_view argument, std::span<const std::string> flags,
                         std::string_view listed_in = {});

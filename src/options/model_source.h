@@ -1,4 +1,4 @@
-// Finds models that are named by an id of the hub.
+// Finds models that are named by an id of the Hugging Face hub.
 #pragma once
 
 #include <string>
@@ -9,14 +9,14 @@
 
 namespace tessera {
 
-// Options of a model that is named by an id of the hub.
+// Options for a model that is named by a hub id.
 struct ModelSource {
   std::string revision;   // empty: main
   bool download = false;  // downloads what the cache lacks
 };
 
-// Returns the folder of a model given by path or id. Downloads the model first if `source` asks for that. Returns
-// kNotFound for an id that the cache lacks; the error says how to get it.
+// Returns the folder of a model given by its path or id. Downloads the model first if `source` asks for that. Returns
+// kNotFound, with advice, for an id that the cache lacks.
 Result<std::string> find_model_folder(const std::string& path_or_id, const ModelSource& source, ModelContent content,
                                       const HubSettings& settings, bool show_progress);
 

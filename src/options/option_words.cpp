@@ -8,8 +8,8 @@
 namespace tessera {
 namespace {
 
-// Returns the length of the rule's message that `text` begins with; 0 if it begins with none. Rules' messages are
-// fixed.
+// Returns the length of the rule's message with which `text` begins; 0 if it begins with none. The messages of rules
+// are fixed texts.
 std::size_t rule_message_length(std::string_view text) {
   for (const Rule& rule : piecewise_rules())
     if (text.starts_with(rule.message)) return rule.message.size();

@@ -1,5 +1,5 @@
 // Renames options in messages. The layers below name options without dashes (mem_fraction_static), because they do not
-// know where options come from. A user of the command line knows them as flags, so errors, log lines and explain's
+// know where options come from. Users of the command line know the options as flags, so errors, log lines and explain's
 // notes are reworded.
 #pragma once
 
@@ -13,7 +13,7 @@ namespace tessera {
 
 // Returns `message` with the command's flags in place of option names: "mem_fraction_static" becomes
 // "--mem-fraction-static". A name of one word ("dtype") is replaced only at the beginning of the message, before a
-// colon. Paths and the names of rules that turn graphs off are unchanged.
+// colon. Paths, and the messages of rules that turn graphs off, stay unchanged.
 std::string with_flags(std::string_view message, std::span<const FlagValue> flags);
 
 }  // namespace tessera

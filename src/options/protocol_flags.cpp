@@ -13,7 +13,7 @@
 namespace tessera {
 namespace {
 
-// Takes a name. finish_protocol_flags() checks it, because plugins have added their formats by then.
+// Takes a parser's name. finish_protocol_flags() checks it later, when plugins have added their formats.
 CommandFlags::Take name_of_parser(std::string& to) {
   return [&to](const std::string& flag, const std::string& text) -> Status {
     if (text.empty()) return invalid_argument(flag + ": the value is empty");
@@ -22,7 +22,7 @@ CommandFlags::Take name_of_parser(std::string& to) {
   };
 }
 
-// Accepts one of `names`, a plugin's name, "none", and "" for a flag that was not given.
+// Accepts one of `names`, a plugin's name (`outside`), "none", and "" for a flag that was not given.
 Status check_parser(std::string_view flag, const std::string& given, std::vector<std::string_view> names,
                     const std::vector<std::string_view>& outside) {
   if (given.empty()) return ok_status();

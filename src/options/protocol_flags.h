@@ -1,5 +1,5 @@
-// The flags of programs that answer requests in the server's protocols, over HTTP or within a process: the model's
-// name, how chats are written and read, and what a request may ask for.
+// Defines the flags of programs that answer requests in the server's protocols, over HTTP or within a process: the
+// model's name, how chats are written and read, and what a request may ask for.
 #pragma once
 
 #include "tessera/base/status.h"
@@ -16,7 +16,7 @@ struct ProtocolFlags {
   bool auto_tool_choice = true;
 };
 
-// Adds the flags to the current group. `server`, `engine` and `flags` are filled when the flags are parsed.
+// Adds the flags to the current group. Parsing them fills `server`, `engine` and `flags`.
 void add_protocol_flags(CommandFlags& add, ServerOptions& server, EngineOptions& engine, ProtocolFlags& flags);
 
 // Checks and completes what depends on several flags. Call it after all flags are taken, and before a model's name is

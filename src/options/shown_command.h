@@ -1,4 +1,4 @@
-// The program's commands and flags as --help shows them, for the manual page and for shell completion.
+// The program's commands and flags as --help shows them; the manual page and shell completion are made from them.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ struct ShownFlag {
   std::string group{};
   bool repeatable = false;
 
-  // Returns the accepted values if `type` lists them ("a|b"); else nothing.
+  // Returns the accepted values if `type` lists them ("a|b"), else nothing.
   std::vector<std::string> choices() const;
 };
 

@@ -25,14 +25,14 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
-// Returns "from 1 to 20" or "of 1 or more".
+// Returns the range as text: "from 1 to 20" or "of 1 or more".
 std::string range_text(IntegerRange range) {
   const bool bounded = range.max != std::numeric_limits<std::int64_t>::max();
   return bounded ? fmt::format("from {} to {}", range.min, range.max) : fmt::format("of {} or more", range.min);
 }
 
-// Reads a number without sign or exponent. Returns nothing if it is no whole number, or too large for a double to
-// represent exactly.
+// Reads a number without sign or exponent, perhaps with a suffix. Returns nothing if it is not a whole number, or too
+// large for a double to represent exactly.
 std::optional<std::int64_t> whole_count(std::string_view text) {
   constexpr std::string_view kPowers = "kmgt";
   const std::string_view digits = text.substr(0, text.find_first_not_of("0123456789."));
