@@ -1,5 +1,5 @@
-// Catches: a family that continues differently from Hugging Face when the beginning of a prompt comes from the prefix
-// cache, or when a request was preempted and computed again: keys, latents, windows or states of other tokens.
+// Catches: a family that continues differently from Hugging Face if the beginning of a prompt comes from the prefix
+// cache, or if a request was preempted and computed again: keys, latents, windows or states of other tokens.
 #include <gtest/gtest.h>
 
 #include "golden.h"
@@ -28,7 +28,7 @@ std::unique_ptr<Engine> make(const Golden& golden, std::int64_t running, bool ca
   return engine.ok() ? *std::move(engine) : nullptr;
 }
 
-// Returns prompt i with the first `known` tokens of its answer, to be continued to the last one.
+// Returns prompt i with the first `known` tokens of its answer; the rest of the answer is to be generated.
 Request continued(const Golden& golden, std::size_t i, std::int64_t known) {
   Request request{.prompt = golden.prompts[i], .stop = {.max_new_tokens = kGreedyTokens - known, .ignore_eos = true}};
   request.prompt.insert(request.prompt.end(), golden.greedy[i].begin(), golden.greedy[i].begin() + known);
@@ -45,8 +45,8 @@ TEST_P(CachedGoldens, GreedyTokensFromThePrefixCache) {
   const Golden golden = read_golden(GetParam());
   const std::unique_ptr<Engine> engine = make(golden, 16, /*cached=*/true);
   ASSERT_NE(engine, nullptr);
-  // Nothing is cached; everything is cached; the prompt continues in the middle of the answer, where its last page is
-  // not full.
+  // In the first round nothing is cached, in the second everything. In the third the prompt ends in the middle of the
+  // answer, where its last page is not full.
   for (const auto& [round, known] : {std::pair{0, 0}, {1, 0}, {2, 5}}) {
     std::vector<Request> requests;
     for (std::size_t i = 0; i < golden.prompts.size(); ++i) requests.push_back(continued(golden, i, known));
@@ -60,8 +60,8 @@ TEST_P(CachedGoldens, GreedyTokensFromThePrefixCache) {
   }
 }
 
-// One request runs at a time. Another one of higher priority takes its place twice: while its prompt is computed (if
-// that takes more than two forwards), and while it decodes.
+// One request runs at a time. A request of higher priority takes its place twice: while its prompt is computed (if that
+// takes more than two forwards), and while it decodes.
 TEST_P(CachedGoldens, GreedyTokensAfterPreemption) {
   const Golden golden = read_golden(GetParam());
   for (const bool cached : {false, true}) {

@@ -1,6 +1,6 @@
-// Catches: a kernel that allocates, frees, synchronises, stages or initialises a library while it is captured, if that
-// is noticed only at the end of the recording, as a wrong result, or not at all. Runs on the CPU, and on the device
-// that TESSERA_TEST_DEVICE names.
+// Catches: a kernel that allocates, frees, synchronises, stages or initialises a library during a capture, if that is
+// noticed only at the end of the recording, as a wrong result, or not at all. Runs on the CPU and on the device that
+// TESSERA_TEST_DEVICE names.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// What the operator "misbehave" does when it is enqueued, beside copying its operand.
+// What the operator "misbehave" does when it is enqueued, besides copying its operand.
 struct Deed {
   std::string name;
   std::function<Status(Device&, Stream&)> commit;
@@ -148,7 +148,7 @@ TEST_P(CaptureGuard, NamesOperatorPieceAndSize) {
   EXPECT_FALSE(stream_->recording());
   EXPECT_FALSE(executable->captured(bucket));
 
-  // The fault leaves nothing behind: the same operator, behaving well, is captured and replayed.
+  // The fault leaves nothing behind: without it, the same operator is captured and replayed.
   deed = nullptr;
   ASSERT_TRUE(executable->capture(bucket).ok());
   const std::vector<float> given = {1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15, 16,

@@ -1,4 +1,4 @@
-// Catches: a CUDA driver error while graphs are captured, instantiated or launched that ends the program, leaves a size
+// Catches: a CUDA driver error during capture, instantiation or launch of graphs that ends the program, leaves a size
 // partly captured, loses the device without need, leaks objects, or breaks the next forward. The driver is a fake in
 // host memory that fails when told to, so no GPU is needed.
 #include <gmock/gmock.h>
@@ -22,7 +22,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// An operator that computes y = x, copied by the driver.
+// An operator that computes y = x by a copy of the driver.
 class Copies final : public BoundOp {
  public:
   explicit Copies(const BindArgs& args) : from_(args.operands[0].data), to_(args.results[0]) {}
@@ -48,7 +48,7 @@ Status capture_all(GraphRunner& runner) {
                              [&](std::int64_t size) { return runner.capture_one(size, stage_nothing); });
 }
 
-// Owns two pieces around a cut, captured for 4 and 8 rows.
+// Owns the graphs of two pieces around a cut, captured for 4 and 8 rows.
 class GraphsOnFakeDriver {
  public:
   static constexpr std::int64_t kLargest = 8;
@@ -93,7 +93,7 @@ class GraphsOnFakeDriver {
   }
   GraphRunner& runner() { return *runner_; }
 
-  // Returns the forward's result for the inputs 1, 2, 3, …
+  // Returns the forward's result for the inputs 1, 2, 3, ….
   Result<std::vector<float>> forward(std::int64_t size, bool replay) {
     std::vector<float> given(static_cast<std::size_t>(size) * 4);
     std::iota(given.begin(), given.end(), 1.0F);
@@ -143,7 +143,7 @@ TEST(CudaFaults, OutOfMemoryAtEveryCallThatTakesMemory) {
         EXPECT_EQ(started.code(), StatusCode::kResourceExhausted) << function << " " << n << started.to_string();
         continue;
       }
-      // Either nothing failed, or a size was dropped and the others are right.
+      // Either nothing failed, or one size was dropped and the others give right results.
       failures += past_the_last ? 0 : 1;
       EXPECT_EQ(graphs.runner().report().dropped.empty(), past_the_last) << function << " " << n;
       for (const std::int64_t size : graphs.runner().report().captured)

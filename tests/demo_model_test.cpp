@@ -1,8 +1,8 @@
 // Catches: a change anywhere that alters the text of the bundled model, which users see first, or that makes the drafts
 // of its next-token layer worse.
 //
-// tests/data/demo/golden.json has 20 prompts with the greedy ids and texts that Hugging Face computes from models/demo
-// in float32. golden.safetensors has the logits of two of them.
+// tests/data/demo/golden.json has 20 prompts, with the greedy ids and texts that Hugging Face computes for them from
+// models/demo in float32. golden.safetensors has the logits of two of these prompts.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -101,7 +101,7 @@ TEST(DemoModel, VerifyPassesOnTheFullLadder) {
   std::printf("%zu comparisons in %.1f s\n", report->rows.size(), report->seconds);
 }
 
-// Returns the candidates of the goldens' maker: beginnings of stories, and chats.
+// Returns requests like the candidates from which the goldens were made: beginnings of stories, and chats.
 std::vector<Request> requests_of_prompts(const Engine& engine) {
   const ChatTemplate chat = *ChatTemplate::parse(*engine.tokenizer_config().find_template());
   const Json prompts = *Json::read_file(source_path("tools/demo_model/prompts.json"));
@@ -129,7 +129,7 @@ TEST(DemoModel, ItsNextTokenLayerDraftsWell) {
   const std::unique_ptr<Engine> drafting = *Engine::create(options);
   const std::vector<Request> requests = requests_of_prompts(*plain);
   const std::vector<Completion> want = *plain->run(requests);
-  // Requests one by one have drafts in every step, as no other prompt is computed.
+  // Runs requests one by one, so that no other prompt is computed and each step has drafts.
   for (std::size_t i = 0; i < requests.size(); ++i)
     EXPECT_EQ((*drafting->run({&requests[i], 1}))[0].output_ids, want[i].output_ids) << "prompt " << i;
   const DraftStats drafts = drafting->stats().drafts;

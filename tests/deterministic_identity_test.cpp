@@ -1,5 +1,5 @@
-// Catches: an answer that depends on requests that arrive beside it. Deterministic inference promises the same bits for
-// any other requests in a batch, any cuts of prompts, and with or without cached prefixes.
+// Catches: an answer that depends on requests that arrive beside it. Deterministic inference promises the same bits
+// whatever other requests are in the batch, however prompts are cut, and with or without cached prefixes.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -28,7 +28,7 @@ std::vector<std::string> golden_families() {
   return names;
 }
 
-// Prompts have 2 to 92 tokens. Every third begins like another one, and every second is sampled.
+// Returns a prompt of 2 to 92 tokens. Every third prompt begins like another one, and every second request is sampled.
 Request request(std::int64_t index) {
   Request made{.stop = {.max_new_tokens = 8 + index, .ignore_eos = true}};
   const std::int64_t family = index % 3 == 0 ? 0 : index;
@@ -80,7 +80,7 @@ TEST_P(DeterministicIdentity, SixteenRequestsStreamTheSameBytesAloneAndTogether)
   ASSERT_TRUE(together.ok()) << together.status().to_string();
   std::map<RequestId, std::size_t> index_of;
   std::vector<Stream> got(kRequests);
-  // Three requests arrive at a time, while the earlier ones run.
+  // Three requests arrive at a time while the earlier ones run.
   for (std::int64_t step = 0; step == 0 || !(*together)->idle(); ++step) {
     for (int i = 0; i < 3 && std::ssize(index_of) < kRequests; ++i) {
       const std::size_t index = index_of.size();
@@ -91,7 +91,7 @@ TEST_P(DeterministicIdentity, SixteenRequestsStreamTheSameBytesAloneAndTogether)
     for (const RequestEvent& event : *events) append(got[index_of.at(event.request)], event);
   }
   for (std::size_t i = 0; i < want.size(); ++i) EXPECT_EQ(got[i], want[i]) << "request " << i;
-  // States are kept at few places, and these prompts diverge elsewhere; recurrent_cache_test has prompts that do share
+  // States are kept at few places, and these prompts diverge elsewhere. recurrent_cache_test has prompts that do share
   // a state.
   const bool has_states = GetParam().starts_with("qwen3.5") || GetParam() == "qwen3-next";
   EXPECT_EQ((*together)->stats().cached_tokens > 0, !has_states);

@@ -29,7 +29,7 @@ uses_its_own_libraries() {
   [[ ! -s "$work/foreign" ]]
 }
 
-# Files for linking would name headers that the archive lacks.
+# Checks that files for linking are absent: they would need headers that the archive lacks.
 has_nothing_to_link_with() {
   [[ -d "$work/program/lib" ]] || return 1
   find "$work/program" \( -name include -o -name cmake -o -name pkgconfig -o -name 'libtessera.so*' -o -name 'libtessera_cpp.so*' \) |
@@ -37,8 +37,8 @@ has_nothing_to_link_with() {
   return 0
 }
 
-# Checks that each packed library's package and each compiled-in component has a licence text, and so have the texts that
-# these refer to.
+# Checks that there is a licence text for each packed library's package, for each compiled-in component, and for each
+# text that these refer to.
 has_licenses() {
   local folder=$1 name
   for name in libdnnl2 libfmt9 libpcre2-8-0 libgomp1 libboost1.81-dev common/Apache-2.0 common/LGPL-2.1; do

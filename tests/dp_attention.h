@@ -1,4 +1,4 @@
-// Helpers for engines with requests of their own that share experts, on one node or several, all in this process.
+// Helpers for engines that share experts but have their own requests, on one node or several, all in this process.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ namespace tessera::testing {
 
 using Engines = std::vector<std::unique_ptr<Engine>>;
 
-// Runs body(rank) → Status on a thread for each rank; returns the first error, or ok.
+// Runs body(rank), which returns a Status, on a thread for each rank; returns the first error, or ok.
 template <class Body>
 Status on_ranks(int ranks, const Body& body) {
   std::vector<std::future<Status>> running;
@@ -33,7 +33,7 @@ Status on_ranks(int ranks, const Body& body) {
   return failed;
 }
 
-// Starts the engines of `nnodes` nodes, each with its own side of the connections, as if they were processes.
+// Starts the engines of `nnodes` nodes, each with its own end of the connections, as if the nodes were processes.
 inline Result<Engines> start(EngineOptions options) {
   const std::chrono::seconds limit(60);
   std::vector<std::shared_ptr<Lockstep>> groups;
@@ -60,10 +60,10 @@ inline Result<Engines> start(EngineOptions options) {
   return engines;
 }
 
-// Runs requests on the engines until all have ended; keeps completions and errors by rank and index.
+// Runs requests on the engines until all have ended; stores completions and errors by rank and index.
 class Served {
  public:
-  // requests[r] are those of rank r.
+  // requests[r] are the requests of rank r.
   Served(const Engines& engines, std::vector<std::vector<Request>> requests) {
     std::size_t left = 0;
     for (const std::vector<Request>& own : requests) {

@@ -1,5 +1,5 @@
-// Catches: an engine that waits forever for a failed rank, one that continues with graphs other than its peers', and an
-// error that does not name the rank at fault.
+// Catches: an engine that waits forever for a failed rank, an engine that continues with other graphs than its peers,
+// and an error that does not name the rank at fault.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -55,7 +55,8 @@ TEST(DpAttentionFaults, AForwardThatFailsOnOneRankEndsAll) {
   }
 }
 
-// The loss shows when the forward is collected; the other ranks have received rows that were never computed.
+// The loss shows only when the forward is collected; by then the other ranks have received rows that were never
+// computed.
 TEST(DpAttentionFaults, OneRanksLostForwardEndsAll) {
   const Result<Engines> engines = start({});
   ASSERT_TRUE(engines.ok()) << engines.status().to_string();
@@ -82,7 +83,7 @@ TEST(DpAttentionFaults, OneRanksFailedCaptureEndsTheStart) {
         break;
       }
       ++failed;
-      // The rank drops the failed capture at once; the error is not that of a wait's limit.
+      // The rank reports its failed capture at once, so the error is not that of a wait's limit.
       EXPECT_THAT(engines.status().message(),
                   ::testing::AnyOf(HasSubstr("injected"), HasSubstr("different sizes of graphs")))
           << n;
@@ -91,7 +92,7 @@ TEST(DpAttentionFaults, OneRanksFailedCaptureEndsTheStart) {
   EXPECT_GT(failed, 6);
 }
 
-// A rank without work sleeps, and would otherwise serve for a group that has ended.
+// A rank without work sleeps; without a wake-up it would go on serving for a group that has ended.
 TEST(DpAttentionFaults, AFailureBetweenForwardsWakesOtherRanks) {
   const Result<Engines> engines = start({});
   ASSERT_TRUE(engines.ok()) << engines.status().to_string();

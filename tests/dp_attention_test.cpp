@@ -1,6 +1,6 @@
 // Catches: rows that return to another rank or place, experts that no rank or two ranks compute, ranks that use
-// different graphs for one forward, an engine that waits forever for one that idles or has failed, and requests with
-// results that depend on other ranks' tokens.
+// different graphs for one forward, an engine that waits forever for an idle or failed engine, and requests whose
+// results depend on other ranks' tokens.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -53,8 +53,8 @@ class DpAttentionGoldens : public ::testing::TestWithParam<Case> {
   }
 };
 
-// Every rank has different prompts, so one rank computes a prompt while another decodes. The last one begins by scoring
-// all tokens and ends early. Nothing runs eagerly.
+// Every rank has different prompts, so one rank computes a prompt while another decodes. The last rank begins by
+// scoring all tokens, and ends early. Nothing runs eagerly.
 TEST_P(DpAttentionGoldens, EveryRankHasRequestsOfItsOwn) {
   const Golden golden = testing::read_golden(GetParam().name);
   Result<Engines> engines = start(options_for(golden, GetParam().ranks, GetParam().parts, GetParam().nodes));
@@ -74,7 +74,7 @@ TEST_P(DpAttentionGoldens, EveryRankHasRequestsOfItsOwn) {
       EXPECT_NE(key.runner, RunnerKind::kEager) << key.size;
 }
 
-// The other ranks join every forward with padding (idle forwards).
+// The other ranks join every forward with padding only (idle forwards).
 TEST_P(DpAttentionGoldens, OneRankHasAllRequests) {
   const Golden golden = testing::read_golden(GetParam().name);
   Result<Engines> engines = start(options_for(golden, GetParam().ranks, GetParam().parts, GetParam().nodes));
@@ -109,7 +109,7 @@ class DpAttention : public ::testing::Test {
   }
 };
 
-// Each rank compares its captured sizes with its own isolated memory, then random batches, all ranks side by side.
+// Each rank compares its captured sizes, with its own isolated memory, and then random batches, all ranks side by side.
 TEST_F(DpAttention, EveryRankEqualsItsIsolatedRun) {
   Result<Engines> engines = start(options_for(testing::read_golden("qwen3-moe"), 2, 2));
   ASSERT_TRUE(engines.ok()) << engines.status().to_string();
@@ -156,7 +156,7 @@ TEST_F(DpAttention, RunsWithoutGraphs) {
   EXPECT_EQ(served.of(1)[0].output_ids, golden.greedy[1]);
 }
 
-// No engine waits for the other's end, and each error names the rank that ended.
+// No engine waits for the other's end, and each error names the rank that has ended.
 TEST_F(DpAttention, ARankThatEndsFailsTheOthersRequests) {
   const Golden golden = testing::read_golden("qwen3-moe");
   Result<Engines> engines = start(options_for(golden, 2, 2));

@@ -1,6 +1,6 @@
-// Catches: an embedding or classifier score that differs from Hugging Face's on any way that a prompt can take through
-// the engine, a pooled vector that depends on the cuts of the prompt, and decode graphs captured for a model that does
-// not decode.
+// Catches: an embedding or classifier score that differs from Hugging Face's in any way that the engine can compute a
+// prompt, a pooled vector that depends on the cuts of the prompt, and decode graphs captured for a model that does not
+// decode.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -79,7 +79,7 @@ std::vector<Request> pooled_requests(const Vectors& vectors, Pooling pooling) {
   return requests;
 }
 
-// Scores the last token alone, which gives a classifier's result for the text.
+// Returns requests that score only the last token, which is a classifier's result for the text.
 std::vector<Request> score_requests(const Vectors& vectors) {
   std::vector<Request> requests;
   for (const auto& prompt : vectors.prompts)
@@ -210,7 +210,7 @@ TEST(Reranker, Float32ScoresOnEveryWayAndWhenCached) {
   }
 }
 
-// A row's score does not depend on whether earlier rows were wanted too.
+// A row's score does not depend on whether earlier rows are wanted too.
 TEST(Reranker, EveryRowHasAScore) {
   const Vectors golden = read_vectors("qwen3-reranker", "score");
   const std::unique_ptr<Engine> engine = make(options_for("qwen3-reranker", Way::kChunked));
@@ -267,7 +267,7 @@ TEST(ModelsWithoutTokens, RefuseToGenerateAndSayWhatTheyDo) {
   }
 }
 
-// An ordinary model pools too, and decodes beside it; with --is-embedding it captures no decode graphs.
+// An ordinary model also pools, beside requests that decode; with --is-embedding it captures no decode graphs.
 TEST(OrdinaryModel, PoolsBesideDecodesAndMayBeServedForEmbeddings) {
   const std::vector<TokenId> prompt = testing::read_golden("qwen3").prompts[2];
   const std::unique_ptr<Engine> engine = make(options_for("qwen3", Way::kGraphs));

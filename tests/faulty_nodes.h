@@ -1,5 +1,5 @@
-// An engine with a second node, on which a device fails as told. The node is a thread of this process, with its own
-// side of a connection.
+// An engine with a second node, one of whose devices fails as told. The second node is a thread of this process, with
+// its own end of the connection.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -45,12 +45,12 @@ class Nodes {
   }
 
   Engine& engine() { return *engine_; }
-  // Returns how node 1 ended.
+  // Returns the Status with which node 1 ended.
   Status end() {
     EXPECT_EQ(follower_.wait_for(std::chrono::seconds(30)), std::future_status::ready) << "node 1 stays behind";
     return follower_.get();
   }
-  // Returns node 1's side of the connections.
+  // Returns node 1's end of the connections.
   NodeGroup& group() {
     if (joined_ == nullptr) joined_ = group_.get_future().get();
     return *joined_;

@@ -1,4 +1,4 @@
-// Ranks with devices that fail as told, and the tokens that their engine must still return.
+// Ranks with devices that fail as told, and the tokens that their engine must return nevertheless.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -21,8 +21,8 @@ namespace tessera::testing {
 
 inline constexpr int kMostRanks = 4;
 
-// The fault plans of the next start's devices by rank, and the devices that it opened. Written only while there is no
-// engine.
+// The fault plans for the devices of the next start, by rank, and the devices that it opened. They are written only
+// while there is no engine.
 inline std::array<FaultPlan, kMostRanks> plans;
 inline std::array<FakeDevice*, kMostRanks> devices;
 
@@ -79,7 +79,7 @@ inline Result<std::vector<TokenId>> tokens(Engine& engine) {
   return done[0].output_ids;
 }
 
-// Returns the tokens of one rank without faults.
+// Returns the tokens that one rank without faults returns.
 inline const std::vector<TokenId>& right_tokens(const EngineOptions& one_rank) {
   static const std::vector<TokenId> made = tokens(*Engine::create(one_rank).value()).value();
   return made;
@@ -106,9 +106,9 @@ inline const std::vector<Completion>& right_family(const EngineOptions& one_rank
   return made;
 }
 
-// Runs two requests, the second of which begins like the first, with the `n`-th `fault` of a rank's device. Then runs a
-// third one, which begins like both. Checks that the third one, and each that ends without an error, has the tokens of
-// one rank. Returns whether the first one failed and the second did not.
+// Runs two requests, the second of which begins like the first, while the `n`-th `fault` of a rank's device occurs.
+// Then runs a third request, which begins like both. Checks that the third request, and each request that ends without
+// an error, has the tokens of one rank. Returns whether the first request failed and the second did not.
 inline bool first_alone_fails(Engine& engine, const EngineOptions& one_rank, int rank, std::int64_t FaultPlan::*fault,
                               std::int64_t n) {
   const std::array<Request, 3>& asked = family();
@@ -145,8 +145,8 @@ inline std::size_t threads_of_process() {
   return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator("/proc/self/task"), {}));
 }
 
-// Returns the number of threads, once it is `enough` or after 10 seconds. The kernel lists a thread for a moment after
-// it was joined.
+// Returns the number of threads, once it is `enough` or 10 seconds have passed. The kernel still lists a thread for a
+// moment after it was joined.
 template <class Enough>
 std::size_t threads_once(const Enough& enough) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);

@@ -1,4 +1,4 @@
-// A golden checkpoint: prompts, and what Hugging Face computes from them in float32.
+// Reads a golden checkpoint: prompts, and what Hugging Face computes from them in float32.
 //
 // golden.json holds the prompts and the 12 greedy tokens after each. golden.safetensors holds the logits of every token
 // of prompt i (logits_i), or of its last tokens (logits_i_tail).
@@ -24,8 +24,8 @@ inline std::vector<TokenId> ids_of(const Json& list) {
   return ids;
 }
 
-// Returns the stored rows of prompt i, which are the last ones of its logits: [rows, vocab]. `prefix` is "logits_", or
-// "logits_act_" for the logits with rounded inputs of quantised linears.
+// Returns the stored rows of prompt i, the last rows of its logits: [rows, vocab]. `prefix` is "logits_", or
+// "logits_act_" for logits that were computed with rounded inputs of quantised linears.
 inline std::vector<float> stored_logits(const SafetensorsFile& file, std::size_t i,
                                         const std::string& prefix = "logits_") {
   const StoredTensor* tensor = file.find(prefix + std::to_string(i));
@@ -42,7 +42,7 @@ struct Golden {
   SafetensorsFile logits;
 
   std::vector<float> stored_rows(std::size_t i) const { return stored_logits(logits, i); }
-  // Returns these rows with rounded inputs. Precondition: the golden has them.
+  // Returns the rows that were computed with rounded inputs. Precondition: the golden has them.
   std::vector<float> rounded_input_rows(std::size_t i) const { return stored_logits(logits, i, "logits_act_"); }
 };
 
@@ -55,15 +55,15 @@ inline Golden read_golden_folder(const std::string& folder) {
   return golden;
 }
 
-// Returns the folder of a case: in the repository's data, in goldens/ unless the name begins with "quantised/", or
-// beside the repository if it begins with "shared/".
+// Returns the folder of a case. It is beside the repository if the name begins with "shared/", else in the repository's
+// data, in goldens/ unless the name begins with "quantised/".
 inline std::string golden_path(const std::string& name) {
   constexpr std::string_view kShared = "shared/";
   if (name.starts_with(kShared)) return shared_path("goldens/" + name.substr(kShared.size()));
   return name.starts_with("quantised/") ? data_path(name) : data_path("goldens/" + name);
 }
-// Returns why a case cannot be tested here, or an empty text. A missing folder of the repository is no reason but a
-// failure. A folder without golden.json, as a partial copy may leave it, counts as missing.
+// Returns why a case cannot be tested here, or "". A missing folder of the repository is not a reason but a failure. A
+// folder without golden.json, which a partial copy may leave, counts as missing.
 inline std::string absent_golden(const std::string& name) {
   if (!name.starts_with("shared/") || std::filesystem::exists(golden_path(name) + "/golden.json")) return "";
   return "no shared data: goldens/" + name.substr(std::string_view("shared/").size());
@@ -76,7 +76,7 @@ struct Distance {
   double relative = 0;
 };
 
-// Returns the distance. `logits` end with the rows that `want` holds; with fewer rows the distance is infinite.
+// Returns the distance. `logits` must end with the rows in `want`; if there are fewer rows, the distance is infinite.
 inline Distance distance(std::span<const float> logits, std::span<const float> want) {
   if (logits.size() < want.size() || want.empty()) return {INFINITY, INFINITY};
   const std::span<const float> got = logits.last(want.size());

@@ -1,4 +1,4 @@
-// Lists the golden checkpoints by what their families have in common, for tests over all of them.
+// Lists the golden checkpoints by common features of their families, for tests that run over all of them.
 #pragma once
 
 #include <string>
@@ -16,7 +16,7 @@ inline constexpr const char* kMixtureGoldens[] = {"qwen3-moe",  "mixtral", "glm4
                                                   "gemma4-moe", "gpt-oss", "gpt-oss-mxfp4"};
 // Mixtures of experts with attention over latents.
 inline constexpr const char* kLatentGoldens[] = {"deepseek-v2", "deepseek-v3", "glm4-moe-lite"};
-// Gated delta nets beside attention, then the same with experts.
+// Gated delta nets beside attention: first without experts, then with them.
 inline constexpr const char* kRecurrentGoldens[] = {"qwen3.5-text", "qwen3.5"};
 inline constexpr const char* kRecurrentMixtureGoldens[] = {"qwen3.5-moe", "qwen3-next"};
 
@@ -29,12 +29,12 @@ inline constexpr const char* kQuantisedGoldens[] = {
 // Quantised weights of gated delta nets, and experts that are quantised one by one in families with stacks of them.
 inline constexpr const char* kRecurrentQuantisedGoldens[] = {"quantised/qwen3.5-moe-fp8-block",
                                                              "quantised/qwen3.5-moe-nvfp4-modelopt"};
-// Quantised weights whose inputs stay as they are, in the small checkpoints.
+// Small checkpoints with quantised weights whose inputs stay as they are.
 inline constexpr const char* kPlainInputGoldens[] = {
     "quantised/qwen3-ct-w4a16",        "quantised/qwen3-gptq",         "quantised/llama-awq",
     "quantised/llama-ct-nvfp4",        "quantised/llama-quark-mxfp4",  "quantised/qwen3-awq",
     "quantised/gemma4-nvfp4-modelopt", "quantised/qwen3-moe-ct-mxfp4", "quantised/qwen3.5-moe-nvfp4-modelopt"};
-// Quantised weights whose inputs were meant to be rounded: golden.safetensors has logits_act_i.
+// Quantised weights that were made for rounded inputs: golden.safetensors has logits_act_i.
 inline constexpr const char* kRoundedInputGoldens[] = {"quantised/qwen3-fp8-block", "quantised/llama-ct-w8a8",
                                                        "quantised/llama-fbgemm-fp8", "quantised/llama-ct-fp8-head"};
 

@@ -1,5 +1,5 @@
-// Catches: a model family computed differently from Hugging Face on any way that a prompt can take through the engine:
-// graphs or eager, whole or in chunks, alone or in a batch, float32 or bfloat16.
+// Catches: a model family whose results differ from Hugging Face's in any way that the engine can compute a prompt:
+// with graphs or eagerly, whole or in chunks, alone or in a batch, in float32 or bfloat16.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -47,14 +47,14 @@ std::vector<Completion> score(Engine& engine, const std::vector<std::vector<Toke
   return completions;
 }
 
-// The reference of the larger glm4-moe was computed with the router's correction before it was rounded to bfloat16 for
-// saving. With the saved one, token 7 of this prompt goes to another expert: the scores are 1.4e-4 apart, and the
-// roundings up to 7e-4.
+// Returns whether this prompt's experts differ from the reference's. The reference of the larger glm4-moe used the
+// router's correction before it was rounded to bfloat16 for saving. With the saved correction, token 7 of this prompt
+// goes to another expert: the scores are 1.4e-4 apart, and the roundings up to 7e-4.
 bool is_routed_otherwise(const Golden& golden, std::size_t prompt) {
   return golden.folder == testing::golden_path("shared/glm4-moe") && prompt == 3;
 }
 
-// Returns the greatest distance over all prompts.
+// Returns the greatest distance among all prompts.
 Distance distance(const Golden& golden, const std::vector<Completion>& got) {
   Distance worst;
   for (std::size_t i = 0; i < golden.prompts.size(); ++i) {
@@ -68,15 +68,15 @@ Distance distance(const Golden& golden, const std::vector<Completion>& got) {
 // A state that every row changes accumulates the rounding of all earlier rows.
 bool is_recurrent(std::string_view name) { return name.find("qwen3.5") != std::string_view::npos; }
 
-// Quantised mixtures are compared as a whole, because routed_layers_test.cpp does not have them.
+// Compares quantised mixtures as a whole, because routed_layers_test.cpp does not cover them.
 double bfloat16_limit(std::string_view name) {
   if (name.find("moe") != std::string_view::npos) return 0.1;
   return is_recurrent(name) ? 4e-2 : 2e-2;
 }
 
-// Limit for float32 logits. In the larger checkpoint of Qwen3-Next some q·k are near zero, so the order of sums shows.
-// The chunked and the recurrent form of its delta nets are equal in exact arithmetic and give logits up to 5e-5 apart
-// here, while they are 1e-6 apart in qwen3.5-text. The reference, with its own order of sums, is 1.4e-4 from ours.
+// Returns the limit for float32 logits. In the larger checkpoint of Qwen3-Next some q·k are near zero, so the order of
+// sums shows. The chunked and the recurrent form of its delta nets are equal in exact arithmetic, but their logits
+// differ by up to 5e-5 here (1e-6 in qwen3.5-text). The reference, with its own order of sums, is 1.4e-4 from ours.
 double float32_limit(std::string_view name) { return name == "shared/qwen3-next" ? 2e-3 : 1e-4; }
 
 class Goldens : public ::testing::TestWithParam<const char*> {
@@ -86,15 +86,15 @@ class Goldens : public ::testing::TestWithParam<const char*> {
   }
 };
 
-// Covers dense models only: if a model chooses experts, rounding turns ties of its router, and a row takes other
+// Covers only dense models. In a model that chooses experts, rounding decides ties of the router, so rows take other
 // experts. routed_layers_test.cpp compares those models layer by layer.
 class Bfloat16Goldens : public Goldens {};
 
 // Covers checkpoints that were made for rounded inputs.
 class RoundedInputGoldens : public Goldens {};
 
-// Covers all but the larger quantised ones and most with towers, whose operators and families are among the others: a
-// tower takes a minute and a half.
+// Covers all except the larger quantised checkpoints and most with towers. Their operators and families occur among the
+// others, and a tower takes a minute and a half.
 class VerifiedGoldens : public Goldens {};
 
 TEST_P(Goldens, Float32LogitsOnEveryWay) {
@@ -146,8 +146,8 @@ TEST_P(Bfloat16Goldens, Logits) {
   }
 }
 
-// Forwards in float32 keep the inputs of quantised linears, and those in bfloat16 may round them as the checkpoint was
-// made for. Neither is farther from the original than such roundings are.
+// Forwards in float32 keep the inputs of quantised linears; forwards in bfloat16 may round them as the checkpoint
+// expects. Neither may differ from the original by more than such roundings.
 TEST_P(RoundedInputGoldens, LogitsAreNoFartherThanRoundedInputsMakeThem) {
   const Golden golden = read_golden(GetParam());
   for (const char* dtype : {"float32", "bfloat16"}) {
@@ -212,7 +212,7 @@ INSTANTIATE_TEST_SUITE_P(LargerExperts, VerifiedGoldens, ::testing::ValuesIn(tes
 INSTANTIATE_TEST_SUITE_P(LargerRecurrent, VerifiedGoldens, ::testing::ValuesIn(testing::kLargerRecurrentGoldens),
                          case_name);
 
-// Keys and values are rounded to the cache's type; nothing else is.
+// Rounds only keys and values, to the cache's type.
 TEST(KvCacheType, MayDifferFromTheActivations) {
   const Golden golden = read_golden("llama");
   for (const Way way : {Way::kGraphs, Way::kChunkedEager}) {

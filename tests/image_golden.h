@@ -1,6 +1,6 @@
-// A golden checkpoint with images: prompts with images in place of placeholders, and what Hugging Face computes from
-// them in float32. The rows of each image are in golden.safetensors, so that the language model is tested without its
-// tower.
+// A golden checkpoint with images: prompts in which images replace placeholders, and what Hugging Face computes from
+// them in float32. golden.safetensors has the embedding rows of each image, so that the language model is tested
+// without its tower.
 #pragma once
 
 #include <map>
@@ -22,7 +22,7 @@ struct ImageGolden {
   std::vector<std::vector<TokenId>> prompts;
   std::vector<std::vector<TokenId>> greedy;  // the greedy tokens after each prompt
   std::vector<std::vector<PromptImage>> images;
-  // The rows of each image by its content, [tokens, hidden size].
+  // The rows of each image, [tokens, hidden size], by the image's content.
   std::map<Hash128, std::vector<float>> rows;
   SafetensorsFile tensors;
 
@@ -42,7 +42,7 @@ struct ImageGolden {
   Request request(std::size_t i) const { return {.prompt = prompts[i], .images = images[i]}; }
 };
 
-// Returns an image that has a grid but no pixels, and adds `rows`, which the encoder returns for it, to the golden.
+// Returns an image that has a grid but no pixels. Adds `rows`, which the encoder will return for it, to the golden.
 inline PromptImage add_image(ImageGolden& golden, std::int64_t first_token, PatchGrid grid, std::vector<float> rows) {
   Hasher hasher;
   hasher.add(static_cast<std::int64_t>(golden.rows.size()));
@@ -85,7 +85,7 @@ inline ImageGolden read_image_golden(const std::string& name) {
   return golden;
 }
 
-// Returns the golden rows in place of the tower's, and counts its calls.
+// Returns the golden rows instead of a tower's rows, and counts the calls.
 class GoldenEncoder final : public ImageEncoder {
  public:
   GoldenEncoder(const ImageGolden& golden, ir::DType dtype) : golden_(golden), dtype_(dtype) {}

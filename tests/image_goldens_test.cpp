@@ -1,6 +1,7 @@
-// Catches: a language model that places images differently from Hugging Face on any way that a prompt can take through
-// the engine (graphs or eager, whole or in chunks that end within an image, alone or in a batch, from the prefix cache,
-// after a preemption), an image taken for another one, and an image that is encoded again although its rows are cached.
+// Catches: a language model that places images differently from Hugging Face in any way that the engine can compute a
+// prompt (with graphs or eagerly, whole or in chunks that end within an image, alone or in a batch, from the prefix
+// cache, after a preemption), an image taken for another one, and an image that is encoded again although its rows are
+// cached.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -142,7 +143,7 @@ TEST_P(ImageGoldens, ASecondTimeNothingIsEncoded) {
   }
 }
 
-// The prompt is the same, but its first image is replaced by another one of the same size.
+// The prompt is the same, except that another image of the same size replaces its first image.
 TEST_P(ImageGoldens, AnotherImageOfTheSameSizeIsAnotherOne) {
   ImageGolden golden = testing::read_image_golden(GetParam());
   Request other = generating(golden, 0);
@@ -169,8 +170,8 @@ TEST_P(ImageGoldens, AnotherImageOfTheSameSizeIsAnotherOne) {
   EXPECT_EQ(run_one(*seeing.engine, generating(golden, 0)).output_ids, golden.greedy[0]);
 }
 
-// A request of higher priority preempts one with an image that is being computed, and then one that decodes behind its
-// images.
+// A request of higher priority first preempts a request whose image is being computed, and later a request that decodes
+// behind its images.
 TEST_P(ImageGoldens, GreedyTokensAfterPreemptions) {
   const ImageGolden golden = testing::read_image_golden(GetParam());
   for (const bool cached : {false, true}) {
@@ -197,7 +198,7 @@ TEST_P(ImageGoldens, GreedyTokensAfterPreemptions) {
   }
 }
 
-// There are only rows for the largest image, so the images of each prompt take turns.
+// There are rows only for the largest image, so the images of each prompt take turns.
 TEST_P(ImageGoldens, FewRowsAreShared) {
   const ImageGolden golden = testing::read_image_golden(GetParam());
   EngineOptions options = options_for(golden, Way::kChunked);
@@ -227,7 +228,7 @@ TEST_P(ImageGoldens, AFailingTowerFailsItsRequestAlone) {
   EXPECT_EQ(run_one(*seeing.engine, generating(golden, 0)).output_ids, golden.greedy[0]);
 }
 
-// Each replay in turn is lost on the device, while the next forward is in flight.
+// Each replay in turn is lost on the device while the next forward is in flight.
 TEST_P(ImageGoldens, ALostForwardLeavesNoRowsToOtherPrompts) {
   const ImageGolden golden = testing::read_image_golden(GetParam());
   EngineOptions options = options_for(golden, Way::kChunked);

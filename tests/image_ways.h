@@ -1,4 +1,4 @@
-// Helpers of tests of models with images: options for each way to run a prompt, and the requests of a golden
+// Helpers for tests of models with images: options for each way to run a prompt, and the requests of a golden
 // checkpoint.
 #pragma once
 

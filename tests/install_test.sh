@@ -18,7 +18,7 @@ compile_headers() {
   c++ -std=gnu++20 -fsyntax-only -Wall -Wextra -Werror -I "$1/include" "$work/all_headers.cpp"
 }
 
-# The C interface is C of 1999, and C++.
+# The C interface must compile as C99 and as C++.
 compile_c_header() {
   echo '#include <tessera.h>' >"$work/header.c"
   cc -std=c99 -pedantic -fsyntax-only -Wall -Wextra -Wstrict-prototypes -Werror -I "$1/include" "$work/header.c" &&
@@ -77,7 +77,7 @@ names_no_path_of_the_build() {
 }
 
 check "install" cmake --install "$build" --prefix "$work/first"
-# The installation is moved before its first use, so that nothing can depend on its old place.
+# Moves the installation before its first use, so that nothing can depend on its old place.
 check "move" mv "$work/first" "$work/moved"
 lib=$(dirname "$(find "$work/moved" -name 'libtessera.so' | head -n 1)")
 check "package names no path of the build" names_no_path_of_the_build "$work/moved"
@@ -105,7 +105,7 @@ else
   echo "skipped: rustc is missing"
 fi
 
-# Plugins are built with the header alone.
+# Plugins are built with nothing but the header.
 builds_plugin() {
   cmake -S "examples/$1" -B "$work/$1" -DCMAKE_PREFIX_PATH="$work/moved" -DCMAKE_C_FLAGS="-Wall -Wextra -Werror" &&
     cmake --build "$work/$1"

@@ -51,8 +51,8 @@ std::vector<Completion> scored(const Golden& golden, const EngineOptions& option
 
 class Float8Cache : public ::testing::TestWithParam<const char*> {};
 
-// E4M3 has 3 bits of mantissa and bfloat16 has 7, so its roundings are 16 times as large. These models are random and
-// small, so that the roundings of either type show more than in a trained model, and some values are below 2^-6, where
+// E4M3 has 3 bits of mantissa and bfloat16 has 7, so its rounding errors are 16 times as large. These models are small
+// and random: the rounding of either type shows more than in a trained model, and some values are below 2^-6, where
 // E4M3 has fewer bits.
 TEST_P(Float8Cache, LogitsAreAsNearAsTheCachesRounding) {
   const Golden golden = read_golden(GetParam());
@@ -108,7 +108,7 @@ INSTANTIATE_TEST_SUITE_P(Families, Float8Cache,
                                            "qwen3.5"),
                          case_name);
 
-// Sums over ranks are added in another order, which moves a few keys and values to a neighbouring number.
+// Sums over ranks are added in another order, which moves a few keys and values to a neighbouring representable number.
 TEST(Float8CacheRanks, TwoRanksComputeWhatOneDoes) {
   for (const char* name : {"llama", "qwen3-d128", "gpt-oss", "qwen3.5"}) {
     const Golden golden = read_golden(name);
@@ -131,7 +131,7 @@ TEST(Float8CacheStages, TwoStagesComputeWhatOneDoes) {
   }
 }
 
-// A copy of a golden checkpoint with additional tensors, each of one number.
+// A copy of a golden checkpoint with additional tensors, each of a single number.
 class WithScales {
  public:
   struct Scale {
@@ -195,7 +195,7 @@ TEST(Float8CacheScales, EverySpellingIsRead) {
   EXPECT_EQ(between(shared, both).absolute, 0);
 }
 
-// Keys saturate with a scale that is far too small.
+// A scale that is far too small makes keys saturate.
 TEST(Float8CacheScales, KeysAndValuesHaveTheirOwn) {
   const Golden golden = read_golden("llama");
   const std::vector<Completion> exact = scored(golden, options_for(golden, "auto"));
@@ -212,7 +212,7 @@ TEST(Float8CacheScales, KeysAndValuesHaveTheirOwn) {
   EXPECT_NE(keys, values);
 }
 
-// OLMo2 has no norm before its first values, which are embeddings times a matrix: most of them are below 2^-6 here.
+// OLMo2 has no norm before its first values, which are embeddings times a matrix, so most of them are below 2^-6.
 TEST(Float8CacheScales, GiveSmallValuesTheirBits) {
   const Golden golden = read_golden("olmo2");
   const std::vector<Completion> exact = scored(golden, options_for(golden, "auto"));
@@ -259,7 +259,7 @@ TEST(Float8CacheTypes, LatentAttentionIsRefused) {
   EXPECT_THAT(engine.status().message(), HasSubstr("fp8_e4m3) is not supported for latent attention; accepted: auto"));
 }
 
-// A page has half the bytes of a bfloat16 page, so the same memory holds twice the tokens.
+// A page takes half the bytes of a bfloat16 page, so the same memory holds twice the tokens.
 TEST(Float8CacheTypes, HalvesTheBytesOfAPage) {
   const Golden golden = read_golden("llama");
   const auto page_bytes = [&](const char* cache) {

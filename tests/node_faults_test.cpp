@@ -1,9 +1,9 @@
-// Faults of nodes; those of their ranks are in rank_faults_test.cpp.
+// Tests faults of nodes; rank_faults_test.cpp tests faults of ranks.
 //
-// Catches: a node that leaves and is waited for, a truncated message that is read, an order that cannot be carried out
+// Catches: a node that leaves but is waited for, a truncated message that is read, an order that cannot be carried out
 // and ends a rank, nodes with different plugins, and a node that is left running.
 //
-// The second node is a thread of this process, with its own side of a connection.
+// The second node is a thread of this process, with its own end of the connection.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -109,7 +109,7 @@ TEST_F(NodeFaults, ATruncatedValueEndsAll) {
   EXPECT_EQ(nodes.end().code(), StatusCode::kDeviceLost);
 }
 
-// The plugins' operators and passes decide what a node computes.
+// The plugins' operators and passes decide what a node computes, so they must be equal.
 TEST_F(NodeFaults, PluginsThatDifferAreNamed) {
   EngineOptions without = options_for(2);
   without.nnodes = 2;
@@ -140,7 +140,7 @@ TEST_F(NodeFaults, OtherQuantisationAtTheStartIsNamed) {
               HasSubstr("quantization: not set on node 0 and fp8"));
 }
 
-// A node 0 that sends the messages of this test.
+// A node 0 that sends the test's messages.
 class OrdersOfNode0 {
  public:
   OrdersOfNode0() {

@@ -1,5 +1,5 @@
-// Quantises a golden checkpoint as a tool would that writes files: in double precision if that is exact, one value
-// after the other, and in the layouts of published checkpoints. It shares no code with the engine's quantisation.
+// Quantises a golden checkpoint like a tool that writes files: in double precision if that is exact, one value after
+// the other, and in the layouts of published checkpoints. It shares no code with the engine's quantisation.
 #pragma once
 
 #include <algorithm>
@@ -47,12 +47,12 @@ inline OfflineMatrix read_matrix(const StoredTensor& stored) {
   return matrix;
 }
 
-// Returns a quotient as float32 rounds it.
+// Returns a quotient rounded to float32.
 inline float quotient(double a, double b) { return static_cast<float>(a / b); }
 inline float one_for_zero(float scale) { return scale > 0 ? scale : 1.0F; }
 
-// Returns the code of a format's magnitude that is nearest to the number; of two equally near ones, the even code.
-// `sign` is added for negative numbers.
+// Returns the code of the format's magnitude that is nearest to the number; of two equally near ones, the even code.
+// `sign` is added to the code of a negative number.
 inline std::uint8_t nearest_of(const std::vector<double>& magnitudes, double number, std::uint8_t sign) {
   std::size_t best = 0;
   for (std::size_t code = 1; code < magnitudes.size(); ++code) {
@@ -70,10 +70,10 @@ inline std::uint8_t e4m3_of(double number) {
   return nearest_of(kMagnitudes, number, 0x80);
 }
 
-// A checkpoint in the making. Owns the bytes of new tensors, and keeps the golden's checkpoint open.
+// A checkpoint that is being made. Owns the bytes of new tensors, and keeps the golden's checkpoint open.
 class OfflineCheckpoint {
  public:
-  // `modules` has the linears to quantise to `format`, each with the columns of one group of int4.
+  // `modules` has the linears that are quantised to `format`, each with the number of columns in one group of int4.
   OfflineCheckpoint(const std::string& golden, const std::string& format,
                     const std::map<std::string, std::int64_t>& modules)
       : checkpoint_(*Checkpoint::open(golden)) {

@@ -1,4 +1,4 @@
-// Catches: a list that does not look in the registry, so that a program's own operator, kernel or family is unknown to
+// Catches: code that does not look in the registry, so that a program's own operator, kernel or family is unknown to
 // graphs, splitting, planning or the engine; a state cache that loses, mixes or repeats a sequence's state when prompts
 // are cut, prefixes reused or sequences preempted; and states and layer descriptions that operators cannot read.
 //
@@ -23,7 +23,7 @@ namespace {
 
 using ir::ValueId;
 
-// What kernels saw of the surrounding forward during a test.
+// What the kernels saw of the forward around them during a test.
 struct Seen {
   std::set<std::int64_t> experts;  // of the layer, from its description
   bool compiling = false;          // seen at bind
@@ -141,8 +141,8 @@ EngineOptions small_options() {
   return options;
 }
 
-// Prompts have 8 to 96 tokens; two of three are the beginning of another one. They end at page ends, where a state can
-// be kept.
+// Returns a prompt of 8 to 96 tokens; two of three are the beginning of another one. Prompts end at the end of a page,
+// where a state can be kept.
 Request request(std::int64_t index) {
   Request made{.stop = {.max_new_tokens = 12 + index, .ignore_eos = true}};
   for (std::int64_t i = 0; i < 8 * (1 + index); ++i)

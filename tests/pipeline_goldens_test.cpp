@@ -1,6 +1,6 @@
-// Catches: a family with layers that lose something where a pipeline is cut (residuals, rotations, per-layer
-// embeddings, states), stages that compute other bits than one rank does, a first stage that reads another step's
-// token, groups of requests with steps that are mixed up while several are in flight, and stages with unused graphs.
+// Catches: a family whose layers lose something at a pipeline's cut (residuals, rotations, per-layer embeddings,
+// states), stages that compute other bits than one rank does, a first stage that reads another step's token, groups of
+// requests whose steps are mixed up while several are in flight, and stages with unused graphs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -48,7 +48,7 @@ void expect_scores(const char* name, const Golden& golden, const std::vector<Com
   std::printf("%s in stages: greatest difference %.2e\n", name, worst);
 }
 
-// Runs all prompts at once, then from the prefix cache, with steps of several groups in flight.
+// Runs all prompts at once, and then again from the prefix cache, with steps of several groups in flight.
 void expect_greedy(const Golden& golden, Engine& engine) {
   const std::vector<Request> requests = greedy_requests(golden);
   for (const bool cached : {false, true}) {
@@ -60,7 +60,7 @@ void expect_greedy(const Golden& golden, Engine& engine) {
     EXPECT_NE(key.runner, RunnerKind::kEager) << key.size;
 }
 
-// Returns why a family cannot be divided into stages; empty: it can.
+// Returns why a family cannot be divided into stages; "" if it can.
 std::string refusal(std::string_view name) {
   if (name == "gemma4-e") return "layers of several stages read %k_cache.";
   if (name == "qwen3.5" || name == "qwen3.5-moe" || name.starts_with("quantised/qwen3.5")) return "has a vision tower";
@@ -104,7 +104,7 @@ TEST_P(PipelineRankGoldens, TwoStagesOfTwoRanks) {
   expect_greedy(golden, *engine);
 }
 
-// Stages exchange whole values, with both halves' rows.
+// Stages exchange whole values, which have the rows of both halves.
 TEST(PipelineGolden, TwoStagesOfTwoRanksInHalves) {
   if (!testing::has_devices_for(4)) GTEST_SKIP() << "needs 4 GPUs";
   const Golden golden = read_golden("llama");
@@ -151,8 +151,8 @@ TEST(PipelineVerify, EveryStageEqualsItsIsolatedRun) {
   }
 }
 
-// There are too few pages for all sequences: some are preempted while their steps are in flight, and some are cancelled
-// meanwhile.
+// There are too few pages for all sequences, so some are preempted while their steps are in flight, and others are
+// cancelled meanwhile.
 TEST(PipelineEngine, PreemptedAndCancelledRequestsLeaveTheOthersRight) {
   if (!testing::has_devices_for(2)) GTEST_SKIP() << "needs 2 GPUs";
   const Golden golden = read_golden("llama");
@@ -189,7 +189,7 @@ TEST(PipelineEngine, PreemptedAndCancelledRequestsLeaveTheOthersRight) {
   EXPECT_EQ(engine->stats().fullest_group().used_pages, 0);
 }
 
-// Captures and questions to all ranks come between steps that are in flight.
+// Captures, and questions to all ranks, come between steps that are in flight.
 TEST(PipelineEngine, OrdersBetweenStepsInFlightAreCarriedOut) {
   if (!testing::has_devices_for(4)) GTEST_SKIP() << "needs 4 GPUs";
   const Golden golden = read_golden("llama");
@@ -208,7 +208,7 @@ TEST(PipelineEngine, OrdersBetweenStepsInFlightAreCarriedOut) {
   for (std::size_t i = 0; i < ids.size(); ++i) EXPECT_EQ(engine->take(ids[i])->output_ids, golden.greedy[i]) << i;
 }
 
-// Checks tokens that depend on the text, and sampled ids that the next step reads.
+// Checks tokens that depend on earlier text, and sampled ids that the next step reads.
 TEST(PipelineEngine, SampledTokensAreThoseOfOneRank) {
   if (!testing::has_devices_for(2)) GTEST_SKIP() << "needs 2 GPUs";
   const Golden golden = read_golden("llama");
@@ -224,7 +224,7 @@ TEST(PipelineEngine, SampledTokensAreThoseOfOneRank) {
   for (std::size_t i = 0; i < requests.size(); ++i) EXPECT_EQ(done[i].output_ids, expected[i].output_ids) << i;
 }
 
-// Windows, normed embeddings, partial rotations, experts, latents, states.
+// The families have windows, normed embeddings, partial rotations, experts, latents and states.
 INSTANTIATE_TEST_SUITE_P(Families, PipelineGoldens,
                          ::testing::Values("llama", "llama3-rope-tied", "mistral-swa", "olmo2", "phi3-longrope",
                                            "qwen2", "qwen3", "gemma2", "gemma3", "gemma4", "gemma4-e", "qwen3-moe",

@@ -1,5 +1,5 @@
-// Catches: a faulty quantised checkpoint that is served, or whose error does not name tensor, value and what is
-// accepted. Each case changes one thing of a golden checkpoint and starts an engine with it.
+// Catches: a faulty quantised checkpoint that is served, or whose error does not name the tensor, the value and what is
+// accepted. Each case changes one thing in a golden checkpoint and starts an engine with it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ struct OwnTensor {
 };
 using Tensors = std::map<std::string, OwnTensor>;
 
-// Changes tensors or the "quantization_config".
+// One change of tensors or of "quantization_config", and the expected error.
 struct Fault {
   const char* golden;
   std::function<void(Tensors&, Json&)> change;
@@ -40,7 +40,7 @@ struct Fault {
 
 Json settings(const char* text) { return *Json::parse(text, "settings"); }
 
-// Returns the error of an engine that starts with the changed checkpoint.
+// Returns the error of an engine that is started with the changed checkpoint.
 Status start_with(const Fault& fault) {
   const std::string folder = testing::data_path(std::string("quantised/") + fault.golden);
   const Checkpoint checkpoint = *Checkpoint::open(folder);
@@ -67,7 +67,7 @@ Status start_with(const Fault& fault) {
   return Engine::create(options).status();
 }
 
-// Sets an element of a tensor of values of type T.
+// Returns a fault that sets an element of a tensor whose values have type T.
 template <class T>
 std::function<void(Tensors&, Json&)> set(const std::string& tensor, std::size_t at, T value) {
   return [=](Tensors& tensors, Json&) { tensors.at(tensor).set(at, value); };
@@ -75,7 +75,7 @@ std::function<void(Tensors&, Json&)> set(const std::string& tensor, std::size_t 
 std::function<void(Tensors&, Json&)> drop(const std::string& tensor) {
   return [=](Tensors& tensors, Json&) { ASSERT_EQ(tensors.erase(tensor), 1U); };
 }
-// Removes the last row, or the last element of a vector.
+// Returns a fault that removes the last row, or the last element of a vector.
 std::function<void(Tensors&, Json&)> shorten(const std::string& tensor) {
   return [=](Tensors& tensors, Json&) {
     OwnTensor& t = tensors.at(tensor);
@@ -83,7 +83,7 @@ std::function<void(Tensors&, Json&)> shorten(const std::string& tensor) {
     --t.shape[0];
   };
 }
-// Says another type of elements of the same size.
+// Returns a fault that declares another element type of the same size.
 std::function<void(Tensors&, Json&)> retype(const std::string& tensor, StoredDtype dtype) {
   return [=](Tensors& tensors, Json&) { tensors.at(tensor).dtype = dtype; };
 }

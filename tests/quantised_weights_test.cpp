@@ -1,5 +1,5 @@
 // Catches: a weight made of several stored tensors (values and scales) with wrong values: a wrong scale for a block,
-// for the edge of a tensor or for a rank's slice, or a stored type that is decoded wrongly. The weights become numbers,
+// for the edge of a tensor or for a rank's slice, or a stored type that is decoded wrongly. The weights are dequantised
 // for an operator that takes no quantised matrix, or stay quantised and are divided among ranks.
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ struct Case {
   std::int64_t block_cols;
 };
 
-// Returns config.json without its quantisation settings: every weight is plain.
+// Returns the config without its quantisation settings, so that every weight is plain.
 ModelConfig plain_config(const std::string& folder) {
   Json json = *Json::read_file(folder + "/config.json");
   json.set("quantization_config", Json());
@@ -55,7 +55,7 @@ TEST_P(QuantisedWeights, AreTheFloatsThatTheyMean) {
   }
 }
 
-// FP8 in blocks of 128 by 128, with partial last blocks of k and v, and INT8 with a scale for each row.
+// The cases are FP8 in blocks of 128 by 128, with partial last blocks of k and v, and INT8 with a scale for each row.
 INSTANTIATE_TEST_SUITE_P(Goldens, QuantisedWeights,
                          ::testing::Values(Case{"qwen3-fp8-block", "_scale_inv", 128, 128},
                                            Case{"llama-ct-w8a8", "_scale", 1, 256}),
@@ -90,7 +90,7 @@ TEST_P(QuantisedRanks, TwoRanksComputeWhatOneDoes) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Goldens, QuantisedRanks, ::testing::ValuesIn(testing::kQuantisedGoldens), testing::case_name);
-// Qwen3.5's is left out: its runner needs pages of states that these ranks do not have.
+// Leaves out Qwen3.5's checkpoint: its runner needs pages of states, which these ranks do not have.
 INSTANTIATE_TEST_SUITE_P(Larger, QuantisedRanks,
                          ::testing::Values("shared/llama-ct-fp8-static", "shared/qwen3-ct-fp8-dynamic",
                                            "shared/llama-gptq-desc", "shared/llama-nvfp4-modelopt",

@@ -1,5 +1,5 @@
-// Faults × topologies: each test is one fault, and runs on ranks that share layers and on stages of layers, in one
-// process and in two, with one step in flight and with several.
+// Tests every fault on every topology. Each test is one fault; it runs on ranks that share layers and on stages of
+// layers, in one process and in two, with one step in flight and with several.
 //
 // Catches: ranks that disagree after a fault of one of them, a rank that waits forever for another, an error that does
 // not name its origin, a fault of one request that ends others, results or values of a failed step that are taken for
@@ -30,10 +30,10 @@ struct Topology {
   int pp_size = 1;  // rank 0 is of the last stage, rank 1 of the first
   int nodes = 1;    // rank 1 is on the second one
   bool overlap = false;
-  // A request fails if one rank has this fault, and so does what is in flight with it.
+  // The places of faults on one rank that fail a request and what is in flight with it.
   int last_replay = 11;  // number of a request's last replay, or launch
   int lost_from = 40;    // number of a call amid a request
-  // A fault that fails one step alone (testing::first_alone_fails). It must do so in more than num_alone places.
+  // A fault that fails only one step (testing::first_alone_fails). It must do so at more than num_alone places.
   std::int64_t FaultPlan::*alone_at_fault = &FaultPlan::replay_lost_at;
   int num_alone = 2;
 };
@@ -53,7 +53,7 @@ constexpr Topology kStagesOfNodes{.name = "StagesOfNodes",
                                   .lost_from = 12,
                                   .alone_at_fault = &FaultPlan::replay_fails_at,
                                   .num_alone = 1};
-// Returns a topology in which the next step is enqueued before this one is collected.
+// Returns the topology with the next step enqueued before this one is collected.
 constexpr Topology ahead(Topology of, const char* name) {
   of.name = name;
   of.overlap = true;
@@ -69,7 +69,7 @@ std::string of_two(int rank) { return "rank " + std::to_string(rank) + " of 2"; 
 
 EngineOptions one_rank() { return testing::faulty_options(testing::faulty_registry(), 1); }
 
-// An engine over the ranks, of which rank 1 fails from its start on as `plan` says.
+// An engine over the ranks. Rank 1's device follows `plan`, from its start on.
 class Group {
  public:
   using Change = std::function<void(EngineOptions&)>;
@@ -91,7 +91,7 @@ class Group {
   }
   Engine& engine() { return nodes_ ? nodes_->engine() : *here_; }
 
-  // Returns the sizes that were dropped, with the reasons.
+  // Returns the sizes that were dropped, with their errors.
   std::vector<std::pair<std::int64_t, Status>> dropped() {
     std::vector<std::pair<std::int64_t, Status>> sizes = engine().runner().prefill().report().dropped;
     for (const auto& size : engine().runner().decode().report().dropped) sizes.push_back(size);
@@ -117,7 +117,7 @@ class Group {
 class RankFaults : public testing::FaultyRanks, public ::testing::WithParamInterface<Topology> {
  protected:
   // Starts groups with the n-th `fault` of rank 1, for growing n until a start has no n-th fault, and calls
-  // `check(group, n)` with each. More n are tried in one process, since its starts are quick.
+  // `check(group, n)` with each. Tries more values of n in one process, where starts are quick.
   void each_start(std::int64_t FaultPlan::*fault, int step, const std::function<void(Group&, int)>& check) {
     bool past_the_last = false;
     for (int n = 1; !past_the_last; n += GetParam().nodes > 1 ? 2 * step + 1 : step) {
@@ -133,7 +133,7 @@ class RankFaults : public testing::FaultyRanks, public ::testing::WithParamInter
     }
   }
 };
-// These faults do not depend on what is in flight.
+// Faults that do not depend on what is in flight.
 using StartFaults = RankFaults;
 using StepFaults = RankFaults;
 
@@ -200,7 +200,7 @@ TEST_P(StepFaults, DropsASizeWhoseReplaysFailOnOneRank) {
   EXPECT_GT(group.engine().stats().forwards.forwards(Reason::kAboveLargestSize), 0);
 }
 
-// Requests with a failed step end, and later ones get the right tokens.
+// Requests with a failed step end, and later requests get the right tokens.
 TEST_P(StepFaults, AFaultWithSeveralRequestsInService) {
   for (const int rank : {0, 1}) {
     Group group(GetParam());
@@ -250,12 +250,12 @@ INSTANTIATE_TEST_SUITE_P(Of, StepFaults,
                                            kStagesOfNodes),
                          name_of);
 
-// A step ahead reads the keys of the failed one; what is undefined there reaches no later request.
+// Steps are enqueued ahead and read the failed step's keys; what is undefined there must reach no later request.
 using FaultsAhead = RankFaults;
 TEST_P(FaultsAhead, RecomputesStepsBehindAFailedOne) {
   Group group(GetParam());
   ASSERT_TRUE(group.started.ok()) << group.started.to_string();
-  // Uses the three forwards that compute prompts. A decode graph contains the sums, which all ranks must reach.
+  // Fails in the three forwards that compute prompts. A decode graph contains the sums, which all ranks must reach.
   const std::int64_t last = 3 * group.engine().runner().prefill().executable().graph().num_pieces();
   for (const int rank : {0, 1}) {
     int alone = 0;
@@ -267,7 +267,7 @@ TEST_P(FaultsAhead, RecomputesStepsBehindAFailedOne) {
 INSTANTIATE_TEST_SUITE_P(Of, FaultsAhead, ::testing::Values(kRanksAhead, kRanksOfNodesAhead, kStages, kStagesOfNodes),
                          name_of);
 
-// More than two ranks, without graphs. Stages of layers need a model with as many.
+// More than two ranks, without graphs. A pipeline needs a model with at least as many layers.
 class LaunchFaults : public RankFaults {
  protected:
   static EngineOptions with(EngineOptions options, const Topology& of) {

@@ -1,4 +1,4 @@
-// Helpers of the tests of golden checkpoints on several ranks, however the ranks divide the work.
+// Helpers for tests of golden checkpoints on several ranks, however the ranks divide the work.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ namespace tessera::testing {
 
 inline constexpr std::int64_t kRankChunk = 64;
 
-// Options of one rank; the test sets the prefill sizes.
+// Returns options for one rank; the test sets the prefill sizes.
 inline EngineOptions rank_golden_options(const Golden& golden) {
   EngineOptions options{.model_path = golden.folder, .device = test_device_name(), .dtype = "float32"};
   options.rank_timeout_s = 60;

@@ -1,6 +1,6 @@
-// Catches: a family that several ranks compute differently from Hugging Face on the ways that a prompt can take through
-// the engine (whole, in chunks, alone, in a batch, from the prefix cache), ranks with different bits (which every
-// collected forward compares), a rank that dispatches differently, and experts that no rank or two ranks compute.
+// Catches: a family whose results on several ranks differ from Hugging Face's in some way that the engine can compute a
+// prompt (whole, in chunks, alone, in a batch, from the prefix cache), ranks with different bits (which every collected
+// forward compares), a rank that dispatches differently, and experts that no rank or two ranks compute.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -46,7 +46,7 @@ void expect_scores(const char* name, int ranks, const Golden& golden, Engine& en
   std::printf("%s on %d ranks, %s: greatest difference %.2e\n", name, ranks, way, worst);
 }
 
-// Runs all prompts in one batch, once more from the prefix cache, then each alone.
+// Runs all prompts in one batch, again from the prefix cache, and then each alone.
 void expect_greedy(const Golden& golden, Engine& engine) {
   const std::vector<Request> requests = testing::greedy_requests(golden);
   for (const bool cached : {false, true}) {
@@ -61,7 +61,7 @@ void expect_greedy(const Golden& golden, Engine& engine) {
   EXPECT_EQ(run_all(engine, {requests[0]})[0].output_ids, golden.greedy[0]) << "alone";
 }
 
-// Returns a part of the error if this checkpoint cannot be divided among `ranks` ranks; empty if it can.
+// Returns a part of the error if this checkpoint cannot be divided among `ranks` ranks; "" if it can.
 std::string refusal(std::string_view name, int ranks, int parts = 1) {
   const std::string among = "does not divide among " + std::to_string(ranks) + " ranks";
   if (name == "gpt-oss-mxfp4" && parts < ranks) return "experts in MXFP4 are cut into multiples of 32";
@@ -115,7 +115,7 @@ TEST_P(RankGoldens, FourRanks) {
   expect_greedy(golden, *engine);
 }
 
-// Quantised weights, whose scales the ranks divide or share.
+// Checkpoints with quantised weights, whose scales the ranks divide or share.
 class QuantisedRankGoldens : public RankGoldens {};
 
 TEST_P(QuantisedRankGoldens, TwoRanks) {
@@ -123,7 +123,7 @@ TEST_P(QuantisedRankGoldens, TwoRanks) {
   expect_two_ranks(GetParam());
 }
 
-// Options with two-batch overlap, from a few tokens on.
+// Returns options with two-batch overlap for forwards of a few tokens or more.
 EngineOptions halves_for(const Golden& golden, int parts = 1) {
   EngineOptions options = options_for(golden, 2, parts);
   options.two_batch_overlap = true;
@@ -131,7 +131,7 @@ EngineOptions halves_for(const Golden& golden, int parts = 1) {
   return options;
 }
 
-// Returns how many runs of the prefill's instructions are computed in halves.
+// Returns how many sequences of the prefill's instructions run in halves.
 std::size_t runs_in_halves(Engine& engine) {
   std::size_t runs = 0;
   for (const CompiledPart& part : engine.runner().prefill().executable().parts()) runs += part.program->halves.size();
@@ -169,7 +169,7 @@ class ExpertRankGoldens : public RankGoldens {
 TEST_P(ExpertRankGoldens, EachRankHasWholeExperts) { run_parts(2, 2); }
 TEST_P(ExpertRankGoldens, TwoRanksShareAPart) { run_parts(4, 2); }
 
-// Each rank compares its captured sizes with a run on isolated memory, then random batches with runs without graphs.
+// Each rank compares its captured sizes with a run on isolated memory, and random batches with runs without graphs.
 void expect_verified(const EngineOptions& options) {
   const std::unique_ptr<Engine> engine = make_engine(options);
   ASSERT_NE(engine, nullptr);

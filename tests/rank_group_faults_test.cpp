@@ -1,7 +1,7 @@
-// Faults of ranks that share layers in one process; those of all topologies are in rank_faults_test.cpp.
+// Tests faults of ranks that share layers in one process; rank_faults_test.cpp tests faults of all topologies.
 //
-// Catches: a failure that shows only when a forward is collected, results of ranks of an ended group, a rank that waits
-// forever for one that hangs, loads or cannot be made, and a thread that is left running.
+// Catches: a failure that shows only when a forward is collected, results of ranks whose group has ended, a rank that
+// waits forever for a rank that hangs, loads or cannot be made, and a thread that is left running.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -104,7 +104,7 @@ void expect_right(Engine& engine, int n) { testing::expect_right(engine, options
 
 using RankGroupFaults = testing::FaultyRanks;
 
-// Rank 0 has met the failing rank in all sums, and learns of the failure when the forward is collected.
+// Rank 0 has met the failing rank in all sums, so it learns of the failure only when the forward is collected.
 TEST_F(RankGroupFaults, DropsASizeWhoseLastPieceKeepsFailing) {
   const std::unique_ptr<Engine> engine = Engine::create(options_for()).value();
   const std::int64_t last = engine->runner().prefill().executable().graph().num_pieces();
@@ -123,7 +123,7 @@ TEST_F(RankGroupFaults, DropsASizeWhoseLastPieceKeepsFailing) {
   expect_right(*engine, 0);
 }
 
-// A rank fails behind its last sum. Another rank has begun the next forward, which ends because the first rank is
+// A rank fails after its last sum. Another rank has begun the next forward, which ends because the first rank is
 // missing.
 TEST_F(RankGroupFaults, RecomputesAForwardThatEndedWithAnEarlierOne) {
   EngineOptions options = options_for();
@@ -161,7 +161,7 @@ TEST_F(RankGroupFaults, ARankThatHangsIsNamedWithinTheLimit) {
   HangingDevice::hangs = false;
 }
 
-// A host that cannot be made, or that loads slowly.
+// A host that cannot be made, or whose weights load slowly.
 class SlowHost final : public RankHost {
  public:
   explicit SlowHost(const std::atomic<bool>& loads) : loads_(loads) {}

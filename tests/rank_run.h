@@ -44,10 +44,10 @@ inline ForwardBatch whole_prompt(const std::vector<TokenId>& prompt, std::size_t
   return batch;
 }
 
-// Changes how weights are stored, before they are loaded.
+// Changes how weights are stored before they are loaded.
 using EditWeights = std::function<void(const Checkpoint& checkpoint, std::vector<WeightSpec>& weights)>;
 
-// Runs one rank from start to end; returns all prompts' logits.
+// Runs one rank from start to end, and returns the logits of all prompts.
 inline Result<std::vector<std::vector<float>>> run_rank(const Golden& golden, const ModelConfig& config, int rank,
                                                         int ranks, Communicator* communicator,
                                                         const EditWeights& edit) {
@@ -86,7 +86,7 @@ inline Result<std::vector<std::vector<float>>> run_rank(const Golden& golden, co
   return all;
 }
 
-// Returns for each rank the logits of all rows of each prompt, or its error.
+// For each rank: the logits of all rows of each prompt, or the rank's error.
 using RankResults = std::vector<Result<std::vector<std::vector<float>>>>;
 
 inline RankResults run_ranks(const Golden& golden, const ModelConfig& config, int ranks, const EditWeights& edit = {}) {

@@ -32,7 +32,7 @@ std::unique_ptr<Engine> make(const EngineOptions& options) {
   return engine.ok() ? *std::move(engine) : nullptr;
 }
 
-// Returns the system prompt followed by `own` tokens.
+// Returns a request with the system prompt and `own` further tokens.
 Request request(std::int32_t number, std::int64_t own) {
   Request made{.stop = {.max_new_tokens = 10, .ignore_eos = true}};
   for (std::int32_t i = 0; i < kSystemTokens; ++i) made.prompt.emplace_back((i * 17 + i * i + 3) % 500);
@@ -58,7 +58,7 @@ std::vector<std::vector<TokenId>> alone(const std::vector<Request>& all, bool de
 
 class RecurrentCache : public ::testing::TestWithParam<bool> {};
 
-// The second request leaves a checkpoint where it diverges from the first; all others continue from there.
+// The second request leaves a checkpoint where it diverges from the first; all later requests continue from there.
 TEST_P(RecurrentCache, FindsASharedPromptFromTheThirdRequest) {
   const std::vector<Request> all = requests(5);
   const std::vector<std::vector<TokenId>> want = alone(all, GetParam());
@@ -68,7 +68,7 @@ TEST_P(RecurrentCache, FindsASharedPromptFromTheThirdRequest) {
     EXPECT_EQ(done.output_ids, want[i]) << i;
     EXPECT_EQ(done.cached_tokens, i < 2 ? 0 : kSystemTokens) << i;
   }
-  // A longer conversation continues from its own end.
+  // A longer conversation continues from the checkpoint at the end of the shorter one.
   Request next = all[4];
   const std::vector<TokenId> answer = want[4];
   next.prompt.insert(next.prompt.end(), answer.begin(), answer.end());
@@ -93,7 +93,7 @@ TEST_P(RecurrentCache, ChunksPreemptionAndCompanyChangeNoToken) {
   EXPECT_GT(engine->stats().cached_tokens, 0);
 }
 
-// The prompts fit, and then grow until they no longer do.
+// The prompts fit into the cache at first, and then grow until they no longer do.
 TEST_P(RecurrentCache, APreemptedSequenceIsComputedAgainFromItsStart) {
   std::vector<Request> all;
   for (std::int32_t i = 0; i < 4; ++i) {
@@ -115,7 +115,7 @@ TEST_P(RecurrentCache, APreemptedSequenceIsComputedAgainFromItsStart) {
 INSTANTIATE_TEST_SUITE_P(Modes, RecurrentCache, ::testing::Values(false, true),
                          [](const auto& mode) { return mode.param ? "deterministic" : "fastest"; });
 
-// Equal to the bit: chunks end anywhere, and a prefilled row may be decoded instead.
+// Logits are equal to the bit, wherever chunks end, and also if a row is decoded instead of prefilled.
 TEST(RecurrentDeterminism, LogitsDoNotDependOnCuts) {
   Request scored = request(1, 120);
   scored.score = true;

@@ -1,4 +1,4 @@
-// Catches: a mixture of experts computed wrongly in bfloat16. Whole forwards cannot show it: when two experts are
+// Catches: a mixture of experts computed wrongly in bfloat16. Whole forwards cannot show this: if two experts are
 // nearly equal, rounding chooses the other one, and all later layers differ. So each layer is computed from the inputs
 // and experts of the float32 forward.
 #include <gtest/gtest.h>
@@ -16,8 +16,8 @@ using testing::Golden;
 using testing::Lesson;
 using testing::TaughtModel;
 
-// Returns what each layer leaves in the residual stream: the next layer's norm adds its last branch to the rest. A
-// value without a layer is kept under its own name.
+// Returns what each layer leaves in the residual stream, where the next layer's norm adds the layer's last branch. A
+// value without a layer is stored under its own name.
 std::map<std::string, std::vector<float>> by_layer(const Lesson& lesson) {
   std::map<std::string, std::vector<float>> sums;
   for (const auto& [name, values] : lesson.values) {
@@ -43,7 +43,7 @@ struct Difference {
   double relative() const { return std::isnan(difference2) ? INFINITY : std::sqrt(difference2 / norm2); }
 };
 
-// Counts rows of routers that chose the same experts, in any order.
+// Counts the rows for which two routers chose the same experts, in any order.
 struct Alike {
   std::int64_t rows = 0;
   std::int64_t alike = 0;

@@ -1,5 +1,5 @@
-// Catches: whole models with images that differ from Hugging Face's, from pixels through tower and body, on every way
-// to run a prompt, in both types, on one rank and on two.
+// Catches: whole models with images whose results differ from Hugging Face's, from pixels through tower and body, in
+// some way to run a prompt, in some type, on one rank or on two.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,13 +23,13 @@ using testing::run_one;
 using testing::scored;
 using testing::Way;
 
-// Starts from pixels: the tower's rows, with the levels that later layers add (Qwen3-VL).
+// Starts from pixels and checks the tower's rows, including the levels that later layers add (Qwen3-VL).
 class SeeingGoldens : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
     if (const std::string absent = testing::absent_golden(GetParam()); !absent.empty()) GTEST_SKIP() << absent;
   }
-  // Replaces the patches without pixels by the golden patches.
+  // Returns the golden with its real patches in place of patches without pixels.
   static ImageGolden with_pixels() {
     ImageGolden golden = testing::read_image_golden(GetParam());
     for (std::size_t i = 0; i < golden.images.size(); ++i) {
@@ -59,7 +59,7 @@ std::unique_ptr<Engine> make_seeing(const ImageGolden& golden, Way way, int rank
   return engine.ok() ? *std::move(engine) : nullptr;
 }
 
-// The greatest distances over all prompts.
+// The greatest distances among all prompts.
 struct Apart {
   Distance rows;  // of images' rows
   Distance logits;
@@ -125,7 +125,7 @@ TEST_P(SeeingGoldens, Bfloat16IsCloseOnEveryWay) {
   }
 }
 
-// An image with cached rows was not computed.
+// An answer reports no computation for an image whose rows were cached.
 TEST_P(SeeingGoldens, AnswersSayHowTheirImagesRan) {
   const ImageGolden golden = with_pixels();
   for (const Way way : {Way::kGraphs, Way::kEager}) {
@@ -150,8 +150,8 @@ TEST_P(SeeingGoldens, AnswersSayHowTheirImagesRan) {
   }
 }
 
-// Checks that images and prompts in chunks replay graphs side by side: the tower's between those of the language model,
-// on one stream.
+// Checks that images and prompts in chunks replay graphs on one stream: the tower's graphs run between those of the
+// language model.
 TEST_P(SeeingGoldens, TowerAndPiecewisePrefillReplayOnOneStream) {
   const ImageGolden golden = with_pixels();
   EngineOptions options = options_for(golden, Way::kChunked);
@@ -179,7 +179,7 @@ TEST_P(SeeingGoldens, TowerAndPiecewisePrefillReplayOnOneStream) {
   EXPECT_GT(decodes, 1);
 }
 
-// Every rank has the tower and encodes each image itself.
+// Every rank has the tower, and encodes each image by itself.
 TEST_P(SeeingGoldens, LogitsAndGreedyTokensFromPixelsOnTwoRanks) {
   if (!testing::has_devices_for(2)) GTEST_SKIP() << "needs 2 GPUs";
   for (const Way way : {Way::kGraphs, Way::kChunked}) expect_seen(with_pixels(), way, 2);

@@ -1,5 +1,6 @@
-// Catches: a model quantised at the start whose weights are not those that a tool would have written to files, also on
-// ranks that hold parts of blocks; a layout of experts that is rounded wrongly; matrices that must stay as they are.
+// Catches: a model quantised at the start whose weights differ from those that a tool would have written to files, also
+// on ranks that hold parts of blocks; a layout of experts that is rounded wrongly; and matrices that must stay as they
+// are but do not.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -55,7 +56,7 @@ Result<LoadedWeights> load(const std::string& folder, const ModelConfig& config,
   return loaded;
 }
 
-// Returns the linears that are quantised, with the columns that share a scale.
+// Returns the linears that are quantised, each with the number of columns that share a scale.
 std::map<std::string, std::int64_t> rounded_modules(const std::vector<WeightSpec>& specs) {
   std::map<std::string, std::int64_t> modules;
   for (const WeightSpec& spec : specs)
@@ -121,7 +122,7 @@ TEST_P(QuantisedAtStart, WeightsAndLogitsAreThoseOfAPublishedCheckpoint) {
   EXPECT_LE(between(scored(options, golden), one).relative, 1e-5) << "two ranks";
 }
 
-// Joined matrices, group sizes of three kinds; experts stored one by one; delta nets beside attention.
+// The cases: joined matrices and group sizes of three kinds; experts stored one by one; delta nets beside attention.
 INSTANTIATE_TEST_SUITE_P(Goldens, QuantisedAtStart,
                          ::testing::Combine(::testing::Values("qwen3", "mixtral"),
                                             ::testing::Values("fp8", "int8", "int4", "nvfp4")));
@@ -129,7 +130,7 @@ INSTANTIATE_TEST_SUITE_P(MoreFamilies, QuantisedAtStart,
                          ::testing::Values(std::tuple("qwen3.5-text", "fp8"), std::tuple("deepseek-v3", "fp8"),
                                            std::tuple("phi3", "int4"), std::tuple("qwen3-moe", "fp8")));
 
-// These models are random and small; a trained one loses less.
+// These models are random and small; a trained model loses less.
 class RoundedLogits : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(RoundedLogits, AreAsNearAsTheFormatRounds) {
@@ -146,13 +147,13 @@ TEST_P(RoundedLogits, AreAsNearAsTheFormatRounds) {
   }
 }
 
-// Also experts in one stack: plain (gemma4-moe, qwen3.5-moe), transposed and interleaved with biases (gpt-oss).
+// Includes experts in one stack: plain (gemma4-moe, qwen3.5-moe), or transposed and interleaved with biases (gpt-oss).
 INSTANTIATE_TEST_SUITE_P(Goldens, RoundedLogits,
                          ::testing::Values("llama", "qwen3", "gemma2", "gemma4-e", "mixtral", "gemma4-moe", "gpt-oss",
                                            "deepseek-v3", "qwen3.5-text", "qwen3.5-moe", "qwen3-next"),
                          testing::case_name);
 
-// Scores prompts and what the model writes after them.
+// Scores prompts and the model's own continuations.
 TEST(RoundedLogits, OfATrainedModelAreNearer) {
   const Json golden = *Json::read_file(testing::data_path("demo/golden.json"));
   std::vector<Request> requests;

@@ -1,7 +1,7 @@
-// Catches: heap allocation in a decode step, in the engine or in the whole server, which costs time and, over days,
+// Catches: heap allocation in a decode step, in the engine or in the whole server. It would cost time and, over days,
 // memory.
 //
-// This is a program of its own, because it replaces operator new for the whole process.
+// This is a separate program, because it replaces operator new for the whole process.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -80,7 +80,7 @@ void expect_no_allocations(bool overlap, int ranks, int steps) {
     if (i == 1) request.sampling = {.temperature = 0.8, .top_k = 20, .top_p = 0.9, .seed = 3};
     ASSERT_TRUE((*engine)->submit(std::move(request)).ok());
   }
-  // Runs the prompts and a few steps, in which every buffer grows to its size.
+  // Runs the prompts and a few steps, in which every buffer reaches its final size.
   for (int i = 0; i < 50; ++i) ASSERT_TRUE((*engine)->step().ok());
   const std::int64_t before = allocations;
   std::size_t tokens = 0;
@@ -94,13 +94,13 @@ void expect_no_allocations(bool overlap, int ranks, int steps) {
 }
 
 TEST_P(SteadyDecode, AllocatesNothingInAThousandSteps) { expect_no_allocations(GetParam(), 1, 1000); }
-// Messages, page tables of other ranks and answers reuse their memory.
+// Messages, page tables of other ranks and answers must reuse their memory.
 TEST_P(SteadyDecode, AllocatesNothingOnTwoRanks) {
   if (!testing::has_devices_for(2)) GTEST_SKIP() << "needs 2 GPUs";
   expect_no_allocations(GetParam(), 2, 200);
 }
 
-// A client that allocates nothing while it reads: one connection, one buffer.
+// A client that allocates nothing while it reads: it has one connection and one buffer.
 class StreamReader {
  public:
   ~StreamReader() { ::close(socket_); }
@@ -154,7 +154,7 @@ INSTANTIATE_TEST_SUITE_P(
                                    "stream": true, "ignore_eos": true, "max_tokens": 700, "temperature": 0})"}),
     [](const auto& streamed) { return std::string(streamed.param.name); });
 
-// The completion collects the whole text in one string that doubles its memory: at most three times from 100 to 350
+// The completion collects the whole text in one string that doubles its memory, at most three times between 100 and 350
 // tokens. Nothing else grows, although the I/O thread of a busy machine may lag many tokens behind the engine.
 constexpr std::int64_t kMostGrowths = 3;
 

@@ -1,9 +1,9 @@
-// A model in which each layer can be computed from given inputs, and experts can be chosen by given routes. This shows
-// what one layer computes independently of the layers before it.
+// A model in which each layer can be computed from given inputs, with experts chosen by given routes. This shows what
+// one layer computes, whatever the layers before it computed.
 //
-// teach() is a pass over a body's graph. Behind each value that passes from one layer to the next it puts an operator
-// `taught`, and behind each router an operator `routed`. Both store their input, and return it or what another run
-// stored. They copy to the host and back on any device, which an eager forward allows.
+// teach() is a pass over a body's graph. Behind each value that passes from one layer to the next it inserts an
+// operator `taught`, and behind each router an operator `routed`. Both store their input, and return either it or what
+// another run stored. They copy to the host and back on any device, which an eager forward allows.
 #pragma once
 
 #include <map>
@@ -25,7 +25,7 @@
 
 namespace tessera::testing {
 
-// The values of one forward, by their names in the graph.
+// The values of one forward, by the values' names in the graph.
 struct Lesson {
   std::map<std::string, std::vector<float>> values;      // [T, …] between layers
   std::map<std::string, std::vector<std::int32_t>> ids;  // [T, K] of each router
@@ -115,7 +115,7 @@ inline const ir::OpDecl kRouted{.name = "routed",
                                 .infer = same_types,
                                 .capturable = false};
 
-// Returns "layers.3" for "layers.3.linear.1"; "" for a name without a layer.
+// Returns the layer in a value's name: "layers.3" for "layers.3.linear.1"; "" if the name has no layer.
 inline std::string layer_of(const std::string& value) {
   return value.starts_with("layers.") ? value.substr(0, value.find('.', 7)) : std::string();
 }
@@ -151,7 +151,7 @@ class TeachingPass {
  private:
   static constexpr ir::ValueId kNone{-1};
 
-  // Returns the layer of the value that the node makes or, if it makes none, of the value that it works on.
+  // Returns the layer of the value that the node makes; if it makes none, of the value that it works on.
   std::string layer_of_node(const ir::Node& node) const {
     if (!node.results.empty()) return layer_of(from_.value(node.results[0]).name);
     for (const ir::ValueId operand : node.operands)
@@ -176,7 +176,7 @@ class TeachingPass {
     for (const ir::ValueId result : node.results) to_.value(result).producer = id;
     to_.nodes.push_back(std::move(node));
   }
-  // Adds a node on `values`, named after the first of them; returns its results.
+  // Adds a node on `values`, named after the first of them, and returns its results.
   std::vector<ir::ValueId> follow(const char* op, const std::vector<ir::ValueId>& values) {
     const std::string name = from_.value(values[0]).name;
     ir::Node node{.op = op,
@@ -208,7 +208,7 @@ inline std::shared_ptr<const Registry> teaching_registry() {
   return std::make_shared<const Registry>(std::move(registry));
 }
 
-// A golden checkpoint in one type, run eagerly with each layer's fused operators.
+// A golden checkpoint in one type, run eagerly, with each layer's fused operators.
 class TaughtModel {
  public:
   static Result<std::unique_ptr<TaughtModel>> create(const std::string& folder, ir::DType dtype) {

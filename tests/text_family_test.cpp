@@ -1,8 +1,8 @@
-// Catches: a plugin's family in graph text that differs from the same family in C++ on any way of a prompt through the
-// engine (weights other than named, a cache group that is not planned, an input that is not staged, a piece cut
-// elsewhere), and a faulty family with an error that does not name the fault.
+// Catches: a plugin's family in graph text whose results differ from the same family in C++ in some way that the engine
+// can compute a prompt (weights other than named, a cache group that is not planned, an input that is not staged, a
+// piece cut elsewhere), and a faulty family whose error does not name the fault.
 //
-// The family is examples/model/plain_llama.c; the faulty ones are variants of it.
+// The family is examples/model/plain_llama.c; the faulty families are variants of it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,7 +29,7 @@ using testing::read_golden;
 
 constexpr const char* kCases[] = {"llama", "llama-d64", "llama-d128", "llama-linear", "llama-yarn", "llama3-rope-tied"};
 
-// A golden's checkpoint with another architecture name in its config.json.
+// A copy of a golden checkpoint with another architecture name in its config.json.
 class Renamed {
  public:
   Renamed(const std::string& folder, const std::string& architecture)
@@ -123,7 +123,8 @@ TEST_P(TextFamily, VerifyPasses) {
 
 INSTANTIATE_TEST_SUITE_P(Llama, TextFamily, ::testing::ValuesIn(kCases), testing::case_name);
 
-// The plan equals the built-in one too: the same inputs, weights from the same tensors, the same groups and states.
+// The plan equals the built-in family's plan too: the same inputs, weights from the same tensors, the same groups and
+// states.
 TEST(TextFamily, ItsParametersAreTheBuiltInFamilys) {
   const std::string folder = read_golden("llama").folder;
   const Renamed renamed(folder, "PlainLlamaForCausalLM");
@@ -141,7 +142,7 @@ TEST(TextFamily, ItsParametersAreTheBuiltInFamilys) {
   EXPECT_EQ(got.body.inputs.size(), want.body.inputs.size());
 }
 
-// What a graph says about its layers is found in the graph alone.
+// The fields that a graph declares about its layers come from the graph alone.
 TEST(TextFamily, KeepsTheGraphsOwnFields) {
   const auto registry = registry_with("plain_llama");
   const auto read = [&](const std::string& architecture) {
@@ -158,7 +159,7 @@ TEST(TextFamily, KeepsTheGraphsOwnFields) {
   EXPECT_FALSE(read("LlamaForCausalLM").ok());
 }
 
-// The example reads fields as the engine does: null means absent, and a field of a nested object belongs to that
+// The example reads fields like the engine: null means absent, and a field of a nested object belongs only to that
 // object.
 TEST(TextFamily, TheExampleReadsItsOwnFieldsAlone) {
   const auto registry = registry_with("plain_llama");

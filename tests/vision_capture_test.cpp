@@ -1,6 +1,6 @@
 // Catches: tower budgets captured at the wrong time (a start that waits for all of them, a request that waits for one,
-// one that is never captured), an image padded further than measurements justify, and graphs that the memory plan does
-// not know.
+// a budget that is never captured), an image padded further than measurements justify, and graphs that the memory plan
+// omits.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -51,7 +51,7 @@ class VisionCapture : public ::testing::Test {
     ASSERT_TRUE(rows.ok());
     rows_ = *std::move(rows);
   }
-  // Returns the rows of an image of `patches` patches; `size` is set to the size of its forward.
+  // Returns the rows of an image of `patches` patches; sets `size` to the size of its forward.
   std::vector<float> encode(std::int64_t patches) {
     const VisionConfig& config = tower_->config();
     Patches image{.grid = {.t = 1, .h = 2, .w = static_cast<std::int32_t>(patches / 2)},
@@ -177,7 +177,7 @@ TEST_F(VisionCapture, GraphsAreInTheMemoryPlanAndItsBudget) {
   EXPECT_THAT(engine_->notes(), ::testing::Contains(HasSubstr("the tower's sizes dropped: ")));
 }
 
-// The largest image of a context: 4 200 patches, which ran eagerly when budgets ended at 2 048.
+// The largest image of a context has 4 200 patches, and ran eagerly when budgets ended at 2 048.
 TEST_F(VisionCapture, BudgetsReachTheLargestImage) {
   EngineOptions options = options_for(CaptureMode::kCore);
   options.context_length = 1100;  // allows 4 400 patches

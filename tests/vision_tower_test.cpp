@@ -1,6 +1,7 @@
-// Compares vision towers alone with what Hugging Face computes from the same patches. Catches: windows, positions or
-// merge units in another order, images that attend to each other, padding that reaches a row, a budget's graph that
-// differs from its operators on isolated memory, and inner values that are padded wrongly with zeros.
+// Compares vision towers by themselves with what Hugging Face computes from the same patches. Catches: windows,
+// positions or merge units in another order, images that attend to each other, padding that reaches a row, a budget's
+// graph whose results differ from its operators' on isolated memory, and inner values that are padded wrongly with
+// zeros.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -40,7 +41,7 @@ struct GoldenImages {
   std::vector<float> embeds{};  // [tokens of all images, hidden]
 };
 
-// Reads one case of a golden folder.
+// Reads one case from a golden folder.
 GoldenImages read_case(const std::string& name, std::size_t i, const VisionConfig& config) {
   const Json json = *Json::read_file(golden_path(name) + "/golden.json");
   const SafetensorsFile file = *SafetensorsFile::open(golden_path(name) + "/golden.safetensors");
@@ -67,7 +68,7 @@ GoldenImages read_case(const std::string& name, std::size_t i, const VisionConfi
   return golden;
 }
 
-// A tower with its weights on the device under test, and the rows that it writes.
+// A tower whose weights are on the device under test, and the rows that the tower writes.
 struct Tower {
   ModelGraphs graphs;
   std::unique_ptr<Weights> weights;
@@ -112,8 +113,8 @@ struct Tower {
   }
 };
 
-// Keeps only the first kFewInner inner values of the tower's gated MLPs, in float32: in tensors of that size, or with
-// zeros for the others in tensors of kAllInner values.
+// Keeps only the first kFewInner inner values of the tower's gated MLPs, in float32. The tensors have either that size,
+// or the size kAllInner with zeros for the other values.
 constexpr std::int64_t kAllInner = 128;
 constexpr std::int64_t kFewInner = 100;
 
@@ -186,7 +187,7 @@ std::vector<float> columns(const std::vector<float>& rows, std::int64_t of_row, 
   return taken;
 }
 
-// Returns an image of arbitrary content.
+// Returns an image with random content.
 Patches noise(const VisionConfig& config, std::int32_t h, std::int32_t w, std::uint32_t seed) {
   Patches image{.grid = {.t = 1, .h = h, .w = w},
                 .merge_size = static_cast<std::int32_t>(config.merge_size),
@@ -257,7 +258,7 @@ TEST_P(VisionTower, GivesThemInBf16) {
   }
 }
 
-// Padding a gated MLP's inner values with zeros, to a size that suits matmuls, changes no bit.
+// Padding the inner values of a gated MLP with zeros, to a size that suits matmuls, must change no bit.
 TEST(GatedTower, PaddedInnerValuesChangeNoBit) {
   const std::string name = "qwen2.5-vl";
   const Result<std::unique_ptr<Tower>> all = make_tower(name, kSmall, DType::kFloat32, kAllInner);
@@ -270,7 +271,7 @@ TEST(GatedTower, PaddedInnerValuesChangeNoBit) {
   EXPECT_GT(testing::distance(expected, golden.embeds).absolute, 1e-4) << "the values left out count";
 }
 
-// The oracle: after all captures, a budget's graph gives the results of its operators on isolated memory.
+// After all captures, a budget's graph must give the results of its operators on isolated memory.
 TEST_P(VisionTower, EveryBudgetEqualsItsOperatorsOnIsolatedMemory) {
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
     const std::unique_ptr<Tower> t = tower(kSmall, dtype);
@@ -284,8 +285,8 @@ TEST_P(VisionTower, EveryBudgetEqualsItsOperatorsOnIsolatedMemory) {
   }
 }
 
-// Contents of padded rows, such as other images or NaN, reach no real row, and an image among others gives the rows
-// that it gives alone.
+// The contents of padded rows, such as other images or NaN, must reach no real row, and an image among others must give
+// the rows that it gives alone.
 TEST_P(VisionTower, RowsDependOnTheirImageAlone) {
   const std::unique_ptr<Tower> t = tower({.max_patches = 512, .sizes = {256}});
   ASSERT_NE(t, nullptr);
@@ -309,7 +310,7 @@ TEST_P(VisionTower, RowsDependOnTheirImageAlone) {
   EXPECT_LE(testing::distance(at_end, alone).absolute, 1e-5);
 }
 
-// There are more images than one forward or the largest graph holds; the rows are still in order.
+// There are more images than one forward or the largest graph can hold; the rows must still be in order.
 TEST_P(VisionTower, PacksImagesIntoForwards) {
   const std::unique_ptr<Tower> t = tower({.max_patches = 128, .sizes = {64}});
   ASSERT_NE(t, nullptr);
@@ -332,7 +333,8 @@ TEST_P(VisionTower, PacksImagesIntoForwards) {
   EXPECT_EQ(after.eager_forwards - before.eager_forwards, 2);
 }
 
-// SGLang's scheme: a graph for each number of patches, captured on first use; the most recently used ones are kept.
+// There is a graph for each number of patches, captured on first use, like in SGLang. The most recently used graphs
+// are kept.
 TEST_P(VisionTower, KeepsGraphsOfExactSizes) {
   const std::unique_ptr<Tower> t = tower({.max_patches = 128, .exact_graphs = 2});
   ASSERT_NE(t, nullptr);

@@ -27,11 +27,11 @@ class Bench(CliTest):
         self.assertGreater(answer["rows"][1]["bytes_read"], answer["rows"][0]["bytes_read"])
 
     def test_decode_of_states_and_experts(self):
-        # A state takes one slot for a request of any length.
+        # A state takes one slot, however long the request is.
         states = self.ok_json("bench", "decode", "--model-path", GOLDENS / "qwen3.5-text", "--repeat", 2, "--log-level",
                               "error", "--batch-size", 4, "--context", 100, *FEW_SIZES)
         self.assertEqual(states["rows"][0]["size"], 4)
-        # One token reads 2 of 8 experts of each layer, four tokens some more.
+        # One token reads 2 of 8 experts in each layer; four tokens read some more.
         experts = self.ok_json("bench", "decode", "--model-path", GOLDENS / "qwen3-moe", "--repeat", 2, "--log-level",
                                "error", "--batch-size", 1, 4, "--context", 16, *FEW_SIZES)
         one, four = (row["bytes_read"] for row in experts["rows"])
@@ -119,7 +119,7 @@ class Bench(CliTest):
                 for before, after in zip(inner, inner[1:]):
                     self.assertGreaterEqual(after["ts"] + 1e-3, before["ts"] + before["dur"])
                 if category == "replay":
-                    # Pieces around attention, and the head.
+                    # The calls are the pieces around attention, and the head.
                     self.assertEqual(len(inner), 1 if row["forward"] == "decode 4" else 2 * layers + 1)
                     self.assertTrue(inner[0]["args"]["graph"])
                 else:
@@ -166,7 +166,7 @@ class BenchVision(CliTest):
         self.assertGreater(rate["images_per_s"], 0)
 
     def test_several_forwards_and_no_graphs(self):
-        # 128 tokens of context: a forward has 512 patches, and each image 64 × 4.
+        # The context of 128 tokens lets a forward have 512 patches; each image has 64 × 4.
         answer = self.ok_json("bench", "vision", *self.model(), "--image-size", "256x256", "--images", 3)
         self.assertEqual([(row["forwards"], row["replays"]) for row in answer["rows"]], [(2, 0), (2, 2), (2, 2)])
         exact = self.ok_json("bench", "vision", *self.model(), "--image-size", "16x16", "--images", 1, "--enable-vit-cuda-graph")
@@ -271,7 +271,7 @@ class BenchServe(CliTest):
             spans = [event for event in trace if event["ph"] == "X" and event["pid"] == process]
             forwards = [span for span in spans if span["tid"] == 1]
             self.assertEqual(len(forwards), sum(phase["forwards"] for phase in phases.values()))
-            # The prompts of 20 tokens, and all tokens but the last of each output.
+            # The forwards compute the prompts of 20 tokens, and all tokens except the last of each output.
             self.assertEqual(sum(phase["tokens"] for phase in phases.values()), 6 * (20 + 4))
             self.assertEqual(sum(span["args"]["tokens"] for span in forwards), 6 * (20 + 4))
             for phase in phases.values():

@@ -203,11 +203,11 @@ class Chat(CliTest):
 
     def test_lines_are_edited_and_kept(self):
         history = self.folder / "state" / "history"
-        # Moves one to the left, inserts, and moves to the end of the line.
+        # Moves one to the left, inserts a letter, and moves to the end of the line.
         self.type_lines(history, ["/rest\x1b[De\x05", "/quit"])
         self.assertIn("/reset\n", history.read_text())
         self.assertEqual(history.stat().st_mode & 0o777, 0o600)
-        # The arrow brings back the last but one line of the previous run.
+        # The arrow keys bring back the second-last line of the previous run.
         self.assertIn("/reset", self.type_lines(history, ["\x1b[A\x1b[A", "/quit"]))
         before = history.read_text()
         self.type_lines(history, ["/system x", "/quit"], "--no-history")
@@ -224,7 +224,7 @@ class Chat(CliTest):
         empty.touch()
         self.type_lines(empty, ["/reset", "/quit"])
         self.assertIn("/reset\n", empty.read_text())
-        # If no history is possible, a chat works without one, and leaves other files alone.
+        # If no history can be kept, a chat works without one and leaves other files alone.
         self.type_lines(self.folder / ("n" * 300), ["/reset", "/quit"])
         notes = self.folder / "notes"
         notes.write_text("of the user\n")

@@ -20,8 +20,8 @@ class Explain(CliTest):
         told = json.loads(config.read_text())
         layers = told.get("text_config", told)["num_hidden_layers"]
         kinds = [part["kind"] for part in answer["pieces"]]
-        # The head contains what follows the last attention, except in embedding models, which need all rows, and in
-        # models whose last layer adds a level of the tower.
+        # The head contains the operators behind the last attention. Embedding models are an exception, since they need
+        # all rows, and so are models whose last layer adds a level of the tower.
         last = 1 if config.parent.name in ("qwen3-embedding", "qwen3-vl") else 0
         self.assertEqual(kinds, ["piece", "split_op"] * layers + ["piece"] * last)
         for part in answer["pieces"]:
@@ -88,7 +88,7 @@ class Explain(CliTest):
                                     "json").stdout)
         self.assertEqual((answer["forwards"], answer["p50"], answer["p90"]), (100, 300, 300))
         self.assertLess(answer["proposed"]["padding_time"], answer["present"]["padding_time"])
-        # The suggested flag can be used as it is, and has the stated effect.
+        # The suggested flag can be used as it is, and has the effect that was stated.
         again = json.loads(self.ok("explain", "--model-path", LLAMA, "--suggest-tokens", metrics, "--format", "json",
                                    *answer["flag"].split()).stdout)
         self.assertEqual(again["present"], answer["proposed"])
@@ -143,7 +143,7 @@ class Explain(CliTest):
                 self.assertTrue(self.graph(name, "text").startswith("stitching" if name == "stitched" else "graph @"))
         self.assertEqual(nodes["decode"], nodes["body"] + nodes["head"] + nodes["sampler"])
         self.assertEqual((nodes["stitched"], nodes["1"]), (nodes["prefill"], 1))
-        # Both handed-over values are gathered in place of the hidden state.
+        # Both values that the body hands over are gathered in place of the hidden state.
         self.assertEqual(nodes["prefill"] + nodes["prefill_head"], nodes["body"] + nodes["head"] + 1)
         parts = [node["part"] for node in json.loads(self.graph("stitched", "json"))["nodes"]]
         self.assertEqual((parts[0], parts[-1]), ("piece 0", "split op 5: attention"))

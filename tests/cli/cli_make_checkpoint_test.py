@@ -18,7 +18,8 @@ from program import DEMO, FEW_SIZES, LLAMA, PROGRAM, CliTest, main, read_safeten
 SMALL = {"vocab_size": 320, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
          "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 256, "hidden_act": "silu",
          "torch_dtype": "float32", "tie_word_embeddings": False,
-         # Fields of mixtures, delta nets, latent attention and per-layer embeddings; other families ignore them.
+         # These are fields of mixtures, delta nets, latent attention and per-layer embeddings; other families ignore
+         # them.
          "num_experts": 4, "num_local_experts": 4, "n_routed_experts": 4, "num_experts_per_tok": 2,
          "moe_intermediate_size": 32, "n_group": 2, "topk_group": 1, "first_k_dense_replace": 1, "head_dim": 16,
          "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 8, "linear_value_head_dim": 8,

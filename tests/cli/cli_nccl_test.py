@@ -20,14 +20,14 @@ from program import DEMO, FEW_SIZES, GOLDENS, LLAMA, PROGRAM, CliTest, main, rea
 
 FLAGS = ["--tp-size", "2", "--dtype", "float32", "--log-level", "error", "--disable-cost-measurement", "--mem-fraction-static",
          "0.2", "--dist-timeout", "60", *FEW_SIZES]
-# Dense, sliding windows, experts, experts behind latents, gated delta nets.
+# The families: dense, sliding windows, experts, experts with latent attention, gated delta nets.
 FAMILIES = ["llama", "mistral-swa", "qwen3-moe", "glm4-moe-lite", "qwen3.5-text"]
 IDS = "3,9,27,81,243,17,51,153"
 
 
 def missing():
     """Returns what is missing; "" if the tests can run."""
-    # The library is beside the program in a build, and in lib/ where it is installed.
+    # In a build the library is beside the program; where Tessera is installed, it is in lib/.
     if not any((PROGRAM.parent / folder / "libtessera_cuda.so").exists() for folder in (".", "../lib")):
         return "this build has no CUDA backend"
     try:

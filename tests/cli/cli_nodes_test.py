@@ -17,7 +17,7 @@ import unittest
 from nodes import FLAGS, IDS, OTHERS, QUICK, NodesCliTest, node_flags, start
 from program import DEMO, GOLDENS, LLAMA, PROGRAM, main
 
-# Dense, sliding windows, experts, experts behind latents, gated delta nets.
+# The families: dense, sliding windows, experts, experts with latent attention, gated delta nets.
 FAMILIES = ["llama", "mistral-swa", "qwen3-moe", "glm4-moe-lite", "qwen3.5-text"]
 
 

@@ -14,7 +14,7 @@ from nodes import IDS, OTHERS, NodesCliTest, node_flags, start
 from program import DEMO, GOLDENS, LLAMA, main
 
 STAGES = ["--pp-size", "2", *OTHERS, "--dist-timeout", "60"]
-# Dense, experts, gated delta nets.
+# The families: dense, experts, gated delta nets.
 FAMILIES = ["llama", "qwen3-moe", "qwen3.5-text"]
 
 
@@ -67,7 +67,7 @@ class StageNodes(NodesCliTest):
         stages = json.loads(self.on_two_in_stages(*ask)[0][1])
         self.assertEqual((stages["ranks"], stages["stages"]), (2, 2))
         one = json.loads(self.ok(*ask, *OTHERS).stdout)["rows"][0]["bytes_read"]
-        # Constant tables that both stages read are in both.
+        # Constant tables that both stages read count in both.
         self.assertAlmostEqual(stages["rows"][0]["bytes_read"] / one, 1, delta=0.01)
 
     def test_a_node_that_is_killed_is_missed(self):

@@ -122,7 +122,7 @@ class Phases(CliTest):
             server.get("/health_generate")
             first = json.loads(server.get("/get_server_info"))["start"]["first_token"]
         said = server.said
-        # The kernel records a process's start to 10 ms; the program reports readiness at once.
+        # The kernel records a process's start with a precision of 10 ms; the program reports readiness at once.
         self.assertLess(start["total_s"], wall_s + 0.02)
         self.assertGreater(start["total_s"], 0.5 * wall_s)
         self.assertLess(start["uncovered_s"], 0.05 * start["total_s"] + 0.01)

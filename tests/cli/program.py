@@ -22,7 +22,7 @@ SHARED_CONFIGS = SHARED / "data" / "configs"
 # The first argument of each script.
 PROGRAM = pathlib.Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else None
 
-# Few sizes, since these tests do not depend on their number.
+# Flags for few sizes, since these tests do not depend on the number of sizes.
 FEW_SIZES = ["--piecewise-cuda-graph-tokens", "8,32", "--cuda-graph-bs", "1,4", "--max-running-requests", "4",
              "--chunked-prefill-size", "32"]
 
@@ -127,7 +127,7 @@ def main():
     module = sys.modules["__main__"]
     if PROGRAM is None:
         sys.exit(module.__doc__)
-    # The tests' measurements are not kept for later starts.
+    # Keeps this test's measurements and history out of the user's folders.
     cache = tempfile.TemporaryDirectory()
     os.environ["TESSERA_CACHE_DIR"] = cache.name
     os.environ["TESSERA_HISTORY"] = ""

@@ -59,7 +59,7 @@ def tool_is_called():
 
 
 def results_go_on():
-    # After the call the client no longer sets "required", and the model answers in words.
+    # After the call the client no longer sends "required", so the model answers in words.
     settings = ModelSettings(temperature=0, max_tokens=400, tool_choice="required", parallel_tool_calls=False,
                              frequency_penalty=2)
     result = Runner.run_sync(agent(tools=[weather], model_settings=settings), WORDS, max_turns=3)

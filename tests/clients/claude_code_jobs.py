@@ -59,7 +59,7 @@ def run_session(**options):
     check((WORK / "parts.txt").read_text() == "".join(f"part {i}\n" for i in range(1, TURNS + 1)), "not all parts")
     statuses = re.findall(r'http_requests_total\{.*route="/v1/messages.*status="(\d+)".*\} (\d+)', metrics.decode())
     check(statuses == [("200", str(TURNS + 1))], metrics.decode())
-    # The usage at a message's beginning has its whole prompt, that of the session what the cache did not have.
+    # The usage at the beginning of a message counts its whole prompt; the session's usage counts what the cache lacked.
     first = answers[0].usage["input_tokens"]
     cached = result.usage["cache_read_input_tokens"]
     computed = result.usage["input_tokens"] - first

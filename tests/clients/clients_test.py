@@ -22,7 +22,7 @@ from served import Served  # noqa: E402
 
 KEY = "a-key"
 FLAGS = ["--api-key", KEY, "--served-model-name", "demo", "--enable-deterministic-inference"]
-# Client → the requirements that it is installed from; None: it needs none.
+# Maps each client to the requirements that it is installed from; None means that it needs none.
 CLIENTS = {
     "openai": "openai", "langchain": "openai", "agents": "openai", "instructor": "openai", "pydantic_ai": "openai",
     "litellm": "litellm", "llama_index": "llama_index", "lm_eval": "lm_eval", "locust": "openai",

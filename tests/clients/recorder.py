@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from openai_test import shape_of_body
 
 RECORD = pathlib.Path(__file__).resolve().parents[1] / "data" / "server" / "client_exchanges.json"
-# The headers of a client that may affect the answer.
+# The headers of a client that may change the answer.
 ESSENTIAL = ("Accept", "Content-Type", "Content-Encoding", "Accept-Encoding", "User-Agent")
 LONGEST = 4000  # bytes of the largest body that is recorded; overlong prompts are left out
 

@@ -105,7 +105,7 @@ def agent(**more):
 
 
 def agent_goes_on():
-    # An output that a grammar ends: agents take no response that is cut off.
+    # Uses an output that a grammar ends, because agents accept no response that is cut off.
     settings = ModelSettings(temperature=0, max_tokens=400, extra_body=REPEATS_LITTLE)
     first = Runner.run_sync(agent(output_type=Ball, model_settings=settings), WORDS)
     check(isinstance(first.final_output, Ball), first)

@@ -21,7 +21,7 @@ fi
 chroot=${2:-}
 root="$work/root"
 
-# Copies the programs that the maintainer scripts run, with their libraries.
+# Copies the programs that the maintainer scripts run, together with their libraries.
 make_small_root() {
   local program
   mkdir -p "$root"/{bin,etc,tmp,var/lib/dpkg/{info,updates},var/log}
@@ -46,7 +46,7 @@ hides_its_configuration() {
   [[ -n "$group" && "$(stat -c '%a %u %g' "$root/etc/tessera/serve.yaml")" == "640 0 $group" ]]
 }
 
-# An earlier version left the file readable by all.
+# Checks an upgrade from a version that left the file readable by all.
 hides_an_open_configuration() {
   chmod 644 "$root/etc/tessera/serve.yaml"
   dpkg_there --install "$work"/*.deb && hides_its_configuration
@@ -72,7 +72,7 @@ purges() {
 # Prints systemd's findings about a unit and ignores its exit status, since unknown settings are only warnings.
 verify() { systemd-analyze verify --man=no "$1" 2>&1 || true; }
 
-# units/ has the service with the build's program; wrong/ has a copy with a setting that systemd does not know.
+# Makes units/ with the service for the build's program, and wrong/ with a copy that has a setting unknown to systemd.
 make_units() {
   mkdir -p "$work/units" "$work/wrong"
   sed "s|/usr/bin/tessera|$build/tessera|" deploy/debian/tessera.service >"$work/units/tessera.service"

@@ -46,8 +46,8 @@ def why_not():
     return None
 
 
-# These settings make Debian's images slim: apt keeps no caches, and dpkg leaves out files not needed in a container. A
-# mirror that fails once is no fault of the Containerfile, so apt retries.
+# Makes Debian images slim: apt keeps no caches, and dpkg leaves out files that a container does not need. apt retries,
+# because a mirror that fails once is not a fault of the Containerfile.
 APT = """DPkg::Post-Invoke { "rm -f /var/cache/apt/archives/*.deb /var/cache/apt/*.bin || true"; };
 Dir::Cache::pkgcache "";
 Dir::Cache::srcpkgcache "";

@@ -146,7 +146,7 @@ class Cases:
             config = yaml.safe_load(done.stdout)
             assert (config["nnodes"], config["node-rank"], config["dist-init-addr"]) == (2, place, "leader:29500"), config
             assert config["tp-size"] % config["nnodes"] == 0
-            # Kubernetes kills a pod that has not ended by then. A following node waits 10 s longer than node 0.
+            # Kubernetes kills a pod that has not ended by this time. A following node waits 10 s longer than node 0.
             needed = float(config["drain-timeout"]) + 10
             assert pod["spec"]["terminationGracePeriodSeconds"] >= needed, (place, needed)
         assert commands[0] == commands[1]
@@ -171,7 +171,7 @@ class Cases:
                                        stdout=said, stderr=said, start_new_session=True)
                 try:
                     self._ask(port, job, pathlib.Path(said.name).read_text)
-                    # A process that dies ends the others, and all are restarted.
+                    # If one process dies, the others end, and all are restarted.
                     os.kill(int(pathlib.Path(folder, "started").read_text().split()[1]), signal.SIGKILL)
                     self._wait_until_gone(port)
                     self._ask(port, job, pathlib.Path(said.name).read_text)

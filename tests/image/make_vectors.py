@@ -24,7 +24,7 @@ from PIL import Image, ImageOps
 
 torch.set_num_threads(1)
 HALF = [0.5, 0.5, 0.5]
-# Each sets its pixel limits, because the class keeps an earlier instance's values as defaults.
+# Each entry sets its pixel limits, because the class keeps an earlier instance's values as defaults.
 PROCESSORS = {
     "qwen2_vl": {"min_pixels": 56 * 56, "max_pixels": 28 * 28 * 1280},
     "qwen2_5_vl_small": {"min_pixels": 56 * 56, "max_pixels": 28 * 28 * 64},

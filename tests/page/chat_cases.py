@@ -6,15 +6,15 @@ import re
 
 from page_case import DESKTOP, PageCase
 
-# The speed of answers depends on how server and browser share the machine. These scripts control the page's pace.
-# Draws each event before the next one is taken:
+# The speed of answers depends on how server and browser share the machine, so these scripts control the page's pace.
+# The first draws each event before it takes the next one:
 ONE_EVENT_A_FRAME = """{const made = postEvents; postEvents = async function* (...request) {
     for await (const event of made(...request)) {
         yield event;
         await new Promise(requestAnimationFrame);
     }
 }}"""
-# Holds an answer after its 30th event until it is stopped:
+# Holds back an answer after its 30th event until it is stopped:
 HOLD_UNTIL_STOPPED = """{const made = postEvents; postEvents = async function* (path, body, signal) {
     const stopped = new Promise((resolve) => signal.addEventListener("abort", resolve));
     let taken = 0;
@@ -53,7 +53,8 @@ class ChatCases(PageCase):
         page = self.open_fake()
         self.ask(page, "Count.")
         self.asked(page, 1)
-        # The first bytes have 3 tokens; two groups of 10 follow half a second apart, each read together with its last event.
+        # The first bytes have 3 tokens. Two groups of 10 follow half a second apart, and each is read together with its
+        # last event.
         page.evaluate("""(async () => {
             await fake.arrive(1200, fake.chunk("a", 1) + fake.chunk("b", 2) + fake.chunk("c", 3));
             await fake.arrive(1700, fake.chunk("d", 12) + fake.chunk("e", 13));
@@ -96,7 +97,7 @@ class ChatCases(PageCase):
         page = self.open_fake()
         self.ask(page, "Cut.")
         self.asked(page, 1)
-        # Sends every byte on its own: within "data:", within JSON, within a letter of several bytes.
+        # Sends every byte by itself: cuts are within "data:", within JSON, and within a letter of several bytes.
         page.evaluate("""(async () => {
             for (const byte of new TextEncoder().encode(fake.chunk("grüße 🦊", 1))) await fake.arrive(1000, new Uint8Array([byte]));
             fake.end(1000);
@@ -127,7 +128,7 @@ class ChatCases(PageCase):
         assert "999999" in self.text(page, ".fault[role=alert]:not(#keep-note)")
         assert "context_length_exceeded" in self.text(page, ".answer .fault small")
         self.fill(page, "max-tokens", "")
-        # The failed question stays and can be asked again; it is not sent along with later ones.
+        # The failed question stays and can be asked again. It is not sent along with later questions.
         self.click(page, "[aria-label='Answer again']")
         page.wait_for("document.querySelector('.exchange:last-child .fault') == null")
         self.ended(page)
@@ -151,7 +152,7 @@ class ChatCases(PageCase):
                 ("await fake.arrive(1000, 'data: {oops\\n\\n')", "The server sent an event that is no JSON: {oops")), 1):
             self.ask(page, f"Question {number}")
             self.asked(page, number)
-            # When the page gives up, it reads no more bytes, so the last arrival is not awaited.
+            # When the page gives up, it reads no more bytes, so the test does not await the last arrival.
             page.evaluate(f"(async () => {{ await fake.arrive(1000, fake.chunk('So far', 2)); {ending.replace('await ', '')}; }})()")
             self.ended(page, number)
             assert self.text(page, ".exchange:last-child .fault") == shown, self.text(page, ".exchange:last-child .fault")

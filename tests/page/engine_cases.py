@@ -19,11 +19,11 @@ class EngineCases(PageCase):
         page.wait_for("document.getElementById('engine-state').textContent === 'live'")
         assert page.evaluate("document.activeElement.id") == "tab-engine"
         assert page.evaluate("document.getElementById('chat').hidden")
-        # Float32 if the processor does not multiply bfloat16 (device/cpu/host_limits.cpp).
+        # The type is float32 if the processor does not multiply bfloat16 (device/cpu/host_limits.cpp).
         flags = pathlib.Path("/proc/cpuinfo").read_text().split()
         dtype, weights = ("bf16", 12.3) if {"avx512_bf16", "amx_bf16"} & set(flags) else ("f32", 24.5)
         assert f"Qwen3 · 6.43 M parameters · 6 layers · {dtype} · " in self.text(page, "#engine-text")
-        # 6 pieces and 6 split ops in the strip; the repeated layer once, with its count.
+        # The strip has 6 pieces and 6 split ops. The repeated layer is drawn once, with its count.
         assert self.count(page, "#picture .mini-split_op") == 6
         assert self.count(page, "#picture .mini-piece") == 6 + 1
         assert self.count(page, "#picture .split_op") == 2
@@ -90,7 +90,7 @@ class EngineCases(PageCase):
         page = self.open(path="/#live")
         page.wait_for("engine.history.length")
         page.evaluate("showState = () => {}")
-        # Two minutes, with a gap of twenty seconds and one sample far beyond the others.
+        # The samples span two minutes, with a gap of twenty seconds and one sample far beyond the others.
         page.evaluate("""(() => {
             const points = [];
             for (let t = 0; t <= 120; ++t) if (t < 60 || t > 80) points.push({t, running: t === 100 ? 5000 : 4, queued: 2, rate: t === 30 ? 98765 : 100 + t % 7});

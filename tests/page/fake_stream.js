@@ -1,11 +1,12 @@
-// Stands for the server's POST routes, so that a test decides which bytes of an answer arrive when. The page's clock stands still
-// and is set by the test too: what the page says of times and rates is exact. Evaluated in the page before it asks.
+// Replaces the server's POST routes, so that a test decides when which bytes of an answer arrive. The page's clock
+// stands still until the test sets it, so the times and rates that the page shows are exact. Evaluated in the page
+// before it asks.
 window.fake = {
   requests: [],   // {path, body}
   refusal: null,  // [status, error]: the next request is answered so
   now: 1000,      // what performance.now() gives, in ms
 
-  // The bytes arrive at `now`. Resolves when the page has taken them and asks for more.
+  // Makes the text's bytes arrive at `now`. Resolves when the page has taken them and asks for more.
   async arrive(now, text) {
     this.now = now;
     const {controller} = this;
@@ -13,14 +14,14 @@ window.fake = {
     controller.enqueue(typeof text === "string" ? new TextEncoder().encode(text) : text);
     await asked;
   },
-  // The connection ends, with "[DONE]" before or without.
+  // Ends the connection, after "[DONE]" if `done`.
   async end(now, done = true) {
     this.now = now;
     if (done) this.controller.enqueue(new TextEncoder().encode("data: [DONE]\n\n"));
     this.controller.close();
   },
   event: (json) => `data: ${JSON.stringify(json)}\n\n`,
-  // A chunk of a chat's answer; `tokens`: how many there are by now.
+  // Returns a chunk of a chat's answer; `tokens` is the number of tokens so far.
   chunk: (content, tokens, more = {}) => fake.event({choices: [{index: 0, delta: {content}, logprobs: null, finish_reason: null, ...more}],
     usage: {prompt_tokens: 7, completion_tokens: tokens}}),
 };

@@ -6,7 +6,7 @@ import json
 
 from page_case import PHONE, PageCase
 
-# Files for the page. Their bytes are not images, which only the server would notice.
+# Makes files for the page. Their bytes are not images, which only the server would notice.
 FILES = """
 window.file = (name, type, size = 3) => new File([new Uint8Array(size).fill(65)], name, {type});
 window.transfer = (...files) => { const made = new DataTransfer(); for (const f of files) made.items.add(f); return made; };

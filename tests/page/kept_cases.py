@@ -157,7 +157,7 @@ class KeptCases(PageCase):
         page.press("Escape", 27)
         self.answer(page, "Now?", "Yes.")
         assert not page.evaluate("document.getElementById('keep-note').checkVisibility()") and len(self.kept(page)) == 100
-        # The storage limit is in characters.
+        # The limit of the storage is counted in characters.
         self.click(page, "#new-chat")
         page.evaluate("localStorage.clear()")
         self.put(page, big={**GOOD, "messages": [{"role": "user", "content": "x" * 3999000}]})
@@ -202,7 +202,7 @@ class KeptCases(PageCase):
         self.answer(other, "From the other?", "Other.")
         self.answer(page, "From the first?", "First.")
         assert sorted(self.kept(page)) == [["Shared?", "Shared?", "Yes.", "From the other?", "Other."], ["Shared? (copy)", "Shared?", "Yes.", "From the first?", "First."]]
-        # An open list shows changes by other tabs.
+        # An open list shows changes that other tabs make.
         self.click(page, "#open-library")
         other.evaluate("localStorage.clear()")
         page.wait_for("document.querySelectorAll('#kept li').length === 0")

@@ -24,7 +24,7 @@ from served import Served  # noqa: E402  (from the folder named above)
 
 SKIPPED = 77
 CASES = (ChatCases, TurnsCases, ImageCases, SettingsCases, MarkdownCases, KeptCases, EngineCases, LookCases, KeyCases)
-# Costs are not measured; on a busy machine they could make a prompt run eagerly.
+# Costs are not measured, because on a busy machine they could make a prompt run eagerly.
 FLAGS = ["--random-seed", "1", "--disable-cost-measurement", "--served-model-name", "demo"]
 
 

@@ -45,7 +45,7 @@ def colours(png):
     return counts
 
 
-# Machado, Oliveira, Fernandes 2009: maps linear RGB to what is seen without one kind of cone.
+# Matrices of Machado, Oliveira, Fernandes 2009: they map linear RGB to what people without one kind of cone see.
 BLINDNESS = {
     "none": ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
     "protanopia": ((0.152286, 1.052583, -0.204868), (0.114503, 0.786281, 0.099216), (-0.003882, -0.048116, 1.051998)),

@@ -117,7 +117,7 @@ class TurnsCases(PageCase):
         page.press("ArrowLeft", 37)
         assert page.evaluate("document.activeElement.textContent") == "t3"
         assert self.text(page, ".token-read").replace("\u202f", " ") == "“t3” 5.0 % (log-probability −2.9957); instead: “other” 3.0 %"
-        # Beside colour, less probable tokens are underlined, each level in its own style.
+        # Besides colour, less probable tokens are underlined, each level in its own style.
         lines = page.evaluate("[...document.querySelectorAll('.tokens .token')].map((t) => getComputedStyle(t).textDecorationLine + getComputedStyle(t).textDecorationStyle)")
         assert len(set(lines[2:])) == 3 and all(line.startswith("underline") for line in lines[2:]), lines
         page.evaluate("document.querySelectorAll('.tokens .token')[2].dispatchEvent(new PointerEvent('pointerover', {bubbles: true}))")

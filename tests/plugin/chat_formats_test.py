@@ -89,13 +89,13 @@ class Cases:
             assert (reasoning, content, finish) == (REASONING, CONTENT, "tool_calls"), (reasoning, content, finish)
             assert [(name, json.loads(arguments)) for name, arguments in calls] == CALLS, calls
             assert chunks > len(REASONING) + len(CONTENT), "the pieces come as they are written"
-            # With only one part selected, the other is content.
+            # If only one part is selected, the other is content.
             assert self._ask(server)["message"]["content"].startswith("I [[call me. [[call get_weather {"), "no tools"
             plain = self._ask(server, tools=TOOLS, separate_reasoning=False)["message"]
             assert plain["content"] == TEXT[:TEXT.index("[[call g")] + " Wait." and len(plain["tool_calls"]) == 2, plain
             alone = self._ask(server, tools=TOOLS, parallel_tool_calls=False)["message"]
             assert [call["function"]["name"] for call in alone["tool_calls"]] == ["get_weather"], alone
-            # Texts that end in the middle of a part.
+            # Cuts texts in the middle of a part.
             for most in range(1, len(TEXT.encode()), 7):
                 whole = self._ask(server, tools=TOOLS, max_tokens=most)["message"]
                 reasoning, content, calls, _, _ = self._stream(server, tools=TOOLS, max_tokens=most)
@@ -122,7 +122,7 @@ class Cases:
             message = answer["choices"][0]["message"]
             assert (message["reasoning_content"], message["content"]) == ("so", "I see."), message
             assert answer["usage"]["completion_tokens_details"]["reasoning_tokens"] >= len("so"), answer["usage"]
-            # A stream that ends inside the reasoning.
+            # Ends a stream inside the reasoning.
             events = asyncio.run(server.stream("/v1/chat/completions", {**asked, "max_tokens": 2}))
             deltas = [event["choices"][0]["delta"] for event in events]
             assert "".join(delta.get("reasoning_content") or "" for delta in deltas) == "so", deltas

@@ -52,7 +52,7 @@ class Cases:
     def an_operator_is_served_through_graphs(self):
         status, text, errors = self._run("explain", "--graph", "body", *self._plugin("add_norm"))
         assert status == 0, errors
-        # Six layers have two norms each, and there is a last norm; the first norm has no residual to add.
+        # Six layers have two norms each, and one last norm follows. The first norm has no residual to add.
         assert len(re.findall(r"= my_add_norm\(", text)) == 12 and "add_rms_norm(" not in text, text
         with Served(self.tessera, FLAGS) as plain, Served(self.tessera, [*FLAGS, *self._plugin("add_norm")]) as server:
             status, answer = self._complete(server, PROMPT, LINES)

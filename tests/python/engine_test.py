@@ -259,13 +259,13 @@ class HarnessTest(unittest.TestCase):
         context, continuation = "Once upon a time", " there was a little girl"
         scored = model.loglikelihood([request(context, continuation), request("The dog", " was"), request("", "Once upon")])
         self.assertEqual(len(scored), 3)
-        # Computes the same from the answer to one prompt.
+        # Computes the same scores from the answer to one prompt.
         ids = model.engine.tokenize(context + continuation)
         before = len(model.engine.tokenize(context))
         answer = model.engine.generate(input_ids=ids, sampling_params={"max_new_tokens": 1}, return_logprob=True, logprob_start_len=0)
         expected = sum(entry[0] for entry in answer["meta_info"]["input_token_logprobs"][before:])
         self.assertTrue(math.isclose(scored[0][0], expected, abs_tol=1e-4), (scored[0], expected))
-        # Only the text of greedy decoding counts as greedy.
+        # Only the text that greedy decoding gives counts as greedy.
         written = model.generate_until([request(context, {"until": ["\n"], "max_gen_toks": 5})])[0]
         self.assertTrue(model.loglikelihood([request(context, written)])[0][1])
         self.assertFalse(model.loglikelihood([request(context, " zebra zebra")])[0][1])

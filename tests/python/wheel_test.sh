@@ -42,7 +42,8 @@ for archive in sys.argv[1:]:
 PY
 }
 
-# Checks all libraries but glibc's and the compiler's. Symbols newer than the wheel's tag allows would show in their versions.
+# Checks that all libraries are the wheel's, except glibc's and the compiler's. Symbols that are newer than the wheel's
+# tag allows would show in their versions.
 uses_its_own_libraries() {
   # shellcheck disable=SC2086
   ldd $package/lib/libtessera.so.1 $package/bin/tessera | grep "=>" | grep -vE "=> $work/|lib(c|m|dl|rt|pthread|resolv|util|stdc\+\+|gcc_s)\.so" && return 1
@@ -50,7 +51,7 @@ uses_its_own_libraries() {
   objdump -T $package/lib/*.so* | grep -oE 'GLIBC_2\.[0-9]+' | sort -uV | tail -n 1 | awk -F. '$2 > 36 {print; bad = 1} END {exit bad}'
 }
 
-# If other code in the process loaded a library of the same name, both would share the first one loaded.
+# If other code in the process has loaded a library of the same name, both would use that library.
 has_names_of_its_own() {
   # shellcheck disable=SC2086
   find $package/lib -type f ! -name '*-tessera.so*' ! -name 'libtessera.so.1' | grep . && return 1
@@ -74,7 +75,7 @@ program_writes() {
   is_text "$text"
 }
 
-# Nothing listens on port 9, which libcurl reports.
+# Downloads from port 9, where nothing listens; libcurl reports that.
 downloads_with() { installed "$@" HF_ENDPOINT=http://127.0.0.1:9 tessera pull nobody/nothing 2>&1; }
 
 # Checks that the system's libcurl is loaded, which the wheel does not contain.
@@ -85,8 +86,8 @@ loads_libcurl() {
   [[ "$said" == *"127.0.0.1"* && "$said" != *"libcurl cannot be started"* ]]
 }
 
-# The system's libcurl must use its own libraries: the system's libssl with its libcrypto, not with the wheel's, which the program
-# has loaded before.
+# Checks that the system's libcurl uses the system's libraries: its libssl must not use the wheel's libcrypto, which the
+# program has loaded before.
 keeps_libcurls_libraries_apart() {
   local log="$work/bindings"
   downloads_with LD_DEBUG=bindings >"$log" && return 1
@@ -95,7 +96,7 @@ keeps_libcurls_libraries_apart() {
   return 0
 }
 
-# Simulates a system without libcurl: dlopen() finds none.
+# Simulates a system without libcurl: dlopen() does not find it.
 names_a_missing_libcurl() {
   local said
   cc -shared -fPIC -o "$work/without_libcurl.so" -x c - <<'C' || return 1
@@ -113,7 +114,7 @@ C
   [[ "$said" == *"libcurl cannot be started: this system has no libcurl.so.4"* ]]
 }
 
-# Runs on the device cuda and prints the program's output. The checks need no GPU.
+# Runs the program on the device cuda and prints its output. The checks need no GPU.
 asks_for_cuda() { installed "$@" tessera generate --model-path "$PWD/models/demo" --device cuda --prompt Once --max-new-tokens 4 2>&1; }
 
 names_the_cuda_wheel() {
@@ -123,8 +124,8 @@ names_the_cuda_wheel() {
   [[ "$said" == *"libtessera_cuda.so: cannot open shared object file"*"tessera-engine-cuda"* ]]
 }
 
-# For the extra, pip installs the other wheel of the same version and NVIDIA's wheels for its needs; the latter are replaced
-# by empty ones.
+# Installs the extra: pip installs the other wheel of the same version, and NVIDIA's wheels that it needs, which are
+# replaced by empty ones.
 installs_cuda() {
   local name
   for name in nvidia-cublas nvidia-cuda-nvrtc nvidia-cublas-cu12 nvidia-cuda-nvrtc-cu12; do
@@ -141,7 +142,7 @@ PY
   pip_installs --find-links "$work/wheel" "tessera-engine[cuda]" && installed pip show tessera-engine-cuda nvidia-cublas"$2"
 }
 
-# Checks that the backend and all its libraries are loaded; at most a GPU's driver is missing.
+# Checks that the backend and all its libraries are loaded; only a GPU's driver may be missing.
 loads_cuda() {
   local said
   if said=$(asks_for_cuda "$@"); then
@@ -152,7 +153,7 @@ loads_cuda() {
   [[ "$said" == *"no NVIDIA driver: libcuda.so.1"* || "$said" == *"NVIDIA driver serves CUDA"* ]]
 }
 
-# Prints which cuBLAS is loaded first, from NVIDIA's wheels, the system or LD_LIBRARY_PATH.
+# Checks which cuBLAS is loaded first: that of NVIDIA's wheels, of the system or of LD_LIBRARY_PATH.
 takes_cublas_of() {
   local said
   said=$(asks_for_cuda LD_DEBUG=libs "${@:2}")
@@ -204,7 +205,7 @@ if [[ -e "$build/libtessera_cuda.so" ]]; then
   check "a missing CUDA backend is named" names_the_cuda_wheel
   check "CUDA extra" installs_cuda "$major.0" "$([[ "$major" == 13 ]] || echo -cu12)"
   check "CUDA backend loads with the system's libraries" loads_cuda
-  # Debian's own libraries are in a shared folder, so their path proves nothing.
+  # Debian's own libraries are in a common folder, so their path proves nothing.
   if [[ "$system_cuda" == */cuda* ]]; then
     check "which are the system's" takes_cublas_of /cuda
   else

@@ -1,4 +1,4 @@
-// Generates texts of JSON schemas for tests/schema/schema_test.py: random walks over the allowed tokens.
+// Generates texts of JSON schemas, for tests/schema/schema_test.py, by random walks over the allowed tokens.
 //
 //   schema_samples TOKENIZER END_TOKEN SAMPLES TOKENS SEED [WHITESPACE] < schemas > answers
 //
@@ -21,7 +21,7 @@ using namespace tessera;
 
 namespace {
 
-// Processor time, so that other processes do not count.
+// Returns processor time, which other processes do not affect.
 double processor_ms() { return 1e3 * static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
 struct Walker {
@@ -50,7 +50,7 @@ struct Walker {
     return out;
   }
 
-  // The longer the text, the more often a closing token is chosen.
+  // Chooses a closing token the more often the longer the text is.
   TokenId choose(const std::vector<TokenId>& tokens, int step) {
     if (static_cast<int>(random() % 40) < 4 + step) {
       for (const TokenId token : closing) {

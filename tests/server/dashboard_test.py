@@ -81,7 +81,7 @@ class Cases:
         for target in self.targets:
             sides = [len(re.findall(style + r":\w+", target["expr"])) for style in STYLES]
             assert sides[0] == sides[1], target
-            # "or" between two sums drops the second one wherever there is a first.
+            # An "or" between two sums drops the second one wherever the first one exists.
             assert not re.search(r"\) or sum\(", target["expr"]), target
 
     def panels_are_distinct_and_do_not_overlap(self):

@@ -24,7 +24,7 @@ from served import MODEL, Served, halves_of_the_cores, run_cases
 
 FLAGS = ["--load-format", "dummy", "--random-seed", "3", "--dtype", "float32", "--context-length", "2048", "--max-total-tokens", "8192",
          "--max-running-requests", "8", "--piecewise-cuda-graph-tokens", "16,64", "--cuda-graph-bs", "1,4", "--chunked-prefill-size", "64"]
-# Beside other tests a long request takes a while, so the limits are long.
+# The limits are long, because a long request takes a while when other tests run beside it.
 RANKS = ["--tp-size", "4", "--ep-size", "2", "--enable-dp-attention", "--dist-timeout", "30", "--drain-timeout", "120"]
 LONG = 1900  # tokens
 

@@ -98,7 +98,7 @@ def main():
     options = parser.parse_args()
     checks = Checks()
 
-    # AddressSanitizer keeps up to 256 MiB of freed memory unless told otherwise.
+    # AddressSanitizer keeps up to 256 MiB of freed memory by default.
     environment = {"ASAN_OPTIONS": "quarantine_size_mb=4"}
     flags = ["--enable-deterministic-inference", "--log-level", "warn"]
     with Served(options.tessera, flags, environment=environment) as server:
@@ -134,7 +134,7 @@ def main():
             checks.check(f"/health answers within 50 ms at p99 under load: {p99:.2f} ms", p99 < 50)
 
         now = wait_until_idle(server, threads, descriptors)
-        # A library may end pool threads that it no longer needs, so fewer threads are accepted.
+        # Accepts fewer threads, because a library may end pool threads that it no longer needs.
         checks.check(f"threads and descriptors at idle: {now}, before {(threads, descriptors)}",
                      now[0] <= threads and now[1] == descriptors)
 

@@ -80,7 +80,7 @@ class Cases:
     def _measure(self, name, work, flags=(), most_mib=BUDGET_MIB + SLACK_MIB, headers=()):
         """Runs work(server), asserts the memory that it took, and returns its result."""
         with self._served(flags) as server:
-            # First requests take memory for good, such as pages of the KV cache, which does not count for this case.
+            # The first requests take memory for good, such as pages of the KV cache, which this case must not count.
             assert status_of(server, "/generate", self._prompts(40), headers)[0] == 200
             time.sleep(1)
             before = server.resident_mib()
@@ -155,7 +155,7 @@ class Cases:
             status, _, data = server.request("POST", "/v1/completions", b" " * (5 * MIB))
             assert status == 413, (status, data)
             message = json.loads(data)["error"]["message"]
-            # A sixteenth of the budget is left to small requests.
+            # A sixteenth of the budget is reserved for small requests.
             assert "--request-memory-budget" in message and "3932160" in message, message
             status, _ = server.post("/v1/completions", {"model": "demo", "prompt": "a", "max_tokens": 1})
             assert status == 200, status

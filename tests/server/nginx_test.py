@@ -227,7 +227,7 @@ def main():
     with Served(options.tessera, flags) as server, Nginx(server.port, nginx_s) as nginx:
         start = time.time()
         seen = load(nginx.port, options, pauses)
-        # The stall is longer than nginx keeps a connection, and shorter than the server does.
+        # The stall is longer than nginx keeps a connection, but shorter than the server keeps it.
         stalled = statuses_after_a_stall(nginx, options.clients, (nginx_s + server_s) / 2)
         upstream = nginx.upstream_statuses()
         print(f"{sum(seen.values())} requests in {options.phases} phases, {time.time() - start:.0f} s")

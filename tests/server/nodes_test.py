@@ -26,7 +26,7 @@ import time
 
 from served import MODEL, Served, halves_of_the_cores, run_cases
 
-# Measurements are off, because they could make two servers choose different sizes for one prompt.
+# Measurements are off, because two servers could choose different sizes for one prompt by them.
 FLAGS = ["--disable-cost-measurement", "--piecewise-cuda-graph-tokens", "16,64", "--cuda-graph-bs", "1,4", "--context-length",
          "2048", "--dtype", "float32", "--max-running-requests", "8", "--tp-size", "2"]
 ON_GPUS = os.environ.get("TESSERA_TEST_DEVICE") == "cuda"
@@ -90,7 +90,8 @@ class TwoNodes:
         with socket.socket() as probe:
             probe.bind((machines.address, 0))
             port = probe.getsockname()[1]
-        # Each node gets half of the cores, as two threads do: with another number of threads, a kernel's order of sums differs.
+        # Each node gets half of the cores, like each of two ranks in one process: with another number of threads, a kernel's
+        # order of sums differs.
         self.cores = halves_of_the_cores()
         self.flags = [*FLAGS, *more, "--dist-timeout", str(timeout_s), "--nnodes", "2", "--dist-init-addr", f"{machines.address}:{port}"]
         devices = [["--device", f"cuda:{node}"] if ON_GPUS else [] for node in (0, 1)]

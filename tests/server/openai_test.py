@@ -253,7 +253,7 @@ class Cases:
         vectors = [item.embedding for item in made.data]
         assert len(vectors[0]) > 8 and all(abs(sum(x * x for x in vector) - 1) < 1e-3 for vector in vectors)
         assert vectors[0] != vectors[1]
-        # By default the client asks for base64 and decodes it.
+        # The client asks for base64 by default, and decodes it.
         plain = self.embedding_server.embeddings.create(model=NAME, input="A cat", encoding_format="float")
         assert all(abs(a - b) < 1e-6 for a, b in zip(plain.data[0].embedding, vectors[0], strict=True))
 

@@ -36,7 +36,8 @@ class Served:
         self.environment = {**os.environ, **(environment or {})}
 
     def __enter__(self):
-        # A cache of its own: other servers' measurements would change this one's dispatch, and the user's cache must not change.
+        # The server gets its own cache: measurements of other servers would change its dispatch, and the user's cache
+        # must not change.
         self.cache = tempfile.TemporaryDirectory()
         self.errors = tempfile.TemporaryFile(mode="w+")
         self.process = subprocess.Popen(self.command, stdout=subprocess.PIPE, stderr=self.errors, text=True,

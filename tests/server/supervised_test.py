@@ -87,8 +87,8 @@ class Nodes:
         environment = {**os.environ, "TESSERA_CACHE_DIR": self.cache.name}
         command = [self.tessera, "serve", "--model-path", str(MODEL), "--port", str(self.port), *FLAGS, "--dist-init-addr",
                    f"127.0.0.1:{free_port()}", "--node-rank"]
-        # Each node gets half of the cores: nodes must have equally many threads, and shared cores would make them wait
-        # for one another.
+        # Each node gets half of the cores. Nodes must have the same number of threads, and on shared cores they would
+        # wait for one another.
         cores = sorted(os.sched_getaffinity(0))
         half = max(len(cores) // 2, 1)
         self.supervisors = [Supervisor(["taskset", "-c", ",".join(map(str, cores[first:first + half] or cores)), *command, str(node)],

@@ -49,7 +49,7 @@ def tool(text, call_id="abcdef123"):
     return {"role": "tool", "name": "get_weather", "tool_call_id": call_id, "content": text}
 
 
-# name: (messages, the rest of the call)
+# Each name has (messages, the other arguments of the call).
 CONVERSATIONS = {
     "one question": ([user("Hello")], {}),
     "no generation prompt": ([user("Hello"), assistant("Hi")], {"generate": False}),
