@@ -202,7 +202,8 @@ class PiecewiseGraphs:
         self.slots = torch.arange(num_tokens, device=DEVICE)
         graph, (q, k, v, residual, cos, sin) = captured(lambda: first(ids, self.slots), pool)
         self.graphs, self.qkv = [graph], [(q, k, v)]
-        # Attention's results have fixed addresses. Only the next piece reads a layer's result, so two buffers suffice.
+        # Attention's results need fixed addresses. Two buffers suffice, because only the next piece reads a layer's
+        # result.
         two = [torch.empty(num_tokens, s.heads * s.head_dim, device=DEVICE, dtype=torch.bfloat16) for _ in range(2)]
         self.attended = [two[i % 2] for i in range(s.layers)]
         for i in range(s.layers):

@@ -15,11 +15,11 @@ import pathlib
 import re
 import sys
 
-# Highest first.
+# The layers, the highest one first.
 LAYERS = ["cli", "load", "capi", "options", "server", "engine", "plugin", "runner", "piecewise", "compile", "model", "ops", "comm", "ir", "device", "text", "image", "net", "base"]
 MAX_LINES = 400
 CODE = {".h", ".cpp", ".cu", ".cuh"}
-# Folders beside src/ in which only line counts are checked.
+# The folders beside src/ in which only line counts are checked.
 FOLDERS = ["tests", "fuzz", "examples", "plugins", "tools"]
 SCRIPTS = {".py", ".sh"}
 

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Runs every target of the Makefile, or the given ones, in a copy of the working tree:
 #   tools/check_targets.sh [TARGET …]
-# Where nvcc is installed, runs each target twice: with it, and with CUDA=OFF. Prints each target's time and, where
-# it fails, the end of its output; the last line is "N passed, N failed". All targets take hours, because asan and tsan build and
+# If nvcc is installed, runs each target twice: with it, and with CUDA=OFF. Prints each target's time and, if it fails,
+# the end of its output; the last line is "N passed, N failed". All targets take hours, because asan and tsan build and
 # run everything again.
 #   DEPS=skip          installs nothing
 #   CUDA=AUTO, =OFF    only with nvcc, only without
 #   FUZZ_SECONDS=60    for the target fuzz
-# test-cuda needs nvcc and a GPU; where one is missing it must fail and say which.
+# test-cuda needs nvcc and a GPU; if one is missing it must fail and say which.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 mapfile -t targets < <(sed -n 's/^\.PHONY: //p' Makefile | tr ' ' '\n')
@@ -45,7 +45,7 @@ arguments() {
   esac
 }
 
-# expected_error TARGET MODE: prints the required error of a target that cannot work here; nothing where it must work.
+# expected_error TARGET MODE: prints the required error if a target cannot work here; prints nothing if it must work.
 expected_error() {
   [[ "$1" == test-cuda ]] || return 0
   if ! has_gpu; then

@@ -1,6 +1,6 @@
-// Checks outside of the engine whether FlashInfer's FA3 over a paged cache gives the same bits at every launch. One
-// launch is run N times into poisoned outputs. Each output is compared with the first bit for bit, and the first with a
-// plain reference.
+// Checks, outside of the engine, whether FlashInfer's FA3 over a paged cache gives the same bits at every launch. Runs
+// one launch N times into poisoned outputs. Compares each output with the first one bit for bit, and the first one with
+// a plain reference.
 //
 //   nvcc -O3 -std=c++20 -arch=sm_90a --expt-relaxed-constexpr -DCUTE_SM90_EXTENDED_MMA_SHAPES_ENABLED -Iinclude
 //        -Ibuild/third_party/flashinfer/include -Ibuild/third_party/flashinfer/cutlass tools/fa3_repeat.cu -o
@@ -149,7 +149,7 @@ int main(int argc, char** argv) {
     modes += " " + a;
   }
 
-  // Requests as {query rows, keys}, with odd lengths.
+  // The requests as {query rows, keys}, with odd lengths.
   std::vector<std::pair<int, int>> lens;
   if (one) {
     for (int i = 0; i < 60; ++i) {
@@ -196,7 +196,7 @@ int main(int argc, char** argv) {
   int* d_query_starts = upload(query_starts);
   int* d_kv_lens = upload(kv_lens);
 
-  // Work items, the one with most keys first, dealt out in turn.
+  // Work items in descending order of their keys, dealt out in turn.
   std::vector<std::pair<int, Work>> all;
   for (int r = 0; r < requests; ++r)
     for (int t = 0; t * kTileRows < lens[r].first; ++t)
@@ -248,7 +248,7 @@ int main(int argc, char** argv) {
   CHECK(cudaDeviceSynchronize());
   std::vector<float> ref(out_count);
   CHECK(cudaMemcpy(ref.data(), d_ref, out_count * sizeof(float), cudaMemcpyDeviceToHost));
-  // Counts elements further off than the rounding of P and O allows, and NaNs.
+  // Counts NaNs, and elements whose error exceeds what the rounding of P and O allows.
   const auto wrong = [&](const bf16* o) {
     size_t count = 0;
     for (size_t i = 0; i < out_count; ++i) count += !(std::fabs(f(o[i]) - ref[i]) < 0.03f);

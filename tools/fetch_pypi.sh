@@ -16,7 +16,7 @@ recipe() {
   cat "$tools/$name.txt" "$tools/fetch_pypi.sh"
   [[ ! -e "$tools/$name.patch" ]] || cat "$tools/$name.patch"
 }
-# The sources were fetched by this version of the script with these pins.
+# Does nothing if this version of the script has already fetched the sources with these pins.
 recipe | cmp -s - "$folder/$name.recipe" && exit 0
 
 scratch=$(mktemp -d "$folder/fetch.XXXXXX")
@@ -27,7 +27,7 @@ download() {
 }
 
 fetch_cuda_headers() {
-  # Always takes the wheels of one Python version: only their headers are used, and the hashes are of those wheels.
+  # Takes the wheels of one Python version always, because only their headers are used and the hashes belong to them.
   download --only-binary=:all: --python-version 3.11 --implementation cp --platform manylinux_2_27_x86_64 \
     --platform manylinux_2_28_x86_64 --platform any
   for wheel in "$scratch"/*.whl; do python3 -m zipfile -e "$wheel" "$scratch/unpacked"; done
@@ -42,8 +42,8 @@ fetch_cuda_headers() {
 }
 
 fetch_xgrammar() {
-  # pip asks a source archive's build backend for its metadata, and the real backend would need many packages of PyPI first.
-  # This replacement returns the metadata in the archive.
+  # pip asks a source archive's build backend for its metadata, and the real backend would first need many packages of
+  # PyPI. This replacement returns the metadata that is in the archive.
   mkdir -p "$scratch/backend/scikit_build_core"
   cat >"$scratch/backend/scikit_build_core/build.py" <<'END'
 import email, pathlib, shutil

@@ -30,7 +30,7 @@ test_packages=(libgtest-dev libgmock-dev python3 python3-jinja2 python3-jsonsche
 dev_packages=(clang-format clang-tidy-19)
 fuzz_packages=(clang-19 libclang-rt-19-dev)
 
-# Sources from PyPI (tools/fetch_pypi.sh).
+# Fetching sources from PyPI (tools/fetch_pypi.sh) needs pip.
 if ! python3 -m pip --version >/dev/null 2>&1; then
   build_packages+=(python3 python3-pip)
 fi

@@ -6,11 +6,11 @@ import shutil
 import subprocess
 import sys
 
-# Debian packages with headers that are compiled in. Linked packages are found by their libraries.
+# Debian packages whose headers are compiled in. Linked packages are found by their libraries.
 COMPILED_IN = ["libboost1.81-dev", "libcli11-dev", "nlohmann-json3-dev"]
 COMPILED_INTO_TESTS = ["libgtest-dev", "libgmock-dev"]
-# Components that tools/fetch_pypi.sh puts into third_party/ → their licence files. For a header, its first comment is
-# the licence.
+# The licence files of the components that tools/fetch_pypi.sh puts into third_party/. If a header is listed, its first
+# comment is the licence.
 FETCHED = {
     "xgrammar": ["xgrammar/LICENSE", "xgrammar/NOTICE"],
     "dlpack": ["xgrammar/3rdparty/dlpack/LICENSE"],

@@ -17,7 +17,7 @@ trap 'rm -rf "$scratch"' EXIT
 root="$scratch/root"
 doc="$root/usr/share/doc/tessera"
 
-# Files for programs that embed the engine (libraries, headers) belong to another package.
+# Leaves out files for programs that embed the engine (libraries, headers), which belong to another package.
 cmake --install "$build" --prefix "$scratch/all" --strip >/dev/null
 install -D "$scratch/all/bin/tessera" "$root/usr/bin/tessera"
 chrpath --delete "$root/usr/bin/tessera" >/dev/null # the loader finds Debian's libraries by itself

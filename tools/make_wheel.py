@@ -20,10 +20,10 @@ import wheel
 NAME = "tessera_engine"
 CUDA_NAME = "tessera_engine_cuda"
 CUDA_LIBRARY = "libtessera_cuda.so"
-# The first limit is just above the wheel's size, so that an accidental library shows; the other is PyPI's limit.
+# The limit of the first wheel is just above its size, so that an accidental library shows; the other is PyPI's limit.
 LIMIT_MB = {NAME: 25, CUDA_NAME: 100}
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-# By CUDA's major version: NVIDIA's wheels, and their library folders in site-packages. cuDNN is an extra.
+# For each major version of CUDA: NVIDIA's wheels, and their library folders in site-packages. cuDNN is an extra.
 NVIDIA = {
     "12": (("nvidia-cublas-cu12", "nvidia-cuda-nvrtc-cu12"), "nvidia-cudnn-cu12", ("cublas", "cuda_nvrtc", "cudnn")),
     "13": (("nvidia-cublas", "nvidia-cuda-nvrtc"), "nvidia-cudnn-cu13", ("cu13", "cudnn")),
@@ -79,7 +79,7 @@ def make_engine(build, folder, target):
     pack.copy_stripped(build / "launcher" / "tessera", package / "bin" / "tessera")
     libraries = pack.copy_libraries([library], package / "lib")
     rename_libraries(package / "lib", library.name)
-    # Uses RPATH, as the build does, because the libraries beside it have none of their own.
+    # Uses RPATH, like the build, because the libraries beside this one have no path of their own.
     patch(package / "lib" / library.name, ["--force-rpath", "--set-rpath", f"$ORIGIN:$ORIGIN/../../{CUDA_NAME}/lib"])
     info = wheel.write_info(
         folder, NAME, version(), "LLM inference engine built around piecewise CUDA graphs",

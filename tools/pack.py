@@ -19,7 +19,7 @@ import tempfile
 import licenses
 
 LIMIT_MIB = {"program": 50, "tests": 56}
-# Test programs of some 15 MiB share most of their code, so the window is large enough for several of them.
+# The window is large enough for several test programs of some 15 MiB, which share most of their code.
 COMPRESS = "xz --lzma2=preset=6,dict=64MiB"
 SYSTEM = re.compile(r"^(ld-linux.*|linux-vdso|lib(c|m|dl|rt|pthread|resolv|util|stdc\+\+|gcc_s|"
                     r"cublas\w*|cudart|cudnn\w*|cuda|nvrtc\S*))\.so")

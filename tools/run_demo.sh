@@ -17,7 +17,7 @@ if [[ -t 1 ]]; then
 fi
 heading() { printf '\n%s%s%s\n\n' "$bold" "$1" "$plain"; }
 
-# Progress bars and tables go to standard output too, so that everything stays in order.
+# Sends progress bars and tables to standard output too, so that everything stays in order.
 exec 2>&1
 
 heading "A chat with $model"

@@ -127,9 +127,9 @@ def main():
     reports.mkdir(parents=True)
     summary = reports / "ctest.xml"
     environment = dict(os.environ)
-    # Programs run side by side, so waiting worker threads must not hold a core.
+    # Programs run at the same time, so waiting worker threads must not occupy a core.
     environment.setdefault("OMP_WAIT_POLICY", "passive")
-    # ctest cuts what a passing program printed to 1 KiB, and with it the counts and the skipped cases.
+    # By default ctest cuts a passing program's output to 1 KiB, and with it the counts and the skipped cases.
     command = ["ctest", "--test-dir", str(build), "-j", str(JOBS), "--output-on-failure", "--test-output-size-passed",
                str(MOST_OUTPUT), "--no-tests=error", "--output-junit", str(summary)] + ctest_arguments
     ctest_status = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, check=False).returncode

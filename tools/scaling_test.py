@@ -52,7 +52,8 @@ class Measured(unittest.TestCase):
         self.assertEqual(len(fitted), len(points))
 
     def test_a_whole_server(self):
-        # 300 requests at once, 432 thousand prompt and 32 thousand output tokens: 22.9 requests/s on one GPU.
+        # The measurement: 300 requests at once, 432 thousand prompt tokens and 32 thousand output tokens: 22.9
+        # requests/s on one GPU.
         prompt, output, together = 1440, 107, 94
         prompt_s = prompt / 8192 * tables.total(cost.prefill(H200, LLAMA, Layout(), 8192)) / 1e3
         output_s = output * decode_ms(LLAMA, Layout(), together, 1500) / 1e3 / together

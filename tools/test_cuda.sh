@@ -7,7 +7,7 @@
 # "N passed, N failed". DEVICE=cuda:1 chooses another GPU, DEVICE=cpu runs the same tests on the CPU.
 set -uo pipefail
 device=${DEVICE:-cuda}
-# Under WSL a GPU has no device file, so nvidia-smi is asked too.
+# Also asks nvidia-smi, because under WSL a GPU has no device file.
 has_gpu() { compgen -G '/dev/nvidia[0-9]*' >/dev/null || nvidia-smi -L 2>/dev/null | grep -q '^GPU '; }
 if [[ "$device" == cuda* ]] && ! has_gpu; then
   echo "DEVICE is $device, and there is no NVIDIA GPU; DEVICE=cpu runs the same tests on the CPU" >&2

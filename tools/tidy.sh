@@ -8,7 +8,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# changed_since REVISION: prints the sources that differ; fails where the history does not go back so far.
+# changed_since REVISION: prints the sources that differ; fails if the history does not go back so far.
 changed_since() {
   local base
   if [[ "$1" != auto ]]; then
@@ -46,8 +46,8 @@ elif (($# > 0)); then
 else
   mapfile -t files < <(find src -name '*.cpp' ! -name '*_test.cpp' ! -path '*/testing/*' | sort)
 fi
-# clang cannot compile kernels on g++'s vector types, because it lacks __builtin_shuffle. Files that only a CUDA build
-# compiles have no command in build-tidy where there is no nvcc.
+# clang lacks __builtin_shuffle, so it cannot compile kernels on g++'s vector types. If there is no nvcc, build-tidy has
+# no command for files that only a CUDA build compiles.
 kept=()
 for file in "${files[@]}"; do
   if [[ -z "$file" ]] || grep -q 'ops/cpu/cpu_vector.h' "$file"; then
@@ -67,7 +67,7 @@ export looked_at
 limit=()
 [[ -z "$changed" ]] || limit=(timeout "${TIDY_SECONDS:-600}")
 status=0
-# Removes the count of warnings in system headers.
+# Removes the line that counts warnings in system headers.
 printf '%s\0' "${kept[@]}" |
   "${limit[@]}" xargs -0 -n 1 -P "$(nproc)" sh -c \
     'clang-tidy-19 -p build-tidy --quiet "$0" || exit; echo "$0" >>"$looked_at"' 2> >(grep -v ' generated\.$' >&2) ||

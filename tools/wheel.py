@@ -6,7 +6,7 @@ import pathlib
 import zipfile
 
 TAG = "py3-none-manylinux_2_36_x86_64"
-# A fixed date, so that the same build gives the same bytes.
+# A fixed date for all files, so that the same build gives the same bytes.
 DATE = (2020, 1, 1, 0, 0, 0)
 
 METADATA = """Metadata-Version: 2.1

@@ -30,7 +30,7 @@ class Event(ctypes.Structure):
     _fields_ = [("size", c_size_t), ("kind", c_int32), ("code", c_int32), ("json", c_char_p), ("json_size", c_size_t)]
 
 
-# The callback's event is a pointer to it.
+# A callback gets a pointer to its event.
 ON_EVENT = ctypes.CFUNCTYPE(c_int, c_void_p, POINTER(Event))
 
 

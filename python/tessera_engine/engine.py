@@ -18,10 +18,10 @@ from ._library import CHUNK, ERROR, Request, TesseraError
 Prompt = Union[str, list[str]]
 Json = dict[str, Any]
 
-# How long a wait goes on before Python looks at signals (Ctrl-C).
+# The length of a wait after which Python looks at signals (Ctrl-C).
 _SLICE_MS = 100
 
-# Texts of one request for embeddings, and such requests under way.
+# The number of texts in one request for embeddings, and of such requests that run at the same time.
 _ENCODED_AT_ONCE = 64
 _ENCODINGS = 4
 
@@ -168,7 +168,7 @@ class Engine:
         def on_event(kind: int, code: int, text: str) -> None:
             loop.call_soon_threadsafe(events.put_nowait, (kind, code, text))
 
-        # Tokenising a long prompt would hold the loop.
+        # Submits on another thread, because tokenising a long prompt would block the event loop.
         request = await loop.run_in_executor(None, self._submit, path, body, on_event)
         try:
             kind = CHUNK

@@ -81,7 +81,7 @@ class TesseraLM(_Base):  # type: ignore[misc, valid-type]  # what it is at run t
         return params
 
     def _tokens(self, context: str, continuation: str) -> tuple[list[int], list[int]]:
-        # Blanks at the end of a context belong to the first token of what follows, as the harness has it.
+        # Counts blanks at the end of a context to the first token of the continuation, like the harness.
         blanks = len(context) - len(context.rstrip())
         if blanks:
             context, continuation = context[:-blanks], context[-blanks:] + continuation
@@ -94,7 +94,7 @@ class TesseraLM(_Base):  # type: ignore[misc, valid-type]  # what it is at run t
     def _score(self, rows: list[tuple[list[int], list[int]]]) -> list[tuple[float, bool]]:
         scores: list[tuple[float, bool]] = []
         for part in self._parts(rows):
-            # The last tokens that fit, and one that is generated.
+            # Keeps the last tokens that fit together with one generated token.
             prompts = [(before + after)[-(self._context - 1):] for before, after in part]
             starts = [max(len(prompt) - len(after) - 1, 0) for prompt, (_, after) in zip(prompts, part)]
             answers = self.engine.generate(

@@ -148,8 +148,8 @@ TALK_RULES = {
                     "Ask me about an animal, or let me tell you a story."],
 }
 
-# Topics of a dialogue: how often, then the (question, answer) pairs in order. A pair after the
-# first is asked only sometimes.
+# The topics of a dialogue: how often a topic is chosen, then its (question, answer) pairs in order. Pairs after the
+# first are asked only sometimes.
 TOPICS = [
     (2, [("ask_greeting", "say_greeting")]),
     (2, [("ask_name", "say_name")]),

@@ -37,7 +37,7 @@ def qwen3_5_vl():
     return qwen3_5(hf.Qwen3_5ForConditionalGeneration, "qwen3_5", 4, tower=dict(depth=2, num_position_embeddings=36), tied=True, intermediate_size=32)
 
 
-# name: model, processor, width and height of the images of each prompt
+# name: model, processor, and the width and height of each prompt's images
 CASES = {
     "qwen2.5-vl": (qwen2_5_vl, processor, [[(24, 16)], [(40, 40)], [(17, 32), (21, 16)]]),
     "qwen3-vl": (qwen3_vl, lambda: processor(**HALF), [[(24, 16)], [(24, 28)], [(17, 24), (16, 17)]]),
