@@ -1,5 +1,5 @@
-/* Plugins of Tessera: operators, kernels, compilers, passes, model families, chat formats and devices from outside, in
- * C.
+/* The C interface of Tessera's plugins, which add operators, kernels, compilers, passes, model families, chat formats
+ * and devices.
  *
  *   #include <tessera_plugin.h>
  *   TESSERA_PLUGIN("my_ops", "1.0")
@@ -12,18 +12,18 @@
  *
  * docs/extending.md is the guide, examples/operator the smallest whole plugin.
  *
- * Tables.    A struct that begins with `size` is a table: set size to its sizeof. Later versions only append members;
- *            what a smaller size leaves out is null or 0. Null functions and pointers are allowed where it is said.
- *            All other structs are plain values, which never change within an ABI version.
- * Errors.    A function returns TESSERA_PLUGIN_OK or another code, and then says why (tessera_plugin_fail): what, which
- *            value, what is accepted. The host puts plugin, operator and device in front. Nothing may throw or longjmp
- *            out of the plugin. A C++ exception that does is an error of that call all the same.
- * Lifetime.  Tables, names and what `self` points to stay for the life of the library: make them static. What the host
- *            hands to a call is valid during it, unless it says otherwise. The library stays loaded as long as the
- * engine whose registry it added to; it is loaded once more, in a process of its own, to see whether that works.
- * Threads.   tessera_plugin_register runs on one thread, alone. Afterwards every function may be called from several
- *            threads with different objects. What was made by a function (bound kernel, stream, parser …) is used by
- *            one thread at a time; a device's functions from several.
+ * Tables.    A struct that begins with `size` is a table: set `size` to its sizeof. Later versions only append members;
+ *            members beyond a smaller `size` count as null or 0. A function or pointer may be null only if its comment
+ *            says so. All other structs are plain values, which never change within an ABI version.
+ * Errors.    A function returns TESSERA_PLUGIN_OK, or another code with a message (tessera_plugin_fail) that says what
+ *            is wrong, which value, and what is accepted. The host adds plugin, operator and device. Nothing may throw
+ *            or longjmp out of the plugin; a C++ exception that leaves it is still only an error of that call.
+ * Lifetime.  Tables, names and objects behind `self` must stay valid while the library is loaded: make them static.
+ *            Arguments of a call are valid during the call, unless the comment says otherwise. The library stays loaded
+ *            as long as the engine to whose registry it added. It is also loaded in a process of its own, as a trial.
+ * Threads.   tessera_plugin_register runs on one thread, alone. Afterwards several threads may call every function with
+ *            different objects. One thread at a time uses an object that a function made (bound kernel, stream,
+ *            parser …); only a device's functions are called from several.
  */
 #ifndef TESSERA_PLUGIN_H
 #define TESSERA_PLUGIN_H
@@ -40,7 +40,7 @@ extern "C" {
 #define TESSERA_PLUGIN_MAX_RANK 5
 #define TESSERA_PLUGIN_MAX_RESULTS 8
 #define TESSERA_PLUGIN_NUM_SYMBOLS 9
-#define TESSERA_PLUGIN_ALIGNMENT 256 /* of every address that a device hands out, bytes */
+#define TESSERA_PLUGIN_ALIGNMENT 256 /* bytes; alignment of every address that a device hands out */
 
 /* ---- Errors and texts ------------------------------------------------------------------------------------------- */
 
@@ -49,21 +49,21 @@ enum {
   TESSERA_PLUGIN_INVALID_ARGUMENT = 1, /* the caller's input is wrong */
   TESSERA_PLUGIN_NOT_FOUND = 2,
   TESSERA_PLUGIN_FAILED_PRECONDITION = 3, /* right input at the wrong time */
-  TESSERA_PLUGIN_RESOURCE_EXHAUSTED = 4,  /* memory: fewer or smaller would work */
+  TESSERA_PLUGIN_RESOURCE_EXHAUSTED = 4,  /* fewer or smaller requests would work */
   TESSERA_PLUGIN_UNIMPLEMENTED = 5,       /* valid, but not supported */
   TESSERA_PLUGIN_DEVICE_LOST = 6,         /* only a restart of the process helps */
   TESSERA_PLUGIN_DATA_LOSS = 7,           /* stored data is corrupt */
   TESSERA_PLUGIN_INTERNAL = 9             /* a defect */
 };
 
-/* The host's; the message is cut to `message_bytes`, its final 0 included. */
+/* The host owns this object. The message is cut to `message_bytes`, including its final 0. */
 typedef struct tessera_plugin_error {
   size_t size;
   char* message;
   size_t message_bytes;
 } tessera_plugin_error;
 
-/* Leaves `message` and returns `code`: return tessera_plugin_fail(error, TESSERA_PLUGIN_INVALID_ARGUMENT, "…"); */
+/* Stores `message` and returns `code`: return tessera_plugin_fail(error, TESSERA_PLUGIN_INVALID_ARGUMENT, "…"); */
 static inline int32_t tessera_plugin_fail(tessera_plugin_error* error, int32_t code, const char* message) {
   if (error != NULL && error->message_bytes > 0) {
     size_t length = strlen(message);
@@ -74,7 +74,7 @@ static inline int32_t tessera_plugin_fail(tessera_plugin_error* error, int32_t c
   return code;
 }
 
-/* Takes a text in pieces: out->append(out, data, bytes). */
+/* Receives a text in pieces: out->append(out, data, bytes). */
 typedef struct tessera_plugin_text {
   size_t size;
   void (*append)(const struct tessera_plugin_text* text, const char* data, size_t bytes);
@@ -90,10 +90,11 @@ enum {
   TESSERA_PLUGIN_I32 = 3,
   TESSERA_PLUGIN_I64 = 4,
   TESSERA_PLUGIN_U8 = 5,
-  TESSERA_PLUGIN_F8E4M3 = 6 /* of caches alone, whose operators then take two scales */
+  TESSERA_PLUGIN_F8E4M3 = 6 /* only for caches, whose operators then take two scales */
 };
 
-/* Sizes that vary: tokens, requests, longest query, wanted rows, patches, pages of the four cache groups. */
+/* The symbols for sizes that vary: tokens, requests, longest query, wanted rows, patches, and pages of the four cache
+ * groups. */
 enum {
   TESSERA_PLUGIN_T = 0,
   TESSERA_PLUGIN_B = 1,
@@ -106,24 +107,25 @@ enum {
   TESSERA_PLUGIN_P3 = 8
 };
 
-/* (constant + Σ coefficients[s] · symbol s) / divisor. A number: constant, zeros and divisor 1. */
+/* A dimension: (constant + Σ coefficients[s] · symbol s) / divisor. For a plain number the coefficients are 0 and the
+ * divisor is 1. */
 typedef struct tessera_plugin_dim {
   int64_t constant;
   int64_t coefficients[TESSERA_PLUGIN_NUM_SYMBOLS];
   int64_t divisor; /* > 0; the division is exact */
 } tessera_plugin_dim;
 
-/* Of a value in a graph. */
+/* The type of a value in a graph. */
 typedef struct tessera_plugin_type {
   int32_t dtype;
   int32_t rank;
   tessera_plugin_dim dims[TESSERA_PLUGIN_MAX_RANK]; /* outermost first, row-major */
 } tessera_plugin_type;
 
-/* Of device memory: the memory's handle, and bytes from its start. On "cpu", "cuda" and every device that has pointers
- * the handle is the address of the first byte, and handle + offset the place. */
+/* An address in device memory: the memory's handle, and the bytes from its start. On "cpu", "cuda" and every other
+ * device with pointers, the handle is the address of the first byte, and handle + offset is the address meant. */
 typedef struct tessera_plugin_address {
-  void* handle; /* null: none */
+  void* handle; /* null: no address */
   size_t offset;
 } tessera_plugin_address;
 
@@ -158,13 +160,13 @@ typedef struct tessera_plugin_attribute {
 typedef struct tessera_plugin_node {
   size_t size;
   const char* op;
-  const tessera_plugin_attribute* attributes; /* those that the node has, by name */
+  const tessera_plugin_attribute* attributes; /* the attributes that the node has, sorted by name */
   size_t num_attributes;
   const tessera_plugin_type* operands; /* in declaration order; optional ones at the end may be absent */
   size_t num_operands;
 } tessera_plugin_node;
 
-/* The node's attribute, or null where it has none of that name. */
+/* Returns the node's attribute with this name, or null if it has none. */
 static inline const tessera_plugin_attribute* tessera_plugin_find_attribute(const tessera_plugin_node* node,
                                                                             const char* name) {
   for (size_t i = 0; i < node->num_attributes; ++i)
@@ -177,8 +179,8 @@ static inline const tessera_plugin_attribute* tessera_plugin_find_attribute(cons
 
 typedef struct tessera_plugin_operand {
   const char* name;
-  int32_t mutated;  /* the operator writes it; graphs print "mut %x" */
-  int32_t optional; /* may be left out, and all after it */
+  int32_t mutated;  /* the operator writes to it; graphs print "mut %x" */
+  int32_t optional; /* it and all operands after it may be left out */
 } tessera_plugin_operand;
 
 typedef struct tessera_plugin_attribute_decl {
@@ -187,36 +189,36 @@ typedef struct tessera_plugin_attribute_decl {
   int32_t required;
 } tessera_plugin_attribute_decl;
 
-/* A declaration: all that a graph needs to know. Kernels are added for each device (tessera_plugin_kernel). */
+/* An operator's declaration: all that a graph needs to know. Kernels are added for each device
+ * (tessera_plugin_kernel). */
 typedef struct tessera_plugin_operator {
   size_t size;
   void* self;
-  const char* name;    /* a word, unique */
-  const char* summary; /* one line: the formula with shapes */
+  const char* name;    /* a unique word */
+  const char* summary; /* one line with the formula and its shapes */
   const tessera_plugin_operand* operands;
   size_t num_operands;
-  const tessera_plugin_attribute_decl* attributes; /* may be null where there are none */
+  const tessera_plugin_attribute_decl* attributes; /* may be null if there are none */
   size_t num_attributes;
-  /* Types of the results from those of the operands; an error where the kernels cannot take these. Pure. Debug mode
-   * compares every bound kernel's results with it. */
+  /* Computes the types of the results from those of the operands. Returns an error if the kernels cannot take these
+   * types. Pure. Debug mode compares every bound kernel's results with these types. */
   int32_t (*infer)(void* self, const tessera_plugin_node* node, tessera_plugin_type* results, size_t* num_results,
                    tessera_plugin_error* error);
-  /* A row of the results depends on the same row of the operands, and on weights, alone: padding rows change nothing.
-   * 0 needs kernels with a planner, which tells them which rows count. */
+  /* 1 if a row of the results depends only on the same row of the operands and on weights, so that padding rows change
+   * nothing. 0 requires kernels with a planner, which tells them which rows count. */
   int32_t row_independent;
-  int32_t capturable;       /* 0: never in a graph; forwards are cut at it, whatever the split ops */
+  int32_t capturable;       /* 0: never part of a graph; forwards are cut at it, whatever the split ops are */
   int32_t split_by_default; /* forwards are cut at it unless --cuda-graph-split-ops names others */
-  /* The same by simpler operators, as the inside of a graph's text: operands under their declared names, "$name" for
-   * the value of an attribute. Of operators of the engine, and of those that this plugin added before. Null: there is
-   * none.
-   *   "%s = silu(%gate)  %y = mul(%s, %up)  return %y"
-   * Types of operands, and attributes, for an example, by which it is checked: needed beside a native form. */
+  /* The same computation by simpler operators, written like the inside of a graph's text. Operands have their declared
+   * names, and "$name" stands for an attribute's value. It may use the engine's operators and those that this plugin
+   * added before. Null: there is no such form. Example: "%s = silu(%gate) %y = mul(%s, %up) return %y". A native form
+   * also needs an example, with which it is checked: types of the operands, and attributes. */
   const char* native_form;
   const tessera_plugin_type* example; /* [num_operands] */
   const tessera_plugin_attribute* example_attributes;
   size_t num_example_attributes;
-  /* A pass "fuse_<name>", ahead of the engine's fuse_native_forms, puts the operator in the place of its native form,
-   * wherever a graph has that. Attributes are those of the same name in the native form's nodes. */
+  /* 1: a pass "fuse_<name>", which runs before the engine's fuse_native_forms, replaces each native form in a graph by
+   * the operator. The operator's attributes are those with the same names in the native form's nodes. */
   int32_t fuses;
 } tessera_plugin_operator;
 
@@ -226,44 +228,45 @@ typedef struct tessera_plugin_operator {
 typedef struct tessera_plugin_limits {
   size_t size;
   int64_t max_requests;
-  int64_t max_tokens; /* query rows of a forward, padding included */
+  int64_t max_tokens; /* query rows in a forward, padding included */
   int64_t max_pages_per_request;
   int64_t page_size;     /* tokens */
-  int64_t num_pages;     /* of the plan's cache group: page ids are below it; 0 in a call's limits */
+  int64_t num_pages;     /* of the plan's cache group, so page ids are below it; 0 in a call's limits */
   int32_t deterministic; /* a row's bits must not depend on other rows, or on how a request is cut into forwards */
 } tessera_plugin_limits;
 
 typedef struct tessera_plugin_page_table {
-  const int32_t* pages; /* position p lies in pages[p / page_size] */
+  const int32_t* pages; /* the page of position p is pages[p / page_size] */
   size_t num_pages;
-  int64_t first_held; /* entries before it are page 0: no row sees them any more */
+  int64_t first_held; /* entries before this one are page 0: no row attends to them any more */
 } tessera_plugin_page_table;
 
-/* A ragged batch; the tokens of a request are neighbours. */
+/* A ragged batch. The tokens of a request are adjacent. */
 typedef struct tessera_plugin_batch {
   size_t size;
-  int32_t is_decode;       /* row t is the only one of request t */
-  int64_t padded_requests; /* is_decode: rows of the graph that will run, at least num_requests */
+  int32_t is_decode;       /* row t is the only row of request t */
+  int64_t padded_requests; /* with is_decode: the rows of the graph that will run, at least num_requests */
   size_t num_tokens;
-  const int32_t* positions; /* [num_tokens], of each token in its request */
+  const int32_t* positions; /* [num_tokens]: the position of each token in its request */
   size_t num_requests;
-  const int32_t* query_lens;                    /* [num_requests]: tokens of each in this forward */
-  const int32_t* kv_lens;                       /* [num_requests]: tokens of each in the cache after it */
+  const int32_t* query_lens;                    /* [num_requests]: tokens of each request in this forward */
+  const int32_t* kv_lens;                       /* [num_requests]: tokens of each request in the cache afterwards */
   const int32_t* slots;                         /* [num_tokens]: where each token's keys and values go */
   const tessera_plugin_page_table* page_tables; /* [num_requests] */
 } tessera_plugin_batch;
 
-/* What a kernel must know of the batch beyond its operands is written to device memory before every forward, at an
- * address that stays, so that a recorded graph serves any batch. One plan for each operator and cache group (the nodes'
- * attribute "group", 0 where they have none). */
+/* Makes plans. A plan holds what a kernel must know about the batch beyond its operands. It is written to device memory
+ * before every forward, at a fixed address, so that a recorded graph serves any batch. There is one plan for each
+ * operator and cache group (the nodes' attribute "group"; 0 if they have none). */
 typedef struct tessera_plugin_planner {
   size_t size;
   void* self;
-  /* Of device memory that plan() may fill, for any batch within the limits. `node`: the first one of the group. */
+  /* Computes the bytes of device memory that plan() may fill, for any batch within the limits. `node` is the first node
+   * of the group. */
   int32_t (*bytes)(void* self, const tessera_plugin_node* node, const tessera_plugin_limits* limits, size_t* bytes,
                    tessera_plugin_error* error);
-  /* Decides for the batch: writes `data` (host memory, of bytes(); what earlier batches wrote is still there), and how
-   * many of its first bytes the device must get. Allocates nothing. */
+  /* Makes the plan for the batch: writes `data`, and how many of its first bytes the device must get. `data` is host
+   * memory of bytes() bytes, with what earlier batches wrote. Allocates nothing. */
   int32_t (*plan)(void* self, const tessera_plugin_node* node, const tessera_plugin_limits* limits,
                   const tessera_plugin_batch* batch, void* data, size_t* written, tessera_plugin_error* error);
 } tessera_plugin_planner;
@@ -271,7 +274,7 @@ typedef struct tessera_plugin_planner {
 /* ---- Kernels
  * --------------------------------------------------------------------------------------------------------- */
 
-/* What a kernel is bound to: one node, for one set of sizes. */
+/* What a kernel is bound to: one node with one set of sizes. */
 typedef struct tessera_plugin_call {
   size_t size;
   const tessera_plugin_node* node;
@@ -279,21 +282,21 @@ typedef struct tessera_plugin_call {
   size_t num_operands;
   const tessera_plugin_tensor* results;
   size_t num_results;
-  tessera_plugin_address workspace; /* of workspace_bytes(), shared by all kernels of the stream */
-  tessera_plugin_address plan; /* of the kernel's planner; no handle where it has none, and for workspace_bytes() */
+  tessera_plugin_address workspace; /* of workspace_bytes() bytes, shared by all kernels of the stream */
+  tessera_plugin_address plan; /* from the kernel's planner; no handle if it has none, and in workspace_bytes() */
   const tessera_plugin_limits* limits;
   int32_t is_decode; /* batches have one row for each request */
-  void* device;      /* of a plugin's device, what its open() made; otherwise null */
+  void* device;      /* what a plugin's device made in open(); null on other devices */
 } tessera_plugin_call;
 
-/* An operator's implementation on a type of devices. Bound once for each size, then only enqueued. */
+/* A kernel: implements an operator on one type of device. It is bound once for each size, and then only enqueued. */
 typedef struct tessera_plugin_kernel {
   size_t size;
   void* self;
-  const char* op;     /* of a plugin, or the engine's own: then it takes the place of the device's kernel */
-  const char* device; /* "cpu", "cuda", or a plugin's */
-  const char* name;   /* of the implementation, shown by explain and errors: "my_gemm" */
-  /* Decides grid, algorithm and addresses. Addresses stay as long as what is bound. */
+  const char* op;     /* an operator of a plugin, or of the engine, whose kernel on the device is then replaced */
+  const char* device; /* "cpu", "cuda", or a plugin's device type */
+  const char* name;   /* the implementation's name in explain and errors: "my_gemm" */
+  /* Chooses grid, algorithm and addresses. The addresses stay valid as long as the bound kernel exists. */
   int32_t (*bind)(void* self, const tessera_plugin_call* call, void** bound, tessera_plugin_error* error);
   /* Puts the kernel on `stream`, asynchronously: allocates nothing, synchronises nothing and makes the same launches
    * each time, eagerly and while the stream records. `stream`:
@@ -301,11 +304,13 @@ typedef struct tessera_plugin_kernel {
    *   "cuda"      cudaStream_t
    *   a plugin's  what its create_stream() made */
   int32_t (*enqueue)(const void* bound, void* stream, tessera_plugin_error* error);
-  void (*release)(void* bound); /* null: nothing to free */
-  /* Scratch that the bound kernel needs; addresses of the call are null. Null: none. */
+  void (*release)(void* bound); /* null: there is nothing to free */
+  /* Computes the bytes of scratch memory that the bound kernel needs; the addresses in `call` are null. Null: no
+   * scratch memory. */
   int32_t (*workspace_bytes)(void* self, const tessera_plugin_call* call, size_t* bytes, tessera_plugin_error* error);
-  const tessera_plugin_planner* planner; /* null: reads nothing but its operands */
-  /* Tells kernels or algorithms apart that bind() chose from: each runs once before any capture. Null: there is one. */
+  const tessera_plugin_planner* planner; /* null: the kernel reads nothing but its operands */
+  /* Returns a number that tells apart the kernels or algorithms from which bind() chose: each of them runs once before
+   * any capture. Null: there is only one. */
   uint64_t (*variant)(const void* bound);
 } tessera_plugin_kernel;
 
@@ -315,102 +320,106 @@ typedef struct tessera_plugin_kernel {
 typedef struct tessera_plugin_properties {
   size_t size;
   const char* name;         /* of this device, for messages and logs; valid until close() */
-  int64_t memory_bytes;     /* what this process may use in all */
-  int32_t threads;          /* its processors, or worker threads of a kernel */
-  int32_t on_host;          /* kernels run on the host's cores and are over when enqueued */
-  int32_t has_pointers;     /* handle + offset is an address that its kernels follow; 0: handles name buffers */
-  int32_t has_bf16;         /* matrix units take bfloat16 */
-  int32_t arenas_grow;      /* 0: create_arena() takes all memory at once, and there is no grow_arena() */
+  int64_t memory_bytes;     /* the most memory that this process may use */
+  int32_t threads;          /* its processors, or the worker threads of a kernel */
+  int32_t on_host;          /* kernels run on the host's cores and have finished when they are enqueued */
+  int32_t has_pointers;     /* handle + offset is an address that kernels can use; 0: handles only name buffers */
+  int32_t has_bf16;         /* matrix units accept bfloat16 */
+  int32_t arenas_grow;      /* 0: create_arena() takes all memory at once, and grow_arena() is not used */
   int64_t block_bytes;      /* arenas grow by multiples of it; at least 1 */
   int64_t graph_bytes;      /* memory of a recorded graph, */
   int64_t graph_node_bytes; /* and of each kernel, copy or fill in it; 0: not known */
-  /* Why this device records no graphs, beside a table that has the functions for it; valid until close(). Its pieces
-   * run operator by operator, and `explain` says so with the reason. Null: it records. */
+  /* The reason why this device records no graphs although its table has the functions; valid until close(). Its pieces
+   * run operator by operator, and `explain` shows the reason. Null: it records graphs. */
   const char* why_no_graphs;
 } tessera_plugin_properties;
 
-/* The operators of a part of a forward, bound, in order: what a device captures. */
+/* The bound operators of a part of a forward, in order. A device captures them. */
 typedef struct tessera_plugin_steps {
   size_t size;
   size_t count;
-  /* Enqueues step i on the stream that is captured on. */
+  /* Enqueues step i on the capturing stream. */
   int32_t (*enqueue)(const struct tessera_plugin_steps* steps, size_t i, tessera_plugin_error* error);
   void* host;
 } tessera_plugin_steps;
 
-/* A type of devices. The host keeps the contract around these functions: one recording at a time, and while it is open
- * its thread neither allocates, grows, stages, synchronises nor makes streams (memory may still be freed: the graph is
- * dropped then). Objects go before what they use: graphs, then events and streams, memory, the device. Free functions
- * get each object once, never null, and cannot fail. Sizes are above 0.
+/* A type of device. The host keeps the contract around these functions. There is one recording at a time. While it is
+ * open, its thread neither allocates, grows, stages, synchronises nor makes streams; it may still free memory, and the
+ * graph is then dropped. Objects are freed before what they use: graphs, then events and streams, memory, the device.
+ * Free functions get each object once, never null, and cannot fail. Sizes are above 0.
  *
- * Nothing may depend on the contents of new memory. Copies, fills and kernels of one stream run in order. */
+ * New memory may have any contents. Copies, fills and kernels of one stream run in order. */
 typedef struct tessera_plugin_device {
   size_t size;
   void* self;
   const char* type;     /* unique: "opencl"; --device names it */
   int32_t has_ordinals; /* "opencl:1" is a name too */
 
-  /* The ordinal-th device of the type. NOT_FOUND: this machine has none, with the reason. */
+  /* Opens the device with this ordinal. NOT_FOUND, with the reason, if this machine has none. */
   int32_t (*open)(void* self, int32_t ordinal, void** device, tessera_plugin_properties* properties,
                   tessera_plugin_error* error);
   void (*close)(void* device);
-  int64_t (*available_bytes)(void* device); /* that allocate() could still give */
+  int64_t (*available_bytes)(void* device); /* the bytes that allocate() could still give */
 
-  /* `name` is for messages. Handles stay, are aligned to TESSERA_PLUGIN_ALIGNMENT where the device has pointers, and
-   * differ between memories that are alive. RESOURCE_EXHAUSTED where there is not enough. */
+  /* Allocates memory. `name` is for messages. The handle stays valid until free_memory(). It is aligned to
+   * TESSERA_PLUGIN_ALIGNMENT if the device has pointers, and differs from those of all other live memories.
+   * RESOURCE_EXHAUSTED if there is not enough memory. */
   int32_t (*allocate)(void* device, size_t bytes, const char* name, void** handle, tessera_plugin_error* error);
   void (*free_memory)(void* device, void* handle);
-  /* Host memory that copies reach fastest: neither upload() nor download() waits for the stream then. Null: the host's
-   * own allocator. */
+  /* Allocates host memory with the fastest copies: with it, neither upload() nor download() waits for the stream. Null:
+   * the host's own allocator is used. */
   int32_t (*allocate_host)(void* device, size_t bytes, const char* name, void** data, tessera_plugin_error* error);
   void (*free_host)(void* device, void* data);
-  /* One range of `reserve_bytes` that never moves. *handle is its memory's. arenas_grow: nothing is usable until
-   * grow_arena(), which makes its first `bytes` usable and is called with growing multiples of block_bytes. */
+  /* Reserves one range of `reserve_bytes` that never moves; *handle is the handle of its memory. With arenas_grow,
+   * nothing is usable until grow_arena(), which makes the first `bytes` bytes usable and is called with growing
+   * multiples of block_bytes. */
   int32_t (*create_arena)(void* device, size_t reserve_bytes, const char* name, void** arena, void** handle,
                           tessera_plugin_error* error);
   int32_t (*grow_arena)(void* arena, size_t bytes, tessera_plugin_error* error);
   void (*free_arena)(void* arena);
 
   int32_t (*create_stream)(void* device, const char* name, void** stream, tessera_plugin_error* error);
-  void (*free_stream)(void* stream); /* after its work has ended */
-  /* upload() has read `data` when it returns; download() has filled it when synchronize(), or an event recorded after
-   * it, has passed. Memory of allocate_host() is read and written while the stream runs. */
+  void (*free_stream)(void* stream); /* called after the stream's work has ended */
+  /* upload() has read `data` when it returns. download() has filled `data` once synchronize(), or an event recorded
+   * after it, has passed. Memory of allocate_host() is instead read and written while the stream runs. */
   int32_t (*upload)(void* stream, tessera_plugin_address to, const void* data, size_t bytes,
                     tessera_plugin_error* error);
   int32_t (*download)(void* stream, void* data, tessera_plugin_address from, size_t bytes, tessera_plugin_error* error);
-  /* Recorded like kernels while the stream records. The ranges of a copy do not overlap. */
+  /* Copy and fill. A recording stream records them like kernels. The two ranges of a copy do not overlap. */
   int32_t (*copy)(void* stream, tessera_plugin_address to, tessera_plugin_address from, size_t bytes,
                   tessera_plugin_error* error);
   int32_t (*fill)(void* stream, tessera_plugin_address to, uint8_t value, size_t bytes, tessera_plugin_error* error);
   int32_t (*synchronize)(void* stream, tessera_plugin_error* error);
 
-  /* `timed`: records the time too. record_event() replaces an earlier recording. */
+  /* If `timed`, the event also records the time. record_event() replaces an earlier recording. */
   int32_t (*create_event)(void* device, int32_t timed, void** event, tessera_plugin_error* error);
   void (*free_event)(void* event);
   int32_t (*record_event)(void* stream, void* event, tessera_plugin_error* error);
-  int32_t (*wait_event)(void* stream, void* event, tessera_plugin_error* error); /* the stream waits; once recorded */
-  int32_t (*synchronize_event)(void* event, tessera_plugin_error* error);        /* the host waits; once recorded */
-  /* On the device, from `earlier` to `later`; FAILED_PRECONDITION where one is not passed. Both timed and recorded. */
+  int32_t (*wait_event)(void* stream, void* event, tessera_plugin_error* error); /* the stream waits for it */
+  int32_t (*synchronize_event)(void* event, tessera_plugin_error* error);        /* the host waits for it */
+  /* Computes the device's time from `earlier` to `later`, which are timed and recorded. FAILED_PRECONDITION if one of
+   * them has not passed. */
   int32_t (*event_milliseconds)(void* earlier, void* later, double* milliseconds, tessera_plugin_error* error);
 
-  /* Recorded graphs: all five, or none. None: pieces run operator by operator, and `explain` says so. From
-   * begin_recording() on, copies, fills and kernels of the stream are kept with their addresses and not run.
-   * end_recording() makes a graph of them, also of none; after it or abandon_recording(), and after an error of
-   * end_recording(), the stream does not record. *nodes: kernels, copies and fills; *bytes: of the graph, 0 where
-   * unknown. */
+  /* Recorded graphs: a device has all five functions or none. Without them, pieces run operator by operator, and
+   * `explain` says so. After begin_recording(), the stream keeps its copies, fills and kernels with their addresses and
+   * does not run them. end_recording() makes a graph of them, even if there are none. The stream stops recording at
+   * end_recording(), also if that fails, and at abandon_recording(). *nodes counts kernels, copies and fills; *bytes is
+   * the graph's memory, 0 if unknown. */
   int32_t (*begin_recording)(void* stream, const char* what, tessera_plugin_error* error);
   int32_t (*end_recording)(void* stream, void** graph, int64_t* nodes, int64_t* bytes, tessera_plugin_error* error);
   void (*abandon_recording)(void* stream);
-  /* On any stream of the device that does not record, as often as wanted, before earlier launches have ended too. */
+  /* Launches the graph on any stream of the device that does not record. It may be launched any number of times, even
+   * before earlier launches have ended. */
   int32_t (*launch_graph)(void* graph, void* stream, tessera_plugin_error* error);
   void (*free_graph)(void* graph);
 
-  /* The device's own way from a piece to a graph, in the place of recording its stream: a graph whose launch does what
-   * enqueueing all steps does. Nothing runs meanwhile. Null: pieces are recorded. */
+  /* Makes a graph of a piece in the device's own way, instead of recording its stream. A launch of the graph must do
+   * what enqueueing all steps does. Nothing else runs meanwhile. Null: pieces are recorded. */
   int32_t (*capture)(void* device, const tessera_plugin_steps* steps, void* stream, const char* what, void** graph,
                      int64_t* nodes, int64_t* bytes, tessera_plugin_error* error);
 
-  /* Versions of driver and libraries, on which measured times depend; null: nothing. */
+  /* Writes the versions of driver and libraries, on which measured times depend. Null: there are none. */
   void (*versions)(void* self, const tessera_plugin_text* out);
 } tessera_plugin_device;
 
@@ -420,7 +429,7 @@ typedef struct tessera_plugin_device {
 typedef struct tessera_plugin_value {
   const char* name;
   tessera_plugin_type type;
-  int32_t is_result; /* 0: from outside of the piece (input, weight, state) */
+  int32_t is_result; /* 0: from outside the piece (input, weight, state) */
   int32_t is_output; /* read after the piece */
 } tessera_plugin_value;
 
@@ -430,52 +439,54 @@ typedef struct tessera_plugin_piece_node {
   size_t num_attributes;
   const int32_t* operands; /* indices into values */
   size_t num_operands;
-  const int32_t* mutates; /* [num_operands]: 1 where the node writes the operand */
+  const int32_t* mutates; /* [num_operands]: 1 if the node writes the operand */
   const int32_t* results;
   size_t num_results;
 } tessera_plugin_piece_node;
 
-/* A part of a forward, sizes as symbols: one program serves all sizes, and all pieces that differ in names alone. */
+/* A part of a forward, with symbols for sizes. One program serves all sizes, and all pieces that differ only in
+ * names. */
 typedef struct tessera_plugin_piece {
   size_t size;
-  const char* text; /* of the graph; it reads back exactly */
+  const char* text; /* the graph as text, which parses back to the same graph */
   const tessera_plugin_value* values;
   size_t num_values;
   const tessera_plugin_piece_node* nodes; /* in execution order */
   size_t num_nodes;
-  const char* device;    /* type of the device */
+  const char* device;    /* the device's type */
   int32_t deterministic; /* rows must have the same bits whatever the batch */
 } tessera_plugin_piece;
 
-/* Where a program is put together, in execution order. */
+/* A program under construction; its instructions are in execution order. */
 typedef struct tessera_plugin_program {
   size_t size;
-  /* A value of the compiler's own; *id is its index, behind those of the piece. */
+  /* Adds a value of the compiler's own. *id is its index, after those of the piece's values. */
   int32_t (*add_value)(const struct tessera_plugin_program* program, const char* name, const tessera_plugin_type* type,
                        int32_t* id, tessera_plugin_error* error);
-  /* The node as it is, by the device's registered kernel. */
+  /* Adds the node unchanged; the device's registered kernel runs it. */
   int32_t (*keep_node)(const struct tessera_plugin_program* program, size_t node, tessera_plugin_error* error);
-  /* A kernel of the compiler's own for any part of the work: `node` has operands and results as values' indices, and
-   * `op` and attributes as the kernel wants them. `kernel` has no planner. `listing`: what it computes, for explain;
-   * may be null. */
+  /* Adds a kernel of the compiler's own for any part of the work. `node` has indices of values as operands and results;
+   * `op` and attributes are as the kernel wants them. `kernel` has no planner. `listing` says what the kernel computes,
+   * for explain; it may be null. */
   int32_t (*add_instruction)(const struct tessera_plugin_program* program, const tessera_plugin_piece_node* node,
                              const tessera_plugin_kernel* kernel, const char* listing, tessera_plugin_error* error);
-  void (*note)(const struct tessera_plugin_program* program, const char* text); /* for explain */
+  void (*note)(const struct tessera_plugin_program* program, const char* text); /* a note for explain */
   void* host;
 } tessera_plugin_program;
 
 typedef struct tessera_plugin_compiler {
   size_t size;
   void* self;
-  const char* name; /* for --piecewise-cuda-graph-compiler */
-  /* Everything that its programs depend on beside piece and device: its version, its options. Texts that are equal
-   * promise equal programs; handles are kept under it from process to process. */
+  const char* name; /* its name in --piecewise-cuda-graph-compiler */
+  /* Writes everything on which its programs depend besides piece and device: its version and options. Equal texts
+   * promise equal programs, and handles are stored under this text for later processes. */
   void (*hash)(void* self, const tessera_plugin_text* out);
-  /* `handle`: JSON from which load() makes the same program again; nothing written: it is not kept. */
+  /* Compiles the piece. `handle` is JSON from which load() can make the same program again. If nothing is written to
+   * it, the program is not stored. */
   int32_t (*compile)(void* self, const tessera_plugin_piece* piece, const tessera_plugin_program* program,
                      const tessera_plugin_text* handle, tessera_plugin_error* error);
-  /* The handle is from disk: anything may be in it. After an error the piece is compiled anew. Null: handles are not
-   * kept. */
+  /* Makes a program from a handle. The handle is from disk, so it may contain anything. After an error the piece is
+   * compiled again. Null: handles are not stored. */
   int32_t (*load)(void* self, const tessera_plugin_piece* piece, const char* handle,
                   const tessera_plugin_program* program, tessera_plugin_error* error);
 } tessera_plugin_compiler;
@@ -483,86 +494,87 @@ typedef struct tessera_plugin_compiler {
 /* ---- Passes and families
  * ------------------------------------------------------------------------------------------------ */
 
-/* A graph pass; runs after the engine's own, in the order of adding. Inputs, weights, states, outputs and their types
- * stay as they are. Its result is verified. */
+/* A graph pass. Passes run after the engine's own, in the order in which they were added. Inputs, weights, states and
+ * outputs must keep their types. The result is verified. */
 typedef struct tessera_plugin_pass {
   size_t size;
   void* self;
-  const char* name; /* by which it can be switched off */
+  const char* name; /* the name by which it can be switched off */
   const char* summary;
-  int64_t version; /* raised with every change of what it makes of some graph */
-  /* Pure: graph text in and out; nothing written: it changes nothing. */
+  int64_t version; /* raised whenever its result for some graph changes */
+  /* Reads and writes graph text. Pure. If it writes nothing, the graph stays unchanged. */
   int32_t (*run)(void* self, const char* graph, const tessera_plugin_text* out, tessera_plugin_error* error);
 } tessera_plugin_pass;
 
-/* What a body's graph is written for. */
+/* The model for which a body's graph is written. */
 typedef struct tessera_plugin_model {
   size_t size;
-  const char* config_json; /* as config() left it; the members of a text_config stand beside the others */
-  int32_t dtype;           /* of activations, and of the matrices that they are multiplied with */
+  const char* config_json; /* the result of config(); members of a text_config are moved to the top level */
+  int32_t dtype;           /* of activations, and of the matrices by which they are multiplied */
   int32_t kv_cache_dtype;  /* with F8E4M3, operators on keys and values take scales: k_scale and v_scale, f32[1] */
-  int64_t page_size;      /* tokens: the second dimension of keys' and values' states */
-  int64_t max_requests;   /* input last_ids: i32[max_requests] */
-  int64_t max_embeddings; /* input embeddings: dtype[max_embeddings, hidden size] */
-  /* The graph is that of one of `ranks` devices, which share every layer: each computes its part of the heads and of
-   * the MLP, and all_reduce adds the parts up. Refuse more than 1 where the graph is whole. */
+  int64_t page_size;      /* tokens: the second dimension of the states for keys and values */
+  int64_t max_requests;   /* the size of input last_ids: i32[max_requests] */
+  int64_t max_embeddings; /* the size of input embeddings: dtype[max_embeddings, hidden size] */
+  /* The graph is that of one of `ranks` devices that share every layer: each computes its part of the heads and of the
+   * MLP, and all_reduce adds the parts. Refuse `ranks` above 1 if the graph computes whole layers. */
   int64_t rank;
   int64_t ranks;
-  /* What the config's rotation comes to: a constant f32[num_inv_freq], and the attribute "scale" of rotary_table. */
+  /* The config's rotary embedding: a constant f32[num_inv_freq], and the attribute "scale" of rotary_table. */
   const float* inv_freq;
   size_t num_inv_freq;
   double rope_scale;
 } tessera_plugin_model;
 
-/* A tensor of the checkpoint, in float32, float16 or bfloat16, or a slice of it, as a part of a weight. */
+/* A part of a weight: a tensor of the checkpoint (float32, float16 or bfloat16), or a slice of one. */
 typedef struct tessera_plugin_part {
   size_t size;
   const char* tensor;
-  const int64_t* dims; /* [rank], of the whole tensor; of a transposed one, as the graph has it */
+  const int64_t* dims; /* [rank], of the whole tensor; if it is transposed, in the graph's order */
   int32_t rank;        /* 1 to TESSERA_PLUGIN_MAX_RANK */
-  int32_t transposed;  /* a matrix, stored as its transpose */
-  int64_t slice_dim;   /* indices slice_begin … slice_begin + slice_size - 1 of this dimension, */
+  int32_t transposed;  /* the checkpoint stores the transpose of this matrix */
+  int64_t slice_dim;   /* the slice has the indices slice_begin … slice_begin + slice_size - 1 of this dimension, */
   int64_t slice_begin;
   int64_t slice_size; /* 0: the whole tensor */
 } tessera_plugin_part;
 
-/* What the weights of a graph are made of. One of which nothing is said is the tensor of its name. */
+/* Declares what the weights of a graph are made of. A weight without a declaration is the tensor of the same name. */
 typedef struct tessera_plugin_weights {
   size_t size;
-  /* Below the parts that were added to the weight before: q, k and v may be one matrix. */
+  /* Appends the rows of a part to those added to the weight before: q, k and v may form one matrix. */
   int32_t (*add_part)(const struct tessera_plugin_weights* weights, const char* weight, const tessera_plugin_part* part,
                       tessera_plugin_error* error);
-  /* Values that the config determines, in the place of parts. They are copied. */
+  /* Sets a weight to values that the config determines, instead of parts. The values are copied. */
   int32_t (*add_constant)(const struct tessera_plugin_weights* weights, const char* weight, const float* values,
                           size_t count, tessera_plugin_error* error);
   void* host;
 } tessera_plugin_weights;
 
-/* A model family: told by its difference from a known one (`base`), or by a graph of its own (`graph`). */
+/* A model family, described by its difference from a known one (`base`), or by its own graph (`graph`). */
 typedef struct tessera_plugin_family {
   size_t size;
   void* self;
-  const char* architecture; /* as config.json has it: "MyForCausalLM" */
-  const char* base;         /* the family whose layers it has: "LlamaForCausalLM"; null: there is graph() */
-  /* config.json → the same with the fields that `base` reads; nothing written, or null: as it is. Beside graph() those
-   * are the fields of every family: vocab_size, hidden_size, intermediate_size, num_hidden_layers, num_attention_heads,
-   * max_position_embeddings, and at will num_key_value_heads, head_dim, tie_word_embeddings, rms_norm_eps, torch_dtype or
-   * dtype, rope_theta and the rotation's others (rope_scaling, rope_parameters, partial_rotary_factor), and bos_, eos_ and
-   * pad_token_id; each of them also in text_config. quantization_config is refused. All others are graph()'s own. */
+  const char* architecture; /* the name in config.json: "MyForCausalLM" */
+  const char* base;         /* the family whose layers it has: "LlamaForCausalLM"; null: graph() is set */
+  /* Turns config.json into one with the fields that `base` reads. If it writes nothing, or is null, config.json stays
+   * unchanged. With graph(), these are the fields of every family: vocab_size, hidden_size, intermediate_size,
+   * num_hidden_layers, num_attention_heads, max_position_embeddings, and optionally num_key_value_heads, head_dim,
+   * tie_word_embeddings, rms_norm_eps, torch_dtype or dtype, rope_theta and the other rotation fields (rope_scaling,
+   * rope_parameters, partial_rotary_factor), and bos_, eos_ and pad_token_id. Each of them may also be in text_config.
+   * quantization_config is refused. All other fields are graph()'s own. */
   int32_t (*config)(void* self, const char* config_json, const tessera_plugin_text* out, tessera_plugin_error* error);
-  /* The body's graph as `base` builds it → this family's, before any pass: text in and out. Inputs, weights, states and
-   * outputs keep names and types. Nothing written, or null: as it is. */
+  /* Turns the body's graph of `base` into this family's graph, as text, before any pass. Inputs, weights, states and
+   * outputs keep their names and types. If it writes nothing, or is null, the graph stays unchanged. */
   int32_t (*body)(void* self, const char* graph, const tessera_plugin_text* out, tessera_plugin_error* error);
-  /* The checkpoint's name of the tensor that `base`, graph() or the head calls so; nothing written, or null: the same.
-   */
+  /* Writes the checkpoint's name for the tensor that `base`, graph() or the head calls `name`. If it writes nothing, or
+   * is null, the names are the same. */
   void (*tensor)(void* self, const char* name, const tessera_plugin_text* out);
-  /* The body as graph text, from tokens to hidden states before any pass, and what its weights are made of. It declares
-   * its cache groups, its states, and the inputs that the engine stages:
+  /* Writes the body as graph text, from tokens to hidden states, before any pass. Declares what its weights are made of.
+   * The graph declares its cache groups, its states, and the inputs that the engine stages:
    *
    *   graph @body {
    *     group "full" paged layers [0, 1]
-   *     input %input_ids: i32[T]              ids, and, where input_rows is not -1,
-   *     input %input_rows: i32[T]             last_ids[input_rows] in their place (resolve_ids)
+   *     input %input_ids: i32[T]              ids; if the row's input_rows is not -1:
+   *     input %input_rows: i32[T]             last_ids[input_rows] instead (resolve_ids)
    *     input %last_ids: i32[256]             what the last step sampled: i32[max_requests]
    *     input %embedding_rows: i32[T]         row of embeddings in place of the id's, or -1 (embedding)
    *     input %embeddings: f32[2048, 64]      given by prompts: dtype[max_embeddings, hidden size]
@@ -574,10 +586,10 @@ typedef struct tessera_plugin_family {
    *     return %y                             one value, dtype[T, hidden size]
    *   }
    *
-   * The first five inputs must be declared and read. The head is the engine's: the matrix "lm_head.weight"
+   * The graph must declare and read the first five inputs. The engine adds the head: the matrix "lm_head.weight"
    * [vocab_size, hidden_size], or "model.embed_tokens.weight" with tie_word_embeddings. `tessera explain --graph body`
-   * shows the graphs of the engine's families. Called for each plan of the model, from any thread: pure. Null: the
-   * family is told by its base. */
+   * shows the graphs of the engine's families. Any thread may call the function, for each plan of the model, so it must
+   * be pure. Null: the family is described by its base. */
   int32_t (*graph)(void* self, const tessera_plugin_model* model, const tessera_plugin_text* out,
                    const tessera_plugin_weights* weights, tessera_plugin_error* error);
 } tessera_plugin_family;
@@ -586,36 +598,37 @@ typedef struct tessera_plugin_family {
  * ----------------------------------------------------------------------------------------------------
  */
 
-/* What a chat format finds in the text of a model's turn. */
+/* The kinds of pieces that a chat format finds in the text of a model's turn. */
 enum {
   TESSERA_PLUGIN_CONTENT = 0,
   TESSERA_PLUGIN_REASONING = 1,
-  TESSERA_PLUGIN_CALL = 2,     /* begins a call; the piece is the name of the function */
-  TESSERA_PLUGIN_ARGUMENTS = 3 /* of the call that was begun last; together they are the JSON text of an object */
+  TESSERA_PLUGIN_CALL = 2,     /* begins a call; the piece is the function's name */
+  TESSERA_PLUGIN_ARGUMENTS = 3 /* arguments of the latest call; all of them together are the JSON text of an object */
 };
 
-/* For which parts of the text a parser is asked; also their sum, of a format. */
+/* The parts of the text that a parser is asked for. A format may have their sum. */
 enum { TESSERA_PLUGIN_FINDS_REASONING = 1, TESSERA_PLUGIN_FINDS_CALLS = 2 };
 
-/* The text that a parser is made for. It stays until the parser is released. */
+/* The text for which a parser is made. It stays valid until the parser is released. */
 typedef struct tessera_plugin_chat {
   size_t size;
   int32_t finds;     /* FINDS_REASONING: content and reasoning are wanted; FINDS_CALLS: content, calls and arguments */
-  /* FINDS_REASONING, by the format's reasoning_opening and reasoning_closing: the prompt ends inside the reasoning; the
-   * text goes on with a message that has ended its reasoning. At most one of both is 1. */
+  /* With FINDS_REASONING, by the format's reasoning_opening and reasoning_closing. `reasoning` is 1 if the prompt ends
+   * inside the reasoning. `reasoned` is 1 if the text continues a message that has ended its reasoning. At most one of
+   * them is 1. */
   int32_t reasoning;
   int32_t reasoned;
-  /* FINDS_CALLS: the request's functions, a JSON text [{"type": "function", "function": {"name": …, "parameters": …}},
-   * …]; null: any name is a function's. What looks like a call of another function is content. */
+  /* With FINDS_CALLS: the request's functions, a JSON text [{"type": "function", "function": {"name": …, "parameters":
+   * …}}, …]. Null: any name is a function's. A call of any other function is content. */
   const char* tools;
   int32_t (*has_function)(const struct tessera_plugin_chat* chat, const char* name, size_t bytes);
   void* host;
 } tessera_plugin_chat;
 
-/* Takes pieces, in the text's order, as far as they are certain: pieces->add(pieces, TESSERA_PLUGIN_CONTENT, data,
- * bytes, error). Neighbours of one kind are one; each begun call is a call. What follows arguments that break as JSON
- * is content. INVALID_ARGUMENT for a kind that the parser was not asked for, arguments without a call, and more bytes
- * than a text of that length can come to. */
+/* Receives pieces in the text's order, as soon as they are certain: pieces->add(pieces, TESSERA_PLUGIN_CONTENT, data,
+ * bytes, error). Adjacent pieces of one kind are joined, but each begun call is a call of its own. Text after arguments
+ * that break as JSON is content. INVALID_ARGUMENT for a kind that the parser was not asked for, for arguments without a
+ * call, and for more bytes than a text of that length can give. */
 typedef struct tessera_plugin_pieces {
   size_t size;
   int32_t (*add)(const struct tessera_plugin_pieces* pieces, int32_t kind, const char* data, size_t bytes,
@@ -623,30 +636,32 @@ typedef struct tessera_plugin_pieces {
   void* host;
 } tessera_plugin_pieces;
 
-/* A form in which models write tool calls, reasoning, or both: chosen by its name with --tool-call-parser and
- * --reasoning-parser. Where both are chosen, the content that the one for reasoning gives is the other's text. An error
- * ends the request; so do a call of no function, and one that begins before the last one's arguments are whole. */
+/* A format in which models write tool calls, reasoning, or both. --tool-call-parser and --reasoning-parser choose it by
+ * its name. If both are set, the content that the reasoning format returns is the text that the call format reads. An
+ * error ends the request. So does a call of an unknown function, and a call that begins before the last call's
+ * arguments are complete. */
 typedef struct tessera_plugin_chat_format {
   size_t size;
   void* self;
   const char* name;
   int32_t finds;          /* FINDS_REASONING, FINDS_CALLS, or their sum */
-  int32_t special_tokens; /* its marks are special tokens of the model: the text then has them; 0: they are left out */
-  /* A text in this form. When the format is added it is read whole, and cut at every byte: the pieces must be the same,
-   * with reasoning or a whole call among them, as `finds` says. */
+  int32_t special_tokens; /* its marks are special tokens, which the text then contains; 0: they are left out */
+  /* A text in this format. When the format is added, the text is read whole, and cut at every byte. The pieces must be
+   * the same, and contain reasoning or a whole call, as `finds` says. */
   const char* example;
-  /* FINDS_REASONING: the marks around reasoning in prompts. A template may write the opening one at its end, and a
-   * message that the model is to continue may have one or both: the chat's `reasoning` and `reasoned` tell of them. Spaces
-   * and line ends at the prompt's end do not count. Null: none. */
+  /* With FINDS_REASONING: the marks around reasoning in prompts. A template may write the opening mark at its end, and
+   * a message that the model continues may have one or both marks; the chat's `reasoning` and `reasoned` tell which.
+   * Spaces and line ends at the end of the prompt do not count. Null: no marks. */
   const char* reasoning_opening;
   const char* reasoning_closing;
-  /* A parser for one text. After an error there is none: what was written there is not released. */
+  /* Makes a parser for one text. After an error there is none: what was stored in *parser is not released. */
   int32_t (*begin)(void* self, const tessera_plugin_chat* chat, void** parser, tessera_plugin_error* error);
-  /* What comes next, cut anywhere; a whole text comes so too. What may still turn out to be a mark is held back. The
-   * thread that calls it writes the answers of all requests. */
+  /* Reads the next part of the text, which may be cut anywhere; even a whole text comes in this way. Text that may
+   * still turn out to be a mark is held back. The calling thread writes the answers of all requests, so the function
+   * must be quick. */
   int32_t (*push)(void* parser, const char* text, size_t bytes, const tessera_plugin_pieces* pieces,
                   tessera_plugin_error* error);
-  /* The text has ended, perhaps in the middle of anything: gives what was held back. */
+  /* Ends the text, perhaps in the middle of anything, and gives what was held back. */
   int32_t (*finish)(void* parser, const tessera_plugin_pieces* pieces, tessera_plugin_error* error);
   void (*release)(void* parser);
 } tessera_plugin_chat_format;
@@ -654,8 +669,8 @@ typedef struct tessera_plugin_chat_format {
 /* ---- The host
  * ------------------------------------------------------------------------------------------------------------ */
 
-/* Each add_ function: INVALID_ARGUMENT for a name that is taken, a null pointer where one is needed, or a size that no
- * version of the table has. */
+/* Each add_ function returns INVALID_ARGUMENT for a name that is taken, a required pointer that is null, or a size that
+ * no version of the table has. */
 typedef struct tessera_plugin_host {
   size_t size;
   uint32_t abi;        /* TESSERA_PLUGIN_ABI of the engine */
@@ -672,11 +687,11 @@ typedef struct tessera_plugin_host {
                       tessera_plugin_error* error);
   int32_t (*add_family)(const struct tessera_plugin_host* host, const tessera_plugin_family* family,
                         tessera_plugin_error* error);
-  /* For later, from any thread; valid as long as the library is loaded. A line in the log; level 0 debug, 1 info,
-   * 2 warning, 3 error. */
+  /* Writes a line to the log; level 0 is debug, 1 info, 2 warning, 3 error. Any thread may call it, as long as the
+   * library is loaded. */
   void (*log)(int32_t level, const char* message);
-  /* Calls body(context, begin, end) on disjoint ranges that cover [0, count), on the CPU's worker threads; ranges of at
-   * least `grain`. For kernels of "cpu". */
+  /* Calls body(context, begin, end) on the CPU's worker threads, with disjoint ranges that cover [0, count), each of at
+   * least `grain`. It is for kernels on "cpu". */
   void (*parallel_for)(int64_t count, int64_t grain, void (*body)(void* context, int64_t begin, int64_t end),
                        void* context);
   void* registry; /* the host's own */
@@ -684,8 +699,8 @@ typedef struct tessera_plugin_host {
                              tessera_plugin_error* error);
 } tessera_plugin_host;
 
-/* What a plugin exports: who it is, which is looked at before any code of it is called, and the function that adds what
- * it brings. */
+/* What a plugin exports: its identity, which is read before any of its code runs. It also exports the function that
+ * adds its components. */
 typedef struct tessera_plugin_info {
   size_t size;
   uint32_t abi;
@@ -701,13 +716,13 @@ typedef struct tessera_plugin_info {
 #define TESSERA_PLUGIN_EXTERN extern TESSERA_PLUGIN_EXPORT
 #endif
 
-/* Once in a plugin, at file scope. */
+/* Use it once in a plugin, at file scope. */
 #define TESSERA_PLUGIN(plugin_name, plugin_version)                                                         \
   TESSERA_PLUGIN_EXTERN const tessera_plugin_info tessera_plugin;                                           \
   const tessera_plugin_info tessera_plugin = {sizeof(tessera_plugin_info), TESSERA_PLUGIN_ABI, plugin_name, \
                                               plugin_version};
 
-/* The plugin's. After an error nothing of what it added counts. It returns within ten seconds. */
+/* The plugin defines this function. It must return within ten seconds. After an error, nothing that it added counts. */
 TESSERA_PLUGIN_EXPORT int32_t tessera_plugin_register(const tessera_plugin_host* host, tessera_plugin_error* error);
 
 #ifdef __cplusplus
