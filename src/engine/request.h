@@ -32,7 +32,7 @@ struct SamplingParams {
   std::int64_t top_k = 0;  // keep the k most probable; 0: all
   double top_p = 1;        // keep the smallest set of at least this probability; (0, 1]
   double min_p = 0;        // keep tokens with at least this probability relative to the most probable one; [0, 1]
-  double repetition_penalty = 1;  // for tokens of prompt and output: logit / p or logit · p; (0, 10]
+  double repetition_penalty = 1;  // applied to tokens of prompt and output: logit / p or logit · p; (0, 10]
   double frequency_penalty = 0;   // times the token's count in the output, subtracted; [-2, 2]
   double presence_penalty = 0;    // subtracted once for each token in the output; [-2, 2]
   std::vector<std::pair<TokenId, float>> logit_bias{};  // added; [-100, 100]
@@ -122,7 +122,7 @@ struct Request {
   // Generates nothing if set; the completion has one vector pooled from the prompt's normed hidden states.
   Pooling pooling = Pooling::kNone;
   std::int64_t priority = 0;  // higher first; preempts lower ones when room is short; see kProbePriority
-  double timeout_s = 0;       // from submit() to the last token; 0: none
+  double timeout_s = 0;       // most seconds from submit() to the last token; 0: no limit
 
   // Returns whether the request may generate tokens; max_new_tokens gives their number.
   bool generates() const { return !score && pooling == Pooling::kNone; }
@@ -164,7 +164,7 @@ struct Completion {
   // [prompt tokens - prompt_start]. The prompt's very first token, if included, has logprob NaN and no top.
   std::vector<TokenLogprobs> prompt_logprobs{};
   std::vector<float> hidden_states{};  // [rows × hidden size]
-  std::vector<float> logits{};         // of a scored request: [prompt tokens - score_from × vocab, or labels]
+  std::vector<float> logits{};         // result of a scored request: [prompt tokens - score_from × vocab, or labels]
   // Set if return_images is set. image_rows: [tokens × row values] for each image; the first `hidden size` values of a
   // row are its embedding. rope_positions: [3 × prompt tokens], for models with three-dimensional positions.
   std::vector<std::vector<float>> image_rows{};

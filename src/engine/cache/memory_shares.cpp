@@ -156,7 +156,7 @@ Result<std::int64_t> room_for_graphs(const ShareInputs& in) {
                                         kLeastFraction, kMostFraction));
   }
   const std::int64_t left = in.capacity - in.taken;
-  CacheDemand of_one = in.cache;  // of one request, which has one state and one checkpoint for any length
+  CacheDemand of_one = in.cache;  // the demand of one request, which has one state and one checkpoint at any length
   of_one.limits.max_requests = 1;
   const std::int64_t cache = cache_bytes(of_one, std::min(in.useful_pages, in.request_pages));
   // Keeps a given fraction. Otherwise the KV cache has at least a page, and graphs leave it room for one request.

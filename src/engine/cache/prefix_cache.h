@@ -98,7 +98,7 @@ class PrefixCache {
   void flush();
 
  private:
-  using Order = std::set<std::pair<std::uint64_t, Node*>>;  // by the time of their last use
+  using Order = std::set<std::pair<std::uint64_t, Node*>>;  // nodes ordered by their last use
 
   Node* child(const Node& node, const PrefixTokens& tokens, std::size_t page) const;
   std::size_t match(const PrefixTokens& tokens, Path* path) const;

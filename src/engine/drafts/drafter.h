@@ -36,7 +36,7 @@ class Drafter {
   // The layer's first draft behind the newest token.
   struct LayerDraft {
     TokenId token;
-    std::int32_t row;  // of draft_hidden, which the next draft continues; -1: overwritten, so there is no next draft
+    std::int32_t row;  // row of draft_hidden that the next draft continues; -1: overwritten, so there is no next draft
   };
   // Sets the layer's first draft, or removes it if the layer has none.
   void set_layer_draft(std::optional<LayerDraft> draft) { layer_draft_ = draft; }

@@ -11,7 +11,7 @@ constexpr std::int32_t kNone = -1;
 
 // A class of substrings that end at the same places.
 struct State {
-  std::int32_t length = 0;         // of the longest of them
+  std::int32_t length = 0;         // length of the longest substring in the class
   std::int32_t link = kNone;       // class of the longest suffix that ends at more places
   std::int32_t end = 0;            // number of tokens up to the end of an occurrence
   std::int32_t last_edge = kNone;  // head of the list of its edges
@@ -27,7 +27,7 @@ struct Edge {
 struct SuffixAutomaton::States {
   std::vector<State> all{State{}};
   std::vector<Edge> edges;
-  boost::unordered_flat_map<std::uint64_t, std::int32_t> targets;  // by state and token
+  boost::unordered_flat_map<std::uint64_t, std::int32_t> targets;  // target state by (state, token)
   std::int32_t last = kRoot;                                       // the whole text
 
   static std::uint64_t key(std::int32_t state, TokenId token) {

@@ -45,7 +45,7 @@ class FallbackWatch {
     std::int64_t misses = 0;
   };
   Window window_;
-  std::int64_t shape_compiles_ = 0;  // as of the last forward
+  std::int64_t shape_compiles_ = 0;  // number of bound sizes at the last forward
 };
 
 }  // namespace tessera

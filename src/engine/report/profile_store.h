@@ -29,8 +29,8 @@
 namespace tessera {
 
 struct ProfileKeys {
-  Hash128 costs;       // of device, versions, graphs, and how they are compiled and run, but not of the captured sizes
-  Hash128 algorithms;  // of device and versions
+  Hash128 costs;       // hash of device, versions, graphs, and how these are compiled and run; not of captured sizes
+  Hash128 algorithms;  // hash of device and versions
 };
 // Returns the keys of a start; `backend` is the device's backend.
 ProfileKeys profile_keys(const EngineOptions& options, const EnginePlan& plan, const DeviceProperties& device,
@@ -77,7 +77,7 @@ class ProfileStore {
   std::optional<CostTable> known_;  // read from the cache before this store was made
   ProfileKeys keys_;
   ProfileCache cache_;
-  Json kept_costs_;  // as last read from or written to the cache
+  Json kept_costs_;  // the costs last read from or written to the cache
   Json kept_algorithms_;
   Json kept_schedules_;
 };

@@ -43,7 +43,7 @@ struct ScheduledBatch {
   ForwardBatch batch;
   RopeAxes rope_positions;
   std::vector<ImageUse> images;
-  std::vector<SampleRow> sampling;  // for the first wanted rows
+  std::vector<SampleRow> sampling;  // parameters of the sampled rows, which are the first wanted rows
   LogitEdits edits;
   std::vector<TokenId> logprob_targets;  // [wanted rows], if wants_logprobs
   std::vector<Entry> entries;

@@ -38,7 +38,7 @@ class StepDrafts {
  private:
   CacheManager& cache_;
   std::int64_t room_ = 0;     // in tokens
-  std::int64_t pages_ = 0;    // of every cache group
+  std::int64_t pages_ = 0;    // pages that drafts may take from every cache group
   std::int64_t reading_ = 0;  // tokens of texts that drafters may still read in this step
 };
 

@@ -19,7 +19,7 @@ namespace tessera::schema {
 struct RegexNode;
 using Regex = std::shared_ptr<const RegexNode>;
 
-inline constexpr int kMaxRegexCount = 100000;  // of one repetition
+inline constexpr int kMaxRegexCount = 100000;  // largest count of one repetition
 
 struct RegexNode {
   enum class Kind : std::uint8_t {

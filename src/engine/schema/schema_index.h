@@ -38,7 +38,7 @@ class SchemaIndex {
 
   const Json* root_;
   std::deque<Resource> resources_;
-  std::unordered_map<const Json*, const Resource*> resource_of_;  // for every object
+  std::unordered_map<const Json*, const Resource*> resource_of_;  // the resource that contains an object
   std::unordered_map<std::string, const Json*> by_name_;          // keys are "id" and "id#anchor"
 };
 

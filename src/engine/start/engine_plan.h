@@ -52,8 +52,8 @@ struct EnginePlan {
   ModelGraphs graphs;
   RunnerOptions runner;
   StepOrder steps;
-  std::vector<PassReport> passes;  // for body, head and sampler, each in the order in which the passes ran
-  std::int64_t parameters = 0;     // of the whole model, over all ranks
+  std::vector<PassReport> passes;  // reports for body, head and sampler, each in the order in which the passes ran
+  std::int64_t parameters = 0;     // number in the whole model, over all ranks
   std::vector<std::string> facts;  // one line each: what is so, and no reason to warn
   std::vector<std::string> notes;  // one line each: rules that applied, sizes dropped, caps
   MemoryShares memory;

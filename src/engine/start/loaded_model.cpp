@@ -78,7 +78,7 @@ class ModelStart {
   Status load_weights();  // on another thread, except on the CPU
   Status make_runner();
   Status capture();
-  Status wait();  // for the weights, the peers and the device's libraries
+  Status wait();  // waits for the weights, the peers and the device's libraries
 
  private:
   LoadedModel& model_;

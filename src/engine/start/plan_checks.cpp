@@ -8,7 +8,7 @@
 namespace tessera {
 namespace {
 
-constexpr std::int64_t kMostDrafts = 64;  // of a request in a step
+constexpr std::int64_t kMostDrafts = 64;  // most drafts of a request in a step
 
 Status zero_or_more(std::int64_t value, std::string_view option) {
   if (value >= 0) return ok_status();

@@ -42,7 +42,7 @@ Status divide_memory(PlanDraft& draft);   // weights, forwards, graphs and KV ca
 // plan_running.cpp
 Status choose_running(PlanDraft& draft);    // how steps and forwards are run, measured and checked
 Status choose_compilers(PlanDraft& draft);  // compilers of pieces and decodes
-Status choose_graphs(PlanDraft& draft);     // which forwards have graphs, by the rules
+Status choose_graphs(PlanDraft& draft);     // decides which forwards have graphs, by the rules
 Status choose_cuts(PlanDraft& draft);       // operators at which prefill graphs are cut
 Status check_drafts(PlanDraft& draft);      // refuses speculative decoding if it cannot be exact
 Status note_halves(PlanDraft& draft);       // notes that two-batch overlap has no effect
