@@ -17,7 +17,7 @@ namespace tessera {
 struct InfoSources {
   const ServedModel& model;
   const Engine& engine;                              // the first engine, for what all engines have in common
-  std::function<std::vector<EngineStats>()> stats;   // of each engine
+  std::function<std::vector<EngineStats>()> stats;   // returns the statistics of each engine
   std::function<std::optional<ApiError>()> refusal;  // why the server takes no requests; nothing if it takes them
   // Answers the call with the result of `ask`, which runs on the first engine's thread.
   std::function<void(Call call, std::function<HttpResponse(Engine&)> ask)> ask_engine;

@@ -42,7 +42,7 @@ struct ServedModel {
   std::shared_ptr<MemoryBudget> memory{};      // budget that tokenising is charged to; null: none
   GenerationConfig generation{};               // defaults for fields that a request leaves out
   std::optional<ChatTemplate> chat{};
-  std::optional<ChatTemplate> tool_chat{};  // for requests with tools, if the model has a separate template
+  std::optional<ChatTemplate> tool_chat{};  // the template for requests with tools, if the model has a separate one
   bool joins_pairs_by_template = false;     // --chat-template was given: it also joins queries and documents
   bool knows_developer = false;             // the template has the role "developer"
   std::string bos_token{};

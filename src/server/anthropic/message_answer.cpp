@@ -17,8 +17,8 @@ struct Block {
   Kind kind = Kind::kText;
   // The unsent part in a stream, otherwise the whole text. With kToolUse: the text of a JSON object.
   std::string text{};
-  std::string id{};    // with kToolUse
-  std::string name{};  // with kToolUse
+  std::string id{};    // set with kToolUse
+  std::string name{};  // set with kToolUse
 };
 
 class MessageAnswer final : public Answer {
@@ -257,7 +257,7 @@ class MessageAnswer final : public Answer {
   std::int64_t cached_tokens_ = 0;
   // State of a stream:
   bool begun_ = false;
-  int index_ = 0;                    // of the open block, or of the next one
+  int index_ = 0;                    // index of the open block, or of the next one
   std::optional<Block::Kind> open_;  // the kind of the block that was started and not stopped
   std::string hidden_;               // thinking that goes into the signature
   JsonWriter event_;                 // a member so that all events of a stream reuse its memory

@@ -45,7 +45,7 @@ struct HttpOptions {
                                      // longer
   double body_timeout_s = 60;
   double write_timeout_s = 60;                     // a client that takes no data for this long is dropped
-  std::size_t max_unsent_bytes = 4 * 1024 * 1024;  // of a stream; a client that falls further behind is dropped
+  std::size_t max_unsent_bytes = 4 * 1024 * 1024;  // limit for a stream; a client that falls further behind is dropped
   // Limits who may send requests, see http_guard.h; others get 403.
   std::vector<std::string> allowed_hosts{};  // Host headers, beside loopback names
   std::vector<std::string> cors_origins{};   // origins of web pages, beside the server's own: "*" or origins

@@ -166,7 +166,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   std::string head_lines_;                         // header lines of every answer to it
   bool http_1_1_ = true;
   bool head_only_ = false;
-  ErrorShape error_shape_ = ErrorShape::kOpenAi;  // of its path, once that was read
+  ErrorShape error_shape_ = ErrorShape::kOpenAi;  // the shape for its path, once the path is known
   bool keep_alive_ = true;
   bool chunked_ = false;
 

@@ -13,7 +13,7 @@
 #include "tessera/base/status.h"
 #include "tessera/server/http/tls_options.h"
 
-struct ssl_ctx_st;  // of OpenSSL
+struct ssl_ctx_st;  // OpenSSL's SSL_CTX
 struct ssl_st;
 
 namespace tessera {
@@ -35,7 +35,7 @@ class TlsContext {
 
  private:
   using Stamp = std::array<std::int64_t, 4>;  // a file's device, inode, size and time; zeros: there is no file
-  using Stamps = std::array<Stamp, 3>;        // of the certificate, the key and the authorities
+  using Stamps = std::array<Stamp, 3>;        // stamps of the certificate, the key and the authorities
   explicit TlsContext(TlsOptions options) : options_(std::move(options)) {}
   Stamps stamps() const;
 

@@ -9,9 +9,9 @@ namespace tessera {
 struct TlsOptions {
   std::string certificate_file{};  // certificates from the server's to its authority's; "": no TLS
   std::string key_file{};          // "": the key is in certificate_file
-  std::string key_password{};      // for an encrypted key
+  std::string key_password{};      // password of an encrypted key
   std::string client_ca_file{};    // set: every client must show a certificate that one of these authorities signed
-  double check_interval_s = 5;     // from one look at the files to the next; a change is seen at the next look
+  double check_interval_s = 5;     // time between two looks at the files; a change is seen at the next look
 };
 
 }  // namespace tessera

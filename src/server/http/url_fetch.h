@@ -18,8 +18,8 @@
 namespace tessera {
 
 struct UrlFetchOptions {
-  std::int64_t most_bytes = std::int64_t{64} << 20;  // of a body
-  double timeout_s = 10;                             // from the call to the last byte, including all redirects
+  std::int64_t most_bytes = std::int64_t{64} << 20;  // largest body
+  double timeout_s = 10;                             // limit from the call to the last byte, including all redirects
   int most_redirects = 5;
   int most_at_once = 8;  // simultaneous fetches; more are refused
   // Decides which addresses may be connected to. Default: public addresses, except this machine's own.

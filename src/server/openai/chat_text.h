@@ -16,13 +16,13 @@ namespace tessera {
 
 struct ChatTextStyle {
   ToolChoice choice = ToolChoice::kNone;
-  std::string named{};                   // with kNamed
+  std::string named{};                   // the function's name, with kNamed
   std::string_view id_prefix = "call_";  // begins the ids of calls
   bool parallel = true;                  // with kAuto; false: only the first call counts
-  std::string tool_call_parser{};        // with kAuto
-  Json tools{};                          // with kAuto
+  std::string tool_call_parser{};        // the parser's name, with kAuto
+  Json tools{};                          // the request's tools, with kAuto
   std::string reasoning_parser{};        // "": reasoning stays in the content
-  bool prompt_opens_reasoning = false;   // for the server's own parsers
+  bool prompt_opens_reasoning = false;   // used by the server's own parsers
   // Plugin formats that replace the server's own parsers; set if the parsers' names are those of plugin formats.
   std::shared_ptr<const ChatFormat> call_format{};
   std::shared_ptr<const ChatFormat> reasoning_format{};

@@ -20,7 +20,7 @@ enum class ToolChoice : std::uint8_t {
 struct ToolFields {
   Json tools{};  // the list as templates see it; null with kNone
   ToolChoice choice = ToolChoice::kNone;
-  std::string named{};   // with kNamed
+  std::string named{};   // the function's name, with kNamed
   bool parallel = true;  // several calls at a time are allowed
 };
 

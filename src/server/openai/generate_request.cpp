@@ -167,7 +167,7 @@ class Grammars {
 
 struct LogprobFields {
   bool wanted = false;
-  bool input = false;  // also for the prompt's tokens, from `start` on
+  bool input = false;  // log-probabilities also for the prompt's tokens, from `start` on
 };
 
 ApiResult<LogprobFields> read_logprobs(const ApiFields& fields, Request& request) {

@@ -22,9 +22,9 @@ struct LatencyPercentiles {
 
 // Latencies of generations as clients experience them.
 struct ServerLatencies {
-  LatencyPercentiles first_token{};  // from the request to its first token
-  LatencyPercentiles next_token{};   // from one token to the next
-  LatencyPercentiles request{};      // from the request to its end
+  LatencyPercentiles first_token{};  // time from the request to its first token
+  LatencyPercentiles next_token{};   // time from one token to the next
+  LatencyPercentiles request{};      // time from the request to its end
 };
 
 class LatencyWindow {

@@ -19,8 +19,8 @@ namespace tessera {
 // Facts that all engines have in common.
 struct LoadFacts {
   std::string accelerator;                // "NVIDIA H200"
-  std::int64_t num_accelerators = 1;      // of one engine
-  std::int64_t max_running_requests = 0;  // of one engine
+  std::int64_t num_accelerators = 1;      // accelerators of one engine
+  std::int64_t max_running_requests = 0;  // limit of one engine
 };
 
 class LoadReport {

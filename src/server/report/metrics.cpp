@@ -124,7 +124,7 @@ struct ServerMetrics::Impl {
   Histogram request;
   Histogram prompt_tokens;
   Histogram output_tokens;
-  Histogram most_output_tokens;  // of the longest text of a call
+  Histogram most_output_tokens;  // tokens of the longest text of a call
   Histogram queue;
   Histogram prefill;
   Histogram decode;
@@ -133,7 +133,7 @@ struct ServerMetrics::Impl {
   LatencyWindow request_window;
   std::map<const char*, std::int64_t, std::less<std::string_view>> ends{
       {"stop", 0}, {"length", 0}, {"abort", 0}, {"error", 0}};
-  std::map<std::pair<std::string, int>, std::int64_t, std::less<>> answers;  // by route and status
+  std::map<std::pair<std::string, int>, std::int64_t, std::less<>> answers;  // counts by route and status
 
   double throughput = 0;  // tokens/s
   Clock::time_point counted_at = Clock::now();

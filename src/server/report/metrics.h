@@ -39,13 +39,13 @@ class ServerMetrics {
   void next_token(double seconds);
 
   struct End {
-    double seconds = 0;  // from the request's arrival to its end
+    double seconds = 0;  // time from the request's arrival to its end
     std::int64_t prompt_tokens = 0;
     std::int64_t output_tokens = 0;
     FinishReason finish = FinishReason::kStop;
-    double queue_s = 0;        // until the request was admitted
-    double first_token_s = 0;  // from the time the engine got the request to its first token; 0: no token
-    double engine_s = 0;       // from the time the engine got the request to its end
+    double queue_s = 0;        // time until the request was admitted
+    double first_token_s = 0;  // time from the engine's receipt of the request to its first token; 0: no token
+    double engine_s = 0;       // time from the engine's receipt of the request to its end
   };
   void ended(const End& end);
   // Counts a generation that was cancelled, mostly because its client left. It has no End.

@@ -17,10 +17,10 @@ struct OutputItem {
   std::string id;
   std::string text{};             // the reasoning, the message, the arguments, or the input
   std::size_t sent = 0;           // bytes of `text` that a stream has sent
-  std::string call_id{};          // of calls
-  std::string name{};             // of calls
-  std::string space{};            // of calls: the namespace; "": none
-  std::string logprobs{};         // of a message's tokens, as the elements of a JSON list
+  std::string call_id{};          // id of a call
+  std::string name{};             // name of a call's function
+  std::string space{};            // namespace of a call's function; "": none
+  std::string logprobs{};         // log-probabilities of a message's tokens, as the elements of a JSON list
   std::size_t sent_logprobs = 0;  // bytes of `logprobs`
 
   bool is_call() const { return kind == Kind::kFunctionCall || kind == Kind::kCustomCall; }

@@ -39,7 +39,7 @@ ResponseAnswer::ResponseAnswer(ResponseStyle style) : style_(std::move(style)), 
 
 Status ResponseAnswer::failure() const {
   if (parts_.status().ok()) return ok_status();
-  return internal_error(parts_.status().message());  // for any status code: the fault is the plugin's
+  return internal_error(parts_.status().message());  // internal for any status code: the fault is the plugin's
 }
 
 template <class Write>

@@ -88,10 +88,10 @@ class ResponseAnswer : public Answer {
   ChatText parts_;
   std::optional<OutputItem> item_{};  // the open item
   int call_index_ = -1;               // ChatText's index of the open call
-  CustomInput input_;                 // of the open custom call
+  CustomInput input_;                 // input of the open custom call
   std::string output_;                // the ended items, as the elements of a JSON list
   std::vector<std::string> item_ids_;
-  std::string logprobs_;  // of tokens whose text has not come yet, as the elements of a JSON list
+  std::string logprobs_;  // log-probabilities of tokens whose text has not come yet, as elements of a JSON list
   FinishReason finish_ = FinishReason::kNone;
   Usage usage_{};
   bool begun_ = false;

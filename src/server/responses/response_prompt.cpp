@@ -61,7 +61,7 @@ ApiResult<Json> read_input(const ApiFields& fields, const ResponseAsker& asker) 
 struct History {
   std::shared_ptr<const ConversationTurn> last{};
   std::deque<Json> lists{};  // in order; a deque, because images borrow from its elements
-  MemoryCharge charge{};     // for the time of reading
+  MemoryCharge charge{};     // charged while the history is read
 };
 
 ApiResult<History> read_history(const ApiFields& fields, const ServedModel& model, const ResponseAsker& asker) {

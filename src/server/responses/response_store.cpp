@@ -11,7 +11,7 @@
 namespace tessera {
 namespace {
 
-constexpr std::int64_t kBytesOfEntry = 512;  // of the containers
+constexpr std::int64_t kBytesOfEntry = 512;  // bytes that the containers take for an entry
 
 double steady_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();

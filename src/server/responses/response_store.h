@@ -34,8 +34,8 @@ struct StoredResponse {
   std::string owner{};
   std::string body{};                              // the response object
   std::shared_ptr<const ConversationTurn> turn{};  // null: the response has not ended, or has failed
-  std::vector<std::string> item_ids{};             // of the turn's output
-  std::shared_ptr<EventLog> events{};              // of a streamed background response; used by the I/O thread alone
+  std::vector<std::string> item_ids{};             // ids of the turn's output items
+  std::shared_ptr<EventLog> events{};              // set for streamed background responses; only the I/O thread uses it
   bool background = false;
   bool running = false;
 };

@@ -44,7 +44,7 @@ struct LiveJobs::Job {
   bool dropped = false;       // the tickets are forgotten
   std::int64_t prompt_tokens = 0;
   std::int64_t output_tokens = 0;
-  std::int64_t most_output_tokens = 0;          // of the request with the most output tokens
+  std::int64_t most_output_tokens = 0;          // output tokens of the request with the most
   Clock::time_point last_sent{};                // or when the call arrived
   std::vector<Clock::time_point> last_token{};  // [requests]; before the first token: when the call arrived
 

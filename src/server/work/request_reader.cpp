@@ -14,7 +14,7 @@ struct RequestReader::Reading {
   Call call;
   Make make;
   std::string body{};
-  std::string coding{};  // of the body; "" once it is inflated
+  std::string coding{};  // the body's Content-Encoding; "" once it is inflated
 };
 
 void RequestReader::start(Call call, Make make) {

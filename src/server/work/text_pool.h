@@ -22,7 +22,7 @@ namespace tessera {
 struct TextPoolOptions {
   std::string name;  // name in metrics
   FairQueue::Limits limits{};
-  int nice = 0;  // of its threads and of those that they start; 0 to 19: the higher, the less CPU time they get
+  int nice = 0;  // nice value of its threads and their children, 0 to 19: the higher, the less CPU time they get
 };
 
 class TextPool {
