@@ -89,7 +89,7 @@ Result<std::vector<fs::path>> files_beside(const MakeCheckpointOptions& options,
 // Returns the bytes of the weights plus those of headers, the index and the other files.
 std::int64_t bytes_needed(const RandomCheckpoint& checkpoint, const Source& source,
                           const std::vector<fs::path>& beside) {
-  constexpr std::int64_t kAround = 4096;  // for a file's last block
+  constexpr std::int64_t kAround = 4096;  // room for a file's last block
   std::int64_t bytes = checkpoint.total_bytes() + std::ssize(source.text) + kAround;
   for (const TensorLayout& tensor : checkpoint.tensors()) bytes += 256 + 2 * std::ssize(tensor.name);
   for (const fs::path& file : beside) {

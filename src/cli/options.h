@@ -105,7 +105,7 @@ struct VerifyOptions {
   EngineOptions engine;
   bool modes = false;      // checks every way to run, not only the one that the flags select
   std::int64_t soak = 0;   // number of random batches instead of every size; 0: none
-  std::uint64_t seed = 1;  // for the random batches
+  std::uint64_t seed = 1;  // seed of the random batches
   bool json = false;
 };
 
@@ -126,17 +126,17 @@ struct BenchOptions {
   std::vector<std::string> compilers;     // for graphs: one engine for each; empty: the engine's compiler
   std::int64_t context = 128;             // tokens in the cache of each decoding request
   std::int64_t repeat = 10;
-  std::string output;  // for profile: the trace's file
+  std::string output;  // file for the trace of profile
   bool json = false;
 };
 
 // A load of requests, sent to a server in another process or in this one.
 struct BenchServeOptions {
-  EngineOptions engine;  // for a server of this process
+  EngineOptions engine;  // options of a server in this process
   std::string url;       // URL of another server; there is no model then
   std::string api_key;
   std::string served_model_name;    // "": the name that the server reports
-  std::int64_t vocab_size = 32000;  // for another server
+  std::int64_t vocab_size = 32000;  // number of token ids, for another server
   LoadOptions load;
   std::vector<double> request_rates;  // one run for each; empty: as recorded, or all at once
   std::int64_t max_concurrency = 0;   // 0: no limit

@@ -40,7 +40,7 @@ struct Run {
   std::optional<double> rate;  // unset: as recorded
   std::optional<bool> graphs;
   LoadRun done{};
-  Clock::time_point began{};  // of the requests that count, like the end
+  Clock::time_point began{};  // time span of the requests that count
   Clock::time_point ended{};
   std::optional<ServeTimes> times{};  // set if the engine was profiled
 };

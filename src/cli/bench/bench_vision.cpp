@@ -57,7 +57,7 @@ struct TowerWay {
 // The times of one way to run the tower, in ms.
 struct Times {
   std::vector<double> tower{};   // all forwards, from an idle device until it is idle again
-  std::vector<double> encode{};  // as `tower`, plus the host's work for it: converting, ordering and copying patches
+  std::vector<double> encode{};  // `tower` plus the host's work for it: converting, ordering and copying patches
   double first = 0;              // the first encode, including captures
   std::int64_t forwards = 0;
   std::int64_t replays = 0;
@@ -67,9 +67,9 @@ struct Times {
 struct CaseTimes {
   ImageSize size{};
   std::int64_t images = 0;
-  std::int64_t patches = 0;             // of all images
-  std::int64_t tokens = 0;              // of all images
-  std::vector<double> preprocessing{};  // for one image on one thread
+  std::int64_t patches = 0;             // patches of all images together
+  std::int64_t tokens = 0;              // tokens of all images together
+  std::vector<double> preprocessing{};  // time for one image on one thread
   std::vector<Times> ways{};
 };
 

@@ -10,7 +10,7 @@ namespace tessera::cli {
 
 struct MemoryBandwidth {
   std::int64_t bytes = 0;       // bytes moved in one pass: 1 GiB or, on a CPU, 4 × L3, whichever is more
-  double bytes_per_second = 0;  // of the fastest pass
+  double bytes_per_second = 0;  // rate of the fastest pass
 };
 
 // Measures the bandwidth, for about a second at most. A CPU reads a block far larger than its caches with as many

@@ -14,7 +14,7 @@
 namespace tessera::cli {
 
 struct GraphsRun {
-  std::string rate;  // as tables show it: "4/s"
+  std::string rate;  // the rate in the tables' form: "4/s"
   bool graphs = false;
   const LoadResult* result = nullptr;
 };
@@ -24,13 +24,13 @@ struct RunDifference {
   std::string_view name;  // "ttft_p50_ms"
   double without = 0;     // mean of the runs without graphs
   double with = 0;
-  Interval difference;  // of with - without, 95 % confidence, by Student's t over the pairs
+  Interval difference;  // 95 % confidence interval of with - without, by Student's t over the pairs
 };
 
 struct RateComparison {
   std::string rate;
   std::size_t pairs = 0;
-  std::vector<RunDifference> differences;  // for p50 and p99 of the time to the first token
+  std::vector<RunDifference> differences;  // differences of p50 and p99 of the time to the first token
 };
 
 // Compares the runs. For each rate, the first run with graphs is paired with the first run without, the second with the

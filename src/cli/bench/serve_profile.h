@@ -31,14 +31,14 @@ struct PhaseTimes {
   double waited_ms = 0;  // time that the device waited for the host before these forwards, without waits for new
                          // requests
   std::vector<DevicePart> parts{};
-  std::array<double, kNumHostWorks> host_ms{};  // by HostWork, without idle time
+  std::array<double, kNumHostWorks> host_ms{};  // [HostWork], without idle time
 };
 
 struct ServeTimes {
   double total_ms = 0;
   double device_ms = 0;
   std::vector<PhaseTimes> phases{};             // phases that ran: prefill, mixed, decode
-  std::array<double, kNumHostWorks> host_ms{};  // by HostWork
+  std::array<double, kNumHostWorks> host_ms{};  // [HostWork]
   // Returns the time of the engine's thread that no named HostWork accounts for.
   double other_ms() const;
 };

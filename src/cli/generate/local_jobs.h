@@ -33,7 +33,7 @@ class LocalJobs {
     bool ended = false;               // this is the job's last update
     std::string body{};               // set at the end if the job is no stream
     std::optional<ApiError> error{};  // set at the end
-    std::int64_t prompt_tokens = 0;   // of requests that ended in this event; to be added up
+    std::int64_t prompt_tokens = 0;   // prompt tokens of the requests that ended in this event; to be added up
     std::int64_t output_tokens = 0;
   };
 

@@ -33,7 +33,7 @@ struct FormRow {
 // The ratio of two forms' times in the same rounds.
 struct FormRatio {
   double median = 0;
-  Interval interval;  // of the median, 95 % confidence
+  Interval interval;  // 95 % confidence interval of the median
 };
 
 struct FormResult {

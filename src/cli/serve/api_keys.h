@@ -15,7 +15,7 @@ namespace tessera::cli {
 struct KeySources {
   std::string_view flag;
   std::string_view file_flag;
-  const char* variable;  // of the environment, used if no flag gives any key
+  const char* variable;  // environment variable that is used if no flag gives a key
 };
 inline constexpr KeySources kApiKeys = {"--api-key", "--api-key-file", "TESSERA_API_KEY"};
 inline constexpr KeySources kAdminApiKeys = {"--admin-api-key", "--admin-api-key-file", "TESSERA_ADMIN_API_KEY"};

@@ -54,7 +54,7 @@ Result<std::vector<HistogramBucket>> read_histogram(std::string_view text, std::
                                                     std::string_view file) {
   const std::string bucket = std::string(name) + "_bucket";
   std::map<double, double> counts;
-  std::map<std::string, Sample, std::less<>> last;  // by labels: limits must ascend and counts must not fall
+  std::map<std::string, Sample, std::less<>> last;  // last sample by labels: limits must ascend, counts must not fall
   int number = 0;
   while (!text.empty()) {
     const std::string_view line = text.substr(0, text.find('\n'));

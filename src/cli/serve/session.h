@@ -32,7 +32,7 @@ struct ForwardRecord {
   Reason reason = Reason::kGraphsDisabled;
   std::int64_t tokens = 0;
   std::int64_t padding = 0;
-  double ms = 0;  // from the end of the previous forward to the end of this one
+  double ms = 0;  // time from the end of the previous forward to the end of this one
 };
 
 struct RunRecord {
