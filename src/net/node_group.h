@@ -83,7 +83,7 @@ class NodeGroup {
   const int nodes_;
   const int node_;
   std::vector<std::unique_ptr<NodeLink>> links_;  // [nodes]; null for nodes without a connection
-  std::array<Take, kLastFrame + 1> takers_{};     // by FrameKind
+  std::array<Take, kLastFrame + 1> takers_{};     // [FrameKind]
   std::vector<TakeEnd> end_takers_;
   std::mutex leaving_;
   bool left_ = false;  // guarded by leaving_
