@@ -21,7 +21,7 @@ using Part = ChatFormat::Part;
 struct Behaviour {
   std::int32_t (*push)(std::string_view text, const tessera_plugin_pieces* pieces, tessera_plugin_error* error);
   int live = 0;
-  std::int32_t reasoning = -1, reasoned = -1;  // from the last chat
+  std::int32_t reasoning = -1, reasoned = -1;  // members of the latest chat
 };
 Behaviour behaviour;
 

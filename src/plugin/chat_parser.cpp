@@ -116,7 +116,7 @@ Result<std::vector<ChatPiece>> PluginChatParser::collect(const F& function, bool
   given_.clear();
   if (!held_.text.empty()) given_.push_back(std::exchange(held_, {}));
   const Status called = call(function);
-  TRY(Status(refused_).with_context(context()));  // this error says more than what the plugin made of it
+  TRY(Status(refused_).with_context(context()));  // this error says more than the plugin's own, which it caused
   TRY(Status(called).with_context(context()));
   return settle(ended);
 }

@@ -129,7 +129,7 @@ Result<FamilyBody> make_family_body(const tessera_plugin_family& family, const M
   const Status called = call([&](tessera_plugin_error* error) {
     return family.graph(family.self, &model, text.get(), weights.table(), error);
   });
-  TRY(Status(weights.status()));  // this error says more than what the plugin made of it
+  TRY(Status(weights.status()));  // this error says more than the plugin's own, which it caused
   TRY(Status(called));
   return read_text_body(text.take(), weights.take(), config, options, ops);
 }

@@ -142,7 +142,7 @@ Result<std::vector<ir::ValueId>> Operator::decompose(ir::GraphBuilder& builder, 
                         builder.type(operands[i]).to_string());
   const std::string body = TRY(with_attributes(table_.native_form, node));
   const ir::Graph form = TRY(ir::parse_graph(text + body + "\n}\n", &ops_).with_context("its native form"));
-  std::map<ir::ValueId, ir::ValueId> made;  // from values of the form to values of the builder's graph
+  std::map<ir::ValueId, ir::ValueId> made;  // maps values of the form to values of the builder's graph
   for (std::size_t i = 0; i < operands.size(); ++i)
     made[ir::ValueId(static_cast<std::int32_t>(i))] = operands[i];  // ids follow the order of the text
   for (const ir::Node& simple : form.nodes) {
