@@ -17,7 +17,7 @@ struct RequestRecord {
   double sent_s = 0;
   double first_token_s = 0;
   double end_s = 0;             // when the last token came
-  std::vector<float> gaps_s{};  // from one token to the next; tokens that come together share one gap
+  std::vector<float> gaps_s{};  // times from one token to the next; tokens that come together share one gap
   std::int64_t input_tokens = 0;
   std::int64_t output_tokens = 0;
   std::string failure{};  // the reason of the failure; "": success
@@ -36,7 +36,7 @@ Distribution distribution(std::vector<double> values);
 struct LoadResult {
   std::int64_t completed = 0;
   std::int64_t failed = 0;
-  std::map<std::string, std::int64_t> failures{};  // by reason
+  std::map<std::string, std::int64_t> failures{};  // counts by reason
   double seconds = 0;                              // time from the first request sent to the last token
   std::int64_t input_tokens = 0;
   std::int64_t output_tokens = 0;

@@ -35,7 +35,7 @@ struct LoadRequest {
 inline constexpr std::int64_t kBlockTokens = 512;  // Mooncake's block size
 
 struct Load {
-  std::vector<LoadRequest> requests;  // by arrival
+  std::vector<LoadRequest> requests;  // in the order of their arrivals
   bool recorded = false;              // arrivals come from a trace; else they come at one per second
 };
 
