@@ -36,16 +36,16 @@ struct ImageExample {
 
 struct Explanation {
   std::string model_path;
-  std::string device;  // as given by the flag
+  std::string device;  // the value of the flag
   EnginePlan plan;
-  StitchingGraph stitching;              // of the body, as prefill runs it
+  StitchingGraph stitching;              // the body's graph, cut as prefill runs it
   std::vector<std::int64_t> full_sizes;  // prefill sizes that earlier starts measured to be faster as one graph
   std::int64_t decode_ops = 0;
   std::int64_t weight_bytes = 0;
   std::vector<ExplainedSchedule> schedules;
   MemoryReport memory;                    // predicted, with the needs of every size
-  std::vector<DispatchExample> examples;  // for --num-tokens
-  std::optional<ImageExample> image;      // for --num-tokens, if the model reads images
+  std::vector<DispatchExample> examples;  // set with --num-tokens
+  std::optional<ImageExample> image;      // set with --num-tokens if the model reads images
 };
 
 // Explains how an engine with these options would run. Notes name options as the command's `flags` do.

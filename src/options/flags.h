@@ -126,10 +126,10 @@ class CommandFlags {
     bool repeatable = false;
     bool secret = false;
     bool hidden = false;    // omitted from the help
-    std::string instead{};  // for a secret flag
+    std::string instead{};  // other ways to give a secret flag's value
     Take take{};
     Json initial{};
-    std::vector<std::string> texts{};  // as given
+    std::vector<std::string> texts{};  // texts as they were given
     std::function<Json()> taken{};     // the resulting value, if the texts do not show it
     FlagSource source = FlagSource::kDefault;
     std::string place{};  // "file:line", if the value is from the configuration file
