@@ -568,7 +568,7 @@ typedef struct tessera_plugin_family {
   /* Writes the checkpoint's name for the tensor that `base`, graph() or the head calls `name`. If it writes nothing, or
    * is null, the names are the same. */
   void (*tensor)(void* self, const char* name, const tessera_plugin_text* out);
-  /* Writes the body as graph text, from tokens to hidden states, before any pass. Declares what its weights are made of.
+  /* Writes the body as graph text, from tokens to hidden states, before any pass, and declares its weights' parts.
    * The graph declares its cache groups, its states, and the inputs that the engine stages:
    *
    *   graph @body {
