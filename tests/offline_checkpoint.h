@@ -181,7 +181,7 @@ class OfflineCheckpoint {
     if (format == "nvfp4")
       return parsed(R"({"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": ["lm_head"]})");
     Json groups = Json::object();
-    std::map<std::int64_t, Json::Array> targets;  // by the columns that share a scale
+    std::map<std::int64_t, Json::Array> targets;  // modules by the number of columns that share a scale
     for (const auto& [module, group] : modules) targets[format == "int4" ? group : 0].emplace_back(module);
     for (auto& [group, names] : targets) {
       Json weights = parsed(R"({"num_bits": 8, "strategy": "channel", "symmetric": true, "type": "int"})");

@@ -25,7 +25,7 @@ using ir::ValueId;
 
 // What the kernels saw of the forward around them during a test.
 struct Seen {
-  std::set<std::int64_t> experts;  // of the layer, from its description
+  std::set<std::int64_t> experts;  // number of experts in the layer's description
   bool compiling = false;          // seen at bind
   bool capturing = false;          // seen at enqueue, as is the next member
   bool piecewise = false;

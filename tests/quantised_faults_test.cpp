@@ -35,7 +35,7 @@ using Tensors = std::map<std::string, OwnTensor>;
 struct Fault {
   const char* golden;
   std::function<void(Tensors&, Json&)> change;
-  std::vector<std::string> parts;  // of the message
+  std::vector<std::string> parts;  // parts of the expected message
 };
 
 Json settings(const char* text) { return *Json::parse(text, "settings"); }

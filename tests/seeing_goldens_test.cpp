@@ -61,7 +61,7 @@ std::unique_ptr<Engine> make_seeing(const ImageGolden& golden, Way way, int rank
 
 // The greatest distances among all prompts.
 struct Apart {
-  Distance rows;  // of images' rows
+  Distance rows;  // distance of images' rows
   Distance logits;
 };
 void widen(Distance& greatest, const Distance& one) {

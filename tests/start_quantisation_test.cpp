@@ -34,7 +34,7 @@ ModelConfig config_at_start(const std::string& folder, const std::string& format
 
 struct LoadedWeights {
   std::string body;                                     // the graph's text
-  std::map<std::string, std::vector<std::byte>> bytes;  // by the weights' names
+  std::map<std::string, std::vector<std::byte>> bytes;  // contents of the weights by name
   std::vector<WeightSpec> specs;
 };
 

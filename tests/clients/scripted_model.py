@@ -17,7 +17,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 DEMO = ROOT / "models" / "demo"
 HIDDEN, HEADS, HEAD_SIZE, INNER, LAYERS = 128, 2, 16, 16, 2
 CONTEXT = 262144
-STRENGTH = 10  # of the logit of the next token: other tokens have no chance beside it
+STRENGTH = 10  # logit of the next token: other tokens have no chance against it
 # A call's text is written as the scripts write it, so that the next prompt begins with this one and its answer.
 TEMPLATE = """
 {%- set ns = namespace(step=0) %}

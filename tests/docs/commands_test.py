@@ -34,7 +34,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DOCUMENTS = ["README.md", "CONTRIBUTING.md", "SECURITY.md", *sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("docs/**/*.md"))]
 BRINGS_MODELS = ["docs/extending.md"]  # its first block links models/ itself
-TIMEOUT_S = 300  # of one command, with sanitizers too
+TIMEOUT_S = 300  # limit for one command, with sanitizers too
 REQUIREMENTS = {"A": 5, "B": 10, "C": 7, "D": 8, "E": 8, "F": 6, "G": 4, "H": 5, "I": 6, "J": 3, "K": 4, "L": 3}
 PORT = re.compile(r"\b30000\b")
 

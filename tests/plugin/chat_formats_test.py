@@ -20,8 +20,8 @@ from served import MODEL, Served, run_cases  # noqa: E402  (the folder is known 
 
 FLAGS = ["--piecewise-cuda-graph-tokens", "16", "--cuda-graph-bs", "1", "--context-length", "512", "--chat-template",
          "{% for m in messages %}{{ m.content }}{% endfor %}{% if tools and false %}tools{% endif %}"]
-PROMPT_TOKENS = 2  # of QUESTION
-OPENED_TOKENS = 8  # of "hi[[why "
+PROMPT_TOKENS = 2  # length of QUESTION
+OPENED_TOKENS = 8  # length of "hi[[why "
 QUESTION = [{"role": "user", "content": "hi"}]
 TOOLS = [{"type": "function", "function": {"name": name, "parameters": {"type": "object"}}} for name in ("get_weather", "f")]
 TEXT = '[[why ünïcode, and [[1]]I [[call me. [[call get_weather {"city": "Øslo [[]]", "days": [[1], [2]]}]] [[call f {}]]Wait.'

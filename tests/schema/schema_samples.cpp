@@ -33,7 +33,7 @@ struct Walker {
   std::vector<TokenId> closing;  // tokens that lead towards an end
   int masks = 0;
   double masks_ms = 0;
-  double mask_ms = 0;  // of the slowest mask
+  double mask_ms = 0;  // time of the slowest mask
 
   std::vector<TokenId> allowed(GrammarMatcher& matcher) {
     std::vector<std::uint32_t> mask(static_cast<std::size_t>(GrammarMatcher::mask_words(vocab_size)));

@@ -29,7 +29,7 @@ import zlib
 
 from served import MODEL, Served
 
-MOST_WAIT_S = 0.3  # for 99 of 100 short chats
+MOST_WAIT_S = 0.3  # limit for 99 of 100 short chats
 MOST_HEALTH_S = 2
 PAD = 2050
 CONFIG = {

@@ -31,10 +31,10 @@ from train import Packer, tokenized_shard
 SEED = 3
 SHARD = 500                 # seed of the training documents; train.py uses others
 DOCUMENTS = 16_000
-PREFERENCE = 0.95           # of favoured alternatives: the model's own texts have more of them than train.py's
+PREFERENCE = 0.95           # of choosing a favoured alternative: the model's own texts have more of them than train.py's
 HELD_OUT_DOCUMENTS = 200
 DRAFTS = 3
-ROWS, ROW_LENGTH = 6, 256   # of a step
+ROWS, ROW_LENGTH = 6, 256   # size of a step
 PEAK_LEARNING_RATE = 2e-3
 WARM_UP_STEPS = 20
 WEIGHT_DECAY = 0.01

@@ -17,10 +17,10 @@ ALL_LINEARS = r"(_proj|in_proj_qkv|in_proj_z)$"
 
 class Case(NamedTuple):
     model: Callable
-    quantise: Callable  # of quantise.py
+    quantise: Callable  # function of quantise.py
     settings: dict  # "quantization_config"
     modules: str = ALL_LINEARS  # a regular expression
-    dtype: torch.dtype = torch.bfloat16  # of the weights that are not quantised
+    dtype: torch.dtype = torch.bfloat16  # type of the weights that are not quantised
     inputs: Optional[tuple] = None  # (rounding of the inputs in words, that function): logits_act_<i>
     beside: Optional[dict] = None  # hf_quant_config.json
 

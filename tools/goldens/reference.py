@@ -10,9 +10,9 @@ from PIL import Image
 from .text_families import IMAGE_TOKENS
 
 TEXT_PROMPTS = (1, 7, 33, 70, 200)
-LONG_PROMPTS = (3, 130, 1500)  # of cases with production head sizes
+LONG_PROMPTS = (3, 130, 1500)  # lengths, for cases with production head sizes
 GREEDY_TOKENS = {"text": 12, "images": 8}
-STORED_ROWS = 4  # of a prompt's logits; of shorter prompts all
+STORED_ROWS = 4  # stored rows of a prompt's logits; a shorter prompt has all stored
 
 
 class Limits(NamedTuple):

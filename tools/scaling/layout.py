@@ -6,7 +6,7 @@ import math
 from scaling.machine import Machine
 from scaling.shapes import Shapes
 
-USABLE = 0.95  # of the memory, for weights and KV cache, as in the engine
+USABLE = 0.95  # usable part of the memory, for weights and KV cache, as in the engine
 
 
 @dataclasses.dataclass(frozen=True)

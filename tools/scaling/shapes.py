@@ -5,7 +5,7 @@ import json
 import pathlib
 from typing import Any
 
-BYTES = 2  # of a weight, an activation and an entry of the KV cache; measurements are 16-bit
+BYTES = 2  # bytes of a weight, an activation and an entry of the KV cache; measurements are 16-bit
 
 # Members of config.json that show that this file does not support the model.
 OTHER = {"kv_lora_rank": "latent attention", "linear_num_value_heads": "recurrent layers", "quantization_config": "quantised weights",
