@@ -51,15 +51,15 @@ struct GraphOptions {
 enum class DraftSource : std::uint8_t {
   kNone,   // every token is decoded by itself
   kText,   // speculative_algorithm SUFFIX: what followed earlier in the request's text
-  kLayer,  // MTP: the checkpoint's next-token layer, or the text where it repeats
+  kLayer,  // MTP: the checkpoint's next-token layer, or the text if it repeats itself
   kEagle,  // EAGLE3: like kLayer, but with the layer of another folder
 };
 
 struct DraftOptions {
   DraftSource source = DraftSource::kNone;
   std::string eagle_path = {};   // speculative_draft_model_path, for kEagle
-  std::int64_t most_tokens = 8;  // speculative_num_draft_tokens: from the text, of a request in a step; at least 1
-  std::int64_t layer_steps = 3;  // speculative_num_steps: by a layer, of a request in a step; at least 1
+  std::int64_t most_tokens = 8;  // speculative_num_draft_tokens: most drafts of a request in a step from its text; >= 1
+  std::int64_t layer_steps = 3;  // speculative_num_steps: most drafts of a request in a step by a layer; >= 1
 
   bool any() const { return source != DraftSource::kNone; }
   bool by_layer() const { return source == DraftSource::kLayer || source == DraftSource::kEagle; }

@@ -171,7 +171,7 @@ struct Completion {
   std::vector<std::int32_t> rope_positions{};
   std::vector<float> pooled{};         // [hidden size], as the model computes it, not normalised
   std::vector<GraphUse> graph_uses{};  // set if return_graph_info is set
-  TowerCounts tower_uses{};            // the same, for the forwards that computed the request's images
+  TowerCounts tower_uses{};            // set too: how the forwards that computed its images ran
   double queue_ms = 0;
   double time_to_first_token_ms = 0;
   double total_ms = 0;

@@ -22,7 +22,7 @@ class DraftPace {
   std::int64_t most_;
   std::int64_t length_;          // drafted at most
   std::int64_t pause_ = 0;       // decodes that draft nothing
-  std::int64_t next_pause_ = 1;  // the same after the next decode without a kept draft
+  std::int64_t next_pause_ = 1;  // the value of pause_ after the next decode without a kept draft
 };
 
 }  // namespace tessera

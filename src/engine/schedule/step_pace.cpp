@@ -15,7 +15,7 @@ constexpr Ms kAlreadyThere{0.1};
 constexpr double kSlackMs = 0.7;
 // The time after a request's arrival during which decode-only forwards are awaited too.
 constexpr std::chrono::seconds kArrivals{1};
-constexpr double kKept = 0.96;   // factor on the sums for each added forward
+constexpr double kKept = 0.96;   // each added forward multiplies the old sums by this
 constexpr int kFewest = 6;       // forwards before a line is used
 constexpr double kFar = 2;       // a forward counts as at most this many times the estimate
 constexpr double kLittle = 0.2;  // in kFar's limit, the estimate is at least this share of the mean

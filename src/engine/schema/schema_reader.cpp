@@ -16,7 +16,7 @@ constexpr std::array<std::string_view, 7> kTypes = {"null",   "boolean", "intege
 constexpr std::array<std::string_view, 5> kUnheld = {"$dynamicRef", "$recursiveRef", "contains", "minContains",
                                                      "maxContains"};
 
-constexpr std::int64_t kMaxCount = 1'000'000'000;  // a larger count is no bound, since longer texts end elsewhere
+constexpr std::int64_t kMaxCount = 1'000'000'000;  // a larger count does not bound: other limits end a text before
 
 constexpr std::size_t kLeftOutSteps = 50;  // units of work; each also takes memory
 

@@ -30,7 +30,7 @@ class SettledTypes {
   struct Type {
     Shapes shapes{};
     bool generated = false;
-    bool reached = false;  // used in proofs
+    bool reached = false;  // visited for a proof that a shape has values
     bool possible = false;
     bool inhabited = false;  // some value may satisfy it by the standard
   };

@@ -17,7 +17,7 @@
 namespace tessera::schema {
 
 struct TextTerm {
-  Regex regex{};  // matches all texts of the term, or none if negated
+  Regex regex{};  // matches exactly the texts of the term, or, if `negated`, exactly all others
   bool negated = false;
   bool loose = false;  // other validators accept more texts of this format: the wide reading is all texts
   std::shared_ptr<const Automaton> left_out{};  // used instead of `regex`: texts that the term excludes

@@ -40,8 +40,8 @@ class TypeTable {
 
   // Returns the intersection of two shapes; nothing if it is obviously empty.
   Result<Shapes> both(const Shape& a, const Shape& b);
-  // Returns the type of a property that is not one of the shape's members; never() if no class has the name. Returns
-  // unimplemented if dialects of regular expressions differ.
+  // Returns the type of the property `name`; never() if no class contains it. Precondition: no member of the shape has
+  // this name. Returns unimplemented if dialects of regular expressions differ.
   Result<TypeId> value_of(const ObjectShape& shape, const std::string& name);
   // Takes the texts of `other` away from `texts`; returns false if nothing is left.
   Result<bool> leave_out(TextSet& texts, TypeId other);
@@ -70,8 +70,8 @@ class TypeTable {
   Result<Shapes> product(const Shapes& a, const Shapes& b);
   Result<ArrayShape> both_arrays(const ArrayShape& a, const ArrayShape& b);
   Result<ObjectShape> both_objects(const ObjectShape& a, const ObjectShape& b);
-  // Returns the class with a name that is not one of the shape's members; null if no class has it. Returns
-  // unimplemented if dialects of regular expressions differ.
+  // Returns the class that contains `name`; null if there is none. Precondition: no member of the shape has this name.
+  // Returns unimplemented if dialects of regular expressions differ.
   Result<const NameClass*> class_of(const ObjectShape& shape, const std::string& name);
   Result<bool> admits_array(const ArrayShape& shape, const Json& value, Reading reading);
   Result<bool> admits_object(const ObjectShape& shape, const Json& value, Reading reading);
