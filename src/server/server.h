@@ -29,7 +29,7 @@ class Server {
   static Result<std::unique_ptr<Server>> create(ServerOptions options, std::vector<Engine*> engines);
   ~Server();
 
-  // "http://127.0.0.1:30000"
+  // Returns the URL of the server: "http://127.0.0.1:30000".
   std::string address() const;
   // Serves on the calling thread until stop() has completed or all engines have failed for good. In the latter case it
   // returns the engines' error. Running requests end with this error, and for `last_answers_s` more seconds it is the

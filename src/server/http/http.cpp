@@ -139,7 +139,7 @@ class HttpServer::Impl {
   net::steady_timer drain_end_{sessions_.io, net::steady_timer::time_point::max()};
   net::steady_timer notice_end_{sessions_.io};
   net::steady_timer last_end_{sessions_.io};
-  net::steady_timer next_look_{sessions_.io};  // at the certificate's files
+  net::steady_timer next_look_{sessions_.io};  // time of the next look at the certificate's files
   bool notice_given_ = true;
   std::function<void()> give_up_;                                   // Stop::give_up
   std::unordered_set<std::shared_ptr<net::steady_timer>> delayed_;  // timers of after()

@@ -202,7 +202,7 @@ bool HttpSession::wait_is_over(bool idle, bool whole) {
   return true;
 }
 
-// Whether the socket has bytes that were not received yet.
+// Returns whether the socket has bytes that were not received yet.
 bool HttpSession::has_arrived() {
   error_code error;
   return (tls_ != nullptr && tls_->has_pending()) || (socket_.available(error) > 0 && !error);

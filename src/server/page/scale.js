@@ -1,7 +1,7 @@
 // Axes that start at 0: chooses their ends, and shows values beyond them.
 const kBeyond = 4;  // a value of more than this many times the usual one is beyond the axis
 
-const kRound = [1, 1.2, 1.6, 2, 2.4, 3, 4, 5, 6, 8, 10];  // half of each is a short number too
+const kRound = [1, 1.2, 1.6, 2, 2.4, 3, 4, 5, 6, 8, 10];  // half of each has few digits too
 
 // Returns the next number of kRound times a power of ten.
 function roundUp(value) {

@@ -298,7 +298,7 @@ void ServerMetrics::Impl::add_vllm(Families& families, const EngineStats& stats)
   add_common(families, "vllm:", stats);
 }
 
-// Adds what the pages of the KV cache held after the last step.
+// Adds the metrics of the KV cache's pages, as of the last step.
 void ServerMetrics::Impl::add_cache(Families& families, const EngineStats& stats) {
   std::vector<Sample> samples;
   for (std::size_t g = 0; g < stats.num_cache_groups; ++g) {

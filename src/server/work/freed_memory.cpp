@@ -36,7 +36,7 @@ void FreedMemory::look() {
   waiting_ = false;
   const std::int64_t used = budget_.used();
   const std::int64_t freed = budget_.charged() - used;
-  if (used > 0) request_came();  // the memory in use now is freed later
+  if (used > 0) request_came();  // checks again, because the memory in use now is freed later
   if (freed - trimmed_at_ < kWorthwhile) return;
   const bool is_much = freed - trimmed_at_ >= budget_.limit() / kPartOfBudget;
   if (used >= kWorthwhile && !is_much && ++looks_ < kPatience) return;

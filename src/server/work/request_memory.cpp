@@ -87,7 +87,7 @@ std::int64_t reading_bytes(std::string_view json) {
 }
 
 std::int64_t encoding_bytes(std::size_t text_bytes) {
-  constexpr std::int64_t kBytesOfByte = 16;  // 15 were measured
+  constexpr std::int64_t kBytesOfByte = 16;  // memory for each byte of text; 15 bytes were measured
   return kBytesOfByte * static_cast<std::int64_t>(text_bytes);
 }
 
