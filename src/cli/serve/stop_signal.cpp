@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::uint64_t kEnd = std::uint64_t{1} << 32;  // above any possible number of signals
 
-// A signal handler may only use a descriptor and write().
+// The descriptor that the signal handler writes to. A handler may do little more than call write().
 std::atomic<int> signal_fd{-1};
 
 void on_stop_signal(int) {
