@@ -16,7 +16,7 @@ class Engine;
 // Receives the events of the request with this index.
 using OnEvent = std::function<void(std::size_t index, const RequestEvent& event)>;
 
-// See Engine::run().
+// Implements Engine::run().
 Result<std::vector<Completion>> run_requests(Engine& engine, std::span<const Request> requests,
                                              const OnEvent& on_event);
 

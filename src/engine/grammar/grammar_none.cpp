@@ -28,7 +28,7 @@ Result<std::shared_ptr<const Grammar>> GrammarCompiler::compile(const GrammarSpe
       "build it where Python's pip reaches PyPI");
 }
 
-// Unreachable, because no Grammar exists in this build.
+// These functions are unreachable, because no Grammar exists in this build.
 GrammarMatcher::GrammarMatcher(std::shared_ptr<const Grammar>) {}
 GrammarMatcher::GrammarMatcher(GrammarMatcher&&) noexcept = default;
 GrammarMatcher& GrammarMatcher::operator=(GrammarMatcher&&) noexcept = default;

@@ -15,7 +15,8 @@ namespace tessera {
 
 class Outcomes {
  public:
-  // Ended requests are removed from the scheduler and from the forwards in flight. Both must outlive this object.
+  // Makes an empty record. Both arguments must outlive it: ended requests are removed from the scheduler and from the
+  // forwards in flight.
   Outcomes(Scheduler& scheduler, Flights& flights) : scheduler_(scheduler), flights_(flights) {}
 
   void begin_step() { events_.clear(); }

@@ -75,7 +75,7 @@ class NaiveMemory {
     return "";
   }
 
-  // A token that is not sampled yet is identified by its position alone.
+  // Returns a number for the token. It depends only on the position if the token is not sampled yet.
   static std::int32_t token_at(const Sequence& s, std::int64_t position) {
     const bool pending = position >= static_cast<std::int64_t>(s.tokens.size()) - s.pending;
     return static_cast<std::int32_t>(pending ? 1000 + position : s.tokens[static_cast<std::size_t>(position)].value());
@@ -120,7 +120,7 @@ class NaiveMemory {
     return "";
   }
 
-  // A slot holds the state after all tokens so far; without tokens it holds zeros.
+  // Checks that a slot holds the state after all tokens so far; without tokens it must hold zeros.
   std::string check_state(const CacheGroupBatch& group, std::size_t g, std::size_t b, const Sequence& s,
                           const std::vector<std::uint64_t>& prefixes) {
     const std::int32_t slot = group.page_tables[b].pages[0].value();
@@ -156,7 +156,7 @@ struct Load {
 
 CacheOptions paged(std::int64_t pages) { return paged_cache(pages, kPageSize); }
 
-// The captured sizes are 5, 10, 15 …
+// Returns the largest captured size for up to `tokens` tokens. The captured sizes are 5, 10, 15, ….
 std::int64_t fit(std::int64_t tokens) { return tokens < 5 ? tokens : tokens - tokens % 5; }
 
 // Returns whether `fit` allows the step's number of tokens, or more than half of them are decodes.

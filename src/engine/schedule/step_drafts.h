@@ -26,8 +26,8 @@ std::int64_t promised_pages(const Sequences& running, const CacheManager& cache,
 // wait longer. Drafts never postpone a decode, and never evict a page.
 class StepDrafts {
  public:
-  // At most `rows` rows are sampled, and at most `budget` tokens are computed beside the decodes. Every running
-  // sequence may need a row and its next page. `cache` must outlive this object.
+  // Plans a step in which at most `rows` rows are sampled and at most `budget` tokens are computed beside the decodes.
+  // Every running sequence may need a row and its next page. `cache` must outlive this object.
   StepDrafts(const Sequences& running, std::int64_t rows, std::int64_t budget, const FillingTokens& filling,
              CacheManager& cache);
 

@@ -21,7 +21,7 @@ class SchemaReader {
   Result<Shapes> read();
 
  private:
-  // The parts of read(), in order.
+  // The parts of read(), in the order of their calls.
   Result<Shapes> own_shapes();
   Result<Shapes> keep_values(const Shapes& shapes);
   Result<Shapes> apply_reference(Shapes shapes);

@@ -21,10 +21,10 @@ struct PlanDraft {
 
 using PlanStep = Status (*)(PlanDraft& draft);
 
-// plan_checks.cpp
+// Steps in plan_checks.cpp:
 Status check_values(PlanDraft& draft);  // checks option values, as far as no model is needed
 
-// plan_model.cpp
+// Steps in plan_model.cpp:
 Status read_config(PlanDraft& draft);     // config, embedding
 Status choose_types(PlanDraft& draft);    // types of activations and KV cache
 Status build_graphs(PlanDraft& draft);    // model, graphs, parameters
@@ -32,14 +32,14 @@ Status rewrite_graphs(PlanDraft& draft);  // runs the passes on the graphs that 
 // Gives prompts a graph that computes the last layer's last nodes for wanted rows only.
 Status add_wanted_rows(PlanDraft& draft);
 
-// plan_sizes.cpp
+// Steps in plan_sizes.cpp:
 Status choose_limits(PlanDraft& draft);   // tokens and requests of a forward, context, page
 Status reserve_images(PlanDraft& draft);  // image rows with memory
 Status choose_ladders(PlanDraft& draft);  // sizes that are captured
 Status choose_tower(PlanDraft& draft);    // sizes of the vision tower
 Status divide_memory(PlanDraft& draft);   // weights, forwards, graphs and KV cache
 
-// plan_running.cpp
+// Steps in plan_running.cpp:
 Status choose_running(PlanDraft& draft);    // how steps and forwards are run, measured and checked
 Status choose_compilers(PlanDraft& draft);  // compilers of pieces and decodes
 Status choose_graphs(PlanDraft& draft);     // decides which forwards have graphs, by the rules
