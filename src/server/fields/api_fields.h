@@ -39,7 +39,7 @@ class ApiFields {
      // null
   std::string param(std::string_view key) const { return prefix_ + std::string(key); }
 
-  // integer() and number() accept values within [low, high].
+  // Read a member, or return nothing if it is absent. Values of integer() and number() must be within [low, high].
   ApiResult<std::optional<std::int64_t>> integer(std::string_view key, std::int64_t low, std::int64_t high) const;
   ApiResult<std::optional<double>> number(std::string_view key, double low, double high) const;
   ApiResult<std::optional<bool>> boolean(std::string_view key) const;

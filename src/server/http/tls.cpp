@@ -164,7 +164,8 @@ Result<std::shared_ptr<SSL_CTX>> make_context(const TlsOptions& options) {
   return context;
 }
 
-// A BIO over a socket. OpenSSL's own socket BIO raises a signal that ends the process if the client has gone.
+// Functions of a BIO over a socket. OpenSSL's own socket BIO raises a signal that ends the process if the client has
+// gone.
 int socket_of(BIO* bio) { return *static_cast<const int*>(BIO_get_data(bio)); }
 
 int send_to_socket(BIO* bio, const char* data, std::size_t size, std::size_t* taken) {

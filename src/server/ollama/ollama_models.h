@@ -13,11 +13,11 @@ namespace tessera {
 // The version of Ollama that these routes follow. Clients compare it with the least version that they need.
 inline constexpr std::string_view kOllamaVersion = "0.13.0";
 
-// GET /api/tags: lists the model under each of its names.
+// Returns the body of GET /api/tags, which lists the model under each of its names.
 std::string ollama_tags_body(const ServedModel& model);
-// GET /api/ps: lists the same models, which are always loaded.
+// Returns the body of GET /api/ps, which lists the same models, since they are always loaded.
 std::string ollama_ps_body(const ServedModel& model);
-// GET /api/version
+// Returns the body of GET /api/version.
 std::string ollama_version_body();
 // POST /api/show: takes {"model"}, returns details, sizes and "capabilities": completion, tools, thinking, vision or
 // embedding.

@@ -9,7 +9,7 @@
 
 namespace tessera {
 
-// A request without messages asks for the model to be loaded, and gets an answer at once.
+// Makes the job of POST /api/chat. A request without messages asks for the model to be loaded, and is answered at once.
 ApiResult<ApiJob> prepare_ollama_chat(const ServedModel& model, std::string_view body);
 
 // Makes the prompt a user's message after the message "system". With "raw", or if the model has no chat template, the

@@ -36,7 +36,8 @@ ApiResult<ChatTextStyle> text_style_of(const ServedModel& model, const ToolField
   return style;
 }
 
-// The server's own parsers of calls always read special tokens; a plugin format says whether it does.
+// Returns whether a parser of the style reads special tokens. The server's own parsers of calls do; a plugin format
+// says whether it does.
 bool needs_special_tokens(const ChatTextStyle& style) {
   const bool of_reasoning = style.reasoning_format != nullptr ? style.reasoning_format->reads_special_tokens()
                                                               : reads_special_tokens(style.reasoning_parser);

@@ -9,16 +9,16 @@
 
 namespace tessera {
 
-// GET /v1/models
+// Returns the body of GET /v1/models.
 std::string models_body(const ServedModel& model, bool for_codex = false);
-// GET /v1/models/{id}
+// Returns the body of GET /v1/models/{id}.
 ApiResult<std::string> model_body(const ServedModel& model, std::string_view id);
-// GET /get_model_info
+// Returns the body of GET /get_model_info.
 std::string model_info_body(const ServedModel& model);
-// POST /tokenize: takes {"prompt", "add_special_tokens", "return_token_strs"}, returns {"tokens", "count",
-// "max_model_len"} and, if asked for, "token_strs"
+// Answers POST /tokenize: takes {"prompt", "add_special_tokens", "return_token_strs"}, and returns {"tokens", "count",
+// "max_model_len"} and, if asked for, "token_strs".
 ApiResult<std::string> tokenize_body(const ServedModel& model, std::string_view body);
-// POST /detokenize: takes {"tokens", "skip_special_tokens"}, returns {"prompt"}
+// Answers POST /detokenize: takes {"tokens", "skip_special_tokens"}, and returns {"prompt"}.
 ApiResult<std::string> detokenize_body(const ServedModel& model, std::string_view body);
 
 }  // namespace tessera

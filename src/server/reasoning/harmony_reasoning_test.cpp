@@ -72,7 +72,7 @@ TEST(HarmonyReasoning, SplitsChannelsAndDropsHeaders) {
       "4.<|return|>",
       {"Simple sum.", {"2 + 2 = 4.", {}}});
   expect("<|channel|>final<|message|>Hi.", {"", {"Hi.", {}}});
-  // Several messages of one channel, without end tags.
+  // Tests several messages of one channel, without end tags.
   expect(
       "<|channel|>analysis<|message|> One. <|end|><|start|>assistant<|channel|>analysis<|message|>Two."
       "<|start|>assistant<|channel|>commentary<|message|>I "
@@ -93,7 +93,7 @@ TEST(HarmonyReasoning, CallsReachTheirParser) {
       "<|call|>",
       {"Need it.", {"I look it up.", {{"get", "{\"a\": \"é\"}"}}}});
   expect(" to=functions.now<|channel|>commentary json<|message|>{}", {"", {"", {{"now", "{}"}}}});
-  // Two calls, the first without an end tag, and the answer.
+  // Tests two calls, the first without an end tag, and the answer.
   expect(
       "<|channel|>commentary to=functions.now<|message|>{}<|start|>assistant to=functions.get<|channel|>commentary"
       "<|message|>{\"a\": 1}<|call|><|start|>assistant<|channel|>final<|message|>Done.",

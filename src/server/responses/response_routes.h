@@ -31,17 +31,17 @@ class ResponseRoutes {
   void add_to(Router& router);
 
  private:
-  // POST …/responses
+  // Answers POST …/responses.
   void make(Call call) const;
-  // POST …/responses/input_tokens
+  // Answers POST …/responses/input_tokens.
   void count_tokens(Call call) const;
   // Starts the job. A background response is answered at once and continues when its client leaves.
   void start(Call call, ResponseJob made) const;
-  // GET …/responses/ID (as events with stream=true) or …/responses/ID/input_items.
+  // Answers GET …/responses/ID (as events with stream=true) and …/responses/ID/input_items.
   void get(const Call& call, const std::string& owner) const;
-  // DELETE …/responses/ID. Cancels a running response first.
+  // Answers DELETE …/responses/ID. Cancels a running response first.
   void erase(const Call& call, const std::string& owner) const;
-  // POST …/responses/ID/cancel: ends a background response.
+  // Answers POST …/responses/ID/cancel, which ends a background response.
   void cancel(const Call& call, const std::string& owner) const;
 
   ResponseStore& store_;
