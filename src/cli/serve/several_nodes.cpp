@@ -31,7 +31,7 @@ struct EngineOnNodes {
     return options.replicas == 1 || options.engine.dp_attention ? &options.engine : nullptr;
   }
   EngineOptions* operator()(VerifyOptions& options) const { return options.modes ? nullptr : &options.engine; }
-  // All other benchmarks start their own engines or time one rank.
+  // Returns null for other benchmarks: they start their own engines or time one rank.
   EngineOptions* operator()(BenchOptions& options) const {
     const bool forwards = options.kind == BenchKind::kPrefill || options.kind == BenchKind::kDecode;
     return forwards ? &options.engine : nullptr;
