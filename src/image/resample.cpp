@@ -23,7 +23,7 @@ struct Pixel {
   Vector colours;
 };
 
-// Keys' cubic convolution kernel, a = -1/2.
+// Returns Keys' cubic convolution kernel at `x`, with a = -1/2.
 double cubic(double x) {
   constexpr double a = -0.5;
   x = std::abs(x);
