@@ -47,7 +47,7 @@ void run_parallel(std::int64_t count, std::int64_t grain, void (*body)(void*, st
   parallel_for(count, grain, [&](std::int64_t begin, std::int64_t end) { body(context, begin, end); });
 }
 
-// A plugin's device has no kernels but those that plugins add.
+// Returns an empty table: a plugin's device has only the kernels that plugins add.
 const KernelTable& no_kernels() {
   static const KernelTable none{{}};
   return none;
