@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Tests of the Makefile and of check_layers.py, check_words.py, request_fields.py, anchor_llama_cpp.py and
-install_deps.sh on made-up inputs. Catches: a checker that lets a fault pass, a
+"""Tests of the Makefile and of check_layers.py, check_try.py, check_words.py, request_fields.py, anchor_llama_cpp.py
+and install_deps.sh on made-up inputs. Catches: a checker that lets a fault pass, a
 target that make cannot expand, packages that are installed unannounced, and a model file
 whose tensors do not lie where it says."""
 
@@ -19,6 +19,7 @@ TOOLS = pathlib.Path(__file__).parent.resolve()
 sys.path.insert(0, str(TOOLS))
 
 import anchor_llama_cpp  # noqa: E402  (found through the path above)
+import check_try  # noqa: E402  (found through the path above)
 import check_words  # noqa: E402  (found through the path above)
 import request_fields  # noqa: E402  (found through the path above)
 
@@ -77,6 +78,40 @@ class CheckLayers(unittest.TestCase):
         }, "--rooms")
         self.assertEqual((status, output.splitlines()), (0, ["ops: 3 files, 4 lines", "  .                1      1  rows",
                                                              "  rows             2      3"]))
+
+
+class CheckTry(unittest.TestCase):
+    def lines(self, text):
+        return [line for line, _ in check_try.check(text)]
+
+    def test_later_members_and_captures_are_faults(self):
+        for text in ("P p{.a = T(), .b = TRY(f())};", "return P{T(), TRY(f())};", "v.push_back({a, g(1, TRY(f()))});",
+                     "const T all[] = {TRY(f()), TRY(f())};", "P p{{}, {TRY(f())}};", "use([a, b = TRY(f())] { g(); });",
+                     "f([&] { return 1; }, {a, TRY(f())});", "switch (a) { case 1: p = {a, TRY(f())}; }"):
+            self.assertEqual(self.lines(text), [1], text)
+        self.assertEqual(self.lines("// {a,\nP p{'{',  // TRY(\n    TRY(f())};\n"), [3])
+
+    def test_a_try_within_new_is_a_fault(self):
+        for text in ("return new P(TRY(f()));", "p.reset(new std::pair<A, B>{TRY(f())});"):
+            self.assertEqual(self.lines(text), [1], text)
+
+    def test_other_places_are_none(self):
+        for text in ("P p{.a = TRY(f()), .b = T()};", "use(T(), TRY(f()));", "P p{use(a, TRY(f()))};",
+                     "f(a, [&](int a, int b) { const int c = 1, d = TRY(f()); });", "P p{a, [] { return TRY(f()); }};",
+                     "P p{a, b}; TRY(f());", "{ a, TRY(f()); }", 'P p{"{,", TRY};', "P p{a,\n#define Q TRY(f())\n};",
+                     "const std::array<int, 2> p{TRY(f())};", "auto p = std::make_unique<P>(a, TRY(f()));"):
+            self.assertEqual(self.lines(text), [], text)
+
+    def test_faults_fail_with_file_and_line(self):
+        with tempfile.TemporaryDirectory() as root:
+            source = pathlib.Path(root) / "src" / "a.cpp"
+            source.parent.mkdir()
+            for text, expected in (("P p{a};\n", (0, "1 passed, 0 failed\n")),
+                                   ("\nP p{a, TRY(b)};\n", (1, f"src/a.cpp:2: {check_try.FAULTS['{']}\n0 passed, 1 failed\n"))):
+                source.write_text(text)
+                done = subprocess.run([sys.executable, TOOLS / "check_try.py", root], capture_output=True, text=True,
+                                      check=False)
+                self.assertEqual((done.returncode, done.stdout), expected)
 
 
 class CheckWords(unittest.TestCase):

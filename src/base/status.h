@@ -139,10 +139,10 @@ T take_value(Result<T>&& r) {
 }
 }  // namespace internal
 
-// Evaluates to the value of a Result, or to nothing for an ok Status. On an error it returns the error from the
-// enclosing function. It is a GNU statement expression, which g++, clang++ and nvcc accept. If TRY returns, g++ 12 does
-// not destroy the temporaries of the surrounding expression. Therefore give TRY a statement of its own next to operands
-// that own something (not `new X(TRY(f()))`).
+// Evaluates to the value of a Result, or to nothing for an ok Status, or returns the error from the enclosing function.
+// g++, clang++ and nvcc accept this statement expression. If it returns, g++ 12 leaks the members of a braced
+// initialiser that are already built, the first captures of a lambda, and what `new` has allocated. Therefore TRY has a
+// statement of its own before these (tools/check_try.py). As a first member or a function's argument it is harmless.
 #define TRY(...) TESSERA_TRY_NUMBERED(__COUNTER__, __VA_ARGS__)
 // The number makes the variable's name unique, so that a TRY may stand in another TRY's argument.
 #define TESSERA_TRY_NUMBERED(number, ...) TESSERA_TRY_NUMBERED_(number, __VA_ARGS__)

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "tessera/compile/call_binding.h"
 #include "tessera/compile/halves.h"
@@ -76,8 +77,10 @@ Result<std::int64_t> Program::rows_of(const Instruction& instruction, const ir::
 
 Result<BoundProgram> Program::bind(const BindTarget& target) const {
   std::vector<KernelCall> calls;
-  for (const Instruction& instruction : instructions)
-    calls.push_back({&instruction, TRY(views_of(*this, instruction.call, target.bucket, target.addresses))});
+  for (const Instruction& instruction : instructions) {
+    CallViews views = TRY(views_of(*this, instruction.call, target.bucket, target.addresses));
+    calls.push_back({&instruction, std::move(views)});
+  }
 
   std::vector<std::unique_ptr<BoundOp>> ops(calls.size());
   std::size_t bound = 0;

@@ -5,7 +5,8 @@
 namespace tessera {
 
 Result<std::unique_ptr<Engine>> Engine::create(EngineOptions options, std::unique_ptr<Device> device) {
-  return std::unique_ptr<Engine>(new Engine(TRY(load_model(std::move(options), std::move(device)))));
+  std::unique_ptr<LoadedModel> model = TRY(load_model(std::move(options), std::move(device)));
+  return std::unique_ptr<Engine>(new Engine(std::move(model)));
 }
 
 Engine::Engine(std::unique_ptr<LoadedModel> model)

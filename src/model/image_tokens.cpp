@@ -10,9 +10,9 @@ Result<ImageTokens> read_image_tokens(const Fields& fields, std::int64_t vocab_s
     if (given < 0) return fields.wrong(key, "an id, where image_token_id is below 3");
     return TokenId(static_cast<std::int32_t>(given));
   };
-  return ImageTokens{.image = TokenId(static_cast<std::int32_t>(image)),
-                     .vision_start = TRY(id("vision_start_token_id", image - 3)),
-                     .vision_end = TRY(id("vision_end_token_id", image - 2))};
+  const TokenId start = TRY(id("vision_start_token_id", image - 3));
+  const TokenId end = TRY(id("vision_end_token_id", image - 2));
+  return ImageTokens{.image = TokenId(static_cast<std::int32_t>(image)), .vision_start = start, .vision_end = end};
 }
 
 }  // namespace tessera

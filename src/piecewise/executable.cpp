@@ -51,10 +51,12 @@ CompileCounts Executable::compile_counts() const {
 Result<MemoryNeed> Executable::memory_need(const ir::Bucket& bucket) const {
   const ForwardMemory& memory = *variant(bucket).memory;
   const SlotPlan plan = TRY(memory.plan(bucket));
+  const std::int64_t unshared = TRY(memory.unshared_bytes(bucket));
+  const std::int64_t workspace = TRY(workspace_bytes(bucket));
   return MemoryNeed{.arena_bytes = plan.size_bytes,
                     .lower_bound_bytes = plan.lower_bound_bytes,
-                    .unshared_bytes = TRY(memory.unshared_bytes(bucket)),
-                    .workspace_bytes = TRY(workspace_bytes(bucket))};
+                    .unshared_bytes = unshared,
+                    .workspace_bytes = workspace};
 }
 
 Result<std::int64_t> Executable::workspace_bytes(const ir::Bucket& bucket) const {

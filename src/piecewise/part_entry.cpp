@@ -31,8 +31,9 @@ class Entries {
  private:
   Result<EntryValue> value(const CompiledPart& part, std::size_t index) const {
     const auto slot = static_cast<std::size_t>(part.slots[index]);
+    const std::int64_t bytes = TRY(ir::size_bytes(part.program->values[index].type, bucket_));
     EntryValue value{.name = part.value_names[index],
-                     .bytes = TRY(ir::size_bytes(part.program->values[index].type, bucket_)),
+                     .bytes = bytes,
                      .arena_offset = arena_offsets_.empty() ? -1 : arena_offsets_[slot]};
     if (bound_ != nullptr) value.address = bound_->addresses().slots[slot];
     return value;

@@ -14,8 +14,9 @@ Result<CPiece> CPiece::create(const ir::Graph& piece, const std::string& device,
     const ir::Value& value = piece.values[i];
     const bool is_output = std::find(piece.outputs.begin(), piece.outputs.end(),
                                      ir::ValueId(static_cast<std::int32_t>(i))) != piece.outputs.end();
+    const tessera_plugin_type type = TRY(to_c(value.type));
     data->values.push_back({.name = value.name.c_str(),
-                            .type = TRY(to_c(value.type)),
+                            .type = type,
                             .is_result = value.kind == ir::ValueKind::kResult ? 1 : 0,
                             .is_output = is_output ? 1 : 0});
   }

@@ -78,7 +78,8 @@ Status ProgramBuilder::add_value(const char* name, const tessera_plugin_type* ty
   if (name == nullptr || type == nullptr || id == nullptr)
     return invalid_argument("add_value: name, type or id is null");
   *id = static_cast<std::int32_t>(program_.values.size());
-  program_.values.push_back({.name = name, .type = TRY(from_c(*type).with_context(fmt::format("value {}", name)))});
+  ir::Type made = TRY(from_c(*type).with_context(fmt::format("value {}", name)));
+  program_.values.push_back({.name = name, .type = std::move(made)});
   return ok_status();
 }
 

@@ -69,11 +69,9 @@ Status ForwardStep::run_decode(const ForwardInputs& inputs, std::int64_t size, S
     TRY(read_hidden(TRY(decode.output(bucket, kHidden)), inputs.hidden_rows, inputs.hidden_states));
   TRY(keep_for_drafts(inputs, decode, bucket));
   const std::size_t further = parts_.model.graphs.body.outputs.size() - 1;  // outputs of the body behind the first
-  return take_rows(inputs,
-                   {.first = 0,
-                    .count = inputs.batch.num_wanted_rows(),
-                    .logits = TRY(decode.output(bucket, kLogits + further)),
-                    .sampled = TRY(decode.output(bucket, kSampled + further))},
+  const OutputView logits = TRY(decode.output(bucket, kLogits + further));
+  const OutputView sampled = TRY(decode.output(bucket, kSampled + further));
+  return take_rows(inputs, {.first = 0, .count = inputs.batch.num_wanted_rows(), .logits = logits, .sampled = sampled},
                    results);
 }
 
@@ -142,11 +140,9 @@ Status ForwardStep::run_head(const ForwardInputs& inputs, StepResults::Slot& res
     TRY(runner.make_ready(size));
     TRY(launcher_.launch(runner, size, count, Execution::kOperators));
     const ir::Bucket bucket = runner.bucket(size);
-    const HeadRows made{.first = first,
-                        .count = count,
-                        .logits = TRY(runner.executable().output(bucket, kLogits - before)),
-                        .sampled = TRY(runner.executable().output(bucket, kSampled - before))};
-    TRY(take_rows(inputs, made, results));
+    const OutputView logits = TRY(runner.executable().output(bucket, kLogits - before));
+    const OutputView sampled = TRY(runner.executable().output(bucket, kSampled - before));
+    TRY(take_rows(inputs, {.first = first, .count = count, .logits = logits, .sampled = sampled}, results));
   }
   return ok_status();
 }

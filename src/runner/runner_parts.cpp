@@ -53,12 +53,11 @@ Status RunnerParts::allocate() {
   extend_context_.communicator = options.communicator;
   extend_context_.layers = graphs.layers;
   extend_context_.states = &states_;
-  plans_ = std::make_unique<OpPlans>(TRY(OpPlans::create(device,
-                                                         {.graphs = planned,
-                                                          .kernels = *TRY(kernels_of(options, device)),
-                                                          .limits = extend_context_.limits,
-                                                          .num_pages = options.num_pages},
-                                                         *step_)));
+  const KernelTable* kernels = TRY(kernels_of(options, device));
+  plans_ = std::make_unique<OpPlans>(TRY(OpPlans::create(
+      device,
+      {.graphs = planned, .kernels = *kernels, .limits = extend_context_.limits, .num_pages = options.num_pages},
+      *step_)));
   plans_->add_to(extend_context_);
   inputs_ = std::make_unique<InputBuffers>(TRY(InputBuffers::create(device, input_limits(graphs, options), *step_)));
   TRY(step_->allocate(device, *stream_));

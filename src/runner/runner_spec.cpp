@@ -149,6 +149,10 @@ Result<std::vector<RunnerSpec>> make_runner_specs(const ModelGraphs& graphs, con
   std::vector<const ir::Graph*> decoded{&graphs.body};
   if (graphs.has_head) decoded.insert(decoded.end(), {&graphs.head, &graphs.sampler});
 
+  const std::int64_t handed_over = TRY(handed_over_bytes(graphs, options));
+  ir::Graph head = TRY(chain("head", std::vector{&graphs.prefill_head(), &graphs.sampler}));
+  ir::Graph decode = TRY(chain("decode", decoded));
+
   std::vector<RunnerSpec> specs;
   specs.push_back({.role = RunnerRole::kPrefill,
                    .graph = graphs.prefill_body(),
@@ -158,14 +162,14 @@ Result<std::vector<RunnerSpec>> make_runner_specs(const ModelGraphs& graphs, con
                    .captured = options.graphs.prefill,
                    .split_ops = options.split_ops});
   specs.push_back({.role = RunnerRole::kHead,
-                   .graph = TRY(chain("head", std::vector{&graphs.prefill_head(), &graphs.sampler})),
+                   .graph = std::move(head),
                    .bucket = [=](std::int64_t rows) { return head_bucket(rows, max_tokens); },
                    .largest = max_rows,
                    .ladder = decode_ladder(max_rows),
                    .split_ops = {},
-                   .reserved_bytes = TRY(handed_over_bytes(graphs, options))});
+                   .reserved_bytes = handed_over});
   specs.push_back({.role = RunnerRole::kDecode,
-                   .graph = TRY(chain("decode", decoded)),
+                   .graph = std::move(decode),
                    .batches = query_length == 1 ? BatchKind::kDecode : BatchKind::kExtend,
                    .bucket = [=](std::int64_t requests) { return decode_bucket(requests, query_length, num_pages); },
                    .largest = largest_decode(options),
@@ -195,13 +199,14 @@ Result<std::vector<RunnerSpec>> make_runner_specs(const ModelGraphs& graphs, con
                    .largest = options.max_tokens,
                    .ladder = decode_ladder(options.max_tokens),
                    .split_ops = options.split_ops});
+  ir::Graph draft_head = TRY(chain("draft_head", std::vector{&graphs.draft->head, &graphs.draft->sampler}));
   specs.push_back({.role = RunnerRole::kDraftHead,
-                   .graph = TRY(chain("draft_head", std::vector{&graphs.draft->head, &graphs.draft->sampler})),
+                   .graph = std::move(draft_head),
                    .bucket = [=](std::int64_t rows) { return head_bucket(rows, max_tokens); },
                    .largest = max_rows,
                    .ladder = decode_ladder(max_rows),
                    .split_ops = {},
-                   .reserved_bytes = TRY(handed_over_bytes(graphs, options))});
+                   .reserved_bytes = handed_over});
   return specs;
 }
 

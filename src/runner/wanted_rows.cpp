@@ -226,7 +226,8 @@ Result<std::optional<PrefillGraphs>> end_with_wanted_rows(const ir::Graph& body,
   WantedHead wanted(body, head, ops);
   for (const ValueId id : *values) wanted.gather(id);
   for (std::size_t n = first; n < body.nodes.size(); ++n) wanted.take_body_node(body.nodes[n]);
-  PrefillGraphs graphs{.body = body, .head = TRY(wanted.finish())};
+  ir::Graph moved_head = TRY(wanted.finish());
+  PrefillGraphs graphs{.body = body, .head = std::move(moved_head)};
 
   std::vector<bool> moved(body.nodes.size(), false);
   std::fill(moved.begin() + static_cast<std::ptrdiff_t>(first), moved.end(), true);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 
 #include "tessera/base/json.h"
 #include "tessera/text/tokenizer.h"
@@ -64,6 +65,13 @@ TEST(Pairs, AreRefusedWithoutAJoiningProcessor) {
               HasSubstr("id 77 has no token"));
   const std::string unknown = with_pair(R"([{"Sequence": {"id": "A"}}, {"SpecialToken": {"id": "[Q]"}}])");
   EXPECT_THAT(make(unknown).status().message(), HasSubstr("special_tokens.[Q].ids"));
+}
+
+// Under AddressSanitizer this also catches a first text's ids that leak.
+TEST(Pairs, AreRefusedIfEitherTextIsNotUtf8) {
+  const Tokenizer tokenizer = *make(R"({"type": "BertProcessing", "cls": ["[C]", 2], "sep": ["[S]", 3]})");
+  for (const auto& [first, second] : {std::pair{"\xff", "b"}, std::pair{"a", "\xff"}})
+    EXPECT_THAT(tokenizer.encode_pair(first, second).status().message(), HasSubstr("not UTF-8: byte 0 of 1"));
 }
 
 }  // namespace

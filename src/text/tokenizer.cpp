@@ -144,15 +144,16 @@ Result<std::vector<TokenId>> Tokenizer::encode_pair(std::string_view first, std:
   if (!joins_pairs()) return failed_precondition("the tokenizer does not say how two texts are joined");
   const PairTemplate& pair = *parts_->post_processor.pair;
   const EncodeOptions plain{.add_special_tokens = false, .parse_special = options.parse_special};
-  const std::vector<TokenId> ids[] = {TRY(encode(first, plain)), TRY(encode(second, plain))};
+  const std::vector<TokenId> first_ids = TRY(encode(first, plain));
+  const std::vector<TokenId> second_ids = TRY(encode(second, plain));
   std::vector<TokenId> out;
   const auto add = [&](const std::vector<TokenId>& part, bool special) {
     if (!special || options.add_special_tokens) out.insert(out.end(), part.begin(), part.end());
   };
   add(pair.before, true);
-  add(ids[0], false);
+  add(first_ids, false);
   add(pair.between, true);
-  add(ids[1], false);
+  add(second_ids, false);
   add(pair.after, true);
   return out;
 }

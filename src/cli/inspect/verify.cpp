@@ -129,9 +129,8 @@ Result<Verified> verify_mode(EngineOptions options, const VerifyMode& mode) {
     TRY(first->measure_and_save());
   }
   const std::unique_ptr<VerifiedRunner> verified = TRY(VerifiedRunner::create(options));
-  return Verified{.mode = mode.name,
-                  .report = TRY(verify(verified->runner(), options.show_progress)),
-                  .dropped = verified->dropped()};
+  VerifyReport report = TRY(verify(verified->runner(), options.show_progress));
+  return Verified{.mode = mode.name, .report = std::move(report), .dropped = verified->dropped()};
 }
 
 // The results of one runner's comparisons.

@@ -129,9 +129,10 @@ class Lowering {
   }
 
   Status compute(const ir::Node& node, RowOp op, std::vector<int> inputs, double number = 0) {
+    const std::int64_t elements = TRY(width(node.results[0]));
     RowValue value{.op = op,
                    .dtype = type(node.results[0]).dtype,
-                   .width = TRY(width(node.results[0])),
+                   .width = elements,
                    .inputs = std::move(inputs),
                    .number = number};
     if (op == RowOp::kRotary) value.head_dim = node.attribute_or("head_dim", std::int64_t{0});
@@ -204,14 +205,15 @@ class Lowering {
 
   Status add_kv_store(const ir::Node& node) {
     if (has_cache_scales(type(node.operands[3]).dtype)) return unimplemented("the cache has scales");
-    const int values[] = {TRY(row(node.operands[0])), TRY(row(node.operands[1]))};
+    const int key = TRY(row(node.operands[0]));
+    const int value = TRY(row(node.operands[1]));
     const int slots = TRY(outer_row(node.operands[2]));
     if (kernel().values[static_cast<std::size_t>(slots)].width != 1) return unimplemented("several slots for a row");
     for (std::size_t i = 0; i < 2; ++i) {
       const ir::ValueId cache = memory_[node.operands[3 + i].index()];
       if (made_.contains(cache)) return unimplemented("the cache is made in the group itself");
       kernel().stores.push_back(
-          {.value = values[i], .operand = operand(cache, true), .slots = slots, .dtype = type(cache).dtype});
+          {.value = i == 0 ? key : value, .operand = operand(cache, true), .slots = slots, .dtype = type(cache).dtype});
     }
     return ok_status();
   }

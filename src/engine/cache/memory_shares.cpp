@@ -52,11 +52,12 @@ Result<ShareInputs> inputs_of(const EngineOptions& options, Device& device, cons
   const DeviceProperties& properties = device.properties();
   const std::int64_t per_request = pages_for(plan.runner.context_length, plan.runner.page_size);
   const int shares = ranks_here(options) * replicas_here(options);  // number of parts of a host's memory
+  const CacheDemand demand = TRY(demand_of(plan));
   ShareInputs in{.on_host = properties.on_host,
                  .capacity = properties.on_host ? properties.memory_bytes / shares : properties.memory_bytes,
                  .reserve = memory_reserve(properties),
                  .activations = predicted.forwards(),
-                 .cache = TRY(demand_of(plan)),
+                 .cache = demand,
                  .useful_pages =
                      options.max_total_tokens > 0
                          ? pages_for(std::min<std::int64_t>(options.max_total_tokens, INT32_MAX), plan.runner.page_size)
@@ -94,7 +95,8 @@ Result<Room> find_room(const EngineOptions& options, Device& device, EnginePlan&
     RunnerOptions runner = plan.runner;
     // One page is enough for the prediction because no activation depends on the cache's size.
     runner.num_pages.assign(plan.graphs.body.cache_groups.size(), 1);
-    Room room{.inputs = {}, .predicted = TRY(predict_memory(plan.graphs, runner, device))};
+    Room room;
+    room.predicted = TRY(predict_memory(plan.graphs, runner, device));
     room.inputs = TRY(inputs_of(options, device, plan, room.predicted));
     const Result<std::int64_t> bytes = room_for_graphs(room.inputs);
     if (bytes.ok()) {

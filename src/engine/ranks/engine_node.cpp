@@ -146,10 +146,11 @@ Status check_nodes(const EngineOptions& options) {
 }
 
 Result<NodeHello> node_hello(const EngineOptions& options, const DeviceProperties& device) {
+  std::string model = TRY(model_hash(options));
   NodeHello hello{.nodes = options.nnodes,
                   .node = options.node_rank,
                   .version = std::string(kBackendInterface),
-                  .model = TRY(model_hash(options)),
+                  .model = std::move(model),
                   .options = shared_options(options)};
   if (!device.on_host && device.type != kCuda)
     return unimplemented(fmt::format("nnodes: {} nodes on device {} are not supported; accepted are cpu and cuda",

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tessera/engine/schema/regex.h"
@@ -110,7 +111,8 @@ Result<std::vector<NamedTerm>> parse_formats() {
   }};
   std::vector<NamedTerm> out;
   for (const Format& format : formats) {
-    out.push_back({format.name, {.regex = make_whole(TRY(parse_regex(format.pattern))), .loose = format.loose}});
+    Regex regex = make_whole(TRY(parse_regex(format.pattern)));
+    out.push_back({format.name, {.regex = std::move(regex), .loose = format.loose}});
   }
   return out;
 }

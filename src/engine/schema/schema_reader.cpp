@@ -245,6 +245,7 @@ Result<Shapes> SchemaReader::apply_negations(Shapes shapes) {
 Result<Shapes> SchemaReader::with_present(const std::string& name, const std::vector<std::string>& required,
                                           const Json* schema) {
   const TypeId any = TRY(table_.any());
+  const TypeId never = TRY(table_.never());
   ObjectShape present{.classes = {{.value = any, .implied = true}}};
   present.members.push_back({name, any, true});
   std::unordered_set<std::string> known = {name};
@@ -252,7 +253,7 @@ Result<Shapes> SchemaReader::with_present(const std::string& name, const std::ve
     if (known.insert(other).second) present.members.push_back({other, any, true});
   }
   ObjectShape absent{.classes = {{.value = any, .implied = true}}};
-  absent.members.push_back({name, TRY(table_.never()), false});
+  absent.members.push_back({name, never, false});
   Shapes with = {{.values = std::move(present)}};
   if (schema != nullptr) with = TRY(table_.product(with, TRY(table_.read(*schema))));
   Shapes out = {{.values = std::move(absent)}};

@@ -16,7 +16,9 @@ constexpr std::size_t kMaxNameClasses = 64;  // each pattern may double the numb
 }  // namespace
 
 Result<ObjectShape> SchemaReader::object() {
-  ObjectShape out{.min = TRY(count("minProperties", 0)), .max = TRY(count("maxProperties", -1))};
+  ObjectShape out;
+  out.min = TRY(count("minProperties", 0));
+  out.max = TRY(count("maxProperties", -1));
   TRY(read_names(out));
   if (out.names_something || schema_.find("propertyNames") != nullptr) TRY(keep_names(out));
   return out;
@@ -88,12 +90,10 @@ Status SchemaReader::read_names(ObjectShape& out) {
   for (Matched& one : classes) {
     const bool matched = !one.schemas.empty();
     of_pattern.push_back(matched ? 1 : 0);
-    if (!matched && additional == nullptr) {
-      out.classes.push_back({std::move(one.names), TRY(table_.any()), true});
-    } else {
-      if (!matched) one.schemas = {additional};
-      out.classes.push_back({std::move(one.names), TRY(table_.type_of(one.schemas)), false});
-    }
+    const bool implied = !matched && additional == nullptr;
+    if (!matched && !implied) one.schemas = {additional};
+    const TypeId value = TRY(implied ? table_.any() : table_.type_of(one.schemas));
+    out.classes.push_back({std::move(one.names), value, implied});
   }
   const auto class_of = [&](const std::string& name) -> Result<const NameClass*> {
     Result<const NameClass*> found = table_.class_of(out, name);
@@ -122,7 +122,8 @@ Status SchemaReader::read_names(ObjectShape& out) {
         continue;
       }
       const NameClass* found = TRY(class_of(name));
-      out.members.push_back({name, found == nullptr ? TRY(table_.never()) : found->value, true});
+      const TypeId value = found == nullptr ? TRY(table_.never()) : found->value;
+      out.members.push_back({name, value, true});
     }
   }
   out.names_something = properties != nullptr || patterns != nullptr || !out.members.empty();

@@ -32,8 +32,9 @@ Result<std::optional<NumberSet::Bound>> SchemaReader::bound(std::string_view key
 }
 
 Result<NumberSet> SchemaReader::numbers() {
-  NumberSet out{.low = TRY(bound("minimum", "exclusiveMinimum", 1)),
-                .high = TRY(bound("maximum", "exclusiveMaximum", -1))};
+  NumberSet out;
+  out.low = TRY(bound("minimum", "exclusiveMinimum", 1));
+  out.high = TRY(bound("maximum", "exclusiveMaximum", -1));
   if (const Json* step = schema_.find("multipleOf")) {
     if (!step->is_number() || step->as_double() <= 0) return malformed("multipleOf", "a number above 0");
     const std::optional<Decimal> value = decimal_of(value_of(*step));
@@ -44,7 +45,9 @@ Result<NumberSet> SchemaReader::numbers() {
 }
 
 Result<TextSet> SchemaReader::texts() {
-  TextSet out{.min = TRY(count("minLength", 0)), .max = TRY(count("maxLength", -1))};
+  TextSet out;
+  out.min = TRY(count("minLength", 0));
+  out.max = TRY(count("maxLength", -1));
   if (const Json* pattern = TRY(find("pattern", "string"))) {
     out.terms = TRY(pattern_terms(pattern->as_string(), "pattern"));
   }
@@ -57,7 +60,10 @@ Result<TextSet> SchemaReader::texts() {
 }
 
 Result<ArrayShape> SchemaReader::array() {
-  ArrayShape out{.rest = TRY(table_.any()), .min = TRY(count("minItems", 0)), .max = TRY(count("maxItems", -1))};
+  ArrayShape out;
+  out.rest = TRY(table_.any());
+  out.min = TRY(count("minItems", 0));
+  out.max = TRY(count("maxItems", -1));
   const Json* items = schema_.find("items");
   const bool old_list = items != nullptr && items->is_array();
   const std::string_view prefix_key = old_list ? "items" : "prefixItems";

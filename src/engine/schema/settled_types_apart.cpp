@@ -53,7 +53,8 @@ Result<std::optional<Shapes>> SettledTypes::object_apart(const ObjectShape& obje
     if (wanted.required && !required) TRY(add({wanted.name, never, false}));
     if (wanted.value == any) continue;
     if (required && TRY(table_.shapes(TRY(table_.join(here, wanted.value))))->empty()) return all();
-    TRY(add({wanted.name, TRY(table_.join(here, TRY(table_.complement(wanted.value, what)))), true}));
+    const TypeId rest = TRY(table_.join(here, TRY(table_.complement(wanted.value, what))));
+    TRY(add({wanted.name, rest, true}));
   }
   for (const Member& member : object.members) {
     if (other.find(member.name) != nullptr || member.value == never) continue;

@@ -139,7 +139,10 @@ Result<Regex> TextSets::pattern(const std::string& text) {
 Result<std::shared_ptr<const Automaton>> TextSets::automaton(const TextSet& set, Reading reading) {
   TRY(work_.spend(10 * (1 + set.terms.size())));
   Made& known = made_[{key_of(set), reading}];
-  if (known.automaton == nullptr) known = {set, std::make_shared<const Automaton>(TRY(make(set, reading)))};
+  if (known.automaton == nullptr) {
+    Automaton made = TRY(make(set, reading));
+    known = {set, std::make_shared<const Automaton>(std::move(made))};
+  }
   return known.automaton;
 }
 

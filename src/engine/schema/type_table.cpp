@@ -242,18 +242,19 @@ Result<ObjectShape> TypeTable::both_objects(const ObjectShape& a, const ObjectSh
   for (const Member& member : a.members) {
     const auto found = of_b.find(member.name);
     const Member* other = found == of_b.end() ? nullptr : found->second;
-    const TypeId value = other != nullptr ? other->value : TRY(value_of(b, member.name));
-    out.members.push_back(
-        {member.name, TRY(join(member.value, value)), member.required || (other != nullptr && other->required)});
+    const TypeId of_other = other != nullptr ? other->value : TRY(value_of(b, member.name));
+    const TypeId value = TRY(join(member.value, of_other));
+    out.members.push_back({member.name, value, member.required || (other != nullptr && other->required)});
   }
   for (const Member& member : b.members) {
     if (of_a.contains(member.name)) continue;
-    out.members.push_back({member.name, TRY(join(member.value, TRY(value_of(a, member.name)))), member.required});
+    const TypeId value = TRY(join(member.value, TRY(value_of(a, member.name))));
+    out.members.push_back({member.name, value, member.required});
   }
   for (const NameClass& one : a.classes) {
     for (const NameClass& other : b.classes) {
-      NameClass made{schema::both(one.names, other.names), TRY(join(one.value, other.value)),
-                     one.implied && other.implied};
+      const TypeId value = TRY(join(one.value, other.value));
+      NameClass made{schema::both(one.names, other.names), value, one.implied && other.implied};
       const bool restricted = !one.names.free() && !other.names.free();
       if (restricted && TRY(texts_.empty(made.names, Reading::kWide))) continue;
       out.classes.push_back(std::move(made));

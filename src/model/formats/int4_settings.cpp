@@ -68,13 +68,15 @@ Result<FormatRules> read_gptq(const Fields& fields) {
   if (overrides != nullptr && !(overrides->is_object() && overrides->as_object().empty()) && *overrides != Json(false))
     return fields.unsupported("dynamic", "no settings for single modules");
   TRY(fields.optional_bool("sym"));  // zero points are stored in both cases
+  const std::int64_t group = TRY(read_int4_group(fields, "group_size"));
+  const bool ordered = TRY(fields.optional_bool("desc_act")).value_or(false);
   rules.groups[0].format = {.values = WeightFormat::Values::kInt4,
                             .spelling = WeightFormat::Spelling::kGptq,
                             .block_rows = 1,
-                            .block_cols = TRY(read_int4_group(fields, "group_size")),
+                            .block_cols = group,
                             .zeros = true,
                             .zeros_less_one = form == "gptq",
-                            .ordered = TRY(fields.optional_bool("desc_act")).value_or(false)};
+                            .ordered = ordered};
   TRY(read_gptq_modules(fields, rules.groups[0]));
   TRY(read_modules(fields, "modules_to_not_convert", rules.plain));
   if (TRY(fields.optional_bool("lm_head")).value_or(false)) {
@@ -91,10 +93,11 @@ Result<FormatRules> read_awq(const Fields& fields) {
   const std::string version = TRY(fields.optional_string("version")).value_or("gemm");
   if (version != "gemm" && version != "GEMM") return fields.unsupported("version", "gemm");
   TRY(refuse_unless(fields, "zero_point", true));
+  const std::int64_t group = TRY(read_int4_group(fields, present(fields, "group_size", "q_group_size")));
   rules.groups[0].format = {.values = WeightFormat::Values::kInt4,
                             .spelling = WeightFormat::Spelling::kAwq,
                             .block_rows = 1,
-                            .block_cols = TRY(read_int4_group(fields, present(fields, "group_size", "q_group_size"))),
+                            .block_cols = group,
                             .zeros = true};
   TRY(rules.plain.add("lm_head"));
   TRY(read_modules(fields, "modules_to_not_convert", rules.plain));

@@ -59,7 +59,8 @@ Status RandomCheckpoint::add(const WeightSpec& spec, const WeightPart& part) {
       std::holds_alternative<GridStorage>(part.storage) || std::holds_alternative<RoundedStorage>(part.storage) ||
       (bytes != nullptr && bytes->dtype != StoredDtype::kU8);
   if (quantised) return unimplemented("random values of quantised tensors; accepted: tensors of F32, F16 and BF16");
-  TensorLayout tensor{.name = part.tensor, .dtype = TRY(stored_dtype_of(spec.type.dtype)), .shape = stored_shape(part)};
+  const StoredDtype dtype = TRY(stored_dtype_of(spec.type.dtype));
+  TensorLayout tensor{.name = part.tensor, .dtype = dtype, .shape = stored_shape(part)};
   if (!tensor_bytes(tensor.shape, tensor.dtype))
     return invalid_argument(fmt::format("shape {} is more than a file can hold", shape_text(tensor.shape)));
   const auto [known, is_new] = by_name_.emplace(tensor.name, tensors_.size());

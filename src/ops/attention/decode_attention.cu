@@ -58,8 +58,10 @@ Result<std::unique_ptr<BoundOp>> make(const CudaAttention& a, const CudaAttentio
   constexpr std::size_t kBytes = sizeof(DecodeShared<Y, kHeadDim>);
   TRY(allow_shared_memory(reinterpret_cast<const void*>(kKernel), kBytes, kName));
   const SegmentedPlan plan = planner.segmented_plan(a.shape);
-  const DecodeAttention<T> p{.keys = TRY((map_cache<Y, kHeadDim>(a, a.k_cache))),
-                             .values = TRY((map_cache<Y, kHeadDim>(a, a.v_cache))),
+  const CUtensorMap keys = TRY((map_cache<Y, kHeadDim>(a, a.k_cache)));
+  const CUtensorMap values = TRY((map_cache<Y, kHeadDim>(a, a.v_cache)));
+  const DecodeAttention<T> p{.keys = keys,
+                             .values = values,
                              .q = reinterpret_cast<const T*>(a.q),
                              .plan = plan.lists,
                              .page_table = a.metadata.page_table,

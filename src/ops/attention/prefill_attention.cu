@@ -91,9 +91,12 @@ Result<CUtensorMap> map_of_cache(const CudaAttention& a, const std::byte* cache)
 template <class S, class T>
 Result<std::unique_ptr<BoundOp>> make(const CudaAttention& a, const TilePlan& plan) {
   constexpr float kLog2E = 1.44269504088896F;
-  const Attention<T> p{.q = TRY(map_of_queries(a)),
-                       .keys = TRY(map_of_cache(a, a.k_cache)),
-                       .values = TRY(map_of_cache(a, a.v_cache)),
+  const CUtensorMap queries = TRY(map_of_queries(a));
+  const CUtensorMap keys = TRY(map_of_cache(a, a.k_cache));
+  const CUtensorMap values = TRY(map_of_cache(a, a.v_cache));
+  const Attention<T> p{.q = queries,
+                       .keys = keys,
+                       .values = values,
                        .out = reinterpret_cast<T*>(a.out),
                        .page_table = a.metadata.page_table,
                        .query_starts = a.metadata.query_starts,

@@ -232,8 +232,10 @@ TEST_P(CollectiveRanks, SlicesOfATableGiveItsRows) {
     const TensorView given = TRY(placed(data_of(dtype, {2, dims[1]}, 91, 0)));
     const TensorView whole = TRY(placed(poisoned_tensor(dtype, dims)));
     const TensorView sum = TRY(placed(poisoned_tensor(dtype, dims)));
-    TRY(rank.run(kEmbedding, {taken, TRY(placed(table)), given_rows, given}, {whole}));
-    TRY(rank.run(kEmbedding, {taken, TRY(placed(own)), given_rows, given}, {sum},
+    const TensorView whole_table = TRY(placed(table));
+    const TensorView own_rows = TRY(placed(own));
+    TRY(rank.run(kEmbedding, {taken, whole_table, given_rows, given}, {whole}));
+    TRY(rank.run(kEmbedding, {taken, own_rows, given_rows, given}, {sum},
                  {{"first_row", rows * r}, {"table_rows", all}}));
     TRY(rank.run(kAllReduce, {sum}, {}));
     EXPECT_EQ(TRY(rank.download(sum)).values(), TRY(rank.download(whole)).values()) << "rank " << r;

@@ -180,10 +180,14 @@ inline Result<OpOutcome> try_run_op(const ir::OpDecl& decl, const KernelDef& ker
   TRY(c->record());
   TRY(c->load(operands));
   TRY(c->replay());
-  OpOutcome replayed{TRY(c->results()), TRY(c->operands())};
+  OpOutcome replayed;
+  replayed.results = TRY(c->results());
+  replayed.operands = TRY(c->operands());
   TRY(c->load(operands));
   TRY(c->enqueue());
-  OpOutcome eager{TRY(c->results()), TRY(c->operands())};
+  OpOutcome eager;
+  eager.results = TRY(c->results());
+  eager.operands = TRY(c->operands());
   for (std::size_t i = 0; i < eager.results.size(); ++i)
     EXPECT_EQ(eager.results[i].bytes, replayed.results[i].bytes) << decl.name << ": eager and replayed result " << i;
   for (std::size_t i = 0; i < eager.operands.size(); ++i) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "tessera/base/ceil_div.h"
 
@@ -48,7 +49,8 @@ CudaTaskSchedule schedule_task(const RowKernel& kernel, const RowTask& task) {
 }  // namespace
 
 Result<CudaSchedule> cuda_schedule(const RowKernel& kernel) {
-  CudaSchedule schedule{.threads = kBlockThreads, .tasks = TRY(row_tasks(kernel))};
+  std::vector<RowTask> tasks = TRY(row_tasks(kernel));
+  CudaSchedule schedule{.threads = kBlockThreads, .tasks = std::move(tasks)};
   for (const RowTask& task : schedule.tasks) {
     schedule.schedules.push_back(schedule_task(kernel, task));
     schedule.threads = std::max(schedule.threads, schedule.schedules.back().lanes);

@@ -126,7 +126,8 @@ Result<MeasuredSchedules> measure(const RowKernelCode& code, const RowInstance& 
   std::vector<std::byte> bits;  // result of the device's default schedule
   double first_ms = 0;
   for (const std::int64_t schedule : code.schedules(args)) {
-    Candidate candidate{.schedule = schedule, .op = TRY(code.bind(args, schedule)), .ms = {}};
+    std::unique_ptr<BoundOp> op = TRY(code.bind(args, schedule));
+    Candidate candidate{.schedule = schedule, .op = std::move(op), .ms = {}};
     TRY(tensors.fill(device, *stream));
     TRY(time(*candidate.op, 1, *begin, *end, *stream));  // the first launch loads code
     std::vector<std::byte> made = TRY(tensors.contents(*stream));

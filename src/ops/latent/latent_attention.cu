@@ -95,6 +95,7 @@ constexpr std::int64_t kFewRows = 8;
 Result<Plan> make_plan_of(const BindArgs& args) {
   const LatentSizes sizes = latent_sizes(args);
   const std::int64_t rows = args.operands[kQ].dim(0);
+  const LatentDirect direct = TRY(find_latent_direct(args));
   Plan plan{.sizes = sizes,
             .dtype = args.operands[kQ].dtype,
             .rows = rows,
@@ -102,7 +103,7 @@ Result<Plan> make_plan_of(const BindArgs& args) {
             .tile_rows = kWarps,
             .splits = 1,
             .joins_values = false,
-            .direct = TRY(find_latent_direct(args))};
+            .direct = direct};
   if (plan.tensor_cores) plan.tile_rows = takes_large_tiles(args, sizes) ? kLargeTile : 16;
   plan.splits = splits_of(args, rows * ceil_div(sizes.heads, plan.tile_rows));
   plan.joins_values = plan.tensor_cores && plan.splits > 1 && rows <= kFewRows && sizes.value % kValuesOfBlock == 0;

@@ -124,6 +124,8 @@ Result<CUtensorMap> map_of_pages(const TensorView& cache) {
 
 Result<LayerWeights> weights_of(const BindArgs& norm, std::span<const BindArgs> layer) {
   const auto at = [&](std::size_t call, std::size_t operand) { return layer[call].operands[operand].as<T>(); };
+  const CUtensorMap key_pages = TRY(map_of_pages(layer[kStore].operands[3]));
+  const CUtensorMap value_pages = TRY(map_of_pages(layer[kStore].operands[4]));
   return LayerWeights{.attention_norm = norm.operands.back().as<T>(),
                       .qkv = at(kQkv, 1),
                       .q_norm = at(kStore, 5),
@@ -134,8 +136,8 @@ Result<LayerWeights> weights_of(const BindArgs& norm, std::span<const BindArgs> 
                       .down = at(kDown, 1),
                       .keys = at(kStore, 3),
                       .values = at(kStore, 4),
-                      .key_pages = TRY(map_of_pages(layer[kStore].operands[3])),
-                      .value_pages = TRY(map_of_pages(layer[kStore].operands[4]))};
+                      .key_pages = key_pages,
+                      .value_pages = value_pages};
 }
 
 // Calls f.operator()<k>(), where k is the smallest supported number of rows that holds `rows`.

@@ -49,21 +49,25 @@ Result<std::unique_ptr<BoundOp>> make(const LinearProblem& p, std::byte* y) {
   const int tile_rows = best_tile_rows(p.m, across, p.k, clusters);
   const std::int64_t items = ceil_div(p.m, tile_rows) * across;
   if (!has_tiles_enough(items, clusters)) return std::unique_ptr<BoundOp>();
-  const GatedLinear<T> bound{
-      .x = TRY(encode_tensor_map(p.dtype, p.x,
-                                 std::array{TensorBox{.size = p.k, .stride = 1, .box = kHopperDepth},
-                                            TensorBox{.size = p.m, .stride = p.k, .box = tile_rows / kHopperCluster}})),
-      .w = TRY(encode_row_groups(p.dtype, p.w, {.matrices = 1, .rows = p.n, .columns = p.k, .first = 8, .second = n},
-                                 kHopperWeightRows, kHopperDepth)),
-      .bias = reinterpret_cast<const T*>(p.bias),
-      .y = TRY(encode_tensor_map(p.dtype, y,
-                                 std::array{TensorBox{.size = n, .stride = 1, .box = kResultColumns},
-                                            TensorBox{.size = p.m, .stride = n, .box = tile_rows}},
-                                 Swizzle::kNone)),
-      .m = static_cast<int>(p.m),
-      .n = static_cast<int>(n),
-      .k = static_cast<int>(p.k),
-      .tile_rows = tile_rows};
+  const CUtensorMap x =
+      TRY(encode_tensor_map(p.dtype, p.x,
+                            std::array{TensorBox{.size = p.k, .stride = 1, .box = kHopperDepth},
+                                       TensorBox{.size = p.m, .stride = p.k, .box = tile_rows / kHopperCluster}}));
+  const CUtensorMap w =
+      TRY(encode_row_groups(p.dtype, p.w, {.matrices = 1, .rows = p.n, .columns = p.k, .first = 8, .second = n},
+                            kHopperWeightRows, kHopperDepth));
+  const CUtensorMap result = TRY(encode_tensor_map(p.dtype, y,
+                                                   std::array{TensorBox{.size = n, .stride = 1, .box = kResultColumns},
+                                                              TensorBox{.size = p.m, .stride = n, .box = tile_rows}},
+                                                   Swizzle::kNone));
+  const GatedLinear<T> bound{.x = x,
+                             .w = w,
+                             .bias = reinterpret_cast<const T*>(p.bias),
+                             .y = result,
+                             .m = static_cast<int>(p.m),
+                             .n = static_cast<int>(n),
+                             .k = static_cast<int>(p.k),
+                             .tile_rows = tile_rows};
   const LaunchShape shape{.grid = dim3(static_cast<unsigned>(std::min(clusters, items) * kHopperCluster)),
                           .block = dim3(kHopperThreads),
                           .cluster = kHopperCluster};

@@ -54,10 +54,12 @@ Result<std::unique_ptr<BoundOp>> make(const char* name, const LinearProblem& p, 
   constexpr auto kKernel = linear_split<T, kN, kBlocks>;
   constexpr int kAlignment = 1024;
   static_assert(kAlignment + kSumBytes<kN> <= kSharedBytesOfTwo);
-  const SplitLinear<T> bound{.x = TRY(encode_tensor_map(p.dtype, p.x,
-                                                        std::array{TensorBox{.size = p.k, .stride = 1, .box = kDepth},
-                                                                   TensorBox{.size = p.m, .stride = p.k, .box = kN}})),
-                             .w = TRY(map_of_weights(p, gate)),
+  const CUtensorMap x = TRY(encode_tensor_map(p.dtype, p.x,
+                                              std::array{TensorBox{.size = p.k, .stride = 1, .box = kDepth},
+                                                         TensorBox{.size = p.m, .stride = p.k, .box = kN}}));
+  const CUtensorMap w = TRY(map_of_weights(p, gate));
+  const SplitLinear<T> bound{.x = x,
+                             .w = w,
                              .bias = reinterpret_cast<const T*>(p.bias),
                              .residual = reinterpret_cast<const T*>(p.residual),
                              .y = reinterpret_cast<T*>(y),

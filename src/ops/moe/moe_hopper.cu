@@ -22,16 +22,15 @@ constexpr std::int64_t kPackedRowsOfExpert = 5;
 template <class T, bool kGateUp>
 Result<HopperLaunch<HopperMatmul<T>>> plain_launch(const ExpertsProblem& p, const HopperMatmul<T>& matmul) {
   constexpr auto kKernel = hopper<T, kGateUp>;
-  return HopperLaunch<HopperMatmul<T>>{kKernel, matmul, TRY(hopper_shape<kGateUp>(p, kKernel, kHopperShared<kGateUp>)),
-                                       kHopperShared<kGateUp>};
+  const LaunchShape shape = TRY(hopper_shape<kGateUp>(p, kKernel, kHopperShared<kGateUp>));
+  return HopperLaunch<HopperMatmul<T>>{kKernel, matmul, shape, kHopperShared<kGateUp>};
 }
 template <class T, bool kGateUp>
 Result<HopperLaunch<PackedMatmul<T>>> packed_launch(const ExpertsProblem& p, const HopperMatmul<T>& matmul) {
   constexpr auto kKernel = hopper_packed<T, kGateUp>;
-  return HopperLaunch<PackedMatmul<T>>{kKernel,
-                                       {matmul, kGateUp ? p.gate_up_scale : p.down_scale},
-                                       TRY(hopper_shape<kGateUp>(p, kKernel, kPackedShared<kGateUp>)),
-                                       kPackedShared<kGateUp>};
+  const LaunchShape shape = TRY(hopper_shape<kGateUp>(p, kKernel, kPackedShared<kGateUp>));
+  return HopperLaunch<PackedMatmul<T>>{
+      kKernel, {matmul, kGateUp ? p.gate_up_scale : p.down_scale}, shape, kPackedShared<kGateUp>};
 }
 
 template <class T>

@@ -54,17 +54,19 @@ Result<HopperMatmul<T>> hopper_matmul(const ExpertsProblem& p, const Scratch& l,
                           .columns = weight_bytes(p, k) / 2,
                           .first = kGateUp ? 8 : 16,
                           .second = kGateUp ? n : 8};
-  return HopperMatmul<T>{
-      .x = TRY(map_of_rows(p, scratch + (kGateUp ? l.rows : l.activated), k)),
-      .w = TRY(encode_row_groups(p.dtype, kGateUp ? p.gate_up : p.down, weights, kHopperWeightRows, kHopperDepth)),
-      .bias = reinterpret_cast<const T*>(kGateUp ? p.gate_up_bias : p.down_bias),
-      .y = reinterpret_cast<T*>(scratch + (kGateUp ? l.activated : l.rows)),
-      .n = static_cast<int>(n),
-      .k = static_cast<int>(k),
-      .w_rows = static_cast<int>(w_rows),
-      .activation = p.activation,
-      .limit = p.limit,
-      .order = l.order(scratch)};
+  const CUtensorMap x = TRY(map_of_rows(p, scratch + (kGateUp ? l.rows : l.activated), k));
+  const CUtensorMap w =
+      TRY(encode_row_groups(p.dtype, kGateUp ? p.gate_up : p.down, weights, kHopperWeightRows, kHopperDepth));
+  return HopperMatmul<T>{.x = x,
+                         .w = w,
+                         .bias = reinterpret_cast<const T*>(kGateUp ? p.gate_up_bias : p.down_bias),
+                         .y = reinterpret_cast<T*>(scratch + (kGateUp ? l.activated : l.rows)),
+                         .n = static_cast<int>(n),
+                         .k = static_cast<int>(k),
+                         .w_rows = static_cast<int>(w_rows),
+                         .activation = p.activation,
+                         .limit = p.limit,
+                         .order = l.order(scratch)};
 }
 
 // A kernel and its launch arguments.

@@ -20,11 +20,10 @@ Result<HopperLaunch<HopperQuantised<T>>> quantised_launch(const ExpertsProblem& 
                                                           std::byte* scratch) {
   constexpr auto kKernel = hopper_quantised<T, kValues, kGateUp>;
   const QuantisedMatrix& matrix = kGateUp ? p.gate_up_matrix : p.down_matrix;
+  const HopperMatmul<T> matmul = TRY((hopper_matmul<T, kGateUp>(p, l, scratch)));
+  const LaunchShape shape = TRY(hopper_shape<kGateUp>(p, kKernel, kQuantisedShared<kGateUp>));
   return HopperLaunch<HopperQuantised<T>>{
-      kKernel,
-      {TRY((hopper_matmul<T, kGateUp>(p, l, scratch))), matrix, quantised::group_shift_of(matrix)},
-      TRY(hopper_shape<kGateUp>(p, kKernel, kQuantisedShared<kGateUp>)),
-      kQuantisedShared<kGateUp>};
+      kKernel, {matmul, matrix, quantised::group_shift_of(matrix)}, shape, kQuantisedShared<kGateUp>};
 }
 
 template <Values kValues>

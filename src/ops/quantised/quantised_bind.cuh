@@ -66,27 +66,28 @@ Result<std::unique_ptr<BoundOp>> make_block(const char* name, const QuantisedCal
   const std::int64_t row_tiles = ceil_div(p.m, std::int64_t{kN});
   const std::int64_t weight_tiles = ceil_div(p.n, std::int64_t{kTileWeights});
   const Arrangement a = arrange(p, row_tiles * weight_tiles, kTileBlocks<kN> * p.workers);
-  const TiledQuantised<T> bound{
-      .x = TRY(encode_tensor_map(
-          ir::DType::kBFloat16, rows.data,
-          std::array{TensorBox{.size = rows.elements, .stride = 1, .box = kBoxRowBytes / 2},
-                     TensorBox{.size = p.m, .stride = rows.elements, .box = a.shared ? kN / 2 : kN}})),
-      .values = TRY(map_of_values(p)),
-      .w = p.w,
-      .x_scales = rows.scales,
-      .scale_stride = static_cast<int>(rows.scale_stride),
-      .bias = reinterpret_cast<const T*>(p.bias),
-      .residual = reinterpret_cast<const T*>(p.residual),
-      .y = reinterpret_cast<T*>(p.y),
-      .m = static_cast<int>(p.m),
-      .n = static_cast<int>(p.y_columns()),
-      .k = static_cast<int>(p.k),
-      .row_tiles = static_cast<int>(row_tiles),
-      .split = a.split,
-      .shared = a.shared,
-      .stages = kStages,
-      .group_shift = group_shift_of(p.w),
-      .gate = p.gate};
+  const CUtensorMap x = TRY(
+      encode_tensor_map(ir::DType::kBFloat16, rows.data,
+                        std::array{TensorBox{.size = rows.elements, .stride = 1, .box = kBoxRowBytes / 2},
+                                   TensorBox{.size = p.m, .stride = rows.elements, .box = a.shared ? kN / 2 : kN}}));
+  const CUtensorMap values = TRY(map_of_values(p));
+  const TiledQuantised<T> bound{.x = x,
+                                .values = values,
+                                .w = p.w,
+                                .x_scales = rows.scales,
+                                .scale_stride = static_cast<int>(rows.scale_stride),
+                                .bias = reinterpret_cast<const T*>(p.bias),
+                                .residual = reinterpret_cast<const T*>(p.residual),
+                                .y = reinterpret_cast<T*>(p.y),
+                                .m = static_cast<int>(p.m),
+                                .n = static_cast<int>(p.y_columns()),
+                                .k = static_cast<int>(p.k),
+                                .row_tiles = static_cast<int>(row_tiles),
+                                .split = a.split,
+                                .shared = a.shared,
+                                .stages = kStages,
+                                .group_shift = group_shift_of(p.w),
+                                .gate = p.gate};
   TRY(allow_shared_memory(reinterpret_cast<const void*>(kKernel), kBytes, name));
   const std::int64_t clusters = row_tiles * (a.shared ? ceil_div(weight_tiles, std::int64_t{2}) : weight_tiles);
   const unsigned cluster = a.shared ? 2 : static_cast<unsigned>(a.split);

@@ -85,26 +85,27 @@ Result<std::unique_ptr<BoundOp>> make_many(const char* name, const QuantisedCall
   const std::int64_t row_elements = p.k / 2;  // the map's elements have 16 bits
   const std::int64_t row_tiles = ceil_div(p.m, std::int64_t{kManyRows});
   const std::int64_t items = row_tiles * ceil_div(p.n, std::int64_t{kManyWeights * kManyCluster});
-  const ManyRounded<T> bound{
-      .x = TRY(encode_tensor_map(
-          ir::DType::kBFloat16, rows.values,
-          std::array{TensorBox{.size = row_elements, .stride = 1, .box = kRoundedGroup / 2},
-                     TensorBox{.size = p.m, .stride = row_elements, .box = kManyRows / kManyCluster}})),
-      .values = TRY(map_of_values(p)),
-      .x_scales = rows.scales,
-      .w_scales = reinterpret_cast<const float*>(p.w.scales),
-      .bias = reinterpret_cast<const T*>(p.bias),
-      .residual = reinterpret_cast<const T*>(p.residual),
-      .y = reinterpret_cast<T*>(p.y),
-      .scale_stride = static_cast<int>(rows.scale_stride),
-      .w_groups = static_cast<int>(p.w.num_groups),
-      .group_rows = static_cast<int>(p.w.format.group_rows),
-      .m = static_cast<int>(p.m),
-      .n = static_cast<int>(p.y_columns()),
-      .k = static_cast<int>(p.k),
-      .row_tiles = static_cast<int>(row_tiles),
-      .items = static_cast<int>(items),
-      .gate = p.gate};
+  const CUtensorMap x = TRY(
+      encode_tensor_map(ir::DType::kBFloat16, rows.values,
+                        std::array{TensorBox{.size = row_elements, .stride = 1, .box = kRoundedGroup / 2},
+                                   TensorBox{.size = p.m, .stride = row_elements, .box = kManyRows / kManyCluster}}));
+  const CUtensorMap values = TRY(map_of_values(p));
+  const ManyRounded<T> bound{.x = x,
+                             .values = values,
+                             .x_scales = rows.scales,
+                             .w_scales = reinterpret_cast<const float*>(p.w.scales),
+                             .bias = reinterpret_cast<const T*>(p.bias),
+                             .residual = reinterpret_cast<const T*>(p.residual),
+                             .y = reinterpret_cast<T*>(p.y),
+                             .scale_stride = static_cast<int>(rows.scale_stride),
+                             .w_groups = static_cast<int>(p.w.num_groups),
+                             .group_rows = static_cast<int>(p.w.format.group_rows),
+                             .m = static_cast<int>(p.m),
+                             .n = static_cast<int>(p.y_columns()),
+                             .k = static_cast<int>(p.k),
+                             .row_tiles = static_cast<int>(row_tiles),
+                             .items = static_cast<int>(items),
+                             .gate = p.gate};
   const std::int64_t at_once = TRY(
       clusters_at_once(reinterpret_cast<const void*>(rounded_many<T>), kManyThreads, kManyCluster, kManyBytes, name));
   const std::int64_t clusters = std::min(items, at_once);

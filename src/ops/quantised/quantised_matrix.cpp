@@ -53,8 +53,10 @@ std::vector<ir::AttributeDecl> quantised_attributes() {
 }
 
 Result<QuantisedFormat> QuantisedFormat::of(const ir::Node& node) {
-  QuantisedFormat format{.values = TRY(named<Values>(node, "values", kValues)),
-                         .scales = TRY(named<Scales>(node, "scales", kScales)),
+  const Values values = TRY(named<Values>(node, "values", kValues));
+  const Scales scales = TRY(named<Scales>(node, "scales", kScales));
+  QuantisedFormat format{.values = values,
+                         .scales = scales,
                          .group_rows = node.attribute_or("group_rows", std::int64_t{0}),
                          .group_cols = node.attribute_or("group_cols", std::int64_t{0}),
                          .factor = node.attribute_or("factor", false),

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 #include <variant>
 
 #include "tessera/ops/contract/shape_rule.h"
@@ -55,7 +56,8 @@ bool same_count(const ir::Shape& from, const ir::Shape& to) {
 
 Result<std::vector<ir::Type>> infer_reshape(const ir::OpSignature& s) {
   const ir::Type& x = s.operands[0];
-  const ir::Type to{x.dtype, TRY(shape_attribute(s))};
+  ir::Shape shape = TRY(shape_attribute(s));
+  const ir::Type to{x.dtype, std::move(shape)};
   if (!same_count(x.shape, to.shape))
     return refuse(s, fmt::format("{} and {} do not have the same number of elements for every bucket", x.to_string(),
                                  to.to_string()));
@@ -88,7 +90,8 @@ Result<std::vector<ir::Type>> infer_empty(const ir::OpSignature& s) {
   const std::string name = string_attribute(s.node, "dtype", "");
   const std::optional<ir::DType> dtype = ir::parse_dtype(name);
   if (!dtype) return refuse(s, fmt::format("dtype = \"{}\"; it must be f32, f16, bf16, i32, i64 or u8", name));
-  return std::vector{ir::Type{*dtype, TRY(shape_attribute(s))}};
+  ir::Shape shape = TRY(shape_attribute(s));
+  return std::vector{ir::Type{*dtype, std::move(shape)}};
 }
 
 Result<std::vector<ir::Type>> infer_empty_like(const ir::OpSignature& s) { return std::vector{s.operands[0]}; }

@@ -27,10 +27,11 @@ Result<std::unique_ptr<Compiler>> make_compiler(const std::string& name, RunnerR
   const Registry& registry = *options.registry;
   const Result<const Backend*> backend = registry.devices.backend(device.properties().type);
   const bool generates = backend.ok() && (*backend)->row_kernels != nullptr;
+  const KernelTable* kernels = TRY(kernels_of(options, device));
   const std::int64_t halves_from = role == RunnerRole::kPrefill ? options.halves_from : 0;
   return registry.compilers.make(name, {.device = device,
                                         .ops = registry.ops,
-                                        .kernels = *TRY(kernels_of(options, device)),
+                                        .kernels = *kernels,
                                         .options = {.deterministic = options.deterministic, .halves_from = halves_from},
                                         .row_kernels = generates ? &(*backend)->row_kernels() : nullptr,
                                         .cache = cache});

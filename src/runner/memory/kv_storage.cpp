@@ -49,8 +49,8 @@ Result<KvStorage> KvStorage::create(std::span<const ir::Graph* const> graphs, st
       const std::size_t group = TRY(group_of(*graph, state));
       offsets.push_back(total);
       total += align_up(TRY(state_bytes(state, group, num_pages[group])));
-      storage.states_.push_back(
-          {.name = state.name, .group = group, .address = {}, .page_bytes = TRY(state_bytes(state, group, 1))});
+      const std::int64_t page_bytes = TRY(state_bytes(state, group, 1));
+      storage.states_.push_back({.name = state.name, .group = group, .address = {}, .page_bytes = page_bytes});
     }
   }
   storage.memory_ = TRY(device.allocate(static_cast<std::size_t>(total), "KV cache"));

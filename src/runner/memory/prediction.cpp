@@ -58,10 +58,12 @@ Result<MemoryReport> predict_memory(std::span<const GraphRunner> runners, const 
                                 EditBuffers::bytes_needed(vocabulary_of(graphs)) + align_up(hidden) +
                                 align_up(TRY(EmbeddingRows::bytes_needed(graphs.body, options.embedding_rows)), block));
   const auto planned = all_graphs(graphs);
-  report.set(kPlans, TRY(OpPlans::bytes_needed(device, {.graphs = planned,
-                                                        .kernels = *TRY(kernels_of(options, device)),
-                                                        .limits = plan_limits(options),
-                                                        .num_pages = options.num_pages})));
+  const KernelTable* kernels = TRY(kernels_of(options, device));
+  report.set(
+      kPlans,
+      TRY(OpPlans::bytes_needed(
+          device,
+          {.graphs = planned, .kernels = *kernels, .limits = plan_limits(options), .num_pages = options.num_pages})));
   report.set(kCommunication, device.properties().on_host
                                  ? host_exchange_bytes(exchanges, options.place, options.max_in_flight)
                                  : device_exchange_bytes(exchanges, options.place));

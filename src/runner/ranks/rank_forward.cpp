@@ -138,7 +138,8 @@ Status ReceivedForward::unpack_batch(MessageReader& from) {
   batch_.embedding_writes.clear();
   for (std::int64_t i = 0; i < writes; ++i) {
     const std::int64_t first_row = TRY(from.word("embedding_writes"));
-    batch_.embedding_writes.push_back({.first_row = first_row, .values = TRY(from.list<float>("embedding_writes"))});
+    const std::span<const float> values = TRY(from.list<float>("embedding_writes"));
+    batch_.embedding_writes.push_back({.first_row = first_row, .values = values});
   }
   const auto groups = static_cast<std::size_t>(TRY(from.choice("groups", ir::kMaxCacheGroups)));
   groups_.resize(groups);

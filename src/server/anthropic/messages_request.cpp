@@ -148,7 +148,8 @@ ApiResult<ApiJob> prepare_messages(const ServedModel& model, std::string_view bo
   const ApiFields fields(json);
   TRY(check_request_fields(fields, request_object::kMessages, model.allow_unknown_fields));
   TRY(model.check_generates());
-  MessageStyle style{.id = make_id("msg_"), .model = TRY(read_model(fields)), .interval = model.stream_interval};
+  std::string name = TRY(read_model(fields));
+  MessageStyle style{.id = make_id("msg_"), .model = std::move(name), .interval = model.stream_interval};
   style.stream = TRY(fields.boolean_or("stream", false));
   const OutputFields output = TRY(read_output(fields, model));
   MessagesPrompt read = TRY(read_messages_prompt(fields, model, output.grammar.has_value()));

@@ -78,8 +78,9 @@ ApiResult<ApiJob> prepare_ollama_chat(const ServedModel& model, std::string_view
   TRY(check_ollama_request(model, fields, request_object::kOllamaChat, &ServedModel::check_generates));
   const OutputFields output = TRY(read_ollama_output(fields, model));
   OllamaStyle style = TRY(read_style(fields, model, /*chat=*/true));
-  Conversation conversation{.messages = TRY(read_ollama_messages(fields, kinds_of(model))),
-                            .tools = TRY(read_ollama_tools(fields))};
+  Conversation conversation;
+  conversation.messages = TRY(read_ollama_messages(fields, kinds_of(model)));
+  conversation.tools = TRY(read_ollama_tools(fields));
   if (conversation.messages.list.as_array().empty()) return load_job(std::move(style));
   const std::string note = withdraw_generic_tools(model, output.grammar.has_value(), conversation.tools);
   conversation.chat = template_of(model, conversation.tools.tools);

@@ -107,8 +107,9 @@ ApiResult<ApiJob> prepare_label_scores(const ServedModel& model, const ApiFields
         fmt::format("request: \"label_token_ids\": \"{}\" makes no tokens; accepted: text_1 and text_2", model.name));
   }
   const PooledFields pooled = TRY(read_pooled_fields(fields, model));
-  LabelStyle style{.model = model.name, .labels = TRY(fields.token_ids("label_token_ids", model.vocab_size))};
-  if (style.labels.empty()) return fields.wrong("label_token_ids", "a list of token ids, not empty");
+  std::vector<TokenId> labels = TRY(fields.token_ids("label_token_ids", model.vocab_size));
+  if (labels.empty()) return fields.wrong("label_token_ids", "a list of token ids, not empty");
+  LabelStyle style{.model = model.name, .labels = std::move(labels)};
   style.apply_softmax = TRY(fields.boolean_or("apply_softmax", false));
   const bool item_first = TRY(fields.boolean_or("item_first", false));
   const Json* query = fields.find("query");

@@ -90,13 +90,25 @@ struct Key {
 ApiResult<std::optional<OutputGrammar>> read_key(const ApiFields& fields, const Key& key) {
   GrammarSpec spec;
   switch (key.form) {
-    case Form::kSchema: spec = {.kind = GrammarKind::kJsonSchema, .text = TRY(schema_text(fields, key.name))}; break;
-    case Form::kRegex: spec = {.kind = GrammarKind::kRegex, .text = *TRY(fields.string(key.name))}; break;
-    case Form::kEbnf: spec = {.kind = GrammarKind::kEbnf, .text = *TRY(fields.string(key.name))}; break;
-    case Form::kChoice: spec = {.kind = GrammarKind::kEbnf, .text = TRY(choice_grammar(fields, key.name))}; break;
+    case Form::kSchema:
+      spec.kind = GrammarKind::kJsonSchema;
+      spec.text = TRY(schema_text(fields, key.name));
+      break;
+    case Form::kRegex:
+      spec.kind = GrammarKind::kRegex;
+      spec.text = *TRY(fields.string(key.name));
+      break;
+    case Form::kEbnf:
+      spec.kind = GrammarKind::kEbnf;
+      spec.text = *TRY(fields.string(key.name));
+      break;
+    case Form::kChoice:
+      spec.kind = GrammarKind::kEbnf;
+      spec.text = TRY(choice_grammar(fields, key.name));
+      break;
     case Form::kAnyObject:
       if (!*TRY(fields.boolean(key.name))) return std::optional<OutputGrammar>();
-      spec = {.kind = GrammarKind::kJsonObject, .text = {}};
+      spec.kind = GrammarKind::kJsonObject;
       break;
   }
   return std::optional(OutputGrammar{.spec = std::move(spec), .param = fields.param(key.name)});
