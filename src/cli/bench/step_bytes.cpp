@@ -21,20 +21,13 @@ Result<std::int64_t> page_bytes(const ir::Type& state, std::size_t group) {
   return ir::size_bytes(state, one);
 }
 
-// Returns the bytes of experts' weights that a step of `tokens` tokens does not read, if the router chooses all experts
-// equally often. With E experts, of which each token uses k, E · (1 - k/E)^tokens experts are not read. The bytes are
-// those of all ranks of a stage together.
-std::int64_t unread_expert_bytes(const ModelConfig& config, const ir::Graph& body, std::int64_t tokens,
-                                 double element) {
+// Returns the share of experts that no token of a step uses, if the router chooses all experts equally often: with E
+// experts, of which each token uses k, (1 - k/E)^tokens.
+double unused_share(const ModelConfig& config, std::int64_t tokens) {
   if (!config.moe) return 0;
   const MoeConfig& moe = *config.moe;
-  constexpr double kMxfp4Bytes = 17.0 / 32;  // bytes of a weight
-  const auto experts = static_cast<double>(moe.num_experts);
-  const double expert =
-      3.0 * static_cast<double>(config.hidden_size * moe.intermediate_size) * (moe.mxfp4 ? kMxfp4Bytes : element);
-  const double left_out = experts * std::pow(1 - static_cast<double>(moe.experts_per_token) / experts, tokens);
-  return static_cast<std::int64_t>(static_cast<double>(std::ranges::count(body.nodes, "moe_experts", &ir::Node::op)) *
-                                   left_out * expert);
+  const double chosen = static_cast<double>(moe.experts_per_token) / static_cast<double>(moe.num_experts);
+  return std::pow(1 - chosen, tokens);
 }
 
 }  // namespace
@@ -71,6 +64,20 @@ Result<std::int64_t> looked_up_bytes(const ir::Graph& body, const ir::Graph& hea
   return bytes;
 }
 
+Result<std::int64_t> expert_bytes(const ir::Graph& body) {
+  std::set<std::string> counted;
+  std::int64_t bytes = 0;
+  for (const ir::Node& node : body.nodes) {
+    if (node.op != "moe_experts") continue;
+    for (const ir::ValueId operand : node.operands) {
+      const ir::Value& value = body.value(operand);
+      if (value.kind == ir::ValueKind::kWeight && counted.insert(value.name).second)
+        bytes += TRY(ir::size_bytes(value.type, {}));
+    }
+  }
+  return bytes;
+}
+
 Result<std::vector<StagePart>> stage_parts(const EngineOptions& options) {
   const std::unique_ptr<Device> device = TRY(open_device(options));
   const RankLayout layout = layout_of(options);
@@ -88,10 +95,9 @@ Result<std::vector<StagePart>> stage_parts(const EngineOptions& options) {
 Result<std::int64_t> step_bytes(const Engine& engine, std::span<const StagePart> stages, const StepShape& step) {
   std::int64_t bytes = 0;
   for (const StagePart& stage : stages) {
-    const auto element = static_cast<double>(ir::dtype_size(stage.body.value(stage.body.outputs[0]).type.dtype));
-    // Ranks have equal parts of the experts' weights, either whole experts or slices.
+    const auto experts = static_cast<double>(TRY(expert_bytes(stage.body)));
     bytes += stage.weights - stage.looked_up -
-             unread_expert_bytes(engine.config(), stage.body, step.requests, element) / engine.options().tp_size +
+             static_cast<std::int64_t>(unused_share(engine.config(), step.requests) * experts) +
              TRY(cache_bytes(stage.body, engine.runner().options().page_size, step));
   }
   return bytes;

@@ -26,6 +26,9 @@ Result<std::int64_t> cache_bytes(const ir::Graph& body, std::int64_t page_size, 
 // embedding, or per-layer tables of embeddings. A step reads a few of their rows.
 Result<std::int64_t> looked_up_bytes(const ir::Graph& body, const ir::Graph& head);
 
+// Returns the bytes of all experts' weights in `body`, scales included: those of one rank, if `body` is a rank's part.
+Result<std::int64_t> expert_bytes(const ir::Graph& body);
+
 // The part of the model on one rank of a stage. If there is one stage, rank 0 has its part of all layers.
 struct StagePart {
   ir::Graph body;

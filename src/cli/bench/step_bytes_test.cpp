@@ -62,5 +62,21 @@ TEST(StepBytes, TablesUsedOnlyForLookupsAreExcluded) {
   EXPECT_EQ(*looked_up_bytes(body, tied), 300 * 24 * 2);
 }
 
+TEST(StepBytes, ExpertsCountInTheirStoredTypes) {
+  const ir::Graph body = graph(R"(graph @body {
+  input %x: bf16[T, 64]
+  input %weights: f32[T, 2]
+  input %ids: i32[T, 2]
+  weight %gate_up: u8[1024, 64]
+  weight %down: u8[512, 64]
+  weight %scales: f32[16, 1]
+  %y: bf16[T, 64] = moe_experts(%x, %weights, %ids, %gate_up, %down, %scales)
+  %z: bf16[T, 64] = moe_experts(%y, %weights, %ids, %gate_up, %down, %scales)
+  return %z
+})");
+  EXPECT_EQ(*expert_bytes(body), 1024 * 64 + 512 * 64 + 16 * 4) << "each weight once";
+  EXPECT_EQ(*expert_bytes(graph(kBody)), 0);
+}
+
 }  // namespace
 }  // namespace tessera::cli
