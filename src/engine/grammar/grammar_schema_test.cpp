@@ -60,6 +60,20 @@ TEST_F(GrammarSchema, NumbersApartByDecimalMultiplesExclude) {
                {"0.35"}, {"0.3", "0.4"});
 }
 
+TEST_F(GrammarSchema, NumbersWithNearlyEqualBoundsAreToldApart) {
+  expect_texts(R"({"type":"array","minItems":4,"items":false,"prefixItems":[
+                   {"type":"number","minimum":0,"maximum":5}, {"type":"number","minimum":0,"maximum":5},
+                   {"type":"number","exclusiveMinimum":0,"maximum":5}, {"type":"integer","minimum":0,"maximum":5}]})",
+               {"[0, 5, 5, 5]", "[0.5, 0, 0.5, 0]"}, {"[0, 0, 0, 0]", "[0, 0, 1, 0.5]", "[0, 6, 1, 0]"});
+}
+
+// Neither step alone leaves the interval empty.
+TEST_F(GrammarSchema, MultiplesWithoutANumberAreLeftOut) {
+  expect_texts(R"({"anyOf":[{"const":"a"},{"type":"integer","minimum":1,"maximum":5,
+                   "allOf":[{"multipleOf":2},{"multipleOf":3}]}]})",
+               {R"("a")"}, {"2", "3"});
+}
+
 TEST_F(GrammarSchema, PatternsOfNamesMayLookAhead) {
   expect_texts(R"({"patternProperties":{"^(?!tag$|cat)[a-z]+$":{"type":"null"}},"additionalProperties":false})",
                {R"({"dog": null})", R"({"tags": null})", "{}"},

@@ -1,6 +1,7 @@
 // Decimal fractions, which are how JSON writes numbers and the steps of "multipleOf".
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <optional>
 
@@ -11,7 +12,7 @@ struct Decimal {
   std::int64_t units = 0;  // up to 18 digits
   int places = 0;          // 0 to 18
 
-  bool operator==(const Decimal&) const = default;
+  auto operator<=>(const Decimal&) const = default;
 };
 
 // Returns 10^exponent. Precondition: the exponent is 0 to 18.

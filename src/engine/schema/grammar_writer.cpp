@@ -62,15 +62,17 @@ Result<std::string> GrammarWriter::alternatives(TypeId type) {
 
 Result<std::string> GrammarWriter::alternative(const Shape& shape, TypeId type) {
   if (const Json* json = shape.get<Json>()) return value(*json);
-  if (const NumberSet* numbers = shape.get<NumberSet>()) {
-    const std::optional<std::string> text = TRY(number_ebnf(*numbers, rules_, table_.texts().work()));
-    return text.value_or("\"\"");
-  }
-  if (const TextSet* texts = shape.get<TextSet>()) {
-    return table_.texts().ebnf(*texts, rules_);
-  }
+  if (const NumberSet* set = shape.get<NumberSet>()) return numbers(*set);
+  if (const TextSet* set = shape.get<TextSet>()) return table_.texts().ebnf(*set, rules_);
   if (const ArrayShape* items = shape.get<ArrayShape>()) return array(*items, type);
   return object(*shape.get<ObjectShape>());
+}
+
+Result<std::string> GrammarWriter::numbers(const NumberSet& set) {
+  const auto known = numbers_.find(set);
+  if (known != numbers_.end()) return known->second;
+  const std::optional<std::string> text = TRY(number_ebnf(set, rules_, table_.texts().work()));
+  return numbers_[set] = text.value_or("\"\"");
 }
 
 Result<std::string> GrammarWriter::array(const ArrayShape& shape, TypeId type) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "tessera/base/json.h"
 #include "tessera/base/status.h"
 #include "tessera/engine/schema/ebnf.h"
+#include "tessera/engine/schema/number_set.h"
 #include "tessera/engine/schema/settled_types.h"
 
 namespace tessera::schema {
@@ -41,6 +43,7 @@ class GrammarWriter {
   Result<std::string> type_rule(TypeId type);
   Result<std::string> alternatives(TypeId type);
   Result<std::string> alternative(const Shape& shape, TypeId type);
+  Result<std::string> numbers(const NumberSet& set);
   Result<std::string> array(const ArrayShape& shape, TypeId type);
   Result<std::string> unique_array(const ArrayShape& shape, TypeId type);
   Result<std::string> object(const ObjectShape& shape);
@@ -61,7 +64,8 @@ class GrammarWriter {
   SettledTypes& types_;
   std::string blank_;
   EbnfRules rules_;
-  std::vector<std::string> names_;  // [type]: names of rules; "": not named yet
+  std::map<NumberSet, std::string> numbers_;  // expressions, because many numbers have the same bounds
+  std::vector<std::string> names_;            // [type]: names of rules; "": not named yet
   std::vector<TypeId> queue_;
 };
 

@@ -1,6 +1,7 @@
 // The numbers that a schema allows, and their texts.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -23,6 +24,8 @@ struct NumberSet {
   struct Bound {
     long double value = 0;  // holds every double and every 64-bit integer exactly
     bool exclusive = false;
+
+    auto operator<=>(const Bound&) const = default;
   };
   bool integer = false;
   std::optional<Bound> low{};
@@ -30,6 +33,7 @@ struct NumberSet {
   std::vector<Decimal> multiples{};  // a number must be a multiple of each; is_step() holds for each
 
   bool free() const { return !integer && !low && !high && multiples.empty(); }
+  auto operator<=>(const NumberSet&) const = default;
 };
 
 NumberSet both(const NumberSet& a, const NumberSet& b);
@@ -41,8 +45,10 @@ bool contains(const NumberSet& set, const Json& number);
 std::optional<std::vector<NumberSet>> without(const NumberSet& set, const NumberSet& other);
 // Returns all numbers of a set of integers if its bounds enclose at most `most` integers; otherwise nothing.
 std::optional<std::vector<std::int64_t>> finite_integers(const NumberSet& set, std::int64_t most);
-// Returns an expression for the texts of the numbers; nothing if no number has a text. Returns unimplemented if a bound
-// has more digits than texts can have.
+// Returns whether any number of the set has a text. Without multiples this costs little. Errors are number_ebnf()'s.
+Result<bool> has_texts(const NumberSet& set, WorkLimit& work);
+// Returns an expression for the numbers' texts; nothing if no number has a text. Returns unimplemented if a bound has
+// more digits than texts have.
 Result<std::optional<std::string>> number_ebnf(const NumberSet& set, EbnfRules& rules, WorkLimit& work);
 
 }  // namespace tessera::schema

@@ -104,13 +104,13 @@ Regex decimals(std::int64_t low, std::int64_t high, int places) {
   return make_choice(std::move(choices));
 }
 
-// Returns the decimals from `low` to `high`, also negative ones; null if there are none.
+// Returns the decimals from `low` to `high`, also negative ones. Precondition: low <= high.
 Regex signed_decimals(std::int64_t low, std::int64_t high, int places) {
   std::vector<Regex> choices;
-  if (high >= 0 && low <= high) choices.push_back(decimals(std::max<std::int64_t>(low, 0), high, places));
+  if (high >= 0) choices.push_back(decimals(std::max<std::int64_t>(low, 0), high, places));
   const std::int64_t least = std::max<std::int64_t>(-high, 1);  // excludes "-0"
   if (-low >= least) choices.push_back(make_sequence({make_text("-"), decimals(least, -low, places)}));
-  return choices.empty() ? nullptr : make_choice(std::move(choices));
+  return make_choice(std::move(choices));
 }
 
 // Returns the number of digits after the point of a double's shortest text, written without an exponent.
@@ -240,39 +240,63 @@ Result<std::int64_t> step_in_units(const Decimal& step, const NumberSet& set, in
                                    kMaxStates));
 }
 
-Result<std::optional<std::string>> bounded_ebnf(NumberSet set, EbnfRules& rules, WorkLimit& work) {
-  TRY(work.spend(2000));
+bool bounded(const NumberSet& set) { return !set.multiples.empty() || set.low || set.high; }
+
+// The texts of a bounded set: decimals between two bounds that are multiples of each step.
+struct BoundedTexts {
+  Units units;
+  std::vector<std::int64_t> steps;  // in units, above 1: every number of so many places is a multiple of their unit
+
+  bool empty() const { return units.low > units.high; }
+  Regex between() const { return signed_decimals(units.low, units.high, units.places); }
+};
+
+Result<BoundedTexts> texts_of(NumberSet set) {
   for (const Decimal& step : set.multiples) set.integer |= step.places == 0;  // multiples of an integer are integers
-  const Units units = TRY(units_between(set));
-  if (units.low > units.high) return std::optional<std::string>();
-  const Regex texts = signed_decimals(units.low, units.high, units.places);
-  if (texts == nullptr) return std::optional<std::string>();
-  std::vector<std::int64_t> steps;
+  BoundedTexts out;
+  out.units = TRY(units_between(set));
+  if (out.empty()) return out;
   for (const Decimal& step : set.multiples) {
-    const std::int64_t one = TRY(step_in_units(step, set, units.places));
-    if (one > 1) steps.push_back(one);
+    const std::int64_t one = TRY(step_in_units(step, set, out.units.places));
+    if (one > 1) out.steps.push_back(one);
   }
-  // Every number with this many places is a multiple of their unit.
-  if (steps.empty()) return std::optional(ebnf_regex(texts, rules, ""));
-  Automaton automaton = TRY(make_automaton(make_whole(texts), Reading::kNarrow, work));
-  for (const std::int64_t step : steps) {
-    const Automaton multiples = TRY(minimised(multiples_automaton(step, units.places), work));
-    automaton = TRY(minimised(TRY(intersection(automaton, multiples, work)), work));
+  return out;
+}
+
+// Precondition: the texts are not empty.
+Result<Automaton> automaton_of(const BoundedTexts& texts, WorkLimit& work) {
+  Automaton out = TRY(make_automaton(make_whole(texts.between()), Reading::kNarrow, work));
+  for (const std::int64_t step : texts.steps) {
+    const Automaton multiples = TRY(minimised(multiples_automaton(step, texts.units.places), work));
+    out = TRY(minimised(TRY(intersection(out, multiples, work)), work));
   }
-  if (automaton.empty()) return std::optional<std::string>();
-  return std::optional(ebnf_automaton(automaton, rules, "\"\""));
+  return out;
 }
 
 }  // namespace
 
+Result<bool> has_texts(const NumberSet& set, WorkLimit& work) {
+  if (!bounded(set)) return true;
+  const BoundedTexts texts = TRY(texts_of(set));
+  if (texts.empty() || texts.steps.empty()) return !texts.empty();
+  TRY(work.spend(2000));
+  return !TRY(automaton_of(texts, work)).empty();
+}
+
 Result<std::optional<std::string>> number_ebnf(const NumberSet& set, EbnfRules& rules, WorkLimit& work) {
-  if (set.multiples.empty() && !set.low && !set.high) {
+  if (!bounded(set)) {
     const std::string whole = fmt::format("(\"0\" | [1-9] [0-9]{{0,{}}})", kIntegerDigits - 1);
     if (set.integer) return std::optional(fmt::format("\"0\" | \"-\"? [1-9] [0-9]{{0,{}}}", kIntegerDigits - 1));
     return std::optional(
         fmt::format("\"-\"? {} (\".\" [0-9]{{1,17}})? ([eE] [+-]? [0-9]{{1,2}})?", rules.shared(whole)));
   }
-  return bounded_ebnf(set, rules, work);
+  TRY(work.spend(2000));
+  const BoundedTexts texts = TRY(texts_of(set));
+  if (texts.empty()) return std::optional<std::string>();
+  if (texts.steps.empty()) return std::optional(ebnf_regex(texts.between(), rules, ""));
+  const Automaton automaton = TRY(automaton_of(texts, work));
+  if (automaton.empty()) return std::optional<std::string>();
+  return std::optional(ebnf_automaton(automaton, rules, "\"\""));
 }
 
 }  // namespace tessera::schema

@@ -67,10 +67,7 @@ Result<bool> SettledTypes::inhabited(const Shape& shape) {
 Result<bool> SettledTypes::possible(const Shape& shape) {
   TRY(spend_on_parts(shape));
   const auto has = [&](TypeId type) { return at(type).possible; };
-  if (const NumberSet* numbers = shape.get<NumberSet>()) {
-    EbnfRules scratch;
-    return TRY(number_ebnf(*numbers, scratch, table_.texts().work())).has_value();
-  }
+  if (const NumberSet* numbers = shape.get<NumberSet>()) return has_texts(*numbers, table_.texts().work());
   if (const TextSet* texts = shape.get<TextSet>()) return !TRY(table_.texts().empty(*texts, Reading::kNarrow));
   if (const ArrayShape* array = shape.get<ArrayShape>()) {
     if (!array_holds(*array, has)) return false;
