@@ -1,0 +1,62 @@
+// Reads the parts of a block of a GGUF tensor. All numbers in blocks are little-endian, and none is aligned.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "tessera/base/float16.h"
+
+namespace tessera::block_bytes {
+
+static_assert(std::endian::native == std::endian::little);
+
+TESSERA_INLINE std::uint16_t u16(const std::uint8_t* p) {
+  std::uint16_t v;
+  std::memcpy(&v, p, sizeof(v));
+  return v;
+}
+TESSERA_INLINE std::uint32_t u32(const std::uint8_t* p) {
+  std::uint32_t v;
+  std::memcpy(&v, p, sizeof(v));
+  return v;
+}
+TESSERA_INLINE float f16(const std::uint8_t* p) { return to_float(Float16{u16(p)}); }
+
+// Returns half `half` of a byte; 0 is the lower one.
+TESSERA_INLINE std::uint32_t nibble(std::uint8_t byte, std::int64_t half) { return byte >> (4 * half) & 15u; }
+
+// The scale and the minimum of 32 values of Q4_K and Q5_K, six bits each.
+struct ScaleAndMinimum {
+  std::uint32_t scale;
+  std::uint32_t minimum;
+};
+// Returns the ones of part `part`, 0 to 7, from the block's 12 bytes.
+TESSERA_INLINE ScaleAndMinimum scale_and_minimum(const std::uint8_t* p, std::int64_t part) {
+  if (part < 4) return {.scale = p[part] & 63u, .minimum = p[part + 4] & 63u};
+  const std::uint32_t low = p[part + 4];
+  return {.scale = (low & 15u) | (p[part - 4] >> 6u) << 4u, .minimum = low >> 4u | (p[part] >> 6u) << 4u};
+}
+
+// Returns the scale of 16 values of Q3_K, -32 to 31, from the block's 12 bytes. `part` is 0 to 15.
+TESSERA_INLINE std::int32_t q3_scale(const std::uint8_t* p, std::int64_t part) {
+  const std::uint32_t low = nibble(p[part % 8], part / 8);
+  const std::uint32_t high = p[8 + part % 4] >> (2 * (part / 4)) & 3u;
+  return static_cast<std::int32_t>(low | high << 4u) - 32;
+}
+
+// Returns the scale of 32 values of IQ4_XS, -32 to 31. `low` points to 4 bytes, `high` has 2 bits for each part.
+TESSERA_INLINE std::int32_t iq4_scale(const std::uint8_t* low, std::uint32_t high, std::int64_t part) {
+  return static_cast<std::int32_t>(nibble(low[part / 2], part % 2) | (high >> (2 * part) & 3u) << 4u) - 32;
+}
+
+// Returns half the number 2^(code - 127) of an E8M0 code; half, because E2M1's numbers are stored doubled.
+TESSERA_INLINE float half_e8m0(std::uint32_t code) {
+  return std::bit_cast<float>(code < 2 ? 0x00200000u << code : (code - 1) << 23u);
+}
+
+// E2M1's numbers, doubled, and the numbers of IQ4_NL and IQ4_XS, by code.
+inline constexpr std::int8_t kE2M1Doubled[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+inline constexpr std::int8_t kIq4Numbers[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                                1,    13,   25,  38,  53,  69,  89,  113};
+
+}  // namespace tessera::block_bytes
