@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tessera/ops/cache/cache_type.h"
 #include "tessera/ops/rows/row_test_util.h"
 
 namespace tessera {

@@ -235,6 +235,7 @@ void multiply_values(const QuantisedMatrix& m, const std::byte* x, std::int64_t 
     case Values::kInt8: return multiply<Products, Values::kInt8>(m, values, rows, first, count, sums);
     case Values::kInt4: return multiply<Products, Values::kInt4>(m, values, rows, first, count, sums);
     case Values::kE2M1: return multiply<Products, Values::kE2M1>(m, values, rows, first, count, sums);
+    case Values::kBlocks: return;  // not taken
   }
 }
 
@@ -256,6 +257,7 @@ bool quantised_dot_takes(const QuantisedMatrix& m, ir::DType dtype) {
   const std::int64_t group = m.format.group_cols;
   const bool small = group == kNvfp4Group && m.format.values != Values::kInt4;
   const bool groups = small || group % kStep == 0 || group >= m.cols;
+  if (m.format.is_blocks()) return false;
   return (dtype == ir::DType::kBFloat16 ? pairs : vectors) && m.cols % kStep == 0 && groups && m.groups == nullptr;
 }
 

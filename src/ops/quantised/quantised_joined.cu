@@ -27,7 +27,8 @@ std::optional<QuantisedCall> gated_call(const BindArgs& linear, const BindArgs& 
   const Way way_alone = choose_way(alone);
   const bool rounds_alike = (way == Way::kRoundedRows) == (way_alone == Way::kRoundedRows);
   const bool is_library = way_alone == Way::kDequantised || (way_alone == Way::kRoundedRows && takes_library(alone));
-  if (way == Way::kNothing || way == Way::kPlain || !rounds_alike || is_library) return std::nullopt;
+  if (way == Way::kNothing || way == Way::kRefused || way == Way::kPlain || !rounds_alike || is_library)
+    return std::nullopt;
   return call;
 }
 

@@ -1,6 +1,7 @@
-// quantised_linear on the CPU. Threads take blocks of columns of y, which are rows of w. There are three ways to
+// quantised_linear on the CPU. Threads take blocks of columns of y, which are rows of w. There are four ways to
 // multiply a block by x:
 //
+//   blocks      packed blocks of GGUF, and x of 16 bits: integer products (blocks/block_linear.h)
 //   registers   a few rows of x: w is read once and converted where it is multiplied (quantised_dot.h)
 //   oneDNN      many rows: the block is converted to x's type in the cache, and the library multiplies. Sums depend on
 //               the number of rows, so a deterministic forward does not use it.
@@ -17,10 +18,12 @@
 #include "tessera/ops/cpu/cpu_op.h"
 #include "tessera/ops/linear/linear_cpu.h"
 #include "tessera/ops/linear/onednn_blocks.h"
+#include "tessera/ops/quantised/blocks/block_linear.h"
 #include "tessera/ops/quantised/quantised_dot.h"
 #include "tessera/ops/quantised/quantised_linear.h"
 #include "tessera/ops/quantised/quantised_problem.h"
 #include "tessera/ops/quantised/quantised_rows.h"
+#include "tessera/ops/quantised/quantised_store.h"
 
 namespace tessera {
 namespace {
@@ -29,13 +32,14 @@ constexpr std::int64_t kBlockColumns = 64;
 // The number of rows from which on oneDNN is faster, although it needs a converted block.
 constexpr std::int64_t kLeastOneDnnRows = 48;
 
-enum class Way : std::uint8_t { kRegisters, kOneDnn, kFloats };
+enum class Way : std::uint8_t { kBlocks, kRegisters, kOneDnn, kFloats };
 
 struct Problem : QuantisedProblem {
   Way way = Way::kFloats;
 };
 
 Way choose(const Problem& p, bool deterministic) {
+  if (block_linear_takes(p)) return Way::kBlocks;
   if (!deterministic && p.m >= kLeastOneDnnRows && onednn_takes(p.dtype)) return Way::kOneDnn;
   return quantised_dot_takes(p.w, p.dtype) ? Way::kRegisters : Way::kFloats;
 }
@@ -78,6 +82,7 @@ Layout lay_out(const Problem& p, std::size_t onednn_bytes) {
   Layout l;
   std::int64_t sum_rows = p.m;
   switch (p.way) {
+    case Way::kBlocks: break;  // has a layout of its own
     case Way::kRegisters: l.workers = align_up(quantised_dot_x_bytes(p.m, p.k, p.dtype)); break;
     case Way::kOneDnn:
       l.workers = align_up(padded_x_bytes(p));
@@ -93,33 +98,9 @@ Layout lay_out(const Problem& p, std::size_t onednn_bytes) {
   return l;
 }
 
-// Columns [first, first + count) of y.
-struct Block {
-  std::int64_t first;
-  std::int64_t count;
-};
-
 template <class T>
 TESSERA_CPU_CLONES void to_floats(const T* from, float* to, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) to[i] = to_float(from[i]);
-}
-
-// Stores the rows [row, row + rows) of a block. Rows of `sums` are `stride` apart.
-template <class T>
-TESSERA_CPU_CLONES void store_sums(const Problem& p, const float* sums, std::int64_t stride, const Block& block,
-                                   std::int64_t row, std::int64_t rows) {
-  const auto* bias = reinterpret_cast<const T*>(p.bias);
-  for (std::int64_t r = 0; r < rows; ++r) {
-    const std::int64_t at = (row + r) * p.n + block.first;
-    const auto* residual = p.residual != nullptr ? reinterpret_cast<const T*>(p.residual) + at : nullptr;
-    T* y = reinterpret_cast<T*>(p.y) + at;
-    for (std::int64_t c = 0; c < block.count; ++c) {
-      float sum = sums[r * stride + c];
-      if (bias != nullptr) sum += to_float(bias[block.first + c]);
-      if (residual != nullptr) sum += to_float(residual[c]);
-      y[c] = from_float<T>(sum);
-    }
-  }
 }
 
 template <class T>
@@ -171,7 +152,7 @@ class QuantisedLinearOp final : public BoundOp {
     return p_.workspace;
   }
 
-  Status multiply(const std::byte* x, const Block& block, std::byte* own) const {
+  Status multiply(const std::byte* x, const ColumnBlock& block, std::byte* own) const {
     auto* sums = reinterpret_cast<float*>(own + at_.sums);
     if (p_.way == Way::kOneDnn) return multiply_by_onednn(x, block, own);
     if (p_.way == Way::kRegisters) {
@@ -183,7 +164,7 @@ class QuantisedLinearOp final : public BoundOp {
     return ok_status();
   }
 
-  Status multiply_by_onednn(const std::byte* x, const Block& block, std::byte* own) const {
+  Status multiply_by_onednn(const std::byte* x, const ColumnBlock& block, std::byte* own) const {
     T* weights = reinterpret_cast<T*>(own);
     quantised_rows(p_.w, block.first, block.count, weights, codes(own));
     // Zeroes the missing weights if the last block has fewer columns: oneDNN always computes kBlockColumns.
@@ -201,7 +182,7 @@ class QuantisedLinearOp final : public BoundOp {
     return ok_status();
   }
 
-  void multiply_floats(const std::byte* x, const Block& block, std::byte* own) const {
+  void multiply_floats(const std::byte* x, const ColumnBlock& block, std::byte* own) const {
     quantised_rows(p_.w, block.first, block.count, reinterpret_cast<float*>(own), codes(own));
     LinearProblem floats{};
     floats.w = own;
@@ -228,12 +209,14 @@ Result<std::size_t> onednn_bytes(const Problem& p) {
 Result<std::size_t> workspace_bytes(const BindArgs& args) {
   const Problem p = make_problem(args);
   if (p.m == 0) return std::size_t{0};
+  if (p.way == Way::kBlocks) return block_linear_workspace(p);
   return lay_out(p, TRY(onednn_bytes(p))).size;
 }
 
 Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) {
   const Problem p = make_problem(args);
   if (p.m == 0) return make_cpu_op("quantised_linear", [] {});
+  if (p.way == Way::kBlocks) return bind_block_linear(p);
   const Layout at = lay_out(p, TRY(onednn_bytes(p)));
   std::unique_ptr<OneDnnBlocks> onednn;
   if (p.way == Way::kOneDnn) onednn = TRY(OneDnnBlocks::create(onednn_shape(p), onednn_rows(p)));

@@ -12,17 +12,25 @@
 //   zeros   u8[N, ⌈K / group_cols⌉], if present; only of int4
 //   groups  i32[K], if present: g of each column, in place of k / group_cols
 //
+// A matrix of GGUF's blocks (block_types.h) has its scales in the blocks, so that values are its only operand, and no
+// other attribute describes it:
+//
+//   values  u8[N, bytes of a row of blocks], in the order of blocks/packed_layout.h: "q8_0", "q4_k" and others, as the
+//           format's tools call the types, in lower case
+//
 // Rows that were joined from several matrices keep the scales of their own matrix.
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "tessera/base/status.h"
 #include "tessera/ir/builder.h"
 #include "tessera/ir/op_decl.h"
 #include "tessera/ops/contract/op.h"
+#include "tessera/ops/quantised/blocks/block_matrix.h"
 
 namespace tessera {
 
@@ -30,7 +38,7 @@ namespace tessera {
 inline constexpr std::int64_t kNvfp4Group = 16;
 
 struct QuantisedFormat {
-  enum class Values : std::uint8_t { kE4M3, kInt8, kInt4, kE2M1 };
+  enum class Values : std::uint8_t { kE4M3, kInt8, kInt4, kE2M1, kBlocks };
   enum class Scales : std::uint8_t { kFloat32, kE4M3 };
 
   Values values = Values::kE4M3;
@@ -40,16 +48,23 @@ struct QuantisedFormat {
   bool factor = false;
   bool zeros = false;
   bool groups = false;
+  BlockType blocks = BlockType::kQ8_0;  // the type of kBlocks
 
-  // Returns the number of values in a byte.
+  bool is_blocks() const { return values == Values::kBlocks; }
+  // Returns the number of values in a byte. Precondition: not kBlocks.
   std::int64_t values_of_byte() const { return values == Values::kInt4 || values == Values::kE2M1 ? 2 : 1; }
   // Returns the number of operands that hold the matrix: values, scales and the optional ones, in that order.
-  std::size_t num_operands() const { return 2 + std::size_t{factor} + std::size_t{zeros} + std::size_t{groups}; }
+  std::size_t num_operands() const {
+    return is_blocks() ? 1 : 2 + std::size_t{factor} + std::size_t{zeros} + std::size_t{groups};
+  }
 
   // Convert the format to a node's attributes and back. of() returns invalid_argument, which names the wrong attribute.
   ir::Attributes attributes() const;
   static Result<QuantisedFormat> of(const ir::Node& node);
 };
+
+// Returns the type of blocks that `values` names, or null if it names none that operators take.
+const BlockTypeInfo* block_values(std::string_view values);
 
 // Returns the declarations of the attributes, and of the operands after the values, for operators.
 std::vector<ir::AttributeDecl> quantised_attributes();
@@ -73,8 +88,13 @@ struct QuantisedMatrix {
   const std::uint8_t* zeros = nullptr;
   const std::int32_t* groups = nullptr;
 
-  std::int64_t row_bytes() const { return cols / format.values_of_byte(); }
+  std::int64_t row_bytes() const { return format.is_blocks() ? blocks().row_bytes() : cols / format.values_of_byte(); }
+  // Returns the matrix of a format of blocks.
+  BlockMatrix blocks() const { return {.type = format.blocks, .rows = rows, .cols = cols, .data = values}; }
 };
+
+// Returns the error of a device without kernels for blocks; `op` is the operator's name.
+Status refuse_blocks(std::string_view op, BlockType type);
 
 // Makes the matrix of a node's operands. Precondition: they passed expect_quantised().
 QuantisedMatrix make_quantised_matrix(const QuantisedFormat& format, std::span<const TensorView> operands);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tessera/ops/cpu/cpu_math.h"
+#include "tessera/ops/quantised/blocks/packed_rows.h"
 #include "tessera/ops/quantised/small_floats.h"
 
 namespace tessera {
@@ -71,6 +72,7 @@ TESSERA_CPU_CLONES void convert_row(const QuantisedMatrix& m, std::int64_t row, 
 
 template <class T>
 void quantised_rows(const QuantisedMatrix& m, std::int64_t first, std::int64_t count, T* y, std::uint8_t* codes) {
+  if (m.format.is_blocks()) return block_rows(m.blocks(), first, count, y);
   for (std::int64_t row = first; row < first + count; ++row, y += m.cols) {
     const std::uint8_t* of_row = m.values + row * m.row_bytes();
     if (m.format.values_of_byte() == 2) {
@@ -82,6 +84,7 @@ void quantised_rows(const QuantisedMatrix& m, std::int64_t first, std::int64_t c
       case Values::kInt8: convert_row<Values::kInt8, T>(m, row, of_row, y); break;
       case Values::kInt4: convert_row<Values::kInt4, T>(m, row, of_row, y); break;
       case Values::kE2M1: convert_row<Values::kE2M1, T>(m, row, of_row, y); break;
+      case Values::kBlocks: break;
     }
   }
 }

@@ -1,0 +1,22 @@
+// A product of rows of inputs with some rows of a packed matrix, on the calling thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "tessera/ops/quantised/blocks/block_input.h"
+#include "tessera/ops/quantised/blocks/block_matrix.h"
+
+namespace tessera::blocks {
+
+inline constexpr std::int64_t kMostMultiplied = 64;  // rows of w at once
+
+// Returns the bytes of scratch that multiply() needs, at a multiple of 64.
+std::size_t multiply_scratch_bytes(const BlockMatrix& w);
+
+// Computes sums[r · kMostMultiplied + n] = x[row + r] · w[first + n] for r < rows and n < count. `first` is a multiple
+// of sixteen, count <= kMostMultiplied. Sums behind `count`, up to the next multiple of sixteen, are written too.
+void multiply(const BlockMatrix& w, std::int64_t first, std::int64_t count, const Inputs& x, std::int64_t row,
+              std::int64_t rows, float* sums, std::byte* scratch);
+
+}  // namespace tessera::blocks

@@ -1,0 +1,60 @@
+// The form in which the CPU's kernels read block-quantised matrices. Sixteen neighbouring rows are interleaved, so that
+// a vector has the same four columns of all of them, and sums of sixteen rows need no additions across lanes.
+//
+// A packed matrix has the bytes of the plain one, [rows, bytes of a row], in another order. Rows behind the last
+// sixteen stay plain blocks. Sixteen rows are a list of records of 256 columns each (the last may have fewer):
+//
+//   codes    for each 32 columns: code_bytes(), made of the parts below
+//   scales   for each block: scale_bytes(), the block's other fields, each for all sixteen rows
+//
+// A part of codes is a number of vectors of 64 bytes. A vector has four bytes of each row:
+//
+//   8 bits   8 vectors; byte b of vector v is column 4 v + b
+//   4 bits   4 vectors; the lower half of byte b of vector v is column 4 v + b, the upper half column 16 + 4 v + b
+//   2 bits   2 vectors; bits 2 i and 2 i + 1 of byte b of vector v are column 16 v + 4 i + b
+//   1 bit    1 vector; bit s of byte b is column 4 s + b
+//
+// A code of five bits has a part of 4 bits, then one of 1 bit with its highest bit; one of six bits has 4, then 2.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "tessera/ops/quantised/block_types.h"
+
+namespace tessera {
+
+inline constexpr std::int64_t kPackedRows = 16;     // rows that are interleaved
+inline constexpr std::int64_t kPackedColumns = 32;  // columns that share a vector of bits
+inline constexpr std::int64_t kPackedVector = 64;   // bytes: four columns of each row
+inline constexpr std::int64_t kRecordColumns = 256;
+
+struct PackedLayout {
+  // Bytes of a block that stay together.
+  struct Field {
+    std::int16_t at;
+    std::int16_t bytes;
+  };
+  int bits;  // of a code
+  int num_fields;
+  Field fields[5];  // all of a block but its codes, in the order of the packed form
+
+  std::int64_t code_bytes() const { return kPackedRows * kPackedColumns * bits / 8; }
+  std::int64_t scale_bytes() const;
+};
+
+// Returns the layout of a type, or null if matrices of the type stay plain blocks.
+const PackedLayout* packed_layout(BlockType type);
+
+// Packs rows [first, first + count) of a matrix. `rows` points to the first of them, `packed` to where sixteen of them
+// begin in the packed matrix: `first` is a multiple of sixteen. Where count is not, the rows left over are copied; they
+// must be the matrix's last ones. Rows of a type without a packed form are all copied. Runs on the calling thread;
+// threads may pack different rows at once.
+void pack_rows(BlockType type, const std::uint8_t* rows, std::int64_t count, std::int64_t cols, std::uint8_t* packed);
+
+// Packs fewer than sixteen rows, as if zeros followed them, into the bytes of sixteen. Precondition: the type has a
+// packed form.
+void pack_last_rows(BlockType type, const std::uint8_t* rows, std::int64_t count, std::int64_t cols,
+                    std::uint8_t* packed);
+
+}  // namespace tessera
