@@ -8,6 +8,7 @@
 #include "tessera/ops/contract/shape_rule.h"
 #include "tessera/ops/cpu/cpu_math.h"
 #include "tessera/ops/cpu/cpu_op.h"
+#include "tessera/ops/rows/block_table.h"
 #include "tessera/ops/rows/embedding_args.h"
 #include "tessera/ops/rows/row_loop.h"
 
@@ -27,12 +28,10 @@ Status check_slice(const ir::OpSignature& s) {
 
 Result<std::vector<ir::Type>> infer_embedding(const ir::OpSignature& s) {
   const ir::Type& ids = s.operands[0];
-  const ir::Type& table = s.operands[1];
   TRY(expect_rank(s, 0, "ids", 1));
   TRY(expect_type(s, 0, "ids", {ir::DType::kInt32, ids.shape}));
-  TRY(expect_floating(s, 1, "table"));
-  TRY(expect_rank(s, 1, "table", 2));
-  const std::int64_t cols = TRY(constant_cols(s, 1, "table"));
+  const ir::Type table = TRY(numbers_of_table(s, 1));
+  const std::int64_t cols = table.shape[1].constant().value_or(0);
   if (s.node.find_attribute("scale")) TRY(expect_positive(s, "scale"));
   TRY(check_slice(s));
   if (s.operands.size() == 3) return refuse(s, "it takes rows and given, or neither");
@@ -128,6 +127,7 @@ void write_scaled_row(const RowCopy& copy, std::int64_t t, std::int64_t n, float
 }
 
 Result<std::unique_ptr<BoundOp>> bind_embedding(const BindArgs& args) {
+  if (is_block_table(args.node)) return bind_block_embedding(args);
   const RowCopy copy = embedding_rows(args);
   const double scale = args.node.attribute_or("scale", 1.0);
   if (scale == 1.0) return make_cpu_row_copy("embedding", copy);
@@ -165,7 +165,9 @@ const ir::OpDecl kEmbedding{
                  {.name = "given", .optional = true}},
     .attributes = {{"scale", ir::AttributeKind::kDouble},
                    {"first_row", ir::AttributeKind::kInt},
-                   {"table_rows", ir::AttributeKind::kInt}},
+                   {"table_rows", ir::AttributeKind::kInt},
+                   {"values", ir::AttributeKind::kString},
+                   {"dtype", ir::AttributeKind::kString}},
     .infer = infer_embedding,
     .rows = ir::RowUse::kByRow,
 };

@@ -4,6 +4,8 @@
 #include "tessera/ops/cuda/cuda_math.cuh"
 #include "tessera/ops/cuda/cuda_op.h"
 #include "tessera/ops/cuda/cuda_rows.cuh"
+#include "tessera/ops/quantised/quantised_matrix.h"
+#include "tessera/ops/rows/block_table.h"
 #include "tessera/ops/rows/embedding_args.h"
 
 namespace tessera {
@@ -87,6 +89,7 @@ Result<std::unique_ptr<BoundOp>> bind_add_given(const BindArgs& args) {
 }
 
 Result<std::unique_ptr<BoundOp>> bind_embedding(const BindArgs& args) {
+  if (is_block_table(args.node)) return refuse_blocks("embedding", TRY(QuantisedFormat::of(args.node)).blocks);
   const RowCopy copy = embedding_rows(args);
   const double scale = args.node.attribute_or("scale", 1.0);
   if (scale == 1.0) return make_row_copy("embedding", copy);

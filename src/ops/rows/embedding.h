@@ -14,6 +14,10 @@ namespace tessera {
 //   share a table of table_rows rows, this rank has the rows [first_row, first_row + V). A row of another rank is
 //   zeros, and only the rank with the first slice uses `given`. The sum over the ranks is then the row, except for the
 //   sign of zeros.
+//
+// embedding(ids i32[T], table u8[V, …], …) {values, dtype = "f32", …} → X[T, H]
+//   The same for a table of GGUF's blocks (quantised_matrix.h), of which `values` is the type and X the dtype. Numbers
+//   are rounded to X before the scale.
 extern const ir::OpDecl kEmbedding;
 extern const KernelDef kEmbeddingCpu;
 extern const KernelDef kEmbeddingCuda;

@@ -11,6 +11,7 @@ namespace tessera {
 
 inline RowCopy embedding_rows(const BindArgs& args) {
   const TensorView& table = args.operands[1];
+  const TensorView& numbers = args.results[0];  // a table of blocks has other columns and another type
   const std::int64_t first_row = args.node.attribute_or("first_row", std::int64_t{0});
   RowCopy copy{.table = table.data.raw(),
                .rows = args.operands[0].as<std::int32_t>(),
@@ -18,13 +19,13 @@ inline RowCopy embedding_rows(const BindArgs& args) {
                .first_row = first_row,
                .table_rows = table.dim(0),
                .count = args.operands[0].dim(0),
-               .row_bytes = table.cols() * static_cast<std::int64_t>(ir::dtype_size(table.dtype))};
+               .row_bytes = numbers.cols() * static_cast<std::int64_t>(ir::dtype_size(numbers.dtype))};
   if (args.operands.size() > 2) {
     copy.given_rows = args.operands[2].as<std::int32_t>();
     copy.given = args.operands[3].data.raw();
     copy.num_given = first_row == 0 ? args.operands[3].dim(0) : 0;  // only the rank with the first slice uses given
                                                                     // rows
-    copy.given_row_bytes = args.operands[3].cols() * static_cast<std::int64_t>(ir::dtype_size(table.dtype));
+    copy.given_row_bytes = args.operands[3].cols() * static_cast<std::int64_t>(ir::dtype_size(numbers.dtype));
   }
   return copy;
 }

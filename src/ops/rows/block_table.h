@@ -1,0 +1,22 @@
+// Embedding from a table of GGUF's blocks.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "tessera/base/status.h"
+#include "tessera/ir/op_decl.h"
+#include "tessera/ops/contract/op.h"
+
+namespace tessera {
+
+// Returns whether the node's table has blocks.
+bool is_block_table(const ir::Node& node);
+
+// Checks the table, operand `index`, and returns the type X[V, H] of its numbers. A part of embedding's shape rule.
+Result<ir::Type> numbers_of_table(const ir::OpSignature& s, std::size_t index);
+
+// Binds embedding with a table of blocks on the CPU. Precondition: the shape rule has accepted the node.
+Result<std::unique_ptr<BoundOp>> bind_block_embedding(const BindArgs& args);
+
+}  // namespace tessera
