@@ -29,10 +29,11 @@ namespace {
 
 static_assert(kSomeRows == kPlainRows);
 
-enum class Way { kNothing, kOneToken, kStreamed, kFewRows, kGrouped, kHopper, kPlain };
+enum class Way { kNothing, kRefused, kOneToken, kStreamed, kFewRows, kGrouped, kHopper, kPlain };
 
 Way choose(const ExpertsProblem& p, bool deterministic) {
   if (p.tokens == 0) return Way::kNothing;
+  if (p.quantised && p.gate_up_matrix.format.is_blocks()) return Way::kRefused;
   const bool whole_chunks = p.hidden % 8 == 0 && p.intermediate % 8 == 0;
   if (p.dtype == ir::DType::kFloat32 || !whole_chunks) return Way::kPlain;
   if (p.mxfp4 && p.dtype != ir::DType::kBFloat16) return Way::kPlain;
@@ -49,7 +50,7 @@ std::int64_t tile_rows(const ExpertsProblem& p, Way way) {
 }
 
 Scratch scratch_of(const ExpertsProblem& p, Way way) {
-  if (way == Way::kNothing) return {};
+  if (way == Way::kNothing || way == Way::kRefused) return {};
   const std::int64_t rows = tile_rows(p, way);
   return lay_out(p, rows == 0 ? 0 : most_tiles(p, rows));
 }
@@ -103,6 +104,7 @@ Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) {
   const ExpertsProblem p = make_experts_problem(args);
   const cuda::moe::Way way = cuda::moe::choose(p, args.context.limits.deterministic);
   if (way == cuda::moe::Way::kNothing) return make_cuda_op("moe_experts", [](cudaStream_t) {});
+  if (way == cuda::moe::Way::kRefused) return refuse_blocks("moe_experts", p.gate_up_matrix.format.blocks);
   if (way == cuda::moe::Way::kHopper) return bind_hopper(p, args.workspace.raw());
   if (way == cuda::moe::Way::kOneToken)
     return bind_one_token_experts(p, args.workspace.raw(), std::max(1, args.device.properties().threads));

@@ -22,7 +22,8 @@
 // With quantised the matrices are those of quantised_matrix.h with the experts' rows stacked: gate_up u8[E · 2I, …] and
 // down u8[E · H, …]. The optional operands continue with gate_up's others (scales, factor, zeros) and then down's. The
 // attributes are those of that header, except `groups`; group_rows and group_cols belong to gate_up, down_group_rows
-// and down_group_cols to down. No block of scales contains rows of two experts.
+// and down_group_cols to down. No block of scales contains rows of two experts. Of GGUF's blocks down may have another
+// type than gate_up, down_values.
 //
 // No token is dropped, no matter how many tokens choose one expert. An id outside [0, E) names no expert and adds
 // nothing: a row with only such ids is 0, whatever x holds. Matrix products and a() are rounded to X; the sum over k is

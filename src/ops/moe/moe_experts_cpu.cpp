@@ -12,7 +12,7 @@
 // forward always uses the dot kernel.
 //
 // Quantised weights are also read from memory once: a block unpacks 48 rows of them into the L2 cache, and multiplies
-// them there.
+// them there. Packed blocks of GGUF are multiplied as they are (moe_blocks_cpu.h).
 #include <algorithm>
 #include <atomic>
 
@@ -110,6 +110,7 @@ struct Slice {
   std::int64_t count;
   std::int64_t num_blocks = 0;
   std::int64_t num_pairs = 0;  // pairs that have an expert
+  bool packed = multiplies_blocks(p);
 
   template <class U>
   U* part(std::size_t offset) const {
@@ -174,6 +175,10 @@ struct Slice {
   const std::byte* element(const std::byte* base, std::int64_t index) const {
     return base == nullptr ? nullptr : base + static_cast<std::size_t>(index) * sizeof(T);
   }
+  const T* bias_at(const std::byte* base, std::int64_t index) const {
+    return reinterpret_cast<const T*>(element(base, index));
+  }
+  blocks::Input* inputs(std::byte* own) const { return reinterpret_cast<blocks::Input*>(own + at.worker_packed); }
 
   // Returns rows [first, first + rows) of a stack as T, k weights each. `matrix` describes the stack if it is
   // quantised. `own` is the worker's memory, which converted weights are written to.
@@ -209,13 +214,22 @@ struct Slice {
     auto* x = reinterpret_cast<DotInput<T>*>(own + at.worker_x);
     auto* both = reinterpret_cast<T*>(own + at.worker_gate);
     const std::int32_t* row = part<std::int32_t>(at.row) + block.first;
-    if (new_block)
-      for (std::int64_t r = 0; r < block.rows; ++r)
-        copy_row(reinterpret_cast<const T*>(p.x) + (begin + row[r]) * p.hidden, x + r * p.hidden, p.hidden);
+    for (std::int64_t r = 0; new_block && r < block.rows; ++r) {
+      const std::byte* of_row = element(p.x, (begin + row[r]) * p.hidden);
+      if (packed)
+        blocks::make_inputs(of_row, p.dtype, p.hidden, block.rows, r, inputs(own));
+      else
+        copy_row(reinterpret_cast<const T*>(of_row), x + r * p.hidden, p.hidden);
+    }
     const std::int64_t columns = end - column;
     T* const halves[2] = {both, both + kBlockRows * columns};
     for (std::int64_t half = 0; half < 2; ++half) {
       const std::int64_t first = (block.expert * 2 + half) * p.intermediate + column;
+      if (packed) {
+        multiply_blocks(p.gate_up_matrix.blocks(), first, columns, block.rows, bias_at(p.gate_up_bias, first),
+                        halves[half], own + at.worker_packed, at.packed);
+        continue;
+      }
       LinearProblem matmul{};
       matmul.w = weights(p.gate_up, p.gate_up_matrix, p.gate_up_scale, first, columns, p.hidden, own);
       matmul.bias = element(p.gate_up_bias, first);
@@ -236,10 +250,15 @@ struct Slice {
     return ok_status();
   }
 
-  Status down(const RowBlock& block, std::int64_t column, std::int64_t end, std::byte* own) const {
+  Status down(const RowBlock& block, std::int64_t column, std::int64_t end, std::byte* own, bool new_block) const {
     const std::int64_t first = block.expert * p.hidden + column;
     const std::int64_t columns = end - column;
     auto* y = reinterpret_cast<T*>(own + at.worker_gate);
+    if (packed) {
+      down_blocks(block, first, columns, y, own, new_block);
+      store_outputs(block, column, columns, y);
+      return ok_status();
+    }
     LinearProblem matmul{};
     matmul.w = weights(p.down, p.down_matrix, p.down_scale, first, columns, p.intermediate, own);
     matmul.bias = element(p.down_bias, first);
@@ -249,9 +268,24 @@ struct Slice {
     matmul.k = p.intermediate;
     matmul.dtype = p.dtype;
     TRY(multiply(matmul, products.down.get(), part<DotInput<T>>(at.activated) + block.first * p.intermediate, own));
+    store_outputs(block, column, columns, y);
+    return ok_status();
+  }
+
+  void down_blocks(const RowBlock& block, std::int64_t first, std::int64_t columns, T* y, std::byte* own,
+                   bool new_block) const {
+    const ir::DType dtype = std::is_same_v<T, Float16> ? ir::DType::kFloat32 : p.dtype;  // of DotInput<T>
+    const auto* x = part<DotInput<T>>(at.activated) + block.first * p.intermediate;
+    for (std::int64_t r = 0; new_block && r < block.rows; ++r)
+      blocks::make_inputs(reinterpret_cast<const std::byte*>(x + r * p.intermediate), dtype, p.intermediate, block.rows,
+                          r, inputs(own));
+    multiply_blocks(p.down_matrix.blocks(), first, columns, block.rows, bias_at(p.down_bias, first), y,
+                    own + at.worker_packed, at.packed);
+  }
+
+  void store_outputs(const RowBlock& block, std::int64_t column, std::int64_t columns, const T* y) const {
     T* outputs = part<T>(at.outputs) + block.first * p.hidden + column;
     for (std::int64_t r = 0; r < block.rows; ++r) std::copy_n(y + r * columns, columns, outputs + r * p.hidden);
-    return ok_status();
   }
 
   void add_up(std::int64_t token) const {
@@ -275,9 +309,8 @@ struct Slice {
                    [this](const RowBlock& block, std::int64_t column, std::int64_t end, std::byte* own,
                           bool new_block) { return gate_up(block, column, end, own, new_block); }));
     TRY(for_blocks(p.hidden, p.intermediate,
-                   [this](const RowBlock& block, std::int64_t column, std::int64_t end, std::byte* own, bool) {
-                     return down(block, column, end, own);
-                   }));
+                   [this](const RowBlock& block, std::int64_t column, std::int64_t end, std::byte* own,
+                          bool new_block) { return down(block, column, end, own, new_block); }));
     const std::int64_t row_bytes = (p.top_k + 1) * p.hidden * static_cast<std::int64_t>(sizeof(T));
     parallel_rows(count, row_bytes, [this](std::int64_t first, std::int64_t end) {
       for (std::int64_t token = first; token < end; ++token) add_up(token);

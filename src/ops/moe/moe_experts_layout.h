@@ -8,6 +8,7 @@
 #include "tessera/device/alignment.h"
 #include "tessera/ops/linear/linear_cpu.h"
 #include "tessera/ops/linear/onednn_blocks.h"
+#include "tessera/ops/moe/moe_blocks_cpu.h"
 #include "tessera/ops/moe/moe_experts.h"
 
 namespace tessera::experts_cpu {
@@ -39,11 +40,13 @@ struct Layout {
   std::size_t outputs;    // X[pairs, H]
   std::size_t workers;    // `worker` bytes each
   std::size_t worker = 0;
-  std::size_t worker_x = 0;      // inside a worker's part: rows of x, in the layout that the dot kernel reads
-  std::size_t worker_gate = 0;   // X[2, kBlockRows, columns of a block]: gate and up, or oneDNN's results of down
-  std::size_t worker_own = 0;    // scratch of the dot kernel or of oneDNN
-  std::size_t worker_w = 0;      // X[columns of a block, H or I]: weights as numbers
-  std::size_t worker_codes = 0;  // u8[H or I]: a row's values, a byte each
+  std::size_t worker_x = 0;       // inside a worker's part: rows of x, in the layout that the dot kernel reads
+  std::size_t worker_gate = 0;    // X[2, kBlockRows, columns of a block]: gate and up, or oneDNN's results of down
+  std::size_t worker_own = 0;     // scratch of the dot kernel or of oneDNN
+  std::size_t worker_w = 0;       // X[columns of a block, H or I]: weights as numbers
+  std::size_t worker_codes = 0;   // u8[H or I]: a row's values, a byte each
+  std::size_t worker_packed = 0;  // of multiply_blocks()
+  BlockMemory packed;             // within worker_packed
 };
 
 inline std::size_t take(std::size_t& used, std::int64_t count, std::size_t bytes) {
@@ -58,7 +61,8 @@ inline std::int64_t most_block_rows(const ExpertsProblem& p) { return std::min(k
 
 // Returns whether experts have enough rows on average for oneDNN to multiply the larger blocks.
 inline bool takes_onednn(const ExpertsProblem& p, bool deterministic) {
-  return !deterministic && onednn_takes(p.dtype) && most_pairs(p) >= p.routed_experts * kLeastOneDnnRows;
+  return !deterministic && !multiplies_blocks(p) && onednn_takes(p.dtype) &&
+         most_pairs(p) >= p.routed_experts * kLeastOneDnnRows;
 }
 
 inline OneDnnBlocks::Shape up_shape(const ExpertsProblem& p) {
@@ -92,6 +96,10 @@ inline Layout lay_out(const ExpertsProblem& p, std::int64_t workers, std::size_t
   const std::int64_t depth = std::max(p.hidden, p.intermediate);
   if (p.mxfp4 || p.quantised) l.worker_w = take(l.worker, columns * depth, element);
   if (p.quantised) l.worker_codes = take(l.worker, depth, 1);
+  if (multiplies_blocks(p)) {
+    l.packed = block_memory(p, most_block_rows(p));
+    l.worker_packed = take(l.worker, static_cast<std::int64_t>(l.packed.size), 1);
+  }
   l.size += static_cast<std::size_t>(workers) * l.worker;
   return l;
 }

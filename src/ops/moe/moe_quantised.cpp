@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <span>
+#include <string>
 #include <vector>
 
 #include "tessera/ops/contract/shape_rule.h"
@@ -24,6 +25,16 @@ struct Formats {
 Result<Formats> formats_of(const ir::Node& node) {
   Formats formats{.gate_up = TRY(QuantisedFormat::of(node)), .down = {}};
   formats.down = formats.gate_up;
+  const std::string down = string_attribute(node, "down_values", "");
+  if (!down.empty()) {
+    const BlockTypeInfo* type = block_values(down);
+    if (type == nullptr || !formats.gate_up.is_blocks())
+      return invalid_argument(
+          fmt::format("{}: values = \"{}\" and down_values = \"{}\"; only types of blocks may differ", node.op,
+                      string_attribute(node, "values", ""), down));
+    formats.down.blocks = type->type;
+  }
+  if (formats.gate_up.is_blocks()) return formats;
   formats.down.group_rows = node.attribute_or("down_group_rows", std::int64_t{0});
   formats.down.group_cols = node.attribute_or("down_group_cols", std::int64_t{0});
   if (formats.down.group_rows < 1 || formats.down.group_cols < 1)

@@ -6,6 +6,7 @@
 
 #include "tessera/ops/moe/moe_experts.h"
 #include "tessera/ops/quantised/quantised_test_util.h"
+#include "tessera/ops/rows/row_test_util.h"
 
 namespace tessera::testing {
 namespace {
