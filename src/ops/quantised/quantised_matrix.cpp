@@ -83,8 +83,9 @@ Result<QuantisedFormat> QuantisedFormat::of(const ir::Node& node) {
   if (found == kValues.end())
     return invalid_argument(
         fmt::format("{}: values = \"{}\"; it must be one of {}", node.op, values, names_of_values()));
+  const Scales scales = TRY(named<Scales>(node, "scales", kScales));
   QuantisedFormat format{.values = static_cast<Values>(found - kValues.begin()),
-                         .scales = TRY(named<Scales>(node, "scales", kScales)),
+                         .scales = scales,
                          .group_rows = node.attribute_or("group_rows", std::int64_t{0}),
                          .group_cols = node.attribute_or("group_cols", std::int64_t{0}),
                          .factor = node.attribute_or("factor", false),
