@@ -65,7 +65,7 @@ Result<std::unique_ptr<BoundOp>> bind_quantised_fp8(const QuantisedCall& call, c
                                                     Device& device);
 
 // The kernels among which quantised_linear.cu chooses.
-enum class QuantisedWay { kNothing, kRefused, kStreamed, kRoundedRows, kDequantised, kTiles, kPlain };
+enum class QuantisedWay { kNothing, kRefused, kStaged, kStreamed, kRoundedRows, kDequantised, kTiles, kPlain };
 QuantisedWay choose_way(const QuantisedCall& call);
 Result<std::unique_ptr<BoundOp>> bind_way(QuantisedWay way, const QuantisedCall& call, Device& device);
 // Returns the call of a quantised_linear's arguments, without a gate.

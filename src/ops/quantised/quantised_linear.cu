@@ -39,6 +39,7 @@ Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) {
 Way choose_way(const QuantisedCall& call) {
   if (call.m == 0) return Way::kNothing;
   if (call.w.format.is_blocks()) return Way::kRefused;
+  if (quantised_staged_serves(call)) return Way::kStaged;
   if (quantised_streamed_serves(call)) return Way::kStreamed;
   if (quantised_fp8_serves(call)) return Way::kRoundedRows;
   if (quantised_dequantised_serves(call)) return Way::kDequantised;
@@ -49,6 +50,7 @@ Result<std::unique_ptr<BoundOp>> bind_way(Way way, const QuantisedCall& call, De
   switch (way) {
     case Way::kNothing: return make_cuda_op("quantised_linear", [](cudaStream_t) {});
     case Way::kRefused: return refuse_blocks("quantised_linear", call.w.format.blocks);
+    case Way::kStaged: return bind_quantised_staged(call);
     case Way::kStreamed: return bind_quantised_streamed(call);
     case Way::kRoundedRows: return bind_quantised_fp8(call, {}, device);
     case Way::kDequantised: return bind_quantised_dequantised(call, device);

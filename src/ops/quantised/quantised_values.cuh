@@ -244,6 +244,7 @@ __device__ inline float element(const QuantisedMatrix& m, std::int64_t n, std::i
       break;
     }
     case Values::kE2M1: value = number_of_e2m1(code); break;
+    case Values::kBlocks: break;  // not on CUDA
   }
   return value * (scale_of(m, at) * (m.factor != nullptr ? m.factor[n] : 1.0F));
 }

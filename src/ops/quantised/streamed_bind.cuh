@@ -72,7 +72,7 @@ Result<std::unique_ptr<BoundOp>> bind_streamed(const QuantisedCall& p) {
                                      : Kernel::template bind<T, Values::kE4M3, ScaleOf::kSums>(p);
     case Values::kInt8: return Kernel::template bind<T, Values::kInt8, ScaleOf::kRows>(p);
     case Values::kE2M1: return Kernel::template bind<T, Values::kE2M1, ScaleOf::kValues>(p);
-    case Values::kInt4: break;
+    default: break;  // int4
   }
   return place == ScaleOf::kSums ? Kernel::template bind<T, Values::kInt4, ScaleOf::kSums>(p)
                                  : Kernel::template bind<T, Values::kInt4, ScaleOf::kValues>(p);
