@@ -151,6 +151,7 @@ void block_scales(RoundedTo values, std::span<const std::uint32_t> greatest, flo
     case RoundedTo::kInt8: return divide_all(greatest.data(), 127.0F, scales.data(), count);
     case RoundedTo::kInt4: return divide_all(greatest.data(), 7.0F, scales.data(), count);
     case RoundedTo::kE2M1: return small_scales(greatest.data(), factor, scales.data(), count);
+    case RoundedTo::kBlocks: return;  // never rounded at a start
   }
 }
 
@@ -162,6 +163,7 @@ void round_values(RoundedTo values, std::span<const float> x, std::span<const fl
     case RoundedTo::kInt8: return round_all<ToInt8>(x.data(), divisors.data(), to.data(), count);
     case RoundedTo::kInt4: return round_all<ToInt4>(x.data(), divisors.data(), to.data(), count);
     case RoundedTo::kE2M1: return round_all<ToE2M1>(x.data(), divisors.data(), to.data(), count);
+    case RoundedTo::kBlocks: return;
   }
 }
 
