@@ -6,6 +6,7 @@
 
 #include "tessera/base/json.h"
 #include "tessera/base/lfs_pointer.h"
+#include "tessera/text/lists/list_tokenizer.h"
 #include "tessera/text/sentencepiece/sentencepiece_tokenizer.h"
 #include "tessera/text/stream_decoder.h"
 #include "tessera/text/tokenizer_json.h"
@@ -93,8 +94,7 @@ Result<Tokenizer> Tokenizer::load(const std::string& path) {
   return parse(text, file.string());
 }
 
-Result<Tokenizer> Tokenizer::parse(std::string_view json, const std::string& name) {
-  const TokenizerJson file = TRY(TokenizerJson::parse(json, name));
+Result<TokenizerParts> make_parts(const TokenizerJson& file) {
   const auto field = [&](const char* path, const Json& value) { return Field(file.file, path, &value); };
   TokenizerParts parts;
   parts.normalizer = TRY(make_normalizer(field("normalizer", file.normalizer)));
@@ -104,18 +104,27 @@ Result<Tokenizer> Tokenizer::parse(std::string_view json, const std::string& nam
   parts.model = TRY(make_token_model(file));
   parts.added = TRY(
       AddedTokens::create(field("added_tokens", file.added_tokens), parts.model->vocabulary(), parts.normalizer.get()));
-  Tokenizer tokenizer(std::make_unique<const TokenizerParts>(std::move(parts)));
-  const PostProcessor& added = tokenizer.parts_->post_processor;
+  const PostProcessor& added = parts.post_processor;
   std::vector<const std::vector<TokenId>*> sides = {&added.before, &added.after};
   if (added.pair) sides.insert(sides.end(), {&added.pair->before, &added.pair->between, &added.pair->after});
   for (const auto* side : sides) {
     for (const TokenId id : *side) {
-      if (tokenizer.id_to_token(id)) continue;
+      if (parts.token(id)) continue;
       return field("post_processor", file.post_processor)
           .invalid("id " + std::to_string(id.value()) + " has no token; accepted: ids of the vocabulary");
     }
   }
-  return tokenizer;
+  return parts;
+}
+
+Result<Tokenizer> Tokenizer::parse(std::string_view json, const std::string& name) {
+  TokenizerParts parts = TRY(make_parts(TRY(TokenizerJson::parse(json, name))));
+  return Tokenizer(std::make_unique<const TokenizerParts>(std::move(parts)));
+}
+
+Result<Tokenizer> Tokenizer::create(const TokenLists& lists) {
+  TokenizerParts parts = TRY(make_list_tokenizer(lists));
+  return Tokenizer(std::make_unique<const TokenizerParts>(std::move(parts)));
 }
 
 Result<std::vector<TokenId>> Tokenizer::encode(std::string_view text, const EncodeOptions& options) const {

@@ -28,6 +28,7 @@
 namespace tessera {
 
 class StreamDecoder;
+struct TokenLists;
 struct TokenizerParts;
 
 struct EncodeOptions {
@@ -48,6 +49,9 @@ class Tokenizer {
   static Result<Tokenizer> load(const std::string& path);
   // Reads the file's text from memory; `name` identifies the file in errors.
   static Result<Tokenizer> parse(std::string_view json, const std::string& name);
+  // Makes a tokenizer of lists of tokens (lists/token_lists.h), which may go away afterwards. Errors name the file, the
+  // list and the value: invalid_argument, or unimplemented for a kind of tokenizer that is not known.
+  static Result<Tokenizer> create(const TokenLists& lists);
 
   Tokenizer(Tokenizer&&) noexcept;
   Tokenizer& operator=(Tokenizer&&) noexcept;

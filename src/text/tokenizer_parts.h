@@ -11,6 +11,7 @@
 #include "tessera/text/post_processor.h"
 #include "tessera/text/pre_tokenizer.h"
 #include "tessera/text/token_model.h"
+#include "tessera/text/tokenizer_json.h"
 
 namespace tessera {
 
@@ -37,5 +38,8 @@ struct TokenizerParts {
     return token != nullptr && token->special;
   }
 };
+
+// Makes the parts that the file describes. The file may go away afterwards.
+Result<TokenizerParts> make_parts(const TokenizerJson& file);
 
 }  // namespace tessera

@@ -80,6 +80,25 @@ Result<std::vector<TokenId>> end_tokens(const TokenizerParts& parts, const char*
 
 }  // namespace
 
+Result<TokenizerParts> make_sentencepiece(std::string_view bytes, const std::string& name,
+                                          SentencePieceModel::Prefix prefix, const Json& added) {
+  std::unique_ptr<SentencePieceModel> model = TRY(SentencePieceModel::parse(bytes, name, prefix));
+  AddedList list;
+  for (const Json& token : added.as_array()) list.add(token.find("id")->as_int(), token);
+  for (const TokenId id : model->control_tokens()) {
+    list.add(id.value(), Json::object()
+                             .set("content", *model->vocabulary().token(id.value()))
+                             .set("special", true)
+                             .set("normalized", false));
+  }
+  const Json decoder = TRY(Json::parse(model->adds_prefix() ? kDecoderStripping : kDecoder, "the decoder"));
+  TokenizerParts parts;
+  parts.added = TRY(AddedTokens::create(Field(name, "added_tokens", &list.list()), model->vocabulary(), nullptr));
+  parts.decoder = TRY(Decoder::create(Field(name, "decoder", &decoder)));
+  parts.model = std::move(model);
+  return parts;
+}
+
 Result<TokenizerParts> load_sentencepiece(const std::string& path) {
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   const TokenizerConfig config = TRY(TokenizerConfig::load(folder.string()));
@@ -87,30 +106,17 @@ Result<TokenizerParts> load_sentencepiece(const std::string& path) {
   // Hugging Face treats a file without the field as an older one.
   const auto prefix =
       config.legacy.value_or(true) ? SentencePieceModel::Prefix::kEveryText : SentencePieceModel::Prefix::kFirstText;
-  std::unique_ptr<SentencePieceModel> model = TRY(SentencePieceModel::parse(bytes, path, prefix));
-
   AddedList added;
   TRY(added.add_decoder(
       Field((folder / "tokenizer_config.json").string(), "added_tokens_decoder", &config.added_tokens)));
   TRY(added.add_file((folder / "added_tokens.json").string()));
-  for (const TokenId id : model->control_tokens()) {
-    added.add(id.value(), Json::object()
-                              .set("content", *model->vocabulary().token(id.value()))
-                              .set("special", true)
-                              .set("normalized", false));
-  }
-  const Json decoder = TRY(Json::parse(model->adds_prefix() ? kDecoderStripping : kDecoder, "the decoder"));
 
-  TokenizerParts parts;
-  parts.added = TRY(AddedTokens::create(Field(path, "added_tokens", &added.list()), model->vocabulary(), nullptr));
-  parts.decoder = TRY(Decoder::create(Field(path, "decoder", &decoder)));
-  const std::optional<TokenId> begin = model->begin_token();
-  const std::optional<TokenId> end = model->end_token();
-  parts.model = std::move(model);
+  TokenizerParts parts = TRY(make_sentencepiece(bytes, path, prefix, added.list()));
+  const auto& model = dynamic_cast<const SentencePieceModel&>(*parts.model);
   parts.post_processor.before =
-      TRY(end_tokens(parts, "bos_token", config.add_bos_token.value_or(true), config.bos_token, begin));
+      TRY(end_tokens(parts, "bos_token", config.add_bos_token.value_or(true), config.bos_token, model.begin_token()));
   parts.post_processor.after =
-      TRY(end_tokens(parts, "eos_token", config.add_eos_token.value_or(false), config.eos_token, end));
+      TRY(end_tokens(parts, "eos_token", config.add_eos_token.value_or(false), config.eos_token, model.end_token()));
   return parts;
 }
 

@@ -1,0 +1,125 @@
+#include "tessera/text/lists/pre_tokenizers.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+namespace tessera {
+namespace {
+
+// The patterns of published tokenizers. They differ in how many digits stay together, in letters with marks, and in
+// what follows punctuation.
+#define TESSERA_SPACES R"(|\s*[\r\n]+|\s+(?!\S)|\s+)"
+#define TESSERA_CONTRACTIONS R"((?i:'s|'t|'re|'ve|'m|'ll|'d))"
+#define TESSERA_CAPITALS R"([\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}])"
+#define TESSERA_SMALL R"([\p{Ll}\p{Lm}\p{Lo}\p{M}])"
+
+constexpr std::string_view kQwen2 =
+    TESSERA_CONTRACTIONS R"(|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*)" TESSERA_SPACES;
+constexpr std::string_view kQwen35 =
+    TESSERA_CONTRACTIONS R"(|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*)" TESSERA_SPACES;
+constexpr std::string_view kLlama3 =
+    TESSERA_CONTRACTIONS R"(|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*)" TESSERA_SPACES;
+constexpr std::string_view kGpt4o =
+    R"([^\r\n\p{L}\p{N}]?)" TESSERA_CAPITALS "*" TESSERA_SMALL "+" TESSERA_CONTRACTIONS
+    R"(?|[^\r\n\p{L}\p{N}]?)" TESSERA_CAPITALS "+" TESSERA_SMALL "*" TESSERA_CONTRACTIONS
+    R"(?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*)" TESSERA_SPACES;
+constexpr std::string_view kTekken =
+    R"([^\r\n\p{L}\p{N}]?)" TESSERA_CAPITALS "*" TESSERA_SMALL R"(+|[^\r\n\p{L}\p{N}]?)" TESSERA_CAPITALS
+    "+" TESSERA_SMALL R"(*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*)" TESSERA_SPACES;
+constexpr std::string_view kDeepSeekV3Words =
+    R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*)" TESSERA_SPACES;
+
+#undef TESSERA_SPACES
+#undef TESSERA_CONTRACTIONS
+#undef TESSERA_CAPITALS
+#undef TESSERA_SMALL
+
+struct Row {
+  std::vector<std::string_view> names;
+  std::vector<std::string_view> patterns;  // applied one after the other; their matches become pieces
+  bool single_digits = false;              // each digit is a piece
+  bool gpt2 = false;                       // GPT-2's pattern comes last
+  bool nfc = false;
+  bool ignore_merges = false;
+  bool add_bos = false;
+  bool raw = false;  // spaces are "▁", and bytes are no symbols
+};
+
+const std::vector<Row>& rows() {
+  static const std::vector<Row> kRows = {
+      {.names = {"qwen2", "deepseek-r1-qwen", "kormo", "f2llmv2", "megrez"}, .patterns = {kQwen2}, .nfc = true},
+      {.names = {"stablelm2"}, .patterns = {kQwen2}},
+      {.names = {"qwen35"}, .patterns = {kQwen35}, .nfc = true},
+      {.names = {"llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2"},
+       .patterns = {kLlama3},
+       .ignore_merges = true,
+       .add_bos = true},
+      {.names = {"glm4", "chatglm-bpe", "dbrx", "smaug-bpe"}, .patterns = {kLlama3}},
+      {.names = {"gpt-4o", "llama4", "kanana2"}, .patterns = {kGpt4o}},
+      {.names = {"tekken"}, .patterns = {kTekken}, .ignore_merges = true, .add_bos = true},
+      {.names = {"deepseek-v3"}, .patterns = {R"(\p{N}{1,3})", "[一-龥぀-ゟ゠-ヿ]+", kDeepSeekV3Words}},
+      {.names = {"deepseek-coder"},
+       .patterns = {R"([\r\n])", R"(\s?\p{L}+)", R"(\s?\p{P}+)", "[一-龥ࠀ-一가-퟿]+"},
+       .single_digits = true},
+      {.names = {"gpt-2", "phi-2", "olmo", "mpt", "modern-bert"}, .patterns = {}, .gpt2 = true},
+      {.names = {"smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b"},
+       .patterns = {},
+       .single_digits = true,
+       .gpt2 = true},
+      {.names = {"gemma4"}, .patterns = {}, .raw = true},
+  };
+  return kRows;
+}
+
+Json with_type(const char* type) {
+  Json json = Json::object();
+  json.set("type", type);
+  return json;
+}
+
+Json pre_tokenizer_of(const Row& row) {
+  Json::Array steps;
+  if (row.single_digits) steps.emplace_back(with_type("Digits")).set("individual_digits", true);
+  for (const std::string_view pattern : row.patterns) {
+    Json regex = Json::object();
+    regex.set("Regex", pattern);
+    steps.emplace_back(with_type("Split")).set("pattern", std::move(regex)).set("behavior", "Isolated");
+  }
+  steps.emplace_back(with_type("ByteLevel")).set("add_prefix_space", false).set("use_regex", row.gpt2);
+  return with_type("Sequence").set("pretokenizers", std::move(steps));
+}
+
+// Spaces become "▁".
+Json space_marks() {
+  Json space = Json::object();
+  space.set("String", " ");
+  return with_type("Replace").set("pattern", std::move(space)).set("content", "▁");
+}
+
+}  // namespace
+
+bool find_pre_tokenizer(std::string_view name, NamedPreTokenizer& found) {
+  for (const Row& row : rows()) {
+    if (std::ranges::find(row.names, name) == row.names.end()) continue;
+    found = {.normalizer = row.raw   ? space_marks()
+                           : row.nfc ? with_type("NFC")
+                                     : Json(),
+             .pre_tokenizer = row.raw ? Json() : pre_tokenizer_of(row),
+             .ignore_merges = row.ignore_merges,
+             .add_bos = row.add_bos};
+    return true;
+  }
+  return false;
+}
+
+std::string pre_tokenizer_names() {
+  std::vector<std::string_view> names;
+  for (const Row& row : rows()) names.insert(names.end(), row.names.begin(), row.names.end());
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+}  // namespace tessera
