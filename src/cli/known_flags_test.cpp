@@ -51,6 +51,8 @@ INSTANTIATE_TEST_SUITE_P(
     OfSglang, MissingFeature,
     ::testing::Values(MissingFlag{"--quantization-param-path", "p", "quantised at the start"},
                       MissingFlag{"--enable-dp-lm-head", "", "data-parallel attention"},
+                      MissingFlag{"--n-gpu-layers", "99", "another device than the rest"},
+                      MissingFlag{"--n-cpu-moe", "4", "another device than the rest"},
                       MissingFlag{"--moe-runner-backend", "triton", "experts' kernels"},
                       MissingFlag{"--deepep-mode", "normal", "all-to-all (A2A)"},
                       MissingFlag{"--enable-eplb", "", "balancing of experts (EPLB)"},

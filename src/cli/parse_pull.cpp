@@ -1,6 +1,9 @@
 #include <fmt/format.h>
 
+#include <optional>
+
 #include "tessera/cli/command_parser.h"
+#include "tessera/model/hub/hub_gguf.h"
 
 namespace tessera::cli {
 namespace {
@@ -9,23 +12,29 @@ class PullParser final : public CommandParser {
  public:
   PullParser(CommandFlags& add, CommonFlags& common) {
     add.group("Model");
-    add.word("id", "", "org/name", [this](const std::string&, const std::string& text) {
-      options_.model.id = text;
+    add.word("id", "", "org/name[:TYPE]", [this](const std::string&, const std::string& text) {
+      const std::optional<HubModel> model = parse_hub_name(text);
+      if (!model)
+        return invalid_argument(fmt::format(
+            "pull: \"{}\" is no id of the hub; accepted is org/name, or org/name:TYPE for a GGUF file", text));
+      options_.model.id = model->id;
+      options_.model.gguf = model->gguf;
       return ok_status();
     });
     add.text("--revision", "REV", "branch, tag or commit (main)", options_.model.revision);
     add.text("--endpoint", "URL", "of the hub or a mirror (HF_ENDPOINT, or https://huggingface.co)", options_.endpoint);
     add.text("--cache-dir", "DIR", "instead of the hub's cache (HF_HUB_CACHE, HF_HOME)", options_.cache_dir);
     add_other_flags(add, common);
-    add.footer("Prints the model's folder. HF_TOKEN gives access to private and gated models.");
+    add.footer(
+        "Prints the model's folder, or its GGUF file if a TYPE (Q4_K_M) is given. HF_TOKEN gives access to private and "
+        "gated models.");
   }
 
   EngineOptions* engine() override { return nullptr; }
 
   Result<Command> finish() override {
     if (options_.model.id.empty()) return invalid_argument("pull of what is missing: give a model's id, org/name");
-    if (is_hub_id(options_.model.id)) return Command(options_);
-    return invalid_argument(fmt::format("pull: \"{}\" is no id of the hub; accepted is org/name", options_.model.id));
+    return Command(options_);
   }
 
  private:

@@ -20,7 +20,7 @@ namespace tessera {
 class ImageEncoder;
 class Lockstep;
 
-enum class LoadFormat : std::uint8_t { kAuto, kSafetensors, kDummy };  // kAuto: safetensors
+enum class LoadFormat : std::uint8_t { kAuto, kSafetensors, kDummy, kGguf };  // kAuto: what the model is in
 
 // Graph options; members have the names of the command line's options.
 struct GraphOptions {

@@ -59,12 +59,15 @@ void add_model_flags(CommandFlags& add, EngineOptions& engine, CommonFlags& comm
                return common.load_plugin(text).with_context(flag);
              });
   add.text(common.serves ? "--model-path,--model,MODEL" : "--model-path,--model", "DIR|ID",
-           "model folder, or a model of the hub (org/name) in its local cache", engine.model_path);
+           "model folder, GGUF file, or a model of the hub (org/name, org/name:Q4_K_M) in its local cache",
+           engine.model_path);
+  add.text("--gguf-file", "FILE", "one of several GGUF files of the folder, or of the model of the hub",
+           common.model.gguf_file);
   add.text("--revision", "REV", "branch, tag or commit of a model of the hub (main)", common.model.revision);
   add.flag("--download", "fetch a model of the hub that the cache lacks", common.model.download);
   add.text("--tokenizer-path,--tokenizer", "PATH", "tokenizer folder or tokenizer.json, if elsewhere",
            engine.tokenizer_path);
-  add.choice("--load-format", "dummy: random weights, config.json is enough", {"auto", "safetensors", "dummy"},
+  add.choice("--load-format", "dummy: random weights, config.json is enough", {"auto", "safetensors", "dummy", "gguf"},
              engine.load_format);
   add.flag("--is-embedding", "serve embeddings, as models with a Pooling in modules.json do anyway",
            engine.is_embedding);

@@ -69,6 +69,8 @@ constexpr std::array kMissing = {
     Missing{"--enable-custom-logit-processor --logits-processor* --middleware --tool-parser-plugin "
             "--reasoning-parser-plugin --custom-weight-loader",
             "Python code of yours", "libraries are supported (--plugin)"},
+    Missing{"--n-gpu-layers --gpu-layers -ngl --n-cpu-moe --cpu-moe --override-tensor -ot",
+            "layers of a model on another device than the rest", "all of them on one --device are supported"},
     Missing{"--base-gpu-id --gpu-id-step", "the GPU to begin with", "--device cuda:N is supported"},
     Missing{"--preferred-sampling-params --generation-config --override-generation-config",
             "other defaults of sampling", "generation_config.json of the model and fields of requests are supported"},

@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
+
 #include "tessera/model/hub/hub_download.h"
+#include "tessera/model/weights/model_path.h"
 
 namespace tessera {
 namespace {
@@ -13,18 +16,25 @@ Status with_advice(const Status& status, const std::string& model, const std::st
   return not_found(fmt::format("{}; `tessera pull {}{}` or --download fetches it", status.message(), model, flag));
 }
 
+// Returns the file of a folder, or the hub's name for it.
+std::string with_gguf_file(const std::string& path_or_id, const std::string& file) {
+  if (file.empty()) return path_or_id;
+  return is_folder(path_or_id) ? (std::filesystem::path(path_or_id) / file).string() : path_or_id + ":" + file;
+}
+
 }  // namespace
 
 Result<std::string> find_model_folder(const std::string& path_or_id, const ModelSource& source, ModelContent content,
                                       const HubSettings& settings, bool show_progress) {
-  Result<std::string> folder = resolve_model({.path_or_id = path_or_id,
+  const std::string named = with_gguf_file(path_or_id, source.gguf_file);
+  Result<std::string> folder = resolve_model({.path_or_id = named,
                                               .revision = source.revision,
                                               .content = content,
                                               .download = source.download,
                                               .show_progress = show_progress},
                                              settings);
   if (!folder.ok() && folder.status().code() == StatusCode::kNotFound && !source.download)
-    return with_advice(folder.status(), path_or_id, source.revision);
+    return with_advice(folder.status(), named, source.revision);
   return folder;
 }
 

@@ -12,11 +12,12 @@ namespace tessera {
 // Options for a model that is named by a hub id.
 struct ModelSource {
   std::string revision;   // empty: main
+  std::string gguf_file;  // a file of the folder, or one of the hub's model; empty: the path or id says all
   bool download = false;  // downloads what the cache lacks
 };
 
-// Returns the folder of a model given by its path or id. Downloads the model first if `source` asks for that. Returns
-// kNotFound, with advice, for an id that the cache lacks.
+// Returns the folder, or the GGUF file, of a model given by path or id. Downloads the model first if `source` asks for
+// that. Returns kNotFound for an id that the cache lacks; the error says how to get it.
 Result<std::string> find_model_folder(const std::string& path_or_id, const ModelSource& source, ModelContent content,
                                       const HubSettings& settings, bool show_progress);
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tessera/base/json.h"
+#include "tessera/model/hub/hub_gguf.h"
 #include "tessera/model/weights/weight_map.h"
 
 namespace tessera {
@@ -101,6 +102,15 @@ Result<std::vector<std::string>> missing_files(const fs::path& snapshot, ModelCo
   return std::vector(missing.begin(), missing.end());
 }
 
+// Returns the path of the model's first GGUF file in the snapshot. A link without its blob counts as missing, and so
+// does a member of a split set, which the model's reader names.
+Result<std::string> find_gguf_file(const fs::path& snapshot, const HubModel& model) {
+  const std::vector<std::string> names = names_below(snapshot, /*files=*/true);
+  const Result<std::vector<std::string>> files = choose_gguf(names, model.gguf);
+  if (files.ok()) return (snapshot / files->front()).string();
+  return files.status().with_context(fmt::format("the hub's cache of {}, {}", model.id, snapshot.string()));
+}
+
 }  // namespace
 
 bool is_plain_name(std::string_view text) {
@@ -153,6 +163,7 @@ Result<std::string> find_in_hub_cache(const HubSettings& settings, const HubMode
                                  folder.root().string(), known.empty() ? "none" : shown(known)));
   }
   const fs::path snapshot = folder.snapshots() / *commit;
+  if (!model.gguf.empty()) return find_gguf_file(snapshot, model);
   const std::vector<std::string> missing = TRY(missing_files(snapshot, content));
   if (!missing.empty()) {
     return not_found(

@@ -18,6 +18,8 @@ namespace tessera {
 struct HubModel {
   std::string id;                 // "org/name", or "name" for the hub's oldest
   std::string revision = "main";  // a branch, a tag or a commit's 40 digits
+  // One of the repository's models in GGUF files: a type ("Q4_K_M") or a file's name. Empty: the safetensors.
+  std::string gguf = {};
 };
 
 // Returns whether `text` is spelled like an id of the hub. A relative path may be spelled like that, too.
@@ -51,8 +53,8 @@ class HubFolder {
   std::filesystem::path locks_;
 };
 
-// Returns the snapshot's folder. not_found for a model or revision that is not cached, and for a snapshot that lacks a
-// file of `content`; the message says what was searched for and where.
+// Returns the snapshot's folder, or the GGUF file in it that the model names. not_found for a model or revision that is
+// not cached, and for a snapshot that lacks a file of `content`; the message says what was searched for and where.
 Result<std::string> find_in_hub_cache(const HubSettings& settings, const HubModel& model, ModelContent content);
 
 }  // namespace tessera

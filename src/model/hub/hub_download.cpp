@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "tessera/base/progress.h"
 #include "tessera/base/write_file.h"
 #include "tessera/model/hub/hub_blob.h"
+#include "tessera/model/hub/hub_gguf.h"
 #include "tessera/model/hub/hub_http.h"
 #include "tessera/model/hub/hub_listing.h"
 #include "tessera/model/weights/weight_map.h"
@@ -60,6 +62,7 @@ class Pull {
 
   Result<std::string> run() {
     listing_ = TRY(fetch_listing());
+    if (!model_.gguf.empty()) return fetch_gguf();
     const bool weights = options_.content == ModelContent::kWeights;
     if (weights) TRY(check_has_weights(listing_));
     TRY(fetch(small_files(listing_)));
@@ -67,17 +70,33 @@ class Pull {
       const std::vector<HubFile> files = TRY(find_weights());
       TRY(fetch(files));
     }
-    if (model_.revision != listing_.commit) {
-      const fs::path ref = folder_.ref(model_.revision);
-      TRY(make_folder(ref.parent_path()));
-      TRY(replace_file(ref, listing_.commit));
-    }
+    TRY(finish());
     return snapshot().string();
   }
 
  private:
   Pull(HubFolder folder, const HubModel& model, const PullOptions& options, HttpClient client)
       : folder_(std::move(folder)), model_(model), options_(options), client_(std::move(client)) {}
+
+  // Fetches one model in GGUF files, which needs no other file.
+  Result<std::string> fetch_gguf() {
+    std::vector<std::string> names;
+    for (const HubFile& file : listing_.files) names.push_back(file.name);
+    const std::vector<std::string> chosen = TRY(choose_gguf(names, model_.gguf));
+    std::vector<HubFile> files;
+    for (const std::string& name : chosen) files.push_back(*listing_.find(name));
+    TRY(fetch(files));
+    TRY(finish());
+    return (snapshot() / chosen.front()).string();
+  }
+
+  // Lets the revision refer to the commit, all of whose files are there.
+  Status finish() const {
+    if (model_.revision == listing_.commit) return ok_status();
+    const fs::path ref = folder_.ref(model_.revision);
+    TRY(make_folder(ref.parent_path()));
+    return replace_file(ref, listing_.commit);
+  }
 
   fs::path snapshot() const { return folder_.snapshots() / listing_.commit; }
   const std::string& endpoint() const { return client_.options().endpoint; }
@@ -197,16 +216,17 @@ Result<std::string> resolve_model(const ModelRequest& request, const HubSettings
   // A path that cannot be accessed is returned as it is; the code that reads it reports why.
   std::error_code error;
   const std::string& name = request.path_or_id;
-  if (fs::exists(name, error) || !is_hub_id(name)) {
+  std::optional<HubModel> model = parse_hub_name(name);
+  if (fs::exists(name, error) || !model) {
     if (request.revision.empty()) return name;
     return invalid_argument(
         fmt::format("revision: \"{}\" goes with a model of the hub; {} is a path", request.revision, name));
   }
-  const HubModel model{.id = name, .revision = request.revision.empty() ? "main" : request.revision};
-  Result<std::string> found = find_in_hub_cache(settings, model, request.content);
+  if (!request.revision.empty()) model->revision = request.revision;
+  Result<std::string> found = find_in_hub_cache(settings, *model, request.content);
   if (found.ok() || found.status().code() != StatusCode::kNotFound) return found;
   if (request.download)
-    return pull_model(settings, model, {.content = request.content, .show_progress = request.show_progress});
+    return pull_model(settings, *model, {.content = request.content, .show_progress = request.show_progress});
   return not_found(fmt::format("{} is no path here, and {}", name, found.status().message()));
 }
 

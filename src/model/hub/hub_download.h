@@ -19,14 +19,14 @@ struct PullOptions {
 };
 
 // Asks the hub for the revision's current commit, downloads the files that the cache lacks, and returns the snapshot's
-// folder. The revision refers to the new commit only when all its files are complete. Complete and partial files stay
-// for the next attempt after an error or a signal. Several processes may do this at once.
-// not_found: no such model or revision, no access, no network; resource_exhausted: the disk is full; data_loss: the
-// server's answer contradicts itself or a digest.
+// folder, or the first GGUF file if the model names some. The revision refers to the new commit only when all its files
+// are complete. Complete and partial files stay for the next attempt after an error or a signal. Several processes may
+// do this at once. not_found: no such model or revision, no access, no network; resource_exhausted: the disk is full;
+// data_loss: the server's answer contradicts itself or a digest.
 Result<std::string> pull_model(const HubSettings& settings, const HubModel& model, const PullOptions& options);
 
 struct ModelRequest {
-  std::string path_or_id;
+  std::string path_or_id;  // an id may end in ":" and HubModel::gguf
   std::string revision{};  // empty: main
   ModelContent content = ModelContent::kWeights;
   bool download = false;  // download what the cache lacks

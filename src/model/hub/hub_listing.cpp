@@ -111,9 +111,10 @@ Status check_has_weights(const HubListing& listing) {
     const auto ends = [&](std::string_view ending) { return file.name.ends_with(ending); };
     if (others.size() < 8 && std::any_of(kOthers.begin(), kOthers.end(), ends)) others.push_back(file.name);
   }
-  return not_found(fmt::format("there are no weights that can be read: {} and none of {}, {} or model-*.safetensors",
+  const bool gguf = std::ranges::any_of(others, [](const std::string& name) { return name.ends_with(".gguf"); });
+  return not_found(fmt::format("there are no weights that can be read: {} and none of {}, {} or model-*.safetensors{}",
                                others.empty() ? "no weights" : fmt::format("{}", fmt::join(others, ", ")), kWeightFile,
-                               kWeightIndex));
+                               kWeightIndex, gguf ? "; name one of the GGUF files by its type: org/name:Q4_K_M" : ""));
 }
 
 Result<std::vector<HubFile>> weight_files(const HubListing& listing,

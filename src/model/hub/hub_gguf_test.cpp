@@ -1,0 +1,63 @@
+// Catches: another model of a repository than the one that was named, and a split set without all of its files.
+#include "tessera/model/hub/hub_gguf.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace tessera {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+const std::vector<std::string>& repository() {
+  static const std::vector<std::string> kNames = {"README.md",
+                                                  "Qwen3-0.6B-Q4_K_M.gguf",
+                                                  "Qwen3-0.6B-UD-Q4_K_XL.gguf",
+                                                  "Qwen3-0.6B.Q8_0.gguf",
+                                                  "mmproj-F16.gguf",
+                                                  "Qwen3-0.6B-BF16-00002-of-00002.gguf",
+                                                  "Qwen3-0.6B-BF16-00001-of-00002.gguf",
+                                                  "Qwen3-0.6B-F16.gguf"};
+  return kNames;
+}
+
+TEST(HubGguf, NamesHaveAnIdAndAType) {
+  const auto plain = parse_hub_name("Qwen/Qwen3-0.6B-GGUF");
+  ASSERT_TRUE(plain.has_value());
+  EXPECT_EQ(plain->id, "Qwen/Qwen3-0.6B-GGUF");
+  EXPECT_EQ(plain->gguf, "");
+  const auto typed = parse_hub_name("Qwen/Qwen3-0.6B-GGUF:Q4_K_M");
+  ASSERT_TRUE(typed.has_value());
+  EXPECT_EQ(typed->id, "Qwen/Qwen3-0.6B-GGUF");
+  EXPECT_EQ(typed->gguf, "Q4_K_M");
+  for (const char* wrong : {"", ":Q4_0", "a/b:", "/models/m.gguf", "a/b/c:Q4_0"})
+    EXPECT_FALSE(parse_hub_name(wrong).has_value()) << wrong;
+}
+
+TEST(HubGguf, TypesAndFileNamesFindOneModel) {
+  EXPECT_THAT(*choose_gguf(repository(), "Q4_K_M"), ElementsAre("Qwen3-0.6B-Q4_K_M.gguf"));
+  EXPECT_THAT(*choose_gguf(repository(), "q8_0"), ElementsAre("Qwen3-0.6B.Q8_0.gguf"));
+  EXPECT_THAT(*choose_gguf(repository(), "Q4_K_XL"), ElementsAre("Qwen3-0.6B-UD-Q4_K_XL.gguf"));
+  EXPECT_THAT(*choose_gguf(repository(), "F16"), ElementsAre("Qwen3-0.6B-F16.gguf"));
+  EXPECT_THAT(*choose_gguf(repository(), "Qwen3-0.6B-Q4_K_M.gguf"), ElementsAre("Qwen3-0.6B-Q4_K_M.gguf"));
+}
+
+TEST(HubGguf, SplitSetsComeWhole) {
+  for (const char* which : {"bf16", "Qwen3-0.6B-BF16-00002-of-00002.gguf"})
+    EXPECT_THAT(*choose_gguf(repository(), which),
+                ElementsAre("Qwen3-0.6B-BF16-00001-of-00002.gguf", "Qwen3-0.6B-BF16-00002-of-00002.gguf"));
+}
+
+TEST(HubGguf, OtherNamesAreErrorsThatListWhatIsThere) {
+  const auto none = choose_gguf(repository(), "Q5_0");
+  EXPECT_EQ(none.status().code(), StatusCode::kNotFound);
+  EXPECT_THAT(none.status().message(), HasSubstr("\"Q5_0\"; there are Qwen3-0.6B-Q4_K_M, "));
+  const std::vector<std::string> two = {"a-Q4_0.gguf", "b-Q4_0.gguf"};
+  const auto both = choose_gguf(two, "Q4_0");
+  EXPECT_EQ(both.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(both.status().message(), HasSubstr("a-Q4_0.gguf, b-Q4_0.gguf"));
+}
+
+}  // namespace
+}  // namespace tessera
