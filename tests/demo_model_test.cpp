@@ -11,6 +11,7 @@
 #include "golden.h"
 #include "tessera/device/testing/environment.h"
 #include "tessera/engine/engine.h"
+#include "tessera/model/weights/safetensors.h"
 #include "tessera/runner/verify/verify.h"
 #include "tessera/text/chat/chat_template.h"
 

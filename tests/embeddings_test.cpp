@@ -8,6 +8,7 @@
 
 #include "golden.h"
 #include "tessera/engine/engine.h"
+#include "tessera/model/weights/safetensors.h"
 #include "tessera/runner/verify/verify.h"
 
 namespace tessera {

@@ -13,6 +13,7 @@
 #include "tessera/engine/engine.h"
 #include "tessera/engine/images/image_encoder.h"
 #include "tessera/image/patches.h"
+#include "tessera/model/weights/safetensors.h"
 #include "tessera/runner/host_floats.h"
 
 namespace tessera::testing {

@@ -13,6 +13,7 @@
 #include "rank_golden.h"
 #include "tessera/base/testing/scratch_dir.h"
 #include "tessera/engine/engine.h"
+#include "tessera/model/weights/safetensors.h"
 #include "tessera/runner/verify/verify.h"
 
 namespace tessera {

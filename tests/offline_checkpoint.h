@@ -18,6 +18,7 @@
 #include "tessera/base/json.h"
 #include "tessera/base/write_file.h"
 #include "tessera/model/weights/checkpoint.h"
+#include "tessera/model/weights/safetensors.h"
 
 namespace tessera::testing {
 

@@ -12,6 +12,7 @@
 #include "golden.h"
 #include "tessera/base/testing/scratch_dir.h"
 #include "tessera/engine/engine.h"
+#include "tessera/model/weights/safetensors.h"
 
 namespace tessera {
 namespace {

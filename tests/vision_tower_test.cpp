@@ -20,6 +20,7 @@
 #include "golden_cases.h"
 #include "tessera/model/family.h"
 #include "tessera/model/weights/checkpoint.h"
+#include "tessera/model/weights/safetensors.h"
 #include "tessera/model/weights/weights.h"
 #include "tessera/ops/built_in_ops.h"
 #include "tessera/ops/contract/op_test_util.h"

@@ -12,6 +12,7 @@
 #include "tessera/model/layers/mla.h"
 #include "tessera/model/test_support.h"
 #include "tessera/model/weights/join_weights.h"
+#include "tessera/model/weights/safetensors.h"
 #include "tessera/ops/built_in_ops.h"
 
 namespace tessera {

@@ -10,6 +10,8 @@
 #include "tessera/model/config/layer_ropes.h"
 #include "tessera/model/config/moe_fields.h"
 #include "tessera/model/family.h"
+#include "tessera/model/gguf/gguf_config.h"
+#include "tessera/model/gguf/gguf_model.h"
 #include "tessera/model/weights/checkpoint.h"
 #include "tessera/model/weights/model_path.h"
 
@@ -193,13 +195,16 @@ Status read_tokens(const Fields& fields, ModelConfig& config) {
 
 Result<ModelConfig> ModelConfig::read(const std::string& path, const FamilyRegistry& families) {
   namespace fs = std::filesystem;
+  if (const std::optional<std::string> gguf = TRY(find_gguf(path)))
+    return from_json(TRY(gguf_config(TRY(GgufModel::open(*gguf)))), *gguf, families);
   const fs::path file = config_file(path);
   if (is_folder(path)) {
     std::error_code error;
     if (!fs::exists(file, error)) {
       const bool adapter = fs::exists(fs::path(path) / "adapter_config.json", error);
-      return not_found(fmt::format("{} has no config.json; accepted: a folder in Hugging Face layout{}", path,
-                                   adapter ? adapter_hint() : std::string_view()));
+      return not_found(
+          fmt::format("{} has no config.json; accepted: a folder in Hugging Face layout, or with one GGUF file{}", path,
+                      adapter ? adapter_hint() : std::string_view()));
     }
     // NVIDIA's exporter and the first versions of GPTQ's describe quantisation in a separate file.
     for (const char* name : {"hf_quant_config.json", "quantize_config.json"}) {

@@ -106,10 +106,10 @@ struct ModelConfig {
   // The text of the file, for a family that makes its body from it (ModelFamily::make_body); empty for other families.
   std::string json = {};
 
-  // Reads `path`, a model folder or a config.json. If a folder has hf_quant_config.json or else quantize_config.json,
-  // its quantisation settings join those of config.json. not_found without such a file; unimplemented for an
-  // architecture or feature that this engine lacks (among them some kinds of quantised weights); invalid_argument for
-  // everything else that is wrong.
+  // Reads `path`, a model folder, a config.json or a GGUF file, whose metadata then stand for one. If a folder has
+  // hf_quant_config.json or else quantize_config.json, its quantisation settings join those of config.json. not_found
+  // without such a file; unimplemented for an architecture or feature that this engine lacks (among them some kinds of
+  // quantised weights); invalid_argument for everything else that is wrong.
   static Result<ModelConfig> read(const std::string& path, const FamilyRegistry& families);
   // Like read(). `file` names the source in messages. `beside` is the content of hf_quant_config.json or
   // quantize_config.json, or null.

@@ -89,7 +89,7 @@ Status read_target_ids(EagleDraft& draft, std::int64_t target_vocab) {
   if (stored == nullptr) {
     if (draft.vocab_size == target_vocab) return ok_status();
     return invalid_argument(fmt::format("{}: d2t is missing, and the head has {} of the model's {} ids",
-                                        draft.checkpoint->model_dir(), draft.vocab_size, target_vocab));
+                                        draft.checkpoint->model_path(), draft.vocab_size, target_vocab));
   }
   const StoredTensor d2t = TRY(draft.checkpoint->get("d2t", {{draft.vocab_size}}, {{StoredDtype::kI64}}));
   for (std::int64_t id = 0; id < draft.vocab_size; ++id) {
@@ -97,7 +97,7 @@ Status read_target_ids(EagleDraft& draft, std::int64_t target_vocab) {
     std::memcpy(&distance, d2t.data.data() + static_cast<std::size_t>(id) * sizeof(distance), sizeof(distance));
     if (distance < -id || distance >= target_vocab - id)
       return invalid_argument(fmt::format("{}: d2t[{}] is {}, which makes an id outside the model's {}",
-                                          draft.checkpoint->model_dir(), id, distance, target_vocab));
+                                          draft.checkpoint->model_path(), id, distance, target_vocab));
     draft.target_ids.emplace_back(static_cast<std::int32_t>(id + distance));
   }
   return ok_status();

@@ -9,6 +9,10 @@
 #include <set>
 
 #include "tessera/base/nearest.h"
+#include "tessera/model/gguf/gguf_model.h"
+#include "tessera/model/gguf/gguf_tensors.h"
+#include "tessera/model/weights/model_path.h"
+#include "tessera/model/weights/safetensors.h"
 #include "tessera/model/weights/weight_map.h"
 
 namespace tessera {
@@ -48,7 +52,7 @@ std::string what_is_there(const std::string& folder) {
   std::vector<std::string> others;
   for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
     const std::string extension = it->path().extension().string();
-    if (extension == ".bin" || extension == ".pth" || extension == ".pt" || extension == ".gguf")
+    if (extension == ".bin" || extension == ".pth" || extension == ".pt")
       others.push_back(it->path().filename().string());
   }
   if (others.empty()) return "";
@@ -67,18 +71,24 @@ std::string_view adapter_hint() {
          "model (merge_and_unload() of Hugging Face's peft) and save that";
 }
 
-Result<Checkpoint> Checkpoint::open(const std::string& model_dir) {
-  std::error_code error;
-  if (!fs::is_directory(model_dir, error)) return not_found(fmt::format("{} is no folder", model_dir));
+Result<Checkpoint> Checkpoint::open(const std::string& model_path) {
   Checkpoint checkpoint;
-  checkpoint.model_dir_ = model_dir;
-  const auto in_dir = [&](std::string_view name) { return (fs::path(model_dir) / name).string(); };
-
-  if (fs::exists(in_dir(kWeightFile), error)) {
-    SafetensorsFile file = TRY(SafetensorsFile::open(in_dir(kWeightFile)));
-    TRY(checkpoint.add_file(std::move(file)));
-    return checkpoint;
+  checkpoint.model_path_ = model_path;
+  if (const std::optional<std::string> gguf = TRY(find_gguf(model_path))) {
+    TRY(checkpoint.add_file(TRY(read_gguf_tensors(TRY(GgufModel::open(*gguf))))));
+  } else {
+    std::error_code error;
+    const bool is_file = fs::is_regular_file(model_path, error);
+    TRY(checkpoint.open_folder(is_file ? model_folder(model_path) : model_path));
   }
+  return checkpoint;
+}
+
+Status Checkpoint::open_folder(const std::string& folder) {
+  std::error_code error;
+  if (!fs::is_directory(folder, error)) return not_found(fmt::format("{} is no folder", folder));
+  const auto in_dir = [&](std::string_view name) { return (fs::path(folder) / name).string(); };
+  if (fs::exists(in_dir(kWeightFile), error)) return add_safetensors(in_dir(kWeightFile));
   const std::string index_path = in_dir(kWeightIndex);
   const bool has_index = fs::exists(index_path, error);
   std::map<std::string, std::string> weight_map;
@@ -89,45 +99,50 @@ Result<Checkpoint> Checkpoint::open(const std::string& model_dir) {
     for (const auto& [tensor, shard] : weight_map) unique.insert(shard);
     shards.assign(unique.begin(), unique.end());
   } else {
-    shards = TRY(shards_by_pattern(model_dir));
+    shards = TRY(shards_by_pattern(folder));
   }
   if (shards.empty()) {
     return not_found(
         fmt::format("{} holds no weights; accepted: model.safetensors, model.safetensors.index.json with its "
-                    "shards, or model-00001-of-0000n.safetensors and so on{}",
-                    model_dir, what_is_there(model_dir)));
+                    "shards, model-00001-of-0000n.safetensors and so on, or one GGUF file{}",
+                    folder, what_is_there(folder)));
   }
   for (const std::string& shard : shards) {
-    Result<SafetensorsFile> file = SafetensorsFile::open(in_dir(shard));
-    if (!file.ok()) return std::move(file).status().with_context("shard " + shard);
-    TRY(checkpoint.add_file(*std::move(file)));
+    TRY(add_safetensors(in_dir(shard)).with_context("shard " + shard));
   }
   for (const auto& [tensor, shard] : weight_map) {
-    const auto it = checkpoint.by_name_.find(tensor);
-    if (it == checkpoint.by_name_.end()) {
+    const auto it = by_name_.find(tensor);
+    if (it == by_name_.end()) {
       return data_loss(
           fmt::format("{}: tensor \"{}\" should be in {}, but no shard has it", index_path, tensor, shard));
     }
-    const std::string& actual = checkpoint.files_[it->second.file].path();
+    const std::string& actual = files_[it->second.file].path;
     if (fs::path(actual).filename() != shard) {
       return data_loss(
           fmt::format("{}: tensor \"{}\" should be in {}, but is in {}", index_path, tensor, shard, actual));
     }
   }
-  return checkpoint;
+  return ok_status();
 }
 
-Status Checkpoint::add_file(SafetensorsFile file) {
+Status Checkpoint::add_safetensors(const std::string& path) {
+  SafetensorsFile file = TRY(SafetensorsFile::open(path));
+  TensorFile added{.path = path, .tensors = {}, .mappings = {file.mapping()}};
+  added.tensors = std::move(file).take_tensors();
+  return add_file(std::move(added));
+}
+
+Status Checkpoint::add_file(TensorFile file) {
   files_.push_back(std::move(file));
-  const SafetensorsFile& added = files_.back();
-  for (const StoredTensor& tensor : added.tensors()) {
+  const TensorFile& added = files_.back();
+  for (const StoredTensor& tensor : added.tensors) {
     const auto [it, inserted] = by_name_.emplace(tensor.name, Entry{&tensor, files_.size() - 1});
     if (!inserted) {
       return data_loss(fmt::format("tensor \"{}\" is in two shards: {} and {}", tensor.name,
-                                   files_[it->second.file].path(), added.path()));
+                                   files_[it->second.file].path, added.path));
     }
     has_body_prefix_ |= tensor.name.starts_with(kBodyPrefix);
-    total_bytes_ += static_cast<std::int64_t>(tensor.data.size());
+    total_bytes_ += tensor.num_elements() * stored_dtype_bytes(tensor.dtype);
   }
   return ok_status();
 }
@@ -147,7 +162,7 @@ Result<StoredTensor> Checkpoint::get(std::string_view name, std::span<const Stor
   const auto it = by_name_.find(stored);
   if (it == by_name_.end()) {
     const std::vector<std::string> near = nearest_names(stored, names());
-    return not_found(fmt::format("{}: tensor \"{}\" is missing; nearest of the {} there: {}", model_dir_, stored,
+    return not_found(fmt::format("{}: tensor \"{}\" is missing; nearest of the {} there: {}", model_path_, stored,
                                  by_name_.size(),
                                  near.empty() ? "none is near" : fmt::format("{}", fmt::join(near, ", "))));
   }
@@ -155,7 +170,7 @@ Result<StoredTensor> Checkpoint::get(std::string_view name, std::span<const Stor
   if (std::ranges::find(accepted, view.dtype) == accepted.end()) {
     std::vector<std::string_view> types;
     for (const StoredDtype dtype : accepted) types.push_back(stored_dtype_name(dtype));
-    return unimplemented(fmt::format("{}: tensor \"{}\": dtype is {}; accepted: {}", files_[it->second.file].path(),
+    return unimplemented(fmt::format("{}: tensor \"{}\": dtype is {}; accepted: {}", files_[it->second.file].path,
                                      stored, stored_dtype_name(view.dtype), fmt::join(types, ", ")));
   }
   return view;
@@ -166,8 +181,14 @@ Result<StoredTensor> Checkpoint::get(std::string_view name, std::span<const std:
   const StoredTensor view = TRY(get(name, accepted));
   if (std::ranges::equal(view.shape, expected_shape)) return view;
   return invalid_argument(fmt::format("{}: tensor \"{}\": shape is {}; accepted: {}, by config.json",
-                                      files_[by_name_.find(view.name)->second.file].path(), view.name,
+                                      files_[by_name_.find(view.name)->second.file].path, view.name,
                                       shape_text(view.shape), shape_text(expected_shape)));
+}
+
+Status Checkpoint::check_whole() const {
+  for (const TensorFile& file : files_)
+    for (const std::shared_ptr<const MappedFile>& mapping : file.mappings) TRY(mapping->check_whole());
+  return ok_status();
 }
 
 std::vector<std::string_view> Checkpoint::names() const {

@@ -1,25 +1,36 @@
-// All tensors of a model folder, however they are spread over files (weight_map.h).
+// All tensors of a model, however they are spread over files: safetensors of a folder (weight_map.h), or a GGUF file
+// (model/gguf/).
 #pragma once
 
 #include <cstdint>
 #include <initializer_list>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
+#include "tessera/base/mapped_file.h"
 #include "tessera/base/status.h"
-#include "tessera/model/weights/safetensors.h"
+#include "tessera/model/weights/stored_tensor.h"
 
 namespace tessera {
 
+// The tensors of one file, by the names that model families know.
+struct TensorFile {
+  std::string path;
+  std::vector<StoredTensor> tensors;
+  std::vector<std::shared_ptr<const MappedFile>> mappings;  // keep the tensors' data alive; several if a file is split
+};
+
 class Checkpoint {
  public:
-  // Maps every file and reads the headers; this takes milliseconds however large the weights are. not_found for missing
-  // files; data_loss for corrupt files, an index that contradicts its shards, and a name in two shards;
-  // invalid_argument for an index that is wrong in itself (no map, a shard name that leaves the folder).
-  static Result<Checkpoint> open(const std::string& model_dir);
+  // Maps every file and reads the headers; this takes milliseconds however large the weights are. `model_path` is as
+  // model_path.h says. not_found for missing files; data_loss for corrupt files, an index that contradicts its shards,
+  // and a name in two shards; invalid_argument for an index that is wrong in itself (no map, a shard name that leaves
+  // the folder), and for GGUF files as gguf_tensors.h says.
+  static Result<Checkpoint> open(const std::string& model_path);
 
   // Returns the tensor of a name. If no tensor's name begins with "model.", as in checkpoints of embedding models that
   // hold only the body, this prefix is dropped from the names that are looked up.
@@ -37,21 +48,25 @@ class Checkpoint {
   Result<StoredTensor> get(std::string_view name, std::span<const StoredDtype> accepted = kWeightDtypes) const;
 
   std::vector<std::string_view> names() const;  // sorted
+  // Returns data_loss if bytes of the files were gone when they were read. Call it after reading tensors' data.
+  Status check_whole() const;
   std::int64_t total_bytes() const { return total_bytes_; }
   std::size_t num_files() const { return files_.size(); }
-  const std::string& model_dir() const { return model_dir_; }
+  const std::string& model_path() const { return model_path_; }
 
  private:
   Checkpoint() = default;
-  Status add_file(SafetensorsFile file);
+  Status open_folder(const std::string& folder);
+  Status add_safetensors(const std::string& path);
+  Status add_file(TensorFile file);
   std::string_view stored_name(std::string_view name) const;
 
   struct Entry {
     const StoredTensor* view;
     std::size_t file;  // index into files_
   };
-  std::string model_dir_;
-  std::vector<SafetensorsFile> files_;
+  std::string model_path_;
+  std::vector<TensorFile> files_;
   std::unordered_map<std::string_view, Entry> by_name_;
   std::int64_t total_bytes_ = 0;
   bool has_body_prefix_ = false;  // whether some name begins with "model."

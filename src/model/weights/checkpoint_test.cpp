@@ -2,6 +2,7 @@
 // a config that does not fit its weights, which would only show as wrong numbers.
 #include "tessera/model/weights/checkpoint.h"
 #include "tessera/model/family.h"
+#include "tessera/model/weights/safetensors.h"
 
 #include "tessera/model/config/config.h"
 #include "tessera/model/model.h"

@@ -13,7 +13,8 @@ namespace tessera {
 namespace {
 
 constexpr std::int64_t kParallelElements = 1 << 16;
-constexpr std::int64_t kChunk = 1024;  // elements that are held in float32 between reading and writing
+constexpr std::int64_t kChunk = 1024;          // elements that are held in float32 between reading and writing
+constexpr std::int64_t kMostElementBytes = 4;  // of the types that find_decode() knows
 
 // Decodes `count` elements that are `stride` elements apart.
 using Decode = void (*)(const std::byte* src, std::int64_t stride, float* dst, std::int64_t count);
@@ -86,10 +87,7 @@ Status read_chunks(const StoredTensor& stored, std::int64_t cols, const SliceRun
 }
 
 Result<Decode> decode_of(const StoredTensor& tensor) {
-  if (tensor_bytes(tensor.shape, tensor.dtype) != static_cast<std::int64_t>(tensor.data.size())) {
-    return invalid_argument(fmt::format("tensor \"{}\" has {} bytes; accepted: what {} and shape {} need", tensor.name,
-                                        tensor.data.size(), stored_dtype_name(tensor.dtype), shape_text(tensor.shape)));
-  }
+  TRY(expect_all_elements(tensor));
   const Decode found = find_decode(tensor.dtype);
   if (found == nullptr) {
     return unimplemented(
@@ -140,6 +138,20 @@ Result<StridedRows> StridedRows::of(const StoredTensor& stored, const StridedMat
   return StridedRows(decode, stored, matrix);
 }
 
+void StridedRows::read(std::int64_t row, std::int64_t col, std::span<float> floats) const {
+  const std::int64_t first = index(row, col);
+  const std::int64_t stride = matrix_.col_stride;
+  if (made_ == nullptr) return decode_(data_ + first * element_bytes_, stride, floats.data(), std::ssize(floats));
+  // Neighbouring elements are made together, others one by one.
+  const std::int64_t most = stride == 1 ? kChunk : 1;
+  std::array<std::byte, kChunk * kMostElementBytes> elements;
+  for (std::int64_t done = 0; done < std::ssize(floats); done += most) {
+    const std::int64_t count = std::min(most, std::ssize(floats) - done);
+    made_->read(first + done * stride, count, elements.data());
+    decode_(elements.data(), 1, floats.data() + done, count);
+  }
+}
+
 Status read_strided(const StoredTensor& stored, const StridedMatrix& matrix, const SliceRuns& runs, StoredDtype dtype,
                     std::span<std::byte> dst) {
   const StridedRows rows = TRY(StridedRows::of(stored, matrix));
@@ -164,30 +176,28 @@ Status read_packed(const StoredTensor& stored, const StridedMatrix& matrix, cons
 #pragma omp parallel for schedule(static) if (runs.num_elements() > kParallelElements)
   for (std::int64_t i = 0; i < pieces.size(); ++i) {
     const RowPiece piece = pieces[i];
-    std::memcpy(dst.data() + piece.at, stored.data.data() + matrix.offset + piece.row * matrix.row_stride + piece.col,
-                static_cast<std::size_t>(piece.count));
+    const std::int64_t first = matrix.offset + piece.row * matrix.row_stride + piece.col;
+    if (stored.made != nullptr) {
+      stored.made->read(first, piece.count, dst.data() + piece.at);
+    } else {
+      std::memcpy(dst.data() + piece.at, stored.data.data() + first, static_cast<std::size_t>(piece.count));
+    }
   }
   return ok_status();
 }
 
 Status read_transposed(const StoredTensor& stored, const SliceRuns& runs, StoredDtype dtype, std::span<std::byte> dst) {
   TRY(expect_matrix(stored));
-  const Decode decode_run = TRY(decode_of(stored));
   const std::int64_t cols = stored.shape[0];
   const std::int64_t rows = stored.shape[1];
-  const std::int64_t bytes = stored_dtype_bytes(stored.dtype);
-  return read_chunks(stored, cols, runs, dtype, dst,
-                     [&](std::int64_t row, std::int64_t col, float* floats, std::int64_t count) {
-                       decode_run(stored.data.data() + (col * rows + row) * bytes, rows, floats, count);
-                     });
+  return read_strided(stored, {.rows = rows, .cols = cols, .row_stride = 1, .col_stride = rows}, runs, dtype, dst);
 }
 
 Status read_scaled(const StoredTensor& stored, const BlockScales& scales, const SliceRuns& runs, StoredDtype dtype,
                    std::span<std::byte> dst) {
   TRY(expect_matrix(stored));
-  const Decode decode_run = TRY(decode_of(stored));
-  const Decode decode_scale = TRY(decode_of(scales.tensor));
   const std::int64_t cols = stored.shape[1];
+  const StridedRows rows = TRY(StridedRows::of(stored, {.rows = stored.shape[0], .cols = cols, .row_stride = cols}));
   if (scales.block_rows < 1 || scales.block_cols < 1) {
     return invalid_argument(fmt::format("tensor \"{}\": blocks of {} by {}; accepted: 1 or more each", stored.name,
                                         scales.block_rows, scales.block_cols));
@@ -200,11 +210,10 @@ Status read_scaled(const StoredTensor& stored, const BlockScales& scales, const 
                                         shape_text(stored.shape), scales.block_rows, scales.block_cols));
   }
   std::vector<float> scale(static_cast<std::size_t>(blocks));
-  decode_scale(scales.tensor.data.data(), 1, scale.data(), blocks);
-  const std::int64_t bytes = stored_dtype_bytes(stored.dtype);
+  TRY(StridedRows::of(scales.tensor, {.rows = 1, .cols = blocks})).read(0, 0, scale);
   return read_chunks(stored, cols, runs, dtype, dst,
                      [&](std::int64_t row, std::int64_t col, float* floats, std::int64_t count) {
-                       decode_run(stored.data.data() + (row * cols + col) * bytes, 1, floats, count);
+                       rows.read(row, col, {floats, static_cast<std::size_t>(count)});
                        const float* of_row = scale.data() + row / scales.block_rows * blocks_across;
                        for (std::int64_t i = 0; i < count; ++i) floats[i] *= of_row[(col + i) / scales.block_cols];
                      });

@@ -11,7 +11,7 @@
 #include <span>
 
 #include "tessera/base/status.h"
-#include "tessera/model/weights/safetensors.h"
+#include "tessera/model/weights/stored_tensor.h"
 #include "tessera/model/weights/tensor_copy.h"
 
 namespace tessera {
@@ -38,9 +38,7 @@ class StridedRows {
   static Result<StridedRows> of(const StoredTensor& stored, const StridedMatrix& matrix);
 
   // Writes elements (row, col) … to `floats`. Precondition: they lie in the matrix's row.
-  void read(std::int64_t row, std::int64_t col, std::span<float> floats) const {
-    decode_(data_ + index(row, col) * element_bytes_, matrix_.col_stride, floats.data(), std::ssize(floats));
-  }
+  void read(std::int64_t row, std::int64_t col, std::span<float> floats) const;
   // Returns the index of element (row, col) in the tensor.
   std::int64_t index(std::int64_t row, std::int64_t col) const {
     return matrix_.offset + row * matrix_.row_stride + col * matrix_.col_stride;
@@ -50,10 +48,15 @@ class StridedRows {
   // Decodes `count` elements that are `stride` elements apart.
   using Decode = void (*)(const std::byte* src, std::int64_t stride, float* dst, std::int64_t count);
   StridedRows(Decode decode, const StoredTensor& stored, const StridedMatrix& matrix)
-      : decode_(decode), data_(stored.data.data()), element_bytes_(stored_dtype_bytes(stored.dtype)), matrix_(matrix) {}
+      : decode_(decode),
+        data_(stored.data.data()),
+        made_(stored.made.get()),
+        element_bytes_(stored_dtype_bytes(stored.dtype)),
+        matrix_(matrix) {}
 
   Decode decode_;
   const std::byte* data_;
+  const TensorElements* made_;  // null: the elements are data_
   std::int64_t element_bytes_;
   StridedMatrix matrix_;
 };

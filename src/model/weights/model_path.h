@@ -1,5 +1,5 @@
-// Finds the folder and the config.json of a model. A model's path may be its folder in Hugging Face layout, or a
-// config.json, which stands for its folder.
+// The place of a model. Wherever a model's path is accepted, it may be the folder in Hugging Face layout, a
+// config.json, which stands for its folder, or a GGUF file (gguf/gguf_model.h: find_gguf()).
 #pragma once
 
 #include <filesystem>

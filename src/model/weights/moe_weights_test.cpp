@@ -9,6 +9,7 @@
 #include "tessera/device/cpu/cpu_device.h"
 #include "tessera/model/layers/moe.h"
 #include "tessera/model/test_support.h"
+#include "tessera/model/weights/safetensors.h"
 #include "tessera/ops/built_in_ops.h"
 
 namespace tessera {

@@ -8,6 +8,7 @@
 #include "tessera/base/json.h"
 #include "tessera/base/write_file.h"
 #include "tessera/model/weights/matrix_read.h"
+#include "tessera/model/weights/safetensors.h"
 #include "tessera/model/weights/weight_map.h"
 #include "tessera/model/weights/weight_source.h"
 #include "tessera/model/weights/weights.h"

@@ -9,7 +9,7 @@
 #include <span>
 
 #include "tessera/base/status.h"
-#include "tessera/model/weights/safetensors.h"
+#include "tessera/model/weights/stored_tensor.h"
 #include "tessera/model/weights/tensor_copy.h"
 #include "tessera/model/weights/weight_spec.h"
 

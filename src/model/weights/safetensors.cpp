@@ -1,15 +1,11 @@
 #include "tessera/model/weights/safetensors.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
-#include <cerrno>
 #include <cstring>
+#include <optional>
 #include <tuple>
 #include <utility>
 
@@ -143,45 +139,13 @@ class HeaderReader {
   std::span<const std::byte> data_;
 };
 
-Status system_error(const char* what, const std::string& path, int error) {
-  const std::string message = fmt::format("cannot {} {}: {}", what, path, std::strerror(error));
-  return error == ENOENT ? not_found(message) : data_loss(message);
-}
-
-struct Descriptor {
-  int fd;
-  ~Descriptor() { ::close(fd); }
-};
-
 }  // namespace
 
-std::string shape_text(std::span<const std::int64_t> shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
-
-std::optional<std::int64_t> tensor_bytes(std::span<const std::int64_t> shape, StoredDtype dtype) {
-  std::int64_t bytes = stored_dtype_bytes(dtype);
-  for (std::int64_t size : shape) {
-    if (size < 0 || __builtin_mul_overflow(bytes, size, &bytes)) return std::nullopt;
-  }
-  return bytes;
-}
-
 Result<SafetensorsFile> SafetensorsFile::open(const std::string& path) {
-  // Without O_NONBLOCK, opening a named pipe would wait for its writer.
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) return system_error("open", path, errno);
-  const Descriptor descriptor{fd};
-  struct stat info {};
-  if (::fstat(fd, &info) != 0) return system_error("stat", path, errno);
-  if (!S_ISREG(info.st_mode)) return data_loss(fmt::format("{} is no regular file", path));
-  const auto size = static_cast<std::size_t>(info.st_size);
-  if (size == 0) return parse({}, path);
-
-  void* address = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
-  if (address == MAP_FAILED) return system_error("map", path, errno);
-  std::shared_ptr<const void> mapping(address, [size](void* a) { ::munmap(a, size); });
-  ::madvise(address, size, MADV_SEQUENTIAL);  // only advice; nothing depends on its success
-  SafetensorsFile file = TRY(parse({static_cast<const std::byte*>(address), size}, path));
-  file.mapping_ = std::move(mapping);
+  std::shared_ptr<const MappedFile> mapping = TRY(MappedFile::open(path));
+  Result<SafetensorsFile> file = parse(mapping->bytes(), path);
+  TRY(mapping->check_whole());  // before an error that only follows from lost bytes
+  if (file.ok()) file->mapping_ = std::move(mapping);
   return file;
 }
 

@@ -14,43 +14,27 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
+#include "tessera/base/mapped_file.h"
 #include "tessera/base/status.h"
-#include "tessera/model/weights/stored_dtype.h"
+#include "tessera/model/weights/stored_tensor.h"
 
 namespace tessera {
-
-// A tensor in memory that someone else owns: row-major, dense, little-endian. `data` may have any alignment, because a
-// header of odd length shifts all of it.
-struct StoredTensor {
-  std::string name;
-  StoredDtype dtype = StoredDtype::kF32;
-  std::vector<std::int64_t> shape;  // {} for a scalar
-  std::span<const std::byte> data;  // borrowed: lives as long as the file or buffer it came from
-
-  std::int64_t num_elements() const { return static_cast<std::int64_t>(data.size()) / stored_dtype_bytes(dtype); }
-};
-
-// Returns "[2, 3]".
-std::string shape_text(std::span<const std::int64_t> shape);
-// Returns the product times the element size; nothing for a negative dimension or an overflow of 63 bits.
-std::optional<std::int64_t> tensor_bytes(std::span<const std::int64_t> shape, StoredDtype dtype);
 
 class SafetensorsFile {
  public:
   static constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // the reference implementation's limit
   static constexpr std::size_t kMaxRank = 8;
 
-  // Maps the file read-only and checks its header; pages of data are read when they are first touched. A file that is
-  // truncated while it is mapped raises SIGBUS on access, as with any mapping: checkpoints must not be edited in place
-  // while they load (replacing one by rename is safe). not_found; data_loss if the content is no valid file. The
-  // message names file, tensor, field, value and what is accepted.
+  // Maps the file read-only and checks its header; pages of data are read when they are first touched. Bytes of a file
+  // that is truncated afterwards read as zeros, which mapping()->check_whole() reports. not_found; data_loss if the
+  // content is no valid file. The message names file, tensor, field, value and what is accepted.
   static Result<SafetensorsFile> open(const std::string& path);
   // Like open(), over bytes that the caller keeps alive. `path` is for messages.
   static Result<SafetensorsFile> parse(std::span<const std::byte> bytes, const std::string& path);
@@ -63,12 +47,16 @@ class SafetensorsFile {
   // a move.
   std::span<const StoredTensor> tensors() const { return tensors_; }
   const StoredTensor* find(std::string_view name) const;  // null if there is none
+  // Gives the tensors away. Their data lives as long as mapping().
+  std::vector<StoredTensor> take_tensors() && { return std::move(tensors_); }
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
+  // Null for borrowed bytes.
+  const std::shared_ptr<const MappedFile>& mapping() const { return mapping_; }
 
  private:
   SafetensorsFile() = default;
   std::string path_;
-  std::shared_ptr<const void> mapping_;  // the last owner unmaps; empty for borrowed bytes
+  std::shared_ptr<const MappedFile> mapping_;
   std::vector<StoredTensor> tensors_;
   std::unordered_map<std::string_view, std::size_t> by_name_;  // keys point into tensors_
   std::map<std::string, std::string> metadata_;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include "tessera/model/weights/stored_codec.h"
 
@@ -94,10 +95,7 @@ Status copy_tensor(const StoredTensor& src, const TensorSlice& slice, StoredDtyp
 }
 
 Status copy_runs(const StoredTensor& src, const SliceRuns& runs, StoredDtype dst_dtype, std::span<std::byte> dst) {
-  if (tensor_bytes(src.shape, src.dtype) != static_cast<std::int64_t>(src.data.size())) {
-    return invalid_argument(fmt::format("tensor \"{}\" has {} bytes; accepted: what {} and shape {} need", src.name,
-                                        src.data.size(), stored_dtype_name(src.dtype), shape_text(src.shape)));
-  }
+  TRY(expect_all_elements(src));
   const Convert run_convert = converter(src.dtype, dst_dtype);
   if (run_convert == nullptr && src.dtype != dst_dtype) {
     return unimplemented(fmt::format("tensor \"{}\": conversion from {} to {}; accepted: between F32, F16 and BF16",
@@ -123,8 +121,18 @@ Status copy_runs(const StoredTensor& src, const SliceRuns& runs, StoredDtype dst
     const std::int64_t row = piece / cuts;
     const std::int64_t first = piece % cuts * kRunElements;
     const std::int64_t count = std::min(kRunElements, runs.run - first);
-    const std::byte* piece_from = from + (runs.start + row * runs.stride + first) * src_bytes;
+    const std::int64_t index = runs.start + row * runs.stride + first;
     std::byte* piece_to = to + (row * runs.run + first) * dst_bytes;
+    if (src.made != nullptr && same) {
+      src.made->read(index, count, piece_to);
+      continue;
+    }
+    std::vector<std::byte> elements;
+    if (src.made != nullptr) {
+      elements.resize(static_cast<std::size_t>(count * src_bytes));
+      src.made->read(index, count, elements.data());
+    }
+    const std::byte* piece_from = src.made != nullptr ? elements.data() : from + index * src_bytes;
     if (same) {
       std::memcpy(piece_to, piece_from, static_cast<std::size_t>(count * src_bytes));
     } else {

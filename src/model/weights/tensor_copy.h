@@ -10,7 +10,7 @@
 #include <span>
 
 #include "tessera/base/status.h"
-#include "tessera/model/weights/safetensors.h"
+#include "tessera/model/weights/stored_tensor.h"
 
 namespace tessera {
 

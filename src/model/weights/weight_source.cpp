@@ -233,7 +233,7 @@ WeightSource checkpoint_source(std::shared_ptr<const Checkpoint> checkpoint) {
   return [checkpoint = std::move(checkpoint), factors = std::make_shared<Factors>()](
              const WeightSpec&, const WeightPart& part, StoredDtype dtype, const SliceRuns& runs,
              std::span<std::byte> to) -> Status {
-    return std::visit(
+    TRY(std::visit(
         [&]<class T>(const T& storage) {
           if constexpr (std::is_same_v<T, RoundedStorage>) {
             return read(*checkpoint, part, storage, *factors, runs, to);
@@ -241,7 +241,8 @@ WeightSource checkpoint_source(std::shared_ptr<const Checkpoint> checkpoint) {
             return read(*checkpoint, part, storage, dtype, runs, to);
           }
         },
-        part.storage);
+        part.storage));
+    return checkpoint->check_whole();
   };
 }
 

@@ -1,6 +1,7 @@
 // Catches: a weight whose value depends on how the checkpoint stores it: a layout that is read as another one, several
 // stored tensors that are joined wrongly, or a faulty tensor that is not named.
 #include "tessera/model/weights/weight_source.h"
+#include "tessera/model/weights/safetensors.h"
 
 #include <numeric>
 

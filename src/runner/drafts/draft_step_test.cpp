@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "tessera/model/families/eagle3.h"
+#include "tessera/model/weights/safetensors.h"
 #include "tessera/runner/runner_test_util.h"
 
 #include "../../../tests/golden.h"

@@ -1,0 +1,60 @@
+// Catches: crashes on a GGUF file, tensors with bytes outside of the file, and metadata, tensors or tokenizers that
+// crash what is made of them.
+#include <algorithm>
+#include <functional>
+#include <vector>
+
+#include "fuzz.h"
+#include "tessera/model/family.h"
+#include "tessera/model/gguf/gguf_config.h"
+#include "tessera/model/gguf/gguf_tensors.h"
+#include "tessera/model/gguf/gguf_texts.h"
+#include "tessera/text/tokenizer.h"
+
+using namespace tessera;
+
+namespace {
+
+// Reads the first and the last elements of a tensor.
+void read_ends(const StoredTensor& tensor) {
+  if (tensor.made == nullptr) return;
+  const std::int64_t count = std::min<std::int64_t>(tensor.num_elements(), 300);
+  std::vector<std::byte> elements(static_cast<std::size_t>(count * stored_dtype_bytes(tensor.dtype)));
+  tensor.made->read(0, count, elements.data());
+  tensor.made->read(tensor.num_elements() - count, count, elements.data());
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::span bytes(reinterpret_cast<const std::byte*>(data), size);
+  auto file = GgufFile::parse(bytes, "input");
+  if (!file.ok()) return 0;
+  for (const GgufTensor& tensor : file->tensors()) {
+    const std::less_equal<const std::byte*> before;
+    fuzz::require(before(bytes.data(), tensor.data.data()) &&
+                      before(tensor.data.data() + tensor.data.size(), bytes.data() + bytes.size()),
+                  "a tensor lies in its file");
+  }
+  for (const std::string_view key : file->keys()) {
+    const GgufValue* value = file->find(key);
+    fuzz::require(value != nullptr && !value->shown().empty(), "a key is found and has a value to show");
+    value->integers();
+    value->numbers();
+    value->booleans();
+    value->strings();
+  }
+  const GgufModel model = GgufModel::of(*std::move(file));
+  const auto config = gguf_config(model);
+  if (config.ok()) (void)ModelConfig::from_json(*config, "input", built_in_families());
+  const auto tensors = read_gguf_tensors(model);
+  if (tensors.ok()) std::ranges::for_each(tensors->tensors, read_ends);
+  (void)gguf_tokenizer_config(model);
+  (void)gguf_generation_config(model);
+  (void)gguf_embedding_config(model);
+  const auto lists = gguf_token_lists(model);
+  if (!lists.ok()) return 0;
+  const auto tokenizer = Tokenizer::create(*lists);
+  if (tokenizer.ok()) (void)tokenizer->encode("Some text, and 12345.\n");
+  return 0;
+}

@@ -1,0 +1,38 @@
+// A matrix whose rows are blocks of a GGUF file.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "tessera/ops/quantised/block_types.h"
+
+namespace tessera {
+
+// Borrows the file's bytes. Const functions are thread-safe.
+class BlockMatrix {
+ public:
+  // `data` begins with the first row. Precondition: is_readable(type), and the type's blocks divide `cols`.
+  BlockMatrix(BlockType type, const std::byte* data, std::int64_t cols);
+
+  // Returns whether the numbers of the type can be read.
+  static bool is_readable(BlockType type);
+
+  std::int64_t cols() const { return cols_; }
+  std::int64_t row_bytes() const { return row_bytes_; }
+  const std::byte* row(std::int64_t index) const { return data_ + index * row_bytes_; }
+  // Returns the matrix that begins with row `first`.
+  BlockMatrix from_row(std::int64_t first) const { return {type_, row(first), cols_}; }
+
+  // Writes elements (row, col) … (row, col + count − 1) to `to`. They may begin and end within blocks.
+  void read(std::int64_t row, std::int64_t col, std::int64_t count, float* to) const;
+
+ private:
+  BlockType type_;
+  const std::byte* data_;
+  std::int64_t cols_;
+  std::int64_t block_elements_;
+  std::int64_t block_bytes_;
+  std::int64_t row_bytes_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,52 @@
+// Writes the members of a config.json from the metadata of a GGUF file.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "tessera/base/json.h"
+#include "tessera/base/status.h"
+#include "tessera/model/gguf/gguf_model.h"
+
+namespace tessera {
+
+class ConfigWriter {
+ public:
+  // Borrows `model`. `architecture` is its general.architecture, with which the keys of the model's sizes begin.
+  ConfigWriter(const GgufModel& model, std::string architecture)
+      : model_(model), prefix_(std::move(architecture) + ".") {}
+
+  const GgufModel& model() const { return model_; }
+  // Returns the whole key: "llama.block_count".
+  std::string key(std::string_view name) const { return prefix_ + std::string(name); }
+
+  Result<std::int64_t> integer(std::string_view name) const { return model_.integer(key(name)); }
+  Result<std::optional<std::int64_t>> optional_integer(std::string_view name) const {
+    return model_.optional_integer(key(name));
+  }
+  Result<std::optional<double>> optional_number(std::string_view name) const {
+    return model_.optional_number(key(name));
+  }
+  Result<std::optional<std::string>> optional_string(std::string_view name) const {
+    return model_.optional_string(key(name));
+  }
+  Status wrong(std::string_view name, std::string_view accepted) const { return model_.wrong(key(name), accepted); }
+  bool has_tensor(std::string_view name) const { return model_.find_tensor(name) != nullptr; }
+
+  void set(std::string member, Json value) { config_.set(std::move(member), std::move(value)); }
+  // Copy a value of the metadata to a member. An absent one leaves the member out.
+  Status copy_integer(std::string_view name, std::string member);
+  Status copy_number(std::string_view name, std::string member);
+
+  const Json& config() const { return config_; }
+  Json take() && { return std::move(config_); }
+
+ private:
+  const GgufModel& model_;
+  std::string prefix_;
+  Json config_ = Json::object();
+};
+
+}  // namespace tessera

@@ -1,0 +1,62 @@
+// One GGUF file: a header of metadata and tensors, then the tensors' data.
+// https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
+//
+// Versions 2 and 3, little-endian. The reader trusts nothing: before it returns a view, it has checked that the view
+// lies in the file, and that no two tensors share bytes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "tessera/base/mapped_file.h"
+#include "tessera/base/status.h"
+#include "tessera/model/gguf/gguf_value.h"
+#include "tessera/ops/quantised/block_types.h"
+
+namespace tessera {
+
+struct GgufTensor {
+  std::string name;
+  BlockType type = BlockType::kF32;
+  std::vector<std::int64_t> shape;  // rows first, as everywhere in this engine; files have the reverse
+  std::span<const std::byte> data;  // rows without gaps; borrowed from the file
+};
+
+class GgufFile {
+ public:
+  static constexpr std::uint32_t kMaxRank = 4;
+  static constexpr std::size_t kMaxNameBytes = 65535;  // the format's limit for keys
+
+  // Maps the file and checks its header. Bytes of a file that is truncated afterwards read as zeros, which
+  // mapping()->check_whole() reports. not_found; data_loss if the content is no valid file; unimplemented for another
+  // version or byte order and for unknown types. The message names file, key or tensor, value and what is accepted.
+  static Result<GgufFile> open(const std::string& path);
+  // Like open(), over bytes that the caller keeps alive. `path` is for messages.
+  static Result<GgufFile> parse(std::span<const std::byte> bytes, const std::string& path);
+
+  const std::string& path() const { return path_; }
+  const std::vector<GgufTensor>& tensors() const { return tensors_; }  // in the order of the header
+  // Returns the value of a key of the metadata; null if there is none.
+  const GgufValue* find(std::string_view key) const;
+  // Returns the keys in the order of the file.
+  const std::vector<std::string_view>& keys() const { return keys_; }
+  // Null for borrowed bytes.
+  const std::shared_ptr<const MappedFile>& mapping() const { return mapping_; }
+
+ private:
+  friend class GgufParser;
+  GgufFile() = default;
+  std::string path_;
+  std::shared_ptr<const MappedFile> mapping_;
+  std::vector<GgufTensor> tensors_;
+  std::vector<std::string_view> keys_;  // views into the file
+  std::unordered_map<std::string_view, GgufValue> values_;
+};
+
+}  // namespace tessera

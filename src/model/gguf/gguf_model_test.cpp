@@ -1,0 +1,122 @@
+// Catches: a split set without all of its files or with files of another one, and a path that stands for another file
+// than the one that was meant.
+#include "tessera/model/gguf/gguf_model.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tessera/base/testing/scratch_dir.h"
+#include "tessera/model/gguf/gguf_test_util.h"
+
+namespace tessera {
+namespace {
+
+using test::GgufBytes;
+using test::ScratchDir;
+using ::testing::HasSubstr;
+
+// A member with one tensor of four numbers.
+std::string member(std::uint32_t no, std::uint32_t count, const std::string& tensor, std::uint32_t total) {
+  return GgufBytes()
+      .start(1, 3)
+      .pair("split.no", no)
+      .pair("split.count", count)
+      .pair("split.tensors.count", total)
+      .tensor(tensor, {4}, BlockType::kF32, 0)
+      .pad()
+      .zeros(16)
+      .string();
+}
+
+std::string single() { return GgufBytes().start(1, 0).tensor("x", {4}, BlockType::kF32, 0).pad().zeros(16).string(); }
+
+void write_set(const ScratchDir& dir) {
+  dir.write("m-00001-of-00002.gguf", member(0, 2, "x", 2));
+  dir.write("m-00002-of-00002.gguf", member(1, 2, "y", 2));
+}
+
+void expect_error(const Status& status, StatusCode code, const std::string& text) {
+  EXPECT_EQ(status.code(), code) << status.message();
+  EXPECT_THAT(status.message(), HasSubstr(text));
+}
+
+TEST(GgufModel, AnyMemberOpensTheWholeSet) {
+  const ScratchDir dir;
+  write_set(dir);
+  for (const char* name : {"/m-00001-of-00002.gguf", "/m-00002-of-00002.gguf"}) {
+    const auto model = GgufModel::open(dir.path() + name);
+    ASSERT_TRUE(model.ok()) << model.status().message();
+    EXPECT_EQ(model->path(), dir.path() + "/m-00001-of-00002.gguf");
+    EXPECT_NE(model->find_tensor("x"), nullptr);
+    EXPECT_NE(model->find_tensor("y"), nullptr);
+    EXPECT_EQ(model->find_tensor("z"), nullptr);
+  }
+}
+
+TEST(GgufModel, SetsThatDoNotFitAreErrors) {
+  const ScratchDir dir;
+  const std::string path = dir.path() + "/m-00001-of-00002.gguf";
+  dir.write("m-00001-of-00002.gguf", member(0, 2, "x", 2));
+  expect_error(GgufModel::open(path).status(), StatusCode::kNotFound, "file 2 of 2 is missing");
+  dir.write("m-00002-of-00002.gguf", member(0, 2, "y", 2));
+  expect_error(GgufModel::open(path).status(), StatusCode::kDataLoss,
+               "split.no is 0 and split.count 2; accepted: 1 and 2");
+  dir.write("m-00002-of-00002.gguf", member(1, 3, "y", 2));
+  expect_error(GgufModel::open(path).status(), StatusCode::kDataLoss, "split.count 3");
+  dir.write("m-00002-of-00002.gguf", single());
+  expect_error(GgufModel::open(path).status(), StatusCode::kDataLoss, "split.no is missing");
+  dir.write("m-00002-of-00002.gguf", member(1, 2, "x", 2));
+  expect_error(GgufModel::open(path).status(), StatusCode::kDataLoss, "tensor \"x\" is in two files");
+  dir.write("m-00002-of-00002.gguf", member(1, 2, "y", 3));
+  expect_error(GgufModel::open(path).status(), StatusCode::kDataLoss, "split.tensors.count is 3; accepted: 2");
+}
+
+TEST(GgufModel, RenamedMemberIsAnError) {
+  const ScratchDir dir;
+  dir.write("m.gguf", member(0, 2, "x", 2));
+  expect_error(GgufModel::open(dir.path() + "/m.gguf").status(), StatusCode::kDataLoss,
+               "accepted: a name that ends in -00001-of-00002.gguf");
+}
+
+TEST(GgufModel, ValuesOfOtherTypesAreErrors) {
+  const std::string bytes = GgufBytes()
+                                .start(0, 4)
+                                .pair("text", "abc")
+                                .pair("number", 7)
+                                .list("equal", GgufType::kInt32, 2)
+                                .put<std::int32_t>(5)
+                                .put<std::int32_t>(5)
+                                .list("mixed", GgufType::kInt32, 2)
+                                .put<std::int32_t>(5)
+                                .put<std::int32_t>(6)
+                                .string();
+  const GgufModel model = GgufModel::of(*GgufFile::parse(std::as_bytes(std::span(bytes)), "m.gguf"));
+  EXPECT_EQ(*model.integer("number"), 7);
+  EXPECT_EQ(*model.integer("equal"), 5);
+  EXPECT_EQ(*model.string("text"), "abc");
+  EXPECT_EQ(*model.optional_number("number"), 7.0);
+  EXPECT_EQ(*model.optional_integer("absent"), std::nullopt);
+  expect_error(model.integer("absent").status(), StatusCode::kInvalidArgument,
+               "m.gguf: metadata absent is missing; accepted: an integer");
+  expect_error(model.integer("mixed").status(), StatusCode::kInvalidArgument, "metadata mixed is 2 of INT32");
+  expect_error(model.integer("text").status(), StatusCode::kInvalidArgument, "metadata text is \"abc\"");
+  expect_error(model.string("number").status(), StatusCode::kInvalidArgument, "accepted: a string");
+}
+
+TEST(FindGguf, FolderStandsForItsOneModel) {
+  const ScratchDir dir;
+  EXPECT_EQ(*find_gguf(dir.path()), std::nullopt);
+  write_set(dir);
+  dir.write("mmproj-F16.gguf", "");
+  dir.write("config.json", "{}");
+  EXPECT_EQ(*find_gguf(dir.path()), dir.path() + "/m-00001-of-00002.gguf");
+  EXPECT_EQ(*find_gguf(dir.path() + "/other.gguf"), dir.path() + "/other.gguf");
+  EXPECT_EQ(*find_gguf(dir.path() + "/config.json"), std::nullopt);
+  dir.write("n.gguf", "");
+  expect_error(find_gguf(dir.path()).status(), StatusCode::kInvalidArgument, "m-00001-of-00002.gguf, n.gguf");
+  dir.write("model.safetensors", "");
+  EXPECT_EQ(*find_gguf(dir.path()), std::nullopt);
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,290 @@
+#include "tessera/model/gguf/gguf_tensors.h"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <utility>
+
+#include "tessera/base/json.h"
+#include "tessera/model/config/fields.h"
+#include "tessera/model/gguf/block_matrix.h"
+#include "tessera/model/gguf/gguf_architectures.h"
+#include "tessera/model/gguf/made_tensors.h"
+#include "tessera/ops/moe/moe_experts.h"
+
+namespace tessera {
+namespace {
+
+using Form = TensorForm;
+using Join = JoinedRows::Join;
+
+std::optional<StoredDtype> plain_dtype(BlockType type) {
+  switch (type) {
+    case BlockType::kF32: return StoredDtype::kF32;
+    case BlockType::kF16: return StoredDtype::kF16;
+    case BlockType::kBF16: return StoredDtype::kBF16;
+    case BlockType::kF64: return StoredDtype::kF64;
+    case BlockType::kI8: return StoredDtype::kI8;
+    case BlockType::kI16: return StoredDtype::kI16;
+    case BlockType::kI32: return StoredDtype::kI32;
+    case BlockType::kI64: return StoredDtype::kI64;
+    default: return std::nullopt;
+  }
+}
+
+BlockMatrix matrix_of(const GgufTensor& tensor) { return {tensor.type, tensor.data.data(), tensor.shape.back()}; }
+
+// A vector as a matrix of one column.
+BlockMatrix column_of(const GgufTensor& tensor) { return {tensor.type, tensor.data.data(), 1}; }
+
+// Makes the list of tensors.
+class Translator {
+ public:
+  Translator(const GgufModel& model, const GgufArchitecture& architecture)
+      : model_(model), architecture_(architecture), prefix_(std::string(architecture.name) + ".") {}
+
+  Result<TensorFile> translate() {
+    file_.path = model_.path();
+    TRY(read_sizes());
+    for (const GgufFile& file : model_.files()) {
+      if (file.mapping() != nullptr) file_.mappings.push_back(file.mapping());
+      for (const GgufTensor& tensor : file.tensors()) TRY(add(tensor));
+    }
+    for (const auto& [name, half] : halves_)
+      return data_loss(fmt::format("{}: tensor {} has no other half for {}; accepted: both of them", model_.path(),
+                                   half.tensor->name, name));
+    return std::move(file_);
+  }
+
+ private:
+  // The sizes by which converters ordered rows.
+  Status read_sizes() {
+    const auto size = [&](const char* key, std::int64_t& to) -> Status {
+      constexpr std::int64_t kMost = 1 << 20;  // products of three sizes fit in 63 bits
+      to = TRY(model_.optional_integer(prefix_ + key)).value_or(0);
+      return to <= kMost ? ok_status() : model_.wrong(prefix_ + key, fmt::format("0 to {}", kMost));
+    };
+    TRY(size("attention.head_count", heads_));
+    TRY(size("attention.head_count_kv", kv_heads_));
+    TRY(size("ssm.group_count", net_keys_));
+    TRY(size("ssm.time_step_rank", net_values_));
+    TRY(size("ssm.state_size", net_key_size_));
+    TRY(size("ssm.inner_size", net_inner_));
+    TRY(size("block_count", layers_));
+    std::int64_t drafts = 0;
+    TRY(size("nextn_predict_layers", drafts));
+    layers_ -= drafts;
+    if (kv_heads_ == 0) kv_heads_ = heads_;
+    return ok_status();
+  }
+
+  Status misfit(const GgufTensor& tensor, const std::string& accepted) const {
+    return data_loss(fmt::format("{}: tensor {}: shape is {}; accepted: {}", model_.path(),
+                                 clip_text(Json(tensor.name).dump()), shape_text(tensor.shape), accepted));
+  }
+
+  Status add(const GgufTensor& tensor) {
+    const GgufTensorName name = parse_tensor_name(tensor.name);
+    const TensorNameRule* rule = find_name_rule(name, architecture_.names);
+    const Form form = rule != nullptr ? rule->form : Form::kSame;
+    if (form == Form::kSkipped) return ok_status();
+    if (!plain_dtype(tensor.type) && !BlockMatrix::is_readable(tensor.type))
+      return unimplemented(fmt::format("{}: tensor {}: type is {}; accepted: types for the weights of models",
+                                       model_.path(), clip_text(Json(tensor.name).dump()),
+                                       block_type_info(tensor.type).name));
+    const std::string own = rule != nullptr ? own_name(name, rule->own) : tensor.name;
+    switch (form) {
+      case Form::kSkipped: break;
+      case Form::kSame: add_same(own, tensor, tensor.shape); break;
+      case Form::kRow: add_same(own, tensor, {1, tensor.shape.back()}); break;
+      case Form::kLessOne: add_rows(own, tensor, {.change = NumberChange::kLessOne}); break;
+      case Form::kQueryRows: return add_pairs(own, tensor, heads_);
+      case Form::kKeyRows: return add_pairs(own, tensor, kv_heads_);
+      case Form::kExperts: return add_experts(own, tensor);
+      case Form::kMxfp4Down: return add_mxfp4(own, {&tensor}, Join::kOne);
+      case Form::kGate:
+      case Form::kBiasGate:
+      case Form::kMxfp4Gate:
+      case Form::kLatentKeys: return add_half(own, tensor, form, false);
+      case Form::kUp:
+      case Form::kBiasUp:
+      case Form::kMxfp4Up:
+      case Form::kLatentValues: return add_half(own, tensor, form, true);
+      case Form::kValueRows:
+      case Form::kValueHeads:
+      case Form::kValueColumns:
+      case Form::kMixedRows:
+      case Form::kConvolution:
+      case Form::kDecay: return add_of_net(own, tensor, form);
+    }
+    return ok_status();
+  }
+
+  std::string own_name(const GgufTensorName& name, std::string_view own) const {
+    if (own.starts_with('/')) return std::string(own.substr(1));
+    const std::int64_t layer = name.layer.value_or(0);
+    if (architecture_.drafts_apart && layer >= layers_) return fmt::format("mtp.layers.{}.{}", layer - layers_, own);
+    return fmt::format("model.layers.{}.{}", layer, own);
+  }
+
+  // Adds a tensor in the order of the file.
+  void add_same(std::string name, const GgufTensor& tensor, std::vector<std::int64_t> shape) {
+    StoredTensor stored{.name = std::move(name), .dtype = StoredDtype::kF32, .shape = std::move(shape), .data = {}};
+    if (const std::optional<StoredDtype> plain = plain_dtype(tensor.type)) {
+      stored.dtype = *plain;
+      stored.data = tensor.data;
+    } else {
+      stored.made = make_rows({.matrices = {matrix_of(tensor)}}, {});
+      stored.blocks = tensor.type;
+    }
+    file_.tensors.push_back(std::move(stored));
+  }
+
+  void add_made(std::string name, const GgufTensor& tensor, std::vector<std::int64_t> shape,
+                std::shared_ptr<const TensorElements> made, StoredDtype dtype = StoredDtype::kF32) {
+    StoredTensor stored{.name = std::move(name), .dtype = dtype, .shape = std::move(shape), .data = {}};
+    stored.made = std::move(made);
+    if (!plain_dtype(tensor.type)) stored.blocks = tensor.type;
+    file_.tensors.push_back(std::move(stored));
+  }
+
+  // Adds a tensor whose rows or columns lie in another order. A vector whose order is that of rows has one column.
+  void add_rows(std::string name, const GgufTensor& tensor, const RowArrangement& arrangement) {
+    const bool vector = tensor.shape.size() == 1 && !arrangement.rows.is_same();
+    add_made(std::move(name), tensor, tensor.shape,
+             make_rows({.matrices = {vector ? column_of(tensor) : matrix_of(tensor)}}, arrangement));
+  }
+
+  // Adds queries or keys, or a bias of them.
+  Status add_pairs(std::string name, const GgufTensor& tensor, std::int64_t heads) {
+    const std::int64_t rows = tensor.shape[0];
+    if (tensor.shape.size() > 2 || heads < 1 || rows % (2 * heads) != 0)
+      return misfit(tensor, fmt::format("a number of rows that is a multiple of twice the {} heads", heads));
+    add_rows(std::move(name), tensor, {.rows = {.a = 2, .b = rows / heads / 2}});
+    return ok_status();
+  }
+
+  Status add_experts(const std::string& name, const GgufTensor& tensor) {
+    if (tensor.shape.size() != 3) return misfit(tensor, "[experts, rows, columns]");
+    const std::size_t at = name.find("{}");
+    const std::size_t bytes = tensor.data.size() / static_cast<std::size_t>(tensor.shape[0]);
+    for (std::int64_t expert = 0; expert < tensor.shape[0]; ++expert) {
+      GgufTensor own{.name = tensor.name, .type = tensor.type, .shape = {tensor.shape[1], tensor.shape[2]}, .data = {}};
+      own.data = tensor.data.subspan(static_cast<std::size_t>(expert) * bytes, bytes);
+      add_same(fmt::format("{}{}{}", name.substr(0, at), expert, name.substr(at + 2)), own, own.shape);
+    }
+    return ok_status();
+  }
+
+  // Keeps the first of two tensors that are joined until the second comes, in whatever order they lie.
+  struct Half {
+    const GgufTensor* tensor;
+    bool is_second;
+  };
+  Status add_half(const std::string& name, const GgufTensor& tensor, Form form, bool is_second) {
+    const auto [other, is_first_seen] = halves_.emplace(name, Half{&tensor, is_second});
+    if (is_first_seen) return ok_status();
+    if (other->second.is_second == is_second)
+      return data_loss(fmt::format("{}: tensors {} and {} are one; accepted: one of them", model_.path(),
+                                   other->second.tensor->name, tensor.name));
+    const GgufTensor& first = is_second ? *other->second.tensor : tensor;
+    const GgufTensor& second = is_second ? tensor : *other->second.tensor;
+    halves_.erase(other);
+    if (form == Form::kLatentKeys || form == Form::kLatentValues) return add_latent(name, first, second);
+    if (first.shape != second.shape) return misfit(second, "that of " + first.name);
+    if (form == Form::kMxfp4Gate || form == Form::kMxfp4Up) return add_mxfp4(name, {&first, &second}, Join::kInTurn);
+    const bool bias = form == Form::kBiasGate || form == Form::kBiasUp;
+    if (first.shape.size() != (bias ? 2u : 3u))
+      return misfit(first, bias ? "[experts, rows]" : "[experts, rows, columns]");
+    std::vector<std::int64_t> shape = first.shape;
+    shape[1] *= 2;
+    JoinedRows rows{
+        .matrices = {bias ? column_of(first) : matrix_of(first), bias ? column_of(second) : matrix_of(second)},
+        .join = bias ? Join::kInTurn : Join::kAbove,
+        .expert_rows = first.shape[1]};
+    add_made(name, first, std::move(shape), make_rows(std::move(rows), {}));
+    return ok_status();
+  }
+
+  // Adds values and exponents as two tensors.
+  Status add_mxfp4(const std::string& name, const std::vector<const GgufTensor*>& tensors, Join join) {
+    JoinedRows rows{.matrices = {}, .join = join, .expert_rows = 0};
+    for (const GgufTensor* tensor : tensors) {
+      if (tensor->type != BlockType::kMXFP4)
+        return unimplemented(
+            fmt::format("{}: tensor {}: type is {}; accepted: MXFP4, in which the experts of this "
+                        "architecture are published",
+                        model_.path(), tensor->name, block_type_info(tensor->type).name));
+      if (tensor->shape.size() != 3) return misfit(*tensor, "[experts, rows, columns]");
+      rows.matrices.push_back(matrix_of(*tensor));
+    }
+    const std::vector<std::int64_t>& stored = tensors[0]->shape;
+    rows.expert_rows = stored[1];
+    std::vector<std::int64_t> shape{stored[0], stored[1] * std::ssize(tensors), stored[2] / kMxfp4Block};
+    add_made(name + "_scales", *tensors[0], shape, make_mxfp4_exponents(rows), StoredDtype::kU8);
+    shape.push_back(kMxfp4Block / 2);
+    add_made(name + "_blocks", *tensors[0], shape, make_mxfp4_values(rows), StoredDtype::kU8);
+    return ok_status();
+  }
+
+  Status add_latent(const std::string& name, const GgufTensor& keys, const GgufTensor& values) {
+    const auto& k = keys.shape;
+    const auto& v = values.shape;
+    if (k.size() != 3) return misfit(keys, "[heads, latent, keys]");
+    if (v.size() != 3 || v[0] != k[0] || v[2] != k[1])
+      return misfit(values, fmt::format("[{}, values, {}], as {} has them", k[0], k[1], keys.name));
+    add_made(
+        name, keys, {k[0] * (k[2] + v[1]), k[1]},
+        make_latent_rows(matrix_of(keys), matrix_of(values), {.key_rows = k[2], .value_rows = v[1], .latent = k[1]}));
+    return ok_status();
+  }
+
+  // Adds a tensor of a gated delta net. Value heads, which are in groups of those that read one key head, lie with the
+  // groups' first heads together, then their second ones.
+  Status add_of_net(std::string name, const GgufTensor& tensor, Form form) {
+    if (net_keys_ < 1 || net_values_ < 1 || net_values_ % net_keys_ != 0 || net_inner_ < 1 ||
+        net_inner_ % net_values_ != 0)
+      return model_.wrong(prefix_ + "ssm.time_step_rank", "a multiple of ssm.group_count that divides ssm.inner_size");
+    const std::int64_t size = net_inner_ / net_values_;
+    const bool mixed = form == Form::kMixedRows || form == Form::kConvolution;
+    const bool single = form == Form::kValueHeads || form == Form::kDecay;
+    const StoredOrder order{.first = mixed ? 2 * net_keys_ * net_key_size_ : 0,
+                            .a = net_keys_,
+                            .b = net_values_ / net_keys_,
+                            .unit = single ? 1 : size};
+    const bool columns = form == Form::kValueColumns;
+    const std::int64_t expected = order.first + net_values_ * order.unit;
+    if (tensor.shape.size() > 2 || (columns ? tensor.shape.back() : tensor.shape[0]) != expected)
+      return misfit(tensor, fmt::format("{} {}, as the metadata say", expected, columns ? "columns" : "rows"));
+    RowArrangement arrangement{.rows = columns ? StoredOrder{} : order, .cols = columns ? order : StoredOrder{}};
+    if (form == Form::kDecay) arrangement.change = NumberChange::kLogOfNegative;
+    add_rows(std::move(name), tensor, arrangement);
+    if (form == Form::kConvolution) {
+      std::vector<std::int64_t>& shape = file_.tensors.back().shape;
+      shape.insert(shape.begin() + 1, 1);
+    }
+    return ok_status();
+  }
+
+  const GgufModel& model_;
+  const GgufArchitecture& architecture_;
+  std::string prefix_;  // of the metadata's keys
+  std::int64_t layers_ = 0;
+  std::int64_t heads_ = 0;
+  std::int64_t kv_heads_ = 0;
+  std::int64_t net_keys_ = 0;
+  std::int64_t net_values_ = 0;
+  std::int64_t net_key_size_ = 0;
+  std::int64_t net_inner_ = 0;
+  std::map<std::string, Half> halves_;  // by the name of the tensor that two make
+  TensorFile file_;
+};
+
+}  // namespace
+
+Result<TensorFile> read_gguf_tensors(const GgufModel& model) {
+  const GgufArchitecture* architecture = TRY(gguf_architecture(model));
+  return Translator(model, *architecture).translate();
+}
+
+}  // namespace tessera

@@ -1,0 +1,70 @@
+// A value of a GGUF file's metadata.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tessera {
+
+// The enumerators' values are the numbers that files have.
+enum class GgufType : std::uint32_t {
+  kUint8 = 0,
+  kInt8 = 1,
+  kUint16 = 2,
+  kInt16 = 3,
+  kUint32 = 4,
+  kInt32 = 5,
+  kFloat32 = 6,
+  kBool = 7,
+  kString = 8,
+  kArray = 9,
+  kUint64 = 10,
+  kInt64 = 11,
+  kFloat64 = 12,
+};
+inline constexpr std::uint32_t kGgufTypes = 13;
+
+std::string_view gguf_type_name(GgufType type);  // "UINT8", …
+// Returns the bytes of a value; 0 for strings and arrays, whose size differs.
+std::size_t gguf_type_bytes(GgufType type);
+
+// One value or a list of values of one type, which is no array. Borrows the file's bytes. Each accessor returns nothing
+// for a value of another kind.
+class GgufValue {
+ public:
+  // `bytes` are `count` values, complete and checked: each string is its length in eight bytes, then UTF-8.
+  GgufValue(GgufType type, std::optional<std::uint64_t> count, std::span<const std::byte> bytes)
+      : type_(type), count_(count), bytes_(bytes) {}
+
+  bool is_list() const { return count_.has_value(); }
+  GgufType type() const { return type_; }  // of the elements of a list
+  std::uint64_t size() const { return count_.value_or(1); }
+
+  // Integers of any width; of UINT64 those that fit.
+  std::optional<std::int64_t> integer() const;
+  std::optional<double> number() const;  // an integer too
+  std::optional<bool> boolean() const;
+  std::optional<std::string_view> string() const;
+  std::optional<std::vector<std::int64_t>> integers() const;
+  std::optional<std::vector<double>> numbers() const;
+  std::optional<std::vector<bool>> booleans() const;
+  std::optional<std::vector<std::string_view>> strings() const;
+
+  // Returns the value for a person, cut to a line: "4096", "\"llama\"", "151936 of STRING".
+  std::string shown() const;
+
+ private:
+  std::optional<std::int64_t> integer_at(std::size_t index) const;
+  std::optional<double> number_at(std::size_t index) const;
+
+  GgufType type_;
+  std::optional<std::uint64_t> count_;  // absent: one value and no list
+  std::span<const std::byte> bytes_;
+};
+
+}  // namespace tessera

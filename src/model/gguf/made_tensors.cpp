@@ -1,0 +1,195 @@
+#include "tessera/model/gguf/made_tensors.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "tessera/ops/moe/moe_experts.h"
+
+namespace tessera {
+namespace {
+
+constexpr std::int64_t kMxfp4Bytes = kMxfp4Block / 2;
+
+void change_numbers(NumberChange change, float* numbers, std::int64_t count) {
+  if (change == NumberChange::kLessOne)
+    for (std::int64_t i = 0; i < count; ++i) numbers[i] -= 1.0F;
+  if (change == NumberChange::kLogOfNegative)
+    for (std::int64_t i = 0; i < count; ++i) numbers[i] = std::log(-numbers[i]);
+}
+
+// Elements of F32 in rows of `cols`. read_row() writes some of one row.
+class RowElements : public TensorElements {
+ public:
+  explicit RowElements(std::int64_t cols) : cols_(cols) {}
+
+  void read(std::int64_t first, std::int64_t count, std::byte* to) const final {
+    std::vector<float> numbers;
+    while (count > 0) {
+      const std::int64_t col = first % cols_;
+      const std::int64_t now = std::min(count, cols_ - col);
+      numbers.resize(static_cast<std::size_t>(now));
+      read_row(first / cols_, col, now, numbers.data());
+      const auto bytes = static_cast<std::size_t>(now) * sizeof(float);
+      std::memcpy(to, numbers.data(), bytes);
+      to += bytes;
+      first += now;
+      count -= now;
+    }
+  }
+
+ private:
+  virtual void read_row(std::int64_t row, std::int64_t col, std::int64_t count, float* to) const = 0;
+  std::int64_t cols_;
+};
+
+class ArrangedRows : public RowElements {
+ public:
+  ArrangedRows(JoinedRows rows, const RowArrangement& arrangement)
+      : RowElements(rows.matrices[0].cols()), rows_(std::move(rows)), arrangement_(arrangement) {}
+
+ private:
+  void read_row(std::int64_t row, std::int64_t col, std::int64_t count, float* to) const override {
+    const auto [matrix, index] = rows_.at(arrangement_.rows.stored(row));
+    const StoredOrder& cols = arrangement_.cols;
+    if (cols.is_same()) {
+      matrix->read(index, col, count, to);
+    } else {
+      // Runs of `unit` columns stay together.
+      for (std::int64_t done = 0; done < count;) {
+        const std::int64_t at = col + done;
+        const std::int64_t now = std::min(count - done, cols.unit - (at - cols.first) % cols.unit);
+        matrix->read(index, cols.stored(at), now, to + done);
+        done += now;
+      }
+    }
+    change_numbers(arrangement_.change, to, count);
+  }
+
+  JoinedRows rows_;
+  RowArrangement arrangement_;
+};
+
+class Mxfp4Values : public TensorElements {
+ public:
+  explicit Mxfp4Values(JoinedRows rows) : rows_(std::move(rows)), row_bytes_(rows_.matrices[0].cols() / 2) {}
+
+  // A stored block is its exponent, then 16 bytes with elements i and i + 16.
+  void read(std::int64_t first, std::int64_t count, std::byte* to) const override {
+    for (std::int64_t i = first; i < first + count; ++i) {
+      const auto [matrix, index] = rows_.at(i / row_bytes_);
+      const std::int64_t byte = i % row_bytes_;
+      const std::byte* const values = matrix->row(index) + byte / kMxfp4Bytes * (kMxfp4Bytes + 1) + 1;
+      *to++ = value(values, 2 * (byte % kMxfp4Bytes)) | value(values, 2 * (byte % kMxfp4Bytes) + 1) << 4;
+    }
+  }
+
+ private:
+  static std::byte value(const std::byte* values, std::int64_t element) {
+    const std::byte both = values[element % kMxfp4Bytes];
+    return element < kMxfp4Bytes ? both & std::byte{15} : both >> 4;
+  }
+  JoinedRows rows_;
+  std::int64_t row_bytes_;
+};
+
+class Mxfp4Exponents : public TensorElements {
+ public:
+  explicit Mxfp4Exponents(JoinedRows rows)
+      : rows_(std::move(rows)), row_blocks_(rows_.matrices[0].cols() / kMxfp4Block) {}
+
+  void read(std::int64_t first, std::int64_t count, std::byte* to) const override {
+    for (std::int64_t i = first; i < first + count; ++i) {
+      const auto [matrix, index] = rows_.at(i / row_blocks_);
+      *to++ = matrix->row(index)[i % row_blocks_ * (kMxfp4Bytes + 1)];
+    }
+  }
+
+ private:
+  JoinedRows rows_;
+  std::int64_t row_blocks_;
+};
+
+class LatentRows : public TensorElements {
+ public:
+  LatentRows(const BlockMatrix& keys, const BlockMatrix& values, const LatentSizes& sizes)
+      : keys_(keys), values_(values), sizes_(sizes) {}
+
+  // A head's keys are read whole, because every row has an element in each of their stored rows.
+  void read(std::int64_t first, std::int64_t count, std::byte* to) const override {
+    const std::int64_t head_rows = sizes_.key_rows + sizes_.value_rows;
+    std::vector<float> keys;
+    std::int64_t keys_of = -1;
+    for (std::int64_t i = first; i < first + count;) {
+      const std::int64_t row = i / sizes_.latent;
+      const std::int64_t col = i % sizes_.latent;
+      const std::int64_t now = std::min(first + count - i, sizes_.latent - col);
+      const std::int64_t head = row / head_rows;
+      const std::int64_t in_head = row % head_rows;
+      std::vector<float> numbers(static_cast<std::size_t>(now));
+      if (in_head >= sizes_.key_rows) {
+        values_.read(head * sizes_.value_rows + in_head - sizes_.key_rows, col, now, numbers.data());
+      } else {
+        if (std::exchange(keys_of, head) != head) keys = keys_of_head(head);
+        for (std::int64_t c = 0; c < now; ++c)
+          numbers[static_cast<std::size_t>(c)] = keys[static_cast<std::size_t>((col + c) * sizes_.key_rows + in_head)];
+      }
+      std::memcpy(to, numbers.data(), numbers.size() * sizeof(float));
+      to += numbers.size() * sizeof(float);
+      i += now;
+    }
+  }
+
+ private:
+  std::vector<float> keys_of_head(std::int64_t head) const {
+    std::vector<float> keys(static_cast<std::size_t>(sizes_.latent * sizes_.key_rows));
+    for (std::int64_t row = 0; row < sizes_.latent; ++row)
+      keys_.read(head * sizes_.latent + row, 0, sizes_.key_rows, keys.data() + row * sizes_.key_rows);
+    return keys;
+  }
+
+  BlockMatrix keys_;
+  BlockMatrix values_;
+  LatentSizes sizes_;
+};
+
+}  // namespace
+
+std::int64_t StoredOrder::stored(std::int64_t index) const {
+  if (is_same() || index < first) return index;
+  const std::int64_t group = a * b * unit;
+  const std::int64_t begin = first + (index - first) / group * group;
+  const std::int64_t in_group = index - begin;
+  const std::int64_t i = in_group / (b * unit);
+  const std::int64_t j = in_group / unit % b;
+  return begin + (j * a + i) * unit + in_group % unit;
+}
+
+JoinedRows::Row JoinedRows::at(std::int64_t row) const {
+  if (join == Join::kOne) return {&matrices[0], row};
+  const std::int64_t expert = row / (2 * expert_rows);
+  const std::int64_t in_expert = row % (2 * expert_rows);
+  const bool second = join == Join::kAbove ? in_expert >= expert_rows : in_expert % 2 == 1;
+  const std::int64_t own = join == Join::kAbove ? in_expert % expert_rows : in_expert / 2;
+  return {&matrices[second ? 1 : 0], expert * expert_rows + own};
+}
+
+std::shared_ptr<const TensorElements> make_rows(JoinedRows rows, const RowArrangement& arrangement) {
+  return std::make_shared<const ArrangedRows>(std::move(rows), arrangement);
+}
+
+std::shared_ptr<const TensorElements> make_mxfp4_values(JoinedRows rows) {
+  return std::make_shared<const Mxfp4Values>(std::move(rows));
+}
+
+std::shared_ptr<const TensorElements> make_mxfp4_exponents(JoinedRows rows) {
+  return std::make_shared<const Mxfp4Exponents>(std::move(rows));
+}
+
+std::shared_ptr<const TensorElements> make_latent_rows(const BlockMatrix& keys, const BlockMatrix& values,
+                                                       const LatentSizes& sizes) {
+  return std::make_shared<const LatentRows>(keys, values, sizes);
+}
+
+}  // namespace tessera

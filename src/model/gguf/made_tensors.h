@@ -1,0 +1,73 @@
+// Tensors in Hugging Face's arrangement, made from those of a GGUF file while they are read.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "tessera/model/gguf/block_matrix.h"
+#include "tessera/model/weights/stored_tensor.h"
+
+namespace tessera {
+
+// An order of rows or columns. From `first` on, they are groups of a · b · unit: index (i, j, e) of a group, which
+// counts a by b runs of `unit`, is stored at (j, i, e). The default is the order of the file.
+struct StoredOrder {
+  std::int64_t first = 0;
+  std::int64_t a = 1;
+  std::int64_t b = 1;
+  std::int64_t unit = 1;
+
+  bool is_same() const { return a == 1 || b == 1; }
+  std::int64_t stored(std::int64_t index) const;
+};
+
+// What happens to a number that is read.
+enum class NumberChange : std::uint8_t {
+  kNone,
+  kLessOne,
+  kLogOfNegative,  // log(−x)
+};
+
+// The rows of one matrix, or of two that are joined for each expert.
+struct JoinedRows {
+  enum class Join : std::uint8_t {
+    kOne,
+    kAbove,   // the first's rows of an expert above the second's
+    kInTurn,  // a row of the first, a row of the second
+  };
+  std::vector<BlockMatrix> matrices;
+  Join join = Join::kOne;
+  std::int64_t expert_rows = 0;  // rows of an expert in each of two matrices
+
+  struct Row {
+    const BlockMatrix* matrix;
+    std::int64_t index;
+  };
+  Row at(std::int64_t row) const;
+};
+
+// Returns elements of F32: the rows, in another order of rows and columns.
+struct RowArrangement {
+  StoredOrder rows = {};
+  StoredOrder cols = {};
+  NumberChange change = NumberChange::kNone;
+};
+std::shared_ptr<const TensorElements> make_rows(JoinedRows rows, const RowArrangement& arrangement);
+
+// Return elements of U8 for rows of type MXFP4: the values, two in a byte, neighbours from the lower half up, and the
+// exponents of the blocks of 32.
+std::shared_ptr<const TensorElements> make_mxfp4_values(JoinedRows rows);
+std::shared_ptr<const TensorElements> make_mxfp4_exponents(JoinedRows rows);
+
+// Returns elements of F32: for each head the rows [key_rows, latent] of `keys`, which lie transposed there, [latent,
+// key_rows], above the rows [value_rows, latent] of `values`.
+struct LatentSizes {
+  std::int64_t key_rows = 0;
+  std::int64_t value_rows = 0;
+  std::int64_t latent = 0;
+};
+std::shared_ptr<const TensorElements> make_latent_rows(const BlockMatrix& keys, const BlockMatrix& values,
+                                                       const LatentSizes& sizes);
+
+}  // namespace tessera
