@@ -5,7 +5,7 @@ set(TESSERA_SLOW_TESTS
   server_dashboard_script server_dp_attention_nodes_script server_images_script server_load_script server_memory_script server_nginx_script server_nodes_script server_openai_script server_stall_script server_storm_script server_supervised_script wheel_script)
 # Operators, engine and whole models on the device that TESSERA_TEST_DEVICE names.
 set(TESSERA_GPU_TESTS
-  cuda_device_test ops_test capture_guard_test engine_test goldens_test cached_goldens_test routed_layers_test demo_model_test
+  cuda_device_test ops_test capture_guard_test engine_test goldens_test gguf_goldens_test cached_goldens_test routed_layers_test demo_model_test
   steady_decode_test image_goldens_test seeing_goldens_test vision_soak_test vision_tower_test rank_goldens_test
   dp_attention_test)
 file(WRITE ${PROJECT_BINARY_DIR}/gpu_tests.txt "")

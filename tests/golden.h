@@ -55,12 +55,13 @@ inline Golden read_golden_folder(const std::string& folder) {
   return golden;
 }
 
-// Returns the folder of a case. It is beside the repository if the name begins with "shared/", else in the repository's
-// data, in goldens/ unless the name begins with "quantised/".
+// Returns the folder of a case: in the repository's data, in goldens/ unless the name begins with "quantised/" or
+// "gguf/", or beside the repository if it begins with "shared/".
 inline std::string golden_path(const std::string& name) {
   constexpr std::string_view kShared = "shared/";
   if (name.starts_with(kShared)) return shared_path("goldens/" + name.substr(kShared.size()));
-  return name.starts_with("quantised/") ? data_path(name) : data_path("goldens/" + name);
+  const bool has_folder = name.starts_with("quantised/") || name.starts_with("gguf/");
+  return data_path(has_folder ? name : "goldens/" + name);
 }
 // Returns why a case cannot be tested here, or "". A missing folder of the repository is not a reason but a failure. A
 // folder without golden.json, which a partial copy may leave, counts as missing.

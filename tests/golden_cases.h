@@ -51,6 +51,16 @@ inline constexpr const char* kLargerQuantisedGoldens[] = {
     "shared/qwen3-moe-fp8-block",  "shared/qwen3-moe-ct-nvfp4",   "shared/qwen3-moe-nvfp4-modelopt",
     "shared/deepseek-v3-fp8-block"};
 
+// GGUF files: plain types and blocks of every common size, one file and three, with rows and columns in other orders
+// than families know them, experts in MXFP4, and a next-token layer.
+inline constexpr const char* kGgufGoldens[] = {"gguf/llama3-q8_0", "gguf/qwen3-q4_0",  "gguf/qwen3-q4_k_m",
+                                               "gguf/llama-split", "gguf/gemma3-q5_k", "gguf/gpt-oss-mxfp4",
+                                               "gguf/qwen35-mtp"};
+inline constexpr const char* kLargerGgufGoldens[] = {
+    "shared/gguf-llama-f16",       "shared/gguf-llama-q2_k",    "shared/gguf-llama-q5_k",
+    "shared/gguf-llama-iq4_xs",    "shared/gguf-llama-iq2",     "shared/gguf-qwen3-ud",
+    "shared/gguf-qwen3moe-q4_k_m", "shared/gguf-qwen35-q4_k_m", "shared/gguf-qwen35moe-ud"};
+
 // Returns the case's name in a form that test names allow.
 inline std::string case_name(const ::testing::TestParamInfo<const char*>& info) {
   std::string text = info.param;

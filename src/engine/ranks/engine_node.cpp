@@ -16,6 +16,7 @@
 #include "tessera/comm/nccl_library.h"
 #include "tessera/engine/ranks/engine_rank.h"
 #include "tessera/engine/ranks/rank_places.h"
+#include "tessera/model/gguf/gguf_config.h"
 #include "tessera/model/weights/checkpoint.h"
 #include "tessera/model/weights/model_path.h"
 #include "tessera/runner/ranks/rank_node.h"
@@ -30,14 +31,19 @@ constexpr std::chrono::milliseconds kMostSilence(15'000);
 // The device type of CUDA devices, which also begins their names.
 constexpr std::string_view kCuda = "cuda";
 
-// Hashes config.json. Unless the weights are random numbers, also hashes the names, types and shapes of the tensors.
+// Hashes config.json, or what stands for it in a GGUF file, and, unless the weights are random numbers, the names,
+// types and shapes of the tensors.
 Result<std::string> model_hash(const EngineOptions& options) {
   Hasher hasher;
-  std::ifstream file(config_file(options.model_path), std::ios::binary);
-  if (!file) return not_found(fmt::format("{}: no config.json can be read there", options.model_path));
-  hasher.add(std::string(std::istreambuf_iterator<char>(file), {}));
+  if (const std::optional<std::string> gguf = TRY(find_gguf(options.model_path))) {
+    hasher.add(TRY(gguf_config(TRY(GgufModel::open(*gguf)))).dump());
+  } else {
+    std::ifstream file(config_file(options.model_path), std::ios::binary);
+    if (!file) return not_found(fmt::format("{}: no config.json can be read there", options.model_path));
+    hasher.add(std::string(std::istreambuf_iterator<char>(file), {}));
+  }
   if (options.load_format == LoadFormat::kDummy) return hasher.finish().hex();
-  const Checkpoint checkpoint = TRY(Checkpoint::open(model_folder(options.model_path)));
+  const Checkpoint checkpoint = TRY(Checkpoint::open(options.model_path));
   for (const std::string_view name : checkpoint.names()) {
     const StoredTensor* const tensor = checkpoint.find(name);
     hasher.add(name);

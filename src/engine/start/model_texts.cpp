@@ -6,27 +6,49 @@
 #include <filesystem>
 #include <string>
 
+#include "tessera/model/gguf/gguf_model.h"
+#include "tessera/model/gguf/gguf_texts.h"
 #include "tessera/model/weights/model_path.h"
 
 namespace tessera {
 namespace {
 
+// Reads the tokenizer of a GGUF file; a file may have none.
+Status read_gguf_tokenizer(const GgufModel& model, ModelTexts& texts) {
+  const Result<TokenLists> lists = gguf_token_lists(model);
+  if (lists.status().code() == StatusCode::kNotFound) return ok_status();
+  TRY(lists.status());
+  texts.tokenizer = TRY(Tokenizer::create(*lists));
+  texts.tokenizer_config = TRY(gguf_tokenizer_config(model));
+  return ok_status();
+}
+
+// Reads the tokenizer of a folder or file. A model may have none if none is asked for; requests then give ids.
+Status read_tokenizer(const std::string& path, bool given, ModelTexts& texts) {
+  Result<Tokenizer> tokenizer = Tokenizer::load(path);
+  if (!given && tokenizer.status().code() == StatusCode::kNotFound) return ok_status();
+  texts.tokenizer = TRY(std::move(tokenizer));
+  texts.tokenizer_config = TRY(TokenizerConfig::load(model_folder(path)));
+  return ok_status();
+}
+
+Status read_texts(const EngineOptions& options, ModelTexts& texts) {
+  const bool given = !options.tokenizer_path.empty();
+  const std::optional<std::string> gguf = TRY(find_gguf(options.model_path));
+  if (gguf) {
+    const GgufModel model = TRY(GgufModel::open(*gguf));
+    texts.generation = TRY(gguf_generation_config(model));
+    if (!given) return read_gguf_tokenizer(model, texts);
+  } else {
+    texts.generation = TRY(GenerationConfig::read(model_folder(options.model_path)));
+  }
+  return read_tokenizer(given ? options.tokenizer_path : model_folder(options.model_path), given, texts);
+}
+
 Result<ReadTexts> read_model_texts(const EngineOptions& options) {
   ReadTexts read;
   read.times.begin = std::chrono::steady_clock::now();
-  ModelTexts& texts = read.texts;
-  const std::string folder = model_folder(options.model_path);
-  texts.generation = TRY(GenerationConfig::read(folder));
-
-  const bool given = !options.tokenizer_path.empty();
-  const std::string path = given ? options.tokenizer_path : folder;
-  Result<Tokenizer> tokenizer = Tokenizer::load(path);
-  // A model may have no tokenizer; its requests then give ids.
-  const bool without = !given && tokenizer.status().code() == StatusCode::kNotFound;
-  if (!without) {
-    texts.tokenizer = TRY(std::move(tokenizer));
-    texts.tokenizer_config = TRY(TokenizerConfig::load(model_folder(path)));
-  }
+  TRY(read_texts(options, read.texts));
   read.times.end = std::chrono::steady_clock::now();
   return read;
 }

@@ -15,6 +15,8 @@
 #include "tessera/engine/ranks/rank_places.h"
 #include "tessera/engine/start/plan_steps.h"
 #include "tessera/model/families/eagle3.h"
+#include "tessera/model/gguf/gguf_model.h"
+#include "tessera/model/gguf/gguf_texts.h"
 #include "tessera/model/layers/cache.h"
 #include "tessera/model/weights/checkpoint.h"
 #include "tessera/model/weights/model_path.h"
@@ -30,7 +32,11 @@ namespace {
 // replace it and no head is read.
 Status plan_embedding(const EngineOptions& options, EnginePlan& plan) {
   if (plan.config.num_labels > 0) return ok_status();
-  plan.embedding = TRY(EmbeddingConfig::read(model_folder(options.model_path), plan.config.hidden_size));
+  if (const std::optional<std::string> gguf = TRY(find_gguf(options.model_path))) {
+    plan.embedding = TRY(gguf_embedding_config(TRY(GgufModel::open(*gguf))));
+  } else {
+    plan.embedding = TRY(EmbeddingConfig::read(model_folder(options.model_path), plan.config.hidden_size));
+  }
   if (!plan.embedding && options.is_embedding) plan.embedding = EmbeddingConfig();
   if (plan.embedding) plan.config.tie_word_embeddings = true;
   return ok_status();
@@ -110,7 +116,23 @@ void note_dequantised(EnginePlan& plan) {
                                      ir::dtype_name(plan.model.weight_type()), names[0], why.second));
 }
 
-// Adds a note on what was quantised at the start, what was not, and why.
+// Says in one note which tensors of a GGUF file have blocks that are kept as numbers.
+void note_blocks(EnginePlan& plan) {
+  std::map<std::string_view, ModuleCount> types;
+  for (const std::string_view name : plan.checkpoint->names()) {
+    const StoredTensor& tensor = *plan.checkpoint->find(name);
+    if (tensor.blocks && tensor.dtype == StoredDtype::kF32)
+      types[block_type_info(*tensor.blocks).name].add(std::string(name));
+  }
+  if (types.empty()) return;
+  std::vector<std::string> parts;
+  for (const auto& [type, tensors] : types)
+    parts.push_back(fmt::format("{} tensors of {}, {} first", tensors.count, type, tensors.first));
+  plan.notes.push_back(fmt::format("dequantised: {}; they are kept as {}", fmt::join(parts, "; "),
+                                   ir::dtype_name(plan.model.weight_type())));
+}
+
+// Says in one note what was quantised at the start, and what was not, and why.
 void note_at_start(EnginePlan& plan) {
   if (plan.graphs.at_start.empty()) return;
   std::map<std::string, ModuleCount> rounded;
@@ -145,7 +167,7 @@ void note_cache_scales(EnginePlan& plan) {
 
 // Opens the checkpoint, and lets the model look up tensors in its headers.
 Status ask_stored_types(const EngineOptions& options, EnginePlan& plan) {
-  plan.checkpoint = std::make_shared<const Checkpoint>(TRY(Checkpoint::open(model_folder(options.model_path))));
+  plan.checkpoint = std::make_shared<const Checkpoint>(TRY(Checkpoint::open(options.model_path)));
   plan.model.stored_type = [checkpoint = plan.checkpoint](std::string_view tensor) -> std::optional<StoredDtype> {
     const StoredTensor* stored = checkpoint->find(tensor);
     return stored != nullptr ? std::optional(stored->dtype) : std::nullopt;
@@ -171,7 +193,8 @@ std::string_view method_of(std::string_view quantization) {
 Status apply_quantization(const EngineOptions& options, ModelConfig& config) {
   const std::string& asked = options.quantization;
   const bool mxfp4 = config.moe && config.moe->mxfp4;
-  const std::string method = mxfp4 ? "mxfp4" : config.formats.method();
+  const bool gguf = TRY(find_gguf(options.model_path)).has_value();
+  const std::string method = gguf ? "gguf" : mxfp4 ? "mxfp4" : config.formats.method();
   const std::optional<StartFormat> start = start_format_from_name(asked);
   if (asked.empty() || method_of(asked) == method) return ok_status();
   if (!method.empty()) {
@@ -188,10 +211,21 @@ Status apply_quantization(const EngineOptions& options, ModelConfig& config) {
   return ok_status();
 }
 
+// Refuses a load format that the model is not in.
+Status check_load_format(const EngineOptions& options) {
+  const bool gguf = TRY(find_gguf(options.model_path)).has_value();
+  const LoadFormat asked = options.load_format;
+  if ((asked == LoadFormat::kGguf && !gguf) || (asked == LoadFormat::kSafetensors && gguf))
+    return invalid_argument(fmt::format("load_format: {} is {}; accepted: auto", options.model_path,
+                                        gguf ? "a GGUF file, not safetensors" : "no GGUF file"));
+  return ok_status();
+}
+
 }  // namespace
 
 Status read_config(PlanDraft& draft) {
   EnginePlan& plan = draft.plan;
+  TRY(check_load_format(draft.options));
   const Timeline::Clock::time_point reading = Timeline::Clock::now();
   plan.config = TRY(ModelConfig::read(draft.options.model_path, draft.options.registry->families));
   TRY(apply_quantization(draft.options, plan.config));
@@ -225,7 +259,8 @@ Status build_graphs(PlanDraft& draft) {
   place_rank(options, draft.rank, plan.model);
   plan.runner.place = exchange_place(options, draft.rank);
   note_longrope(plan);
-  const bool asks_types = plan.config.formats.any() || has_cache_scales(plan.model.kv_cache_type());
+  const bool asks_types = plan.config.formats.any() || has_cache_scales(plan.model.kv_cache_type()) ||
+                          TRY(find_gguf(options.model_path)).has_value();
   if (asks_types && options.load_format != LoadFormat::kDummy) TRY(ask_stored_types(options, plan));
   Result<ModelGraphs> graphs = build_model(plan.config, plan.model, options.registry->ops, options.registry->families);
   if (options.tp_size > 1) graphs = std::move(graphs).with_context(fmt::format("tp_size: {}", options.tp_size));
@@ -235,6 +270,7 @@ Status build_graphs(PlanDraft& draft) {
   note_dequantised(plan);
   note_at_start(plan);
   note_cache_scales(plan);
+  if (plan.checkpoint != nullptr) note_blocks(plan);
   return ok_status();
 }
 

@@ -6,7 +6,6 @@
 #include "tessera/device/cpu/parallel.h"
 #include "tessera/model/families/eagle3.h"
 #include "tessera/model/weights/checkpoint.h"
-#include "tessera/model/weights/model_path.h"
 #include "tessera/model/weights/unread_tensors.h"
 
 namespace tessera {
@@ -14,8 +13,7 @@ namespace tessera {
 Result<WeightSource> weight_source(const EngineOptions& options, const EnginePlan& plan) {
   if (options.load_format == LoadFormat::kDummy) return dummy_source(options.random_seed);
   std::shared_ptr<const Checkpoint> checkpoint = plan.checkpoint;
-  if (checkpoint == nullptr)
-    checkpoint = std::make_shared<const Checkpoint>(TRY(Checkpoint::open(model_folder(options.model_path))));
+  if (checkpoint == nullptr) checkpoint = std::make_shared<const Checkpoint>(TRY(Checkpoint::open(options.model_path)));
   const std::string unread = unread_tensors(*checkpoint, all_weights(plan.graphs));
   const bool has_idle_layer = plan.config.draft_layers > 0 && !options.drafts.by_layer();
   if (!unread.empty())

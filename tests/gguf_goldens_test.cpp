@@ -1,0 +1,84 @@
+// Catches: a GGUF file whose metadata, tensors or tokenizer are read as another model than the one that it was made
+// from. The logits are those of the weights that gguf-py dequantises, put back into Hugging Face's order.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <memory>
+
+#include "golden.h"
+#include "golden_cases.h"
+#include "tessera/device/testing/environment.h"
+#include "tessera/engine/engine.h"
+
+namespace tessera {
+namespace {
+
+using testing::Golden;
+using testing::read_golden;
+
+constexpr double kFloat32Limit = 1e-4;
+
+EngineOptions options_for(const std::string& path, std::int64_t chunk) {
+  EngineOptions options{.model_path = path, .device = testing::test_device_name(), .dtype = "float32"};
+  options.context_length = 512;
+  options.max_running_requests = 8;
+  options.chunked_prefill_size = chunk;
+  options.graphs.piecewise_tokens = {4, 16};
+  if (chunk > 16) options.graphs.piecewise_tokens.push_back(chunk);
+  return options;
+}
+
+class GgufGoldens : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    if (const std::string absent = testing::absent_golden(GetParam()); !absent.empty()) GTEST_SKIP() << absent;
+  }
+};
+
+TEST_P(GgufGoldens, LogitsAndGreedyTokensEqualTheReference) {
+  const Golden golden = read_golden(GetParam());
+  for (const std::int64_t chunk : {std::int64_t{256}, std::int64_t{16}}) {
+    auto engine = Engine::create(options_for(golden.folder, chunk));
+    ASSERT_TRUE(engine.ok()) << engine.status().to_string();
+    std::vector<Request> scored;
+    std::vector<Request> continued;
+    for (const auto& prompt : golden.prompts) {
+      scored.push_back({.prompt = prompt, .sampling = {}, .score = true});
+      continued.push_back({.prompt = prompt, .stop = {.max_new_tokens = 12, .ignore_eos = true}});
+    }
+    const auto scores = (*engine)->run(scored);
+    ASSERT_TRUE(scores.ok()) << scores.status().to_string();
+    const auto texts = (*engine)->run(continued);
+    ASSERT_TRUE(texts.ok()) << texts.status().to_string();
+    double worst = 0;
+    for (std::size_t i = 0; i < golden.prompts.size(); ++i) {
+      worst = std::max(worst, testing::distance((*scores)[i].logits, golden.stored_rows(i)).absolute);
+      EXPECT_EQ((*texts)[i].output_ids, golden.greedy[i]) << "prompt " << i << " in chunks of " << chunk;
+    }
+    std::printf("%s in chunks of %d: greatest difference %.2e\n", GetParam(), static_cast<int>(chunk), worst);
+    EXPECT_LE(worst, kFloat32Limit);
+  }
+}
+
+TEST_P(GgufGoldens, TokenizerGivesTheIdsOfTheReference) {
+  const Golden golden = read_golden(GetParam());
+  EngineOptions options = options_for(golden.folder, 16);
+  options.graphs.disable_cuda_graph = true;
+  auto engine = Engine::create(options);
+  ASSERT_TRUE(engine.ok()) << engine.status().to_string();
+  const Tokenizer* tokenizer = (*engine)->tokenizer();
+  ASSERT_NE(tokenizer, nullptr);
+  const Json json = *Json::read_file(golden.folder + "/golden.json");
+  for (const Json& row : json.find("tokenizer_cases")->as_array()) {
+    const std::string& text = row.as_array()[0].as_string();
+    const auto ids = tokenizer->encode(text, {.add_special_tokens = false});
+    ASSERT_TRUE(ids.ok()) << ids.status().to_string();
+    EXPECT_EQ(*ids, testing::ids_of(row.as_array()[1])) << Json(text).dump();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Small, GgufGoldens, ::testing::ValuesIn(testing::kGgufGoldens), testing::case_name);
+INSTANTIATE_TEST_SUITE_P(Larger, GgufGoldens, ::testing::ValuesIn(testing::kLargerGgufGoldens), testing::case_name);
+
+}  // namespace
+}  // namespace tessera
