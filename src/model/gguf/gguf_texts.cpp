@@ -65,7 +65,8 @@ Status add_templates(const GgufModel& model, TokenizerConfig& config) {
     config.chat_templates.push_back({"default", *std::move(source)});
   for (const std::string_view name : TRY(strings(model, kTemplate + "s"))) {
     const std::string key = fmt::format("{}.{}", kTemplate, name);
-    config.chat_templates.push_back({std::string(name), TRY(model.string(key))});
+    std::string source = TRY(model.string(key));
+    config.chat_templates.push_back({std::string(name), std::move(source)});
   }
   return ok_status();
 }

@@ -58,6 +58,7 @@ Result<std::unique_ptr<BoundOp>> bind_hopper_quantised(const ExpertsProblem& p, 
     case Values::kInt8: return bind_values<Values::kInt8>(p, scratch);
     case Values::kInt4: return bind_values<Values::kInt4>(p, scratch);
     case Values::kE2M1: return bind_values<Values::kE2M1>(p, scratch);
+    case Values::kBlocks: break;
   }
   return internal_error("moe_experts: a type of values without a kernel");
 }

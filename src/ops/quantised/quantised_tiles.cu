@@ -51,7 +51,7 @@ Result<std::unique_ptr<BoundOp>> make(const QuantisedCall& p) {
     case Values::kE4M3: return groups == 0 ? make<T, Values::kE4M3, 0>(p) : make<T, Values::kE4M3, 1>(p);
     case Values::kInt8: return make<T, Values::kInt8, 0>(p);
     case Values::kE2M1: return make<T, Values::kE2M1, 8>(p);
-    case Values::kInt4: break;
+    default: break;  // int4
   }
   return groups == 1 ? make<T, Values::kInt4, 1>(p) : make<T, Values::kInt4, 4>(p);
 }
