@@ -54,9 +54,11 @@ void on_missing_page(int signal, siginfo_t* info, void* context) {
     const std::uintptr_t begin = range->begin.load();
     const std::size_t size = range->size.load();
     if (begin == 0 || address < begin || address - begin >= size) continue;
-    const std::uintptr_t page = address / page_size * page_size;
-    void* const to = reinterpret_cast<void*>(page);
-    if (::mmap(to, begin + size - page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED) break;
+    const std::size_t in_page = address % page_size;
+    void* const page = static_cast<std::byte*>(info->si_addr) - in_page;
+    if (::mmap(page, begin + size - (address - in_page), PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) ==
+        MAP_FAILED)
+      break;
     range->lost.store(true);
     errno = error;
     return;

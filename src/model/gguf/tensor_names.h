@@ -22,7 +22,7 @@ enum class TensorForm : std::uint8_t {
   // Two stacks whose experts are joined: gate above up.
   kGate,
   kUp,
-  // The same with rows of gate and up in turn: of biases [experts, rows], and of matrices in MXFP4, whose values and
+  // Gate and up whose rows are joined in turn: biases [experts, rows], and matrices in MXFP4, whose values and
   // exponents are two tensors. The name is that of the matrix; "_blocks" and "_scales" follow.
   kBiasGate,
   kBiasUp,
@@ -44,7 +44,8 @@ enum class TensorForm : std::uint8_t {
 
 struct TensorNameRule {
   std::string_view gguf;  // of a layer's tensor: what follows "blk.<layer>."
-  // Of a layer's tensor: what follows "model.layers.<layer>." A name that begins with '/' has nothing before it.
+  // The name here; of a layer's tensor, what follows "model.layers.<layer>." A name that begins with '/' has nothing
+  // before it.
   std::string_view own;
   TensorForm form = TensorForm::kSame;
 };

@@ -12,7 +12,7 @@ namespace tessera {
 
 // The enumerators' values are the numbers that files have. Numbers that are missing here belonged to types that the
 // format has given up.
-enum class BlockType : std::uint8_t {
+enum class BlockType : std::uint8_t {  // NOLINTBEGIN(readability-identifier-naming): the format's own names
   kF32 = 0,
   kF16 = 1,
   kQ4_0 = 2,
@@ -47,7 +47,7 @@ enum class BlockType : std::uint8_t {
   kMXFP4 = 39,
   kNVFP4 = 40,
   kQ1_0 = 41,
-};
+};  // NOLINTEND(readability-identifier-naming)
 
 struct BlockTypeInfo {
   BlockType type;

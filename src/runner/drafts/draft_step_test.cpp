@@ -47,8 +47,13 @@ RunnerBench make_bench(const std::string& folder, ModelOptions model, RunnerOpti
   return bench;
 }
 
+// Returns the folder of a whole checkpoint with a next-token layer.
+std::string drafting_folder(const std::string& name) {
+  return testing::data_path(name.starts_with("gguf/") ? name : "drafts/" + name);
+}
+
 RunnerBench make_drafting(const std::string& name) {
-  return make_bench(testing::data_path("drafts/" + name), {.draft_layer = true}, long_options());
+  return make_bench(drafting_folder(name), {.draft_layer = true}, long_options());
 }
 
 std::vector<std::int32_t> numbers(const std::vector<TokenId>& tokens) {
@@ -93,13 +98,13 @@ std::vector<std::int32_t> behind_first(const std::vector<std::int32_t>& ids) { r
 std::string name_of(const ::testing::TestParamInfo<const char*>& golden) {
   std::string name = golden.param;
   std::ranges::replace_if(
-      name, [](char c) { return c == '-' || c == '.'; }, '_');
+      name, [](char c) { return c == '-' || c == '.' || c == '/'; }, '_');
   return name;
 }
 
 class DraftGoldens : public ::testing::TestWithParam<const char*> {
  protected:
-  Golden golden = testing::read_golden_folder(testing::data_path(std::string("drafts/") + GetParam()));
+  Golden golden = testing::read_golden_folder(drafting_folder(GetParam()));
   RunnerBench bench = make_drafting(GetParam());
 };
 
@@ -129,7 +134,8 @@ TEST_P(DraftGoldens, LogitsOfAPromptInParts) {
   EXPECT_LT(testing::distance(drafts.logits, want).absolute, kTolerance);
 }
 
-INSTANTIATE_TEST_SUITE_P(Mtp, DraftGoldens, ::testing::Values("mtp-deepseek-v3", "mtp-glm4-moe", "mtp-qwen3.5"),
+INSTANTIATE_TEST_SUITE_P(Mtp, DraftGoldens,
+                         ::testing::Values("mtp-deepseek-v3", "mtp-glm4-moe", "mtp-qwen3.5", "gguf/qwen35-mtp"),
                          name_of);
 
 // Golden drafts behind a prompt: from its last hidden state, and then from the layer's own.
