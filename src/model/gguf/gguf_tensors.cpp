@@ -7,7 +7,7 @@
 
 #include "tessera/base/json.h"
 #include "tessera/model/config/fields.h"
-#include "tessera/model/gguf/block_matrix.h"
+#include "tessera/model/gguf/stored_blocks.h"
 #include "tessera/model/gguf/gguf_architectures.h"
 #include "tessera/model/gguf/made_tensors.h"
 #include "tessera/ops/moe/moe_experts.h"
@@ -32,10 +32,10 @@ std::optional<StoredDtype> plain_dtype(BlockType type) {
   }
 }
 
-BlockMatrix matrix_of(const GgufTensor& tensor) { return {tensor.type, tensor.data.data(), tensor.shape.back()}; }
+StoredBlocks matrix_of(const GgufTensor& tensor) { return {tensor.type, tensor.data.data(), tensor.shape.back()}; }
 
 // A vector as a matrix of one column.
-BlockMatrix column_of(const GgufTensor& tensor) { return {tensor.type, tensor.data.data(), 1}; }
+StoredBlocks column_of(const GgufTensor& tensor) { return {tensor.type, tensor.data.data(), 1}; }
 
 // Makes the list of tensors.
 class Translator {
@@ -88,7 +88,7 @@ class Translator {
     const TensorNameRule* rule = find_name_rule(name, architecture_.names);
     const Form form = rule != nullptr ? rule->form : Form::kSame;
     if (form == Form::kSkipped) return ok_status();
-    if (!plain_dtype(tensor.type) && !BlockMatrix::is_readable(tensor.type))
+    if (!plain_dtype(tensor.type) && !StoredBlocks::is_readable(tensor.type))
       return unimplemented(fmt::format("{}: tensor {}: type is {}; accepted: types for the weights of models",
                                        model_.path(), clip_text(Json(tensor.name).dump()),
                                        block_type_info(tensor.type).name));

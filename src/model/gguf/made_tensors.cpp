@@ -113,7 +113,7 @@ class Mxfp4Exponents : public TensorElements {
 
 class LatentRows : public TensorElements {
  public:
-  LatentRows(const BlockMatrix& keys, const BlockMatrix& values, const LatentSizes& sizes)
+  LatentRows(const StoredBlocks& keys, const StoredBlocks& values, const LatentSizes& sizes)
       : keys_(keys), values_(values), sizes_(sizes) {}
 
   // A head's keys are read whole, because every row has an element in each of their stored rows.
@@ -149,8 +149,8 @@ class LatentRows : public TensorElements {
     return keys;
   }
 
-  BlockMatrix keys_;
-  BlockMatrix values_;
+  StoredBlocks keys_;
+  StoredBlocks values_;
   LatentSizes sizes_;
 };
 
@@ -187,7 +187,7 @@ std::shared_ptr<const TensorElements> make_mxfp4_exponents(JoinedRows rows) {
   return std::make_shared<const Mxfp4Exponents>(std::move(rows));
 }
 
-std::shared_ptr<const TensorElements> make_latent_rows(const BlockMatrix& keys, const BlockMatrix& values,
+std::shared_ptr<const TensorElements> make_latent_rows(const StoredBlocks& keys, const StoredBlocks& values,
                                                        const LatentSizes& sizes) {
   return std::make_shared<const LatentRows>(keys, values, sizes);
 }

@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "tessera/model/gguf/block_matrix.h"
+#include "tessera/model/gguf/stored_blocks.h"
 #include "tessera/model/weights/stored_tensor.h"
 
 namespace tessera {
@@ -36,12 +36,12 @@ struct JoinedRows {
     kAbove,   // the first's rows of an expert above the second's
     kInTurn,  // a row of the first, a row of the second
   };
-  std::vector<BlockMatrix> matrices;
+  std::vector<StoredBlocks> matrices;
   Join join = Join::kOne;
   std::int64_t expert_rows = 0;  // rows of an expert in each of two matrices
 
   struct Row {
-    const BlockMatrix* matrix;
+    const StoredBlocks* matrix;
     std::int64_t index;
   };
   Row at(std::int64_t row) const;
@@ -67,7 +67,7 @@ struct LatentSizes {
   std::int64_t value_rows = 0;
   std::int64_t latent = 0;
 };
-std::shared_ptr<const TensorElements> make_latent_rows(const BlockMatrix& keys, const BlockMatrix& values,
+std::shared_ptr<const TensorElements> make_latent_rows(const StoredBlocks& keys, const StoredBlocks& values,
                                                        const LatentSizes& sizes);
 
 }  // namespace tessera

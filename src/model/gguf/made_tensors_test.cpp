@@ -24,7 +24,7 @@ std::vector<float> counted(std::size_t count, float first = 0) {
   return numbers;
 }
 
-BlockMatrix matrix_of(const std::vector<float>& numbers, std::int64_t cols) {
+StoredBlocks matrix_of(const std::vector<float>& numbers, std::int64_t cols) {
   return {BlockType::kF32, reinterpret_cast<const std::byte*>(numbers.data()), cols};
 }
 
@@ -91,7 +91,7 @@ TEST(MadeTensors, BlocksAreReadFromAnyElement) {
     stored[block * 34 + 1] = std::byte{0x38};
     for (std::size_t i = 0; i < 32; ++i) stored[block * 34 + 2 + i] = static_cast<std::byte>(block * 32 + i);
   }
-  const auto made = make_rows({.matrices = {BlockMatrix(BlockType::kQ8_0, stored.data(), 64)}}, {});
+  const auto made = make_rows({.matrices = {StoredBlocks(BlockType::kQ8_0, stored.data(), 64)}}, {});
   std::vector<float> expected = counted(64);
   for (float& number : expected) number *= 0.5F;
   EXPECT_THAT(read(*made, 0, 64), ElementsAreArray(expected));
@@ -102,7 +102,7 @@ TEST(MadeTensors, Mxfp4KeepsExponentsAndPairsNeighbours) {
   // One block: the exponent, then byte i with element i in its lower half and element i + 16 in its upper one.
   std::vector<std::byte> stored{std::byte{7}};
   for (unsigned i = 0; i < 16; ++i) stored.push_back(static_cast<std::byte>(i | (15 - i) << 4));
-  const JoinedRows rows{.matrices = {BlockMatrix(BlockType::kMXFP4, stored.data(), kMxfp4Block)}};
+  const JoinedRows rows{.matrices = {StoredBlocks(BlockType::kMXFP4, stored.data(), kMxfp4Block)}};
   std::vector<std::byte> values(16);
   make_mxfp4_values(rows)->read(0, 16, values.data());
   EXPECT_EQ(values[0], std::byte{0x10});  // elements 0 and 1

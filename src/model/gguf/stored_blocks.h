@@ -9,10 +9,10 @@
 namespace tessera {
 
 // Borrows the file's bytes. Const functions are thread-safe.
-class BlockMatrix {
+class StoredBlocks {
  public:
   // `data` begins with the first row. Precondition: is_readable(type), and the type's blocks divide `cols`.
-  BlockMatrix(BlockType type, const std::byte* data, std::int64_t cols);
+  StoredBlocks(BlockType type, const std::byte* data, std::int64_t cols);
 
   // Returns whether the numbers of the type can be read.
   static bool is_readable(BlockType type);
@@ -21,7 +21,7 @@ class BlockMatrix {
   std::int64_t row_bytes() const { return row_bytes_; }
   const std::byte* row(std::int64_t index) const { return data_ + index * row_bytes_; }
   // Returns the matrix that begins with row `first`.
-  BlockMatrix from_row(std::int64_t first) const { return {type_, row(first), cols_}; }
+  StoredBlocks from_row(std::int64_t first) const { return {type_, row(first), cols_}; }
 
   // Writes elements (row, col) … (row, col + count − 1) to `to`. They may begin and end within blocks.
   void read(std::int64_t row, std::int64_t col, std::int64_t count, float* to) const;

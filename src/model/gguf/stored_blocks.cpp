@@ -1,4 +1,4 @@
-#include "tessera/model/gguf/block_matrix.h"
+#include "tessera/model/gguf/stored_blocks.h"
 
 #include <algorithm>
 #include <array>
@@ -32,7 +32,7 @@ void read_blocks(BlockType type, const std::byte* from, std::int64_t count, floa
 
 }  // namespace
 
-BlockMatrix::BlockMatrix(BlockType type, const std::byte* data, std::int64_t cols)
+StoredBlocks::StoredBlocks(BlockType type, const std::byte* data, std::int64_t cols)
     : type_(type),
       data_(data),
       cols_(cols),
@@ -40,11 +40,11 @@ BlockMatrix::BlockMatrix(BlockType type, const std::byte* data, std::int64_t col
       block_bytes_(block_type_info(type).bytes),
       row_bytes_(cols / block_elements_ * block_bytes_) {}
 
-bool BlockMatrix::is_readable(BlockType type) {
+bool StoredBlocks::is_readable(BlockType type) {
   return type == BlockType::kF32 || type == BlockType::kF16 || type == BlockType::kBF16 || can_dequantise(type);
 }
 
-void BlockMatrix::read(std::int64_t row_index, std::int64_t col, std::int64_t count, float* to) const {
+void StoredBlocks::read(std::int64_t row_index, std::int64_t col, std::int64_t count, float* to) const {
   const std::byte* const begin = row(row_index);
   while (count > 0) {
     const std::int64_t block = col / block_elements_;
