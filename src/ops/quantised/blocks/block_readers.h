@@ -33,7 +33,8 @@ TESSERA_INLINE void read_codes(const std::uint8_t* p, typename V::U (&codes)[8])
   const U low = V::splat(0x0f0f0f0fu);
 #pragma GCC unroll 4
   for (int v = 0; v < 4; ++v) {
-    const U both = V::template load<U>(p + v * kPackedVector);
+    U both = V::template load<U>(p + v * kPackedVector);
+    V::keep(both);
     codes[v] = both & low;
     codes[4 + v] = both >> 4 & low;
   }
@@ -138,7 +139,6 @@ template <class V, More kMore>
 struct LongReader : CodeForm<kMore == More::kOneBit ? 5 : 4, 0, false, false, true> {
   using F = typename V::F;
   using U = typename V::U;
-  using I = typename V::I;
   static constexpr std::int64_t kCodeBytes = (kMore == More::kOneBit ? 5 : 4) * kPackedVector;
   static constexpr std::int64_t kScaleBytes = 16 * kPackedRows;
   static constexpr std::int64_t kRecordBytes = kChunkParts * kCodeBytes + kScaleBytes;
@@ -146,9 +146,8 @@ struct LongReader : CodeForm<kMore == More::kOneBit ? 5 : 4, 0, false, false, tr
   const std::uint8_t* codes_at;
   F scale_of_block;
   F minimum_of_block;
-  U scales;  // byte p: the scale of part p in six bits, and two bits of part p + 4's
-  U minima;  // likewise
-  U lower;   // byte p: four bits of the scale of part p + 4, four of its minimum
+  U scales[2];  // byte p of [h]: the scale of part 4 h + p
+  U minima[2];
 
   TESSERA_INLINE void begin(const std::uint8_t* record, int parts, int native) {
     codes_at = record + native * V::kBytes;
@@ -156,19 +155,25 @@ struct LongReader : CodeForm<kMore == More::kOneBit ? 5 : 4, 0, false, false, tr
     scale_of_block = V::halves(p + native * (V::kBytes / 2));
     minimum_of_block = V::halves(p + 2 * kPackedRows + native * (V::kBytes / 2));
     p += 4 * kPackedRows + native * V::kBytes;
-    scales = V::template load<U>(p);
-    minima = V::template load<U>(p + kPackedVector);
-    lower = V::template load<U>(p + 2 * kPackedVector);
+    // Bytes of the first two words: six bits for a part p, and two bits for part p + 4. The third has the latter's
+    // other bits, four of the scale below four of the minimum.
+    const U of_scales = V::template load<U>(p);
+    const U of_minima = V::template load<U>(p + kPackedVector);
+    const U lower = V::template load<U>(p + 2 * kPackedVector);
+    const U six = V::splat(0x3f3f3f3fu);
+    const U four = V::splat(0x0f0f0f0fu);
+    const U two = V::splat(0x30303030u);
+    scales[0] = of_scales & six;
+    minima[0] = of_minima & six;
+    scales[1] = (lower & four) | (of_scales >> 2 & two);
+    minima[1] = (lower >> 4 & four) | (of_minima >> 2 & two);
   }
   TESSERA_INLINE void codes(int part, U (&to)[8]) const { read_codes<V, kMore>(codes_at + part * kCodeBytes, to); }
-  TESSERA_INLINE F scale(int part, int) const { return scale_of_block * six_bits(scales, part, 0); }
-  TESSERA_INLINE F minimum(int part) const { return minimum_of_block * six_bits(minima, part, 4); }
-
- private:
-  TESSERA_INLINE F six_bits(U const& upper, int part, int nibble) const {
-    const int at = part % 4 * 8;
-    const U six = part < 4 ? upper >> at & 63u : (lower >> (at + nibble) & 15u) | (upper >> at >> 2 & 0x30u);
-    return V::floats(reinterpret_cast<I>(six));
+  TESSERA_INLINE F scale(int part, int) const {
+    return scale_of_block * V::floats(V::byte_of(scales[part / 4], part % 4));
+  }
+  TESSERA_INLINE F minimum(int part) const {
+    return minimum_of_block * V::floats(V::byte_of(minima[part / 4], part % 4));
   }
 };
 
@@ -177,7 +182,6 @@ template <class V>
 struct Q6Reader : CodeForm<6, 32, false, true, false> {
   using F = typename V::F;
   using U = typename V::U;
-  using I = typename V::I;
   static constexpr std::int64_t kCodeBytes = 6 * kPackedVector;
   static constexpr std::int64_t kScaleBytes = 18 * kPackedRows;
   static constexpr std::int64_t kRecordBytes = kChunkParts * kCodeBytes + kScaleBytes;
@@ -190,15 +194,13 @@ struct Q6Reader : CodeForm<6, 32, false, true, false> {
     codes_at = record + native * V::kBytes;
     scales_at = record + parts * kCodeBytes;
     scale_of_block = V::halves(scales_at + native * (V::kBytes / 2));
-    scales_at += 2 * kPackedRows + native * V::kBytes;
+    scales_at += 2 * kPackedRows + native * V::kLanes;
   }
   TESSERA_INLINE void codes(int part, U (&to)[8]) const {
     read_codes<V, More::kTwoBits>(codes_at + part * kCodeBytes, to);
   }
   TESSERA_INLINE F scale(int part, int half) const {
-    // A word has the scales of 64 columns.
-    const I four = V::template load<I>(scales_at + part / 2 * kPackedVector);
-    return scale_of_block * V::floats(four << (24 - 8 * (part % 2 * 2 + half)) >> 24);
+    return scale_of_block * V::floats(V::signed_bytes(scales_at + (2 * part + half) * kPackedRows));
   }
   TESSERA_INLINE F minimum(int) const { return F{}; }
 };

@@ -37,7 +37,12 @@ struct Vectors {
   static TESSERA_INLINE void store(void* p, V const& v) {
     std::memcpy(p, &v, sizeof(v));
   }
-  static TESSERA_INLINE F splat(float x) { return F{} + x; }
+  // Keeps a loaded vector in its register. Otherwise g++ loads it again for each use.
+  static TESSERA_INLINE void keep([[maybe_unused]] U& v) {
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+    asm("" : "+v"(v));
+#endif
+  }
   static TESSERA_INLINE I splat(std::int32_t x) { return I{} + x; }
   static TESSERA_INLINE U splat(std::uint32_t x) { return U{} + x; }
 };
@@ -51,7 +56,8 @@ struct PlainVectors : Vectors<16> {
 
   static TESSERA_INLINE F floats(I const& v) { return __builtin_convertvector(v, F); }
   template <int kSteps, int kBits, bool kSigned>
-  static TESSERA_INLINE I dot(I sum, const U* w, const std::int8_t* x) {
+  static TESSERA_INLINE I dot(I const& first, const U* w, const std::int8_t* x) {
+    I sum = first;
     const auto* four = reinterpret_cast<const std::int32_t*>(x);
     for (int s = 0; s < kSteps; ++s) {
       const auto wide = reinterpret_cast<H>(w[s]);
@@ -59,9 +65,9 @@ struct PlainVectors : Vectors<16> {
       const H even = kSigned ? (wide << 8) >> 8 : wide & 0xff;
       const H odd = kSigned ? wide >> 8 : reinterpret_cast<H>(reinterpret_cast<VecU16x8>(wide) >> 8);
       // A product of bytes fits 16 bits.
-      const auto first = reinterpret_cast<I>(even * ((values << 8) >> 8));
-      const auto second = reinterpret_cast<I>(odd * (values >> 8));
-      sum += ((first << 16) >> 16) + (first >> 16) + ((second << 16) >> 16) + (second >> 16);
+      const auto low = reinterpret_cast<I>(even * ((values << 8) >> 8));
+      const auto high = reinterpret_cast<I>(odd * (values >> 8));
+      sum += ((low << 16) >> 16) + (low >> 16) + ((high << 16) >> 16) + (high >> 16);
     }
     return sum;
   }
@@ -84,6 +90,13 @@ struct PlainVectors : Vectors<16> {
     for (int i = 0; i < kLanes; ++i) v[i] = p[i];
     return v;
   }
+  // Returns byte `at` of each lane.
+  static TESSERA_INLINE I byte_of(U const& v, int at) { return reinterpret_cast<I>(v >> (8 * at) & 255u); }
+  static TESSERA_INLINE I signed_bytes(const std::uint8_t* p) {
+    I v;
+    for (int i = 0; i < kLanes; ++i) v[i] = static_cast<std::int8_t>(p[i]);
+    return v;
+  }
   // Replaces each byte, 0 to 15, by an entry of the table.
   static TESSERA_INLINE U look_up(const std::int8_t* table, U const& codes) {
     std::int8_t found[kBytes];
@@ -98,6 +111,18 @@ struct PlainVectors : Vectors<16> {
 };
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+
+// For vpshufb: row `at` moves byte `at` of each lane to the lane's lowest byte, and clears the others.
+struct ByteOf {
+  alignas(64) std::uint8_t rows[4][64];
+};
+constexpr ByteOf make_byte_of() {
+  ByteOf made{};
+  for (int at = 0; at < 4; ++at)
+    for (int i = 0; i < 64; ++i) made.rows[at][i] = static_cast<std::uint8_t>(i % 4 == 0 ? i % 16 + at : 0x80);
+  return made;
+}
+inline constexpr ByteOf kByteOf = make_byte_of();
 
 // AVX2: vpmaddubsw adds pairs of products to 16 bits, and saturates.
 struct Avx2Vectors : Vectors<32> {
@@ -120,7 +145,8 @@ struct Avx2Vectors : Vectors<32> {
 
   static TESSERA_INLINE F floats(I const& v) { return __builtin_convertvector(v, F); }
   template <int kSteps, int kBits, bool kSigned>
-  static TESSERA_INLINE I dot(I sum, const U* w, const std::int8_t* x) {
+  static TESSERA_INLINE I dot(I const& first, const U* w, const std::int8_t* x) {
+    I sum = first;
     constexpr int kTogether = fitting(kBits) < kSteps ? fitting(kBits) : kSteps;
     const auto* four = reinterpret_cast<const std::int32_t*>(x);
     const H ones = H{} + std::int16_t{1};
@@ -148,6 +174,18 @@ struct Avx2Vectors : Vectors<32> {
   static TESSERA_INLINE U bytes(const std::uint8_t* p) {
     U v;
     asm("vpmovzxbd %1, %0" : "=x"(v) : "m"(*reinterpret_cast<const std::uint8_t(*)[8]>(p)));
+    return v;
+  }
+  static TESSERA_INLINE I byte_of(U const& v, int at) {
+    I bytes;
+    asm("vpshufb %1, %2, %0"
+        : "=x"(bytes)
+        : "m"(*reinterpret_cast<const std::uint8_t(*)[32]>(kByteOf.rows[at])), "x"(v));
+    return bytes;
+  }
+  static TESSERA_INLINE I signed_bytes(const std::uint8_t* p) {
+    I v;
+    asm("vpmovsxbd %1, %0" : "=x"(v) : "m"(*reinterpret_cast<const std::uint8_t(*)[8]>(p)));
     return v;
   }
   static TESSERA_INLINE U look_up(const std::int8_t* table, U const& codes) {
@@ -193,7 +231,8 @@ struct VnniVectors : Vectors<64> {
 
   static TESSERA_INLINE F floats(I const& v) { return __builtin_convertvector(v, F); }
   template <int kSteps, int kBits, bool kSigned>
-  static TESSERA_INLINE I dot(I sum, const U* w, const std::int8_t* x) {
+  static TESSERA_INLINE I dot(I const& first, const U* w, const std::int8_t* x) {
+    I sum = first;
     // Two chains, because a step waits for the one before it.
     I other = {};
 #pragma GCC unroll 4
@@ -216,6 +255,18 @@ struct VnniVectors : Vectors<64> {
   static TESSERA_INLINE U bytes(const std::uint8_t* p) {
     U v;
     asm("vpmovzxbd %1, %0" : "=v"(v) : "m"(*reinterpret_cast<const std::uint8_t(*)[16]>(p)));
+    return v;
+  }
+  static TESSERA_INLINE I byte_of(U const& v, int at) {
+    I bytes;
+    asm("vpshufb %1, %2, %0"
+        : "=v"(bytes)
+        : "m"(*reinterpret_cast<const std::uint8_t(*)[64]>(kByteOf.rows[at])), "v"(v));
+    return bytes;
+  }
+  static TESSERA_INLINE I signed_bytes(const std::uint8_t* p) {
+    I v;
+    asm("vpmovsxbd %1, %0" : "=v"(v) : "m"(*reinterpret_cast<const std::uint8_t(*)[16]>(p)));
     return v;
   }
   static TESSERA_INLINE U look_up(const std::int8_t* table, U const& codes) {

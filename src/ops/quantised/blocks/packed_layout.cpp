@@ -17,8 +17,7 @@ constexpr PackedLayout kFiveBitsAndMinimum{.bits = 5, .num_fields = 2, .fields =
 constexpr PackedLayout kEightBits{.bits = 8, .num_fields = 1, .fields = {{0, 2}}};
 constexpr PackedLayout kQ4K{.bits = 4, .num_fields = 5, .fields = {{0, 2}, {2, 2}, {4, 4}, {8, 4}, {12, 4}}};
 constexpr PackedLayout kQ5K{.bits = 5, .num_fields = 5, .fields = {{0, 2}, {2, 2}, {4, 4}, {8, 4}, {12, 4}}};
-// Q6_K's scales of 16 columns are fields of two: the scales of 32 columns.
-constexpr PackedLayout kQ6K{.bits = 6, .num_fields = 5, .fields = {{208, 2}, {192, 4}, {196, 4}, {200, 4}, {204, 4}}};
+constexpr PackedLayout kQ6K{.bits = 6, .num_fields = 2, .fields = {{208, 2}, {192, 1, 16}}};
 constexpr PackedLayout kIq4Xs{.bits = 4, .num_fields = 3, .fields = {{0, 2}, {2, 2}, {4, 4}}};
 constexpr PackedLayout kMxfp4{.bits = 4, .num_fields = 1, .fields = {{0, 1}}};
 
@@ -116,9 +115,10 @@ TESSERA_CPU_CLONES void pack_blocks(BlockType type, const PackedLayout& layout, 
       pack_codes(layout.bits, of_row + c, codes + c / kPackedColumns * layout.code_bytes() + r * 4);
     std::uint8_t* to = scales;
     for (int f = 0; f < layout.num_fields; ++f) {
-      const PackedLayout::Field& field = layout.fields[f];
-      std::memcpy(to + r * field.bytes, block + field.at, static_cast<std::size_t>(field.bytes));
-      to += kPackedRows * field.bytes;
+      const PackedLayout::Fields& fields = layout.fields[f];
+      for (std::int64_t i = 0; i < fields.count; ++i, to += kPackedRows * fields.bytes)
+        std::memcpy(to + r * fields.bytes, block + fields.at + i * fields.bytes,
+                    static_cast<std::size_t>(fields.bytes));
     }
   }
 }
@@ -143,7 +143,7 @@ void pack_sixteen(BlockType type, const std::uint8_t* rows, std::int64_t count, 
 
 std::int64_t PackedLayout::scale_bytes() const {
   std::int64_t bytes = 0;
-  for (int f = 0; f < num_fields; ++f) bytes += kPackedRows * fields[f].bytes;
+  for (int f = 0; f < num_fields; ++f) bytes += kPackedRows * fields[f].bytes * fields[f].count;
   return bytes;
 }
 

@@ -30,14 +30,15 @@ inline constexpr std::int64_t kPackedVector = 64;   // bytes: four columns of ea
 inline constexpr std::int64_t kRecordColumns = 256;
 
 struct PackedLayout {
-  // Bytes of a block that stay together.
-  struct Field {
+  // `count` neighbouring fields of a block. The bytes of a field stay together.
+  struct Fields {
     std::int16_t at;
     std::int16_t bytes;
+    std::int16_t count = 1;
   };
   int bits;  // of a code
   int num_fields;
-  Field fields[5];  // all of a block but its codes, in the order of the packed form
+  Fields fields[5];  // all of a block but its codes, in the order of the packed form
 
   std::int64_t code_bytes() const { return kPackedRows * kPackedColumns * bits / 8; }
   std::int64_t scale_bytes() const;
