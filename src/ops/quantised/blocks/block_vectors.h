@@ -94,6 +94,7 @@ struct PlainVectors : Vectors<16> {
   static TESSERA_INLINE I byte_of(U const& v, int at) { return reinterpret_cast<I>(v >> (8 * at) & 255u); }
   static TESSERA_INLINE I signed_bytes(const std::uint8_t* p) {
     I v;
+    // NOLINTNEXTLINE(bugprone-signed-char-misuse): the sign is wanted
     for (int i = 0; i < kLanes; ++i) v[i] = static_cast<std::int8_t>(p[i]);
     return v;
   }
