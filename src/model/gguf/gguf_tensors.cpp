@@ -7,9 +7,9 @@
 
 #include "tessera/base/json.h"
 #include "tessera/model/config/fields.h"
-#include "tessera/model/gguf/stored_blocks.h"
 #include "tessera/model/gguf/gguf_architectures.h"
 #include "tessera/model/gguf/made_tensors.h"
+#include "tessera/model/gguf/stored_blocks.h"
 #include "tessera/ops/moe/moe_experts.h"
 
 namespace tessera {
