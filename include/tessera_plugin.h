@@ -20,10 +20,11 @@
  *            or longjmp out of the plugin; a C++ exception that leaves it is still only an error of that call.
  * Lifetime.  Tables, names and objects behind `self` must stay valid while the library is loaded: make them static.
  *            Arguments of a call are valid during the call, unless the comment says otherwise. The library stays loaded
- *            as long as the engine to whose registry it added. It is also loaded in a process of its own, as a trial.
+ *            as long as the engine to whose registry it added exists. It is also loaded in a process of its own, to see
+ *            whether that works.
  * Threads.   tessera_plugin_register runs on one thread, alone. Afterwards several threads may call every function with
  *            different objects. One thread at a time uses an object that a function made (bound kernel, stream,
- *            parser …); only a device's functions are called from several.
+ *            parser …). A device is the exception: several threads may call its functions at once.
  */
 #ifndef TESSERA_PLUGIN_H
 #define TESSERA_PLUGIN_H
@@ -49,7 +50,7 @@ enum {
   TESSERA_PLUGIN_INVALID_ARGUMENT = 1, /* the caller's input is wrong */
   TESSERA_PLUGIN_NOT_FOUND = 2,
   TESSERA_PLUGIN_FAILED_PRECONDITION = 3, /* right input at the wrong time */
-  TESSERA_PLUGIN_RESOURCE_EXHAUSTED = 4,  /* fewer or smaller requests would work */
+  TESSERA_PLUGIN_RESOURCE_EXHAUSTED = 4,  /* not enough memory: fewer or smaller would work */
   TESSERA_PLUGIN_UNIMPLEMENTED = 5,       /* valid, but not supported */
   TESSERA_PLUGIN_DEVICE_LOST = 6,         /* only a restart of the process helps */
   TESSERA_PLUGIN_DATA_LOSS = 7,           /* stored data is corrupt */
@@ -211,8 +212,9 @@ typedef struct tessera_plugin_operator {
   int32_t split_by_default; /* forwards are cut at it unless --cuda-graph-split-ops names others */
   /* The same computation by simpler operators, written like the inside of a graph's text. Operands have their declared
    * names, and "$name" stands for an attribute's value. It may use the engine's operators and those that this plugin
-   * added before. Null: there is no such form. Example: "%s = silu(%gate) %y = mul(%s, %up) return %y". A native form
-   * also needs an example, with which it is checked: types of the operands, and attributes. */
+   * added before. Null: there is no such form.
+   *   "%s = silu(%gate)  %y = mul(%s, %up)  return %y"
+   * A native form also needs the example below, by which it is checked: types of the operands, and attributes. */
   const char* native_form;
   const tessera_plugin_type* example; /* [num_operands] */
   const tessera_plugin_attribute* example_attributes;
@@ -380,8 +382,9 @@ typedef struct tessera_plugin_device {
 
   int32_t (*create_stream)(void* device, const char* name, void** stream, tessera_plugin_error* error);
   void (*free_stream)(void* stream); /* called after the stream's work has ended */
-  /* upload() has read `data` when it returns. download() has filled `data` once synchronize(), or an event recorded
-   * after it, has passed. Memory of allocate_host() is instead read and written while the stream runs. */
+  /* upload() has read `data` when it returns, unless that is memory of allocate_host(). download() has filled `data`
+   * once synchronize(), or an event recorded after it, has passed. Memory of allocate_host() is read and written while
+   * the stream runs. */
   int32_t (*upload)(void* stream, tessera_plugin_address to, const void* data, size_t bytes,
                     tessera_plugin_error* error);
   int32_t (*download)(void* stream, void* data, tessera_plugin_address from, size_t bytes, tessera_plugin_error* error);
@@ -395,8 +398,9 @@ typedef struct tessera_plugin_device {
   int32_t (*create_event)(void* device, int32_t timed, void** event, tessera_plugin_error* error);
   void (*free_event)(void* event);
   int32_t (*record_event)(void* stream, void* event, tessera_plugin_error* error);
-  int32_t (*wait_event)(void* stream, void* event, tessera_plugin_error* error); /* the stream waits for it */
-  int32_t (*synchronize_event)(void* event, tessera_plugin_error* error);        /* the host waits for it */
+  /* Make the stream, or the host, wait for an event that was recorded before. */
+  int32_t (*wait_event)(void* stream, void* event, tessera_plugin_error* error);
+  int32_t (*synchronize_event)(void* event, tessera_plugin_error* error);
   /* Computes the device's time from `earlier` to `later`, which are timed and recorded. FAILED_PRECONDITION if one of
    * them has not passed. */
   int32_t (*event_milliseconds)(void* earlier, void* later, double* milliseconds, tessera_plugin_error* error);
@@ -494,8 +498,8 @@ typedef struct tessera_plugin_compiler {
 /* ---- Passes and families
  * ------------------------------------------------------------------------------------------------ */
 
-/* A graph pass. Passes run after the engine's own, in the order in which they were added. Inputs, weights, states and
- * outputs must keep their types. The result is verified. */
+/* A graph pass. Passes run after the engine's own, in the order in which they were added. Inputs, weights, states,
+ * outputs and their types must stay as they are. The result is verified. */
 typedef struct tessera_plugin_pass {
   size_t size;
   void* self;
@@ -509,7 +513,7 @@ typedef struct tessera_plugin_pass {
 /* The model for which a body's graph is written. */
 typedef struct tessera_plugin_model {
   size_t size;
-  const char* config_json; /* the result of config(); members of a text_config are moved to the top level */
+  const char* config_json; /* the result of config(); the members of a text_config are also at the top level */
   int32_t dtype;           /* of activations, and of the matrices by which they are multiplied */
   int32_t kv_cache_dtype;  /* with F8E4M3, operators on keys and values take scales: k_scale and v_scale, f32[1] */
   int64_t page_size;      /* tokens: the second dimension of the states for keys and values */
@@ -619,7 +623,7 @@ typedef struct tessera_plugin_chat {
   int32_t reasoning;
   int32_t reasoned;
   /* With FINDS_CALLS: the request's functions, a JSON text [{"type": "function", "function": {"name": …, "parameters":
-   * …}}, …]. Null: any name is a function's. A call of any other function is content. */
+   * …}}, …]. Null: any name is a function's. Text that looks like a call of another function is content. */
   const char* tools;
   int32_t (*has_function)(const struct tessera_plugin_chat* chat, const char* name, size_t bytes);
   void* host;
@@ -687,8 +691,8 @@ typedef struct tessera_plugin_host {
                       tessera_plugin_error* error);
   int32_t (*add_family)(const struct tessera_plugin_host* host, const tessera_plugin_family* family,
                         tessera_plugin_error* error);
-  /* Writes a line to the log; level 0 is debug, 1 info, 2 warning, 3 error. Any thread may call it, as long as the
-   * library is loaded. */
+  /* Writes a line to the log; level 0 is debug, 1 info, 2 warning, 3 error. This function and parallel_for() may be
+   * kept for later: any thread may call them as long as the library is loaded. */
   void (*log)(int32_t level, const char* message);
   /* Calls body(context, begin, end) on the CPU's worker threads, with disjoint ranges that cover [0, count), each of at
    * least `grain`. It is for kernels on "cpu". */

@@ -13,7 +13,7 @@ namespace tessera::plugin {
 // A plugin's operators. They live here because the registry borrows their declarations.
 using Operators = std::vector<std::shared_ptr<const Operator>>;
 
-// Adds to `registry` and `operators`, which are used until close(). The first error of any call is kept, so a plugin
+// Adds to `registry` and `operators`, which must live until close(). The first error of any call is kept, so a plugin
 // cannot ignore it.
 class Host {
  public:

@@ -100,8 +100,8 @@ class PluginOp final : public BoundOp {
   void* bound_;
 };
 
-// Returns the backend of a device that is not a plugin's and whose streams have native handles; null for others. The
-// backend is valid until the process ends.
+// Returns the backend of a device whose streams have native handles; null for a plugin's device and for the host. The
+// backend is valid until the process ends. Returns kUnimplemented for a device that takes no kernels from plugins.
 Result<const Backend*> backend_with_handles(const Device& device) {
   if (dynamic_cast<const PluginDevice*>(&device) != nullptr || device.properties().on_host) return nullptr;
   const DeviceRegistry devices = built_in_devices();
