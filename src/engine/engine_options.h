@@ -89,8 +89,9 @@ struct EngineOptions {
   std::string dist_init_addr{};  // "HOST:PORT" at which node 0 listens for the other nodes
   double rank_timeout_s = 300;   // limit of ranks' waits for one another, except the loading of weights
   std::string dtype = "auto";    // type of weights and activations: auto, float32, bfloat16, float16
-  // The format of quantised weights. A quantised checkpoint has its own format, with the name that SGLang and vLLM use.
-  // Any other checkpoint is quantised at the start to fp8, int8, int4 or nvfp4. Empty: weights stay as they are.
+  // The format of quantised weights. For a quantised checkpoint, it must be the checkpoint's own format, by the name
+  // that SGLang and vLLM use. Any other checkpoint is quantised to it at the start: fp8, int8, int4 or nvfp4. Empty:
+  // weights stay as they are.
   std::string quantization{};
   // Type of the KV cache: a name that dtype accepts, or "fp8_e4m3"; auto: the type of the activations.
   std::string kv_cache_dtype = "auto";
@@ -105,8 +106,8 @@ struct EngineOptions {
   std::int64_t max_queued_requests = 0;  // requests that may wait for room; 0: no limit
   std::int64_t max_total_tokens = 0;     // tokens of the KV cache; 0: as many as memory allows
   std::int64_t page_size = 16;
-  // Serves the model for its hidden states: normalised, and the last token's unless modules.json says otherwise. A
-  // model with a Pooling in modules.json is always served in this way.
+  // Serves the model for its hidden states. They are the last token's and are normalised, unless modules.json says
+  // otherwise. A model with a Pooling in modules.json is always served for its hidden states.
   bool is_embedding = false;
   bool disable_radix_cache = false;  // no prompt uses the prefix cache
   bool deterministic = false;        // results have the same bits whatever else is in the batch

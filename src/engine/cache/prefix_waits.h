@@ -40,7 +40,8 @@ class PrefixWaits {
   // `cache` must outlive this object.
   explicit PrefixWaits(const CacheManager& cache) : cache_(cache) {}
 
-  // Starts a round with new leaders: the `running` sequences for which `is_shared` says that others may wait for them.
+  // Starts a round with new leaders: the `running` sequences whose prompts are being computed and may be shared
+  // (`is_shared`).
   template <class Running, class IsShared>
   void begin(const Running& running, const IsShared& is_shared) {
     leaders_.clear();

@@ -6,8 +6,8 @@ namespace tessera {
 namespace {
 
 constexpr std::int64_t kShortestMatch = 3;
-// The length of a repetition above which the text's drafts are preferred: such a text mostly goes on repeating, and its
-// drafts take no forward of the layer.
+// The least length of a repetition for which the text's drafts are preferred: such a text mostly goes on repeating, and
+// its drafts take no forward of the layer.
 constexpr std::int64_t kMatchBeforeLayer = 16;
 
 }  // namespace

@@ -31,7 +31,7 @@ Status Recovery::not_collected(const Status& error) {
 }
 
 // Waits for all forwards in flight and drops their results, so that their sequences are computed again. With
-// `fails_oldest`, the first forward that failed by itself fails its requests. Returns whether that happened.
+// `fails_oldest`, the first of them that failed fails its requests. Returns whether that happened.
 Result<bool> Recovery::drop_in_flight(bool fails_oldest) {
   bool failed = false;
   while (flights_.count() > 0) {

@@ -16,7 +16,7 @@ bool ends_text(const StopConditions& stop, std::span<const TokenId> end_ids, Tok
   return is_in(stop.ids) || (!stop.ignore_eos && is_in(end_ids));
 }
 
-// Returns an error if the sampled token is forbidden, because the sampler returns a token even if it forbids all. If
+// Returns an error if the sampled token is forbidden, because the sampler returns a token even if all are forbidden. If
 // only the grammar forbids it, the client is not at fault, and accept() reports it.
 Status check_choice(const Sequence& sequence, TokenId token, std::int64_t generated) {
   if (sequence.matcher) TRY(sequence.matcher->status());

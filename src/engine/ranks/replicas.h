@@ -1,5 +1,5 @@
-// Engines of one model, each on its own thread and device, that share the requests. replica_choice.h chooses the engine
-// of a request.
+// Engines of one model, each on its own thread, that share the requests to serve more of them on more devices.
+// replica_choice.h chooses the engine of a request.
 //
 //   Replicas replicas(engines, [&](std::span<EngineThread::Event> events) { … });
 //   replicas.submit(ticket, std::move(request));
@@ -28,7 +28,7 @@ class Replicas {
   // for each engine that fails for good, as in EngineThread.
   Replicas(std::span<Engine* const> engines, EngineThread::Sink sink, const std::function<void()>& failed = {});
 
-  // Both as in EngineThread.
+  // These three functions do the same as in EngineThread.
   void submit(Ticket ticket, Request request);
   void cancel(Ticket ticket);
   void abort(Ticket ticket);

@@ -6,8 +6,8 @@
 namespace tessera {
 namespace {
 
-// The share of `filling` up to which a forward is cheap: an eighth takes at most one and a half times as long as a few
-// tokens.
+// The divisor of `filling` that gives the most tokens of a cheap forward. A forward of an eighth of `filling` tokens
+// takes at most one and a half times as long as a forward of few tokens.
 constexpr std::int64_t kCheapShare = 8;
 constexpr std::int64_t kCheapTokens = 32;   // if nothing was measured
 constexpr std::int64_t kTokensRead = 8192;  // takes some two milliseconds

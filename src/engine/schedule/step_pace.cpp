@@ -8,7 +8,7 @@ namespace {
 
 using Ms = std::chrono::duration<double, std::milli>;
 
-// The longest wait that means that the forward had already finished.
+// A wait of at most this time means that the forward had already finished.
 constexpr Ms kAlreadyThere{0.1};
 // The time, besides twice the host's scheduling time, that is kept before a forward's estimated end, because threads
 // may wake late.

@@ -30,7 +30,7 @@ class SettledTypes {
   struct Type {
     Shapes shapes{};
     bool generated = false;
-    bool reached = false;  // visited for a proof that a shape has values
+    bool reached = false;  // part of an overlap, so find_inhabited() looks at it
     bool possible = false;
     bool inhabited = false;  // some value may satisfy it by the standard
   };
