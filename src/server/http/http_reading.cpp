@@ -77,7 +77,7 @@ HttpSession::Task<void> HttpSession::serve(bool refused) {
     if (tls_ != nullptr) more = co_await shake_hands();
     if (more && refused) more = refuse(503, "there are too many connections");
     while (more) more = co_await serve_one();
-    // Lingers unless the close was announced, so that the client can read the last answer.
+    // Lingers only if the close was announced: otherwise no answer is on its way to the client.
     if (!keep_alive_) co_await linger();
   } catch (const std::exception& e) {
     log_error("http", "a connection failed: {}", e.what());

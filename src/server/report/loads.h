@@ -30,7 +30,8 @@ class LoadReport {
   explicit LoadReport(LoadFacts facts) : facts_(std::move(facts)) {}
 
   // Answers /v1/loads. The query may have "include" (a comma-separated list of core, memory, spec, lora, disagg, queues
-  // and all; default: all), "dp_rank" (one engine) and "format" (json or prometheus). Errors: 400 for other values.
+  // and all; default: all), "dp_rank" (the number of one engine) and "format" (json or prometheus). Errors: 400 for
+  // other values.
   //
   // Before a request is admitted, it is not known which of its tokens are cached. The number of uncached waiting tokens
   // is estimated from the share of prompt tokens that was found in the cache so far.

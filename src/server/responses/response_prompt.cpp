@@ -97,7 +97,7 @@ ApiResult<History> read_history(const ApiFields& fields, const ServedModel& mode
   return history;
 }
 
-// Returns the template's variables for the field "reasoning". An effort is accepted only if the template names
+// Returns the template's variables for the field "reasoning". An effort has an effect only if the template names
 // reasoning_effort or enable_thinking.
 ApiResult<Json> reasoning_variables(const ApiFields& fields, const ChatTemplate& chat) {
   Json variables = Json::object();
@@ -123,7 +123,7 @@ std::vector<std::size_t> later_turns(const Json::Array& messages) {
   return turns;
 }
 
-// Returns the messages without those between the first user's message and `begin`.
+// Returns the messages without those from the first user's message up to `begin`, which is kept.
 Json without_turns(const Json::Array& messages, std::size_t begin) {
   Json kept = Json::array();
   bool leading = true;  // before the first user's message: instructions
