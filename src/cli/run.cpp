@@ -59,7 +59,7 @@ Status check_server(const Command& command) {
   return serve == nullptr ? ok_status() : ServedModel::check(serve->server, serve->engine.registry->chat_formats);
 }
 
-// Runs the parsed command. `began`: the time at which main() was entered.
+// Runs the parsed command. `began`: the time at which run() was entered.
 Status run_command(CommandLine& line, Timeline::Clock::time_point began) {
   TRY(check_server(line.command));
   TRY(find_model(line.command, line.model));

@@ -17,7 +17,7 @@ Result<long long> start_ticks(std::string_view stat);
 // the kernel does not tell.
 Timeline::Clock::time_point process_start();
 
-// Adds two phases to a command that runs an engine: "process", from the process's start to `began` (when main() was
+// Adds two phases to a command that runs an engine: "process", from the process's start to `began` (when run() was
 // entered), and "options", from then to now.
 void record_start(Command& command, Timeline::Clock::time_point began);
 
