@@ -1,4 +1,4 @@
-// Tests every fault on every topology. Each test is one fault; it runs on ranks that share layers and on stages of
+// Tests faults on several topologies. Each test is one fault; it runs on ranks that share layers and on stages of
 // layers, in one process and in two, with one step in flight and with several.
 //
 // Catches: ranks that disagree after a fault of one of them, a rank that waits forever for another, an error that does
@@ -30,7 +30,7 @@ struct Topology {
   int pp_size = 1;  // rank 0 is of the last stage, rank 1 of the first
   int nodes = 1;    // rank 1 is on the second one
   bool overlap = false;
-  // The places of faults on one rank that fail a request and what is in flight with it.
+  // If one rank has a fault at these places, a request fails, and so does what is in flight with it.
   int last_replay = 11;  // number of a request's last replay, or launch
   int lost_from = 40;    // number of a call amid a request
   // A fault that fails only one step (testing::first_alone_fails). It must do so at more than num_alone places.
