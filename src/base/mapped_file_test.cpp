@@ -5,15 +5,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <string>
 #include <thread>
 #include <vector>
+
+#include "tessera/base/testing/scratch_dir.h"
 
 namespace tessera {
 namespace {
@@ -22,17 +24,8 @@ constexpr std::size_t kBytes = std::size_t{1} << 20;
 
 class MappedFileTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (std::filesystem::temp_directory_path() / "mapped-XXXXXX").string();
-    const int fd = ::mkstemp(name.data());
-    ASSERT_GE(fd, 0);
-    ::close(fd);
-    path_ = name;
-    std::ofstream(path_, std::ios::binary) << std::string(kBytes, 'x');
-  }
-  void TearDown() override { std::filesystem::remove(path_); }
-
-  std::string path_;
+  const test::ScratchDir folder_;
+  const std::string path_ = folder_.write("mapped", std::string(kBytes, 'x'));
 };
 
 std::size_t count(const MappedFile& file, std::byte value) {
