@@ -28,7 +28,7 @@ inline constexpr int kChunkBytes =
     128;  // bytes of a row that lie together in a slot: two quads, which a warp multiplies
 inline constexpr int kStagedBytes = kStreamWarps * kChunkBytes;  // bytes of a row of w in a stage
 inline constexpr int kStagedSlot = kTileRows * kStagedBytes;
-inline constexpr int kSumColumns = 8 + 2;  // columns of the warps' sums, padded
+inline constexpr int kPaddedRows = 8 + 2;  // columns of the warps' sums, padded
 
 // Where a thread's row of w lies in a group of eight. Rows of neighbouring lanes are four apart, so that the eight
 // threads that read together use all banks of the permuted box.
@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(kStagedThreads, 2)
   extern __shared__ __align__(1024) unsigned char shared[];
   __shared__ SharedBarrier full[kMostRingSlots], empty[kMostRingSlots], scales_full[2], scales_empty[2];
   __shared__ SharedBarrier sums_full[2], sums_empty[2];
-  __shared__ float sums[2][kStreamWarps][kTileRows][kSumColumns];
+  __shared__ float sums[2][kStreamWarps][kTileRows][kPaddedRows];
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
   const int tiles = p.n / p.tile_columns();
