@@ -81,6 +81,7 @@ install(DIRECTORY src/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tessera FILES_MAT
   PATTERN "cpu_norm.h" EXCLUDE  # kernels' insides
   PATTERN "latent_rotation.h" EXCLUDE
   PATTERN "greatest.h" EXCLUDE
+  PATTERN "block_products.h" EXCLUDE  # compiled once for each instruction set
   PATTERN "row_cpu_loops.h" EXCLUDE
   PATTERN "test_*" EXCLUDE
   PATTERN "*_test*" EXCLUDE)

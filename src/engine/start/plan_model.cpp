@@ -215,9 +215,14 @@ Status apply_quantization(const EngineOptions& options, ModelConfig& config) {
 Status check_load_format(const EngineOptions& options) {
   const bool gguf = TRY(find_gguf(options.model_path)).has_value();
   const LoadFormat asked = options.load_format;
-  if ((asked == LoadFormat::kGguf && !gguf) || (asked == LoadFormat::kSafetensors && gguf))
-    return invalid_argument(fmt::format("load_format: {} is {}; accepted: auto", options.model_path,
-                                        gguf ? "a GGUF file, not safetensors" : "no GGUF file"));
+  if (asked == LoadFormat::kGguf && !gguf)
+    return invalid_argument(
+        fmt::format("load_format: gguf is asked for, but {} is no GGUF file; accepted: auto, safetensors and dummy",
+                    options.model_path));
+  if (asked == LoadFormat::kSafetensors && gguf)
+    return invalid_argument(
+        fmt::format("load_format: safetensors is asked for, but {} is a GGUF file; accepted: auto, gguf and dummy",
+                    options.model_path));
   return ok_status();
 }
 

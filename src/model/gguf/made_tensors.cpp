@@ -113,7 +113,7 @@ class Mxfp4Exponents : public TensorElements {
 
 class LatentRows : public TensorElements {
  public:
-  LatentRows(const StoredBlocks& keys, const StoredBlocks& values, const LatentSizes& sizes)
+  LatentRows(const StoredBlocks& keys, const StoredBlocks& values, const LatentRowSizes& sizes)
       : keys_(keys), values_(values), sizes_(sizes) {}
 
   // A head's keys are read whole, because every row has an element in each of their stored rows.
@@ -151,7 +151,7 @@ class LatentRows : public TensorElements {
 
   StoredBlocks keys_;
   StoredBlocks values_;
-  LatentSizes sizes_;
+  LatentRowSizes sizes_;
 };
 
 }  // namespace
@@ -188,7 +188,7 @@ std::shared_ptr<const TensorElements> make_mxfp4_exponents(JoinedRows rows) {
 }
 
 std::shared_ptr<const TensorElements> make_latent_rows(const StoredBlocks& keys, const StoredBlocks& values,
-                                                       const LatentSizes& sizes) {
+                                                       const LatentRowSizes& sizes) {
   return std::make_shared<const LatentRows>(keys, values, sizes);
 }
 

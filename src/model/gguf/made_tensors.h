@@ -62,12 +62,12 @@ std::shared_ptr<const TensorElements> make_mxfp4_exponents(JoinedRows rows);
 
 // Returns elements of F32: for each head the rows [key_rows, latent] of `keys`, which lie transposed there, [latent,
 // key_rows], above the rows [value_rows, latent] of `values`.
-struct LatentSizes {
+struct LatentRowSizes {
   std::int64_t key_rows = 0;
   std::int64_t value_rows = 0;
   std::int64_t latent = 0;
 };
 std::shared_ptr<const TensorElements> make_latent_rows(const StoredBlocks& keys, const StoredBlocks& values,
-                                                       const LatentSizes& sizes);
+                                                       const LatentRowSizes& sizes);
 
 }  // namespace tessera
