@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Measures llama.cpp on this CPU, alternating with Tessera, for the comparison in docs/measurements/cpu.md.
 
-Both run a model of the configuration's shapes with random bfloat16 weights on all cores: prompts, and one request that
-decodes after a context. Prints tokens a second as medians over the turns, and the least and greatest ratio of a turn.
+Both run a model of the configuration's shapes with random weights on all cores: prompts, and one request that decodes
+after a context. Weights are bfloat16, or blocks of --type, and then Tessera reads the same GGUF file. Prints tokens a second as medians over the turns, and the least and greatest ratio of a turn.
 
   tools/anchor_llama_cpp.py --llama-bench bin/llama-bench qwen3-0.6b/config.json
   tools/anchor_llama_cpp.py --llama-bench bin/llama-bench --turns 3 --num-tokens 512 --context 16 config.json
@@ -28,21 +28,40 @@ F32, BF16 = 0, 30  # types of ggml's tensors
 PATTERN_VALUES = 1 << 20
 
 
-def tensors_of(config):
-    """Returns [(name, shape, type)] of llama.cpp in the order of the file; shapes as in Hugging Face."""
+class BlockType:
+    """A type of blocks: its number in files, and where a block of `size` bytes has its float16 scales."""
+
+    def __init__(self, kind, elements, size, scales):
+        self.kind, self.elements, self.size, self.scales = kind, elements, size, scales
+
+    def pattern(self, draw):
+        """Returns a million random values, whose scales are about 0.001."""
+        data = bytearray(draw.randbytes(PATTERN_VALUES // self.elements * self.size))
+        for block in range(0, len(data), self.size):
+            for at in self.scales:
+                data[block + at : block + at + 2] = struct.pack("<e", draw.uniform(0.0005, 0.0015))
+        return bytes(data)
+
+
+BLOCK_TYPES = {"q4_0": BlockType(2, 32, 18, [0]), "q8_0": BlockType(8, 32, 34, [0]), "q4_k": BlockType(12, 256, 144, [0, 2]),
+               "q5_k": BlockType(13, 256, 176, [0, 2]), "q6_k": BlockType(14, 256, 210, [208])}
+
+
+def tensors_of(config, matrix):
+    """Returns [(name, shape, type)], matrices as `matrix`, of llama.cpp in the order of the file; shapes as in Hugging Face."""
     hidden, inner, heads = config["hidden_size"], config["intermediate_size"], config["num_attention_heads"]
     kv_heads = config.get("num_key_value_heads", heads)
     dim = config.get("head_dim") or hidden // heads
-    tensors = [("token_embd", (config["vocab_size"], hidden), BF16), ("output_norm", (hidden,), F32)]
+    tensors = [("token_embd", (config["vocab_size"], hidden), matrix), ("output_norm", (hidden,), F32)]
     if not config.get("tie_word_embeddings"):
-        tensors.append(("output", (config["vocab_size"], hidden), BF16))
+        tensors.append(("output", (config["vocab_size"], hidden), matrix))
     of_layer = [("attn_norm", (hidden,)), ("attn_q", (heads * dim, hidden)), ("attn_k", (kv_heads * dim, hidden)),
                 ("attn_v", (kv_heads * dim, hidden)), ("attn_output", (hidden, heads * dim)), ("ffn_norm", (hidden,)),
                 ("ffn_gate", (inner, hidden)), ("ffn_up", (inner, hidden)), ("ffn_down", (hidden, inner))]
     if ARCHITECTURES[config["architectures"][0]] == "qwen3":
         of_layer += [("attn_q_norm", (dim,)), ("attn_k_norm", (dim,))]
     for layer in range(config["num_hidden_layers"]):
-        tensors += [(f"blk.{layer}.{name}", shape, F32 if len(shape) == 1 else BF16) for name, shape in of_layer]
+        tensors += [(f"blk.{layer}.{name}", shape, F32 if len(shape) == 1 else matrix) for name, shape in of_layer]
     return tensors
 
 
@@ -74,31 +93,32 @@ def values_of(config):
     return packed
 
 
-def write_gguf(config, path):
-    """Writes version 3: header, keys, tensors' offsets, then their data. Weights repeat a pattern of random values."""
+def write_gguf(config, path, blocks):
+    """Writes version 3: header, keys, tensors' offsets, then their data. Weights repeat a pattern of random values, of the
+    type `blocks`, or of bfloat16 if it is None."""
     draw = random.Random(1)
-    values = array.array("f", (draw.gauss(0, 0.02) for _ in range(PATTERN_VALUES)))
-    pattern = array.array("H", (bits >> 16 for bits in memoryview(values).cast("B").cast("I"))).tobytes()
-    tensors = tensors_of(config)
+    if blocks:
+        pattern = blocks.pattern(draw)
+    else:
+        values = array.array("f", (draw.gauss(0, 0.02) for _ in range(PATTERN_VALUES)))
+        pattern = array.array("H", (bits >> 16 for bits in memoryview(values).cast("B").cast("I"))).tobytes()
+    tensors = tensors_of(config, blocks.kind if blocks else BF16)
     keys = values_of(config)
     header = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(keys)) + b"".join(keys)
     sizes, offset = [], 0
     for name, shape, kind in tensors:
         count = math.prod(shape)
+        size = 4 * count if kind == F32 else count // blocks.elements * blocks.size if blocks else 2 * count
         header += text(name + ".weight") + struct.pack(f"<I{len(shape)}QIQ", len(shape), *reversed(shape), kind, offset)
-        sizes.append(count)
-        offset += -(-count * (2 if kind == BF16 else 4) // ALIGNMENT) * ALIGNMENT
+        sizes.append(size)
+        offset += -(-size // ALIGNMENT) * ALIGNMENT
     with open(path, "wb") as file:
         file.write(header + bytes(-len(header) % ALIGNMENT))
-        for count, (_, _, kind) in zip(sizes, tensors):
-            if kind == F32:
-                data = array.array("f", [1.0]) * count
-                file.write(data.tobytes())
-                file.write(bytes(-4 * count % ALIGNMENT))
-                continue
-            for begin in range(0, 2 * count, len(pattern)):
-                file.write(pattern[: 2 * count - begin])
-            file.write(bytes(-2 * count % ALIGNMENT))
+        for size, (_, _, kind) in zip(sizes, tensors):
+            data = struct.pack("<f", 1.0) * (size // 4) if kind == F32 else pattern
+            for begin in range(0, size, len(data)):
+                file.write(data[: size - begin])
+            file.write(bytes(-size % ALIGNMENT))
 
 
 def ask(command):
@@ -116,10 +136,11 @@ def llama_cpp(options, gguf):
     return rates
 
 
-def tessera(options):
+def tessera(options, gguf):
     command = [options.tessera, "bench"]
-    model = ["--model-path", options.config, "--load-format", "dummy", "--dtype", "bfloat16", "--max-running-requests",
-             1, "--context-length", 8192, "--json"]
+    weights = (["--model-path", gguf] if options.type else
+               ["--model-path", options.config, "--load-format", "dummy", "--dtype", "bfloat16"])
+    model = [*weights, "--max-running-requests", 1, "--context-length", 8192, "--json"]
     tokens = ",".join(map(str, options.num_tokens))
     rates = {}
     for row in ask([*command, "prefill", *model, "--num-tokens", tokens, "--repeat", 3])["rows"]:
@@ -144,6 +165,7 @@ def main():
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--num-tokens", type=positive_list, default=[16, 128, 512, 2048], help="of prompts")
     parser.add_argument("--context", type=positive_list, default=[16, 1024], help="tokens before the decoded ones")
+    parser.add_argument("--type", choices=BLOCK_TYPES, help="of the weights; bfloat16 if it is absent")
     parser.add_argument("config", type=pathlib.Path, help="config.json of a dense Qwen3 or Llama")
     options = parser.parse_args()
     config = json.loads(options.config.read_text())
@@ -153,9 +175,9 @@ def main():
     turns = []
     with tempfile.TemporaryDirectory() as folder:
         gguf = pathlib.Path(folder) / "model.gguf"
-        write_gguf(config, gguf)
+        write_gguf(config, gguf, BLOCK_TYPES.get(options.type))
         for _ in range(options.turns):
-            turns.append((llama_cpp(options, gguf), tessera(options)))
+            turns.append((llama_cpp(options, gguf), tessera(options, gguf)))
     print(f"{'':16}{'llama.cpp':>10}{'Tessera':>10}{'ratio':>8}  of a turn")
     for kind, size in turns[0][0]:
         other, own = ([rates[kind, size] for rates in side] for side in zip(*turns))

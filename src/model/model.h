@@ -17,9 +17,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tessera/base/status.h"
@@ -59,6 +61,10 @@ struct ModelOptions {
   // Tells how the checkpoint stores its tensors, to settle what the config leaves open, and to find scales of the
   // cache. Empty: the config decides, and scales are 1.
   StoredTypeOf stored_type = {};
+  // Tells the type of the blocks of a GGUF file's tensor ("….weight") that are kept as they are: operators take the
+  // type, and each row has blocks of its own. Empty: no blocks are kept.
+  std::function<std::optional<BlockType>(std::string_view tensor)> stored_blocks = {};
+  bool round_block_inputs = false;  // whether inputs of blocks may be rounded (quantised_linear's inputs = "block")
   // Whether to build the checkpoint's next-token layer, and the rows of its input "draft_hidden".
   bool draft_layer = false;
   std::shared_ptr<const EagleDraft> eagle = nullptr;  // a draft layer of another folder; excludes draft_layer

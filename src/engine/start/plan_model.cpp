@@ -7,6 +7,8 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -21,6 +23,7 @@
 #include "tessera/model/weights/checkpoint.h"
 #include "tessera/model/weights/model_path.h"
 #include "tessera/ops/cache/cache_type.h"
+#include "tessera/ops/quantised/blocks/dequantise.h"
 #include "tessera/runner/capture/make_executable.h"
 #include "tessera/runner/wanted_rows.h"
 
@@ -118,10 +121,13 @@ void note_dequantised(EnginePlan& plan) {
 
 // Says in one note which tensors of a GGUF file have blocks that are kept as numbers.
 void note_blocks(EnginePlan& plan) {
+  std::set<std::string> kept;
+  for (const StoredMatrix& matrix : plan.graphs.stored)
+    if (!matrix.plain) kept.insert(matrix.module + ".weight");
   std::map<std::string_view, ModuleCount> types;
   for (const std::string_view name : plan.checkpoint->names()) {
     const StoredTensor& tensor = *plan.checkpoint->find(name);
-    if (tensor.blocks && tensor.dtype == StoredDtype::kF32)
+    if (tensor.blocks && tensor.dtype == StoredDtype::kF32 && !kept.contains(std::string(name)))
       types[block_type_info(*tensor.blocks).name].add(std::string(name));
   }
   if (types.empty()) return;
@@ -173,6 +179,20 @@ Status ask_stored_types(const EngineOptions& options, EnginePlan& plan) {
     return stored != nullptr ? std::optional(stored->dtype) : std::nullopt;
   };
   return ok_status();
+}
+
+// Lets the model keep the blocks of a GGUF file. Only the CPU's operators take them. A type of activations that was
+// asked for by name is one to compute in; otherwise inputs are rounded as the file's authors expect.
+void keep_blocks(PlanDraft& draft) {
+  if (!draft.properties().on_host) return;
+  ModelOptions& model = draft.plan.model;
+  model.round_block_inputs = draft.options.dtype != "float32";
+  model.stored_blocks = [checkpoint = draft.plan.checkpoint](std::string_view name) -> std::optional<BlockType> {
+    const StoredTensor* stored = checkpoint->find(name);
+    if (stored == nullptr || !stored->blocks || stored->made == nullptr || stored->shape.size() != 2)
+      return std::nullopt;
+    return can_dequantise(*stored->blocks) && stored->made->row_blocks(0) != nullptr ? stored->blocks : std::nullopt;
+  };
 }
 
 // Returns a format's name as in WeightFormats::method(). Accepts names of kernels too, like other engines.
@@ -267,6 +287,7 @@ Status build_graphs(PlanDraft& draft) {
   const bool asks_types = plan.config.formats.any() || has_cache_scales(plan.model.kv_cache_type()) ||
                           TRY(find_gguf(options.model_path)).has_value();
   if (asks_types && options.load_format != LoadFormat::kDummy) TRY(ask_stored_types(options, plan));
+  if (plan.checkpoint != nullptr) keep_blocks(draft);
   Result<ModelGraphs> graphs = build_model(plan.config, plan.model, options.registry->ops, options.registry->families);
   if (options.tp_size > 1) graphs = std::move(graphs).with_context(fmt::format("tp_size: {}", options.tp_size));
   plan.graphs = TRY(std::move(graphs).with_context(options.model_path));

@@ -40,7 +40,8 @@ std::string_view matrix_name(Spelling spelling) {
     case Spelling::kScaled:
     case Spelling::kNvfp4:
     case Spelling::kMxfp4:
-    case Spelling::kNumbers: return "weight";
+    case Spelling::kNumbers:
+    case Spelling::kBlocks: return "weight";
     case Spelling::kPacked:
     case Spelling::kNvfp4Packed:
     case Spelling::kMxfp4Packed: return "weight_packed";
@@ -52,7 +53,8 @@ std::string_view matrix_name(Spelling spelling) {
 
 StoredDtype matrix_type(const WeightFormat& format) {
   switch (format.values) {
-    case Values::kPlain: break;
+    case Values::kPlain:
+    case Values::kBlocks: break;
     case Values::kE4M3: return StoredDtype::kF8E4M3;
     case Values::kInt8: return StoredDtype::kI8;
     case Values::kInt4: return StoredDtype::kI32;
@@ -122,7 +124,8 @@ Status check_rest(const Tensors& tensors, WeightFormat& format) {
       return need(tensors, "weight_scale_2", StoredDtype::kF32);
     case Spelling::kMxfp4Packed:
     case Spelling::kMxfp4: return need_exponents(tensors, "weight_scale");
-    case Spelling::kNumbers: break;  // no settings say so
+    case Spelling::kNumbers:
+    case Spelling::kBlocks: break;  // no settings say so
   }
   return ok_status();
 }

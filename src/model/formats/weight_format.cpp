@@ -12,6 +12,7 @@ std::string_view values_name(const WeightFormat& format) {
     case WeightFormat::Values::kInt8: return "int8";
     case WeightFormat::Values::kInt4: return "int4";
     case WeightFormat::Values::kE2M1: return format.is_mxfp4() ? "MXFP4" : "NVFP4";
+    case WeightFormat::Values::kBlocks: break;
   }
   return {};
 }
@@ -27,6 +28,7 @@ std::string scales_name(const WeightFormat& format) {
 
 std::string describe(const WeightFormat& format) {
   if (format.is_plain()) return "plain";
+  if (format.is_blocks()) return fmt::format("GGUF's {}", block_type_info(format.blocks).name);
   return fmt::format("{}, {}{}{}", values_name(format), scales_name(format), format.zeros ? ", zero points" : "",
                      format.ordered ? ", ordered" : "");
 }

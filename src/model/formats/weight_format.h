@@ -4,12 +4,14 @@
 #include <cstdint>
 #include <string>
 
+#include "tessera/ops/quantised/block_types.h"
+
 namespace tessera {
 
 // The matrix is [rows, cols]: outputs and inputs of the linear. Element (r, c) is (value − zero) · scale; NVFP4 has a
 // second scale of the whole tensor, and MXFP4's scales are powers of two.
 struct WeightFormat {
-  enum class Values : std::uint8_t { kPlain, kE4M3, kInt8, kInt4, kE2M1 };
+  enum class Values : std::uint8_t { kPlain, kE4M3, kInt8, kInt4, kE2M1, kBlocks };
   // The tensors of the linear, by what follows "<module>.". Words and bytes hold values from the lowest bits upwards.
   enum class Spelling : std::uint8_t {
     // "weight" [rows, cols] of F8_E4M3 or I8, and the tensor of scales that `scale` names: [row blocks, column blocks],
@@ -37,6 +39,8 @@ struct WeightFormat {
     kMxfp4,
     // "weight" [rows, cols] of F32, F16 or BF16, which is quantised while it is read; nothing else is stored.
     kNumbers,
+    // A GGUF file's blocks, which hold their scales: "weight" [rows, cols].
+    kBlocks,
   };
   // The rounding of inputs with which the linear was published. A computation without it is closer to the original.
   enum class Inputs : std::uint8_t {
@@ -44,6 +48,7 @@ struct WeightFormat {
     kTensor,  // by the stored "input_scale"
     kToken,   // one scale for each token
     kGroup,   // one scale for each token and 128 values
+    kBlock,   // one scale for each token and 32 values, which GGUF's kernels make
   };
 
   Values values = Values::kPlain;
@@ -55,8 +60,10 @@ struct WeightFormat {
   bool zeros_less_one = false;  // GPTQ's first form stores zero − 1
   bool ordered = false;         // columns belong to groups by "g_idx" or "weight_g_idx"
   Inputs inputs = Inputs::kPlain;
+  BlockType blocks = BlockType::kQ8_0;  // the type of kBlocks
 
   bool is_plain() const { return values == Values::kPlain; }
+  bool is_blocks() const { return values == Values::kBlocks; }
   bool is_mxfp4() const { return spelling == Spelling::kMxfp4Packed || spelling == Spelling::kMxfp4; }
   bool is_nvfp4() const { return values == Values::kE2M1 && !is_mxfp4(); }
   friend bool operator==(const WeightFormat&, const WeightFormat&) = default;

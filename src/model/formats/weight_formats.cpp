@@ -85,7 +85,8 @@ std::optional<StartFormat> kind_of(const WeightFormat& format) {
     case WeightFormat::Values::kInt8: return StartFormat::kInt8;
     case WeightFormat::Values::kInt4: return StartFormat::kInt4;
     case WeightFormat::Values::kE2M1: return format.is_mxfp4() ? std::nullopt : std::optional(StartFormat::kNvfp4);
-    case WeightFormat::Values::kPlain: break;
+    case WeightFormat::Values::kPlain:
+    case WeightFormat::Values::kBlocks: break;
   }
   return std::nullopt;
 }

@@ -7,6 +7,7 @@
 
 #include "tessera/base/testing/scratch_dir.h"
 #include "tessera/model/gguf/gguf_test_util.h"
+#include "tessera/model/gguf/gguf_texts.h"
 
 namespace tessera {
 namespace {
@@ -101,6 +102,16 @@ TEST(GgufModel, ValuesOfOtherTypesAreErrors) {
   expect_error(model.integer("mixed").status(), StatusCode::kInvalidArgument, "metadata mixed is 2 of INT32");
   expect_error(model.integer("text").status(), StatusCode::kInvalidArgument, "metadata text is \"abc\"");
   expect_error(model.string("number").status(), StatusCode::kInvalidArgument, "accepted: a string");
+}
+
+TEST(GgufTokenLists, NoneInAFileIsNotFound) {
+  const auto lists_of = [](GgufBytes& bytes) {
+    const std::string file = bytes.string();
+    return gguf_token_lists(GgufModel::of(*GgufFile::parse(std::as_bytes(std::span(file)), "m.gguf"))).status();
+  };
+  expect_error(lists_of(GgufBytes().start(0, 0)), StatusCode::kNotFound, "there is no tokenizer.ggml.model");
+  expect_error(lists_of(GgufBytes().start(0, 1).pair("tokenizer.ggml.model", "none")), StatusCode::kNotFound,
+               "tokenizer.ggml.model is none");
 }
 
 TEST(FindGguf, FolderStandsForItsOneModel) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <initializer_list>
 #include <map>
 #include <utility>
 
@@ -100,13 +101,12 @@ class Translator {
       case Form::kLessOne: add_rows(own, tensor, {.change = NumberChange::kLessOne}); break;
       case Form::kQueryRows: return add_pairs(own, tensor, heads_);
       case Form::kKeyRows: return add_pairs(own, tensor, kv_heads_);
-      case Form::kExperts: return add_experts(own, tensor);
+      case Form::kExperts: return add_experts(own, tensor, {""});
+      case Form::kGateUpExperts: return add_experts(own, tensor, {"gate_proj.weight", "up_proj.weight"});
       case Form::kMxfp4Down: return add_mxfp4(own, {&tensor}, Join::kOne);
-      case Form::kGate:
       case Form::kBiasGate:
       case Form::kMxfp4Gate:
       case Form::kLatentKeys: return add_half(own, tensor, form, false);
-      case Form::kUp:
       case Form::kBiasUp:
       case Form::kMxfp4Up:
       case Form::kLatentValues: return add_half(own, tensor, form, true);
@@ -164,14 +164,23 @@ class Translator {
     return ok_status();
   }
 
-  Status add_experts(const std::string& name, const GgufTensor& tensor) {
-    if (tensor.shape.size() != 3) return misfit(tensor, "[experts, rows, columns]");
+  // Adds a tensor for each expert of a stack and each of `parts`, which share the expert's rows.
+  Status add_experts(const std::string& name, const GgufTensor& tensor, std::initializer_list<const char*> parts) {
+    const auto count = static_cast<std::int64_t>(parts.size());
+    if (tensor.shape.size() != 3 || tensor.shape[1] % count != 0)
+      return misfit(tensor, count == 1 ? "[experts, rows, columns]" : "[experts, rows of gate and up, columns]");
     const std::size_t at = name.find("{}");
-    const std::size_t bytes = tensor.data.size() / static_cast<std::size_t>(tensor.shape[0]);
+    const std::size_t bytes = tensor.data.size() / static_cast<std::size_t>(tensor.shape[0] * count);
+    std::size_t first = 0;
     for (std::int64_t expert = 0; expert < tensor.shape[0]; ++expert) {
-      GgufTensor own{.name = tensor.name, .type = tensor.type, .shape = {tensor.shape[1], tensor.shape[2]}, .data = {}};
-      own.data = tensor.data.subspan(static_cast<std::size_t>(expert) * bytes, bytes);
-      add_same(fmt::format("{}{}{}", name.substr(0, at), expert, name.substr(at + 2)), own, own.shape);
+      for (const char* part : parts) {
+        GgufTensor own{.name = tensor.name,
+                       .type = tensor.type,
+                       .shape = {tensor.shape[1] / count, tensor.shape[2]},
+                       .data = tensor.data.subspan(first, bytes)};
+        add_same(fmt::format("{}{}{}{}", name.substr(0, at), expert, name.substr(at + 2), part), own, own.shape);
+        first += bytes;
+      }
     }
     return ok_status();
   }
@@ -193,22 +202,17 @@ class Translator {
     if (form == Form::kLatentKeys || form == Form::kLatentValues) return add_latent(name, first, second);
     if (first.shape != second.shape) return misfit(second, "that of " + first.name);
     if (form == Form::kMxfp4Gate || form == Form::kMxfp4Up) return add_mxfp4(name, {&first, &second}, Join::kInTurn);
-    const bool bias = form == Form::kBiasGate || form == Form::kBiasUp;
-    if (first.shape.size() != (bias ? 2u : 3u))
-      return misfit(first, bias ? "[experts, rows]" : "[experts, rows, columns]");
+    if (first.shape.size() != 2u) return misfit(first, "[experts, rows]");
     std::vector<std::int64_t> shape = first.shape;
     shape[1] *= 2;
-    JoinedRows rows{
-        .matrices = {bias ? column_of(first) : matrix_of(first), bias ? column_of(second) : matrix_of(second)},
-        .join = bias ? Join::kInTurn : Join::kAbove,
-        .expert_rows = first.shape[1]};
+    JoinedRows rows{.matrices = {column_of(first), column_of(second)}, .join = Join::kInTurn};
     add_made(name, first, std::move(shape), make_rows(std::move(rows), {}));
     return ok_status();
   }
 
   // Adds values and exponents as two tensors.
   Status add_mxfp4(const std::string& name, const std::vector<const GgufTensor*>& tensors, Join join) {
-    JoinedRows rows{.matrices = {}, .join = join, .expert_rows = 0};
+    JoinedRows rows{.matrices = {}, .join = join};
     for (const GgufTensor* tensor : tensors) {
       if (tensor->type != BlockType::kMXFP4)
         return unimplemented(
@@ -219,7 +223,6 @@ class Translator {
       rows.matrices.push_back(matrix_of(*tensor));
     }
     const std::vector<std::int64_t>& stored = tensors[0]->shape;
-    rows.expert_rows = stored[1];
     std::vector<std::int64_t> shape{stored[0], stored[1] * std::ssize(tensors), stored[2] / kMxfp4Block};
     add_made(name + "_scales", *tensors[0], shape, make_mxfp4_exponents(rows), StoredDtype::kU8);
     shape.push_back(kMxfp4Block / 2);

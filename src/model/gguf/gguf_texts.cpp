@@ -79,6 +79,8 @@ Result<TokenLists> gguf_token_lists(const GgufModel& model) {
   TokenLists lists;
   lists.file = model.path();
   lists.model = TRY(model.string(kModel));
+  if (lists.model == "none" || lists.model == "no_vocab")
+    return not_found(fmt::format("{} has no tokenizer: {} is {}", model.path(), kModel, lists.model));
   lists.pre = TRY(model.optional_string("tokenizer.ggml.pre")).value_or("");
   lists.tokens = TRY(strings(model, kTokens));
   lists.kinds = TRY(read_kinds(model));

@@ -49,6 +49,12 @@ class ArrangedRows : public RowElements {
   ArrangedRows(JoinedRows rows, const RowArrangement& arrangement)
       : RowElements(rows.matrices[0].cols()), rows_(std::move(rows)), arrangement_(arrangement) {}
 
+  const std::byte* row_blocks(std::int64_t row) const override {
+    if (!arrangement_.cols.is_same() || arrangement_.change != NumberChange::kNone) return nullptr;
+    const auto [matrix, index] = rows_.at(arrangement_.rows.stored(row));
+    return matrix->row(index);
+  }
+
  private:
   void read_row(std::int64_t row, std::int64_t col, std::int64_t count, float* to) const override {
     const auto [matrix, index] = rows_.at(arrangement_.rows.stored(row));
@@ -168,11 +174,7 @@ std::int64_t StoredOrder::stored(std::int64_t index) const {
 
 JoinedRows::Row JoinedRows::at(std::int64_t row) const {
   if (join == Join::kOne) return {&matrices[0], row};
-  const std::int64_t expert = row / (2 * expert_rows);
-  const std::int64_t in_expert = row % (2 * expert_rows);
-  const bool second = join == Join::kAbove ? in_expert >= expert_rows : in_expert % 2 == 1;
-  const std::int64_t own = join == Join::kAbove ? in_expert % expert_rows : in_expert / 2;
-  return {&matrices[second ? 1 : 0], expert * expert_rows + own};
+  return {&matrices[static_cast<std::size_t>(row % 2)], row / 2};
 }
 
 std::shared_ptr<const TensorElements> make_rows(JoinedRows rows, const RowArrangement& arrangement) {

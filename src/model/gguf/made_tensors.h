@@ -29,16 +29,14 @@ enum class NumberChange : std::uint8_t {
   kLogOfNegative,  // log(−x)
 };
 
-// The rows of one matrix, or of two that are joined for each expert.
+// The rows of one matrix, or of two in turn.
 struct JoinedRows {
   enum class Join : std::uint8_t {
     kOne,
-    kAbove,   // the first's rows of an expert above the second's
     kInTurn,  // a row of the first, a row of the second
   };
   std::vector<StoredBlocks> matrices;
   Join join = Join::kOne;
-  std::int64_t expert_rows = 0;  // rows of an expert in each of two matrices
 
   struct Row {
     const StoredBlocks* matrix;

@@ -64,15 +64,12 @@ TEST(MadeTensors, RunsOfColumnsChangePlaces) {
   expect_parts_fit(*made, 16);
 }
 
-TEST(MadeTensors, ExpertsAreJoinedAboveOrInTurn) {
+TEST(MadeTensors, RowsOfTwoMatricesAreJoinedInTurn) {
   const std::vector<float> gate = counted(8);
   const std::vector<float> up = counted(8, 10);
-  JoinedRows rows{.matrices = {matrix_of(gate, 2), matrix_of(up, 2)}, .join = Join::kAbove, .expert_rows = 2};
-  const auto above = make_rows(rows, {});
-  EXPECT_THAT(read(*above, 0, 16), ElementsAre(0, 1, 2, 3, 10, 11, 12, 13, 4, 5, 6, 7, 14, 15, 16, 17));
-  expect_parts_fit(*above, 16);
-  rows.join = Join::kInTurn;
-  EXPECT_THAT(read(*make_rows(rows, {}), 0, 16), ElementsAre(0, 1, 10, 11, 2, 3, 12, 13, 4, 5, 14, 15, 6, 7, 16, 17));
+  const auto made = make_rows({.matrices = {matrix_of(gate, 2), matrix_of(up, 2)}, .join = Join::kInTurn}, {});
+  EXPECT_THAT(read(*made, 0, 16), ElementsAre(0, 1, 10, 11, 2, 3, 12, 13, 4, 5, 14, 15, 6, 7, 16, 17));
+  expect_parts_fit(*made, 16);
 }
 
 TEST(MadeTensors, NumbersChange) {

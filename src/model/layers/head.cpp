@@ -1,5 +1,7 @@
 #include "tessera/model/layers/head.h"
 
+#include <string>
+#include <string_view>
 #include <utility>
 
 namespace tessera {
@@ -8,6 +10,33 @@ namespace {
 // Returns whether each rank has a slice of the vocabulary. A vocabulary that does not divide is whole on each rank.
 bool divides(const LayerBuilder& b, std::int64_t rows) {
   return b.options().tp_size > 1 && rows % b.options().tp_size == 0;
+}
+
+// Returns the rows `slice` of a table: numbers, or the blocks of a GGUF file, which `attributes` then describe.
+Result<WeightSpec> table_weight(LayerBuilder& b, const EmbeddingTable& table, const TensorSlice& slice,
+                                ir::Attributes& attributes) {
+  constexpr std::string_view kSuffix = ".weight";
+  const std::string module =
+      table.tensor.ends_with(kSuffix) ? table.tensor.substr(0, table.tensor.size() - kSuffix.size()) : table.tensor;
+  if (const std::optional<WeightFormat> blocks = b.blocks_of(module)) {
+    b.note_stored(module, *blocks);
+    const LinearPart part{.tensor = module,
+                          .matrix = table.tensor,
+                          .tensor_rows = table.rows,
+                          .tensor_cols = table.cols,
+                          .slice = slice,
+                          .rows = slice.size,
+                          .cols = table.cols,
+                          .format = *blocks};
+    QuantisedWeights weights = TRY(quantised_weights(module, {&part, 1}));
+    const ir::Attributes of_table = weights.format.attributes();
+    attributes.insert(attributes.end(), of_table.begin(), of_table.end());
+    attributes.emplace_back("dtype", std::string(ir::dtype_name(b.options().dtype)));
+    return std::move(weights.weights[0]);
+  }
+  return WeightSpec{.name = table.tensor,
+                    .type = {b.options().weight_type(), {ir::Dim(slice.size), ir::Dim(table.cols)}},
+                    .parts = {{.tensor = table.tensor, .shape = {table.rows, table.cols}, .slice = slice}}};
 }
 
 }  // namespace
@@ -36,12 +65,13 @@ ir::ValueId look_up(LayerBuilder& b, const EmbeddingTable& table, ir::ValueId id
     attributes.emplace_back("first_row", first);
     attributes.emplace_back("table_rows", table.rows);
   }
-  const ir::ValueId weight = b.add_weight({.name = table.tensor,
-                                           .type = {b.options().weight_type(), {ir::Dim(rows), ir::Dim(table.cols)}},
-                                           .parts = {{.tensor = table.tensor,
-                                                      .shape = {table.rows, table.cols},
-                                                      .slice = {.dim = 0, .begin = first, .size = rows}}}});
-  std::vector<ir::ValueId> all{ids, weight};
+  const TensorSlice slice{.dim = 0, .begin = first, .size = rows};
+  Result<WeightSpec> weight = table_weight(b, table, slice, attributes);
+  if (!weight.ok()) {
+    b.graph.fail(weight.status());
+    return ids;
+  }
+  std::vector<ir::ValueId> all{ids, b.add_weight(*std::move(weight))};
   all.insert(all.end(), operands.begin(), operands.end());
   const ir::ValueId y = b.graph.op("embedding", all, attributes);
   if (sliced) b.graph.op("all_reduce", {y});

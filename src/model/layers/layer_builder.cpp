@@ -5,21 +5,6 @@
 #include <algorithm>
 
 namespace tessera {
-namespace {
-
-// Returns the attribute "inputs" of quantised_linear. Its kernels take no scale of inputs from a checkpoint: if there
-// is one for all rows, rounding each row by its own scale is closer to the original.
-std::string_view rounding_of_inputs(const WeightFormat& format) {
-  switch (format.inputs) {
-    case WeightFormat::Inputs::kTensor:
-    case WeightFormat::Inputs::kToken: return "token";
-    case WeightFormat::Inputs::kGroup: return "group";
-    default: return "plain";
-  }
-}
-
-}  // namespace
-
 Result<TensorSlice> rank_rows(const LinearBlock& block, int rank, int ranks) {
   const std::int64_t shares = block.heads > 0 ? std::min<std::int64_t>(ranks, block.heads) : ranks;
   if (block.rows % shares != 0 || ranks % shares != 0) {
@@ -107,14 +92,34 @@ Result<std::vector<LinearPart>> LayerBuilder::parts_of(const std::vector<LinearB
 }
 
 Result<WeightFormat> LayerBuilder::format_of_block(const LinearBlock& block, std::int64_t cols) {
-  if (!std::holds_alternative<PlainStorage>(block.storage) || block.quantisable == Quantisable::kNo)
-    return WeightFormat();
+  if (!std::holds_alternative<PlainStorage>(block.storage)) return WeightFormat();
+  if (block.quantisable == Quantisable::kNo) {
+    const WeightFormat blocks = blocks_of(block.tensor).value_or(WeightFormat());
+    note_stored(block.tensor, blocks);
+    return blocks;
+  }
   WeightFormat format = TRY(format_of(block.tensor));
   note_stored(block.tensor, format);
   if (!format.is_plain()) return format;
   if (block.quantisable == Quantisable::kYes) return format_at_start(block.tensor, cols);
   leave_at_start(block.tensor, "published checkpoints leave heads, routers and gates so");
   return format;
+}
+
+std::optional<WeightFormat> LayerBuilder::blocks_of(const std::string& module) const {
+  if (!options_.stored_blocks) return std::nullopt;
+  const std::optional<BlockType> type = options_.stored_blocks(module + ".weight");
+  if (!type) return std::nullopt;
+  return WeightFormat{
+      .values = WeightFormat::Values::kBlocks,
+      .spelling = WeightFormat::Spelling::kBlocks,
+      .inputs = options_.round_block_inputs ? WeightFormat::Inputs::kBlock : WeightFormat::Inputs::kPlain,
+      .blocks = *type};
+}
+
+Result<WeightFormat> LayerBuilder::format_of(const std::string& module) const {
+  if (std::optional<WeightFormat> blocks = blocks_of(module)) return *blocks;
+  return formats_.of(module, options_.stored_type);
 }
 
 void LayerBuilder::note_stored(const std::string& module, const WeightFormat& format) {
@@ -211,6 +216,10 @@ Result<Storage> LayerBuilder::read_as_numbers(const std::string& module, std::in
   const WeightFormat format = TRY(format_of(module));
   if (format.is_plain()) {
     leave_at_start(module, std::string(reason));
+    return Storage(PlainStorage{});
+  }
+  if (format.is_blocks()) {
+    dequantised_.push_back({.module = module, .format = describe(format), .reason = std::string(reason)});
     return Storage(PlainStorage{});
   }
   if (format.spelling != WeightFormat::Spelling::kScaled)

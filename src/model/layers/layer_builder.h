@@ -34,7 +34,7 @@ enum class Quantisable : std::uint8_t {
   kYes,       // if the checkpoint stores it so, or at the start
   kIfStored,  // only if the checkpoint stores it so: heads, routers, gates, which published checkpoints leave as
               // numbers
-  kNo,        // never, whatever the checkpoint's settings say of linears: a tied head
+  kNo,        // only as a GGUF file's blocks, whatever the checkpoint's settings say of linears: a tied head
 };
 
 // One output block of a linear layer: rows of a matrix [*, in] of the checkpoint.
@@ -146,7 +146,9 @@ class LayerBuilder {
   std::vector<LayerInfo> take_layers();
   const ModelOptions& options() const { return options_; }
   // Returns how the checkpoint stores the matrix of a linear; `module` is its tensor's name without ".weight".
-  Result<WeightFormat> format_of(const std::string& module) const { return formats_.of(module, options_.stored_type); }
+  Result<WeightFormat> format_of(const std::string& module) const;
+  // Returns the format of a matrix of GGUF's blocks that operators take; nothing if the matrix is stored otherwise.
+  std::optional<WeightFormat> blocks_of(const std::string& module) const;
 
  private:
   Result<std::vector<LinearPart>> parts_of(const std::vector<LinearBlock>& blocks, std::int64_t local_in,

@@ -6,12 +6,10 @@
 #include <numeric>
 
 #include "tessera/base/ceil_div.h"
+#include "tessera/model/layers/block_parts.h"
+#include "tessera/ops/quantised/blocks/packed_layout.h"
 
 namespace tessera {
-namespace {
-
-using Spelling = WeightFormat::Spelling;
-using FormatValues = WeightFormat::Values;
 
 std::int64_t sum_of_rows(std::span<const LinearPart> parts) {
   return std::accumulate(parts.begin(), parts.end(), std::int64_t{0},
@@ -21,6 +19,11 @@ std::int64_t sum_of_rows(std::span<const LinearPart> parts) {
 std::string matrix_tensor(const LinearPart& part) {
   return part.matrix.empty() ? part.tensor + ".weight" : part.matrix;
 }
+
+namespace {
+
+using Spelling = WeightFormat::Spelling;
+using FormatValues = WeightFormat::Values;
 
 bool by_columns(const LinearPart& part) { return part.slice.dim == 1; }
 std::int64_t first_row(const LinearPart& part) { return by_columns(part) ? 0 : part.slice.begin; }
@@ -82,7 +85,8 @@ Names names_of(const WeightFormat& format) {
     case Spelling::kNvfp4: return {.values = "weight", .scales = "weight_scale", .factor = "weight_scale_2"};
     case Spelling::kMxfp4Packed: return {.values = "weight_packed", .scales = "weight_scale"};
     case Spelling::kMxfp4: return {.values = "weight", .scales = "weight_scale"};
-    case Spelling::kNumbers: break;
+    case Spelling::kNumbers:
+    case Spelling::kBlocks: break;
   }
   return {};
 }
@@ -331,6 +335,16 @@ Status check_slice(const LinearPart& part, std::int64_t cols, const char* what) 
 
 }  // namespace
 
+std::string_view rounding_of_inputs(const WeightFormat& format) {
+  switch (format.inputs) {
+    case WeightFormat::Inputs::kTensor:
+    case WeightFormat::Inputs::kToken: return "token";
+    case WeightFormat::Inputs::kGroup: return "group";
+    case WeightFormat::Inputs::kBlock: return "block";
+    default: return "plain";
+  }
+}
+
 WeightSpec plain_weight(const std::string& name, std::span<const LinearPart> parts, ir::DType dtype) {
   WeightSpec weight{.name = name + ".weight", .type = {dtype, {sum_of_rows(parts), parts[0].cols}}};
   for (const LinearPart& part : parts) {
@@ -358,14 +372,18 @@ Result<QuantisedWeights> quantised_weights(const std::string& name, std::span<co
     if (part.format.is_nvfp4()) TRY(check_slice(part, kNvfp4Group, "as so many values share a scale"));
     if (part.format.values == FormatValues::kInt4 || part.format.is_mxfp4())
       TRY(check_slice(part, 2, "as a byte has two values"));
+    if (part.format.is_blocks())
+      TRY(check_slice(part, block_type_info(part.format.blocks).elements, "as a block has so many values"));
   }
+  if (parts[0].format.is_blocks()) return block_weights(name, parts);
   return Joiner(name, parts, last).join();
 }
 
 std::size_t end_of_run(std::span<const LinearPart> parts) {
   std::size_t end = 1;
   while (end < parts.size() && parts[end].format == parts[0].format &&
-         (!parts[0].format.ordered || parts[end].tensor == parts[0].tensor))
+         (!parts[0].format.ordered || parts[end].tensor == parts[0].tensor) &&
+         (!parts[0].format.is_blocks() || parts[end - 1].rows % kPackedRows == 0))
     ++end;
   return end;
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tessera/base/status.h"
@@ -29,6 +30,14 @@ struct LinearPart {
   WeightFormat format = {};
 };
 
+// Returns the attribute "inputs" of quantised_linear and moe_experts. Its kernels take no scale of inputs from a
+// checkpoint: if there is one for all rows, rounding each row by its own scale is closer to the original.
+std::string_view rounding_of_inputs(const WeightFormat& format);
+
+// Returns the number of rows of the parts together, and the name of the tensor that holds a part's plain matrix.
+std::int64_t sum_of_rows(std::span<const LinearPart> parts);
+std::string matrix_tensor(const LinearPart& part);
+
 // Returns the matrix [all parts' rows, cols] of plain parts, and the bias [all parts' rows].
 WeightSpec plain_weight(const std::string& name, std::span<const LinearPart> parts, ir::DType dtype);
 WeightSpec bias_weight(const std::string& name, std::span<const LinearPart> parts, ir::DType dtype);
@@ -41,14 +50,15 @@ struct QuantisedWeights {
 
 // Joins parts of one format, each with the scales of its own tensor. Precondition: the parts' formats are equal, not
 // plain, and, if they are ordered, of one tensor. invalid_argument if a slice divides what is stored together: the two
-// values of a byte, or the 16 values of an NVFP4 scale; unimplemented for padded parts. With kWhole the blocks of
-// scales divide every part's rows, as in a stack of experts; with kCut the last part may end within a block.
+// values of a byte, the 16 values of an NVFP4 scale, or a GGUF file's block; unimplemented for padded parts. With
+// kWhole the blocks of scales divide every part's rows, as in a stack of experts; with kCut the last part may end
+// within a block.
 enum class LastBlock : std::uint8_t { kCut, kWhole };
 Result<QuantisedWeights> quantised_weights(const std::string& name, std::span<const LinearPart> parts,
                                            LastBlock last = LastBlock::kCut);
 
 // Returns the end of the first run of parts that can be one matrix. They have one format; if it orders the columns,
-// they also belong to one tensor.
+// they also belong to one tensor; if it is GGUF's blocks, all but the last have a multiple of sixteen rows.
 std::size_t end_of_run(std::span<const LinearPart> parts);
 
 }  // namespace tessera

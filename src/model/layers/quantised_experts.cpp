@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "tessera/ops/moe/moe_experts.h"
+#include "tessera/ops/quantised/blocks/packed_layout.h"
 
 namespace tessera {
 namespace {
@@ -30,6 +31,25 @@ Result<WeightFormat> set_stored_formats(LayerBuilder& b, const Matrices& all) {
     }
   }
   return first.value_or(WeightFormat());
+}
+
+// Sets the formats of matrices of GGUF's blocks and returns gate_up's, or a plain one if they stay numbers: experts'
+// blocks are interleaved in sixteens of an expert's rows, gate and up are of one type, and so are the layer's experts.
+WeightFormat set_blocks(LayerBuilder& b, const ExpertParts& parts, const Matrices& all) {
+  if (parts.hidden_size() % kPackedRows != 0 || parts.local_size() % kPackedRows != 0) return {};
+  std::array<std::optional<WeightFormat>, 2> found;  // of gate_up, of down
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    for (LinearPart& matrix : *all[i]) {
+      std::optional<WeightFormat>& first = found[i % 2];
+      const std::optional<WeightFormat> own = b.blocks_of(matrix.tensor);
+      if (!first) first = own;
+      if (!own || *own != *first) return {};
+      matrix.format = *own;
+    }
+  }
+  for (const std::vector<LinearPart>* matrices : all)
+    for (const LinearPart& matrix : *matrices) b.note_stored(matrix.tensor, matrix.format);
+  return found[0].value_or(WeightFormat());
 }
 
 // Sets the format to which unquantised matrices are quantised at the start, and returns it: one that fits both of an
@@ -124,7 +144,13 @@ Result<std::optional<QuantisedExperts>> add_quantised_experts(LayerBuilder& b, c
   std::vector<LinearPart> other_down = parts.down_matrices(Of::kOthers);
   const Matrices all{&gate_up, &down, &other_gate_up, &other_down};
   WeightFormat format;
-  if (parts.are_separate()) format = TRY(set_stored_formats(b, all));
+  const bool has_blocks = parts.are_separate() && b.options().stored_blocks;
+  if (has_blocks) {
+    format = set_blocks(b, parts, all);
+    if (format.is_plain()) return std::optional<QuantisedExperts>();
+  } else if (parts.are_separate()) {
+    format = TRY(set_stored_formats(b, all));
+  }
   if (format.is_plain()) format = set_formats_at_start(b, parts, all);
   if (format.is_plain()) return std::optional<QuantisedExperts>();
   if (format.ordered)
@@ -135,8 +161,13 @@ Result<std::optional<QuantisedExperts>> add_quantised_experts(LayerBuilder& b, c
   QuantisedWeights down_stack = TRY(stack_of(prefix + "down_proj", down, other_down));
   QuantisedExperts experts{.attributes = up_stack.format.attributes(), .format = format};
   experts.attributes.emplace_back("quantised", true);
-  experts.attributes.emplace_back("down_group_rows", down_stack.format.group_rows);
-  experts.attributes.emplace_back("down_group_cols", down_stack.format.group_cols);
+  if (format.is_blocks()) {
+    experts.attributes.emplace_back("down_values", std::get<std::string>(down_stack.format.attributes()[0].second));
+    experts.attributes.emplace_back("inputs", std::string(rounding_of_inputs(format)));
+  } else {
+    experts.attributes.emplace_back("down_group_rows", down_stack.format.group_rows);
+    experts.attributes.emplace_back("down_group_cols", down_stack.format.group_cols);
+  }
   experts.gate_up = add_all(b, std::move(up_stack), experts.more);
   experts.down = add_all(b, std::move(down_stack), experts.more);
   return std::optional(std::move(experts));

@@ -16,7 +16,7 @@ namespace {
 
 // The names of the layouts, in Storage's order.
 constexpr std::array kLayouts = {"plain",   "transposed", "scaled",  "strided", "packed",
-                                 "nibbles", "grid",       "rounded", "indices"};
+                                 "nibbles", "grid",       "rounded", "blocks",  "indices"};
 static_assert(kLayouts.size() == std::variant_size_v<Storage>);
 
 // Returns the fields in which two storages of one kind may differ.
@@ -36,6 +36,7 @@ auto fields_of(const RoundedStorage& s) {
   return std::tuple_cat(fields_of(s.numbers),
                         std::tie(s.rows, s.cols, s.rounding, s.content, s.step_rows, s.step_cols));
 }
+auto fields_of(const BlockStorage& s) { return std::tie(s.type, s.rows, s.cols); }
 auto fields_of(const IndexStorage& s) { return std::tie(s.limit); }
 
 bool same_storage(const Storage& a, const Storage& b) {

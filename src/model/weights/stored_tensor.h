@@ -22,6 +22,10 @@ class TensorElements {
   // Writes elements [first, first + count) of the tensor, counted row-major, to `to`, in the tensor's dtype.
   // Precondition: they lie within the tensor.
   virtual void read(std::int64_t first, std::int64_t count, std::byte* to) const = 0;
+  // Returns the blocks (StoredTensor::blocks) whose numbers are row `row` of the tensor as a matrix; null if a row is
+  // not stored as blocks of its own. All rows of a tensor are alike in this. Borrowed from the file. Precondition: the
+  // row lies within the tensor.
+  virtual const std::byte* row_blocks(std::int64_t /*row*/) const { return nullptr; }
 };
 
 // Row-major, dense, little-endian. The elements are either `data`, which may have any alignment, or are made while they

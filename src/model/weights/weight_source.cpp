@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "tessera/model/weights/block_read.h"
 #include "tessera/model/weights/matrix_read.h"
 #include "tessera/model/weights/quantised_read.h"
 #include "tessera/model/weights/random_fill.h"
@@ -201,6 +202,11 @@ Status read(const Checkpoint& checkpoint, const WeightPart& part, const GridStor
   const std::span<const StoredDtype> accepted =
       storage.exponents ? std::span<const StoredDtype>(kExponentDtypes) : std::span<const StoredDtype>(kWeightDtypes);
   return read_grid(TRY(checkpoint.get(part.tensor, accepted)), storage, runs, to);
+}
+
+Status read(const Checkpoint& checkpoint, const WeightPart& part, const BlockStorage& storage, StoredDtype /*dtype*/,
+            const SliceRuns& runs, std::span<std::byte> to) {
+  return read_blocks(TRY(checkpoint.get(part.tensor, {storage.rows, storage.cols})), storage, runs, to);
 }
 
 Status read(const Checkpoint& checkpoint, const WeightPart& part, const IndexStorage& storage, StoredDtype /*dtype*/,

@@ -16,6 +16,7 @@
 #include "tessera/model/weights/quantise_values.h"
 #include "tessera/model/weights/stored_dtype.h"
 #include "tessera/model/weights/tensor_copy.h"
+#include "tessera/ops/quantised/block_types.h"
 
 namespace tessera {
 
@@ -112,13 +113,22 @@ struct RoundedStorage {
   float dummy = 1;  // every scale of a random model, or its factor if it has one
 };
 
+// A matrix [rows, cols] of a GGUF file's blocks. The part is a matrix of bytes, [rows, bytes of a row of blocks], which
+// packed_layout.h orders: a slice of rows, or of whole blocks of all rows. Sixteen neighbouring rows of a part are
+// interleaved, so that only a weight's last part has a number of rows that is no multiple of sixteen.
+struct BlockStorage {
+  BlockType type = BlockType::kQ8_0;
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;
+};
+
 // Indices, I32: each is at least 0 and below `limit`.
 struct IndexStorage {
   std::int64_t limit = 0;
 };
 
 using Storage = std::variant<PlainStorage, TransposedStorage, ScaledStorage, StridedStorage, PackedStorage,
-                             NibbleStorage, GridStorage, RoundedStorage, IndexStorage>;
+                             NibbleStorage, GridStorage, RoundedStorage, BlockStorage, IndexStorage>;
 
 // A matrix or vector of the checkpoint, or this rank's slice of it. Shape and slice count the part's elements, whatever
 // the layout of the tensors from which they are read.

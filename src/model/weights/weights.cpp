@@ -13,6 +13,7 @@
 #include "tessera/device/alignment.h"
 #include "tessera/model/weights/padded_part.h"
 #include "tessera/model/weights/weight_upload.h"
+#include "tessera/ops/quantised/blocks/packed_layout.h"
 
 namespace tessera {
 namespace {
@@ -22,11 +23,21 @@ Result<std::size_t> bytes_of(const WeightSpec& spec) {
   return static_cast<std::size_t>(TRY(ir::size_bytes(spec.type, {}).with_context(spec.name)));
 }
 
+// Returns how many of at most `most` bytes of blocks are rows that are packed together.
+Result<std::int64_t> packed_piece(const WeightPart& part, const SliceRuns& runs, std::int64_t most) {
+  const std::int64_t row_bytes = runs.num_runs > 1 ? runs.run : part.shape[1];
+  const std::int64_t packed_bytes = kPackedRows * row_bytes;
+  if (packed_bytes <= most) return most / packed_bytes * packed_bytes;
+  return unimplemented(
+      fmt::format("{}: rows of {} bytes of blocks; accepted: up to {}", part.tensor, row_bytes, most / kPackedRows));
+}
+
 // Writes the part's bytes to `to`, in pieces of a buffer's size.
 Status upload_part(const WeightSpec& spec, const WeightPart& part, StoredDtype dtype, const SliceRuns& runs,
                    const WeightSource& source, DeviceAddress to, WeightUpload& upload) {
   const std::int64_t element = stored_dtype_bytes(dtype);
-  const std::int64_t most = static_cast<std::int64_t>(WeightUpload::kBufferBytes) / element;
+  std::int64_t most = static_cast<std::int64_t>(WeightUpload::kBufferBytes) / element;
+  if (std::holds_alternative<BlockStorage>(part.storage)) most = TRY(packed_piece(part, runs, most));
   for (std::int64_t first = 0; first < runs.num_elements();) {
     const SliceRuns piece = runs.piece(first, most);
     TRY(upload.write(to + first * element, static_cast<std::size_t>(piece.num_elements() * element),
@@ -112,6 +123,7 @@ std::vector<std::int64_t> stored_shape(const WeightPart& part) {
     packed = ceil_div(packed, 8);
     return shape;
   }
+  if (const auto* blocks = std::get_if<BlockStorage>(&part.storage)) return {blocks->rows, blocks->cols};
   if (const auto* grid = std::get_if<GridStorage>(&part.storage)) {
     std::vector<std::int64_t> shape{ceil_div(grid->rows, grid->block_rows), ceil_div(grid->cols, grid->block_cols)};
     if (grid->transposed) std::swap(shape[0], shape[1]);

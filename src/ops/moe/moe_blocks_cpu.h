@@ -1,5 +1,6 @@
 // Experts whose matrices are packed blocks of GGUF, on the CPU: integer products, as in quantised_linear
-// (blocks/block_linear.h). With float32, and where sixteen rows belong to two experts, blocks become numbers instead.
+// (blocks/block_linear.h). Where inputs are not rounded by block, and where sixteen rows belong to two experts, blocks
+// become numbers instead.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +15,7 @@
 namespace tessera::experts_cpu {
 
 inline bool multiplies_blocks(const ExpertsProblem& p) {
-  if (!p.quantised || !p.gate_up_matrix.format.is_blocks() || p.dtype == ir::DType::kFloat32) return false;
+  if (!p.rounds_inputs || !p.gate_up_matrix.format.is_blocks()) return false;
   const bool packed =
       packed_layout(p.gate_up_matrix.format.blocks) != nullptr && packed_layout(p.down_matrix.format.blocks) != nullptr;
   return packed && p.intermediate % kPackedRows == 0 && p.hidden % kPackedRows == 0;

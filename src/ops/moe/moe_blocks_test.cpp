@@ -27,7 +27,8 @@ struct BlockExpertsCase {
   std::vector<double> down;     // [experts, hidden, intermediate]
 };
 
-BlockExpertsCase make_block_case(const BlockExpertsTypes& types, DType dtype, const BlockExpertsSizes& s, bool biases) {
+BlockExpertsCase make_block_case(const BlockExpertsTypes& types, const BlockInputs& in, const BlockExpertsSizes& s,
+                                 bool biases) {
   BlockCase gate_up = random_block_case(types.gate_up, s.experts * 2 * s.intermediate, s.hidden, 3);
   BlockCase down = random_block_case(types.down, s.experts * s.hidden, s.intermediate, 4);
   double squares = 0;
@@ -38,13 +39,14 @@ BlockExpertsCase make_block_case(const BlockExpertsTypes& types, DType dtype, co
   for (std::int64_t i = 0; i < s.tokens * s.top_k; ++i)
     ids.push_back(i % 11 == 7 ? -1 : static_cast<std::int32_t>((i * i + i / 3) % s.experts));
   BlockExpertsCase c;
-  c.operands = {random_tensor(dtype, {s.tokens, s.hidden}, 1, -most, most), int_tensor({s.tokens, s.top_k}, ids),
+  c.operands = {random_tensor(in.dtype, {s.tokens, s.hidden}, 1, -most, most), int_tensor({s.tokens, s.top_k}, ids),
                 random_tensor(DType::kFloat32, {s.tokens, s.top_k}, 2, 0, 1), gate_up.operand, down.operand};
-  if (biases) c.operands.push_back(random_tensor(dtype, {s.experts, 2 * s.intermediate}, 5));
-  if (biases) c.operands.push_back(random_tensor(dtype, {s.experts, s.hidden}, 6));
+  if (biases) c.operands.push_back(random_tensor(in.dtype, {s.experts, 2 * s.intermediate}, 5));
+  if (biases) c.operands.push_back(random_tensor(in.dtype, {s.experts, s.hidden}, 6));
   c.attributes = format_of(types.gate_up).attributes();
   c.attributes.emplace_back("down_values", std::get<std::string>(format_of(types.down).attributes()[0].second));
   c.attributes.emplace_back("quantised", true);
+  c.attributes.emplace_back("inputs", std::string(in.inputs));
   c.attributes.emplace_back("gate_up_bias", biases);
   c.attributes.emplace_back("down_bias", biases);
   c.gate_up = std::move(gate_up.numbers);
@@ -86,19 +88,20 @@ std::vector<double> expected_of_blocks(const BlockExpertsCase& c, const BlockExp
   return y;
 }
 
-class BlockExperts : public ::testing::TestWithParam<std::tuple<BlockExpertsTypes, DType>> {
+class BlockExperts : public ::testing::TestWithParam<std::tuple<BlockExpertsTypes, BlockInputs>> {
  protected:
   const BlockExpertsTypes& types() const { return std::get<0>(GetParam()); }
-  DType dtype() const { return std::get<1>(GetParam()); }
+  BlockInputs inputs() const { return std::get<1>(GetParam()); }
+  DType dtype() const { return inputs().dtype; }
 };
 
 TEST_P(BlockExperts, MatchTheReference) {
   for (const BlockExpertsSizes& s : {BlockExpertsSizes{1, 2, 8, 256, 512}, BlockExpertsSizes{9, 3, 4, 512, 256},
                                      BlockExpertsSizes{150, 2, 3, 256, 256}})
     for (const bool biases : {false, true}) {
-      const BlockExpertsCase c = make_block_case(types(), dtype(), s, biases);
+      const BlockExpertsCase c = make_block_case(types(), inputs(), s, biases);
       if (is_refused(kMoeExperts, kMoeExpertsCpu, c.operands, c.attributes)) return;
-      const bool rounds = rounds_inputs(types().gate_up, dtype()) && rounds_inputs(types().down, dtype());
+      const bool rounds = rounds_inputs(types().gate_up, inputs()) && rounds_inputs(types().down, inputs());
       const std::vector<double> expected = expected_of_blocks(c, s, rounds);
       double greatest = 1;
       for (const double value : expected) greatest = std::max(greatest, std::abs(value));
@@ -111,7 +114,7 @@ TEST_P(BlockExperts, MatchTheReference) {
 TEST_P(BlockExperts, DeterministicBitsDoNotDependOnOtherRows) {
   ForwardContext context;
   context.limits.deterministic = true;
-  const BlockExpertsCase c = make_block_case(types(), dtype(), {80, 3, 5, 256, 256}, false);
+  const BlockExpertsCase c = make_block_case(types(), inputs(), {80, 3, 5, 256, 256}, false);
   if (is_refused(kMoeExperts, kMoeExpertsCpu, c.operands, c.attributes)) return;
   expect_any_row_count(kMoeExperts, kMoeExpertsCpu, c.operands, {0, 1, 2}, {1, 3, 9, 60}, c.attributes, context);
 }
@@ -121,15 +124,15 @@ INSTANTIATE_TEST_SUITE_P(Formats, BlockExperts,
                                                               BlockExpertsTypes{BlockType::kQ8_0, BlockType::kQ8_0},
                                                               BlockExpertsTypes{BlockType::kMXFP4, BlockType::kQ5_1},
                                                               BlockExpertsTypes{BlockType::kQ2_K, BlockType::kQ3_K}),
-                                            ::testing::Values(DType::kFloat32, DType::kBFloat16, DType::kFloat16)),
+                                            ::testing::ValuesIn(kBlockInputs)),
                          [](const auto& c) {
                            const BlockExpertsTypes& types = std::get<0>(c.param);
                            return test_name_of(types.gate_up) + "_" + test_name_of(types.down) + "_" +
-                                  std::string(ir::dtype_name(std::get<1>(c.param)));
+                                  test_name_of(std::get<1>(c.param));
                          });
 
 TEST(BlockExpertsShapes, OnlyTypesOfBlocksMayDiffer) {
-  BlockExpertsCase c = make_block_case({BlockType::kQ8_0, BlockType::kQ4_0}, DType::kFloat32, {1, 1, 1, 32, 32}, false);
+  BlockExpertsCase c = make_block_case({BlockType::kQ8_0, BlockType::kQ4_0}, kBlockInputs[0], {1, 1, 1, 32, 32}, false);
   std::vector<ir::Type> operands;
   for (const HostTensor& t : c.operands) operands.push_back(t.type());
   EXPECT_EQ(infer_error(kMoeExperts, operands, c.attributes), "");

@@ -124,7 +124,8 @@ std::vector<ir::AttributeDecl> attributes() {
                                      {.name = "quantised", .kind = ir::AttributeKind::kBool},
                                      {.name = "down_group_rows", .kind = ir::AttributeKind::kInt},
                                      {.name = "down_group_cols", .kind = ir::AttributeKind::kInt},
-                                     {.name = "down_values", .kind = ir::AttributeKind::kString}};
+                                     {.name = "down_values", .kind = ir::AttributeKind::kString},
+                                     {.name = "inputs", .kind = ir::AttributeKind::kString}};
   for (ir::AttributeDecl& of_matrix : quantised_attributes()) {
     of_matrix.required = false;
     all.push_back(of_matrix);

@@ -3,7 +3,7 @@
 //   moe_experts(x X[T, H], ids i32[T, K], weights f32[T, K], gate_up X[E, 2I, H], down X[E, H, I],
 //               (gate_up_bias X[E, 2I]), (down_bias X[E, H]), (gate_up_scale), (down_scale), …)
 //       {activation = "silu", limit = 0, gate_up_bias = false, down_bias = false, mxfp4 = false, routed_experts = E,
-//        quantised = false, …}
+//        quantised = false, inputs = "plain", …}
 //       → y X[T, H]
 //
 //   y[t] = Σ_k weights[t, k] · (down[e] · a(gate_up[e] · x[t] + gate_up_bias[e]) + down_bias[e]),   e = ids[t, k]
@@ -23,7 +23,8 @@
 // down u8[E · H, …]. The optional operands continue with gate_up's others (scales, factor, zeros) and then down's. The
 // attributes are those of that header, except `groups`; group_rows and group_cols belong to gate_up, down_group_rows
 // and down_group_cols to down. No block of scales contains rows of two experts. Of GGUF's blocks down may have another
-// type than gate_up, down_values.
+// type than gate_up, down_values. inputs is "plain", or, with blocks, "block", as for quantised_linear: x and a() may
+// be rounded to int8 with one scale for each 32 columns.
 //
 // No token is dropped, no matter how many tokens choose one expert. An id outside [0, E) names no expert and adds
 // nothing: a row with only such ids is 0, whatever x holds. Matrix products and a() are rounded to X; the sum over k is
@@ -81,6 +82,7 @@ struct ExpertsProblem {
   const std::uint8_t* gate_up_scale = nullptr;  // null: no mxfp4
   const std::uint8_t* down_scale = nullptr;     // null: no mxfp4
   bool quantised = false;                       // gate_up and down are the quantised matrices below
+  bool rounds_inputs = false;                   // of blocks: inputs may be rounded by block
   QuantisedMatrix gate_up_matrix{};
   QuantisedMatrix down_matrix{};
   std::byte* y = nullptr;

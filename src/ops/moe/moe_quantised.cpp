@@ -34,6 +34,10 @@ Result<Formats> formats_of(const ir::Node& node) {
                       string_attribute(node, "values", ""), down));
     formats.down.blocks = type->type;
   }
+  const std::string inputs = string_attribute(node, "inputs", "plain");
+  if (inputs != "plain" && (inputs != "block" || !formats.gate_up.is_blocks()))
+    return invalid_argument(
+        fmt::format("{}: inputs = \"{}\"; it must be \"plain\", or \"block\" with blocks", node.op, inputs));
   if (formats.gate_up.is_blocks()) return formats;
   formats.down.group_rows = node.attribute_or("down_group_rows", std::int64_t{0});
   formats.down.group_cols = node.attribute_or("down_group_cols", std::int64_t{0});
@@ -81,6 +85,7 @@ void read_quantised_experts(const BindArgs& args, std::size_t first, ExpertsProb
   const std::size_t more = formats.num_more();
   problem.gate_up_matrix = make_quantised_matrix(formats.gate_up, operands_of(args.operands, kGateUp, first, more));
   problem.down_matrix = make_quantised_matrix(formats.down, operands_of(args.operands, kDown, first + more, more));
+  problem.rounds_inputs = string_attribute(args.node, "inputs", "plain") == "block";
   problem.intermediate = problem.down_matrix.cols;
   problem.experts = problem.gate_up_matrix.rows / (2 * problem.intermediate);
 }

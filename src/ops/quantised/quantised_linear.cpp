@@ -12,7 +12,7 @@
 namespace tessera {
 namespace {
 
-constexpr std::array<std::string_view, 3> kInputs{"plain", "token", "group"};
+constexpr std::array<std::string_view, 4> kInputs{"plain", "token", "group", "block"};
 
 Result<std::vector<ir::Type>> infer(const ir::OpSignature& s) {
   const QuantisedFormat format = TRY(QuantisedFormat::of(s.node));
@@ -53,7 +53,7 @@ const ir::OpDecl kQuantisedLinear{
     .summary = "y = x w^T + bias + residual, w of small values with scales; x [*, K], w [N, K], y [*, N]",
     .operands = {{.name = "x"},
                  {.name = "w"},
-                 {.name = "scales"},
+                 {.name = "scales", .optional = true},
                  {.name = "factor", .optional = true},
                  {.name = "zeros", .optional = true},
                  {.name = "groups", .optional = true},

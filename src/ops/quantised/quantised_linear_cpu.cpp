@@ -1,7 +1,7 @@
 // quantised_linear on the CPU. Threads take blocks of columns of y, which are rows of w. There are four ways to
 // multiply a block by x:
 //
-//   blocks      packed blocks of GGUF, and x of 16 bits: integer products (blocks/block_linear.h)
+//   blocks      packed blocks of GGUF, and x that is rounded by block: integer products (blocks/block_linear.h)
 //   registers   a few rows of x: w is read once and converted where it is multiplied (quantised_dot.h)
 //   oneDNN      many rows: the block is converted to x's type in the cache, and the library multiplies. Sums depend on
 //               the number of rows, so a deterministic forward does not use it.

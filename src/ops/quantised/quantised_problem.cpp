@@ -22,6 +22,7 @@ QuantisedProblem make_quantised_problem(const BindArgs& args) {
                      .dtype = x.dtype,
                      .inputs = inputs == "token"   ? QuantisedProblem::Inputs::kToken
                                : inputs == "group" ? QuantisedProblem::Inputs::kGroup
+                               : inputs == "block" ? QuantisedProblem::Inputs::kBlock
                                                    : QuantisedProblem::Inputs::kPlain,
                      .workspace = args.workspace.raw(),
                      .workers = std::max(1, args.device.properties().threads)};

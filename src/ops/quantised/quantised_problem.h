@@ -14,7 +14,7 @@ namespace tessera {
 // residual may be null.
 struct QuantisedProblem {
   // Says how the checkpoint's inputs were rounded (quantised_linear.h).
-  enum class Inputs : std::uint8_t { kPlain, kToken, kGroup };
+  enum class Inputs : std::uint8_t { kPlain, kToken, kGroup, kBlock };
 
   QuantisedMatrix w;
   const std::byte* x = nullptr;

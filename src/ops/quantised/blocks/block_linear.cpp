@@ -88,7 +88,8 @@ class BlockLinear final : public BoundOp {
 }  // namespace
 
 bool block_linear_takes(const QuantisedProblem& p) {
-  return p.w.format.is_blocks() && packed_layout(p.w.format.blocks) != nullptr && p.dtype != ir::DType::kFloat32;
+  return p.inputs == QuantisedProblem::Inputs::kBlock && p.w.format.is_blocks() &&
+         packed_layout(p.w.format.blocks) != nullptr;
 }
 
 std::size_t block_linear_workspace(const QuantisedProblem& p) { return lay_out(p).size; }

@@ -11,8 +11,7 @@
 
 namespace tessera {
 
-// Returns whether the kernel supports the product: a type with a packed form, and x of 16 bits. With float32 the matrix
-// is multiplied as numbers instead, without rounding x.
+// Returns whether the kernel supports the product: a type with a packed form, and inputs that may be rounded by block.
 bool block_linear_takes(const QuantisedProblem& p);
 
 // Precondition: block_linear_takes(), and p.m >= 1.

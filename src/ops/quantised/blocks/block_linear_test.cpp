@@ -18,10 +18,16 @@ struct BlockLinearSizes {
   std::int64_t m, n, blocks;
 };
 
-class BlockLinear : public ::testing::TestWithParam<std::tuple<BlockType, DType>> {
+class BlockLinear : public ::testing::TestWithParam<std::tuple<BlockType, BlockInputs>> {
  protected:
   BlockType type() const { return std::get<0>(GetParam()); }
-  DType dtype() const { return std::get<1>(GetParam()); }
+  BlockInputs inputs() const { return std::get<1>(GetParam()); }
+  DType dtype() const { return inputs().dtype; }
+  ir::Attributes attributes() const {
+    ir::Attributes all = format_of(type()).attributes();
+    all.emplace_back("inputs", std::string(inputs().inputs));
+    return all;
+  }
 };
 
 TEST_P(BlockLinear, MatchesTheReference) {
@@ -34,12 +40,12 @@ TEST_P(BlockLinear, MatchesTheReference) {
       std::vector<HostTensor> operands{random_tensor(dtype(), {m, k}, 1), w.operand};
       if (more) operands.push_back(random_tensor(dtype(), {n}, 4));
       if (more) operands.push_back(random_tensor(dtype(), {m, n}, 5));
-      ir::Attributes attributes = format_of(type()).attributes();
+      ir::Attributes attributes = this->attributes();
       attributes.emplace_back("bias", more);
       attributes.emplace_back("residual", more);
       if (is_refused(kQuantisedLinear, kQuantisedLinearCpu, operands, attributes)) return;
       const std::vector<double> x =
-          rounds_inputs(type(), dtype()) ? rounded_to_eight_bits(operands[0]) : operands[0].values();
+          rounds_inputs(type(), inputs()) ? rounded_to_eight_bits(operands[0]) : operands[0].values();
       std::vector<double> expected;
       double largest = 0;
       for (std::int64_t i = 0; i < m; ++i)
@@ -56,7 +62,7 @@ TEST_P(BlockLinear, MatchesTheReference) {
       Tolerance allowed = tolerance(dtype());
       allowed.absolute += largest * 2e-6 * std::sqrt(static_cast<double>(k));
       // Many rows of a type without a packed form are multiplied by weights that are rounded to bfloat16.
-      if (m >= 48 && dtype() == DType::kBFloat16 && !rounds_inputs(type(), dtype()))
+      if (m >= 48 && dtype() == DType::kBFloat16 && !rounds_inputs(type(), inputs()))
         allowed.absolute += largest * 3 * 0x1p-9 * std::sqrt(static_cast<double>(k));
       const OpOutcome out = run_op(kQuantisedLinear, kQuantisedLinearCpu, operands, attributes);
       expect_close(out.results[0], expected, allowed, test_name_of(type()));
@@ -65,22 +71,20 @@ TEST_P(BlockLinear, MatchesTheReference) {
 
 TEST_P(BlockLinear, BitsDoNotDependOnOtherRows) {
   ForwardContext context;
-  context.limits.deterministic = !rounds_inputs(type(), dtype());  // integer products never depend on other rows
+  context.limits.deterministic = !rounds_inputs(type(), inputs());  // integer products never depend on other rows
   const std::int64_t k = 3 * block_type_info(type()).elements;
   const BlockCase w = random_block_case(type(), 50, k, 3);
   const std::vector<HostTensor> operands{random_tensor(dtype(), {140, k}, 1), w.operand};
-  const ir::Attributes attributes = format_of(type()).attributes();
+  const ir::Attributes attributes = this->attributes();
   if (is_refused(kQuantisedLinear, kQuantisedLinearCpu, operands, attributes)) return;
   expect_any_row_count(kQuantisedLinear, kQuantisedLinearCpu, operands, {0}, {1, 2, 3, 8, 9, 17, 65, 129}, attributes,
                        context);
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, BlockLinear,
-                         ::testing::Combine(::testing::ValuesIn(block_types()),
-                                            ::testing::Values(DType::kFloat32, DType::kBFloat16, DType::kFloat16)),
+                         ::testing::Combine(::testing::ValuesIn(block_types()), ::testing::ValuesIn(kBlockInputs)),
                          [](const auto& c) {
-                           return test_name_of(std::get<0>(c.param)) + "_" +
-                                  std::string(ir::dtype_name(std::get<1>(c.param)));
+                           return test_name_of(std::get<0>(c.param)) + "_" + test_name_of(std::get<1>(c.param));
                          });
 
 // Returns the shape rule's error message for x f32[T, 512] and w u8[8, bytes].

@@ -94,9 +94,21 @@ inline std::vector<double> rounded_to_eight_bits(const HostTensor& x) {
   return values;
 }
 
+// The types and inputs of x with which operators are tested.
+struct BlockInputs {
+  ir::DType dtype;
+  const char* inputs;  // the attribute
+};
+inline constexpr BlockInputs kBlockInputs[] = {{ir::DType::kFloat32, "plain"},
+                                               {ir::DType::kFloat32, "block"},
+                                               {ir::DType::kBFloat16, "plain"},
+                                               {ir::DType::kBFloat16, "block"},
+                                               {ir::DType::kFloat16, "block"}};
+inline std::string test_name_of(const BlockInputs& in) { return std::string(ir::dtype_name(in.dtype)) + in.inputs; }
+
 // Returns whether the CPU multiplies integers.
-inline bool rounds_inputs(BlockType type, ir::DType dtype) {
-  return packed_layout(type) != nullptr && dtype != ir::DType::kFloat32;
+inline bool rounds_inputs(BlockType type, const BlockInputs& in) {
+  return packed_layout(type) != nullptr && std::string_view(in.inputs) == "block";
 }
 
 inline QuantisedFormat format_of(BlockType type) {

@@ -1,0 +1,21 @@
+// Reads a matrix of a GGUF file's blocks into the order in which kernels read it.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "tessera/base/status.h"
+#include "tessera/model/weights/stored_tensor.h"
+#include "tessera/model/weights/tensor_copy.h"
+#include "tessera/model/weights/weight_spec.h"
+
+namespace tessera {
+
+// Packs rows of `stored` (packed_layout.h) into `dst`, which is as long as the runs. `runs` counts bytes of the matrix
+// [rows, bytes of a row of blocks], row-major: whole rows, or the same whole blocks of several rows. The first row is
+// packed as the first of sixteen. invalid_argument if the tensor has no blocks of this type, or if the runs divide a
+// block. Uses OpenMP's threads if the build has it.
+Status read_blocks(const StoredTensor& stored, const BlockStorage& storage, const SliceRuns& runs,
+                   std::span<std::byte> dst);
+
+}  // namespace tessera
