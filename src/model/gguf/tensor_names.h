@@ -19,8 +19,8 @@ enum class TensorForm : std::uint8_t {
   kKeyRows,
   // A stack of experts [experts, rows, cols], whose experts have tensors of their own: "{}" in the name is the expert.
   kExperts,
-  // The same for [experts, gate's rows and then up's, cols]: each expert has two tensors, and "gate_proj.weight" and
-  // "up_proj.weight" follow the name.
+  // A stack like it of [experts, gate's rows and then up's, cols]. Each expert has two tensors, and "gate_proj.weight"
+  // and "up_proj.weight" follow the name.
   kGateUpExperts,
   // Gate and up whose rows are joined in turn: biases [experts, rows], and matrices in MXFP4, whose values and
   // exponents are two tensors. The name is that of the matrix; "_blocks" and "_scales" follow.
