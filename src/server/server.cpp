@@ -31,6 +31,8 @@
 #include "tessera/server/openai/score_request.h"
 #include "tessera/server/openai/text_routes.h"
 #include "tessera/server/page.h"
+#include "tessera/server/refusals.h"
+#include "tessera/server/report/access_log.h"
 #include "tessera/server/report/engine_state.h"
 #include "tessera/server/responses/response_routes.h"
 #include "tessera/server/responses/response_store.h"
@@ -53,24 +55,6 @@ using Build = ApiResult<std::string> (*)(const ServedModel& model, std::string_v
 
 // The route in metrics and the log if the path has no route or was not looked up.
 constexpr std::string_view kNoRoute = "other";
-
-// Returns whether the route answers until the server's end, because it reports how the server is doing.
-bool answers_while_draining(std::string_view route) {
-  return route == "/health" || route == "/metrics" || route == "/live" || route == "/v1/loads";
-}
-
-ApiError unavailable(std::string message) {
-  return {.http_status = 503,
-          .message = std::move(message),
-          .type = "server_error",
-          .param = {},
-          .code = "service_unavailable",
-          .retry_after_s = 1};
-}
-
-ApiError engine_failed(const Status& why) {
-  return unavailable(fmt::format("the engine has failed: {}", why.message()));
-}
 
 }  // namespace
 
@@ -111,6 +95,10 @@ struct Server::Impl {
     http_options.on_own_answer = [this](int status) { metrics->answered(kNoRoute, status); };
     http_options.check_head = [this](const HttpRequest& head) { return check_head(head); };
     http_options.memory = memory.get();
+    if (!options.access_log.empty()) {
+      access_log = TRY(AccessLog::open(options.access_log, model.name).with_context("--access-log"));
+      http_options.on_finished = [this](const FinishedRequest& finished) { access_log->write(finished); };
+    }
     http = TRY(
         HttpServer::create(std::move(http_options), [this](HttpExchange exchange) { handle(std::move(exchange)); }));
     jobs.emplace(hooks(), *metrics);
@@ -349,6 +337,7 @@ struct Server::Impl {
   Access access{options.api_keys, options.admin_api_keys};
   std::optional<ServerMetrics> metrics;
   std::optional<EngineState> engine_state;
+  std::unique_ptr<AccessLog> access_log;  // null: there is none
   std::atomic<bool> draining = false;
   EventQueue events;
   std::unique_ptr<HttpServer> http;

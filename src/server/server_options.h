@@ -25,6 +25,7 @@ struct ServerOptions {
   bool allow_unknown_fields = false;      // unknown fields of requests are ignored
   std::string json_whitespace{};          // GrammarOptions::json_whitespace; "": compact
   bool log_requests = false;              // logs one line for each request
+  std::string access_log{};               // file that gets a line for each request; "-": standard error; "": none
   std::int64_t stream_interval = 1;       // tokens between two events of a stream; at least 1
   std::int64_t max_images = 16;           // per prompt
   bool allow_image_urls = false;          // images may be http(s) URLs, which the server fetches

@@ -116,6 +116,8 @@ class ServeParser final : public CommandParser {
     add.integer("--response-store-age", "seconds after which a stored response is forgotten (2592000, 30 days)",
                 {1, std::int64_t{1} << 32}, response_age_s_);
     add.flag("--log-requests,--enable-log-requests", "one line each", options_.server.log_requests);
+    add.text("--access-log", "FILE", "one line of JSON for each request is added to it; - is standard error",
+             options_.server.access_log);
     add.group("");
     add.flag("--enable-metrics", "accepted: they are always there", enable_metrics_);
     add.flag("--disable-log-requests,--no-enable-log-requests", "accepted: they are not logged unless asked for",

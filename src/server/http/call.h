@@ -26,6 +26,7 @@ class Call {
   const HttpRequest& request() const { return exchange_.request(); }
   std::string take_body() { return exchange_.take_body(); }
   MemoryCharge& memory() const { return exchange_.memory(); }
+  GenerationFacts& generation() const { return exchange_.generation(); }
   std::string_view route() const { return route_; }
   Clock::time_point arrived() const { return arrived_; }
   double seconds() const { return std::chrono::duration<double>(Clock::now() - arrived_).count(); }

@@ -286,6 +286,7 @@ std::string_view HttpRequest::header(std::string_view name) const {
 const HttpRequest& HttpExchange::request() const { return state_->request; }
 std::string HttpExchange::take_body() { return std::exchange(state_->request.body, {}); }
 MemoryCharge& HttpExchange::memory() const { return state_->memory; }
+GenerationFacts& HttpExchange::generation() const { return state_->generation; }
 
 void HttpExchange::respond(HttpResponse response) const {
   if (state_->session != nullptr) state_->session->respond(std::move(response));

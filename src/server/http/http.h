@@ -29,6 +29,7 @@ namespace tessera {
 
 class MemoryBudget;
 class MemoryCharge;
+struct FinishedRequest;
 struct HttpRequest;
 struct HttpResponse;
 
@@ -53,6 +54,9 @@ struct HttpOptions {
   // 500 for a handler that failed, 503 for a request that was not answered in time, and answers to OPTIONS. Must not
   // throw. May be empty.
   std::function<void(int status)> on_own_answer{};
+  // Called on the I/O thread once for each request, after its answer was handed to the connection or was broken off.
+  // Includes requests that are no valid HTTP. May be empty.
+  std::function<void(const FinishedRequest& finished)> on_finished{};
   // Called on the I/O thread with each request's head before any of its body is read. Returns an answer to refuse the
   // request by its head. Not called for OPTIONS. Must not throw. May be empty.
   std::function<std::optional<HttpResponse>(const HttpRequest& head)> check_head{};
@@ -74,6 +78,32 @@ struct HttpRequest {
   std::string_view header(std::string_view name) const;
 };
 
+// What a model did for a request.
+struct GenerationFacts {
+  struct Tokens {
+    std::int64_t prompt = 0;
+    std::int64_t cached = 0;  // prompt tokens that were found in the prefix cache
+    std::int64_t completion = 0;
+  };
+  std::string id{};                // the answer's id; "": the request ran no model
+  std::optional<Tokens> tokens{};  // the sum of all texts that have ended; none: no text has ended
+  std::string_view finish{};       // a constant: why the last text ended; "": no text has ended
+};
+
+// A request whose answer has ended.
+struct FinishedRequest {
+  std::string method{};       // as sent, so a HEAD appears as HEAD; "": not known, because the head is no valid HTTP
+  std::string path{};         // as HttpRequest::path; "": not known
+  std::string user_agent{};   // the header, which may have bytes that are not UTF-8
+  std::string address{};      // the client's whole address; "": the client left before it was asked for
+  int status = 0;             // 499: the client left before an answer
+  bool complete = true;       // the whole answer was handed to the connection
+  std::size_t bytes_in = 0;   // bytes of the request's head and body that were read, after TLS
+  std::size_t bytes_out = 0;  // bytes of the answer's head and body, before TLS
+  double seconds = 0;         // time from the request's first byte to the end of its answer
+  GenerationFacts generation{};
+};
+
 struct HttpResponse {
   int status = 200;
   std::string content_type = "application/json";
@@ -90,6 +120,8 @@ class HttpExchange {
   // Returns the request's charge to HttpOptions::memory, which covers the body at first. The charge ends with the last
   // handle, but not before the answer was sent. Any thread may use it, one at a time.
   MemoryCharge& memory() const;
+  // Returns what FinishedRequest will say of the model's work. Changes after the answer's end have no effect.
+  GenerationFacts& generation() const;
 
   void respond(HttpResponse response) const;
 

@@ -120,6 +120,8 @@ HttpSession::Task<HttpSession::Asked> HttpSession::read_request() {
   error_shape_ = ErrorShape::kOpenAi;
   keep_alive_ = true;
   timed_out_ = false;
+  finished_ = {};
+  began_ = Clock::now();
   set(read_deadline_, std::exchange(reused_, true) ? sessions_.options.keep_alive_timeout_s + kKeepAliveGraceS
                                                    : sessions_.options.header_timeout_s);
 
@@ -156,9 +158,13 @@ HttpSession::Task<bool> HttpSession::parse(Reader& reader, bool whole) {
     if (!in_.empty() && !half_blank) {
       // Does not start the header timeout for empty lines, so they give a request no more time, and a connection no
       // less.
-      if (!std::exchange(reader.begun, true)) set(read_deadline_, sessions_.options.header_timeout_s);
+      if (!std::exchange(reader.begun, true)) {
+        set(read_deadline_, sessions_.options.header_timeout_s);
+        began_ = Clock::now();
+      }
       const std::size_t parsed = parser.put(net::buffer(in_), error);
       in_.erase(0, parsed);
+      finished_.bytes_in += parsed;
       // Counts the head's bytes. The parser's own limit counts only unconsumed bytes, which a head sent line by line
       // never reaches.
       if (!whole) reader.head_bytes += parsed;
@@ -193,8 +199,7 @@ bool HttpSession::skip_blank_lines(Reader& reader) {
 // Handles a wake-up of the reading side while it waits for bytes. Returns true if the connection ends.
 bool HttpSession::wait_is_over(bool idle, bool whole) {
   if (!timed_out_) return false;
-  if (idle && has_arrived()) {  // a request arrived just now: closing would lose it, and the client may not send it
-                                // again
+  if (idle && has_arrived()) {  // closing would lose a request, and its client may not send it again
     timed_out_ = false;
     return false;
   }
@@ -291,8 +296,11 @@ bool HttpSession::refuse_unparsed(Reader& reader, error_code error) {
   const HttpOptions& options = sessions_.options;
   // The parser refuses a body whose announced length is too large before the head is accepted; the path is already
   // known.
-  if (const Result<RequestTarget> target = parse_target(reader.parser.get().target()); target.ok())
+  if (const Result<RequestTarget> target = parse_target(reader.parser.get().target()); target.ok()) {
     error_shape_ = error_shape_of(target->path);
+    finished_.method = reader.parser.get().method_string();
+    finished_.path = target->path;
+  }
   if (error == http::error::header_limit)
     return refuse(431, fmt::format("the request's head is longer than {} bytes", options.max_header_bytes));
   if (error == http::error::body_limit)
@@ -311,12 +319,15 @@ bool HttpSession::accept_head(Reader& reader) {
     request.headers.emplace_back(std::string_view(field.name_string()), std::string_view(field.value()));
   head_lines_ = cors_lines(request, sessions_.options.cors_origins);
   request.method = head.method_string();
+  finished_.method = request.method;
+  finished_.user_agent = request.header("User-Agent");
   head_only_ = request.method == "HEAD";
   if (head_only_) request.method = "GET";
 
   Result<RequestTarget> target = parse_target(head.target());
   if (!target.ok()) return refuse(400, target.status().message());
   request.path = std::move(target->path);
+  finished_.path = request.path;
   error_shape_ = error_shape_of(request.path);
   request.query = std::move(target->query);
   if (http_1_1_ && head.count(http::field::host) != 1) return refuse(400, "the request needs one Host header");
@@ -359,6 +370,7 @@ bool HttpSession::answer_head(Reader& reader) {
   keep_alive_ = keep_alive_ && skip_body(reader);
   if (own) tell_own_answer(answer->status);
   send_answer(*std::move(answer));
+  tell_finished(!lost_);
   return true;
 }
 
@@ -366,9 +378,10 @@ bool HttpSession::answer_head(Reader& reader) {
 // connection must end.
 bool HttpSession::skip_body(Reader& reader) {
   if (!reader.request.has_body) return true;
-  const std::uint64_t length = reader.parser.content_length().value_or(UINT64_MAX);
+  const std::size_t length = reader.parser.content_length().value_or(SIZE_MAX);
   if (length > in_.size()) return false;
-  in_.erase(0, static_cast<std::size_t>(length));
+  in_.erase(0, length);
+  finished_.bytes_in += length;
   return true;
 }
 
@@ -382,18 +395,6 @@ bool HttpSession::charge_body(Reader& reader) {
   if (held > kHeadRead) held = (held / kBodyRead + 2) * kBodyRead;
   const ApiStatus charged = reader.memory.set(static_cast<std::int64_t>(held));
   return charged.ok() || refuse(charged.error());
-}
-
-void HttpSession::call_handler() {
-  try {
-    sessions_.handler(HttpExchange(exchange_));
-    return;
-  } catch (const std::exception& e) {
-    log_error("http", "a handler threw: {}", e.what());
-  } catch (...) {
-    log_error("http", "a handler threw");
-  }
-  fail_exchange();
 }
 
 }  // namespace tessera

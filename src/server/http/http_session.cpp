@@ -7,6 +7,7 @@
 #include <boost/asio/detached.hpp>
 #include <boost/asio/ip/network_v6.hpp>
 #include <boost/asio/post.hpp>
+#include <optional>
 #include <utility>
 
 #include "tessera/base/log.h"
@@ -24,16 +25,21 @@ constexpr std::size_t kStreamBuffer = 16 * 1024;  // initial size for a stream: 
                                                   // grow it
 constexpr std::size_t kKeptBuffer = 256 * 1024;   // a larger buffer is freed once it is empty
 
-// Returns HttpRequest::peer; "" if the client has already gone.
-std::string peer_of(const HttpSession::Socket& socket) {
-  constexpr unsigned short kNetworkBits = 64;
+// Returns the client's address, IPv4 also if it is mapped into IPv6; nothing if the client has already gone.
+std::optional<net::ip::address> address_of(const HttpSession::Socket& socket) {
   error_code error;
   const net::ip::address address = socket.remote_endpoint(error).address();
-  if (error) return {};
+  if (error) return std::nullopt;
+  if (address.is_v6() && address.to_v6().is_v4_mapped())
+    return net::ip::make_address_v4(net::ip::v4_mapped, address.to_v6());
+  return address;
+}
+
+// Returns HttpRequest::peer.
+std::string peer_of(const net::ip::address& address) {
+  constexpr unsigned short kNetworkBits = 64;
   if (address.is_v4()) return address.to_string();
-  const net::ip::address_v6 v6 = address.to_v6();
-  if (v6.is_v4_mapped()) return net::ip::make_address_v4(net::ip::v4_mapped, v6).to_string();
-  return net::ip::make_network_v6(v6, kNetworkBits).canonical().to_string();
+  return net::ip::make_network_v6(address.to_v6(), kNetworkBits).canonical().to_string();
 }
 
 ApiError fault(int status, std::string message) {
@@ -61,7 +67,10 @@ HttpSession::HttpSession(HttpSessions& sessions, Socket socket)
       read_deadline_{net::steady_timer(sessions.io), &HttpSession::read_deadline_passed},
       write_deadline_{net::steady_timer(sessions.io), &HttpSession::lose},
       backlog_(sessions.options.memory) {
-  peer_ = peer_of(socket_);
+  if (const std::optional<net::ip::address> address = address_of(socket_)) {
+    peer_ = peer_of(*address);
+    address_ = address->to_string();
+  }
   if (sessions_.tls != nullptr) tls_ = std::make_unique<TlsStream>(sessions_.tls->current(), socket_.native_handle());
   sessions_.alive.insert(this);
 }
@@ -110,6 +119,10 @@ void HttpSession::lose() {
   exchange->lost = true;
   exchange->on_sent = nullptr;
   --sessions_.answering;
+  constexpr int kClientLeft = 499;
+  if (!exchange->started) finished_.status = kClientLeft;
+  finished_.generation = std::move(exchange->generation);
+  tell_finished(/*complete=*/false);
   // Posts the callback, because the handler may be in the middle of write().
   if (exchange->on_disconnect) {
     net::post(sessions_.io, [callback = std::exchange(exchange->on_disconnect, nullptr)] { call_guarded(callback); });
@@ -156,6 +169,7 @@ bool HttpSession::refuse(const ApiError& error) {
   HttpResponse response = error.to_response(error_shape_);
   tell_own_answer(response.status);
   send_answer(std::move(response));
+  tell_finished(!lost_);
   return false;
 }
 
@@ -174,12 +188,33 @@ void HttpSession::tell_own_answer(int status) const {
   if (sessions_.options.on_own_answer) sessions_.options.on_own_answer(status);
 }
 
+void HttpSession::tell_finished(bool complete) {
+  if (!sessions_.options.on_finished) return;
+  finished_.address = address_;
+  finished_.complete = complete;
+  finished_.seconds = std::chrono::duration<double>(Clock::now() - began_).count();
+  call_guarded([this] { sessions_.options.on_finished(finished_); });
+}
+
 std::string HttpSession::head_of(const HttpResponse& response, BodyFraming framing) {
+  finished_.status = response.status;
   // A body with neither length nor chunks ends when the connection closes.
   keep_alive_ = keep_alive_ && !sessions_.stopping && (framing.length || framing.chunked);
   framing.keep_alive = keep_alive_;
   framing.keep_alive_s = static_cast<std::int64_t>(sessions_.options.keep_alive_timeout_s);
   return response_head(response, framing, head_lines_);
+}
+
+void HttpSession::call_handler() {
+  try {
+    sessions_.handler(HttpExchange(exchange_));
+    return;
+  } catch (const std::exception& e) {
+    log_error("http", "a handler threw: {}", e.what());
+  } catch (...) {
+    log_error("http", "a handler threw");
+  }
+  fail_exchange();
 }
 
 void HttpSession::fail_exchange() {
@@ -253,6 +288,8 @@ void HttpSession::end_exchange() {
   exchange->on_disconnect = nullptr;
   exchange->on_sent = nullptr;
   --sessions_.answering;
+  finished_.generation = std::move(exchange->generation);
+  tell_finished(/*complete=*/true);
   if (unsent() > 0) unsent_ = exchange;
   if (unsent() == 0) wake_.emit(net::cancellation_type::total);
   if (sessions_.one_ended) sessions_.one_ended();
@@ -262,6 +299,7 @@ void HttpSession::send(std::string_view data) {
   if (lost_) return;
   make_room();
   out_ += data;
+  finished_.bytes_out += data.size();
   if (!socket_full_) flush();
 }
 
@@ -270,7 +308,9 @@ void HttpSession::send_body(std::string_view data) {
   if (!chunked_) return send(data);
   if (lost_) return;
   make_room();
+  const std::size_t held = out_.size();
   append_body_chunk(out_, data);
+  finished_.bytes_out += out_.size() - held;
   if (!socket_full_) flush();
 }
 
@@ -280,6 +320,7 @@ void HttpSession::send_whole(std::string head, std::string body) {
   send(head);
   if (lost_) return;
   if (unsent() > 0) return send(body);
+  finished_.bytes_out += body.size();
   out_ = std::move(body);
   sent_ = 0;
   if (!socket_full_) flush();

@@ -47,6 +47,7 @@ class HttpExchange::State {
  public:
   HttpRequest request{};
   MemoryCharge memory{};
+  GenerationFacts generation{};
   HttpSession* session = nullptr;  // null: the answer has ended, or the client has left
   bool started = false;            // respond() or start_stream() was called
   bool lost = false;               // the client left before the answer's end
@@ -124,7 +125,6 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   bool answer_head(Reader& reader);
   bool skip_body(Reader& reader);
   bool charge_body(Reader& reader);
-  void call_handler();
 
   // The writing side.
   // Answers the exchange in place of the handler.
@@ -135,6 +135,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   // Answers a request that never became an exchange, and closes the connection. Always returns false.
   bool refuse(const ApiError& error);
   bool refuse(int status, const std::string& message);
+  void call_handler();
   // Called when the handler failed: answers 500 if nothing was answered yet, else breaks off the connection.
   void fail_exchange();
   std::string head_of(const HttpResponse& response, BodyFraming framing);
@@ -148,6 +149,8 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   void wait_for_room();
   std::size_t unsent() const { return out_.size() - sent_; }
   void end_exchange();
+  // Reports the current request as finished.
+  void tell_finished(bool complete);
 
   HttpSessions& sessions_;
   Socket socket_;
@@ -159,7 +162,8 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   bool reused_ = false;        // a request was answered on this connection before
   bool client_ended_ = false;  // the client sends no more, but may still read
   bool lost_ = false;
-  std::string peer_;  // HttpRequest::peer
+  std::string peer_;     // HttpRequest::peer
+  std::string address_;  // FinishedRequest::address
 
   // The state of the current request:
   std::shared_ptr<HttpExchange::State> exchange_;  // while it is being answered
@@ -169,6 +173,8 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   ErrorShape error_shape_ = ErrorShape::kOpenAi;  // the shape for its path, once the path is known
   bool keep_alive_ = true;
   bool chunked_ = false;
+  FinishedRequest finished_;                // what is known so far
+  Clock::time_point began_ = Clock::now();  // the request's first byte, or the connection if none came
 
   std::string out_;  // the bytes from sent_ on are not sent yet
   std::size_t sent_ = 0;

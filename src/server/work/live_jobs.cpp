@@ -88,6 +88,7 @@ void LiveJobs::start(Call call, ApiJob job) {
   live->last_token.assign(live->count, live->call.arrived());
   live->last_sent = live->call.arrived();
   next_ticket_ += live->count;
+  live->call.generation().id = live->job.id;
   for (std::size_t i = 0; i < live->count; ++i) places_.emplace(live->first_ticket + i, Place{live, i});
   for (std::size_t i = 0; i < live->count; ++i) hooks_.submit(live->first_ticket + i, std::move(requests[i]));
   if (live->count == 0) return end(live, Clock::now());
@@ -128,12 +129,19 @@ void LiveJobs::dispatch(EngineThread::Event& event, Clock::time_point now) {
     --job.remaining;
   }
   if (finish == FinishReason::kError || finish == FinishReason::kTimeout) {
+    job.call.generation().finish = finish_reason_name(finish);
     fail(job, error_of(event.event));
     return;
   }
   if (event.end != nullptr) {
     job.prompt_tokens += event.end->prompt_tokens;
     job.output_tokens += std::ssize(event.end->output_ids);
+    GenerationFacts& facts = job.call.generation();
+    if (!facts.tokens) facts.tokens.emplace();
+    facts.tokens->prompt += event.end->prompt_tokens;
+    facts.tokens->cached += event.end->cached_tokens;
+    facts.tokens->completion += std::ssize(event.end->output_ids);
+    facts.finish = finish_reason_name(finish);
     job.most_output_tokens = std::max<std::int64_t>(job.most_output_tokens, std::ssize(event.end->output_ids));
   }
   if (stream_.capacity() > kKeptStream) stream_ = {};

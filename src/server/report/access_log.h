@@ -1,0 +1,46 @@
+// The access log: one line of JSON for each HTTP request, without keys and without content.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "tessera/base/status.h"
+#include "tessera/server/http/http.h"
+
+namespace tessera {
+
+// Returns the request's line, with its line break. `time` is when the answer ended, `model` the name of the model.
+// Members that are not known are left out: "model" and the members after it are there only if the model ran. Path and
+// user agent are clipped.
+std::string access_line(const FinishedRequest& finished, std::string_view time, std::string_view model);
+
+// Writes lines to the end of a file.
+//
+// Threads: one at a time.
+class AccessLog {
+ public:
+  // Opens a file, pipe or device, and creates a file that does not exist; "-" is standard error. `model` is the name of
+  // the model. Errors name the path and the reason.
+  static Result<std::unique_ptr<AccessLog>> open(const std::string& path, std::string model);
+  AccessLog(const AccessLog&) = delete;
+  AccessLog& operator=(const AccessLog&) = delete;
+  ~AccessLog();
+
+  // Writes the request's line with one system call. Never waits for the reader of a pipe. The first line that cannot be
+  // written is reported in the log; lines that cannot be written are lost.
+  void write(const FinishedRequest& finished);
+
+ private:
+  AccessLog(int file, bool owned, std::string path, std::string model)
+      : file_(file), owned_(owned), path_(std::move(path)), model_(std::move(model)) {}
+
+  int file_;
+  bool owned_;
+  std::string path_;
+  std::string model_;
+  bool cut_ = false;       // the file ends within a line
+  bool reported_ = false;  // a failure was reported
+};
+
+}  // namespace tessera
