@@ -31,6 +31,7 @@
 #include "tessera/server/openai/score_request.h"
 #include "tessera/server/openai/text_routes.h"
 #include "tessera/server/page.h"
+#include "tessera/server/reference/reference_routes.h"
 #include "tessera/server/refusals.h"
 #include "tessera/server/report/access_log.h"
 #include "tessera/server/report/engine_state.h"
@@ -114,6 +115,7 @@ struct Server::Impl {
     reader.emplace(model, options.http.max_body_bytes, *pools, *http);
     responses.emplace(*stored, *jobs, *reader, options.api_keys, [this] { return refusal(); });
     responses->add_to(router);
+    TRY(add_reference_routes(router));
     freed.emplace(
         *memory, [this](double seconds, std::function<void()> task) { http->after(seconds, std::move(task)); },
         [this](std::function<void()> task) { pools->post(TextWork::kSmall, std::move(task)); });

@@ -76,6 +76,15 @@ ApiError unknown_field(const ApiFields& fields, const std::string& name, std::ui
 
 }  // namespace
 
+std::vector<AcceptedField> accepted_fields(std::uint32_t objects) {
+  std::vector<AcceptedField> fields;
+  for (const FieldRow& row : kRows) {
+    const bool accepted = row.treatment == FieldTreatment::kServed || row.treatment == FieldTreatment::kHarmless;
+    if ((row.objects & objects) != 0 && accepted) fields.push_back({row.name, row.treatment});
+  }
+  return fields;
+}
+
 ApiStatus check_request_fields(const ApiFields& fields, std::uint32_t object, bool ignore_unknown) {
   for (const auto& [name, value] : fields.members()) {
     if (value.is_null()) continue;

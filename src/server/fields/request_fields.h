@@ -5,6 +5,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
+#include <vector>
 
 #include "tessera/server/fields/api_fields.h"
 
@@ -42,6 +44,13 @@ inline constexpr std::uint32_t kOllamaEmbed = 1 << 24;
 inline constexpr std::uint32_t kOllamaEmbeddings = 1 << 25;
 inline constexpr std::uint32_t kOllamaShow = 1 << 26;
 }  // namespace request_object
+
+struct AcceptedField {
+  std::string_view name;
+  FieldTreatment treatment;  // kServed or kHarmless
+};
+// Returns the fields that one of `objects` has and that are served or harmless, in the order of request_fields.json.
+std::vector<AcceptedField> accepted_fields(std::uint32_t objects);
 
 // Checks that every member of `fields` is served or asks for nothing. `object` is one bit. Errors: 400 with code
 // unsupported_value for a refused field; 400 with code unknown_parameter and the nearest names for an unlisted field,

@@ -26,6 +26,7 @@ class Router {
   // Returns the route. Errors: 404 if no route has the path; the message names the nearest path, with or without "/v1".
   // 405, with the allowed methods, if the path has only routes of other methods.
   ApiResult<const Route*> find(std::string_view method, std::string_view path) const;
+  std::span<const Route> routes() const { return routes_; }
   // Returns the value of the Allow header: "GET, POST".
   std::string methods(std::string_view path) const;
 

@@ -1,0 +1,29 @@
+// The description of the server's routes at /openapi.json.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tessera/base/json.h"
+#include "tessera/base/status.h"
+#include "tessera/server/http/router.h"
+#include "tessera/server/reference/route_docs.h"
+
+namespace tessera {
+
+// A description and the route that it describes, which is borrowed.
+struct DocumentedRoute {
+  RouteDoc doc;
+  const Route* route;
+};
+
+// Pairs the rows of route_docs() with the routes. Errors: internal_error that names a route without a row, or a row
+// without a route.
+Result<std::vector<DocumentedRoute>> document_routes(std::span<const Route> routes);
+
+// Returns an OpenAPI 3.1 document of the routes. A body's schema lists the fields that are accepted, without their
+// types.
+Json openapi_document(std::span<const DocumentedRoute> routes);
+
+}  // namespace tessera

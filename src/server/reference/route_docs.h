@@ -1,0 +1,25 @@
+// Describes every route for /openapi.json and /docs.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace tessera {
+
+struct RouteDoc {
+  std::string_view method;
+  std::string_view route;    // as Route::path
+  std::string_view path;     // as clients write it: "/v1/models/{model}". A route may have several such paths
+  std::string_view group;    // heading under which the route is shown
+  std::string_view summary;  // one sentence
+  // What an answer with status 200 may be: media types with blanks between them.
+  std::string_view answers = "application/json";
+  std::uint32_t fields = 0;     // objects whose fields a body may have (request_fields.h); 0: the route reads no body
+  std::string_view query = "";  // parameters of the query, with blanks between them
+};
+
+// Returns the rows in the order in which they are shown.
+std::span<const RouteDoc> route_docs();
+
+}  // namespace tessera
