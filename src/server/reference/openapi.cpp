@@ -72,6 +72,13 @@ std::string_view schema_name(ErrorShape shape) {
   return "OpenAIError";
 }
 
+constexpr std::array kShapes = {ErrorShape::kOpenAi, ErrorShape::kAnthropic, ErrorShape::kOllama};
+
+// Returns the name of an error's answer among the document's components: "OpenAIError404".
+std::string answer_name(ErrorShape shape, const ErrorDoc& error) {
+  return fmt::format("{}{}", schema_name(shape), error.status);
+}
+
 Json answers_of(const DocumentedRoute& documented) {
   const RouteDoc& doc = documented.doc;
   const bool has_parameter = doc.path.find('{') != std::string_view::npos;
@@ -85,11 +92,24 @@ Json answers_of(const DocumentedRoute& documented) {
   for (const std::string_view type : words_of(doc.answers)) types.set(std::string(type), Json::object());
   Json answers = Json::object();
   answers.set("200", Json::object({{"description", "The answer."}, {"content", std::move(types)}}));
-  const std::string schema = fmt::format("#/components/schemas/{}", schema_name(error_shape_of(doc.path)));
-  const Json content =
-      Json::object({{"application/json", Json::object({{"schema", Json::object({{"$ref", schema}})}})}});
-  for (const ErrorDoc& error : errors)
-    answers.set(std::string(error.status), Json::object({{"description", error.meaning}, {"content", content}}));
+  for (const ErrorDoc& error : errors) {
+    const std::string name = answer_name(error_shape_of(doc.path), error);
+    answers.set(std::string(error.status), Json::object({{"$ref", "#/components/responses/" + name}}));
+  }
+  return answers;
+}
+
+// Returns the answers to which the operations refer: every error in every shape.
+Json error_answers() {
+  std::vector<ErrorDoc> errors(kErrors.begin(), kErrors.end());
+  errors.insert(errors.end(), {kNoKey, kNotFound, kTooMany});
+  Json answers = Json::object();
+  for (const ErrorShape shape : kShapes) {
+    const Json schema = Json::object({{"$ref", fmt::format("#/components/schemas/{}", schema_name(shape))}});
+    const Json content = Json::object({{"application/json", Json::object({{"schema", schema}})}});
+    for (const ErrorDoc& error : errors)
+      answers.set(answer_name(shape, error), Json::object({{"description", error.meaning}, {"content", content}}));
+  }
   return answers;
 }
 
@@ -166,8 +186,7 @@ Json openapi_document(std::span<const DocumentedRoute> routes) {
     paths.set(path, std::move(item));
   }
   Json schemas = Json::object();
-  for (const ErrorShape shape : {ErrorShape::kOpenAi, ErrorShape::kAnthropic, ErrorShape::kOllama})
-    schemas.set(std::string(schema_name(shape)), error_schema(shape));
+  for (const ErrorShape shape : kShapes) schemas.set(std::string(schema_name(shape)), error_schema(shape));
   const Json keys =
       Json::object({{"bearer", Json::object({{"type", "http"}, {"scheme", "bearer"}})},
                     {"x-api-key", Json::object({{"type", "apiKey"}, {"in", "header"}, {"name", "x-api-key"}})}});
@@ -180,7 +199,8 @@ Json openapi_document(std::span<const DocumentedRoute> routes) {
                                "unless its value asks for nothing. Every GET route also takes HEAD. A key is needed "
                                "if the server has keys."}})},
        {"paths", std::move(paths)},
-       {"components", Json::object({{"schemas", std::move(schemas)}, {"securitySchemes", keys}})},
+       {"components",
+        Json::object({{"schemas", std::move(schemas)}, {"responses", error_answers()}, {"securitySchemes", keys}})},
        {"security",
         Json::Array{Json::object({{"bearer", Json::array()}}), Json::object({{"x-api-key", Json::array()}})}}});
 }

@@ -68,6 +68,11 @@ class OpenApiServer : public ServerTest {
     ASSERT_NE(operation, nullptr);
     const Json* answer = operation->find("responses")->find(std::to_string(reply.status));
     ASSERT_NE(answer, nullptr) << "the status is not documented";
+    if (const Json* reference = answer->find("$ref")) {
+      const std::string& target = reference->as_string();
+      answer = document.find("components")->find("responses")->find(target.substr(target.rfind('/') + 1));
+      ASSERT_NE(answer, nullptr) << target;
+    }
     const Json::Object& types = answer->find("content")->as_object();
     EXPECT_TRUE(std::ranges::any_of(types, [&](const Json::Member& type) {
       return reply.head.find("Content-Type: " + type.first) != std::string::npos;
