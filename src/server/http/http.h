@@ -78,16 +78,18 @@ struct HttpRequest {
   std::string_view header(std::string_view name) const;
 };
 
+// The tokens of a request.
+struct GenerationTokens {
+  std::int64_t prompt = 0;
+  std::int64_t cached = 0;  // prompt tokens that were found in the prefix cache
+  std::int64_t completion = 0;
+};
+
 // What a model did for a request.
 struct GenerationFacts {
-  struct Tokens {
-    std::int64_t prompt = 0;
-    std::int64_t cached = 0;  // prompt tokens that were found in the prefix cache
-    std::int64_t completion = 0;
-  };
-  std::string id{};                // the answer's id; "": the request ran no model
-  std::optional<Tokens> tokens{};  // the sum of all texts that have ended; none: no text has ended
-  std::string_view finish{};       // a constant: why the last text ended; "": no text has ended
+  std::string id{};                          // the answer's id; "": the request ran no model
+  std::optional<GenerationTokens> tokens{};  // the sum of all texts that have ended; none: no text has ended
+  std::string_view finish{};                 // a constant: why the last text ended; "": no text has ended
 };
 
 // A request whose answer has ended.

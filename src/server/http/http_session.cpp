@@ -28,7 +28,7 @@ constexpr std::size_t kKeptBuffer = 256 * 1024;   // a larger buffer is freed on
 // Returns the client's address, IPv4 also if it is mapped into IPv6; nothing if the client has already gone.
 std::optional<net::ip::address> address_of(const HttpSession::Socket& socket) {
   error_code error;
-  const net::ip::address address = socket.remote_endpoint(error).address();
+  net::ip::address address = socket.remote_endpoint(error).address();
   if (error) return std::nullopt;
   if (address.is_v6() && address.to_v6().is_v4_mapped())
     return net::ip::make_address_v4(net::ip::v4_mapped, address.to_v6());
