@@ -94,9 +94,9 @@ Result<std::vector<LinearPart>> LayerBuilder::parts_of(const std::vector<LinearB
 Result<WeightFormat> LayerBuilder::format_of_block(const LinearBlock& block, std::int64_t cols) {
   if (!std::holds_alternative<PlainStorage>(block.storage)) return WeightFormat();
   if (block.quantisable == Quantisable::kNo) {
-    const WeightFormat blocks = blocks_of(block.tensor).value_or(WeightFormat());
-    note_stored(block.tensor, blocks);
-    return blocks;
+    const std::optional<WeightFormat> blocks = blocks_of(block.tensor);
+    if (blocks) note_stored(block.tensor, *blocks);
+    return blocks.value_or(WeightFormat());
   }
   WeightFormat format = TRY(format_of(block.tensor));
   note_stored(block.tensor, format);
