@@ -284,10 +284,12 @@ Status build_graphs(PlanDraft& draft) {
   place_rank(options, draft.rank, plan.model);
   plan.runner.place = exchange_place(options, draft.rank);
   note_longrope(plan);
-  const bool asks_types = plan.config.formats.any() || has_cache_scales(plan.model.kv_cache_type()) ||
-                          TRY(find_gguf(options.model_path)).has_value();
-  if (asks_types && options.load_format != LoadFormat::kDummy) TRY(ask_stored_types(options, plan));
-  if (plan.checkpoint != nullptr) keep_blocks(draft);
+  const bool gguf = TRY(find_gguf(options.model_path)).has_value();
+  const bool asks_types = plan.config.formats.any() || has_cache_scales(plan.model.kv_cache_type()) || gguf;
+  if (asks_types && options.load_format != LoadFormat::kDummy) {
+    TRY(ask_stored_types(options, plan));
+    if (gguf) keep_blocks(draft);
+  }
   Result<ModelGraphs> graphs = build_model(plan.config, plan.model, options.registry->ops, options.registry->families);
   if (options.tp_size > 1) graphs = std::move(graphs).with_context(fmt::format("tp_size: {}", options.tp_size));
   plan.graphs = TRY(std::move(graphs).with_context(options.model_path));
