@@ -17,7 +17,6 @@ namespace tessera {
 namespace {
 
 using Form = TensorForm;
-using Join = JoinedRows::Join;
 
 std::optional<StoredDtype> plain_dtype(BlockType type) {
   switch (type) {
@@ -103,7 +102,7 @@ class Translator {
       case Form::kKeyRows: return add_pairs(own, tensor, kv_heads_);
       case Form::kExperts: return add_experts(own, tensor, {""});
       case Form::kGateUpExperts: return add_experts(own, tensor, {"gate_proj.weight", "up_proj.weight"});
-      case Form::kMxfp4Down: return add_mxfp4(own, {&tensor}, Join::kOne);
+      case Form::kMxfp4Down: return add_mxfp4(own, {&tensor});
       case Form::kBiasGate:
       case Form::kMxfp4Gate:
       case Form::kLatentKeys: return add_half(own, tensor, form, false);
@@ -201,18 +200,18 @@ class Translator {
     halves_.erase(other);
     if (form == Form::kLatentKeys || form == Form::kLatentValues) return add_latent(name, first, second);
     if (first.shape != second.shape) return misfit(second, "that of " + first.name);
-    if (form == Form::kMxfp4Gate || form == Form::kMxfp4Up) return add_mxfp4(name, {&first, &second}, Join::kInTurn);
+    if (form == Form::kMxfp4Gate || form == Form::kMxfp4Up) return add_mxfp4(name, {&first, &second});
     if (first.shape.size() != 2u) return misfit(first, "[experts, rows]");
     std::vector<std::int64_t> shape = first.shape;
     shape[1] *= 2;
-    JoinedRows rows{.matrices = {column_of(first), column_of(second)}, .join = Join::kInTurn};
+    JoinedRows rows{.matrices = {column_of(first), column_of(second)}};
     add_made(name, first, std::move(shape), make_rows(std::move(rows), {}));
     return ok_status();
   }
 
   // Adds values and exponents as two tensors.
-  Status add_mxfp4(const std::string& name, const std::vector<const GgufTensor*>& tensors, Join join) {
-    JoinedRows rows{.matrices = {}, .join = join};
+  Status add_mxfp4(const std::string& name, const std::vector<const GgufTensor*>& tensors) {
+    JoinedRows rows{.matrices = {}};
     for (const GgufTensor* tensor : tensors) {
       if (tensor->type != BlockType::kMXFP4)
         return unimplemented(

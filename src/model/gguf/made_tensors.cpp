@@ -173,7 +173,7 @@ std::int64_t StoredOrder::stored(std::int64_t index) const {
 }
 
 JoinedRows::Row JoinedRows::at(std::int64_t row) const {
-  if (join == Join::kOne) return {&matrices[0], row};
+  if (matrices.size() == 1) return {&matrices[0], row};
   return {&matrices[static_cast<std::size_t>(row % 2)], row / 2};
 }
 

@@ -29,14 +29,9 @@ enum class NumberChange : std::uint8_t {
   kLogOfNegative,  // log(−x)
 };
 
-// The rows of one matrix, or of two in turn.
+// The rows of one matrix, or of two in turn: a row of the first, a row of the second.
 struct JoinedRows {
-  enum class Join : std::uint8_t {
-    kOne,
-    kInTurn,  // a row of the first, a row of the second
-  };
   std::vector<StoredBlocks> matrices;
-  Join join = Join::kOne;
 
   struct Row {
     const StoredBlocks* matrix;

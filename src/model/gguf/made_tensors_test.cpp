@@ -16,7 +16,6 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::ElementsAreArray;
-using Join = JoinedRows::Join;
 
 std::vector<float> counted(std::size_t count, float first = 0) {
   std::vector<float> numbers(count);
@@ -67,7 +66,7 @@ TEST(MadeTensors, RunsOfColumnsChangePlaces) {
 TEST(MadeTensors, RowsOfTwoMatricesAreJoinedInTurn) {
   const std::vector<float> gate = counted(8);
   const std::vector<float> up = counted(8, 10);
-  const auto made = make_rows({.matrices = {matrix_of(gate, 2), matrix_of(up, 2)}, .join = Join::kInTurn}, {});
+  const auto made = make_rows({.matrices = {matrix_of(gate, 2), matrix_of(up, 2)}}, {});
   EXPECT_THAT(read(*made, 0, 16), ElementsAre(0, 1, 10, 11, 2, 3, 12, 13, 4, 5, 14, 15, 6, 7, 16, 17));
   expect_parts_fit(*made, 16);
 }

@@ -22,16 +22,10 @@ struct BlockPiece {
 };
 
 BlockPiece piece_of(const SliceRuns& runs, std::int64_t row_bytes) {
-  if (runs.num_runs > 1)
-    return {.first_row = runs.start / row_bytes,
-            .rows = runs.num_runs,
-            .first_byte = runs.start % row_bytes,
-            .bytes = runs.run};
-  const std::int64_t bytes = std::min(row_bytes, runs.run);
   return {.first_row = runs.start / row_bytes,
-          .rows = ceil_div(runs.run, row_bytes),
+          .rows = runs.num_runs > 1 ? runs.num_runs : ceil_div(runs.run, row_bytes),
           .first_byte = runs.start % row_bytes,
-          .bytes = bytes};
+          .bytes = runs.num_runs > 1 ? runs.run : std::min(row_bytes, runs.run)};
 }
 
 }  // namespace
