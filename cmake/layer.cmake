@@ -3,6 +3,8 @@ set(TESSERA_SLOW_TESTS
   chat_formats_script cli_bad_model_script cli_bench_script cli_chat_script cli_errors_script cli_explain_script cli_generate_script
   cli_hub_script cli_image_script cli_make_checkpoint_script cli_start_script containerfile_script deb_script dist_script docs_commands_script install_script opencl_program_script page_script plugin_leaks_script plugins_script server_client_replay_script
   server_dashboard_script server_dp_attention_nodes_script server_images_script server_load_script server_memory_script server_nginx_script server_nodes_script server_openai_script server_stall_script server_storm_script server_supervised_script wheel_script)
+# Scripts that measure how long requests wait on two cores. CTest runs nothing beside them.
+set(TESSERA_TIMED_TESTS server_stall_script server_storm_script)
 # Operators, engine and whole models on the device that TESSERA_TEST_DEVICE names.
 set(TESSERA_GPU_TESTS
   cuda_device_test ops_test capture_guard_test engine_test goldens_test gguf_goldens_test cached_goldens_test routed_layers_test demo_model_test
@@ -103,6 +105,9 @@ function(tessera_test_properties NAME)
   if(NAME IN_LIST TESSERA_GPU_TESTS)
     list(APPEND labels gpu)
     file(APPEND ${PROJECT_BINARY_DIR}/gpu_tests.txt "${NAME}\n")
+  endif()
+  if(NAME IN_LIST TESSERA_TIMED_TESTS)
+    set_tests_properties(${NAME} PROPERTIES RUN_SERIAL ON)
   endif()
   set_tests_properties(${NAME} PROPERTIES TIMEOUT ${TESSERA_TEST_TIMEOUT_S} LABELS "${labels}")
   if(TESSERA_SANITIZE MATCHES thread)

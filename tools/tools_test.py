@@ -273,9 +273,19 @@ class LlamaCppModel(unittest.TestCase):
               "tie_word_embeddings": True}
 
     def test_tensors_lie_where_the_header_says(self):
+        self.check(self.CONFIG, None, {0: 4, 30: 2})
+
+    def test_blocks_lie_where_the_header_says(self):
+        wide = {**self.CONFIG, "hidden_size": 256, "intermediate_size": 512, "head_dim": 128}
+        for name, blocks in anchor_llama_cpp.BLOCK_TYPES.items():
+            with self.subTest(type=name):
+                self.check(wide, blocks, {0: 4, blocks.kind: blocks.size / blocks.elements})
+
+    def check(self, config, blocks, bytes_of):
+        """Writes a model and reads its header; `bytes_of` has the bytes of a value by the tensor's type."""
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "model.gguf"
-            anchor_llama_cpp.write_gguf(self.CONFIG, path)
+            anchor_llama_cpp.write_gguf(config, path, blocks)
             data = path.read_bytes()
         magic, version, tensors, keys = struct.unpack("<4sIQQ", data[:24])
         self.assertEqual((magic, version, tensors), (b"GGUF", 3, 2 + 2 * 11))
@@ -298,7 +308,7 @@ class LlamaCppModel(unittest.TestCase):
                 numbers[key], = struct.unpack_from({4: "<I", 6: "<f"}[kind], data, at)
                 at += 4
         self.assertEqual(numbers["general.architecture"], "qwen3")
-        self.assertEqual(numbers["qwen3.attention.key_length"], 5)
+        self.assertEqual(numbers["qwen3.attention.key_length"], config["head_dim"])
         end = 0
         for _ in range(tensors):
             name = text()
@@ -306,8 +316,8 @@ class LlamaCppModel(unittest.TestCase):
             *shape, kind, offset = struct.unpack_from(f"<{dims}QIQ", data, at + 4)
             at += 4 + 8 * dims + 12
             self.assertEqual(offset, -(-end // 32) * 32, name)
-            end = offset + math.prod(shape) * {0: 4, 30: 2}[kind]
-        self.assertEqual(len(data), -(-at // 32) * 32 + -(-end // 32) * 32)
+            end = offset + math.prod(shape) * bytes_of[kind]
+        self.assertEqual(len(data), -(-at // 32) * 32 + -(-int(end) // 32) * 32)
 
 
 class RequestFields(unittest.TestCase):
