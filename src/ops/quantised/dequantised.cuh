@@ -23,11 +23,13 @@ __global__ void __launch_bounds__(kDequantisedThreads) dequantise(const Quantise
   const std::int64_t column = (at - row * parts) * kDequantisedColumns;
   const std::int64_t scale_index = scale_at(w, row, column);
   const float scale = scale_of(w, scale_index) * (w.factor != nullptr ? w.factor[row] : 1.0F);
+  const float offset = offset_at(w, scale_index);
   float values[kDequantisedColumns];
   if constexpr (is_packed(kValues)) {
     const auto words = *reinterpret_cast<const uint2*>(w.values + (row * w.cols + column) / 2);
-    const int zero =
-        kValues == Values::kE2M1 || w.zeros == nullptr ? 8 : w.zeros[row * w.num_groups + column / w.format.group_cols];
+    const int zero = w.zeros != nullptr                  ? w.zeros[row * w.num_groups + column / w.format.group_cols]
+                     : w.format.scales == Scales::kPairs ? 0
+                                                         : 8;
 #pragma unroll
     for (int i = 0; i < kDequantisedColumns; ++i) {
       const unsigned code = (i < 8 ? words.x : words.y) >> (i % 8 * 4) & 15u;
@@ -43,7 +45,7 @@ __global__ void __launch_bounds__(kDequantisedThreads) dequantise(const Quantise
   }
   Pack<T, 8> packs[2];
 #pragma unroll
-  for (int i = 0; i < kDequantisedColumns; ++i) packs[i / 8].at[i % 8] = from_float<T>(values[i] * scale);
+  for (int i = 0; i < kDequantisedColumns; ++i) packs[i / 8].at[i % 8] = from_float<T>(values[i] * scale + offset);
   auto* const out = reinterpret_cast<Pack<T, 8>*>(to + row * w.cols + column);
   out[0] = packs[0];
   out[1] = packs[1];

@@ -257,7 +257,7 @@ bool quantised_dot_takes(const QuantisedMatrix& m, ir::DType dtype) {
   const std::int64_t group = m.format.group_cols;
   const bool small = group == kNvfp4Group && m.format.values != Values::kInt4;
   const bool groups = small || group % kStep == 0 || group >= m.cols;
-  if (m.format.is_blocks()) return false;
+  if (m.format.is_blocks() || m.format.scales == QuantisedFormat::Scales::kPairs) return false;
   return (dtype == ir::DType::kBFloat16 ? pairs : vectors) && m.cols % kStep == 0 && groups && m.groups == nullptr;
 }
 

@@ -30,6 +30,12 @@ const Named kFormats[] = {
     {"int4_zeros", {.values = Values::kInt4, .group_rows = 1, .group_cols = 128, .zeros = true}},
     {"int4_ordered", {.values = Values::kInt4, .group_rows = 1, .group_cols = 32, .zeros = true, .groups = true}},
     {"mxfp4", {.values = Values::kE2M1, .group_rows = 1, .group_cols = 32}},
+    {"codes4", {.values = Values::kInt4, .scales = Scales::kFloat16, .group_rows = 1, .group_cols = 32}},
+    {"codes4pairs", {.values = Values::kInt4, .scales = Scales::kPairs, .group_rows = 1, .group_cols = 32}},
+    {"codes4pairs16", {.values = Values::kInt4, .scales = Scales::kPairs, .group_rows = 1, .group_cols = 16}},
+    {"codes8", {.values = Values::kInt8, .scales = Scales::kFloat16, .group_rows = 1, .group_cols = 32}},
+    {"codes8halves16", {.values = Values::kInt8, .scales = Scales::kFloat16, .group_rows = 1, .group_cols = 16}},
+    {"codes8pairs", {.values = Values::kInt8, .scales = Scales::kPairs, .group_rows = 1, .group_cols = 32}},
     {"nvfp4", {.values = Values::kE2M1, .scales = Scales::kE4M3, .group_rows = 1, .group_cols = 16, .factor = true}}};
 
 ir::Attributes attributes_of(const QuantisedFormat& format, bool bias, bool residual) {

@@ -19,7 +19,7 @@ using Values = QuantisedFormat::Values;
 using Scales = QuantisedFormat::Scales;
 
 constexpr std::array<std::string_view, 4> kValues{"e4m3", "int8", "int4", "e2m1"};  // in Values' order, without kBlocks
-constexpr std::array<std::string_view, 2> kScales{"f32", "e4m3"};                   // in Scales' order
+constexpr std::array<std::string_view, 4> kScales{"f32", "e4m3", "f16", "pairs"};   // in Scales' order
 
 template <class Enum, std::size_t kCount>
 Result<Enum> named(const ir::Node& node, std::string_view attribute,
@@ -97,6 +97,9 @@ Result<QuantisedFormat> QuantisedFormat::of(const ir::Node& node) {
   if (format.zeros && format.values != Values::kInt4)
     return invalid_argument(fmt::format("{}: zeros go with values \"int4\", not \"{}\"", node.op,
                                         kValues[static_cast<std::size_t>(format.values)]));
+  if (scales == Scales::kPairs && (format.group_rows != 1 || format.factor || format.zeros || format.groups))
+    return invalid_argument(
+        fmt::format("{}: scales \"pairs\" go with group_rows = 1, and without factor, zeros and groups", node.op));
   return format;
 }
 
@@ -129,9 +132,10 @@ Result<MatrixSize> expect_quantised(const ir::OpSignature& s, std::size_t first,
   const std::int64_t groups =
       format.groups ? s.operands[first + 1].shape[1].constant().value_or(0) : ceil_div(size.cols, format.group_cols);
   if (groups < 1) return refuse(s, fmt::format("scales are {}; no row has a scale", s.operands[first + 1].to_string()));
-  const ir::DType scale_type =
-      format.scales == QuantisedFormat::Scales::kFloat32 ? ir::DType::kFloat32 : ir::DType::kUInt8;
-  TRY(expect_type(s, first + 1, "scales", {scale_type, {scale_rows, groups}}));
+  constexpr std::array kTypes{ir::DType::kFloat32, ir::DType::kUInt8, ir::DType::kFloat16, ir::DType::kFloat16};
+  TRY(expect_type(s, first + 1, "scales",
+                  {kTypes[static_cast<std::size_t>(format.scales)],
+                   {scale_rows, format.scales == Scales::kPairs ? 2 * groups : groups}}));
   std::size_t next = first + 2;
   if (format.factor) TRY(expect_type(s, next++, "factor", {ir::DType::kFloat32, {size.rows}}));
   if (format.zeros) TRY(expect_type(s, next++, "zeros", {ir::DType::kUInt8, {size.rows, groups}}));
@@ -156,7 +160,7 @@ QuantisedMatrix make_quantised_matrix(const QuantisedFormat& format, std::span<c
   QuantisedMatrix m{.format = format,
                     .rows = operands[0].dim(0),
                     .cols = operands[0].dim(1) * format.values_of_byte(),
-                    .num_groups = operands[1].dim(1),
+                    .num_groups = operands[1].dim(1) / (format.scales == Scales::kPairs ? 2 : 1),
                     .values = operands[0].as<std::uint8_t>(),
                     .scales = operands[1].data.raw()};
   std::size_t next = 2;

@@ -1,13 +1,18 @@
 // A matrix [N, K] of small values with scales, in the form that operators take. Element (n, k) is
 //
-//   w[n, k] = (value[n, k] − zero[n, g]) · scale[n / group_rows, g] · factor[n],   g = k / group_cols
+//   w[n, k] = (value[n, k] − zero[n, g]) · scale[n / group_rows, g] · factor[n] + offset[n, g],   g = k / group_cols
 //
 //   values  u8[N, K] or u8[N, K / 2]: one value a byte, or two, the first in the lower half
 //     "e4m3"  a sign, four bits of exponent, three of mantissa (Micikevicius et al., arXiv 2209.05433); 0x7f is NaN
 //     "int8"  −128 … 127
-//     "int4"  0 … 15 without a sign; without zeros, the zero is 8
+//     "int4"  0 … 15 without a sign; without zeros and offsets, the zero is 8
 //     "e2m1"  a sign, two bits of exponent, one of mantissa (OCP Microscaling Formats 1.0): ±0, 0.5, 1, 1.5, 2, 3, 4, 6
-//   scales  f32[⌈N / group_rows⌉, ⌈K / group_cols⌉], or u8 of that shape: "e4m3" as above
+//   scales  [⌈N / group_rows⌉, ⌈K / group_cols⌉]
+//     "f32"   f32
+//     "e4m3"  u8, each as above
+//     "f16"   f16
+//     "pairs" f16[N, 2 ⌈K / group_cols⌉]: the scale and the offset of each group alternate; the zero is 0, and
+//             group_rows is 1. Other scales have no offsets.
 //   factor  f32[N], if present: the second scale of NVFP4
 //   zeros   u8[N, ⌈K / group_cols⌉], if present; only of int4
 //   groups  i32[K], if present: g of each column, in place of k / group_cols
@@ -39,7 +44,7 @@ inline constexpr std::int64_t kNvfp4Group = 16;
 
 struct QuantisedFormat {
   enum class Values : std::uint8_t { kE4M3, kInt8, kInt4, kE2M1, kBlocks };
-  enum class Scales : std::uint8_t { kFloat32, kE4M3 };
+  enum class Scales : std::uint8_t { kFloat32, kE4M3, kFloat16, kPairs };
 
   Values values = Values::kE4M3;
   Scales scales = Scales::kFloat32;
@@ -53,6 +58,10 @@ struct QuantisedFormat {
   bool is_blocks() const { return values == Values::kBlocks; }
   // Returns the number of values in a byte. Precondition: not kBlocks.
   std::int64_t values_of_byte() const { return values == Values::kInt4 || values == Values::kE2M1 ? 2 : 1; }
+  // Returns the bytes of the scale of a group, with its offset if there are pairs.
+  std::int64_t scale_bytes() const { return scales == Scales::kE4M3 ? 1 : scales == Scales::kFloat16 ? 2 : 4; }
+  // Returns the zero of int4 without stored zeros.
+  int default_zero() const { return scales == Scales::kPairs ? 0 : 8; }
   // Returns the number of operands that hold the matrix: values, scales and the optional ones, in that order.
   std::size_t num_operands() const {
     return is_blocks() ? 1 : 2 + std::size_t{factor} + std::size_t{zeros} + std::size_t{groups};

@@ -11,9 +11,6 @@ namespace {
 
 using Values = QuantisedFormat::Values;
 
-// The zero of int4 values if the matrix stores no zeros.
-constexpr float kMiddle = 8;
-
 // Converts one value without its scale. `zero` is the zero of int4.
 template <Values kValues>
 TESSERA_INLINE float convert(std::uint8_t code, float zero) {
@@ -23,10 +20,18 @@ TESSERA_INLINE float convert(std::uint8_t code, float zero) {
   if constexpr (kValues == Values::kE2M1) return number_of_e2m1(code);
 }
 
+// What the columns of a group in a row share.
+struct Group {
+  float zero;
+  float scale;
+  float offset;
+};
+
 template <Values kValues, class T>
-TESSERA_INLINE void convert_group(const std::uint8_t* codes, T* y, std::int64_t count, float zero, float scale) {
+TESSERA_INLINE void convert_group(const std::uint8_t* codes, T* y, std::int64_t count, const Group& group) {
 #pragma omp simd
-  for (std::int64_t i = 0; i < count; ++i) y[i] = from_float<T>(convert<kValues>(codes[i], zero) * scale);
+  for (std::int64_t i = 0; i < count; ++i)
+    y[i] = from_float<T>(convert<kValues>(codes[i], group.zero) * group.scale + group.offset);
 }
 
 // Writes the two values of each byte to bytes of their own.
@@ -38,33 +43,33 @@ TESSERA_CPU_CLONES void split_bytes(const std::uint8_t* packed, std::uint8_t* co
   }
 }
 
-TESSERA_INLINE float scale_at(const QuantisedMatrix& m, std::int64_t row, std::int64_t group) {
-  const float scale = stored_scale(m, row / m.format.group_rows * m.num_groups + group);
-  return m.factor != nullptr ? scale * m.factor[row] : scale;
-}
-
-TESSERA_INLINE float zero_at(const QuantisedMatrix& m, std::int64_t row, std::int64_t group) {
-  return m.zeros != nullptr ? static_cast<float>(m.zeros[row * m.num_groups + group]) : kMiddle;
+TESSERA_INLINE Group group_at(const QuantisedMatrix& m, std::int64_t row, std::int64_t group) {
+  const std::int64_t at = row / m.format.group_rows * m.num_groups + group;
+  const float scale = stored_scale(m, at);
+  const int zero = m.zeros != nullptr ? m.zeros[row * m.num_groups + group] : m.format.default_zero();
+  return {.zero = static_cast<float>(zero),
+          .scale = m.factor != nullptr ? scale * m.factor[row] : scale,
+          .offset = stored_offset(m, at)};
 }
 
 template <Values kValues, class T>
 TESSERA_CPU_CLONES void convert_row(const QuantisedMatrix& m, std::int64_t row, const std::uint8_t* codes, T* y) {
   if (m.groups != nullptr) {
     for (std::int64_t c = 0; c < m.cols; ++c) {
-      const std::int64_t group = m.groups[c];
-      y[c] = from_float<T>(convert<kValues>(codes[c], zero_at(m, row, group)) * scale_at(m, row, group));
+      const Group group = group_at(m, row, m.groups[c]);
+      y[c] = from_float<T>(convert<kValues>(codes[c], group.zero) * group.scale);
     }
     return;
   }
   if (m.format.group_cols == kNvfp4Group && m.cols % kNvfp4Group == 0) {  // a loop of known length becomes one vector
     for (std::int64_t group = 0; group < m.num_groups; ++group)
       convert_group<kValues, T>(codes + group * kNvfp4Group, y + group * kNvfp4Group, kNvfp4Group,
-                                zero_at(m, row, group), scale_at(m, row, group));
+                                group_at(m, row, group));
     return;
   }
   for (std::int64_t group = 0, c = 0; c < m.cols; ++group, c += m.format.group_cols) {
     const std::int64_t count = std::min(m.format.group_cols, m.cols - c);
-    convert_group<kValues, T>(codes + c, y + c, count, zero_at(m, row, group), scale_at(m, row, group));
+    convert_group<kValues, T>(codes + c, y + c, count, group_at(m, row, group));
   }
 }
 

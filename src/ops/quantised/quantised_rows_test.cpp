@@ -54,6 +54,8 @@ TEST(QuantisedRows, RowsOfEveryFormatHaveTheirScalesAndZeros) {
       {.values = Values::kInt4, .group_rows = 1, .group_cols = 32},
       {.values = Values::kInt4, .group_rows = 1, .group_cols = 50, .zeros = true},
       {.values = Values::kInt4, .group_rows = 1, .group_cols = 32, .zeros = true, .groups = true},
+      {.values = Values::kInt8, .scales = Scales::kFloat16, .group_rows = 1, .group_cols = 16},
+      {.values = Values::kInt4, .scales = Scales::kPairs, .group_rows = 1, .group_cols = 32},
       {.values = Values::kE2M1, .scales = Scales::kE4M3, .group_rows = 1, .group_cols = 16, .factor = true}};
   constexpr std::int64_t kRows = 130;
   constexpr std::int64_t kCols = 300;

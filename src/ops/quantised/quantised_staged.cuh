@@ -129,7 +129,8 @@ __global__ void __launch_bounds__(kStagedThreads, 2)
       staged.columns + min(lane / 4, p.m - 1) * StagedColumns::row_bytes(width) + unit * 16;
   const ScalePlaces places(p, row);
   const bool has_zeros = p.scales.zero_row > 0;
-  constexpr int kScaleSize = kValues == Values::kE2M1 ? 1 : 4;
+  constexpr int kScaleSize = scale_size(kValues, kScaleOf);
+  const bool two = has_two_groups<kValues>(p);
   float sum[4];
   // Adds the products of a quad of the warp's chunk, which begins at `from`.
   const auto add_products = [&](const unsigned char* from, int quad, const unsigned char* of_tile) {
@@ -140,7 +141,7 @@ __global__ void __launch_bounds__(kStagedThreads, 2)
     const int group = (quad * kQuadBytes + unit * 16) * kPerByte >> p.group_shift;
     const auto scales_of = [&](int half) {
       return RowScales<T, kValues, kScaleOf>(of_tile, places.scales[half] + group * kScaleSize, has_zeros,
-                                             places.zeros[half] + group);
+                                             places.zeros[half] + group, two);
     };
     const RowScales<T, kValues, kScaleOf> scales[2] = {scales_of(0), scales_of(1)};
     const std::uint32_t offsets[2] = {offset_of<T, kValues>(scales[0].zero), offset_of<T, kValues>(scales[1].zero)};
@@ -154,7 +155,7 @@ __global__ void __launch_bounds__(kStagedThreads, 2)
       for (int half = 0; half < 2; ++half) {
         const auto* const words = reinterpret_cast<const std::uint32_t*>(&w[half]);
         if constexpr (is_packed(kValues)) {
-          convert_nibbles<T, kValues>(words[i], a[half]);
+          convert_word<T, kValues, kScaleOf>(words[i], a[half]);
         } else {
 #pragma unroll
           for (int two = 0; two < 2; ++two) {
@@ -170,11 +171,7 @@ __global__ void __launch_bounds__(kStagedThreads, 2)
         }
 #pragma unroll
         for (std::uint32_t& pair : a[half]) {
-          if constexpr (kScaleOf == ScaleOf::kValues) {
-            pair = scaled<T, kValues>(pair, offsets[half], scales[half].scales[i / 2]);
-          } else if constexpr (!kSumsOfX && !kShifts<T, kValues>) {
-            pair = exact<T, kValues>(pair, offsets[half]);
-          }
+          if constexpr (!kSumsOfX && !kShifts<T, kValues>) pair = scales[half].values_of(pair, offsets[half], i / 2);
         }
       }
       multiply_tile<T>(to, {a[0][0], a[1][0], a[0][1], a[1][1]}, b.x, b.y);

@@ -14,6 +14,8 @@ namespace {
 using namespace cuda;
 using namespace cuda::quantised;
 
+constexpr int kFewestSlots = 3;  // with fewer, loads wait for products
+
 struct StreamedKernel {
   template <class T, Values kValues, ScaleOf kScaleOf>
   static Result<std::unique_ptr<BoundOp>> bind(const QuantisedCall& p) {
@@ -27,13 +29,15 @@ struct StreamedKernel {
         call.gate == Gate::kNone ? "quantised_linear, streamed" : "quantised_linear and gate, streamed";
     TRY(allow_shared_memory(reinterpret_cast<const void*>(kKernel), kMostRingBytes<kEights>, name));
     StreamedQuantised<T> p = streamed_arguments<T>(call);
-    constexpr int kMostStage = most_rounds(kValues) * kRoundBytes;
-    const auto stages = static_cast<int>(ceil_div(p.row_bytes, kMostStage));
-    const auto stage_bytes = static_cast<int>(ceil_div(ceil_div(p.row_bytes, stages), kQuadBytes)) * kQuadBytes;
-    const StageRows rows{.bytes = stage_bytes,
-                         .distance = static_cast<int>(ceil_div(stage_bytes, 128)) * 128 + kRowPadding};
-    const int slot_bytes = kTileRows * rows.distance;
     const int most_ring = kMostRingBytes<kEights> - 2 * p.scales.slot;
+    const auto distance_of = [](int bytes) { return static_cast<int>(ceil_div(bytes, 128)) * 128 + kRowPadding; };
+    // Stages are shorter where large scales leave little of the ring.
+    int most_stage = most_rounds(kValues) * kRoundBytes;
+    if (kFewestSlots * kTileRows * distance_of(most_stage) > most_ring) most_stage = kRoundBytes;
+    const auto stages = static_cast<int>(ceil_div(p.row_bytes, most_stage));
+    const auto stage_bytes = static_cast<int>(ceil_div(ceil_div(p.row_bytes, stages), kQuadBytes)) * kQuadBytes;
+    const StageRows rows{.bytes = stage_bytes, .distance = distance_of(stage_bytes)};
+    const int slot_bytes = kTileRows * rows.distance;
     const std::int64_t tiles = p.n / (p.gate == Gate::kNone ? kTileRows : kTileRows / 2);
     const std::int64_t blocks = std::min(tiles, 2 * call.workers);
     const std::int64_t most = ceil_div(tiles, blocks) * stages;  // stages of a block, at most

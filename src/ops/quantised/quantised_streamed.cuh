@@ -156,14 +156,15 @@ __global__ void __launch_bounds__((kStreamWarps + 1) * kWarp, 2)
   float sum[kEights][4];
   const ScalePlaces places(p, row);
   const bool has_zeros = p.scales.zero_row > 0;
-  constexpr int kScaleSize = kValues == Values::kE2M1 ? 1 : 4;
+  constexpr int kScaleSize = scale_size(kValues, kScaleOf);
+  const bool two = has_two_groups<kValues>(p);
   // Adds the products of a round. The thread's columns begin at `column`.
   const auto add_products = [&](const PairedColumns<kValues>(&x)[kEights], const unsigned char* from, int column) {
     const unsigned char* const of_tile = tile_scales + buffer * p.scales.slot;
     const int group = column >> p.group_shift;
     const auto scales_of = [&](int half) {
       return RowScales<T, kValues, kScaleOf>(of_tile, places.scales[half] + group * kScaleSize, has_zeros,
-                                             places.zeros[half] + group);
+                                             places.zeros[half] + group, two);
     };
     const RowScales<T, kValues, kScaleOf> scales[2] = {scales_of(0), scales_of(1)};
     const std::uint32_t offsets[2] = {offset_of<T, kValues>(scales[0].zero), offset_of<T, kValues>(scales[1].zero)};
@@ -179,18 +180,12 @@ __global__ void __launch_bounds__((kStreamWarps + 1) * kWarp, 2)
       for (int half = 0; half < 2; ++half) {
         const std::uint32_t bits = reinterpret_cast<const std::uint32_t*>(&w[half])[word];
         if constexpr (is_packed(kValues)) {
-          convert_nibbles<T, kValues>(bits, a[half]);
+          convert_word<T, kValues, kScaleOf>(bits, a[half]);
         } else {
           convert_bytes<T, kValues>(bits, a[half]);
         }
 #pragma unroll
-        for (std::uint32_t& pair : a[half]) {
-          if constexpr (kScaleOf != ScaleOf::kValues) {
-            pair = exact<T, kValues>(pair, offsets[half]);
-          } else {
-            pair = scaled<T, kValues>(pair, offsets[half], scales[half].scales[word / 2]);
-          }
-        }
+        for (std::uint32_t& pair : a[half]) pair = scales[half].values_of(pair, offsets[half], word / 2);
       }
 #pragma unroll
       for (int e = 0; e < kEights; ++e) {

@@ -49,8 +49,11 @@ inline QuantisedCase random_quantised(const QuantisedFormat& format, std::int64_
     for (std::int64_t i = 0; i < w.size(); ++i)
       if ((w.raw<std::uint8_t>(i) & 0x7f) == 0x7f) w.set(i, 0x38);  // no NaN
   const bool small = format.scales == QuantisedFormat::Scales::kE4M3;
+  const bool pairs = format.scales == QuantisedFormat::Scales::kPairs;
+  const bool halves = pairs || format.scales == QuantisedFormat::Scales::kFloat16;
   c.operands.push_back(small ? random_bytes({scale_rows, groups}, 0x58)
-                             : random_tensor(ir::DType::kFloat32, {scale_rows, groups}, seed + 1, 0.001, 0.01));
+                             : random_tensor(halves ? ir::DType::kFloat16 : ir::DType::kFloat32,
+                                             {scale_rows, pairs ? 2 * groups : groups}, seed + 1, 0.001, 0.01));
   if (format.factor) c.operands.push_back(random_tensor(ir::DType::kFloat32, {rows}, seed + 2, 0.001, 0.01));
   if (format.zeros) c.operands.push_back(random_bytes({rows, groups}, 15));
   if (format.groups) {
@@ -70,11 +73,12 @@ inline QuantisedCase random_quantised(const QuantisedFormat& format, std::int64_
           format.groups ? static_cast<std::int64_t>(c.operands.back().at(k)) : k / format.group_cols;
       const std::int64_t scale_index = r / format.group_rows * groups + group;
       double scale = small ? value_of(QuantisedFormat::Values::kE4M3, c.operands[1].raw<std::uint8_t>(scale_index))
-                           : c.operands[1].at(scale_index);
+                           : c.operands[1].at(pairs ? 2 * scale_index : scale_index);
       if (format.factor) scale *= c.operands[next++].at(r);
-      double zero = format.values == QuantisedFormat::Values::kInt4 ? 8 : 0;
+      double zero = format.values == QuantisedFormat::Values::kInt4 ? format.default_zero() : 0;
       if (format.zeros) zero = c.operands[next].at(r * groups + group);
-      c.values.push_back((value_of(format.values, code) - zero) * scale);
+      const double offset = pairs ? c.operands[1].at(2 * scale_index + 1) : 0;
+      c.values.push_back((value_of(format.values, code) - zero) * scale + offset);
     }
   return c;
 }

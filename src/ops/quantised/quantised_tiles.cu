@@ -3,8 +3,7 @@
 
 #include "tessera/ops/cuda/sm90a_code.h"
 #include "tessera/ops/linear/linear_cuda.h"
-#include "tessera/ops/quantised/quantised_bind.cuh"
-#include "tessera/ops/quantised/quantised_kernels.cuh"
+#include "tessera/ops/quantised/tiles_bind.cuh"
 
 namespace tessera {
 namespace {
@@ -31,17 +30,9 @@ int groups_of_stage(const QuantisedMatrix& w) {
   }
 }
 
-template <class T, Values kValues, int kGroups, int kN>
-Result<std::unique_ptr<BoundOp>> make(const QuantisedCall& p) {
-  const char* const name = p.gate == Gate::kNone ? "quantised_linear, tiles" : "quantised_linear and gate, tiles";
-  return make_block<ConvertedProduct<T, kValues, kGroups, kN>>(name, p, {.data = p.x, .elements = p.k});
-}
-
 template <class T, Values kValues, int kGroups>
 Result<std::unique_ptr<BoundOp>> make(const QuantisedCall& p) {
-  if (p.m <= 32) return make<T, kValues, kGroups, 32>(p);
-  if (p.m <= 64) return make<T, kValues, kGroups, 64>(p);
-  return make<T, kValues, kGroups, 128>(p);
+  return make_tiles<T, kValues, StageGroups{.count = kGroups}>(p);
 }
 
 template <class T>
@@ -61,12 +52,13 @@ Result<std::unique_ptr<BoundOp>> make(const QuantisedCall& p) {
 bool quantised_tiles_serve(const QuantisedCall& p) {
   return (p.dtype == ir::DType::kBFloat16 || p.dtype == ir::DType::kFloat16) && p.m >= 1 && p.y_columns() % 8 == 0 &&
          p.k % 32 == 0 && is_aligned(p.x) && is_aligned(p.w.values) && is_aligned(p.bias) && is_aligned(p.residual) &&
-         is_aligned(p.y) && groups_of_stage(p.w) != kNotServed &&
-         runs_sm90a_code(
-             reinterpret_cast<const void*>(quantised_block<ConvertedProduct<__nv_bfloat16, Values::kE4M3, 1, 32>>));
+         is_aligned(p.y) && (has_block_tiles(p.w) || groups_of_stage(p.w) != kNotServed) &&
+         runs_sm90a_code(reinterpret_cast<const void*>(
+             quantised_block<ConvertedProduct<__nv_bfloat16, Values::kE4M3, StageGroups{.count = 1}, 32>>));
 }
 
 Result<std::unique_ptr<BoundOp>> bind_quantised_tiles(const QuantisedCall& p) {
+  if (has_block_tiles(p.w)) return bind_block_tiles(p);
   return p.dtype == ir::DType::kBFloat16 ? make<__nv_bfloat16>(p) : make<__half>(p);
 }
 

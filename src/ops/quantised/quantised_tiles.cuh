@@ -1,8 +1,8 @@
 // quantised_linear of any number of rows on Hopper, without rounding x. Warpgroups convert w to bfloat16 or float16 in
 // registers, from where a wgmma instruction can take its first matrix. quantised_block.cuh has the rest of the kernel.
 //
-// The scale of a group of columns within a stage is multiplied with the values, which rounds the weights to T; NVFP4's
-// are exact. The scale of a whole row is multiplied with sums, in float32.
+// The scale of a group of columns within a stage is multiplied with the values, and the group's offset is added, which
+// rounds the weights to T once; NVFP4's are exact. The scale of a whole row is multiplied with sums, in float32.
 //
 // Bounds: with few rows the bound is reading w once. Converting takes about three instructions a value, and a
 // multiprocessor issues them for 40 values a cycle. At the speed of memory this takes less than half of the issue slots
@@ -35,22 +35,48 @@ __device__ inline std::uint32_t load_shared_u8(std::uint32_t address) {
   return v;
 }
 
+// The number of scales that a row of w has in a stage, and the form in which they are stored: e4m3 for e2m1's values,
+// float32 for others (kStored), float16, or pairs with offsets. No groups mean that scales are applied to sums.
+enum class ScaleForm { kStored, kHalves, kPairs };
+struct StageGroups {
+  int count = 0;
+  ScaleForm form = ScaleForm::kStored;
+};
+
+// Loads aligned words, two or a multiple of four, with the widest instructions.
+template <int kWords>
+__device__ inline void load_words(const std::byte* from, std::uint32_t (&to)[kWords]) {
+  if constexpr (kWords == 2) {
+    const uint2 two = *reinterpret_cast<const uint2*>(from);
+    to[0] = two.x, to[1] = two.y;
+  } else {
+    static_assert(kWords % 4 == 0);
+#pragma unroll
+    for (int i = 0; i < kWords; i += 4) {
+      const uint4 four = reinterpret_cast<const uint4*>(from)[i / 4];
+      to[i] = four.x, to[i + 1] = four.y, to[i + 2] = four.z, to[i + 3] = four.w;
+    }
+  }
+}
+
 // The scales and zeros of one row of w in a stage, in the form that they have in memory. They are loaded a stage ahead.
-// kGroups is their number; 0 means that scales are applied to sums.
-template <Values kValues, int kGroups>
+template <Values kValues, StageGroups kGroups>
 struct LoadedScales {
-  static constexpr int kCount = kGroups == 0 ? 1 : kGroups;
-  static constexpr int kWords = kValues == Values::kE2M1 ? kCount / 4 : kCount;
+  static constexpr int kCount = kGroups.count == 0 ? 1 : kGroups.count;
+  static constexpr int kWords = kGroups.form == ScaleForm::kHalves ? kCount / 2
+                                : kValues == Values::kE2M1         ? kCount / 4
+                                                                   : kCount;
   std::uint32_t scales[kWords];
   std::uint32_t zeros[kValues == Values::kInt4 ? kCount : 1];
 
   // Loads the scales and zeros of a stage. `scale_row` and `zero_row` are where the row's scales and zeros begin.
   __device__ void load(const QuantisedMatrix& w, int scale_row, int zero_row, int stage, int group_shift) {
-    if constexpr (kValues == Values::kE2M1) {
-      static_assert(kGroups == 8);
-      const uint2 codes = *reinterpret_cast<const uint2*>(w.scales + scale_row + stage * kGroups);
-      scales[0] = codes.x, scales[1] = codes.y;
-    } else if constexpr (kGroups > 0) {
+    if constexpr (kGroups.form != ScaleForm::kStored) {
+      constexpr int kBytes = kGroups.form == ScaleForm::kHalves ? 2 : 4;
+      load_words(w.scales + static_cast<std::int64_t>(scale_row + stage * kCount) * kBytes, scales);
+    } else if constexpr (kValues == Values::kE2M1) {
+      load_words(w.scales + scale_row + stage * kCount, scales);
+    } else if constexpr (kGroups.count > 0) {
       const int last = static_cast<int>(w.num_groups) - 1;
 #pragma unroll
       for (int i = 0; i < kCount; ++i) {
@@ -63,24 +89,49 @@ struct LoadedScales {
 };
 
 // Scales and zeros in the form that the conversion of values needs, in both halves of registers.
-template <class T, Values kValues, int kGroups>
+template <class T, Values kValues, StageGroups kGroups>
 struct StageScales {
   using Loaded = LoadedScales<kValues, kGroups>;
+  static constexpr bool kPairs = kGroups.form == ScaleForm::kPairs;
+  static constexpr bool kZeros = kValues == Values::kInt4 && kGroups.form == ScaleForm::kStored;
+  static constexpr bool kSmall = !kZeros && kSmallInts<T, kValues>;
   std::uint32_t scales[Loaded::kCount];
-  std::uint32_t offsets[kValues == Values::kInt4 ? Loaded::kCount : 1];
+  std::uint32_t offsets[kZeros ? Loaded::kCount : 1];          // what exact() subtracts
+  std::uint32_t added[kPairs || kSmall ? Loaded::kCount : 1];  // what scaled_and_moved() adds
 
   __device__ explicit StageScales(const Loaded& loaded) {
-    if constexpr (kValues != Values::kInt4) offsets[0] = offset_of<T, kValues>(0);
+    if constexpr (!kZeros) offsets[0] = offset_of<T, kValues>(kValues == Values::kInt4 && !kPairs ? 8 : 0);
 #pragma unroll
     for (int i = 0; i < Loaded::kCount; ++i) {
-      if constexpr (kValues == Values::kInt4) offsets[i] = offset_of<T, kValues>(static_cast<int>(loaded.zeros[i]));
-      if constexpr (kValues == Values::kE2M1) {
+      if constexpr (kZeros) offsets[i] = offset_of<T, kValues>(static_cast<int>(loaded.zeros[i]));
+      if constexpr (kGroups.form != ScaleForm::kStored) {
+        const std::uint32_t word = loaded.scales[kPairs ? i : i / 2];
+        const float2 two = __half22float2(reinterpret_cast<const __half2&>(word));
+        using Both = ScaleAndOffset<T, kValues>;
+        const Both both = kPairs ? Both::of_pair(two.x, two.y) : Both::of_scale(i % 2 == 0 ? two.x : two.y);
+        put(i, both);
+      } else if constexpr (kValues == Values::kE2M1) {
         scales[i] = value_scale<T, kValues>(
             number_of_e4m3(static_cast<std::uint8_t>(loaded.scales[i / 4] >> (i % 4 * 8) & 255u)));
-      } else if constexpr (kGroups > 0) {
+      } else if constexpr (kGroups.count > 0) {
         scales[i] = value_scale<T, kValues>(__uint_as_float(loaded.scales[i]));
       }
     }
+  }
+
+  // Returns the values of a converted pair in a step of 16 columns, scaled unless scales are applied to sums.
+  __device__ std::uint32_t values_of(std::uint32_t pair, int step) const {
+    const std::uint32_t offset = offsets[kZeros ? step * Loaded::kCount / kStageSteps : 0];
+    const int group = step * Loaded::kCount / kStageSteps;
+    if constexpr (kPairs || kSmall) return scaled_and_moved<T, kValues>(pair, offset, scales[group], added[group]);
+    if constexpr (kGroups.count > 0) return scaled<T, kValues>(pair, offset, scales[group]);
+    return exact<T, kValues>(pair, offset);
+  }
+
+ private:
+  __device__ void put(int i, const ScaleAndOffset<T, kValues>& both) {
+    scales[i] = both.scale;
+    if constexpr (kPairs || kSmall) added[i] = both.added;
   }
 };
 
@@ -88,7 +139,7 @@ struct StageScales {
 using HeldStage = std::uint32_t[kStageSteps][4];
 
 // Converts rows `row` and `row` + 8 of a stage at `weights` in shared memory.
-template <class T, Values kValues, int kGroups>
+template <class T, Values kValues, StageGroups kGroups>
 __device__ inline void convert_stage(std::uint32_t weights, int row,
                                      const StageScales<T, kValues, kGroups> (&scales)[2], HeldStage& to) {
   constexpr int kRowBytes = stage_row_bytes(kValues);
@@ -102,28 +153,22 @@ __device__ inline void convert_stage(std::uint32_t weights, int row,
       const int first = (row + half * 8) * kRowBytes + step * (kRowBytes / kStageSteps);
       if constexpr (is_packed(kValues)) {
         const std::uint32_t at = weights + swizzled<kRowBytes>(first) + static_cast<std::uint32_t>(quad);
-        pairs[0] = convert_byte<T, kValues>(load_shared_u8(at));
-        pairs[1] = convert_byte<T, kValues>(load_shared_u8(at + 4));
+        const auto convert = [](std::uint32_t byte) {
+          return StageScales<T, kValues, kGroups>::kSmall ? convert_small_byte(byte) : convert_byte<T, kValues>(byte);
+        };
+        pairs[0] = convert(load_shared_u8(at));
+        pairs[1] = convert(load_shared_u8(at + 4));
       } else {
         const std::uint32_t at = weights + swizzled<kRowBytes>(first) + static_cast<std::uint32_t>(quad) * 2;
         convert_bytes<T, kValues>(load_shared_u16(at) | load_shared_u16(at + 8) << 16, pairs);
       }
-      constexpr int kOffsets = kValues == Values::kInt4 ? LoadedScales<kValues, kGroups>::kCount : 1;
 #pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        const std::uint32_t offset = scales[half].offsets[step * kOffsets / kStageSteps];
-        if constexpr (kGroups == 0) {
-          pairs[i] = exact<T, kValues>(pairs[i], offset);
-        } else {
-          pairs[i] = scaled<T, kValues>(pairs[i], offset, scales[half].scales[step * kGroups / kStageSteps]);
-        }
-        to[step][2 * i + half] = pairs[i];
-      }
+      for (int i = 0; i < 2; ++i) to[step][2 * i + half] = scales[half].values_of(pairs[i], step);
     }
 }
 
-// Multiplies converted weights: a Product of quantised_block(). kGroups is the number of scales of a row in a stage.
-template <class T, Values kValues, int kGroups, int kN>
+// Multiplies converted weights: a Product of quantised_block().
+template <class T, Values kValues, StageGroups kGroups, int kN>
 struct ConvertedProduct {
   using Element = T;
   static constexpr int kWeightRowBytes = stage_row_bytes(kValues);
@@ -170,10 +215,10 @@ struct ConvertedProduct {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       factor[half] = p.w.factor == nullptr ? 1.0F : p.w.factor[w_rows[half]];
-      if constexpr (kGroups == 0) {
+      if constexpr (kGroups.count == 0) {
         factor[half] *= scale_of(p.w, scale_rows[half]);
       } else {
-        factor[half] *= kSumGrow<T, kValues>;
+        factor[half] *= StageScales<T, kValues, kGroups>::kSmall ? kSmallSumGrow : kSumGrow<T, kValues>;
       }
     }
   }

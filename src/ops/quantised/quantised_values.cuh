@@ -192,6 +192,51 @@ __device__ inline std::uint32_t scaled(std::uint32_t pair, std::uint32_t offset,
   return times<T>(exact<T, kValues>(pair, offset), scale);
 }
 
+// Whether an int4 with a float16 scale is converted to a subnormal number,
+// 2^-130 times the value. Then one instruction scales it and adds an offset. Other conversions subtract first. A scale
+// is kSmallScaleGrow times as large, and neither the product nor the offset leaves the range of bfloat16; sums are
+// multiplied with kSmallSumGrow.
+template <class T, Values kValues>
+inline constexpr bool kSmallInts = kValues == Values::kInt4&& kIsBf16<T>;
+inline constexpr float kSmallScaleGrow = 0x1p111F;
+inline constexpr float kSmallSumGrow = 0x1p19F;
+
+// Convert as convert_nibbles() and convert_byte() to such numbers.
+__device__ inline void convert_small_nibbles(std::uint32_t word, std::uint32_t (&pairs)[4]) {
+  pairs[0] = word << 3 & 0x00780078u;
+#pragma unroll
+  for (int i = 1; i < 4; ++i) pairs[i] = word >> (4 * i - 3) & 0x00780078u;
+}
+__device__ inline std::uint32_t convert_small_byte(std::uint32_t byte) { return byte * 0x8008u & 0x00780078u; }
+
+// A float16 scale, and the offset that goes with it, in the form that scaled_and_moved() takes.
+template <class T, Values kValues>
+struct ScaleAndOffset {
+  std::uint32_t scale = 0;
+  std::uint32_t added = 0;
+
+  // An int4 without an offset has the zero 8.
+  __device__ static ScaleAndOffset of_scale(float scale) {
+    if constexpr (!kSmallInts<T, kValues>) return {.scale = both_halves<T>(scale)};
+    return of_pair(scale, -8 * to_float(from_float<T>(scale)));
+  }
+  __device__ static ScaleAndOffset of_pair(float scale, float offset) {
+    if constexpr (!kSmallInts<T, kValues>) return {both_halves<T>(scale), both_halves<T>(offset)};
+    return {both_halves<T>(scale * kSmallScaleGrow), both_halves<T>(offset / kSmallSumGrow)};
+  }
+};
+
+// Returns the values of a converted pair times a scale, plus an offset. The result is rounded once. `zero` is
+// offset_of().
+template <class T, Values kValues>
+__device__ inline std::uint32_t scaled_and_moved(std::uint32_t pair, std::uint32_t zero, std::uint32_t scale,
+                                                 std::uint32_t added) {
+  const std::uint32_t value = kSmallInts<T, kValues> ? pair : exact<T, kValues>(pair, zero);
+  const PairOf<T> sum = __hfma2(reinterpret_cast<const PairOf<T>&>(value), reinterpret_cast<const PairOf<T>&>(scale),
+                                reinterpret_cast<const PairOf<T>&>(added));
+  return reinterpret_cast<const std::uint32_t&>(sum);
+}
+
 __device__ inline float number_of_e4m3(std::uint8_t code) {
   __nv_fp8_e4m3 number;
   number.__x = code;
@@ -224,8 +269,17 @@ __device__ inline std::int64_t scale_at(const QuantisedMatrix& m, std::int64_t n
   return n / m.format.group_rows * m.num_groups + (m.groups != nullptr ? m.groups[k] : k / m.format.group_cols);
 }
 __device__ inline float scale_of(const QuantisedMatrix& m, std::int64_t at) {
-  if (m.format.scales == Scales::kE4M3) return number_of_e4m3(reinterpret_cast<const std::uint8_t*>(m.scales)[at]);
+  switch (m.format.scales) {
+    case Scales::kE4M3: return number_of_e4m3(reinterpret_cast<const std::uint8_t*>(m.scales)[at]);
+    case Scales::kFloat16: return to_float(reinterpret_cast<const __half*>(m.scales)[at]);
+    case Scales::kPairs: return to_float(reinterpret_cast<const __half*>(m.scales)[2 * at]);
+    case Scales::kFloat32: break;
+  }
   return reinterpret_cast<const float*>(m.scales)[at];
+}
+// Returns the offset of the group whose scale has the index `at`.
+__device__ inline float offset_at(const QuantisedMatrix& m, std::int64_t at) {
+  return m.format.scales == Scales::kPairs ? to_float(reinterpret_cast<const __half*>(m.scales)[2 * at + 1]) : 0.0F;
 }
 
 // Returns one element of the matrix, by its formula.
@@ -240,13 +294,14 @@ __device__ inline float element(const QuantisedMatrix& m, std::int64_t n, std::i
     case Values::kInt8: value = static_cast<float>(static_cast<std::int8_t>(code)); break;
     case Values::kInt4: {
       const std::int64_t zero_at = n * m.num_groups + (m.groups != nullptr ? m.groups[k] : k / m.format.group_cols);
-      value = static_cast<float>(static_cast<int>(code) - (m.zeros != nullptr ? m.zeros[zero_at] : 8));
+      const int zero = m.zeros != nullptr ? m.zeros[zero_at] : m.format.scales == Scales::kPairs ? 0 : 8;
+      value = static_cast<float>(static_cast<int>(code) - zero);
       break;
     }
     case Values::kE2M1: value = number_of_e2m1(code); break;
     case Values::kBlocks: break;  // not on CUDA
   }
-  return value * (scale_of(m, at) * (m.factor != nullptr ? m.factor[n] : 1.0F));
+  return value * (scale_of(m, at) * (m.factor != nullptr ? m.factor[n] : 1.0F)) + offset_at(m, at);
 }
 
 }  // namespace tessera::cuda::quantised

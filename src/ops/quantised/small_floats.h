@@ -1,11 +1,11 @@
-// Converts numbers of eight and four bits to float32, and reads scales that are float32 or such numbers, for the CPU's
-// kernels.
+// Converts numbers of eight and four bits to float32, and reads scales and offsets, for the CPU's kernels.
 #pragma once
 
 #include <bit>
 #include <cstddef>
 #include <cstdint>
 
+#include "tessera/base/float16.h"
 #include "tessera/base/float8.h"
 #include "tessera/ops/cpu/cpu_math.h"
 #include "tessera/ops/quantised/quantised_matrix.h"
@@ -21,11 +21,22 @@ TESSERA_INLINE float number_of_e2m1(std::uint32_t v) {
   return std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) | (v & 8u) << 28);
 }
 
-// Returns element `at` of the matrix's scales, without the factor of a row.
+// Returns scale `at` of the matrix, without the factor of a row.
 TESSERA_INLINE float stored_scale(const QuantisedMatrix& m, std::int64_t at) {
-  if (m.format.scales == QuantisedFormat::Scales::kE4M3)
-    return number_of_e4m3(std::to_integer<std::uint32_t>(m.scales[at]));
+  using Scales = QuantisedFormat::Scales;
+  switch (m.format.scales) {
+    case Scales::kE4M3: return number_of_e4m3(std::to_integer<std::uint32_t>(m.scales[at]));
+    case Scales::kFloat16: return to_float(reinterpret_cast<const Float16*>(m.scales)[at]);
+    case Scales::kPairs: return to_float(reinterpret_cast<const Float16*>(m.scales)[2 * at]);
+    case Scales::kFloat32: break;
+  }
   return reinterpret_cast<const float*>(m.scales)[at];
+}
+
+// Returns the offset of the group whose scale is scale `at`; −0 if there is none, which changes no number.
+TESSERA_INLINE float stored_offset(const QuantisedMatrix& m, std::int64_t at) {
+  if (m.format.scales != QuantisedFormat::Scales::kPairs) return -0.0F;
+  return to_float(reinterpret_cast<const Float16*>(m.scales)[2 * at + 1]);
 }
 
 }  // namespace tessera

@@ -18,6 +18,12 @@ inline std::optional<ScaleOf> scale_place(const QuantisedMatrix& w) {
     const bool nvfp4 = f.scales == Scales::kE4M3 && f.group_cols == kNvfp4Group && f.group_rows == 1;
     return nvfp4 ? std::optional(ScaleOf::kValues) : std::nullopt;
   }
+  if (f.scales == Scales::kFloat16 || f.scales == Scales::kPairs) {
+    const bool whole = f.values != Values::kE4M3 && f.group_rows == 1 && w.factor == nullptr && w.zeros == nullptr &&
+                       (f.group_cols == 16 || f.group_cols == 32);
+    if (!whole) return std::nullopt;
+    return f.scales == Scales::kFloat16 ? ScaleOf::kHalves : ScaleOf::kPairs;
+  }
   if (f.scales != Scales::kFloat32) return std::nullopt;
   if (w.num_groups == 1) return f.values == Values::kInt4 ? std::nullopt : std::optional(ScaleOf::kRows);
   if (f.values == Values::kInt8) return std::nullopt;
@@ -30,7 +36,7 @@ inline std::optional<ScaleOf> scale_place(const QuantisedMatrix& w) {
 inline std::optional<TileScales> tile_scales(const QuantisedMatrix& w, Gate gate) {
   if (*scale_place(w) == ScaleOf::kRows) return TileScales{};
   const int parts = gate == Gate::kNone ? 1 : 2;
-  const auto row = static_cast<int>(w.num_groups) * (w.format.scales == Scales::kE4M3 ? 1 : 4);
+  const auto row = static_cast<int>(w.num_groups * w.format.scale_bytes());
   const bool of_rows = w.format.group_rows == 1;
   const int rows = kTileRows / parts;  // rows of w in a part
   if (!of_rows && w.format.group_rows % rows != 0) return std::nullopt;
@@ -40,7 +46,7 @@ inline std::optional<TileScales> tile_scales(const QuantisedMatrix& w, Gate gate
                .zero_row = w.zeros == nullptr ? 0 : static_cast<int>(w.num_groups),
                .slot = 0};
   s.slot = ceil_div(s.scale_bytes + s.zero_bytes, 128) * 128;
-  constexpr int kMostSlot = 20 << 10;
+  constexpr int kMostSlot = 29 << 10;
   const bool whole = s.scale_bytes / parts % 16 == 0 && s.zero_bytes / parts % 16 == 0;
   return whole && is_aligned(w.scales) && is_aligned(w.zeros) && s.slot <= kMostSlot ? std::optional(s) : std::nullopt;
 }
@@ -58,6 +64,7 @@ StreamedQuantised<T> streamed_arguments(const QuantisedCall& p) {
           .row_bytes = static_cast<int>(p.w.row_bytes()),
           .slots = 0,
           .group_shift = group_shift_of(p.w),
+          .scale_size = static_cast<int>(p.w.format.scale_bytes()),
           .scales = *tile_scales(p.w, p.gate),
           .gate = p.gate};
 }
@@ -70,10 +77,15 @@ Result<std::unique_ptr<BoundOp>> bind_streamed(const QuantisedCall& p) {
     case Values::kE4M3:
       return place == ScaleOf::kRows ? Kernel::template bind<T, Values::kE4M3, ScaleOf::kRows>(p)
                                      : Kernel::template bind<T, Values::kE4M3, ScaleOf::kSums>(p);
-    case Values::kInt8: return Kernel::template bind<T, Values::kInt8, ScaleOf::kRows>(p);
+    case Values::kInt8:
+      if (place == ScaleOf::kHalves) return Kernel::template bind<T, Values::kInt8, ScaleOf::kHalves>(p);
+      if (place == ScaleOf::kPairs) return Kernel::template bind<T, Values::kInt8, ScaleOf::kPairs>(p);
+      return Kernel::template bind<T, Values::kInt8, ScaleOf::kRows>(p);
     case Values::kE2M1: return Kernel::template bind<T, Values::kE2M1, ScaleOf::kValues>(p);
     default: break;  // int4
   }
+  if (place == ScaleOf::kHalves) return Kernel::template bind<T, Values::kInt4, ScaleOf::kHalves>(p);
+  if (place == ScaleOf::kPairs) return Kernel::template bind<T, Values::kInt4, ScaleOf::kPairs>(p);
   return place == ScaleOf::kSums ? Kernel::template bind<T, Values::kInt4, ScaleOf::kSums>(p)
                                  : Kernel::template bind<T, Values::kInt4, ScaleOf::kValues>(p);
 }

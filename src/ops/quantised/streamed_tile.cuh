@@ -5,7 +5,9 @@
 //   - to the sums of a row of w, at the end, if the row has one scale;
 //   - to sums, if all columns of a quad share a scale: products of the exact values are summed in float32 and
 //     multiplied with the scale of their row;
-//   - to values, if groups are smaller: a value times its scale is rounded to T. NVFP4's products are exact.
+//   - to values, if groups are smaller: a value times its scale, plus the group's offset if there are pairs, is rounded
+//     to T. NVFP4's products are exact. float32 and e4m3 scales (kValues), float16 ones (kHalves) and pairs (kPairs)
+//     have code of their own.
 // In the last two cases the copy engine (TMA) also brings a tile's scales and zeros, which are contiguous, ahead of the
 // tile. An ordinary load would take longer than a stage.
 #pragma once
@@ -27,7 +29,13 @@ inline constexpr int kQuadBytes = 64;  // bytes of a row of w that the four thre
 // Returns the number of columns of k that a quad reads in a round.
 inline constexpr int quad_columns(Values values) { return is_packed(values) ? 2 * kQuadBytes : kQuadBytes; }
 
-enum class ScaleOf { kRows, kSums, kValues };
+enum class ScaleOf { kRows, kSums, kValues, kHalves, kPairs };
+inline constexpr bool scales_values(ScaleOf place) { return place >= ScaleOf::kValues; }
+inline constexpr bool has_halves(ScaleOf place) { return place >= ScaleOf::kHalves; }
+// Returns the bytes between the scales of neighbouring groups.
+inline constexpr int scale_size(Values values, ScaleOf place) {
+  return place == ScaleOf::kHalves ? 2 : values == Values::kE2M1 ? 1 : 4;
+}
 
 // The scales and zeros of a tile in shared memory.
 struct TileScales {
@@ -51,6 +59,7 @@ struct StreamedQuantised {
   int row_bytes;    // bytes of a row of w in memory
   int slots;        // slots in the ring
   int group_shift;  // column k has the scale k >> group_shift of its row
+  int scale_size;   // bytes of a scale
   TileScales scales;
   Gate gate;
 
@@ -65,14 +74,17 @@ struct StreamedQuantised {
 // The scales and zero with which a thread converts 16 bytes of one row of w.
 template <class T, Values kValues, ScaleOf kScaleOf>
 struct RowScales {
-  float sum_scale = 0;           // scale of sums
-  std::uint32_t scales[2] = {};  // scales of values, in both halves; the second is for the second half of the bytes
-  int zero = 8;                  // zero of int4
+  float sum_scale = 0;                             // scale of sums
+  std::uint32_t scales[2] = {};                    // scales of values, in both halves; the second is for the second
+                                                   // half of the bytes
+  std::uint32_t added[2] = {};                     // offsets that go with float16 scales, likewise
+  int zero = kScaleOf == ScaleOf::kPairs ? 0 : 8;  // zero of int4
 
   // `tile` points to the scales of a tile in shared memory, where the scale is at `scale_at`, and the zero, unless it
-  // is 8 for all, at `zero_at`.
-  __device__ RowScales(const unsigned char* tile, int scale_at, bool has_zero, int zero_at) {
+  // is the same for all, at `zero_at`. `two` says whether the second half of the bytes belongs to the next group.
+  __device__ RowScales(const unsigned char* tile, int scale_at, bool has_zero, int zero_at, bool two) {
     const unsigned char* const scale = tile + scale_at;
+    [[maybe_unused]] const int next = two ? scale_size(kValues, kScaleOf) : 0;
     if constexpr (kScaleOf == ScaleOf::kSums) {
       sum_scale = *reinterpret_cast<const float*>(scale);
     } else if constexpr (kScaleOf == ScaleOf::kValues && kValues == Values::kE2M1) {
@@ -80,10 +92,50 @@ struct RowScales {
       scales[1] = value_scale<T, kValues>(number_of_e4m3(scale[1]));
     } else if constexpr (kScaleOf == ScaleOf::kValues) {
       scales[0] = scales[1] = value_scale<T, kValues>(*reinterpret_cast<const float*>(scale));
+    } else if constexpr (kScaleOf == ScaleOf::kHalves) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i)
+        put(i, ScaleAndOffset<T, kValues>::of_scale(to_float(*reinterpret_cast<const __half*>(scale + i * next))));
+    } else if constexpr (kScaleOf == ScaleOf::kPairs) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const float2 pair = __half22float2(*reinterpret_cast<const __half2*>(scale + i * next));
+        put(i, ScaleAndOffset<T, kValues>::of_pair(pair.x, pair.y));
+      }
     }
     if (kValues == Values::kInt4 && has_zero) zero = tile[zero_at];
   }
+
+  // Returns the values of a converted pair in half `half` of the bytes, scaled if the kernel scales values.
+  __device__ std::uint32_t values_of(std::uint32_t pair, std::uint32_t offset, int half) const {
+    if constexpr (kScaleOf == ScaleOf::kPairs || (kScaleOf == ScaleOf::kHalves && kSmallInts<T, kValues>))
+      return scaled_and_moved<T, kValues>(pair, offset, scales[half], added[half]);
+    if constexpr (scales_values(kScaleOf)) return scaled<T, kValues>(pair, offset, scales[half]);
+    return exact<T, kValues>(pair, offset);
+  }
+
+ private:
+  __device__ void put(int i, const ScaleAndOffset<T, kValues>& both) {
+    scales[i] = both.scale;
+    added[i] = both.added;
+  }
 };
+
+// Converts a word of eight values of four bits for values_of().
+template <class T, Values kValues, ScaleOf kScaleOf>
+__device__ inline void convert_word(std::uint32_t word, std::uint32_t (&pairs)[4]) {
+  if constexpr (has_halves(kScaleOf) && kSmallInts<T, kValues>) {
+    convert_small_nibbles(word, pairs);
+  } else {
+    convert_nibbles<T, kValues>(word, pairs);
+  }
+}
+
+// Whether the second half of a thread's 16 bytes belongs to the next group, where values are scaled.
+template <Values kValues, class T>
+__device__ inline bool has_two_groups(const StreamedQuantised<T>& p) {
+  return is_packed(kValues) && p.group_shift == 4;
+}
 
 // Copies the scales of a tile to shared memory, and its zeros. With a gate there are two parts, the gates' and the
 // ups'. One thread calls it.
@@ -91,7 +143,7 @@ template <class T>
 __device__ void copy_scales(const StreamedQuantised<T>& p, int tile, unsigned char* to, SharedBarrier& arrived) {
   arrived.arrive_and_expect(static_cast<std::uint32_t>(p.scales.scale_bytes + p.scales.zero_bytes));
   const int parts = p.is_gated() ? 2 : 1;
-  const std::int64_t scale_size = p.w.format.scales == Scales::kE4M3 ? 1 : 4;
+  const int scale_size = p.scale_size;
   const int bytes = p.scales.scale_bytes / parts;
   const int zeros = p.scales.zero_bytes / parts;
   for (int part = 0; part < parts; ++part) {
@@ -131,7 +183,8 @@ __device__ void store_tile(const StreamedQuantised<T>& p, int tile, int thread, 
     const int n = p.weight_row(tile, w_row);
     float factor = p.w.factor == nullptr ? 1.0F : p.w.factor[n];
     if constexpr (kScaleOf == ScaleOf::kRows) factor *= scale_of(p.w, n / static_cast<int>(p.w.format.group_rows));
-    if constexpr (kScaleOf == ScaleOf::kValues) factor *= kSumGrow<T, kValues>;
+    if constexpr (scales_values(kScaleOf))
+      factor *= has_halves(kScaleOf) && kSmallInts<T, kValues> ? kSmallSumGrow : kSumGrow<T, kValues>;
     return total(x_row, w_row) * factor;
   };
   for (int i = thread; i < p.m * columns; i += threads) {

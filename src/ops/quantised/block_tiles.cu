@@ -1,0 +1,36 @@
+// Binds the kernel of tiles (quantised_tiles.cuh) for matrices of GGUF's blocks in the form of block_codes.h.
+#include "tessera/ops/quantised/tiles_bind.cuh"
+
+namespace tessera::cuda::quantised {
+namespace {
+
+template <class T, int kCount>
+Result<std::unique_ptr<BoundOp>> bind(const QuantisedCall& p) {
+  constexpr StageGroups kHalves{.count = kCount, .form = ScaleForm::kHalves};
+  constexpr StageGroups kPairs{.count = kCount, .form = ScaleForm::kPairs};
+  const bool pairs = p.w.format.scales == Scales::kPairs;
+  if (p.w.format.values == Values::kInt8)
+    return pairs ? make_tiles<T, Values::kInt8, kPairs>(p) : make_tiles<T, Values::kInt8, kHalves>(p);
+  return pairs ? make_tiles<T, Values::kInt4, kPairs>(p) : make_tiles<T, Values::kInt4, kHalves>(p);
+}
+
+template <class T>
+Result<std::unique_ptr<BoundOp>> bind(const QuantisedCall& p) {
+  return p.w.format.group_cols == 16 ? bind<T, 8>(p) : bind<T, 4>(p);
+}
+
+}  // namespace
+
+bool has_block_tiles(const QuantisedMatrix& w) {
+  const QuantisedFormat& f = w.format;
+  const bool integers = f.values == Values::kInt4 || f.values == Values::kInt8;
+  const bool halves = f.scales == Scales::kFloat16 || f.scales == Scales::kPairs;
+  return integers && halves && f.group_rows == 1 && !f.factor && !f.zeros && !f.groups &&
+         (f.group_cols == 16 || f.group_cols == 32) && w.cols % kStageColumns == 0;
+}
+
+Result<std::unique_ptr<BoundOp>> bind_block_tiles(const QuantisedCall& p) {
+  return p.dtype == ir::DType::kBFloat16 ? bind<__nv_bfloat16>(p) : bind<__half>(p);
+}
+
+}  // namespace tessera::cuda::quantised
