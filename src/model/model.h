@@ -65,6 +65,8 @@ struct ModelOptions {
   // type, and each row has blocks of its own. Empty: no blocks are kept.
   std::function<std::optional<BlockType>(std::string_view tensor)> stored_blocks = {};
   bool round_block_inputs = false;  // whether inputs of blocks may be rounded (quantised_linear's inputs = "block")
+  // Whether operators take integers and scales of blocks apart (block_codes.h). Then only linears keep them.
+  bool block_codes = false;
   // Whether to build the checkpoint's next-token layer, and the rows of its input "draft_hidden".
   bool draft_layer = false;
   std::shared_ptr<const EagleDraft> eagle = nullptr;  // a draft layer of another folder; excludes draft_layer

@@ -23,6 +23,7 @@
 #include "tessera/model/weights/checkpoint.h"
 #include "tessera/model/weights/model_path.h"
 #include "tessera/ops/cache/cache_type.h"
+#include "tessera/ops/quantised/blocks/block_codes.h"
 #include "tessera/ops/quantised/blocks/dequantise.h"
 #include "tessera/runner/capture/make_executable.h"
 #include "tessera/runner/wanted_rows.h"
@@ -64,11 +65,14 @@ Result<std::optional<ir::DType>> named_cache_dtype(const std::string& name) {
       fmt::format("{}: \"{}\" is none of auto, float32, bfloat16, float16, fp8_e4m3", kOption, name));
 }
 
-Result<ir::DType> choose_dtype(const std::string& name, const ModelConfig& config, const DeviceProperties& device) {
+Result<ir::DType> choose_dtype(const std::string& name, const ModelConfig& config, bool gguf,
+                               const DeviceProperties& device) {
   const std::optional<ir::DType> named = TRY(named_dtype("dtype", name));
   if (named) return *named;
   // Uses float32 on a CPU without native bfloat16, where a narrow type only adds conversions.
   if (device.on_host && !device.has_native_bf16) return ir::DType::kFloat32;
+  // The CPU's kernels for blocks round inputs to eight bits from float32 as well.
+  if (device.on_host && gguf) return ir::DType::kFloat32;
   if (config.dtype == StoredDtype::kBF16) return device.has_native_bf16 ? ir::DType::kBFloat16 : ir::DType::kFloat32;
   if (config.dtype == StoredDtype::kF16 && !device.on_host) return ir::DType::kFloat16;
   return ir::DType::kFloat32;
@@ -181,17 +185,23 @@ Status ask_stored_types(const EngineOptions& options, EnginePlan& plan) {
   return ok_status();
 }
 
-// Lets the model keep the blocks of a GGUF file. Only the CPU's operators take them. A type of activations that was
-// asked for by name is one to compute in; otherwise inputs are rounded as the file's authors expect.
+// Lets the model keep the blocks of a GGUF file. The CPU's operators take them whole. A type of activations that was
+// asked for by name is one to compute in; otherwise inputs are rounded as the file's authors expect. Hopper's kernels
+// take integers and scales apart, and round weights to 16 bits, so float32 and other GPUs keep numbers.
 void keep_blocks(PlanDraft& draft) {
-  if (!draft.properties().on_host) return;
   ModelOptions& model = draft.plan.model;
-  model.round_block_inputs = draft.options.dtype != "float32";
-  model.stored_blocks = [checkpoint = draft.plan.checkpoint](std::string_view name) -> std::optional<BlockType> {
+  const bool on_host = draft.properties().on_host;
+  const bool on_hopper = draft.properties().compute_capability / 10 == 9;
+  if (!on_host && (!on_hopper || model.dtype == ir::DType::kFloat32)) return;
+  model.round_block_inputs = on_host && draft.options.dtype != "float32";
+  model.block_codes = !on_host;
+  model.stored_blocks = [checkpoint = draft.plan.checkpoint,
+                         on_host](std::string_view name) -> std::optional<BlockType> {
     const StoredTensor* stored = checkpoint->find(name);
     if (stored == nullptr || !stored->blocks || stored->made == nullptr || stored->shape.size() != 2)
       return std::nullopt;
-    return can_dequantise(*stored->blocks) && stored->made->row_blocks(0) != nullptr ? stored->blocks : std::nullopt;
+    const bool taken = on_host ? can_dequantise(*stored->blocks) : block_codes_format(*stored->blocks) != nullptr;
+    return taken && stored->made->row_blocks(0) != nullptr ? stored->blocks : std::nullopt;
   };
 }
 
@@ -261,7 +271,8 @@ Status read_config(PlanDraft& draft) {
 
 Status choose_types(PlanDraft& draft) {
   ModelOptions& model = draft.plan.model;
-  model.dtype = TRY(choose_dtype(draft.options.dtype, draft.plan.config, draft.properties()));
+  const bool gguf = TRY(find_gguf(draft.options.model_path)).has_value();
+  model.dtype = TRY(choose_dtype(draft.options.dtype, draft.plan.config, gguf, draft.properties()));
   model.kv_cache_dtype = TRY(named_cache_dtype(draft.options.kv_cache_dtype));
   return ok_status();
 }

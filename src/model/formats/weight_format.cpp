@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "tessera/ops/quantised/blocks/block_codes.h"
+
 namespace tessera {
 namespace {
 
@@ -28,6 +30,10 @@ std::string scales_name(const WeightFormat& format) {
 
 std::string describe(const WeightFormat& format) {
   if (format.is_plain()) return "plain";
+  if (format.codes) {
+    const bool bytes = block_codes_format(format.blocks)->values_of_byte() == 1;
+    return fmt::format("GGUF's {} as {}", block_type_info(format.blocks).name, bytes ? "int8" : "int4");
+  }
   if (format.is_blocks()) return fmt::format("GGUF's {}", block_type_info(format.blocks).name);
   return fmt::format("{}, {}{}{}", values_name(format), scales_name(format), format.zeros ? ", zero points" : "",
                      format.ordered ? ", ordered" : "");

@@ -61,6 +61,7 @@ struct WeightFormat {
   bool ordered = false;         // columns belong to groups by "g_idx" or "weight_g_idx"
   Inputs inputs = Inputs::kPlain;
   BlockType blocks = BlockType::kQ8_0;  // the type of kBlocks
+  bool codes = false;                   // kBlocks: operators take integers and scales apart (block_codes.h)
 
   bool is_plain() const { return values == Values::kPlain; }
   bool is_blocks() const { return values == Values::kBlocks; }

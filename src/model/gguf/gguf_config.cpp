@@ -36,6 +36,15 @@ Status write_tokens(ConfigWriter& writer) {
   return ok_status();
 }
 
+// Returns the type to compute in as configurations call it. Blocks are mostly made from bfloat16.
+std::string_view dtype_of(BlockType embeddings) {
+  switch (embeddings) {
+    case BlockType::kF32: return "float32";
+    case BlockType::kF16: return "float16";
+    default: return "bfloat16";
+  }
+}
+
 // Writes the members that all architectures have.
 Status write_common(ConfigWriter& writer) {
   const GgufTensor* embeddings = writer.model().find_tensor("token_embd.weight");
@@ -43,6 +52,7 @@ Status write_common(ConfigWriter& writer) {
     return invalid_argument(fmt::format("{}: tensor token_embd.weight is {}; accepted: a matrix", writer.model().path(),
                                         embeddings == nullptr ? "missing" : shape_text(embeddings->shape)));
   writer.set("vocab_size", embeddings->shape[0]);
+  writer.set("dtype", std::string(dtype_of(embeddings->type)));
   const std::int64_t drafts = TRY(writer.optional_integer("nextn_predict_layers")).value_or(0);
   const std::int64_t blocks = TRY(writer.integer("block_count"));
   if (drafts < 0 || drafts >= blocks)

@@ -18,7 +18,7 @@ Result<WeightSpec> table_weight(LayerBuilder& b, const EmbeddingTable& table, co
   constexpr std::string_view kSuffix = ".weight";
   const std::string module =
       table.tensor.ends_with(kSuffix) ? table.tensor.substr(0, table.tensor.size() - kSuffix.size()) : table.tensor;
-  if (const std::optional<WeightFormat> blocks = b.blocks_of(module)) {
+  if (const std::optional<WeightFormat> blocks = b.blocks_of(module); blocks && !blocks->codes) {
     b.note_stored(module, *blocks);
     const LinearPart part{.tensor = module,
                           .matrix = table.tensor,

@@ -95,8 +95,9 @@ Result<WeightFormat> LayerBuilder::format_of_block(const LinearBlock& block, std
   if (!std::holds_alternative<PlainStorage>(block.storage)) return WeightFormat();
   if (block.quantisable == Quantisable::kNo) {
     const std::optional<WeightFormat> blocks = blocks_of(block.tensor);
-    if (blocks) note_stored(block.tensor, *blocks);
-    return blocks.value_or(WeightFormat());
+    if (!blocks || blocks->codes) return WeightFormat();
+    note_stored(block.tensor, *blocks);
+    return *blocks;
   }
   WeightFormat format = TRY(format_of(block.tensor));
   note_stored(block.tensor, format);
@@ -114,7 +115,8 @@ std::optional<WeightFormat> LayerBuilder::blocks_of(const std::string& module) c
       .values = WeightFormat::Values::kBlocks,
       .spelling = WeightFormat::Spelling::kBlocks,
       .inputs = options_.round_block_inputs ? WeightFormat::Inputs::kBlock : WeightFormat::Inputs::kPlain,
-      .blocks = *type};
+      .blocks = *type,
+      .codes = options_.block_codes};
 }
 
 Result<WeightFormat> LayerBuilder::format_of(const std::string& module) const {

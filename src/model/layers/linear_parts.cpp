@@ -375,6 +375,7 @@ Result<QuantisedWeights> quantised_weights(const std::string& name, std::span<co
     if (part.format.is_blocks())
       TRY(check_slice(part, block_type_info(part.format.blocks).elements, "as a block has so many values"));
   }
+  if (parts[0].format.codes) return block_code_weights(name, parts);
   if (parts[0].format.is_blocks()) return block_weights(name, parts);
   return Joiner(name, parts, last).join();
 }
@@ -383,7 +384,7 @@ std::size_t end_of_run(std::span<const LinearPart> parts) {
   std::size_t end = 1;
   while (end < parts.size() && parts[end].format == parts[0].format &&
          (!parts[0].format.ordered || parts[end].tensor == parts[0].tensor) &&
-         (!parts[0].format.is_blocks() || parts[end - 1].rows % kPackedRows == 0))
+         (!parts[0].format.is_blocks() || parts[0].format.codes || parts[end - 1].rows % kPackedRows == 0))
     ++end;
   return end;
 }

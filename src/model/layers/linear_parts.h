@@ -58,7 +58,7 @@ Result<QuantisedWeights> quantised_weights(const std::string& name, std::span<co
                                            LastBlock last = LastBlock::kCut);
 
 // Returns the end of the first run of parts that can be one matrix. They have one format; if it orders the columns,
-// they also belong to one tensor; if it is GGUF's blocks, all but the last have a multiple of sixteen rows.
+// they also belong to one tensor; if it is GGUF's packed blocks, all but the last have a multiple of sixteen rows.
 std::size_t end_of_run(std::span<const LinearPart> parts);
 
 }  // namespace tessera

@@ -146,7 +146,7 @@ Result<std::optional<QuantisedExperts>> add_quantised_experts(LayerBuilder& b, c
   WeightFormat format;
   const bool has_blocks = parts.are_separate() && b.options().stored_blocks;
   if (has_blocks) {
-    format = set_blocks(b, parts, all);
+    if (!b.options().block_codes) format = set_blocks(b, parts, all);
     if (format.is_plain()) return std::optional<QuantisedExperts>();
   } else if (parts.are_separate()) {
     format = TRY(set_stored_formats(b, all));

@@ -3,64 +3,141 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <vector>
 
 #include "tessera/base/ceil_div.h"
+#include "tessera/base/float16.h"
+#include "tessera/model/weights/quantise_values.h"
+#include "tessera/ops/quantised/blocks/block_codes.h"
 #include "tessera/ops/quantised/blocks/packed_layout.h"
 
 namespace tessera {
+
+std::int64_t BlockStorage::per_block() const {
+  const BlockTypeInfo& info = block_type_info(type);
+  if (content == Content::kBlocks) return info.bytes;
+  const QuantisedFormat& format = *block_codes_format(type);
+  if (content == Content::kCodes) return info.elements / format.values_of_byte();
+  return info.elements / format.group_cols * (format.scales == QuantisedFormat::Scales::kPairs ? 2 : 1);
+}
+
 namespace {
 
 // Neighbouring blocks of neighbouring rows of a matrix.
 struct BlockPiece {
   std::int64_t first_row = 0;
   std::int64_t rows = 0;
-  std::int64_t first_byte = 0;  // of a row
-  std::int64_t bytes = 0;
+  std::int64_t first_block = 0;  // of a row
+  std::int64_t blocks = 0;
 };
 
-BlockPiece piece_of(const SliceRuns& runs, std::int64_t row_bytes) {
-  return {.first_row = runs.start / row_bytes,
-          .rows = runs.num_runs > 1 ? runs.num_runs : ceil_div(runs.run, row_bytes),
-          .first_byte = runs.start % row_bytes,
-          .bytes = runs.num_runs > 1 ? runs.run : std::min(row_bytes, runs.run)};
+// Returns the piece of runs of `size` elements of the part, or nothing if they divide a block or leave the matrix.
+std::optional<BlockPiece> piece_of(const SliceRuns& runs, const BlockStorage& storage, std::int64_t size) {
+  const BlockTypeInfo& type = block_type_info(storage.type);
+  const std::int64_t per_block = storage.per_block();
+  const std::int64_t row = storage.cols / type.elements * per_block;
+  const std::int64_t first = runs.start % row;
+  const std::int64_t count = runs.num_runs > 1 ? runs.run : std::min(row, runs.run);
+  const BlockPiece piece{.first_row = runs.start / row,
+                         .rows = runs.num_runs > 1 ? runs.num_runs : ceil_div(runs.run, row),
+                         .first_block = first / per_block,
+                         .blocks = count / per_block};
+  const bool whole = storage.cols % type.elements == 0 && first % per_block == 0 && count % per_block == 0 &&
+                     first + count <= row && piece.rows * count == size && piece.first_row + piece.rows <= storage.rows;
+  return whole ? std::optional(piece) : std::nullopt;
+}
+
+// Calls fn(first, rows, blocks) for sixteen rows of the piece at a time, or the rest. `first` counts from the piece's
+// first row, and `blocks` points to the bytes of the piece's blocks of these rows, one row after another. Runs on
+// OpenMP's threads.
+template <class Fn>
+void for_each_sixteen(const StoredTensor& stored, const BlockTypeInfo& type, const BlockPiece& piece, const Fn& fn) {
+  const std::int64_t bytes = piece.blocks * type.bytes;
+#pragma omp parallel
+  {
+    std::vector<std::uint8_t> rows(static_cast<std::size_t>(kPackedRows * bytes));
+#pragma omp for schedule(static)
+    for (std::int64_t first = 0; first < piece.rows; first += kPackedRows) {
+      const std::int64_t count = std::min(kPackedRows, piece.rows - first);
+      for (std::int64_t i = 0; i < count; ++i)
+        std::memcpy(rows.data() + i * bytes,
+                    stored.made->row_blocks(piece.first_row + first + i) + piece.first_block * type.bytes,
+                    static_cast<std::size_t>(bytes));
+      fn(first, count, rows.data());
+    }
+  }
+}
+
+// Writes codes, or scales with the offsets of pairs between them. Returns whether all scales fit in float16.
+bool write_codes(const StoredTensor& stored, const BlockStorage& storage, const BlockPiece& piece, std::byte* dst) {
+  const BlockTypeInfo& type = block_type_info(storage.type);
+  const QuantisedFormat& format = *block_codes_format(storage.type);
+  const bool pairs = format.scales == QuantisedFormat::Scales::kPairs;
+  std::atomic<bool> finite = true;
+  for_each_sixteen(stored, type, piece, [&](std::int64_t first, std::int64_t rows, const std::uint8_t* blocks) {
+    const std::int64_t count = rows * piece.blocks;
+    const auto numbers = static_cast<std::size_t>(count * type.elements);
+    const std::size_t groups = numbers / static_cast<std::size_t>(format.group_cols);
+    std::vector<std::uint8_t> codes(numbers);
+    std::vector<float> scales(groups);
+    std::vector<float> offsets(pairs ? groups : 0);
+    split_blocks(storage.type, blocks, count,
+                 {.codes = codes.data(), .scales = scales.data(), .offsets = offsets.data()});
+    const std::int64_t at = first * piece.blocks * storage.per_block();
+    if (storage.content == BlockStorage::Content::kCodes) {
+      if (format.values_of_byte() == 2) {
+        pack_pairs(codes, {dst + at, numbers / 2});
+      } else {
+        std::memcpy(dst + at, codes.data(), numbers);
+      }
+      return;
+    }
+    auto* to = reinterpret_cast<Float16*>(dst) + at;
+    for (std::size_t i = 0; i < groups; ++i) {
+      const auto put = [&](float x) {
+        *to = from_float<Float16>(x);
+        if (!std::isfinite(to_float(*to++))) finite = false;
+      };
+      put(scales[i]);
+      if (pairs) put(offsets[i]);
+    }
+  });
+  return finite;
 }
 
 }  // namespace
 
 Status read_blocks(const StoredTensor& stored, const BlockStorage& storage, const SliceRuns& runs,
                    std::span<std::byte> dst) {
+  using Content = BlockStorage::Content;
   const BlockTypeInfo& type = block_type_info(storage.type);
-  const std::int64_t row_bytes = storage.cols / type.elements * type.bytes;
-  const BlockPiece piece = piece_of(runs, row_bytes);
-  const bool whole = storage.cols % type.elements == 0 && piece.first_byte % type.bytes == 0 &&
-                     piece.bytes % type.bytes == 0 && piece.first_byte + piece.bytes <= row_bytes &&
-                     piece.rows * piece.bytes == static_cast<std::int64_t>(dst.size()) &&
-                     piece.first_row + piece.rows <= storage.rows;
+  const std::int64_t element = storage.content == Content::kScales ? 2 : 1;
+  const std::optional<BlockPiece> piece = piece_of(runs, storage, std::ssize(dst) / element);
   const bool stored_so = stored.blocks == storage.type && stored.made != nullptr &&
                          (storage.rows == 0 || stored.made->row_blocks(0) != nullptr);
-  if (!whole || !stored_so)
-    return invalid_argument(
-        fmt::format("tensor \"{}\": bytes {} to {} of rows {} to {}; accepted: blocks of {}, {} bytes each",
-                    stored.name, piece.first_byte, piece.first_byte + piece.bytes, piece.first_row,
-                    piece.first_row + piece.rows, type.name, type.bytes));
-  const std::int64_t cols = piece.bytes / type.bytes * type.elements;
-#pragma omp parallel
-  {
-    std::vector<std::uint8_t> plain(static_cast<std::size_t>(kPackedRows * piece.bytes));
-#pragma omp for schedule(static)
-    for (std::int64_t first = 0; first < piece.rows; first += kPackedRows) {
-      const std::int64_t count = std::min(kPackedRows, piece.rows - first);
-      for (std::int64_t i = 0; i < count; ++i)
-        std::memcpy(plain.data() + i * piece.bytes,
-                    stored.made->row_blocks(piece.first_row + first + i) + piece.first_byte,
-                    static_cast<std::size_t>(piece.bytes));
-      pack_rows(storage.type, plain.data(), count, cols,
-                reinterpret_cast<std::uint8_t*>(dst.data() + first * piece.bytes));
-    }
+  if (!piece || !stored_so) {
+    const std::int64_t row = std::max<std::int64_t>(1, storage.cols / type.elements * storage.per_block());
+    const std::int64_t first = runs.start % row;
+    return invalid_argument(fmt::format(
+        "tensor \"{}\": {} elements from element {} of row {} on, in {} runs; accepted: blocks of {}, {} elements each",
+        stored.name, runs.run, first, runs.start / row, runs.num_runs, type.name, storage.per_block()));
   }
+  if (storage.content != Content::kBlocks) {
+    if (write_codes(stored, storage, *piece, dst.data())) return ok_status();
+    return invalid_argument(
+        fmt::format("tensor \"{}\": a scale or minimum of its blocks of {} is above 65504 or no number; "
+                    "accepted: finite numbers of float16",
+                    stored.name, type.name));
+  }
+  for_each_sixteen(stored, type, *piece, [&](std::int64_t first, std::int64_t rows, const std::uint8_t* blocks) {
+    pack_rows(storage.type, blocks, rows, piece->blocks * type.elements,
+              reinterpret_cast<std::uint8_t*>(dst.data()) + first * piece->blocks * type.bytes);
+  });
   return ok_status();
 }
 

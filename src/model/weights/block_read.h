@@ -11,10 +11,10 @@
 
 namespace tessera {
 
-// Packs rows of `stored` (packed_layout.h) into `dst`, which is as long as the runs. `runs` counts bytes of the matrix
-// [rows, bytes of a row of blocks], row-major: whole rows, or the same whole blocks of several rows. The first row is
-// packed as the first of sixteen. invalid_argument if the tensor has no blocks of this type, or if the runs divide a
-// block. Uses OpenMP's threads if the build has it.
+// Writes the content of rows of `stored` to `dst`, which is as long as the runs. `runs` counts elements of the part
+// (BlockStorage), row-major: whole rows, or the same whole blocks of several rows. Blocks are packed (packed_layout.h),
+// the first row as the first of sixteen. invalid_argument if the tensor has no blocks of this type, if the runs divide
+// a block, or if float16 cannot hold a scale. Uses OpenMP's threads if the build has it.
 Status read_blocks(const StoredTensor& stored, const BlockStorage& storage, const SliceRuns& runs,
                    std::span<std::byte> dst);
 

@@ -7,8 +7,10 @@
 #include <cstring>
 #include <numeric>
 
+#include "tessera/base/float16.h"
 #include "tessera/model/gguf/made_tensors.h"
 #include "tessera/model/test_support.h"
+#include "tessera/ops/quantised/blocks/dequantise.h"
 #include "tessera/ops/quantised/blocks/packed_layout.h"
 
 namespace tessera {
@@ -23,6 +25,10 @@ class BlockRead : public ::testing::Test {
  protected:
   BlockRead() : bytes_(static_cast<std::size_t>(kRows * kRowBytes)) {
     for (std::size_t i = 0; i < bytes_.size(); ++i) bytes_[i] = static_cast<std::uint8_t>(i * 7 + i / 251);
+    // The blocks' float16 numbers are small.
+    for (std::size_t block = 0; block < bytes_.size(); block += 144)
+      for (const std::size_t at : {block + 1, block + 3})
+        bytes_[at] = static_cast<std::uint8_t>((bytes_[at] & 0x83) | 0x18);
   }
   StoredTensor tensor(const RowArrangement& arrangement = {}) const {
     const StoredBlocks matrix(BlockType::kQ4_K, reinterpret_cast<const std::byte*>(bytes_.data()), kCols);
@@ -76,10 +82,54 @@ TEST_F(BlockRead, RowsInAnotherOrderArePacked) {
   EXPECT_EQ(*read(stored, {}), packed(rows, kRows, kCols));
 }
 
+// Reads codes and scales of a slice, which counts columns, and computes the numbers.
+TEST_F(BlockRead, CodesAndScalesGiveTheNumbersOfASlice) {
+  const auto numbers_of = [&](std::int64_t row, std::int64_t rows, std::int64_t first, std::int64_t cols) {
+    const std::vector<std::uint8_t> blocks = plain(row, rows, first / 256 * 144, cols / 256 * 144);
+    std::vector<float> numbers(static_cast<std::size_t>(rows * cols));
+    dequantise(BlockType::kQ4_K, blocks.data(), rows * cols / 256, numbers.data());
+    return numbers;
+  };
+  const auto read_as = [&](BlockStorage::Content content, std::int64_t per_block, std::int64_t element, int dim,
+                           std::int64_t begin, std::int64_t size) {
+    const BlockStorage storage{.type = BlockType::kQ4_K, .rows = kRows, .cols = kCols, .content = content};
+    EXPECT_EQ(storage.per_block(), per_block);
+    if (dim == 1) begin = begin / 256 * per_block, size = size / 256 * per_block;
+    const SliceRuns runs =
+        *slice_runs(std::vector{kRows, kCols / 256 * per_block}, {.dim = dim, .begin = begin, .size = size});
+    std::vector<std::byte> to(static_cast<std::size_t>(runs.num_elements() * element));
+    EXPECT_TRUE(read_blocks(tensor(), storage, runs, to).ok());
+    return to;
+  };
+  for (const auto& [dim, begin, size] : {std::tuple<int, std::int64_t, std::int64_t>{0, 5, 20}, {1, 256, 256}}) {
+    const std::vector<std::byte> codes = read_as(BlockStorage::Content::kCodes, 128, 1, dim, begin, size);
+    const std::vector<std::byte> scales = read_as(BlockStorage::Content::kScales, 16, 2, dim, begin, size);
+    const std::vector<float> expected =
+        dim == 0 ? numbers_of(begin, size, 0, kCols) : numbers_of(0, kRows, begin, size);
+    ASSERT_EQ(codes.size() * 2, expected.size());
+    const auto* halves = reinterpret_cast<const Float16*>(scales.data());
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      const auto code = static_cast<float>(std::to_integer<unsigned>(codes[i / 2]) >> (i % 2 * 4) & 15U);
+      const float scaled = code * to_float(halves[i / 32 * 2]);
+      const float offset = to_float(halves[i / 32 * 2 + 1]);
+      ASSERT_NEAR(scaled + offset, expected[i], 0x1p-11F * (std::abs(scaled) + std::abs(offset)) + 1e-7F) << i;
+    }
+  }
+}
+
+TEST_F(BlockRead, ScalesThatFloat16CannotHoldAreRefused) {
+  bytes_[0] = 0xff, bytes_[1] = 0x7b;  // 65504, which each group's scale multiplies
+  const BlockStorage scales{
+      .type = BlockType::kQ4_K, .rows = kRows, .cols = kCols, .content = BlockStorage::Content::kScales};
+  const SliceRuns runs = *slice_runs(std::vector<std::int64_t>{kRows, 32}, {});
+  std::vector<std::byte> to(static_cast<std::size_t>(kRows * 32 * 2));
+  test::expect_error(read_blocks(tensor(), scales, runs, to), StatusCode::kInvalidArgument, {"w.weight", "65504"});
+}
+
 TEST_F(BlockRead, WrongTypesAndDividedBlocksAreRefused) {
   test::expect_error(read(tensor(), {}, BlockType::kQ5_K), StatusCode::kInvalidArgument, {"w.weight", "Q5_K"});
   test::expect_error(read(tensor(), {.dim = 1, .begin = 100, .size = 144}), StatusCode::kInvalidArgument,
-                     {"w.weight", "bytes 100 to 244", "144 bytes each"});
+                     {"w.weight", "144 elements from element 100 of row 0", "144 elements each"});
   const StoredTensor columns = tensor({.cols = {.a = 2, .b = 256}});
   test::expect_error(read(columns, {}), StatusCode::kInvalidArgument, {"w.weight", "blocks of Q4_K"});
 }

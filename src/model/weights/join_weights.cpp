@@ -36,7 +36,7 @@ auto fields_of(const RoundedStorage& s) {
   return std::tuple_cat(fields_of(s.numbers),
                         std::tie(s.rows, s.cols, s.rounding, s.content, s.step_rows, s.step_cols));
 }
-auto fields_of(const BlockStorage& s) { return std::tie(s.type, s.rows, s.cols); }
+auto fields_of(const BlockStorage& s) { return std::tie(s.type, s.rows, s.cols, s.content); }
 auto fields_of(const IndexStorage& s) { return std::tie(s.limit); }
 
 bool same_storage(const Storage& a, const Storage& b) {

@@ -113,13 +113,20 @@ struct RoundedStorage {
   float dummy = 1;  // every scale of a random model, or its factor if it has one
 };
 
-// A matrix [rows, cols] of a GGUF file's blocks. The part is a matrix of bytes, [rows, bytes of a row of blocks], which
-// packed_layout.h orders: a slice of rows, or of whole blocks of all rows. Sixteen neighbouring rows of a part are
-// interleaved, so that only a weight's last part has a number of rows that is no multiple of sixteen.
+// A matrix [rows, cols] of a GGUF file's blocks, and what of it the part is: a slice of rows, or of whole blocks of all
+// rows. Blocks are bytes [rows, bytes of a row of blocks], which packed_layout.h orders. Sixteen neighbouring rows of a
+// part are interleaved, so that only a weight's last part has a number of rows that is no multiple of sixteen. Codes
+// are bytes [rows, bytes of a row of codes], and scales float16 [rows, groups of a row], or twice as many if the format
+// has pairs (block_codes.h).
 struct BlockStorage {
+  enum class Content : std::uint8_t { kBlocks, kCodes, kScales };
   BlockType type = BlockType::kQ8_0;
   std::int64_t rows = 0;
   std::int64_t cols = 0;
+  Content content = Content::kBlocks;
+
+  // Returns the elements of the part for each block.
+  std::int64_t per_block() const;
 };
 
 // Indices, I32: each is at least 0 and below `limit`.
