@@ -83,6 +83,10 @@ TEST_P(GgufGoldens, RoundedInputsStayNearTheReference) {
   std::printf("%s with rounded inputs: relative difference %.2e (median), %.2e at most\n", GetParam(), median,
               distances.back());
   EXPECT_LE(median, kRoundedLimit);
+  // On GPUs "auto" is a type of 16 bits, in which no model is this exact.
+  if (testing::test_device_name() != "cpu") {
+    EXPECT_GE(median, 1e-5);
+  }
 }
 
 TEST_P(GgufGoldens, TokenizerGivesTheIdsOfTheReference) {
