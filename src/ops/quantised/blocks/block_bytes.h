@@ -1,4 +1,4 @@
-// Reads the parts of a block of a GGUF tensor. All numbers in blocks are little-endian, and none is aligned.
+// Reads and writes the parts of a block of a GGUF tensor. All numbers in blocks are little-endian, and none is aligned.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +21,10 @@ TESSERA_INLINE std::uint32_t u32(const std::uint8_t* p) {
   return v;
 }
 TESSERA_INLINE float f16(const std::uint8_t* p) { return to_float(Float16{u16(p)}); }
+TESSERA_INLINE void put_f16(std::uint8_t* p, float x) {
+  const std::uint16_t bits = from_float<Float16>(x).bits;
+  std::memcpy(p, &bits, sizeof(bits));
+}
 
 // Returns half `half` of a byte; 0 is the lower one.
 TESSERA_INLINE std::uint32_t nibble(std::uint8_t byte, std::int64_t half) { return byte >> (4 * half) & 15u; }
