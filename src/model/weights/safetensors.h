@@ -11,7 +11,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -24,6 +23,7 @@
 #include "tessera/base/mapped_file.h"
 #include "tessera/base/status.h"
 #include "tessera/model/weights/stored_tensor.h"
+#include "tessera/model/weights/tensor_writer.h"
 
 namespace tessera {
 
@@ -64,7 +64,7 @@ class SafetensorsFile {
 
 // Writes the tensors to a temporary file beside `path` and renames it, so that a reader sees either the old file or the
 // whole new one. Data is ordered by element size, so that all of it is aligned. invalid_argument for a name given twice
-// or data whose size is not dtype × shape; data_loss with the system's reason if writing fails.
+// or data whose size is not dtype × shape; if writing fails, the errors of ReplacementFile.
 Status write_safetensors(const std::string& path, std::span<const StoredTensor> tensors,
                          const std::map<std::string, std::string>& metadata = {});
 
@@ -73,15 +73,6 @@ struct TensorLayout {
   std::string name;
   StoredDtype dtype = StoredDtype::kF32;
   std::vector<std::int64_t> shape;
-};
-
-struct TensorContent {
-  // Writes bytes of tensor `index` from `offset` on to `to`; offset and size are multiples of its element's size.
-  // Called from several threads at once; must not throw.
-  std::function<Status(std::size_t index, std::int64_t offset, std::span<std::byte> to)> fill;
-  // Receives the number of further bytes of data that were written; may be empty. One thread at a time calls it, and
-  // its error ends the write.
-  std::function<Status(std::int64_t bytes)> on_written = {};
 };
 
 // Like write_safetensors() above, for tensors that need not fit in memory. OpenMP's threads, if the build has it, each

@@ -1,17 +1,12 @@
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
-#include <cerrno>
 #include <cstring>
-#include <mutex>
 #include <numeric>
 #include <unordered_set>
 
 #include "tessera/base/json.h"
-#include "tessera/device/cpu/parallel.h"
+#include "tessera/base/replacement_file.h"
 #include "tessera/model/weights/safetensors.h"
 
 namespace tessera {
@@ -69,103 +64,6 @@ std::string header_bytes(std::span<const TensorLayout> tensors, std::span<const 
   return bytes + text;
 }
 
-// A temporary file beside `path`. The destructor removes it unless commit() renamed it to `path`.
-class ReplacementFile {
- public:
-  explicit ReplacementFile(const std::string& path) : path_(path) {
-    static std::atomic<unsigned> counter{0};
-    temporary_ = fmt::format("{}.tmp-{}-{}", path, ::getpid(), counter.fetch_add(1));
-    fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (fd_ < 0) status_ = failed("create");
-  }
-  ~ReplacementFile() {
-    if (fd_ < 0) return;
-    ::close(fd_);
-    ::unlink(temporary_.c_str());
-  }
-  ReplacementFile(const ReplacementFile&) = delete;
-  ReplacementFile& operator=(const ReplacementFile&) = delete;
-
-  // Writes at byte `offset` of the file. Any thread may call it.
-  Status write(std::int64_t offset, std::span<const std::byte> data) const {
-    TRY(status_);
-    while (!data.empty()) {
-      const ssize_t written = ::pwrite(fd_, data.data(), std::min<std::size_t>(data.size(), 1u << 30), offset);
-      if (written < 0 && errno == EINTR) continue;
-      if (written <= 0) return failed("write");
-      offset += written;
-      data = data.subspan(static_cast<std::size_t>(written));
-    }
-    return ok_status();
-  }
-
-  Status commit() {
-    TRY(status_);
-    if (::fsync(fd_) != 0) return status_ = failed("write");
-    if (::rename(temporary_.c_str(), path_.c_str()) != 0) return status_ = failed("rename");
-    ::close(fd_);
-    fd_ = -1;
-    return ok_status();
-  }
-
- private:
-  Status failed(const char* what) const {
-    return data_loss(fmt::format("cannot {} {} for {}: {}", what, temporary_, path_, std::strerror(errno)));
-  }
-  std::string path_;
-  std::string temporary_;
-  int fd_ = -1;
-  Status status_;
-};
-
-// The amount that one thread fills and writes at a time.
-struct Chunk {
-  std::size_t tensor = 0;
-  std::int64_t first = 0;  // first byte in the tensor
-  std::int64_t bytes = 0;
-  std::int64_t at = 0;  // first byte in the file
-};
-
-std::vector<Chunk> chunks_of(std::span<const TensorLayout> tensors, std::span<const std::size_t> order,
-                             std::int64_t at) {
-  std::vector<Chunk> chunks;
-  for (const std::size_t index : order) {
-    const std::int64_t bytes = bytes_of(tensors[index]);
-    for (std::int64_t first = 0; first < bytes; first += kWriteBytes)
-      chunks.push_back({index, first, std::min(kWriteBytes, bytes - first), at + first});
-    at += bytes;
-  }
-  return chunks;
-}
-
-// Fills and writes all chunks. The first error ends it.
-Status write_chunks(std::span<const Chunk> chunks, const TensorContent& content, const ReplacementFile& file) {
-  std::int64_t largest = 0;
-  for (const Chunk& chunk : chunks) largest = std::max(largest, chunk.bytes);
-  const auto workers = std::min(static_cast<std::size_t>(worker_threads()), chunks.size());
-  std::vector<std::vector<std::byte>> buffers(workers, std::vector<std::byte>(static_cast<std::size_t>(largest)));
-  std::atomic<std::size_t> next{0};
-  std::mutex mutex;
-  Status failed;
-  const auto write = [&](const Chunk& chunk, std::span<std::byte> buffer) -> Status {
-    TRY(content.fill(chunk.tensor, chunk.first, buffer));
-    TRY(file.write(chunk.at, buffer));
-    const std::lock_guard lock(mutex);
-    return content.on_written ? content.on_written(chunk.bytes) : ok_status();
-  };
-  parallel_for_dynamic(static_cast<std::int64_t>(workers), [&](std::int64_t worker) {
-    std::vector<std::byte>& buffer = buffers[static_cast<std::size_t>(worker)];
-    for (std::size_t i = next++; i < chunks.size(); i = next++) {
-      const Status status = write(chunks[i], std::span(buffer).first(static_cast<std::size_t>(chunks[i].bytes)));
-      if (status.ok()) continue;
-      next = chunks.size();
-      const std::lock_guard lock(mutex);
-      if (failed.ok()) failed = status;
-    }
-  });
-  return failed;
-}
-
 }  // namespace
 
 Status write_safetensors(const std::string& path, std::span<const TensorLayout> tensors, const TensorContent& content,
@@ -178,7 +76,13 @@ Status write_safetensors(const std::string& path, std::span<const TensorLayout> 
   ReplacementFile file(path);
   const std::string header = header_bytes(tensors, order, metadata);
   TRY(file.write(0, std::as_bytes(std::span(header))));
-  TRY(write_chunks(chunks_of(tensors, order, static_cast<std::int64_t>(header.size())), content, file));
+  std::vector<PlacedTensor> placed;
+  auto at = static_cast<std::int64_t>(header.size());
+  for (const std::size_t index : order) {
+    placed.push_back({index, at, bytes_of(tensors[index]), stored_dtype_bytes(tensors[index].dtype)});
+    at += placed.back().bytes;
+  }
+  TRY(write_tensor_data(placed, kWriteBytes, content, file));
   return file.commit();
 }
 
