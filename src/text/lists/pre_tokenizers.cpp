@@ -93,6 +93,50 @@ Json pre_tokenizer_of(const Row& row) {
   return with_type("Sequence").set("pretokenizers", std::move(steps));
 }
 
+// Returns whether a member is `value`, or absent while `value` is its default.
+bool is_flag(const Json& step, const char* member, bool value, bool initial) {
+  const Json* flag = step.find(member);
+  return flag == nullptr || flag->is_null() ? value == initial : *flag == Json(value);
+}
+
+bool is_type(const Json& step, const char* type) {
+  const Json* name = step.find("type");
+  return name != nullptr && *name == Json(type);
+}
+
+// Returns the steps of a pre-tokenizer or normalizer: those of a sequence, or the one that it is.
+Json::Array steps_of(const Json& json, const char* member) {
+  if (!json.is_object()) return {};
+  const Json* steps = json.find(member);
+  if (is_type(json, "Sequence") && steps != nullptr && steps->is_array()) return steps->as_array();
+  return {json};
+}
+
+// Returns what a pre-tokenizer does, as a row without names; nothing for steps that no row has.
+std::optional<Row> row_of(const Json& pre_tokenizer, std::vector<std::string>& patterns) {
+  Row row{};
+  bool bytes = false;
+  for (const Json& step : steps_of(pre_tokenizer, "pretokenizers")) {
+    if (bytes) return std::nullopt;  // something follows the bytes
+    if (is_type(step, "Digits") && is_flag(step, "individual_digits", true, false) && patterns.empty()) {
+      row.single_digits = true;
+    } else if (is_type(step, "Split") && is_flag(step, "invert", false, false)) {
+      const Json* pattern = step.find("pattern");
+      const Json* regex = pattern != nullptr ? pattern->find("Regex") : nullptr;
+      const Json* behavior = step.find("behavior");
+      if (regex == nullptr || !regex->is_string() || behavior == nullptr || *behavior != Json("Isolated"))
+        return std::nullopt;
+      patterns.push_back(regex->as_string());
+    } else if (is_type(step, "ByteLevel") && is_flag(step, "add_prefix_space", false, true)) {
+      bytes = true;
+      row.gpt2 = is_flag(step, "use_regex", true, true);
+    } else {
+      return std::nullopt;
+    }
+  }
+  return bytes ? std::optional<Row>(std::move(row)) : std::nullopt;
+}
+
 // Spaces become "▁".
 Json space_marks() {
   Json space = Json::object();
@@ -114,6 +158,19 @@ bool find_pre_tokenizer(std::string_view name, NamedPreTokenizer& found) {
     return true;
   }
   return false;
+}
+
+std::optional<std::string> name_pre_tokenizer(const Json& normalizer, const Json& pre_tokenizer, bool ignore_merges) {
+  std::vector<std::string> patterns;
+  const std::optional<Row> wanted = row_of(pre_tokenizer, patterns);
+  const Json::Array normal = steps_of(normalizer, "normalizers");
+  const bool nfc = normal.size() == 1 && is_type(normal[0], "NFC");
+  if (!wanted || (!normal.empty() && !nfc)) return std::nullopt;
+  const auto found = std::ranges::find_if(rows(), [&](const Row& row) {
+    return !row.raw && row.single_digits == wanted->single_digits && row.gpt2 == wanted->gpt2 && row.nfc == nfc &&
+           row.ignore_merges == ignore_merges && std::ranges::equal(row.patterns, patterns);
+  });
+  return found != rows().end() ? std::optional<std::string>(found->names.front()) : std::nullopt;
 }
 
 std::string pre_tokenizer_names() {

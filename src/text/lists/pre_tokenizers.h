@@ -1,6 +1,7 @@
 // The ways of cutting texts that GGUF files know by name ("tokenizer.ggml.pre").
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -18,6 +19,9 @@ struct NamedPreTokenizer {
 
 // Finds a name. Returns false for one that is not known.
 bool find_pre_tokenizer(std::string_view name, NamedPreTokenizer& found);
+// Returns the name that cuts texts as a tokenizer.json with these members; nothing if there is none. `ignore_merges` is
+// a member of its model.
+std::optional<std::string> name_pre_tokenizer(const Json& normalizer, const Json& pre_tokenizer, bool ignore_merges);
 // Returns all known names, for messages.
 std::string pre_tokenizer_names();
 

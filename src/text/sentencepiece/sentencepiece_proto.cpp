@@ -1,12 +1,17 @@
 #include "tessera/text/sentencepiece/sentencepiece_proto.h"
 
 #include <cstdint>
+#include <cstring>
 #include <optional>
 
 namespace tessera {
 namespace {
 
 // Field numbers of sentencepiece_model.proto.
+constexpr std::uint64_t kPieces = 1;
+constexpr std::uint64_t kPieceText = 1;  // fields of a piece
+constexpr std::uint64_t kPieceScore = 2;
+constexpr std::uint64_t kPieceKind = 3;
 constexpr std::uint64_t kTrainerSpec = 2;
 constexpr std::uint64_t kNormalizerSpec = 3;
 constexpr std::uint64_t kSelfTestData = 4;
@@ -21,7 +26,7 @@ constexpr std::string_view kNoNormalization("\x1a\x06\x12\x00\x18\x00\x20\x00", 
 struct ProtoField {
   std::uint64_t number = 0;
   std::uint64_t varint = 0;   // wire type 0
-  std::string_view bytes;     // wire type 2
+  std::string_view bytes;     // wire type 2, and the four bytes of type 5
   std::string_view encoding;  // the whole field, key included
 };
 
@@ -55,9 +60,12 @@ class ProtoReader {
         field.bytes = bytes_.substr(at, *length);
         break;
       }
-      case 5:
+      case 5: {
+        const std::size_t at = pos_;
         if (!take(4)) return std::nullopt;
+        field.bytes = bytes_.substr(at, 4);
         break;
+      }
       default: return std::nullopt;
     }
     field.encoding = bytes_.substr(begin, pos_ - begin);
@@ -97,6 +105,23 @@ bool for_each_field(std::string_view bytes, Visit visit) {
 }
 
 }  // namespace
+
+Result<std::vector<SentencePiece>> read_pieces(std::string_view bytes, const std::string& name) {
+  std::vector<SentencePiece> pieces;
+  bool inner = true;
+  const bool outer = for_each_field(bytes, [&](const ProtoField& field) {
+    if (field.number != kPieces) return;
+    SentencePiece& piece = pieces.emplace_back();
+    inner = inner && for_each_field(field.bytes, [&](const ProtoField& item) {
+              if (item.number == kPieceText) piece.text = item.bytes;
+              if (item.number == kPieceScore && item.bytes.size() == sizeof piece.score)
+                std::memcpy(&piece.score, item.bytes.data(), sizeof piece.score);
+              if (item.number == kPieceKind) piece.kind = item.varint;
+            });
+  });
+  if (!outer || !inner) return invalid_argument(name + " is not a SentencePiece model: not a protocol buffer");
+  return pieces;
+}
 
 Result<SentencePieceProto> SentencePieceProto::parse(std::string_view bytes, const std::string& name) {
   SentencePieceProto out;

@@ -1,8 +1,10 @@
 // The normalisation settings of a SentencePiece file (a protocol buffer, sentencepiece_model.proto).
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "tessera/base/status.h"
 
@@ -20,5 +22,14 @@ struct SentencePieceProto {
   // Returns invalid_argument if `bytes` is not a protocol buffer; `name` names it in the error.
   static Result<SentencePieceProto> parse(std::string_view bytes, const std::string& name);
 };
+
+// A piece of a vocabulary. Its index is its id.
+struct SentencePiece {
+  std::string_view text;  // borrowed from the file's bytes
+  float score = 0;
+  std::uint64_t kind = 1;  // as TokenKind numbers them (lists/token_lists.h)
+};
+// Returns the pieces of the file; errors are those of parse().
+Result<std::vector<SentencePiece>> read_pieces(std::string_view bytes, const std::string& name);
 
 }  // namespace tessera
