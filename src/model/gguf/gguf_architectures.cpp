@@ -273,10 +273,14 @@ constexpr GgufArchitecture kArchitectures[] = {
 
 }  // namespace
 
+const GgufArchitecture* find_gguf_architecture(std::string_view name) {
+  const auto* found = std::ranges::find(kArchitectures, name, &GgufArchitecture::name);
+  return found != std::end(kArchitectures) ? found : nullptr;
+}
+
 Result<const GgufArchitecture*> gguf_architecture(const GgufModel& model) {
   const std::string name = TRY(model.string("general.architecture"));
-  const auto* found = std::ranges::find(kArchitectures, name, &GgufArchitecture::name);
-  if (found != std::end(kArchitectures)) return found;
+  if (const GgufArchitecture* found = find_gguf_architecture(name)) return found;
   std::vector<std::string_view> known;
   for (const GgufArchitecture& architecture : kArchitectures) known.push_back(architecture.name);
   return unimplemented(model.wrong("general.architecture", fmt::format("{}", fmt::join(known, ", "))).message());

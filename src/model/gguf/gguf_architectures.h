@@ -23,4 +23,7 @@ struct GgufArchitecture {
 // Returns the architecture of the file. unimplemented, with the known ones, for another.
 Result<const GgufArchitecture*> gguf_architecture(const GgufModel& model);
 
+// Returns the architecture of this name; null for an unknown one.
+const GgufArchitecture* find_gguf_architecture(std::string_view name);
+
 }  // namespace tessera

@@ -178,6 +178,8 @@ Result<std::int64_t> GgufModel::integer(const std::string& key) const {
   return *value;
 }
 
+bool is_split_name(const std::string& path) { return path.ends_with(kExtension) && member_of(path).has_value(); }
+
 Result<std::optional<std::string>> find_gguf(const std::string& model_path) {
   using Found = std::optional<std::string>;
   std::error_code error;

@@ -47,6 +47,9 @@ class GgufModel {
   std::vector<GgufFile> files_;
 };
 
+// Returns whether a file's name is that of a member of a set, "NAME-00001-of-00003.gguf".
+bool is_split_name(const std::string& path);
+
 // Returns the GGUF file that `model_path` stands for: a file whose name ends in ".gguf", or the one model in GGUF files
 // that a folder without safetensors holds (the first member of a split set; projectors of images, "mmproj-…", are no
 // model). Nothing if the path stands for no GGUF file. invalid_argument, with their names, if a folder holds several.

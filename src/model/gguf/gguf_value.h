@@ -44,6 +44,8 @@ class GgufValue {
   bool is_list() const { return count_.has_value(); }
   GgufType type() const { return type_; }  // of the elements of a list
   std::uint64_t size() const { return count_.value_or(1); }
+  // Returns the value as files have it, without its type.
+  std::span<const std::byte> bytes() const { return bytes_; }
 
   // Integers of any width; of UINT64 those that fit.
   std::optional<std::int64_t> integer() const;

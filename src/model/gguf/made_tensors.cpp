@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "tessera/ops/moe/moe_experts.h"
+#include "tessera/ops/quantised/blocks/block_bytes.h"
 
 namespace tessera {
 namespace {
@@ -15,6 +16,10 @@ constexpr std::int64_t kMxfp4Bytes = kMxfp4Block / 2;
 void change_numbers(NumberChange change, float* numbers, std::int64_t count) {
   if (change == NumberChange::kLessOne)
     for (std::int64_t i = 0; i < count; ++i) numbers[i] -= 1.0F;
+  if (change == NumberChange::kPlusOne)
+    for (std::int64_t i = 0; i < count; ++i) numbers[i] += 1.0F;
+  if (change == NumberChange::kNegativeOfExponential)
+    for (std::int64_t i = 0; i < count; ++i) numbers[i] = -std::exp(numbers[i]);
   if (change == NumberChange::kLogOfNegative)
     for (std::int64_t i = 0; i < count; ++i) numbers[i] = std::log(-numbers[i]);
 }
@@ -77,6 +82,78 @@ class ArrangedRows : public RowElements {
   RowArrangement arrangement_;
 };
 
+class ReorderedRows : public RowElements {
+ public:
+  ReorderedRows(std::shared_ptr<const TensorElements> base, std::int64_t cols, const RowArrangement& arrangement)
+      : RowElements(cols), base_(std::move(base)), cols_(cols), arrangement_(arrangement) {}
+
+ private:
+  void read_row(std::int64_t row, std::int64_t col, std::int64_t count, float* to) const override {
+    const std::int64_t first = arrangement_.rows.stored(row) * cols_;
+    const StoredOrder& cols = arrangement_.cols;
+    for (std::int64_t done = 0; done < count;) {
+      const std::int64_t at = col + done;
+      const std::int64_t now =
+          cols.is_same() ? count : std::min(count - done, cols.unit - (at - cols.first) % cols.unit);
+      base_->read(first + cols.stored(at), now, reinterpret_cast<std::byte*>(to + done));
+      done += now;
+    }
+    change_numbers(arrangement_.change, to, count);
+  }
+
+  std::shared_ptr<const TensorElements> base_;
+  std::int64_t cols_;
+  RowArrangement arrangement_;
+};
+
+class StackedElements : public TensorElements {
+ public:
+  StackedElements(std::vector<std::shared_ptr<const TensorElements>> parts, std::int64_t elements)
+      : parts_(std::move(parts)), elements_(elements) {}
+
+  void read(std::int64_t first, std::int64_t count, std::byte* to) const override {
+    while (count > 0) {
+      const std::int64_t now = std::min(count, elements_ - first % elements_);
+      parts_[static_cast<std::size_t>(first / elements_)]->read(first % elements_, now, to);
+      to += now * std::int64_t{sizeof(float)};
+      first += now;
+      count -= now;
+    }
+  }
+
+ private:
+  std::vector<std::shared_ptr<const TensorElements>> parts_;
+  std::int64_t elements_;  // of a part
+};
+
+class ColumnElements : public TensorElements {
+ public:
+  ColumnElements(const StoredBlocks& matrix, std::int64_t col) : matrix_(matrix), col_(col) {}
+
+  void read(std::int64_t first, std::int64_t count, std::byte* to) const override {
+    for (std::int64_t row = first; row < first + count; ++row, to += sizeof(float)) {
+      float number = 0;
+      matrix_.read(row, col_, 1, &number);
+      std::memcpy(to, &number, sizeof number);
+    }
+  }
+
+ private:
+  StoredBlocks matrix_;
+  std::int64_t col_;
+};
+
+class KeptNumbers : public TensorElements {
+ public:
+  explicit KeptNumbers(std::vector<float> numbers) : numbers_(std::move(numbers)) {}
+  void read(std::int64_t first, std::int64_t count, std::byte* to) const override {
+    std::memcpy(to, numbers_.data() + first, static_cast<std::size_t>(count) * sizeof(float));
+  }
+
+ private:
+  std::vector<float> numbers_;
+};
+
 class Mxfp4Values : public TensorElements {
  public:
   explicit Mxfp4Values(JoinedRows rows) : rows_(std::move(rows)), row_bytes_(rows_.matrices[0].cols() / 2) {}
@@ -98,6 +175,24 @@ class Mxfp4Values : public TensorElements {
   }
   JoinedRows rows_;
   std::int64_t row_bytes_;
+};
+
+// Reads whole rows.
+class Mxfp4Numbers : public RowElements {
+ public:
+  explicit Mxfp4Numbers(const Mxfp4Rows& rows) : RowElements(rows.cols), rows_(rows) {}
+
+ private:
+  void read_row(std::int64_t row, std::int64_t col, std::int64_t count, float* to) const override {
+    const std::int64_t at = (rows_.first + row * rows_.step) * rows_.cols;
+    for (std::int64_t i = at + col; i < at + col + count; ++i) {
+      const auto code = static_cast<std::uint32_t>(rows_.values[i / 2]) >> (4 * (i % 2)) & 15u;
+      const auto exponent = static_cast<std::uint32_t>(rows_.exponents[i / kMxfp4Block]);
+      *to++ = block_bytes::half_e8m0(exponent) * static_cast<float>(block_bytes::kE2M1Doubled[code]);
+    }
+  }
+
+  Mxfp4Rows rows_;
 };
 
 class Mxfp4Exponents : public TensorElements {
@@ -179,6 +274,28 @@ JoinedRows::Row JoinedRows::at(std::int64_t row) const {
 
 std::shared_ptr<const TensorElements> make_rows(JoinedRows rows, const RowArrangement& arrangement) {
   return std::make_shared<const ArrangedRows>(std::move(rows), arrangement);
+}
+
+std::shared_ptr<const TensorElements> make_reordered(std::shared_ptr<const TensorElements> base, std::int64_t cols,
+                                                     const RowArrangement& arrangement) {
+  return std::make_shared<const ReorderedRows>(std::move(base), cols, arrangement);
+}
+
+std::shared_ptr<const TensorElements> make_mxfp4_numbers(const Mxfp4Rows& rows) {
+  return std::make_shared<const Mxfp4Numbers>(rows);
+}
+
+std::shared_ptr<const TensorElements> make_stack(std::vector<std::shared_ptr<const TensorElements>> parts,
+                                                 std::int64_t elements) {
+  return std::make_shared<const StackedElements>(std::move(parts), elements);
+}
+
+std::shared_ptr<const TensorElements> make_column(const StoredBlocks& matrix, std::int64_t col) {
+  return std::make_shared<const ColumnElements>(matrix, col);
+}
+
+std::shared_ptr<const TensorElements> make_numbers(std::vector<float> numbers) {
+  return std::make_shared<const KeptNumbers>(std::move(numbers));
 }
 
 std::shared_ptr<const TensorElements> make_mxfp4_values(JoinedRows rows) {

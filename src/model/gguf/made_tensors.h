@@ -26,7 +26,9 @@ struct StoredOrder {
 enum class NumberChange : std::uint8_t {
   kNone,
   kLessOne,
-  kLogOfNegative,  // log(−x)
+  kPlusOne,
+  kLogOfNegative,          // log(−x)
+  kNegativeOfExponential,  // −exp(x)
 };
 
 // The rows of one matrix, or of two in turn: a row of the first, a row of the second.
@@ -47,6 +49,29 @@ struct RowArrangement {
   NumberChange change = NumberChange::kNone;
 };
 std::shared_ptr<const TensorElements> make_rows(JoinedRows rows, const RowArrangement& arrangement);
+
+// Returns elements of F32: those of `base`, rows of `cols`, in another order and changed.
+std::shared_ptr<const TensorElements> make_reordered(std::shared_ptr<const TensorElements> base, std::int64_t cols,
+                                                     const RowArrangement& arrangement);
+
+// Returns elements of F32 for a matrix that is stored as values and exponents, as make_mxfp4_values() and
+// make_mxfp4_exponents() write them: its row r is row first + r · step of those.
+struct Mxfp4Rows {
+  const std::byte* values = nullptr;
+  const std::byte* exponents = nullptr;
+  std::int64_t cols = 0;
+  std::int64_t first = 0;
+  std::int64_t step = 1;
+};
+std::shared_ptr<const TensorElements> make_mxfp4_numbers(const Mxfp4Rows& rows);
+
+// Returns elements of F32: those of `parts`, one after the other. Each part has `elements` of them.
+std::shared_ptr<const TensorElements> make_stack(std::vector<std::shared_ptr<const TensorElements>> parts,
+                                                 std::int64_t elements);
+// Returns elements of F32: column `col` of a matrix, which need not end.
+std::shared_ptr<const TensorElements> make_column(const StoredBlocks& matrix, std::int64_t col);
+// Returns elements of F32 that are kept in memory.
+std::shared_ptr<const TensorElements> make_numbers(std::vector<float> numbers);
 
 // Return elements of U8 for rows of type MXFP4: the values, two in a byte, neighbours from the lower half up, and the
 // exponents of the blocks of 32.

@@ -87,4 +87,13 @@ const TensorNameRule* find_name_rule(const GgufTensorName& name, std::span<const
   return nullptr;
 }
 
+const TensorNameRule* find_rule_of_own(std::string_view name, bool of_layer, std::span<const TensorNameRule> own) {
+  const std::span<const TensorNameRule> common = of_layer ? std::span<const TensorNameRule>(kOfLayer) : kWhole;
+  for (const std::span<const TensorNameRule> rules : {own, common}) {
+    const auto rule = std::ranges::find(rules, name, &TensorNameRule::own);
+    if (rule != rules.end()) return &*rule;
+  }
+  return nullptr;
+}
+
 }  // namespace tessera

@@ -58,5 +58,7 @@ GgufTensorName parse_tensor_name(std::string_view name);
 
 // Returns the rule for a tensor: the one in `own`, else that of most architectures; null if there is none.
 const TensorNameRule* find_name_rule(const GgufTensorName& name, std::span<const TensorNameRule> own);
+// Returns the rule by the name here, TensorNameRule::own, in the same order; null if there is none.
+const TensorNameRule* find_rule_of_own(std::string_view name, bool of_layer, std::span<const TensorNameRule> own);
 
 }  // namespace tessera

@@ -1,0 +1,44 @@
+// The metadata of a GGUF file that is to be written.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tessera/model/gguf/gguf_value.h"
+
+namespace tessera {
+
+// Keys with values, in the order in which they were set. A key that is set again keeps its place. The types are those
+// that the converters of llama.cpp write; other readers expect them.
+class GgufMetadata {
+ public:
+  void set_string(std::string_view key, std::string_view text);
+  void set_uint32(std::string_view key, std::int64_t number);  // Precondition: it fits.
+  void set_int32(std::string_view key, std::int64_t number);   // likewise
+  void set_float32(std::string_view key, double number);
+  void set_bool(std::string_view key, bool flag);
+  void set_strings(std::string_view key, std::span<const std::string> texts);
+  void set_int32s(std::string_view key, std::span<const std::int32_t> numbers);
+  void set_float32s(std::string_view key, std::span<const float> numbers);
+  // Copies a value of another file.
+  void set(std::string_view key, const GgufValue& value);
+
+  bool has(std::string_view key) const;
+  std::size_t size() const { return entries_.size(); }
+  // Returns the keys, types and values as files have them.
+  std::string bytes() const;
+
+ private:
+  struct Entry {
+    std::string key;
+    std::string value;  // its type or types, then its bytes
+  };
+  void put(std::string_view key, std::string value);
+
+  std::vector<Entry> entries_;
+};
+
+}  // namespace tessera

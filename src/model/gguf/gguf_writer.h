@@ -1,0 +1,33 @@
+// Writes GGUF files of version 3, whose tensors need not fit in memory.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tessera/base/status.h"
+#include "tessera/model/gguf/gguf_metadata.h"
+#include "tessera/model/weights/tensor_writer.h"
+#include "tessera/ops/quantised/block_types.h"
+
+namespace tessera {
+
+struct GgufLayout {
+  std::string name;
+  BlockType type = BlockType::kF32;
+  std::vector<std::int64_t> shape;  // rows first, as everywhere in this engine; at least one dimension
+
+  std::int64_t rows() const;  // of all dimensions but the last together
+  std::int64_t row_bytes() const;
+  std::int64_t bytes() const { return rows() * row_bytes(); }
+};
+
+// Writes the file to a temporary one beside `path` and renames it when it is complete. The units of `content` are rows.
+// invalid_argument for a name that is too long or given twice, a shape of more dimensions than files have, and a type
+// that does not divide the rows; if writing fails, the errors of ReplacementFile. An error of `content` is returned as
+// it is.
+Status write_gguf(const std::string& path, const GgufMetadata& metadata, std::span<const GgufLayout> tensors,
+                  const TensorContent& content);
+
+}  // namespace tessera
