@@ -1,0 +1,32 @@
+// The types of GGUF files: which type each tensor of a file gets. The choices are those of llama.cpp's llama-quantize
+// without an importance matrix.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tessera/model/quantise/gguf_content.h"
+#include "tessera/ops/quantised/block_types.h"
+
+namespace tessera {
+
+struct GgufFileType {
+  std::string_view name;  // "Q4_K_M"
+  std::uint32_t id;       // general.file_type
+  BlockType base;         // the type of most matrices
+};
+
+// Returns the type called `name`, in whatever case; null if there is none.
+const GgufFileType* find_file_type(std::string_view name);
+std::span<const GgufFileType> gguf_file_types();
+
+struct ChosenTypes {
+  std::vector<BlockType> types;    // of the tensors, in their order
+  std::vector<std::string> notes;  // tensors whose rows do not fit the type that was chosen first
+};
+ChosenTypes choose_types(const GgufContent& content, const GgufFileType& type);
+
+}  // namespace tessera

@@ -1,0 +1,151 @@
+// Catches: a folder from which other weights are loaded than a start that quantises makes, and tensors whose form the
+// config does not describe.
+#include "tessera/model/quantise/folder_output.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <filesystem>
+#include <map>
+
+#include "tessera/base/testing/paths.h"
+#include "tessera/base/testing/scratch_dir.h"
+#include "tessera/device/cpu/cpu_device.h"
+#include "tessera/model/model.h"
+#include "tessera/model/weights/weights.h"
+#include "tessera/ops/built_in_ops.h"
+
+namespace tessera {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string golden_source(const char* name) { return testing::data_path(std::string("goldens/") + name); }
+
+// Returns the bytes of every weight of a model, by name.
+std::map<std::string, std::string> loaded_weights(const ModelConfig& config, const std::string& path) {
+  auto checkpoint = std::make_shared<const Checkpoint>(*Checkpoint::open(path));
+  ModelOptions options;
+  if (!config.formats.at_start())
+    options.stored_type = [checkpoint](std::string_view tensor) -> std::optional<StoredDtype> {
+      const StoredTensor* stored = checkpoint->find(tensor);
+      return stored != nullptr ? std::optional(stored->dtype) : std::nullopt;
+    };
+  const Result<ModelGraphs> graphs = build_model(config, options, built_in_ops(), built_in_families());
+  EXPECT_TRUE(graphs.ok()) << graphs.status().to_string();
+  std::map<std::string, std::string> all;
+  if (!graphs.ok()) return all;
+  const std::unique_ptr<CpuDevice> device = *CpuDevice::create({.threads = 1});
+  const Result<Weights> weights = Weights::load(graphs->weights, checkpoint_source(checkpoint), *device, false);
+  EXPECT_TRUE(weights.ok()) << weights.status().to_string();
+  if (!weights.ok()) return all;
+  for (const WeightSpec& spec : graphs->weights)
+    all[spec.name].assign(reinterpret_cast<const char*>(weights->addresses().at(spec.name).raw()),
+                          static_cast<std::size_t>(*ir::size_bytes(spec.type, {})));
+  return all;
+}
+
+Status write_folder(const std::string& source, const char* type, const std::string& path) {
+  const auto output = plan_quantised(source, type, built_in_ops(), built_in_families());
+  return output.ok() ? (*output)->write(path, {}) : output.status();
+}
+
+struct FolderCase {
+  const char* golden;
+  const char* type;
+  StartFormat format;
+};
+
+class FolderOutputs : public ::testing::TestWithParam<FolderCase> {};
+
+TEST_P(FolderOutputs, WeightsAreThoseOfAQuantisingStart) {
+  const std::string source = golden_source(GetParam().golden);
+  const test::ScratchDir dir;
+  const std::string path = dir.path() + "/out";
+  const Status status = write_folder(source, GetParam().type, path);
+  ASSERT_TRUE(status.ok()) << status.to_string();
+  const auto config = ModelConfig::read(path, built_in_families());
+  ASSERT_TRUE(config.ok()) << config.status().to_string();
+  ModelConfig at_start = *ModelConfig::read(source, built_in_families());
+  at_start.formats = at_start.formats.quantised_at_start(GetParam().format);
+  const auto got = loaded_weights(*config, path);
+  const auto want = loaded_weights(at_start, source);
+  ASSERT_EQ(got.size(), want.size());
+  for (const auto& [name, bytes] : want) {
+    ASSERT_TRUE(got.contains(name)) << name;
+    EXPECT_EQ(got.at(name).size(), bytes.size()) << name;
+    // Linears that are joined share NVFP4's factor in files, so that their scales differ.
+    EXPECT_TRUE(GetParam().format == StartFormat::kNvfp4 || got.at(name) == bytes) << name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Goldens, FolderOutputs,
+                         ::testing::Values(FolderCase{"qwen3", "fp8", StartFormat::kFp8},
+                                           FolderCase{"qwen3", "int8", StartFormat::kInt8},
+                                           FolderCase{"qwen3", "int4", StartFormat::kInt4},
+                                           FolderCase{"qwen3", "nvfp4", StartFormat::kNvfp4},
+                                           FolderCase{"llama-bias", "int8", StartFormat::kInt8},
+                                           FolderCase{"qwen3-moe", "fp8", StartFormat::kFp8},
+                                           FolderCase{"qwen3-moe", "int4", StartFormat::kInt4},
+                                           FolderCase{"mixtral", "int8", StartFormat::kInt8},
+                                           FolderCase{"phi3", "int8", StartFormat::kInt8},
+                                           FolderCase{"qwen3.5-text", "fp8", StartFormat::kFp8}),
+                         [](const auto& given) {
+                           std::string name = std::string(given.param.golden) + given.param.type;
+                           std::erase_if(name, [](char c) { return c == '-' || c == '.'; });
+                           return name;
+                         });
+
+TEST(FolderOutput, ChannelsHaveScalesOfTheirOwn) {
+  const test::ScratchDir dir;
+  const std::string path = dir.path() + "/out";
+  ASSERT_TRUE(write_folder(golden_source("qwen3"), "fp8-dynamic", path).ok());
+  const Checkpoint checkpoint = *Checkpoint::open(path);
+  const std::string module = "model.layers.0.self_attn.q_proj.";
+  EXPECT_EQ(checkpoint.find(module + "weight")->dtype, StoredDtype::kF8E4M3);
+  EXPECT_THAT(checkpoint.find(module + "weight_scale")->shape, ::testing::ElementsAre(128, 1));
+  EXPECT_FALSE(loaded_weights(*ModelConfig::read(path, built_in_families()), path).empty());
+}
+
+TEST(FolderOutput, JoinedLinearsShareAFactor) {
+  const test::ScratchDir dir;
+  const std::string path = dir.path() + "/out";
+  ASSERT_TRUE(write_folder(golden_source("qwen3"), "nvfp4", path).ok());
+  const Checkpoint checkpoint = *Checkpoint::open(path);
+  const auto divisor = [&](const char* module) {
+    float value = 0;
+    std::memcpy(&value, checkpoint.find(std::string("model.layers.1.") + module + ".weight_global_scale")->data.data(),
+                sizeof value);
+    return value;
+  };
+  EXPECT_EQ(divisor("self_attn.q_proj"), divisor("self_attn.v_proj"));
+  EXPECT_EQ(divisor("mlp.gate_proj"), divisor("mlp.up_proj"));
+  EXPECT_NE(divisor("self_attn.q_proj"), divisor("self_attn.o_proj"));
+}
+
+TEST(FolderOutput, RefusesWhatIsQuantisedOrStacked) {
+  const test::ScratchDir dir;
+  const std::string path = dir.path() + "/out";
+  const auto refused = [&](const std::string& source, const char* words) {
+    const Status status = write_folder(source, "int8", path);
+    EXPECT_EQ(status.code(), StatusCode::kUnimplemented) << status.to_string();
+    EXPECT_THAT(status.message(), HasSubstr(words));
+  };
+  refused(golden_source("gpt-oss"), "is a matrix in a stack");
+  refused(golden_source("gpt-oss-mxfp4"), "the checkpoint is quantised");
+  refused(testing::data_path("gguf/qwen3-q4_0"), "the input is a GGUF file; accepted: a folder with safetensors");
+  EXPECT_TRUE(std::filesystem::is_empty(dir.path()));
+}
+
+TEST(FolderOutput, FailedWriteLeavesNothing) {
+  const test::ScratchDir dir;
+  const std::string path = dir.path() + "/out";
+  const auto output = plan_quantised(golden_source("qwen3"), "int8", built_in_ops(), built_in_families());
+  ASSERT_TRUE(output.ok()) << output.status().to_string();
+  EXPECT_EQ((*output)->write(path, [](std::int64_t) { return cancelled("stopped"); }).message(), "stopped");
+  EXPECT_TRUE(std::filesystem::is_empty(dir.path()));
+}
+
+}  // namespace
+}  // namespace tessera

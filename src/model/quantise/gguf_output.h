@@ -1,0 +1,15 @@
+// A GGUF file of quantised tensors.
+#pragma once
+
+#include <memory>
+
+#include "tessera/model/quantise/file_types.h"
+#include "tessera/model/quantise/gguf_content.h"
+#include "tessera/model/quantise/quantised_output.h"
+
+namespace tessera {
+
+// Chooses the types and adds them to the metadata.
+std::unique_ptr<QuantisedOutput> make_gguf_output(GgufContent content, const GgufFileType& type);
+
+}  // namespace tessera
