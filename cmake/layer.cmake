@@ -1,7 +1,7 @@
 # `make check` runs all tests but these, which start servers, browsers and compilers and wait for them.
 set(TESSERA_SLOW_TESTS
   chat_formats_script cli_bad_model_script cli_bench_script cli_chat_script cli_errors_script cli_explain_script cli_generate_script
-  cli_hub_script cli_image_script cli_make_checkpoint_script cli_start_script containerfile_script deb_script dist_script docs_commands_script install_script opencl_program_script page_script plugin_leaks_script plugins_script server_client_replay_script
+  cli_hub_script cli_image_script cli_make_checkpoint_script cli_quantize_script cli_start_script containerfile_script deb_script dist_script docs_commands_script install_script opencl_program_script page_script plugin_leaks_script plugins_script server_client_replay_script
   server_dashboard_script server_dp_attention_nodes_script server_images_script server_load_script server_memory_script server_nginx_script server_nodes_script server_openai_script server_stall_script server_storm_script server_supervised_script wheel_script)
 # Scripts that measure how long requests wait on two cores. CTest runs nothing beside them.
 set(TESSERA_TIMED_TESTS server_stall_script server_storm_script)

@@ -27,5 +27,6 @@ Status run_tune(const TuneOptions& options);
 Status run_pull(const PullCommandOptions& options);
 Status run_cache(const CacheOptions& options);
 Status run_make_checkpoint(const MakeCheckpointOptions& options);
+Status run_quantize(const QuantizeOptions& options);
 
 }  // namespace tessera::cli

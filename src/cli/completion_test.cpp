@@ -41,7 +41,7 @@ TEST(Completion, HasEveryCommandAndFlagOfTheHelp) {
   const std::string fish = shown({"completion", "fish"});
   int flags = 0;
   for (const char* command : {"serve", "generate", "chat", "score", "explain", "verify", "bench", "tune", "pull",
-                              "cache", "make-checkpoint", "help", "completion", "man"}) {
+                              "cache", "make-checkpoint", "quantize", "help", "completion", "man"}) {
     EXPECT_THAT(man, HasSubstr(std::string(".B ") + command + "\n"));
     EXPECT_THAT(bash, HasSubstr(std::string("\n    ") + command + ")\n"));
     EXPECT_THAT(zsh, HasSubstr(std::string("\n    ") + command + ")\n"));

@@ -178,6 +178,17 @@ struct MakeCheckpointOptions {
   bool overwrite = false;
 };
 
+// Writes a checkpoint with smaller weights.
+struct QuantizeOptions {
+  std::shared_ptr<const Registry> registry;  // families
+  std::string input;                         // path or id of the hub
+  ModelSource source;
+  std::string output;
+  std::string type;
+  bool overwrite = false;
+  bool json = false;
+};
+
 // --help and --version: prints a text.
 struct ShowText {
   std::string text;
@@ -185,7 +196,7 @@ struct ShowText {
 
 using Command = std::variant<ShowText, GenerateOptions, BatchOptions, ChatOptions, ServeOptions, ScoreOptions,
                              ExplainOptions, VerifyOptions, BenchOptions, BenchServeOptions, PullCommandOptions,
-                             CacheOptions, MakeCheckpointOptions, TuneOptions>;
+                             CacheOptions, MakeCheckpointOptions, QuantizeOptions, TuneOptions>;
 
 struct CommandLine {
   Command command;

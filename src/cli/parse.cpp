@@ -33,6 +33,8 @@ constexpr CommandEntry kCommands[] = {
     {"cache", "Show or clear what earlier runs measured (info, clear)", make_cache_parser},
     {"make-checkpoint", "Write random weights in Hugging Face's layout, from a config.json",
      make_make_checkpoint_parser},
+    {"quantize", "Write a model with smaller weights: a GGUF file, or FP8, INT8, int4 and NVFP4 in safetensors",
+     make_quantize_parser},
     {"help", "List the commands, or a command's flags", make_help_parser},
     {"completion", "Print the completion of a shell (bash, zsh, fish)", make_completion_parser},
     {"man", "Print the manual page", make_man_parser},

@@ -87,6 +87,7 @@ Status run_command(CommandLine& line, Timeline::Clock::time_point began) {
     Status operator()(const PullCommandOptions& options) const { return run_pull(options); }
     Status operator()(const CacheOptions& options) const { return run_cache(options); }
     Status operator()(const MakeCheckpointOptions& options) const { return run_make_checkpoint(options); }
+    Status operator()(const QuantizeOptions& options) const { return run_quantize(options); }
   };
   return std::visit(Runner{line.values}, line.command);
 }
