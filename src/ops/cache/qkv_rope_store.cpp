@@ -109,30 +109,25 @@ TESSERA_INLINE float element(const X* x, const HeadWeight<X>& w, float scale, st
   return to_float(x[i]);
 }
 
-// Rounds a value to X, and then to the type that it is stored as.
-template <class X, class Y>
-TESSERA_INLINE Y stored(float value, float cache_scale) {
-  return to_cache<Y>(to_float(from_float<X>(value)), cache_scale);
-}
-
 // Processes one head of `n` elements. The first 2·half elements are rotated by the angles of cosines [half] and sines
 // [half].
-template <bool kNorm, class X, class Y>
-TESSERA_CPU_CLONES void turn_head(const X* x, const HeadWeight<X>& w, const float* cosines, float cache_scale, Y* y,
-                                  std::int64_t n, std::int64_t half) {
+template <bool kNorm, class X>
+TESSERA_CPU_CLONES void turn_head(const X* x, const HeadWeight<X>& w, const float* cosines, X* y, std::int64_t n,
+                                  std::int64_t half) {
   const float* sines = cosines + half;
   const float scale = kNorm ? rms_scale(x, n, w.eps) : 1.0f;
 #pragma omp simd
   for (std::int64_t i = 0; i < half; ++i) {
     const float a = element<kNorm>(x, w, scale, i);
     const float b = element<kNorm>(x, w, scale, i + half);
-    y[i] = stored<X, Y>(a * cosines[i] - b * sines[i], cache_scale);
-    y[i + half] = stored<X, Y>(b * cosines[i] + a * sines[i], cache_scale);
+    y[i] = from_float<X>(a * cosines[i] - b * sines[i]);
+    y[i + half] = from_float<X>(b * cosines[i] + a * sines[i]);
   }
 #pragma omp simd
-  for (std::int64_t i = 2 * half; i < n; ++i) y[i] = stored<X, Y>(element<kNorm>(x, w, scale, i), cache_scale);
+  for (std::int64_t i = 2 * half; i < n; ++i) y[i] = from_float<X>(element<kNorm>(x, w, scale, i));
 }
 
+// Converts values to the cache's type.
 template <class X, class Y>
 TESSERA_CPU_CLONES void store_values(const X* x, float cache_scale, Y* y, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) y[i] = to_cache<Y>(to_float(x[i]), cache_scale);
@@ -150,27 +145,35 @@ struct Kernel : QkvRopeStoreArgs<X, Y> {
   void run(std::int64_t t) const {
     const std::int64_t n = this->head_dim;
     const X* queries = this->qkv + t * this->row_heads() * n;
-    for (std::int64_t h = 0; h < this->heads; ++h)
-      turn(queries + h * n, this->q_weight, t, 1.0F, this->q + (t * this->heads + h) * n);
+    X* q = this->q + t * this->heads * n;
     const std::int64_t slot = this->slots[t];
-    if (slot < 0 || slot >= this->num_slots) return;
-    const std::int64_t at = slot * this->kv_heads * n;
-    const X* keys = queries + this->heads * n;
-    const float k_scale = scale_or_one(this->scales.keys);
-    const float v_scale = scale_or_one(this->scales.values);
-    for (std::int64_t h = 0; h < this->kv_heads; ++h)
-      turn(keys + h * n, this->k_weight, t, k_scale, this->k_cache + at + h * n);
-    store_values(keys + this->kv_heads * n, v_scale, this->v_cache + at, this->kv_heads * n);
+    if (slot >= 0 && slot < this->num_slots) {
+      // The keys come first: if the cache has a type of its own, each key is rotated in the first query's place.
+      const X* keys = queries + this->heads * n;
+      const std::int64_t at = slot * this->kv_heads * n;
+      for (std::int64_t h = 0; h < this->kv_heads; ++h) store_key(keys + h * n, t, q, this->k_cache + at + h * n);
+      store_values(keys + this->kv_heads * n, scale_or_one(this->scales.values), this->v_cache + at,
+                   this->kv_heads * n);
+    }
+    for (std::int64_t h = 0; h < this->heads; ++h) turn(queries + h * n, this->q_weight, t, q + h * n);
   }
 
-  template <class To>
-  void turn(const X* x, const X* weight, std::int64_t t, float cache_scale, To* y) const {
+  void store_key(const X* x, std::int64_t t, [[maybe_unused]] X* rotated, Y* y) const {
+    if constexpr (std::is_same_v<X, Y>) {
+      turn(x, this->k_weight, t, y);
+    } else {
+      turn(x, this->k_weight, t, rotated);
+      store_values(rotated, scale_or_one(this->scales.keys), y, this->head_dim);
+    }
+  }
+
+  void turn(const X* x, const X* weight, std::int64_t t, X* y) const {
     const float* cosines = this->table + t * 2 * this->half;
     const HeadWeight<X> w{.at = weight, .eps = this->eps, .form = this->form};
     if (weight != nullptr)
-      turn_head<true>(x, w, cosines, cache_scale, y, this->head_dim, this->half);
+      turn_head<true>(x, w, cosines, y, this->head_dim, this->half);
     else
-      turn_head<false>(x, w, cosines, cache_scale, y, this->head_dim, this->half);
+      turn_head<false>(x, w, cosines, y, this->head_dim, this->half);
   }
 };
 

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <type_traits>
+
 #include "tessera/ops/contract/shape_rule.h"
 #include "tessera/ops/cpu/cpu_norm.h"
 #include "tessera/ops/cpu/cpu_op.h"
@@ -50,16 +53,48 @@ Result<std::vector<ir::Type>> infer(const ir::OpSignature& s) {
   return std::vector<ir::Type>{};
 }
 
-template <class X, class Y>
-TESSERA_INLINE void normalise(const X* x, const X* weight, std::int64_t size, float eps, Y* y) {
-  const float scale = rms_scale(x, size, eps);
+template <class X>
+TESSERA_CPU_CLONES float scale_of(const X* x, std::int64_t size, float eps) {
+  return rms_scale(x, size, eps);
+}
+
+template <class X>
+TESSERA_CPU_CLONES void normalise_by(float scale, const X* x, const X* weight, std::int64_t size, X* y) {
 #pragma omp simd
   for (std::int64_t i = 0; i < size; ++i)
-    y[i] = stored<X, Y>(normalised(x[i], weight[i], scale, NormForm::kRoundFirst));
+    y[i] = from_float<X>(normalised(x[i], weight[i], scale, NormForm::kRoundFirst));
 }
 
 template <class X, class Y>
-TESSERA_CPU_CLONES void store_tokens(const LatentStoreArgs<X, Y>& a, std::int64_t begin, std::int64_t end) {
+TESSERA_CPU_CLONES void convert(const X* x, std::int64_t size, Y* y) {
+  for (std::int64_t i = 0; i < size; ++i) y[i] = from_float<Y>(to_float(x[i]));
+}
+
+// Normalises a row in type X, and stores it in type Y. A row of another type is converted in blocks, so that the norm
+// is compiled only for X.
+template <class X, class Y>
+void normalise(const X* x, const X* weight, std::int64_t size, float eps, Y* y) {
+  const float scale = scale_of(x, size, eps);
+  if constexpr (std::is_same_v<X, Y>) {
+    normalise_by(scale, x, weight, size, y);
+  } else {
+    constexpr std::int64_t kBlock = 256;
+    X block[kBlock];
+    for (std::int64_t begin = 0; begin < size; begin += kBlock) {
+      const std::int64_t count = std::min(kBlock, size - begin);
+      normalise_by(scale, x + begin, weight + begin, count, block);
+      convert(block, count, y + begin);
+    }
+  }
+}
+
+template <class X, class Y>
+TESSERA_CPU_CLONES void rotate(const X* x, const float* cosines, std::int64_t half, bool interleaved, Y* y) {
+  turn(x, cosines, y, half, interleaved);
+}
+
+template <class X, class Y>
+void store_tokens(const LatentStoreArgs<X, Y>& a, std::int64_t begin, std::int64_t end) {
   for (std::int64_t t = begin; t < end; ++t) {
     const X* x = a.x + t * a.x_width;
     if (a.q_latent > 0) normalise(x, a.q_weight, a.q_latent, a.eps, a.q + t * a.q_latent);
@@ -68,7 +103,7 @@ TESSERA_CPU_CLONES void store_tokens(const LatentStoreArgs<X, Y>& a, std::int64_
     const X* kv = x + a.x_width - a.width();
     Y* row = a.cache + slot * a.width();
     normalise(kv, a.weight, a.latent, a.eps, row);
-    turn(kv + a.latent, a.table + t * a.rotated, row + a.latent, a.rotated / 2, a.interleaved);
+    rotate(kv + a.latent, a.table + t * a.rotated, a.rotated / 2, a.interleaved, row + a.latent);
   }
 }
 

@@ -135,16 +135,27 @@ TESSERA_INLINE void add_columns(const T* w, const T* x, std::int64_t k, std::int
   ahead.next = own.next;
 }
 
-// Stores one element of y, from its row `x` and its column's weights `w`.
-template <class T>
-TESSERA_INLINE void store_element(const LinearProblem& p, const Read<T>* x, const Read<T>* w, std::int64_t row,
-                                  std::int64_t column, const Vec16& partial) {
+// Stores one element of y, which has type T, from its row `x` and its column's weights `w`.
+template <class T, class R>
+TESSERA_INLINE void store_as(const LinearProblem& p, const R* x, const R* w, std::int64_t row, std::int64_t column,
+                             const Vec16& partial) {
   float value = sum16(partial);
   for (std::int64_t i = p.k / kStep * kStep; i < p.k; ++i) value += to_float(x[i]) * to_float(w[i]);
   const std::int64_t at = row * p.n + column;
   if (p.bias) value += to_float(reinterpret_cast<const T*>(p.bias)[column]);
   if (p.residual) value += to_float(reinterpret_cast<const T*>(p.residual)[at]);
   reinterpret_cast<T*>(p.y)[at] = from_float<T>(value);
+}
+
+// Stores one element of y in the problem's type. The products of converted float16 and of float32 numbers are one code,
+// so that it is compiled once.
+template <class R>
+TESSERA_INLINE void store_element(const LinearProblem& p, const R* x, const R* w, std::int64_t row, std::int64_t column,
+                                  const Vec16& partial) {
+  if constexpr (std::is_same_v<R, float>) {
+    if (p.dtype == ir::DType::kFloat16) return store_as<Float16>(p, x, w, row, column, partial);
+  }
+  store_as<R>(p, x, w, row, column, partial);
 }
 
 // The number of columns in a block. Their weights stay in the cache while each group of rows in turn is multiplied by
@@ -155,11 +166,11 @@ constexpr int kGroupRows = 8;
 
 // A block of at most kBlockColumns neighbouring columns with their weights. `next` is the number of columns in the next
 // block, whose weights follow this block's in memory; it is 0 if there is nothing to prefetch.
-template <class T>
+template <class R>
 struct Columns {
   std::int64_t first;
   std::int64_t count;
-  const Read<T>* w;
+  const R* w;
   std::int64_t next;
 };
 
@@ -173,13 +184,13 @@ constexpr int columns_at_once(int rows, int steps) {
 
 // Computes the rows [row, row + kRows) of a block of columns. They are one of `groups` groups of rows that are
 // multiplied by the block. `x` holds all rows.
-template <class Products, int kRows, class T>
-TESSERA_INLINE void add_block(const LinearProblem& p, const Read<T>* x, std::int64_t row, const Columns<T>& columns,
+template <class Products, int kRows, class R>
+TESSERA_INLINE void add_block(const LinearProblem& p, const R* x, std::int64_t row, const Columns<R>& columns,
                               std::int64_t groups, Ahead& ahead) {
   constexpr int kColumns = columns_at_once(kRows, Products::kSteps);
   // The depth of k at which the rows' part of x stays in the L1 cache for a block of columns.
-  constexpr auto kDepth = static_cast<std::int64_t>(24576 / sizeof(Read<T>) / kRows / kStep * kStep);
-  constexpr auto kStepBytes = static_cast<std::int64_t>(kColumns * kStep * sizeof(Read<T>));
+  constexpr auto kDepth = static_cast<std::int64_t>(24576 / sizeof(R) / kRows / kStep * kStep);
+  constexpr auto kStepBytes = static_cast<std::int64_t>(kColumns * kStep * sizeof(R));
   ahead.lines = (kStepBytes + groups * kLineBytes - 1) / (groups * kLineBytes);
   Vec16 partial[kBlockColumns * kRows];
   const std::int64_t whole = p.k / kStep * kStep;
@@ -195,53 +206,52 @@ TESSERA_INLINE void add_block(const LinearProblem& p, const Read<T>* x, std::int
   }
   for (std::int64_t c = 0; c < columns.count; ++c)
     for (std::int64_t r = 0; r < kRows; ++r)
-      store_element<T>(p, x + r * p.k, columns.w + c * p.k, row + r, columns.first + c, partial[c * kRows + r]);
+      store_element(p, x + r * p.k, columns.w + c * p.k, row + r, columns.first + c, partial[c * kRows + r]);
 }
 
 // Computes all rows of a block of columns, in groups of up to eight. Meanwhile the next block's weights arrive from
 // memory.
-template <class Products, class T>
-TESSERA_INLINE void add_rows(const LinearProblem& p, const Read<T>* x, const Columns<T>& columns) {
+template <class Products, class R>
+TESSERA_INLINE void add_rows(const LinearProblem& p, const R* x, const Columns<R>& columns) {
   // The number of row groups that prefetch.
   const std::int64_t groups = std::max<std::int64_t>(1, p.m / kGroupRows + (fetches_ahead(p.m % kGroupRows) ? 1 : 0));
   const auto* next = reinterpret_cast<const std::byte*>(columns.w + columns.count * p.k);
-  Ahead ahead{next, next + columns.next * p.k * static_cast<std::int64_t>(sizeof(Read<T>)), 0};
+  Ahead ahead{next, next + columns.next * p.k * static_cast<std::int64_t>(sizeof(R)), 0};
   std::int64_t row = 0;
-  for (; row + kGroupRows <= p.m; row += kGroupRows)
-    add_block<Products, kGroupRows, T>(p, x, row, columns, groups, ahead);
+  for (; row + kGroupRows <= p.m; row += kGroupRows) add_block<Products, kGroupRows>(p, x, row, columns, groups, ahead);
   switch (p.m - row) {
-    case 7: return add_block<Products, 7, T>(p, x, row, columns, groups, ahead);
-    case 6: return add_block<Products, 6, T>(p, x, row, columns, groups, ahead);
-    case 5: return add_block<Products, 5, T>(p, x, row, columns, groups, ahead);
-    case 4: return add_block<Products, 4, T>(p, x, row, columns, groups, ahead);
-    case 3: return add_block<Products, 3, T>(p, x, row, columns, groups, ahead);
-    case 2: return add_block<Products, 2, T>(p, x, row, columns, groups, ahead);
-    case 1: return add_block<Products, 1, T>(p, x, row, columns, groups, ahead);
+    case 7: return add_block<Products, 7>(p, x, row, columns, groups, ahead);
+    case 6: return add_block<Products, 6>(p, x, row, columns, groups, ahead);
+    case 5: return add_block<Products, 5>(p, x, row, columns, groups, ahead);
+    case 4: return add_block<Products, 4>(p, x, row, columns, groups, ahead);
+    case 3: return add_block<Products, 3>(p, x, row, columns, groups, ahead);
+    case 2: return add_block<Products, 2>(p, x, row, columns, groups, ahead);
+    case 1: return add_block<Products, 1>(p, x, row, columns, groups, ahead);
     default: return;
   }
 }
 
-template <class T>
-TESSERA_CPU_CLONES void add_rows_as_floats(const LinearProblem& p, const Read<T>* x, const Columns<T>& columns) {
-  add_rows<AsFloats, T>(p, x, columns);
+template <class R>
+TESSERA_CPU_CLONES void add_rows_as_floats(const LinearProblem& p, const R* x, const Columns<R>& columns) {
+  add_rows<AsFloats>(p, x, columns);
 }
 
 #ifdef TESSERA_BFLOAT16_PAIRS
 __attribute__((target("arch=x86-64-v4"))) void add_rows_as_pairs(const LinearProblem& p, const BFloat16* x,
                                                                  const Columns<BFloat16>& columns) {
-  add_rows<AsPairs, BFloat16>(p, x, columns);
+  add_rows<AsPairs>(p, x, columns);
 }
 bool has_pairs() { return __builtin_cpu_supports("avx512bf16") != 0 && __builtin_cpu_supports("avx512bw") != 0; }
 #endif
 
-template <class T>
-void all_rows(const LinearProblem& p, const Read<T>* x, const Columns<T>& columns) {
+template <class R>
+void all_rows(const LinearProblem& p, const R* x, const Columns<R>& columns) {
 #ifdef TESSERA_BFLOAT16_PAIRS
-  if constexpr (std::is_same_v<T, BFloat16>) {
+  if constexpr (std::is_same_v<R, BFloat16>) {
     if (has_pairs()) return add_rows_as_pairs(p, x, columns);
   }
 #endif
-  add_rows_as_floats<T>(p, x, columns);
+  add_rows_as_floats(p, x, columns);
 }
 
 std::int64_t block_floats(const LinearProblem& p) { return dot_own_floats(p.dtype, p.k); }
@@ -259,9 +269,9 @@ void dot_columns(const LinearProblem& p, const DotInput<T>* x, std::int64_t begi
     const T* w = reinterpret_cast<const T*>(p.w) + first * p.k;
     if constexpr (kConvertsFirst<T>) {
       convert_rows(w, own, count * p.k);
-      all_rows<T>(p, x, {first, count, own, 0});
+      all_rows<Read<T>>(p, x, {first, count, own, 0});
     } else {
-      all_rows<T>(p, x, {first, count, w, std::min(kBlockColumns, end - first - count)});
+      all_rows<Read<T>>(p, x, {first, count, w, std::min(kBlockColumns, end - first - count)});
     }
   }
 }
