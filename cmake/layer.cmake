@@ -12,7 +12,7 @@ set(TESSERA_GPU_TESTS
   dp_attention_test)
 file(WRITE ${PROJECT_BINARY_DIR}/gpu_tests.txt "")
 
-# tessera_layer(NAME [VECTORISED] [SRCS …] [ALONE …] [TESTS …] [ROOMS …] DEPS … [PRIVATE_DEPS …])
+# tessera_layer(NAME [VECTORISED] [SRCS …] [ALONE …] [TESTS …] [ROOMS …] DEPS … [PRIVATE_DEPS …] [HEADERS …])
 #
 # One folder of src/: a static library tessera_NAME of SRCS and ALONE, and a test program NAME_test of TESTS.
 # ROOMS are its sub-folders; the CMakeLists.txt of each adds its own sources by tessera_room().
@@ -20,8 +20,9 @@ file(WRITE ${PROJECT_BINARY_DIR}/gpu_tests.txt "")
 # neighbours, and files that give the same local names to the same parts (a family's read_config, an operator's infer).
 # VECTORISED layers have loops that rely on the compiler's vectoriser, and are compiled with -O3; the others with -O2.
 # DEPS are lower layers by name; PRIVATE_DEPS are third-party targets that no header of the layer shows.
+# HEADERS are precompiled beside the standard library's (tessera_share_headers).
 function(tessera_layer NAME)
-  cmake_parse_arguments(ARG "VECTORISED" "" "SRCS;ALONE;TESTS;ROOMS;DEPS;PRIVATE_DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "VECTORISED" "" "SRCS;ALONE;TESTS;ROOMS;DEPS;PRIVATE_DEPS;HEADERS" ${ARGN})
   add_library(tessera_${NAME} STATIC)
   tessera_share_units(tessera_${NAME} 8)
   target_include_directories(tessera_${NAME} PUBLIC ${PROJECT_SOURCE_DIR}/include)
@@ -29,10 +30,12 @@ function(tessera_layer NAME)
     target_link_libraries(tessera_${NAME} PUBLIC tessera_${dep})
   endforeach()
   target_link_libraries(tessera_${NAME} PRIVATE ${ARG_PRIVATE_DEPS})
-  tessera_compile_options(tessera_${NAME})
+  set(optimisation O2)
   if(ARG_VECTORISED)
-    target_compile_options(tessera_${NAME} PRIVATE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release,RelWithDebInfo>>:-O3>)
+    set(optimisation O3)
   endif()
+  tessera_compile_options(tessera_${NAME} ${optimisation})
+  tessera_share_headers(tessera_${NAME} ${optimisation} ${ARG_HEADERS})
   set_property(GLOBAL APPEND PROPERTY TESSERA_LAYERS ${NAME})
 
   if(TESSERA_BUILD_TESTS)
@@ -60,6 +63,38 @@ endfunction()
 # Compiles COUNT sources of the target as one translation unit, so that their headers and templates are compiled once.
 function(tessera_share_units TARGET COUNT)
   set_target_properties(${TARGET} PROPERTIES UNITY_BUILD ${TESSERA_SHARED_UNITS} UNITY_BUILD_BATCH_SIZE ${COUNT})
+endfunction()
+
+# Precompiles headers once for all targets with the same OPTIMISATION (O2 or O3): the standard library's and fmt's, and
+# HEADERS that nearly every source of these targets includes. The standard ones exclude <filesystem> and
+# <iomanip>: with them, a call of a function `quoted` with a std::string would find std::quoted too. Only g++ uses them,
+# and only where sources share translation units, so that the other builds find missing includes.
+function(tessera_share_headers TARGET OPTIMISATION)
+  if(NOT TESSERA_SHARED_UNITS OR NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    return()
+  endif()
+  set(owner tessera_headers_${OPTIMISATION})
+  foreach(header IN LISTS ARGN)
+    string(REGEX REPLACE ".*/(.*)\\.h>" "_\\1" name ${header})
+    string(APPEND owner ${name})
+  endforeach()
+  if(NOT TARGET ${owner})
+    # The owner defines no more than what all of the targets define: g++ refuses headers precompiled with other macros.
+    file(WRITE ${PROJECT_BINARY_DIR}/headers.cpp "")
+    add_library(${owner} OBJECT EXCLUDE_FROM_ALL ${PROJECT_BINARY_DIR}/headers.cpp)
+    target_include_directories(${owner} PRIVATE ${PROJECT_SOURCE_DIR}/include)
+    target_link_libraries(${owner} PRIVATE fmt::fmt)
+    tessera_compile_options(${owner} ${OPTIMISATION})
+    target_precompile_headers(${owner} PRIVATE
+      <algorithm> <array> <atomic> <bit> <charconv> <chrono> <cmath> <condition_variable> <cstdint> <cstring> <deque>
+      <fstream> <functional> <future> <limits> <map> <memory> <mutex> <numeric> <optional> <random> <set> <span> <sstream>
+      <string> <string_view> <thread> <unordered_map> <unordered_set> <utility> <variant> <vector>
+      <fmt/format.h> <fmt/ranges.h> ${ARGN})
+  endif()
+  target_precompile_headers(${TARGET} REUSE_FROM ${owner})
+  # g++ 12 warns of sizes that std::string's functions never have (GCC bug 105329), and precompiled headers do not count as
+  # the system's. Clang and the sanitizers still look for such errors.
+  target_compile_options(${TARGET} PRIVATE -Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread)
 endfunction()
 
 # tessera_program(NAME SRCS … DEPS …): a program at the top of the build folder, installed into bin/.
@@ -116,6 +151,7 @@ function(tessera_test_properties NAME)
   endif()
 endfunction()
 
+# tessera_compile_options(TARGET [O3]): warnings, sanitizers and optimisation (without O3: -O2).
 function(tessera_compile_options TARGET)
   set(shadow -Wshadow)
   if(TESSERA_SHARED_UNITS AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
@@ -130,7 +166,16 @@ function(tessera_compile_options TARGET)
     target_compile_options(${TARGET} PRIVATE -Wno-error -Wno-deprecated-declarations -Wno-pass-failed)
   endif()
   # `omp simd` marks reductions that the vectoriser may reorder.
-  target_compile_options(${TARGET} PRIVATE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release,RelWithDebInfo>>:-O2> -fno-math-errno -fno-trapping-math)
+  set(level -O2)
+  if("O3" IN_LIST ARGN)
+    set(level -O3)
+  endif()
+  target_compile_options(${TARGET} PRIVATE
+    $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release,RelWithDebInfo>>:${level}> -fno-math-errno -fno-trapping-math)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    # The compiler collects garbage from 1 GB on, not from 128 MB on: a tenth less time for the largest sources.
+    target_compile_options(${TARGET} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:--param=ggc-min-heapsize=1000000>)
+  endif()
   # A program that uses the library may compile our inline functions with other options (without OpenMP, say):
   # the library keeps its own.
   target_compile_options(${TARGET} PRIVATE -fvisibility-inlines-hidden)
