@@ -220,10 +220,9 @@ std::string_view method_of(std::string_view quantization) {
 
 // Checks the requested format against the checkpoint's. If the checkpoint has none, the start quantises the model to
 // it.
-Status apply_quantization(const EngineOptions& options, ModelConfig& config) {
+Status apply_quantization(const EngineOptions& options, bool gguf, ModelConfig& config) {
   const std::string& asked = options.quantization;
   const bool mxfp4 = config.moe && config.moe->mxfp4;
-  const bool gguf = TRY(find_gguf(options.model_path)).has_value();
   const std::string method = gguf ? "gguf" : mxfp4 ? "mxfp4" : config.formats.method();
   const std::optional<StartFormat> start = start_format_from_name(asked);
   if (asked.empty() || method_of(asked) == method) return ok_status();
@@ -242,8 +241,7 @@ Status apply_quantization(const EngineOptions& options, ModelConfig& config) {
 }
 
 // Refuses a load format that the model is not in.
-Status check_load_format(const EngineOptions& options) {
-  const bool gguf = TRY(find_gguf(options.model_path)).has_value();
+Status check_load_format(const EngineOptions& options, bool gguf) {
   const LoadFormat asked = options.load_format;
   if (asked == LoadFormat::kGguf && !gguf)
     return invalid_argument(
@@ -260,10 +258,11 @@ Status check_load_format(const EngineOptions& options) {
 
 Status read_config(PlanDraft& draft) {
   EnginePlan& plan = draft.plan;
-  TRY(check_load_format(draft.options));
+  draft.gguf = TRY(find_gguf(draft.options.model_path)).has_value();
+  TRY(check_load_format(draft.options, draft.gguf));
   const Timeline::Clock::time_point reading = Timeline::Clock::now();
   plan.config = TRY(ModelConfig::read(draft.options.model_path, draft.options.registry->families));
-  TRY(apply_quantization(draft.options, plan.config));
+  TRY(apply_quantization(draft.options, draft.gguf, plan.config));
   TRY(plan_embedding(draft.options, plan));
   plan.config_s = std::chrono::duration<double>(Timeline::Clock::now() - reading).count();
   return ok_status();
@@ -271,8 +270,7 @@ Status read_config(PlanDraft& draft) {
 
 Status choose_types(PlanDraft& draft) {
   ModelOptions& model = draft.plan.model;
-  const bool gguf = TRY(find_gguf(draft.options.model_path)).has_value();
-  model.dtype = TRY(choose_dtype(draft.options.dtype, draft.plan.config, gguf, draft.properties()));
+  model.dtype = TRY(choose_dtype(draft.options.dtype, draft.plan.config, draft.gguf, draft.properties()));
   model.kv_cache_dtype = TRY(named_cache_dtype(draft.options.kv_cache_dtype));
   return ok_status();
 }
@@ -295,11 +293,10 @@ Status build_graphs(PlanDraft& draft) {
   place_rank(options, draft.rank, plan.model);
   plan.runner.place = exchange_place(options, draft.rank);
   note_longrope(plan);
-  const bool gguf = TRY(find_gguf(options.model_path)).has_value();
-  const bool asks_types = plan.config.formats.any() || has_cache_scales(plan.model.kv_cache_type()) || gguf;
+  const bool asks_types = plan.config.formats.any() || has_cache_scales(plan.model.kv_cache_type()) || draft.gguf;
   if (asks_types && options.load_format != LoadFormat::kDummy) {
     TRY(ask_stored_types(options, plan));
-    if (gguf) keep_blocks(draft);
+    if (draft.gguf) keep_blocks(draft);
   }
   Result<ModelGraphs> graphs = build_model(plan.config, plan.model, options.registry->ops, options.registry->families);
   if (options.tp_size > 1) graphs = std::move(graphs).with_context(fmt::format("tp_size: {}", options.tp_size));

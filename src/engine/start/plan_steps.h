@@ -14,6 +14,7 @@ struct PlanDraft {
   const EngineOptions& options;
   Device& device;  // only read
   int rank = 0;
+  bool gguf = false;  // the model is a GGUF file; known after read_config()
   EnginePlan plan{};
 
   const DeviceProperties& properties() const { return device.properties(); }
