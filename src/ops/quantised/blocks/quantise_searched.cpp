@@ -104,8 +104,11 @@ TESSERA_INLINE void put_nibbles_of_parts(const std::uint8_t* codes, std::uint8_t
   }
 }
 
-// Writes six bits for each scale and minimum into 12 bytes.
+// Writes the first 16 bytes of Q4_K and Q5_K: the block's two numbers, and six bits for each scale and minimum.
 TESSERA_INLINE void put_scales_and_minimums(const AffineParts<8>& parts, std::uint8_t* to) {
+  put_f16(to, parts.d);
+  put_f16(to + 2, parts.least);
+  to += 4;
   for (int part = 0; part < 4; ++part) {
     const std::uint32_t scale = parts.scales[part + 4];
     const std::uint32_t minimum = parts.minimums[part + 4];
@@ -190,9 +193,7 @@ TESSERA_CPU_CLONES void quantise_q4_k(const float* x, std::int64_t count, std::u
     AffineParts<8> parts;
     std::uint8_t codes[kBlock];
     fit_parts<8>(x, 15, 63, parts, codes);
-    put_f16(b, parts.d);
-    put_f16(b + 2, parts.least);
-    put_scales_and_minimums(parts, b + 4);
+    put_scales_and_minimums(parts, b);
     put_nibbles_of_parts(codes, b + 16);
   }
 }
@@ -202,9 +203,7 @@ TESSERA_CPU_CLONES void quantise_q5_k(const float* x, std::int64_t count, std::u
     AffineParts<8> parts;
     std::uint8_t codes[kBlock];
     fit_parts<8>(x, 31, 63, parts, codes);
-    put_f16(b, parts.d);
-    put_f16(b + 2, parts.least);
-    put_scales_and_minimums(parts, b + 4);
+    put_scales_and_minimums(parts, b);
     std::memset(b + 16, 0, 32);
     for (int i = 0; i < kBlock; ++i)
       b[16 + i % 32] = static_cast<std::uint8_t>(b[16 + i % 32] | (codes[i] >> 4u) << (i / 32));
