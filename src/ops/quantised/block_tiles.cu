@@ -21,13 +21,7 @@ Result<std::unique_ptr<BoundOp>> bind(const QuantisedCall& p) {
 
 }  // namespace
 
-bool has_block_tiles(const QuantisedMatrix& w) {
-  const QuantisedFormat& f = w.format;
-  const bool integers = f.values == Values::kInt4 || f.values == Values::kInt8;
-  const bool halves = f.scales == Scales::kFloat16 || f.scales == Scales::kPairs;
-  return integers && halves && f.group_rows == 1 && !f.factor && !f.zeros && !f.groups &&
-         (f.group_cols == 16 || f.group_cols == 32) && w.cols % kStageColumns == 0;
-}
+bool has_block_tiles(const QuantisedMatrix& w) { return is_of_block_codes(w.format) && w.cols % kStageColumns == 0; }
 
 Result<std::unique_ptr<BoundOp>> bind_block_tiles(const QuantisedCall& p) {
   return p.dtype == ir::DType::kBFloat16 ? bind<__nv_bfloat16>(p) : bind<__half>(p);

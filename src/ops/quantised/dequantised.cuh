@@ -27,9 +27,7 @@ __global__ void __launch_bounds__(kDequantisedThreads) dequantise(const Quantise
   float values[kDequantisedColumns];
   if constexpr (is_packed(kValues)) {
     const auto words = *reinterpret_cast<const uint2*>(w.values + (row * w.cols + column) / 2);
-    const int zero = w.zeros != nullptr                  ? w.zeros[row * w.num_groups + column / w.format.group_cols]
-                     : w.format.scales == Scales::kPairs ? 0
-                                                         : 8;
+    const int zero = zero_at(w, row, column);
 #pragma unroll
     for (int i = 0; i < kDequantisedColumns; ++i) {
       const unsigned code = (i < 8 ? words.x : words.y) >> (i % 8 * 4) & 15u;

@@ -264,6 +264,14 @@ inline int group_shift_of(const QuantisedMatrix& m) {
   return std::has_single_bit(columns) ? std::countr_zero(columns) : -1;
 }
 
+// Returns whether the format is one of block_codes.h, which kernels take with groups of 16 or 32 columns.
+inline bool is_of_block_codes(const QuantisedFormat& f) {
+  const bool integers = f.values == Values::kInt4 || f.values == Values::kInt8;
+  const bool halves = f.scales == Scales::kFloat16 || f.scales == Scales::kPairs;
+  return integers && halves && f.group_rows == 1 && !f.factor && !f.zeros && !f.groups &&
+         (f.group_cols == 16 || f.group_cols == 32);
+}
+
 // Return the index of the scale of column k in row n, and that scale without the row's factor.
 __device__ inline std::int64_t scale_at(const QuantisedMatrix& m, std::int64_t n, std::int64_t k) {
   return n / m.format.group_rows * m.num_groups + (m.groups != nullptr ? m.groups[k] : k / m.format.group_cols);
@@ -282,6 +290,12 @@ __device__ inline float offset_at(const QuantisedMatrix& m, std::int64_t at) {
   return m.format.scales == Scales::kPairs ? to_float(reinterpret_cast<const __half*>(m.scales)[2 * at + 1]) : 0.0F;
 }
 
+// Returns the zero of int4 values of column k in row n.
+__device__ inline int zero_at(const QuantisedMatrix& m, std::int64_t n, std::int64_t k) {
+  if (m.zeros == nullptr) return m.format.scales == Scales::kPairs ? 0 : 8;
+  return m.zeros[n * m.num_groups + (m.groups != nullptr ? m.groups[k] : k / m.format.group_cols)];
+}
+
 // Returns one element of the matrix, by its formula.
 __device__ inline float element(const QuantisedMatrix& m, std::int64_t n, std::int64_t k) {
   const bool packed = is_packed(m.format.values);
@@ -292,12 +306,7 @@ __device__ inline float element(const QuantisedMatrix& m, std::int64_t n, std::i
   switch (m.format.values) {
     case Values::kE4M3: value = number_of_e4m3(static_cast<std::uint8_t>(code)); break;
     case Values::kInt8: value = static_cast<float>(static_cast<std::int8_t>(code)); break;
-    case Values::kInt4: {
-      const std::int64_t zero_at = n * m.num_groups + (m.groups != nullptr ? m.groups[k] : k / m.format.group_cols);
-      const int zero = m.zeros != nullptr ? m.zeros[zero_at] : m.format.scales == Scales::kPairs ? 0 : 8;
-      value = static_cast<float>(static_cast<int>(code) - zero);
-      break;
-    }
+    case Values::kInt4: value = static_cast<float>(static_cast<int>(code) - zero_at(m, n, k)); break;
     case Values::kE2M1: value = number_of_e2m1(code); break;
     case Values::kBlocks: break;  // not on CUDA
   }

@@ -18,12 +18,7 @@ inline std::optional<ScaleOf> scale_place(const QuantisedMatrix& w) {
     const bool nvfp4 = f.scales == Scales::kE4M3 && f.group_cols == kNvfp4Group && f.group_rows == 1;
     return nvfp4 ? std::optional(ScaleOf::kValues) : std::nullopt;
   }
-  if (f.scales == Scales::kFloat16 || f.scales == Scales::kPairs) {
-    const bool whole = f.values != Values::kE4M3 && f.group_rows == 1 && w.factor == nullptr && w.zeros == nullptr &&
-                       (f.group_cols == 16 || f.group_cols == 32);
-    if (!whole) return std::nullopt;
-    return f.scales == Scales::kFloat16 ? ScaleOf::kHalves : ScaleOf::kPairs;
-  }
+  if (is_of_block_codes(f)) return f.scales == Scales::kFloat16 ? ScaleOf::kHalves : ScaleOf::kPairs;
   if (f.scales != Scales::kFloat32) return std::nullopt;
   if (w.num_groups == 1) return f.values == Values::kInt4 ? std::nullopt : std::optional(ScaleOf::kRows);
   if (f.values == Values::kInt8) return std::nullopt;
