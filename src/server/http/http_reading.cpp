@@ -119,18 +119,17 @@ HttpSession::Task<HttpSession::Asked> HttpSession::read_request() {
   head_only_ = false;
   error_shape_ = ErrorShape::kOpenAi;
   keep_alive_ = true;
-  timed_out_ = false;
   finished_ = {};
   began_ = Clock::now();
-  set(read_deadline_, std::exchange(reused_, true) ? sessions_.options.keep_alive_timeout_s + kKeepAliveGraceS
-                                                   : sessions_.options.header_timeout_s);
+  give_time(std::exchange(reused_, true) ? sessions_.options.keep_alive_timeout_s + kKeepAliveGraceS
+                                         : sessions_.options.header_timeout_s);
 
   Reader reader(sessions_.options);
   const bool head = co_await parse(reader, false);
   if (!head || !accept_head(reader)) co_return Asked::kNothing;
   if (answer_head(reader)) co_return Asked::kAnswered;
 
-  set(read_deadline_, sessions_.options.body_timeout_s);
+  give_time(sessions_.options.body_timeout_s);
   if (reader.expects_continue && in_.empty() && !reader.parser.is_done()) send(kContinue);
   const bool whole = co_await parse(reader, true);
   if (!whole || !charge_body(reader)) co_return Asked::kNothing;
@@ -159,7 +158,7 @@ HttpSession::Task<bool> HttpSession::parse(Reader& reader, bool whole) {
       // Does not start the header timeout for empty lines, so they give a request no more time, and a connection no
       // less.
       if (!std::exchange(reader.begun, true)) {
-        set(read_deadline_, sessions_.options.header_timeout_s);
+        give_time(sessions_.options.header_timeout_s);
         began_ = Clock::now();
       }
       const std::size_t parsed = parser.put(net::buffer(in_), error);
@@ -177,8 +176,10 @@ HttpSession::Task<bool> HttpSession::parse(Reader& reader, bool whole) {
 
     const bool idle = reader.head_bytes == 0 && in_.empty();
     if (sessions_.closing && !has_arrived()) co_return idle ? false : refuse(503, "the server is shutting down");
+    // The deadline may pass while nothing waits, and its timer fires once, so it is checked before each wait.
+    if (wait_is_over(idle, whole)) co_return false;
     const Read read = co_await read_some(whole ? kBodyRead : kHeadRead);
-    if (read == Read::kData || (read == Read::kWoken && !wait_is_over(idle, whole))) continue;
+    if (read == Read::kData || read == Read::kWoken) continue;
     if (read == Read::kEnd && !idle) refuse(400, "the request ended before its end");
     co_return false;
   }
@@ -196,13 +197,17 @@ bool HttpSession::skip_blank_lines(Reader& reader) {
   return reader.blank_bytes <= sessions_.options.max_header_bytes;
 }
 
-// Handles a wake-up of the reading side while it waits for bytes. Returns true if the connection ends.
+// Gives the reading side new time.
+void HttpSession::give_time(double seconds) {
+  timed_out_ = false;
+  set(read_deadline_, seconds);
+}
+
+// Returns whether the reading side's time is over. Answers a request that has begun.
 bool HttpSession::wait_is_over(bool idle, bool whole) {
   if (!timed_out_) return false;
-  if (idle && has_arrived()) {  // closing would lose a request, and its client may not send it again
-    timed_out_ = false;
-    return false;
-  }
+  // Closing would lose a request that has arrived, and its client may not send it again. Its first byte gives new time.
+  if (idle && has_arrived()) return false;
   if (!idle) refuse(408, whole ? "the request's body took too long" : "the request's head took too long");
   return true;
 }
@@ -284,8 +289,7 @@ HttpSession::Task<void> HttpSession::linger() {
   if (tls_ != nullptr) tls_->end();
   error_code ignored;
   (void)socket_.shutdown(Socket::shutdown_send, ignored);
-  timed_out_ = false;
-  set(read_deadline_, kLingerS);
+  give_time(kLingerS);
   for (Read read = Read::kData; read == Read::kData && !timed_out_;) {
     in_.clear();
     read = co_await read_some(kBodyRead);

@@ -118,6 +118,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   Task<void> linger();
   void probe();
   bool skip_blank_lines(Reader& reader);
+  void give_time(double seconds);
   bool wait_is_over(bool idle, bool whole);
   bool has_arrived();
   bool refuse_unparsed(Reader& reader, boost::system::error_code error);
