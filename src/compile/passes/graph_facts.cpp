@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "tessera/compile/passes/operators.h"
+
 namespace tessera {
 namespace {
 
@@ -27,6 +29,7 @@ GraphFacts::GraphFacts(const ir::Graph& graph, const ir::OpTable& ops)
     const ir::Node& node = graph.nodes[i];
     const ir::NodeId id{static_cast<std::int32_t>(i)};
     execution_.push_back(ops.find(node.op)->execution);
+    exchanges_.push_back(meets_other_ranks(node, ops));
     if (execution_.back() == ir::Execution::kView) memory_[node.results[0].index()] = memory_[node.operands[0].index()];
     for (std::size_t k = 0; k < node.operands.size(); ++k) {
       const ir::ValueId operand = node.operands[k];

@@ -40,6 +40,8 @@ class GraphFacts {
 
   // Returns how the node's operator executes.
   ir::Execution execution(ir::NodeId node) const { return execution_[node.index()]; }
+  // Returns meets_other_ranks() of the node (operators.h).
+  bool exchanges(ir::NodeId node) const { return exchanges_[node.index()]; }
 
  private:
   bool feeds(ir::NodeId a, ir::NodeId b) const;
@@ -47,6 +49,7 @@ class GraphFacts {
 
   const ir::Graph& graph_;
   std::vector<ir::Execution> execution_;  // [nodes]
+  std::vector<bool> exchanges_;           // [nodes]
   std::vector<ir::ValueId> memory_;       // [values], like the members below
   std::vector<std::vector<ir::NodeId>> users_;
   std::vector<std::vector<ir::NodeId>> accesses_;  // indexed by memory()

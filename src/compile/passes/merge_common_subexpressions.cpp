@@ -17,7 +17,7 @@ bool same_operands(const ir::Graph& graph, const ir::Node& a, const ir::Node& b)
 // Returns whether a node's results are a function of its operands' contents and its attributes.
 bool is_pure(const GraphFacts& facts, const ir::Graph& graph, ir::NodeId id) {
   const ir::Node& node = graph.node(id);
-  return !node.operands.empty() && facts.execution(id) != ir::Execution::kAllocate && !meets_other_ranks(node) &&
+  return !node.operands.empty() && facts.execution(id) != ir::Execution::kAllocate && !facts.exchanges(id) &&
          std::find(node.mutates.begin(), node.mutates.end(), true) == node.mutates.end();
 }
 

@@ -43,7 +43,9 @@ bool commutes(const ir::Graph& graph, const ir::Node& node) {
          graph.value(node.operands[0]).type == graph.value(node.operands[1]).type;
 }
 
-bool meets_other_ranks(const ir::Node& node) { return node.op == "all_reduce" || node.op == "all_gather"; }
+bool meets_other_ranks(const ir::Node& node, const ir::OpTable& ops) {
+  return ops.find(node.op)->rows == ir::RowUse::kExchange;
+}
 
 bool same_attributes(const ir::Node& a, const ir::Node& b) { return a.op == b.op && covers(a, b) && covers(b, a); }
 

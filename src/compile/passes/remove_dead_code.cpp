@@ -7,14 +7,14 @@
 
 namespace tessera {
 
-PassResult remove_dead_code(const ir::Graph& graph, const ir::OpTable&) {
+PassResult remove_dead_code(const ir::Graph& graph, const ir::OpTable& ops) {
   std::vector<bool> needed(graph.values.size(), false);
   for (const ir::ValueId output : graph.outputs) needed[output.index()] = true;
   std::vector<bool> dead(graph.nodes.size(), false);
   for (std::size_t i = graph.nodes.size(); i-- > 0;) {
     const ir::Node& node = graph.nodes[i];
     const bool writes = std::find(node.mutates.begin(), node.mutates.end(), true) != node.mutates.end();
-    dead[i] = !writes && !meets_other_ranks(node) &&
+    dead[i] = !writes && !meets_other_ranks(node, ops) &&
               std::none_of(node.results.begin(), node.results.end(),
                            [&](ir::ValueId result) -> bool { return needed[result.index()]; });
     if (dead[i]) continue;

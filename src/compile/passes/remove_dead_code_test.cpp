@@ -34,6 +34,7 @@ TEST(RemoveDeadCode, WritesStay) {
 
 TEST(RemoveDeadCode, RanksKeepMeeting) {
   EXPECT_EQ(after(remove_dead_code, "%g = all_gather(%x) {ranks = 2} %y = silu(%x) return %y"), kUnchanged);
+  EXPECT_EQ(after(remove_dead_code, "%g = all_gather_rows(%x) {ranks = 2} %y = silu(%x) return %y"), kUnchanged);
 }
 
 }  // namespace
