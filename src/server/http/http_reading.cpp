@@ -197,12 +197,6 @@ bool HttpSession::skip_blank_lines(Reader& reader) {
   return reader.blank_bytes <= sessions_.options.max_header_bytes;
 }
 
-// Gives the reading side new time.
-void HttpSession::give_time(double seconds) {
-  timed_out_ = false;
-  set(read_deadline_, seconds);
-}
-
 // Returns whether the reading side's time is over. Answers a request that has begun.
 bool HttpSession::wait_is_over(bool idle, bool whole) {
   if (!timed_out_) return false;

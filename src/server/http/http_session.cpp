@@ -137,6 +137,12 @@ void HttpSession::set(Deadline& deadline, double seconds) {
   if (!deadline.waiting || deadline.timer.expiry() > deadline.at) wait_for(deadline);
 }
 
+// Gives the reading side new time.
+void HttpSession::give_time(double seconds) {
+  timed_out_ = false;
+  set(read_deadline_, seconds);
+}
+
 void HttpSession::wait_for(Deadline& deadline) {
   deadline.waiting = true;
   deadline.timer.expires_at(deadline.at);
