@@ -14,7 +14,11 @@ Engine::Engine(std::unique_ptr<LoadedModel> model)
       scheduler_(
           model_->scheduling, model_->cache,
           [this](std::int64_t tokens) { return split_tokens(tokens, runner().dispatch_table()); },
-          [this] { return filling_tokens(runner().dispatch_table()); }),
+          [this] { return filling_tokens(runner().dispatch_table()); },
+          {.forward_ms = [this](
+                             std::int64_t rows,
+                             std::int64_t requests) { return drafting_ms(rows, requests, runner().dispatch_table()); },
+           .draft_ms = [this] { return layer_drafts_ ? layer_drafts_->draft_ms() : 0; }}),
       flights_(runner(), pace_),
       report_(*model_, scheduler_),
       images_(*model_, report_.watch()),
@@ -24,6 +28,8 @@ Engine::Engine(std::unique_ptr<LoadedModel> model)
       recovery_(peers(), scheduler_, flights_, outcomes_),
       idle_work_(*model_, report_) {
   if (model_->options.drafts.by_layer()) layer_drafts_.emplace(runner(), scheduler_.cache());
+  if (const DraftOptions& drafts = model_->options.drafts; drafts.forced_tokens > 0)
+    forced_acceptance_.emplace(drafts.forced_tokens, drafts.most());
 }
 
 Result<RequestId> Engine::submit(Request request) {
@@ -57,12 +63,13 @@ StepPace::Clock::time_point Engine::step_due() const {
 Status Engine::submit_next(bool overlap) {
   ScheduledBatch& next = flights_.next();
   const StepPace::Clock::time_point begin = StepPace::Clock::now();
+  if (layer_drafts_ && !overlap) scheduler_.forget_rows();  // drafts of this step overwrite them
   {
     const StepProfiler::Scope scheduling(profiler(), HostWork::kSchedule);
     scheduler_.next(next, /*in_turns=*/overlap);
   }
   if (next.entries.empty()) return peers().accompany(runner());
-  if (layer_drafts_) layer_drafts_->complete(next);
+  if (layer_drafts_ && !overlap) layer_drafts_->complete(next);
   next.fill_draft_masks(runner().vocab_size());
   const ForwardInputs inputs = collector_.inputs_of(next);
   const Status encoded = images_.encode(next);
@@ -91,11 +98,14 @@ Status Engine::collect_oldest() {
   const Result<StepOutputs> outputs = flights_.collect();
   const StepProfiler::Scope collecting(profiler(), HostWork::kCollect);
   if (!outputs.ok()) return recovery_.not_collected(outputs.status());
-  const ScheduledBatch& oldest = flights_.oldest();
+  ScheduledBatch& oldest = flights_.oldest();
+  if (layer_drafts_) layer_drafts_->write_ids(oldest);
+  const StepOutputs chosen = forced_acceptance_ ? forced_acceptance_->choose(oldest, *outputs) : *outputs;
   for (const ScheduledBatch::Entry& entry : oldest.entries) {
-    if (entry.sequence != nullptr) collect(oldest, entry, *outputs);
+    if (entry.sequence != nullptr) collect(oldest, entry, chosen);
   }
-  if (layer_drafts_) layer_drafts_->read(oldest);
+  // Without a sequence that drafts, the next forward may run already and has overwritten the layer's inputs.
+  if (layer_drafts_ && scheduler_.reads_at_once() && flights_.count() == 0) layer_drafts_->read(oldest);
   flights_.end_oldest();
   return ok_status();
 }
@@ -117,6 +127,7 @@ void Engine::collect(const ScheduledBatch& batch, ScheduledBatch::Entry entry, c
     drafts_.add(entry.drafts, kept + (ends_by_draft ? 1 : 0));
     entry.sequence->drafter->judge(entry.drafts, kept);
   }
+  if (entry.sequence->drafter && entry.sequence->drafter->is_fruitless()) scheduler_.stop_drafting(*entry.sequence);
   if (event) outcomes_.report(*std::move(event));  // may end the sequence
 }
 

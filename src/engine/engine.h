@@ -23,6 +23,7 @@
 
 #include "tessera/base/status.h"
 #include "tessera/engine/admission/admission.h"
+#include "tessera/engine/drafts/forced_acceptance.h"
 #include "tessera/engine/drafts/layer_drafts.h"
 #include "tessera/engine/images/image_feed.h"
 #include "tessera/engine/outputs/collector.h"
@@ -130,7 +131,8 @@ class Engine {
   Collector collector_;
   Outcomes outcomes_;
   Recovery recovery_;
-  std::optional<LayerDrafts> layer_drafts_;  // none: no next-token layer drafts
+  std::optional<LayerDrafts> layer_drafts_;            // none: no next-token layer drafts
+  std::optional<ForcedAcceptance> forced_acceptance_;  // for measurements alone
   DraftStats drafts_;
   IdleWork idle_work_;
 };

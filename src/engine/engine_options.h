@@ -61,8 +61,14 @@ struct DraftOptions {
   std::int64_t most_tokens = 8;  // speculative_num_draft_tokens: most drafts of a request in a step from its text; >= 1
   std::int64_t layer_steps = 3;  // speculative_num_steps: most drafts of a request in a step by a layer; >= 1
 
+  // speculative_forced_tokens: for measurements, keeps drafts by a draw, so that a step gives so many tokens on average
+  // (ForcedAcceptance); 0: keeps what the model would have chosen.
+  double forced_tokens = 0;
+
   bool any() const { return source != DraftSource::kNone; }
   bool by_layer() const { return source == DraftSource::kLayer || source == DraftSource::kEagle; }
+  // Returns the most drafts of a request in a step by the chosen source.
+  std::int64_t most() const { return by_layer() ? layer_steps : most_tokens; }
 };
 
 // A chunked_prefill_size that computes every prompt in one forward.

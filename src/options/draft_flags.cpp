@@ -79,6 +79,14 @@ void add_draft_flags(CommandFlags& add, EngineOptions& engine) {
               engine.drafts.eagle_path = text;
               return ok_status();
             });
+  add.value("--speculative-forced-tokens", "X",
+            "for measurements: keeps drafts by a draw, so that a step with all drafts gives X tokens on average; texts "
+            "are meaningless then",
+            [&engine](const std::string& flag, const std::string& text) {
+              engine.drafts.forced_tokens = TRY(parse_number(flag, text));
+              if (engine.drafts.forced_tokens >= 1) return ok_status();
+              return invalid_argument(fmt::format("{}: {} is not accepted; 1 or more is", flag, text));
+            });
   add.value("--speculative-config", "JSON",
             "all of it as vLLM says it: {\"method\": \"mtp\", \"num_speculative_tokens\": 3}",
             [&engine](const std::string& flag, const std::string& text) { return take_config(flag, text, engine); });

@@ -299,6 +299,10 @@ std::vector<std::string> warnings_about(const EngineOptions& engine, const Commo
     warnings.emplace_back("--speculative-num-draft-tokens has no effect without --speculative-algorithm");
   if (!engine.drafts.by_layer() && engine.drafts.layer_steps != DraftOptions{}.layer_steps)
     warnings.emplace_back("--speculative-num-steps has no effect without --speculative-algorithm MTP");
+  if (engine.drafts.forced_tokens > 0)
+    warnings.emplace_back(engine.drafts.any()
+                              ? "--speculative-forced-tokens keeps drafts by a draw: texts are meaningless"
+                              : "--speculative-forced-tokens has no effect without --speculative-algorithm");
   if (engine.two_batch_overlap && engine.tp_size == 1 && !engine.dp_attention)
     warnings.emplace_back("--enable-two-batch-overlap has no effect with --tp-size 1: there is nothing to exchange");
   warn_about_foreign_flags(common.foreign, engine, warnings);

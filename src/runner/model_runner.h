@@ -97,10 +97,8 @@ class ModelRunner {
   // Waits for the oldest forward in flight. After an error it is no longer in flight either. Precondition: a forward is
   // in flight.
   Result<StepOutputs> collect();
-  // Drafts tokens with the model's next-token layer (drafts/draft_step.h). Precondition: no forward is in flight.
-  Status draft(const DraftInputs& inputs, std::span<TokenId> drafts, std::span<float> logits = {}) {
-    return draft_.run(inputs, drafts, logits);
-  }
+  // Returns the model's next-token layer. It is used between two forwards; fetched() also after the next was submitted.
+  DraftStep& drafts() { return draft_; }
   int in_flight() const { return way_->in_flight(); }
   int max_in_flight() const { return parts_->model.options.max_in_flight; }
   // Updates dispatch after sizes were captured or dropped directly.

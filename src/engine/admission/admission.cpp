@@ -150,8 +150,11 @@ std::unique_ptr<Sequence> Admission::sequence_of(Request request) {
     sequence->text.emplace(*model_.tokenizer(), kept);
   place_images(model_.config, *sequence);
   const DraftOptions& drafts = model_.options.drafts;
-  if (drafts.any() && may_draft(*sequence))
-    sequence->drafter.emplace(drafts.most_tokens, drafts.by_layer() ? drafts.layer_steps : 0);
+  if (drafts.any() && may_draft(*sequence)) {
+    // Texts of kept draws repeat themselves, and the layer is what is measured then.
+    const bool by_layer_alone = drafts.by_layer() && drafts.forced_tokens > 0;
+    sequence->drafter.emplace(by_layer_alone ? 0 : drafts.most_tokens, drafts.by_layer() ? drafts.layer_steps : 0);
+  }
   sequence->arrived = Clock::now();
   if (kept.timeout_s > 0) {
     sequence->deadline =

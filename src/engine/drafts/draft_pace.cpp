@@ -1,30 +1,33 @@
 #include "tessera/engine/drafts/draft_pace.h"
 
+#include <algorithm>
+
 namespace tessera {
 namespace {
 
 constexpr std::int64_t kLongestPause = 32;
+constexpr double kFading = 0.9;         // the weight of what is known after each step
+constexpr double kPoor = 0.3;           // below this probability a step without a kept draft is followed by a pause
+constexpr double kWeightOfRetry = 0.5;  // of the first assumption after a pause, so that one miss makes it poor again
 
 }  // namespace
 
-std::int64_t DraftPace::next() {
-  if (pause_ == 0) return length_;
+double DraftPace::next() {
+  if (pause_ == 0) return kept_ / tried_;
   --pause_;
   return 0;
 }
 
 void DraftPace::judge(std::int64_t drafted, std::int64_t kept) {
-  if (kept == 0) {
-    length_ = 1;
+  kept_ = kFading * kept_ + static_cast<double>(kept);
+  tried_ = kFading * tried_ + static_cast<double>(std::min(kept + 1, drafted));
+  if (kept > 0) {
+    next_pause_ = 1;
+  } else if (kept_ < kPoor * tried_) {
     pause_ = next_pause_;
     next_pause_ = std::min(2 * next_pause_, kLongestPause);
-    return;
-  }
-  next_pause_ = 1;
-  if (kept < drafted) {
-    length_ = kept + 1;
-  } else if (kept >= length_) {
-    length_ = std::min(most_, 2 * length_);
+    kept_ = kWeightOfRetry * first_;
+    tried_ = kWeightOfRetry;
   }
 }
 

@@ -9,12 +9,16 @@ constexpr std::int64_t kShortestMatch = 3;
 // The least length of a repetition for which the text's drafts are preferred: such a text mostly goes on repeating, and
 // its drafts take no forward of the layer.
 constexpr std::int64_t kMatchBeforeLayer = 16;
+// Assumed before a request's drafts were judged.
+constexpr double kKeptOfText = 0.6;
+constexpr double kKeptOfLayer = 0.75;
+constexpr std::int64_t kPatience = 64;          // in steps, with a layer
+constexpr std::int64_t kPatienceOfText = 1024;  // texts may begin to repeat themselves late
 
 }  // namespace
 
-Drafter::Drafter(std::int64_t most_of_text, std::int64_t most_of_layer) : text_pace_(most_of_text, 2) {
-  if (most_of_layer > 0) layer_pace_.emplace(most_of_layer, most_of_layer);
-}
+Drafter::Drafter(std::int64_t most_of_text, std::int64_t most_of_layer)
+    : most_of_text_(most_of_text), most_of_layer_(most_of_layer), text_pace_(kKeptOfText), layer_pace_(kKeptOfLayer) {}
 
 std::int64_t Drafter::read(std::span<const TokenId> tokens, std::int64_t most) {
   const std::int64_t begin = text_.size();
@@ -23,35 +27,35 @@ std::int64_t Drafter::read(std::span<const TokenId> tokens, std::int64_t most) {
   return text_.size() - begin;
 }
 
-std::int64_t Drafter::count_of_layer(std::int64_t room) {
-  const std::int64_t count = layer_pace_ ? std::min(layer_pace_->next(), room) : 0;
-  if (!layer_draft_) return 0;
-  return layer_draft_->row < 0 ? std::min<std::int64_t>(count, 1) : count;
+DraftOffer Drafter::offer(std::span<const TokenId> tokens) {
+  const double of_text = text_pace_.next();
+  const double of_layer = layer_pace_.next();
+  const bool is_read = text_.size() == std::ssize(tokens);
+  const std::int64_t length = is_read && most_of_text_ > 0 && of_text > 0 ? text_.match().length : 0;
+  by_layer_ = most_of_layer_ > 0 && layer_row_ && of_layer > 0 && length < kMatchBeforeLayer;
+  if (by_layer_) return {.acceptance = of_layer, .most = most_of_layer_, .by_layer = true};
+  return length < kShortestMatch ? DraftOffer{} : DraftOffer{.acceptance = of_text, .most = most_of_text_};
 }
 
-void Drafter::propose(std::span<const TokenId> tokens, std::int64_t room, std::vector<TokenId>& drafts) {
+void Drafter::propose(std::span<const TokenId> tokens, std::int64_t count, std::vector<TokenId>& drafts) const {
   drafts.clear();
-  const std::int64_t end = std::ssize(tokens);
-  const SuffixAutomaton::Match& match = text_.match();
-  const std::int64_t of_text = std::min(text_pace_.next(), room);
-  const std::int64_t of_layer = count_of_layer(room);
-  const bool repeats = of_text > 0 && text_.size() == end && match.length >= kMatchBeforeLayer;
-  by_layer_ = of_layer > 0 && !repeats;
   if (by_layer_) {
-    drafts.assign(static_cast<std::size_t>(of_layer), TokenId(0));
-    drafts[0] = layer_draft_->token;
+    drafts.assign(static_cast<std::size_t>(count), TokenId(0));
     return;
   }
-  if (text_.size() < end || match.length < kShortestMatch) return;
   // The drafts continue the text: past its last token, drafts are copied from drafts.
-  for (std::int64_t i = 0; i < of_text; ++i) {
-    const std::int64_t at = match.end + i;
+  const std::int64_t end = std::ssize(tokens);
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t at = text_.match().end + i;
     drafts.push_back(at < end ? tokens[static_cast<std::size_t>(at)] : drafts[static_cast<std::size_t>(at - end)]);
   }
 }
 
 void Drafter::judge(std::int64_t drafted, std::int64_t kept) {
-  (by_layer_ ? *layer_pace_ : text_pace_).judge(drafted, kept);
+  (by_layer_ ? layer_pace_ : text_pace_).judge(drafted, kept);
+  fruitless_ = kept > 0 ? 0 : fruitless_ + 1;
 }
+
+bool Drafter::is_fruitless() const { return fruitless_ >= (most_of_layer_ > 0 ? kPatience : kPatienceOfText); }
 
 }  // namespace tessera

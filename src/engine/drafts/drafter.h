@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tessera/base/strong_id.h"
+#include "tessera/engine/drafts/draft_counts.h"
 #include "tessera/engine/drafts/draft_pace.h"
 #include "tessera/engine/drafts/suffix_automaton.h"
 
@@ -19,44 +20,41 @@ namespace tessera {
 
 class Drafter {
  public:
-  // Drafts up to `most_of_text` tokens (at least 1) from the text, and up to `most_of_layer` by a next-token layer; 0
-  // means that there is no layer.
+  // Drafts up to `most_of_text` tokens from the text, and up to `most_of_layer` by a next-token layer; 0
+  // means that there is no such source.
   explicit Drafter(std::int64_t most_of_text, std::int64_t most_of_layer = 0);
 
   // Reads up to `most` of the tokens that it has not read yet, and returns how many. `tokens` is the request's text so
   // far; it only grows from call to call.
   std::int64_t read(std::span<const TokenId> tokens, std::int64_t most);
-  // Replaces `drafts` by up to `room` tokens that may follow `tokens`, possibly none. Nothing is drafted from the text
-  // before all tokens are read. Of the layer's drafts only the first is known; the others are 0 until
-  // LayerDrafts::complete(). Call it once for each decode.
-  void propose(std::span<const TokenId> tokens, std::int64_t room, std::vector<TokenId>& drafts);
+  // Returns what can be drafted behind `tokens`, and from which source. Nothing is drafted from the text before all
+  // tokens are read. Call it once for each decode, before propose().
+  DraftOffer offer(std::span<const TokenId> tokens);
+  // Replaces `drafts` by `count` tokens of the last offer. The layer's are 0 until LayerDrafts::complete().
+  void propose(std::span<const TokenId> tokens, std::int64_t count, std::vector<TokenId>& drafts) const;
   // Records how many of the drafts of the last step were kept.
   void judge(std::int64_t drafted, std::int64_t kept);
+  // Records a step in which nobody drafted.
+  void rest() { ++fruitless_; }
+  // Returns whether so many such steps, and steps without a kept draft of this request, have passed in a row that
+  // drafting is not worth what it costs beside the drafts: the layer reads every token, and no step is scheduled ahead.
+  bool is_fruitless() const;
 
-  // The layer's first draft behind the newest token.
-  struct LayerDraft {
-    TokenId token;
-    std::int32_t row;  // row of draft_hidden that the next draft continues; -1: overwritten, so there is no next draft
-  };
-  // Sets the layer's first draft, or removes it if the layer has none.
-  void set_layer_draft(std::optional<LayerDraft> draft) { layer_draft_ = draft; }
-  const std::optional<LayerDraft>& layer_draft() const { return layer_draft_; }
-  // Records that a forward overwrites draft_hidden.
-  void forget_layer_row() {
-    if (layer_draft_) layer_draft_->row = -1;
-  }
-  // Returns whether the last proposal was the layer's.
+  // Sets the row of draft_hidden that the layer's first draft continues, or removes it: then the layer drafts nothing.
+  void set_layer_row(std::optional<std::int32_t> row) { layer_row_ = row; }
+  const std::optional<std::int32_t>& layer_row() const { return layer_row_; }
+  // Returns whether the last offer was the layer's.
   bool proposed_by_layer() const { return by_layer_; }
 
  private:
-  // Returns how many tokens the layer drafts, `room` at most.
-  std::int64_t count_of_layer(std::int64_t room);
-
+  std::int64_t most_of_text_;
+  std::int64_t most_of_layer_;
   DraftPace text_pace_;
-  std::optional<DraftPace> layer_pace_;  // none: there is no layer
+  DraftPace layer_pace_;
   SuffixAutomaton text_;
-  std::optional<LayerDraft> layer_draft_;
+  std::optional<std::int32_t> layer_row_;
   bool by_layer_ = false;
+  std::int64_t fruitless_ = 0;  // steps
 };
 
 }  // namespace tessera

@@ -9,8 +9,16 @@
 namespace tessera {
 namespace {
 
+// Every so many steps with drafts one waits for the device, to measure them; the first two are not alike to later ones.
+constexpr std::int64_t kMeasuredEvery = 64;
+constexpr std::int64_t kFirstMeasured = 2;
+
 void log_failure(const Status& status) {
   log_warn("engine", "the next-token layer failed, so a step has no drafts of it: {}", status.to_string());
+}
+
+std::size_t place_of(const ScheduledBatch::Entry& entry, std::int64_t draft) {
+  return static_cast<std::size_t>(entry.first_token + entry.new_tokens + draft);
 }
 
 }  // namespace
@@ -18,23 +26,20 @@ void log_failure(const Status& status) {
 void LayerDrafts::clear() {
   clear_rows(cache_.num_groups(), batch_, rope_positions_);
   hidden_rows_.clear();
-  drafts_.clear();
-  wanting_.clear();
 }
 
-Status LayerDrafts::run() {
+Status LayerDrafts::run_body() {
   finish_rows(batch_, rope_positions_);
-  batch_.input_rows.assign(batch_.input_ids.size(), -1);
-  drafts_.resize(batch_.wanted_rows.size());
-  return runner_.draft({.batch = batch_, .rope_positions = rope_positions_, .rows = hidden_rows_}, drafts_);
+  return runner_.drafts().read({.batch = batch_, .rope_positions = rope_positions_, .rows = hidden_rows_});
 }
 
 void LayerDrafts::read(const ScheduledBatch& batch) {
   clear();
+  rows_.clear();
   for (const ScheduledBatch::Entry& entry : batch.entries) {
     Sequence* const sequence = entry.sequence;
     if (sequence == nullptr) continue;
-    if (sequence->drafter) sequence->drafter->set_layer_draft(std::nullopt);
+    if (sequence->drafter) sequence->drafter->set_layer_row(std::nullopt);
     // The layer reads a row together with the token behind it. The last row of a finished prompt may lack that token.
     const std::int64_t end = std::min(sequence->computed + sequence->replayed, std::ssize(sequence->tokens) - 1);
     const std::int64_t begin = entry.position + entry.replayed;  // the layer has read these as kept drafts
@@ -42,46 +47,92 @@ void LayerDrafts::read(const ScheduledBatch& batch) {
     append_rows(*sequence, begin, end - begin, cache_, batch_, rope_positions_);
     for (std::int64_t position = begin; position < end; ++position) {
       batch_.input_ids.push_back(sequence->tokens[static_cast<std::size_t>(position + 1)]);
+      batch_.input_rows.push_back(-1);
       hidden_rows_.push_back(static_cast<std::int32_t>(entry.first_token + position - entry.position));
     }
     if (!sequence->drafter || !sequence->decodes()) continue;
+    sequence->drafter->set_layer_row(static_cast<std::int32_t>(batch_.wanted_rows.size()));
     batch_.wanted_rows.push_back(static_cast<std::int32_t>(batch_.num_tokens() - 1));
-    wanting_.push_back(sequence);
   }
   if (batch_.input_ids.empty()) return;
-  if (const Status status = run(); !status.ok()) return log_failure(status);
-  for (std::size_t i = 0; i < wanting_.size(); ++i)
-    wanting_[i]->drafter->set_layer_draft({{.token = drafts_[i], .row = static_cast<std::int32_t>(i)}});
+  if (const Status status = run_body(); !status.ok()) {
+    log_failure(status);
+    for (const ScheduledBatch::Entry& entry : batch.entries)
+      if (entry.sequence != nullptr && entry.sequence->drafter) entry.sequence->drafter->set_layer_row(std::nullopt);
+  }
 }
 
 void LayerDrafts::complete(ScheduledBatch& batch) {
   rows_.clear();
+  made_ = 0;
   for (ScheduledBatch::Entry& entry : batch.entries)
-    if (entry.drafts > 1 && entry.sequence->drafter->proposed_by_layer())
-      rows_.push_back({.entry = &entry, .hidden = entry.sequence->drafter->layer_draft()->row});
-  for (std::int64_t draft = 1; !rows_.empty(); ++draft) {
-    if (const Status status = complete(draft, batch); !status.ok()) return log_failure(status);
-    std::erase_if(rows_, [&](const Row& row) { return row.entry->drafts <= draft + 1; });
-  }
+    if (entry.drafts > 0 && entry.sequence->drafter->proposed_by_layer())
+      rows_.push_back({.entry = &entry, .hidden = *entry.sequence->drafter->layer_row(), .id = -1});
+  if (rows_.empty()) return;
+  const Status status = make(batch);
+  if (status.ok()) return;
+  log_failure(status);
+  for (const ScheduledBatch::Entry& entry : batch.entries)
+    for (std::int64_t draft = 0; draft < entry.drafts; ++draft) batch.batch.input_rows[place_of(entry, draft)] = -1;
 }
 
-Status LayerDrafts::complete(std::int64_t draft, ScheduledBatch& batch) {
+Status LayerDrafts::make(ScheduledBatch& batch) {
+  const bool measured = steps_++ % kMeasuredEvery == kFirstMeasured;
+  if (measured) TRY(runner_.stream().synchronize());
+  const Clock::time_point begin = Clock::now();
+  std::int64_t draft = 0;
+  for (; !rows_.empty(); ++draft) {
+    TRY(make(draft, batch));
+    std::erase_if(rows_, [&](const Row& row) { return row.entry->drafts <= draft + 1; });
+  }
+  TRY(runner_.drafts().fetch(made_));
+  if (!measured && !batch.has_draft_masks()) return ok_status();
+  TRY(runner_.stream().synchronize());
+  if (measured) {
+    const std::chrono::duration<double, std::milli> taken = Clock::now() - begin;
+    draft_ms_ = taken.count() / static_cast<double>(draft);
+  }
+  write_ids(batch);
+  for (const ScheduledBatch::Entry& entry : batch.entries)
+    for (std::int64_t i = 0; i < entry.drafts; ++i)
+      entry.sequence->drafts[static_cast<std::size_t>(i)] = batch.draft_of(entry, i);
+  return ok_status();
+}
+
+Status LayerDrafts::make(std::int64_t draft, ScheduledBatch& batch) {
   clear();
-  for (const Row& row : rows_) {
+  for (Row& row : rows_) {
+    if (draft == 0) {
+      hidden_rows_.push_back(row.hidden);
+      continue;
+    }
     const Sequence& sequence = *row.entry->sequence;
     batch_.wanted_rows.push_back(static_cast<std::int32_t>(batch_.num_tokens()));
     append_rows(sequence, std::ssize(sequence.tokens) - 2 + draft, 1, cache_, batch_, rope_positions_);
-    batch_.input_ids.push_back(sequence.drafts[static_cast<std::size_t>(draft - 1)]);
+    batch_.input_ids.emplace_back(0);
+    batch_.input_rows.push_back(row.id);
     hidden_rows_.push_back(row.hidden);
   }
-  TRY(run());
-  for (std::size_t i = 0; i < rows_.size(); ++i) {
-    const ScheduledBatch::Entry& entry = *rows_[i].entry;
-    entry.sequence->drafts[static_cast<std::size_t>(draft)] = drafts_[i];
-    batch.batch.input_ids[static_cast<std::size_t>(entry.first_token + entry.new_tokens + draft)] = drafts_[i];
-    rows_[i].hidden = static_cast<std::int32_t>(i);
+  if (draft > 0) {
+    TRY(run_body());
+    for (std::size_t i = 0; i < rows_.size(); ++i) rows_[i].hidden = hidden_rows_[i] = static_cast<std::int32_t>(i);
+  }
+  TRY(runner_.drafts().draft(hidden_rows_, made_));
+  for (Row& row : rows_) {
+    row.id = made_++;
+    batch.batch.input_rows[place_of(*row.entry, draft)] = row.id;
   }
   return ok_status();
+}
+
+void LayerDrafts::write_ids(ScheduledBatch& batch) const {
+  const std::span<const TokenId> drafts = runner_.drafts().fetched();
+  for (const ScheduledBatch::Entry& entry : batch.entries)
+    for (std::int64_t draft = 0; draft < entry.drafts; ++draft) {
+      const std::size_t place = place_of(entry, draft);
+      const std::int32_t row = batch.batch.input_rows[place];
+      if (row >= 0) batch.batch.input_ids[place] = drafts[static_cast<std::size_t>(row)];
+    }
 }
 
 }  // namespace tessera

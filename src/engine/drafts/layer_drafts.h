@@ -1,13 +1,16 @@
 // Drafts by a model's next-token layer (model/layers/draft.h), for all sequences of a forward at once.
 //
-// After each forward the layer reads the forward's tokens. It reads each computed row together with the next token, so
-// it has keys and values at every position where the model has them. The last row of a decoding sequence gives the
-// sequence's first draft. Further drafts are made when the next step is scheduled, since their number is only known
-// then. A row behind a refused draft is overwritten when the layer reads the tokens that were chosen instead.
+// After each forward the layer's body reads the forward's tokens. It reads each computed row together with the next
+// token, so it has keys and values at every position where the model has them. Drafts are made when the next step is
+// scheduled, since their number is only known then: the head gives the first draft from a sequence's last row, and each
+// further draft takes the body on the draft before it. A row behind a refused draft is overwritten when the layer reads
+// the tokens that were chosen instead.
+//
+// Drafts stay on the device, where the forward that checks them reads them. The host gets them beside its results.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include "tessera/engine/cache/cache_manager.h"
@@ -21,32 +24,42 @@ class LayerDrafts {
   // Precondition: the runner's model has a next-token layer. Both arguments must outlive this object.
   LayerDrafts(ModelRunner& runner, const CacheManager& cache) : runner_(runner), cache_(cache) {}
 
-  // Reads the tokens of a forward whose results were collected, and sets its sequences' first drafts. Precondition: no
-  // other forward has run since. An error is logged; these sequences then have no drafts in the next step.
+  // Reads the tokens of a forward whose results were collected, and records the rows that drafts of its sequences
+  // continue. Precondition: no other forward has run since. An error is logged; these sequences then have no drafts in
+  // the next step.
   void read(const ScheduledBatch& batch);
-  // Fills in the further drafts of the batch's sequences. Precondition: no forward has run since read(). An error is
-  // logged; the drafts are then left as tokens that the model is unlikely to choose.
+  // Makes the layer's drafts of the batch, which its forward reads on the device. Waits for them if the host needs them
+  // before the forward. Precondition: no forward has run since read(). An error is logged; the drafts are then left as
+  // tokens that the model is unlikely to choose.
   void complete(ScheduledBatch& batch);
+  // Writes the drafts of complete() to the batch's ids. Precondition: the batch's forward was collected.
+  void write_ids(ScheduledBatch& batch) const;
+
+  // Returns the time of one draft of all sequences in milliseconds, as far as drafts were made; otherwise 0.
+  double draft_ms() const { return draft_ms_; }
 
  private:
+  using Clock = std::chrono::steady_clock;
   struct Row {
     ScheduledBatch::Entry* entry;
     std::int32_t hidden;  // row of draft_hidden
+    std::int32_t id;      // row of last_ids that has the newest draft
   };
   void clear();
-  // Runs the layer on the appended rows. Sets drafts_ to the wanted rows' tokens.
-  Status run();
-  // Makes draft number `draft` for all sequences that have so many drafts.
-  Status complete(std::int64_t draft, ScheduledBatch& batch);
+  Status run_body();
+  Status make(ScheduledBatch& batch);
+  // Makes the next draft of all rows_, number `draft` (from 0) of their sequences.
+  Status make(std::int64_t draft, ScheduledBatch& batch);
 
   ModelRunner& runner_;
   const CacheManager& cache_;
   ForwardBatch batch_;
   RopeAxes rope_positions_;
   std::vector<std::int32_t> hidden_rows_;
-  std::vector<TokenId> drafts_;
-  std::vector<Sequence*> wanting_;  // the sequence of each wanted row
-  std::vector<Row> rows_;           // entries that still draft
+  std::vector<Row> rows_;   // entries that still draft
+  std::int32_t made_ = 0;   // drafts of this step, which lie in last_ids
+  std::int64_t steps_ = 0;  // with drafts
+  double draft_ms_ = 0;
 };
 
 }  // namespace tessera

@@ -24,7 +24,7 @@ class Flights {
   void enqueued(const ScheduledBatch& batch, StepPace::Clock::time_point begin);
   // Waits for the oldest forward, which is then no longer in flight. Its batch stays the oldest until end_oldest().
   Result<StepOutputs> collect();
-  const ScheduledBatch& oldest() const { return batches_.front(); }
+  ScheduledBatch& oldest() { return batches_.front(); }
   void end_oldest();
   // Removes an ended sequence from the batches.
   void forget(const Sequence& sequence);

@@ -69,6 +69,8 @@ struct ScheduledBatch {
   // Adds the next `count` tokens of `sequence`, and its drafts. Precondition: the sequence holds the pages for them and
   // the rows of their images.
   void append(Sequence& sequence, std::int64_t count, const CacheManager& cache, std::int64_t vocab_size);
+  // Returns whether the forward needs the drafts on the host, for fill_draft_masks().
+  bool has_draft_masks() const { return !draft_masks_.empty(); }
   // Fills in the masks of sequences with a grammar and drafts. Call it once the drafts are known.
   void fill_draft_masks(std::int64_t vocab_size);
   // Moves rows that are not sampled behind the sampled ones. Call it once all sequences are added.

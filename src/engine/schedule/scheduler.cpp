@@ -65,9 +65,9 @@ std::int64_t Scheduler::schedule(bool decodes, std::int64_t most_chosen, std::in
     if (!decodes) share.take(count);
   }
   if (decodes) keep_places();
-  StepDrafts drafts(running_, decodes ? options_.limits.max_requests : 0, budget, filling_, cache_);
-  for (const Chosen& chosen : chosen_) {
-    if (decodes && chosen.sequence->drafter) drafts.take(*chosen.sequence, chosen.count);
+  if (decodes)
+    drafts_.choose({.running = running_, .most_rows = options_.limits.max_requests, .budget = budget}, chosen_, cache_);
+  for (const ChosenTokens& chosen : chosen_) {
     chosen.sequence->place = std::ssize(scheduled.entries);
     scheduled.append(*chosen.sequence, chosen.count, cache_, options_.vocab_size);
   }
@@ -90,15 +90,15 @@ std::int64_t Scheduler::decodes_of_turn() const {
 // Keeps the places of the chosen sequences that had one; the others take the free places in order.
 void Scheduler::keep_places() {
   placed_.assign(chosen_.size(), {});
-  for (Chosen& chosen : chosen_) {
+  for (ChosenTokens& chosen : chosen_) {
     const std::int64_t place = chosen.sequence->place;
     if (place >= 0 && place < std::ssize(placed_) && placed_[static_cast<std::size_t>(place)].sequence == nullptr)
       std::swap(placed_[static_cast<std::size_t>(place)], chosen);
   }
   auto free = placed_.begin();
-  for (const Chosen& chosen : chosen_) {
+  for (const ChosenTokens& chosen : chosen_) {
     if (chosen.sequence == nullptr) continue;
-    free = std::find_if(free, placed_.end(), [](const Chosen& at) { return at.sequence == nullptr; });
+    free = std::find_if(free, placed_.end(), [](const ChosenTokens& at) { return at.sequence == nullptr; });
     *free = chosen;
   }
   std::swap(chosen_, placed_);
@@ -331,6 +331,12 @@ void Scheduler::mark_submitted(const ScheduledBatch& scheduled) {
     ++sequence.pending;
     sequence.last_row = options_.turns > 1 || sequence.drafter ? -1 : static_cast<std::int32_t>(entry.row);
   }
+}
+
+void Scheduler::stop_drafting(Sequence& sequence) {
+  num_read_at_once_ -= sequence.is_read_at_once() ? 1 : 0;
+  sequence.drafter.reset();
+  num_read_at_once_ += sequence.is_read_at_once() ? 1 : 0;
 }
 
 void Scheduler::settle(const ScheduledBatch::Entry& entry, TokenId token) {

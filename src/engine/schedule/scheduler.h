@@ -53,11 +53,19 @@ struct SchedulerOptions {
 // Returns how many of a step's tokens (prompts and decodes together) to compute at once: 1 … tokens (split_tokens in
 // runner/dispatch/dispatch.h). Empty: all of them.
 using FitTokens = std::function<std::int64_t(std::int64_t tokens)>;
+// Returns the number of tokens above which a forward's time is proportional to them (filling_tokens in
+// runner/dispatch/dispatch.h). Empty: unknown.
+using FillingTokens = std::function<std::int64_t()>;
 
 class Scheduler {
  public:
-  Scheduler(SchedulerOptions options, CacheOptions cache, FitTokens fit = {}, FillingTokens filling = {})
-      : options_(options), fit_(std::move(fit)), filling_(std::move(filling)), cache_(std::move(cache)) {}
+  Scheduler(SchedulerOptions options, CacheOptions cache, FitTokens fit = {}, FillingTokens filling = {},
+            DraftCosts draft_costs = {})
+      : options_(options),
+        fit_(std::move(fit)),
+        filling_(std::move(filling)),
+        cache_(std::move(cache)),
+        drafts_(std::move(draft_costs)) {}
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
 
@@ -85,8 +93,10 @@ class Scheduler {
   // Records that a forward overwrites the rows that a next-token layer would continue.
   void forget_layer_rows() {
     for (const auto& sequence : running_)
-      if (sequence->drafter) sequence->drafter->forget_layer_row();
+      if (sequence->drafter) sequence->drafter->set_layer_row(std::nullopt);
   }
+  // Lets a running sequence decode one token at a time from now on.
+  void stop_drafting(Sequence& sequence);
   // Records the token sampled from the entry's row. Precondition: a sequence's entries are settled in order.
   static void settle(const ScheduledBatch::Entry& entry, TokenId token);
   // Removes a waiting or running sequence and frees its pages; returns null for an unknown id. Its computed pages stay
@@ -146,11 +156,6 @@ class Scheduler {
   std::int64_t decodes_of_turn() const;
   static void insert(Sequences& sequences, std::unique_ptr<Sequence> sequence);
 
-  struct Chosen {
-    Sequence* sequence = nullptr;
-    std::int64_t count = 0;  // tokens of the sequence
-  };
-
   SchedulerOptions options_;
   FitTokens fit_;
   FillingTokens filling_;
@@ -161,8 +166,9 @@ class Scheduler {
   ImageStats image_stats_;
   Sequences waiting_;  // waiting_ and running_ are in order of priority, then arrival
   Sequences running_;
-  std::vector<Chosen> chosen_;  // sequences of the current step
-  std::vector<Chosen> placed_;  // the same sequences in their places
+  StepDrafts drafts_;
+  std::vector<ChosenTokens> chosen_;  // sequences of the current step
+  std::vector<ChosenTokens> placed_;  // the same sequences in their places
   std::int64_t num_read_at_once_ = 0;
   std::int64_t admissions_ = 0;
   std::int64_t num_with_deadline_ = 0;

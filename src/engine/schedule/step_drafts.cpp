@@ -6,11 +6,7 @@
 namespace tessera {
 namespace {
 
-// The divisor of `filling` that gives the most tokens of a cheap forward. A forward of an eighth of `filling` tokens
-// takes at most one and a half times as long as a forward of few tokens.
-constexpr std::int64_t kCheapShare = 8;
-constexpr std::int64_t kCheapTokens = 32;   // if nothing was measured
-constexpr std::int64_t kTokensRead = 8192;  // takes some two milliseconds
+constexpr std::int64_t kTokensRead = 8192;  // tokens of texts that drafters read in a step: some two milliseconds
 
 // Returns how many pages of every group are free and not promised to running sequences.
 std::int64_t spare_pages(const Sequences& running, const CacheManager& cache) {
@@ -28,35 +24,43 @@ std::int64_t promised_pages(const Sequences& running, const CacheManager& cache,
   return pages;
 }
 
-StepDrafts::StepDrafts(const Sequences& running, std::int64_t rows, std::int64_t budget, const FillingTokens& filling,
-                       CacheManager& cache)
-    : cache_(cache) {
-  const auto drafts = [](const auto& sequence) { return sequence->drafter.has_value(); };
+void StepDrafts::choose(const Step& step, std::span<const ChosenTokens> decoding, CacheManager& cache) {
+  const auto drafts = [](const ChosenTokens& each) { return each.sequence->drafter.has_value(); };
+  if (std::ranges::none_of(decoding, drafts)) return;
   const auto has_prompt = [](const auto& sequence) { return !sequence->is_done() && !sequence->decodes(); };
-  if (rows == 0 || std::ranges::none_of(running, drafts)) return;
-  reading_ = kTokensRead;
-  if (std::ranges::any_of(running, has_prompt)) return;
-  const std::int64_t cheap = filling ? filling() / kCheapShare : kCheapTokens;
-  room_ = std::max<std::int64_t>(std::min({rows, cheap, budget}) - std::ssize(running), 0);
-  pages_ = spare_pages(running, cache);
-}
-
-void StepDrafts::take(Sequence& sequence, std::int64_t count) {
-  if (count < sequence.uncomputed()) return;
-  reading_ -= sequence.drafter->read(sequence.tokens, reading_);
-  const std::int64_t left = sequence.request.stop.max_new_tokens - sequence.generated() - 1;
-  sequence.drafter->propose(sequence.tokens, std::min(room_, left), sequence.drafts);
-  if (sequence.drafts.empty()) return;
-  const std::int64_t now = std::ssize(sequence.tokens);
-  const std::int64_t end = now + std::ssize(sequence.drafts);
-  const std::int64_t pages = cache_.pages_for(end) - cache_.pages_for(now);
-  if (pages > std::max<std::int64_t>(pages_, 0)) {
-    sequence.drafts.clear();
-    return;
+  const bool waits = std::ranges::any_of(step.running, has_prompt);
+  std::int64_t reading = kTokensRead;
+  std::int64_t rows = 0;
+  offers_.clear();
+  for (const auto& [sequence, count] : decoding) {
+    DraftOffer offer;
+    rows += count;
+    if (sequence->drafter && count == sequence->uncomputed()) {
+      reading -= sequence->drafter->read(sequence->tokens, reading);
+      if (!waits) offer = sequence->drafter->offer(sequence->tokens);
+      offer.most = std::min(offer.most, sequence->request.stop.max_new_tokens - sequence->generated() - 1);
+    }
+    offers_.push_back(offer);
   }
-  cache_.take_pages(sequence.cache, end, end);
-  pages_ -= pages;
-  room_ -= std::ssize(sequence.drafts);
+  if (waits) return;
+
+  const std::int64_t room = std::min(step.most_rows - std::ssize(step.running), step.budget);
+  const std::span<const std::int64_t> counts =
+      counts_.choose(offers_, rows, std::ssize(decoding), std::max<std::int64_t>(room, 0), costs_);
+  const bool nobody = std::ranges::all_of(counts, [](std::int64_t count) { return count == 0; });
+  std::int64_t spare = spare_pages(step.running, cache);
+  for (std::size_t i = 0; i < decoding.size(); ++i) {
+    Sequence& sequence = *decoding[i].sequence;
+    if (nobody && sequence.drafter) sequence.drafter->rest();
+    if (counts[i] == 0) continue;
+    const std::int64_t now = std::ssize(sequence.tokens);
+    const std::int64_t end = now + counts[i];
+    const std::int64_t pages = cache.pages_for(end) - cache.pages_for(now);
+    if (pages > std::max<std::int64_t>(spare, 0)) continue;
+    sequence.drafter->propose(sequence.tokens, counts[i], sequence.drafts);
+    cache.take_pages(sequence.cache, end, end);
+    spare -= pages;
+  }
 }
 
 void keep_draft(ScheduledBatch::Entry& entry, bool has_states) {

@@ -36,6 +36,11 @@ Status check_draft_options(const EngineOptions& options) {
         fmt::format("speculative_draft_model_path: {} is not accepted without speculative_algorithm EAGLE3",
                     options.drafts.eagle_path));
   if (!options.drafts.any()) return ok_status();
+  const double forced = options.drafts.forced_tokens;
+  const auto most = static_cast<double>(options.drafts.most() + 1);
+  if (forced != 0 && !(forced >= 1 && forced <= most))
+    return invalid_argument(fmt::format(
+        "speculative_forced_tokens: {:g} is not accepted; 1 to {:g} is, the drafts of a step and one", forced, most));
   if (options.drafts.by_layer() && options.tp_size > 1)
     return unimplemented("speculative_algorithm: MTP is not supported with tp_size above 1; SUFFIX is");
   if (options.pp_size > 1) return unimplemented("speculative_algorithm: a pipeline (pp_size) is not supported with it");

@@ -21,7 +21,7 @@ Status choose_running(PlanDraft& draft) {
   const bool stages = has_stages(options);
   StepOrder& steps = draft.plan.steps;
   // A next-token layer reads each forward's hidden states and tokens before the next forward.
-  steps.overlap = options.overlap_schedule.value_or(!on_host || stages) && !options.drafts.by_layer();
+  steps.overlap = options.overlap_schedule.value_or(!on_host || stages);
   steps.paced = steps.overlap && !stages;
 
   RunnerOptions& runner = draft.plan.runner;

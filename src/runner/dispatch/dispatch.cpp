@@ -218,4 +218,22 @@ std::int64_t filling_tokens(const DispatchTable& table) {
   return kBusyTokens;
 }
 
+std::optional<double> drafting_ms(std::int64_t rows, std::int64_t requests, const DispatchTable& table) {
+  if (table.costs == nullptr) return std::nullopt;
+  const auto ms = [&](std::int64_t tokens, bool decodes) -> std::optional<double> {
+    const Decision decision = dispatch(
+        {.tokens = tokens, .requests = decodes ? tokens : 1, .all_rows_wanted = decodes, .several_rows_each = !decodes},
+        table);
+    const std::optional<double> pieces = table.costs->ms(decision.runner, decision.size);
+    const bool is_full = decision.form == GraphForm::kFull;
+    return pieces && is_full ? std::optional(*pieces * table.costs->full(decision.size)->ratio) : pieces;
+  };
+  const std::optional<double> decode = ms(requests, true);
+  if (rows == requests || !decode) return decode;
+  const std::optional<double> all = ms(rows, false);
+  const std::optional<double> least = ms(requests, false);
+  if (!all || !least) return std::nullopt;
+  return std::max(*all, *decode + *all - *least);
+}
+
 }  // namespace tessera

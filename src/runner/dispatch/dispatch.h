@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -91,5 +92,10 @@ std::int64_t split_tokens(std::int64_t tokens, const DispatchTable& table);
 // Returns the number of tokens from which on a prefill's time is proportional to its tokens: the first captured size
 // whose time per token is at most a quarter above the least. Returns 512 if nothing was measured. Allocates nothing.
 std::int64_t filling_tokens(const DispatchTable& table);
+
+// Returns the time in milliseconds of a forward of `rows` rows of `requests` decoding requests, drafts included. Costs
+// of prefills are measured with one request, so what `requests` requests cost beside their rows is taken from the
+// decode of as many. Returns nothing if it was not measured. Allocates nothing.
+std::optional<double> drafting_ms(std::int64_t rows, std::int64_t requests, const DispatchTable& table);
 
 }  // namespace tessera

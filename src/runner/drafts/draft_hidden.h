@@ -28,6 +28,10 @@ class DraftHidden {
   Status keep(DeviceAddress from, std::int64_t count, Stream& stream);
   // Copies the given rows of `from` to the first rows, in order. Neighbouring rows need one copy.
   Status keep(DeviceAddress from, std::span<const std::int32_t> rows, Stream& stream);
+  // Copies the first `count` rows to `to`. Asynchronous on `stream`. Precondition: so many rows exist.
+  Status copy_to(DeviceAddress to, std::int64_t count, Stream& stream) const {
+    return stream.copy(to, memory_->data(), static_cast<std::size_t>(count) * row_bytes_);
+  }
 
  private:
   DraftHidden(std::int64_t rows, std::size_t row_bytes) : rows_(rows), row_bytes_(row_bytes) {}

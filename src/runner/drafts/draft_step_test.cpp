@@ -77,12 +77,18 @@ struct Drafts {
 Drafts draft(RunnerBench& bench, const std::vector<TestRequest>& requests, Rows wanted,
              const std::vector<std::int32_t>& rows) {
   const ForwardBatch batch = make_batch(requests, wanted, bench.runner->parts().model.num_cache_groups());
-  Drafts made{.tokens = std::vector<TokenId>(batch.wanted_rows.size()), .logits = {}};
+  Drafts made;
   const ir::Graph& head = bench.runner->parts().model.graphs.draft->head;
   const std::int64_t ids = *head.value(head.outputs[0]).type.shape.back().constant();
-  made.logits.resize(made.tokens.size() * static_cast<std::size_t>(ids));
-  const Status status = bench.runner->draft({.batch = batch, .rows = rows}, made.tokens, made.logits);
-  EXPECT_TRUE(status.ok()) << status.to_string();
+  made.logits.resize(batch.wanted_rows.size() * static_cast<std::size_t>(ids));
+  DraftStep& step = bench.runner->drafts();
+  const Status read = step.read({.batch = batch, .rows = rows});
+  EXPECT_TRUE(read.ok()) << read.to_string();
+  const Status drafted = step.draft(count_up(batch.num_wanted_rows()), 0, made.logits);
+  EXPECT_TRUE(drafted.ok()) << drafted.to_string();
+  EXPECT_TRUE(step.fetch(std::min(batch.num_wanted_rows(), bench.runner->options().max_requests)).ok());
+  EXPECT_TRUE(bench.runner->stream().synchronize().ok());
+  made.tokens.assign(step.fetched().begin(), step.fetched().end());
   return made;
 }
 
@@ -255,18 +261,42 @@ TEST(DraftStep, RefusedDraftsLeaveNoTrace) {
   EXPECT_EQ(continued(300), want);
 }
 
+// Drafts behind drafts take their ids on the device.
+TEST(DraftStep, RowsNameDraftsThatAreOnTheDevice) {
+  RunnerBench bench = make_drafting("mtp-glm4-moe");
+  const std::vector<std::int32_t> ids = testing::ids(9, 1);
+  std::vector<std::int32_t> next = behind_first(ids);
+  next.push_back(11);
+  const auto second = [&](bool by_row) {
+    forward(bench, {{.ids = ids}});
+    next.resize(9);
+    const std::int32_t first = draft(bench, {{.ids = next}}, Rows::kLast, count_up(9)).tokens[0].value();
+    DraftStep& step = bench.runner->drafts();
+    next.push_back(by_row ? 300 : first);
+    ForwardBatch batch =
+        make_batch({{.ids = next, .computed = 9}}, Rows::kLast, bench.runner->parts().model.num_cache_groups());
+    if (by_row) batch.input_rows[0] = 0;
+    std::vector<float> logits(static_cast<std::size_t>(bench.runner->vocab_size()));
+    EXPECT_TRUE(step.read({.batch = batch, .rows = std::vector<std::int32_t>{0}}).ok());
+    EXPECT_TRUE(step.draft(std::vector<std::int32_t>{0}, 1, logits).ok());
+    return logits;
+  };
+  EXPECT_EQ(second(true), second(false));
+}
+
 TEST(DraftStep, InputsThatDisagreeAreRefused) {
   RunnerBench bench = make_drafting("mtp-glm4-moe");
   const ForwardBatch batch = make_batch({{.ids = testing::ids(4)}}, Rows::kLast);
-  std::vector<TokenId> drafts(1);
-  const auto message = [&](const std::vector<std::int32_t>& rows, std::span<TokenId> to) {
-    return bench.runner->draft({.batch = batch, .rows = rows}, to).to_string();
+  DraftStep& step = bench.runner->drafts();
+  const auto message = [&](const std::vector<std::int32_t>& rows) {
+    return step.read({.batch = batch, .rows = rows}).to_string();
   };
-  EXPECT_THAT(message({0, 1, 2}, drafts), HasSubstr("4 tokens with 3 hidden states"));
-  EXPECT_THAT(message({0, 1, 2, 3}, {}), HasSubstr("0 drafts of 1 wanted rows"));
-  EXPECT_THAT(message({0, 1, 2, 256}, drafts), HasSubstr("not among the 256 hidden states"));
+  EXPECT_THAT(message({0, 1, 2}), HasSubstr("4 tokens with 3 hidden states"));
+  EXPECT_THAT(message({0, 1, 2, 256}), HasSubstr("not among the 256 hidden states"));
+  EXPECT_THAT(step.draft(std::vector<std::int32_t>{256}, 0).to_string(), HasSubstr("not among the 256 hidden states"));
+  EXPECT_THAT(step.fetch(bench.runner->options().max_requests + 1).to_string(), HasSubstr("drafts are fetched"));
   RunnerBench plain = testing::make_bench("llama", testing::small_options());
-  EXPECT_THAT(plain.runner->draft({.batch = batch, .rows = {}}, drafts).to_string(), HasSubstr("without a next-token"));
+  EXPECT_THAT(plain.runner->drafts().read({.batch = batch, .rows = {}}).to_string(), HasSubstr("without a next-token"));
 }
 
 }  // namespace

@@ -57,6 +57,8 @@ class InputBuffers {
   Status stage_rows(std::span<const std::int32_t> rows, std::span<const SampleRow> sampling, std::int64_t padded_rows);
   // Copies sampled ids on the device from the arena to last_ids, to the rows from `first` on.
   Status keep_sampled(DeviceAddress sampled_ids, std::int64_t first, std::int64_t count, Stream& stream);
+  // Replaces last_ids from `first` on. `ids` must not change until the stream has passed.
+  Status set_last_ids(std::span<const TokenId> ids, std::int64_t first, Stream& stream);
   // Downloads the last kept ids, [count]; they are valid once the stream has passed.
   Status download_sampled(std::span<TokenId> ids, Stream& stream) const;
 

@@ -1,0 +1,69 @@
+// Catches: drafts that cost more than they bring, drafts left out that come for nothing, requests whose poor drafts
+// take the place of others' good ones, and a layer whose time does not count.
+#include "tessera/engine/drafts/draft_counts.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace tessera {
+namespace {
+
+using ::testing::ElementsAre;
+
+std::vector<std::int64_t> chosen(std::vector<DraftOffer> offers, const DraftCosts& costs, std::int64_t room = 100) {
+  DraftCounts counts;
+  const auto requests = static_cast<std::int64_t>(offers.size());
+  const std::span<const std::int64_t> made = counts.choose(offers, requests, requests, room, costs);
+  return {made.begin(), made.end()};
+}
+
+// A forward of up to `flat` rows costs 10 ms, and each further row a hundredth of it.
+DraftCosts flat_until(std::int64_t flat, double draft_ms = 0) {
+  return {.forward_ms =
+              [flat](std::int64_t rows, std::int64_t) {
+                return std::optional(10 + 0.1 * static_cast<double>(std::max(rows - flat, std::int64_t{0})));
+              },
+          .draft_ms = [draft_ms] { return draft_ms; }};
+}
+
+TEST(DraftCounts, RowsThatCostNothingAreAllUsed) {
+  EXPECT_THAT(chosen({{.acceptance = 0.9, .most = 3}, {.acceptance = 0.1, .most = 3}}, flat_until(8)),
+              ElementsAre(3, 3));
+  EXPECT_THAT(chosen({{.acceptance = 0.9, .most = 3}}, flat_until(8), 2), ElementsAre(2)) << "room for two";
+  EXPECT_THAT(chosen({{.acceptance = 0, .most = 3}, {.acceptance = 0.9, .most = 0}}, flat_until(8)), ElementsAre(0, 0));
+}
+
+TEST(DraftCounts, EachDraftMustBringWhatItsRowCosts) {
+  const DraftCosts dear{
+      .forward_ms = [](std::int64_t rows, std::int64_t) { return std::optional(static_cast<double>(rows)); }};
+  EXPECT_THAT(chosen({{.acceptance = 0.99, .most = 3}}, dear), ElementsAre(0)) << "time is proportional to rows";
+  const DraftCosts half{
+      .forward_ms = [](std::int64_t rows, std::int64_t) { return std::optional(1 + 0.5 * static_cast<double>(rows)); }};
+  EXPECT_THAT(chosen({{.acceptance = 0.5, .most = 4}}, half), ElementsAre(1)) << "1.5 of 2 ms, then 1.75 of 2.5 ms";
+  EXPECT_THAT(chosen({{.acceptance = 0.9, .most = 4}, {.acceptance = 0.2, .most = 4}}, half), ElementsAre(4, 0));
+}
+
+TEST(DraftCounts, AStepBehindACostlyOneIsFound) {
+  // The second row is padded to sixteen, which the first three drafts do not pay for.
+  const DraftCosts padded{
+      .forward_ms = [](std::int64_t rows, std::int64_t) { return std::optional(rows == 1 ? 1.0 : 2.5); }};
+  EXPECT_THAT(chosen({{.acceptance = 0.9, .most = 2}}, padded), ElementsAre(2)) << "2.71 tokens of 2.5 ms";
+  EXPECT_THAT(chosen({{.acceptance = 0.7, .most = 2}}, padded), ElementsAre(0)) << "2.19 tokens of 2.5 ms";
+}
+
+TEST(DraftCounts, TheLayersTimeCounts) {
+  const std::vector<DraftOffer> one{{.acceptance = 0.5, .most = 3, .by_layer = true}};
+  EXPECT_THAT(chosen(one, flat_until(8, 1)), ElementsAre(2)) << "1.5 of 11, 1.75 of 12, 1.88 of 13 ms";
+  EXPECT_THAT(chosen(one, flat_until(8, 6)), ElementsAre(0));
+}
+
+TEST(DraftCounts, WithoutMeasurementsAForwardOfFewRowsIsCheap) {
+  EXPECT_THAT(chosen({{.acceptance = 0.8, .most = 3}}, {}), ElementsAre(3));
+  const std::vector<DraftOffer> many(40, {.acceptance = 0.8, .most = 3});
+  std::int64_t sum = 0;
+  for (const std::int64_t count : chosen(many, {})) sum += count;
+  EXPECT_EQ(sum, 24) << "64 rows at most";
+}
+
+}  // namespace
+}  // namespace tessera

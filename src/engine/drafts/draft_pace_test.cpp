@@ -1,0 +1,46 @@
+// Catches: estimates that do not follow what is kept, pauses that do not grow while nothing is kept, and a good source
+// that pauses after one miss.
+#include "tessera/engine/drafts/draft_pace.h"
+
+#include <gtest/gtest.h>
+
+namespace tessera {
+namespace {
+
+TEST(DraftPace, EstimatesFollowWhatIsKept) {
+  DraftPace pace(0.5);
+  EXPECT_EQ(pace.next(), 0.5);
+  for (int step = 0; step < 40; ++step) pace.judge(3, 3);
+  EXPECT_GT(pace.next(), 0.97);
+  for (int step = 0; step < 40; ++step) pace.judge(3, 1);  // one of two that were decided
+  EXPECT_NEAR(pace.next(), 0.5, 0.02);
+}
+
+TEST(DraftPace, PausesGrowWhileNothingIsKept) {
+  DraftPace pace(0.6);
+  while (pace.next() > 0) pace.judge(1, 0);
+  for (const int pause : {1, 2, 4, 8, 16, 32, 32}) {
+    for (int step = pause == 1 ? 1 : 0; step < pause; ++step) EXPECT_EQ(pace.next(), 0) << step << " of " << pause;
+    EXPECT_EQ(pace.next(), 0.6) << "a try after " << pause;
+    pace.judge(1, 0);
+  }
+  EXPECT_EQ(pace.next(), 0);
+}
+
+TEST(DraftPace, AKeptDraftEndsThePauses) {
+  DraftPace pace(0.6);
+  while (pace.next() > 0) pace.judge(1, 0);
+  EXPECT_GT(pace.next(), 0);
+  pace.judge(1, 1);
+  EXPECT_GT(pace.next(), 0.6);
+}
+
+TEST(DraftPace, OneMissOfAGoodSourceIsNoPause) {
+  DraftPace pace(0.75);
+  for (int step = 0; step < 10; ++step) pace.judge(3, 3);
+  pace.judge(3, 0);
+  EXPECT_GT(pace.next(), 0.5);
+}
+
+}  // namespace
+}  // namespace tessera
