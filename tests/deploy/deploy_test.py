@@ -2,7 +2,7 @@
 """Tests deploy/ for several machines: tests/deploy/deploy_test.py TESSERA
 
 Catches: a manifest that Kubernetes would refuse or with two pods that differ, flags in it that the program does not
-know, and a Slurm script that does not start, does not pass the first machine's address, does not restart what has
+know, a server that listens on all addresses without a key, and a Slurm script that does not start, does not pass the first machine's address, does not restart what has
 failed, or does not end.
 
 The schemas below check the manifest's form. They have exactly the fields that it uses, with the names and types of
@@ -49,7 +49,9 @@ PROBE = object_of(["httpGet"], httpGet=object_of(["path", "port"], path=TEXT, po
 QUANTITIES = {"type": "object", "additionalProperties": {"type": "string", "pattern": "^[0-9]+(Gi|Mi|m)?$"}}
 CONTAINER = object_of(
     ["name", "image", "command", "args"], name=NAME, image=TEXT, command=list_of(TEXT), args=list_of(TEXT),
-    env=list_of(object_of(["name", "value"], name=TEXT, value=TEXT)),
+    env=list_of({"oneOf": [object_of(["name", "value"], name=TEXT, value=TEXT),
+                           object_of(["name", "valueFrom"], name=TEXT, valueFrom=object_of(
+                               ["secretKeyRef"], secretKeyRef=object_of(["name", "key"], name=NAME, key=NAME)))]}),
     ports=list_of(object_of(["containerPort"], name=NAME, containerPort=NUMBER)), startupProbe=PROBE, readinessProbe=PROBE,
     livenessProbe=PROBE, resources=object_of([], requests=QUANTITIES, limits=QUANTITIES),
     volumeMounts=list_of(object_of(["name", "mountPath"], name=NAME, mountPath=TEXT, readOnly={"type": "boolean"})))
@@ -151,6 +153,31 @@ class Cases:
             assert pod["spec"]["terminationGracePeriodSeconds"] >= needed, (place, needed)
         assert commands[0] == commands[1]
 
+    def pods_take_their_key_from_a_secret(self):
+        template = self.documents["LeaderWorkerSet"]["spec"]["leaderWorkerTemplate"]
+        for pod in (template["leaderTemplate"], template["workerTemplate"]):
+            container = pod["spec"]["containers"][0]
+            assert "--host=0.0.0.0" in container["args"]
+            variables = {variable["name"]: variable for variable in container["env"]}
+            secret = variables["TESSERA_API_KEY"]["valueFrom"]["secretKeyRef"]
+            assert f"kubectl create secret generic {secret['name']} --from-literal={secret['key']}=" in MANIFEST.with_name("README.md").read_text()
+
+    def a_slurm_job_needs_a_key(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for name, text in (("srun", "#!/bin/sh\necho started\n"), ("scontrol", "#!/bin/sh\necho a1\n")):
+                path = pathlib.Path(folder, name)
+                path.write_text(text)
+                path.chmod(0o755)
+            pathlib.Path(folder, "tessera").symlink_to(pathlib.Path(self.tessera).resolve())
+            plain = {name: value for name, value in os.environ.items() if not name.startswith("TESSERA_")}
+            plain |= {"PATH": f"{folder}:{os.environ['PATH']}", "SLURM_NTASKS": "1", "SLURM_JOB_NODELIST": "a1"}
+            for words, variables, starts in (((), {}, False), ((), {"TESSERA_API_KEY": "secret"}, True),
+                                             (("--api-key-file", "/srv/keys"), {}, True), (("--api-key=secret",), {}, True),
+                                             ((), {"TESSERA_WITHOUT_KEY": "yes"}, True), ((), {"TESSERA_API_KEY": ""}, False)):
+                told = subprocess.run([SBATCH, MODEL, *words], env={**plain, **variables}, capture_output=True, text=True, check=False)
+                assert (told.returncode, told.stdout) == ((0, "started\n") if starts else (2, "")), (words, variables, told)
+                assert starts or "has no key: set TESSERA_API_KEY" in told.stderr, told
+
     def the_slurm_script_serves_and_ends(self):
         lines = SBATCH.read_text().splitlines()
         flags = [line.removeprefix("#SBATCH ") for line in lines if line.startswith("#SBATCH")]
@@ -163,7 +190,7 @@ class Cases:
             pathlib.Path(folder, "tessera").symlink_to(pathlib.Path(self.tessera).resolve())
             port = free_port()
             environment = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "SLURM_NTASKS": "2", "SLURM_JOB_NODELIST": "a[1-2]",
-                           "MASTER_PORT": str(free_port()), "PORT": str(port), "TESSERA_CACHE_DIR": folder}
+                           "MASTER_PORT": str(free_port()), "PORT": str(port), "TESSERA_CACHE_DIR": folder, "TESSERA_API_KEY": "secret"}
             with open(f"{folder}/said", "w+", encoding="utf-8") as said:
                 job = subprocess.Popen([str(SBATCH), str(MODEL), "--context-length", "128", "--cuda-graph-bs", "1",
                                         "--piecewise-cuda-graph-tokens", "16", "--max-running-requests", "2", "--drain-notice", "2"],
@@ -200,7 +227,8 @@ class Cases:
                 path = pathlib.Path(folder, name)
                 path.write_text(text)
                 path.chmod(0o755)
-            environment = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "SLURM_NTASKS": "1", "SLURM_JOB_NODELIST": "a1"}
+            environment = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "SLURM_NTASKS": "1", "SLURM_JOB_NODELIST": "a1",
+                           "TESSERA_API_KEY": "secret"}
             with subprocess.Popen([str(SBATCH), str(MODEL)], env=environment, stderr=subprocess.PIPE, text=True) as job:
                 said = job.stderr.readline()
                 job.send_signal(signal.SIGTERM)
