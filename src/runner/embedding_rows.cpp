@@ -27,8 +27,9 @@ EmbeddingRows::EmbeddingRows(const ir::Type& type)
       most_(*type.shape[0].constant()),
       row_values_(static_cast<std::size_t>(*type.shape[1].constant())) {}
 
-Result<std::int64_t> EmbeddingRows::bytes_needed(const ir::Graph& body, std::int64_t rows) {
-  return rows * EmbeddingRows(TRY(type_in(body))).row_bytes();
+Result<std::int64_t> EmbeddingRows::bytes_needed(const ir::Graph& body, std::int64_t rows, const Device& device) {
+  const EmbeddingRows needed(TRY(type_in(body)));
+  return (device.properties().arenas_grow ? rows : needed.most_) * needed.row_bytes();
 }
 
 Result<EmbeddingRows> EmbeddingRows::create(const ir::Graph& body, Device& device) {

@@ -22,8 +22,8 @@ class EmbeddingRows {
   // Creates the rows that the body's input X[rows, row values] reads. Returns kInternal if the graph has no such input.
   static Result<EmbeddingRows> create(const ir::Graph& body, Device& device);
 
-  // Returns the device memory that `rows` rows take, in bytes.
-  static Result<std::int64_t> bytes_needed(const ir::Graph& body, std::int64_t rows);
+  // Returns the device memory that reserve(rows) takes, in bytes. Where arenas do not grow, it is that of all rows.
+  static Result<std::int64_t> bytes_needed(const ir::Graph& body, std::int64_t rows, const Device& device);
 
   void add_to(ExternalValues& externals) const;
   // Commits memory for at least the first `rows` rows, and never releases any. Returns kResourceExhausted if the device

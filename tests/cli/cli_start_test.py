@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The tessera command: failed starts, configuration files, the cache folder. tests/cli/cli_start_test.py PROGRAM [TEST …]
 
-Catches: a failed start without advice or report, a configuration file that overrides the command line, and a cache that
+Catches: a failed start without advice or report, limits of mapped memory that are planned beyond, a configuration file that overrides the command line, and a cache that
 changes an answer or is not cleared.
 Prints a line for each test; the last line is "N passed, N failed"."""
 
@@ -12,28 +12,20 @@ import subprocess
 import time
 import unittest.mock
 
-from program import FEW_SIZES, LLAMA, PROGRAM, ROOT, CliTest, Serving, main
+from program import DEMO, FEW_SIZES, LLAMA, PROGRAM, CliTest, Serving, main, tessera
 
 
 class FailedStart(CliTest):
-    """A process that may not reserve the arena's addresses cannot make its graphs."""
+    """A plugin's kernel that fails as kernels are warmed up cannot make its graphs."""
 
-    LIMIT = 4 << 30
-
-    def start(self, cache, *arguments):
-        limit = lambda: resource.setrlimit(resource.RLIMIT_AS, (self.LIMIT, self.LIMIT))
-        return subprocess.run([str(PROGRAM), *map(str, arguments)], cwd=ROOT, capture_output=True, text=True, timeout=120,
-                              preexec_fn=limit, check=False, env={**os.environ, "TESSERA_CACHE_DIR": str(cache)})
+    PLUGIN = PROGRAM.parent / "src" / "plugin" / "test_plugins" / "failing_start.so"
 
     def generate(self, cache, *more):
-        if self.start(cache, "--version").returncode != 0:
-            self.skipTest("the program itself needs more addresses")
-        result = self.start(cache, "generate", "--model-path", LLAMA, "--input-ids", "1,2,3", "--log-level", "error",
-                            *FEW_SIZES, *more)
-        if result.returncode == 0:
-            self.skipTest("this machine has too little memory for an arena to be refused")
+        with unittest.mock.patch.dict(os.environ, {"TESSERA_CACHE_DIR": str(cache)}):
+            result = tessera("generate", "--model-path", LLAMA, "--input-ids", "1,2,3", "--log-level", "error", "--dtype",
+                             "float32", "--plugin", self.PLUGIN, *FEW_SIZES, *more)
         self.assertEqual(result.returncode, 1, result.stderr)
-        self.assertTrue(result.stderr.startswith("tessera: error: compiling graphs: "), result.stderr)
+        self.assertTrue(result.stderr.startswith("tessera: error: capturing graphs: "), result.stderr)
         return result.stderr
 
     def test_says_what_helps_and_keeps_a_report(self):
@@ -45,16 +37,50 @@ class FailedStart(CliTest):
         self.assertIn(f"A report of this start: {file}\n", said)
         report = json.loads(file.read_text())
         self.assertEqual(report["command"][:3], ["tessera", "generate", "--model-path"])
-        self.assertIn("compiling graphs", report["error"]["message"])
+        self.assertIn("capturing graphs", report["error"]["message"])
         self.assertEqual(report["plan"]["runners"]["prefill"]["sizes"], report["configuration"]["piecewise-cuda-graph-tokens"])
         self.assertIn("notes", report["plan"])
 
     def test_where_no_report_can_be_kept(self):
         (self.folder / "file").write_text("")
-        said = self.generate(self.folder / "file", "--disable-cuda-graph")
+        said = self.generate(self.folder / "file", "--disable-piecewise-cuda-graph")
         self.assertIn("No report could be kept: ", said)
-        self.assertIn("--chunked-prefill-size 1024", said)
+        self.assertIn("--cuda-graph-max-bs 16", said)
         self.assertNotIn("piecewise", said)  # it is off already
+
+
+class LimitedMemory(CliTest):
+    """A start where the process may map little memory, as it counts mapped memory that nobody uses too."""
+
+    def generate(self, kind, kib, *more):
+        limit = lambda: resource.setrlimit(kind, (kib << 10, kib << 10))
+        run = lambda *words: subprocess.run([str(PROGRAM), *map(str, words)], capture_output=True, text=True, timeout=120,
+                                            preexec_fn=limit, check=False)
+        if run("--version").returncode != 0:
+            self.skipTest("the program itself needs more addresses")
+        return run("generate", "--model-path", DEMO, "--prompt", "A hen", "--max-new-tokens", 4, "--ignore-eos", "--json",
+                   "--log-level", "error", *more)
+
+    def test_starts_with_all_sizes(self):
+        plain = self.ok_json("generate", "--model-path", DEMO, "--prompt", "A hen", "--max-new-tokens", 4, "--ignore-eos",
+                             "--log-level", "error")
+        for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA):
+            for kib in (2_000_000, 8_000_000):
+                with self.subTest(kind=kind, kib=kib):
+                    result = self.generate(kind, kib)
+                    self.assertEqual(result.returncode, 0, result.stderr)
+                    answer = json.loads(result.stdout)
+                    self.assertEqual(answer["output_ids"], plain["output_ids"])
+                    for runner in ("prefill", "decode"):
+                        self.assertEqual(answer["graphs"][runner]["captured_sizes"],
+                                         plain["graphs"][runner]["captured_sizes"])
+                    memory = answer["graphs"]["memory_bytes"]
+                    self.assertLess(memory["kv_cache"], kib << 10)
+
+    def test_says_what_is_missing(self):
+        result = self.generate(resource.RLIMIT_AS, 500_000)
+        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertIn("--chunked-prefill-size", result.stderr)
 
 
 class Config(CliTest):

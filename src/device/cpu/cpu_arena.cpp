@@ -69,6 +69,7 @@ Result<std::unique_ptr<CpuArena>> CpuArena::create(CpuDevice& device, ArenaOptio
   const std::size_t address = reinterpret_cast<std::size_t>(mapping);
   arena->base_ = static_cast<std::byte*>(mapping) + (align_up(address, kHugePage) - address);
   advise_huge_pages(arena->base_, arena->reserved_);
+  if (!device.properties().arenas_grow) TRY(arena->grow(arena->reserved_));
   return arena;
 }
 

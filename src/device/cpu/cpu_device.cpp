@@ -21,7 +21,9 @@ Result<DeviceProperties> CpuDevice::read_properties(Options options) {
   }
   const HostCpu cpu = read_host_cpu();
   DeviceProperties properties;
-  properties.memory_bytes = read_host_memory().total_bytes;
+  const HostMemory memory = read_host_memory();
+  properties.memory_bytes = memory.total_bytes;
+  properties.arenas_grow = !memory.mapped_counts;
   properties.has_native_bf16 = cpu.has_native_bf16;
   properties.block_bytes = sysconf(_SC_PAGESIZE);
   properties.graph_bytes = sizeof(CpuGraph);

@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <array>
 #include <thread>
@@ -233,6 +234,35 @@ TEST(CpuParallel, NestsWithoutMoreThreads) {
     }
   });
   EXPECT_THAT(hits, testing::Each(1));
+}
+
+// Sets a limit of this process's addresses that is too large to refuse anything, and takes it back.
+class AddressLimit {
+ public:
+  AddressLimit() {
+    getrlimit(RLIMIT_AS, &before_);
+    rlimit limit = before_;
+    limit.rlim_cur = rlim_t{1} << 50;
+    setrlimit(RLIMIT_AS, &limit);
+  }
+  ~AddressLimit() { setrlimit(RLIMIT_AS, &before_); }
+
+ private:
+  rlimit before_{};
+};
+
+// Bug caught: an arena that reserves more addresses than `ulimit -v` leaves, or whose addresses are not counted.
+TEST(CpuDevice, ArenaHasItsMemoryUnderALimit) {
+  const AddressLimit limit;
+  std::unique_ptr<CpuDevice> device = create_device();
+  EXPECT_FALSE(device->properties().arenas_grow);
+  const std::unique_ptr<Arena> arena = device->create_arena({.reserve_bytes = 1 << 20, .name = "scratch"}).value();
+  EXPECT_EQ(arena->size(), arena->reserved());
+  arena->base().raw()[arena->size() - 1] = std::byte{1};
+  const auto memory = static_cast<std::size_t>(device->properties().memory_bytes);
+  const Status refused = device->create_arena({.reserve_bytes = 2 * memory, .name = "huge"}).status();
+  EXPECT_EQ(refused.code(), StatusCode::kResourceExhausted);
+  EXPECT_THAT(refused.message(), HasSubstr("huge"));
 }
 
 INSTANTIATE_TEST_SUITE_P(Cpu, DeviceConformance,

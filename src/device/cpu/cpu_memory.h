@@ -38,7 +38,8 @@ class CpuHostAllocation final : public HostAllocation {
   std::unique_ptr<Allocation> memory_;
 };
 
-// An arena reserves its addresses at creation, without access; grow() makes pages accessible.
+// An arena reserves its addresses at creation, without access; grow() makes pages accessible. Where mapped addresses
+// count as memory (`ulimit -v`), creation makes all of them accessible.
 class CpuArena final : public Arena {
  public:
   static Result<std::unique_ptr<CpuArena>> create(CpuDevice& device, ArenaOptions options);

@@ -131,6 +131,7 @@ void apply_process_limits(const std::string& root, HostMemory& memory) {
     const std::int64_t used = 1024 * read_field(root + "/proc/self/status", limit.used).value_or(0);
     memory.total_bytes = std::min(memory.total_bytes, *most);
     memory.available_bytes = std::min(memory.available_bytes, *most - used);
+    memory.mapped_counts = true;
   }
 }
 

@@ -17,6 +17,8 @@ struct HostCpu {
 struct HostMemory {
   std::int64_t total_bytes = 0;
   std::int64_t available_bytes = 0;  // free, or used by file caches that can be dropped
+  // `ulimit -v` or `-d` is set: what this process maps counts, whether it is used or not.
+  bool mapped_counts = false;
 };
 
 // Functions that read these limits. `root` is "" for this machine; tests pass a folder with proc/ and sys/ of their

@@ -36,6 +36,7 @@ TEST_F(HostLimits, PlainMachine) {
   const HostMemory memory = read_host_memory(root());
   EXPECT_EQ(memory.total_bytes, 4096 * kMiB);
   EXPECT_EQ(memory.available_bytes, 3072 * kMiB);
+  EXPECT_FALSE(memory.mapped_counts);
   EXPECT_GE(read_usable_cores(root()), 1);
 }
 
@@ -58,6 +59,7 @@ TEST_F(HostLimits, LimitsOfTheProcess) {
                                 "Max address space         2147483648           unlimited            bytes     \n");
   EXPECT_EQ(read_host_memory(root()).total_bytes, 2048 * kMiB);
   EXPECT_EQ(read_host_memory(root()).available_bytes, 1792 * kMiB);
+  EXPECT_TRUE(read_host_memory(root()).mapped_counts);
   write("proc/self/limits", head + "Max data size             1073741824           unlimited            bytes     \n" +
                                 "Max address space         2147483648           unlimited            bytes     \n");
   EXPECT_EQ(read_host_memory(root()).total_bytes, 1024 * kMiB);

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "tessera/device/alignment.h"
+#include "tessera/device/cpu/host_limits.h"
 #include "tessera/engine/ranks/rank_places.h"
 #include "tessera/runner/capture/graph_budget.h"
 #include "tessera/runner/memory/kv_storage.h"
@@ -18,6 +19,9 @@ namespace {
 constexpr double kLeastFraction = 0.1;
 constexpr double kMostFraction = 0.95;
 constexpr std::int64_t kCpuMaxKvBytes = std::int64_t{2} << 30;
+// What a process maps after the plan, besides what is planned: stacks of threads, heaps, kernels that oneDNN makes at
+// run time. With all sizes captured, `tessera serve` of the bundled model maps some 400 MiB.
+constexpr std::int64_t kMappedLater = std::int64_t{512} << 20;
 constexpr const char* kWhatHelps =
     "lower mem_fraction_static (0.8, 0.7), chunked_prefill_size (1024) or piecewise_cuda_graph_max_tokens (2048, 1024, "
     "512)";
@@ -66,8 +70,13 @@ Result<ShareInputs> inputs_of(const EngineOptions& options, Device& device, cons
                  .fraction = options.mem_fraction_static};
   if (properties.on_host) {
     in.activations += predicted[MemoryUse::kStepResults];
+    // A host's free memory is not read: it changes all the time, and the system's caches shrink on demand. Under a
+    // limit of what this process maps, its code, its stacks and its heaps are taken, and more of them come.
+    if (read_host_memory().mapped_counts) {
+      in.taken = std::max<std::int64_t>(properties.memory_bytes - device.available_bytes(), 0) / shares;
+      in.reserve += kMappedLater / shares;
+    }
   } else {
-    // Only a GPU's free memory is read: a host's changes all the time, and the system's caches shrink on demand.
     in.taken = std::max<std::int64_t>(in.capacity - device.available_bytes(), 0);
   }
   for (const WeightSpec& weight : plan.graphs.weights) in.weights += align_up(TRY(ir::size_bytes(weight.type, {})));
@@ -167,9 +176,9 @@ Result<std::int64_t> room_for_graphs(const ShareInputs& in) {
   if (for_forwards < in.activations) {
     return resource_exhausted(
         fmt::format("forwards need {} beside weights and KV cache, and {} are left of {} ({} of them taken before the "
-                    "start); {}",
+                    "start, {} kept free); {}",
                     mib(in.activations), mib(std::max<std::int64_t>(for_forwards, 0)), mib(in.capacity), mib(in.taken),
-                    kWhatHelps));
+                    mib(in.fraction != 0 ? 0 : in.reserve), kWhatHelps));
   }
   const std::int64_t room = for_forwards - in.activations;
   return in.fraction != 0 ? room : std::max<std::int64_t>(room - cache, 0);

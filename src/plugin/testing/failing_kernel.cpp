@@ -1,5 +1,6 @@
 // A plugin that causes errors on the request path. Its float32 kernel of silu_mul fails for batches of five tokens, and
-// its planner refuses batches of six.
+// its planner refuses batches of six. With FAILING_TOKENS=1 it fails for batches of one token, so that a start cannot
+// warm its kernels up.
 #include <tessera_plugin.h>
 
 #include <cmath>
@@ -8,7 +9,10 @@ TESSERA_PLUGIN("failing_kernel", "1.0")
 
 namespace {
 
-constexpr int64_t kFails = 5;
+#ifndef FAILING_TOKENS
+#define FAILING_TOKENS 5
+#endif
+constexpr int64_t kFails = FAILING_TOKENS;
 constexpr size_t kRefused = 6;
 
 struct Bound {
@@ -34,7 +38,8 @@ int32_t bind(void*, const tessera_plugin_call* call, void** bound, tessera_plugi
 
 int32_t enqueue(const void* bound, void*, tessera_plugin_error* error) {
   const Bound& b = *static_cast<const Bound*>(bound);
-  if (*b.num_tokens == kFails) return tessera_plugin_fail(error, TESSERA_PLUGIN_INTERNAL, "five is a bad number");
+  if (*b.num_tokens == kFails)
+    return tessera_plugin_fail(error, TESSERA_PLUGIN_INTERNAL, "this is a bad number of tokens");
   for (int64_t row = 0; row < b.rows; ++row) {
     const float* gate = b.x + row * 2 * b.cols;
     for (int64_t i = 0; i < b.cols; ++i)

@@ -56,7 +56,8 @@ Result<MemoryReport> predict_memory(std::span<const GraphRunner> runners, const 
   const std::int64_t hidden = graphs.draft ? TRY(DraftHidden::bytes_needed(graphs.draft->body)) : 0;
   report.set(kStaticInputs, InputBuffers::bytes_needed(input_limits(graphs, options)) +
                                 EditBuffers::bytes_needed(vocabulary_of(graphs)) + align_up(hidden) +
-                                align_up(TRY(EmbeddingRows::bytes_needed(graphs.body, options.embedding_rows)), block));
+                                align_up(TRY(EmbeddingRows::bytes_needed(graphs.body, options.embedding_rows, device)),
+                                         block));
   const auto planned = all_graphs(graphs);
   const KernelTable* kernels = TRY(kernels_of(options, device));
   report.set(
