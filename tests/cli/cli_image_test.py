@@ -71,6 +71,14 @@ class Images(CliTest):
                 answer = self.ok_json("generate", *flags, *EXACT, "--max-new-tokens", len(case["greedy"]), "--ignore-eos")
                 self.assertEqual(answer["output_ids"], case["greedy"], f"{name} {i}")
 
+    def test_graphs_are_those_that_images_replayed(self):
+        for _, _, flags in self.cases("qwen3-vl"):
+            graphs = self.ok_json("generate", *flags, *EXACT, *FEW_SIZES, "--max-new-tokens", 2, "--ignore-eos")["graphs"]
+            replayed = {f["size"] for f in graphs["vision"]["forwards"] if f["reason"] in ("replayed", "padded")}
+            self.assertTrue(replayed, graphs["vision"])
+            self.assertEqual(graphs["vision"]["sizes"], sorted(replayed))
+            self.assertEqual([each["size"] for each in graphs["memory_bytes"]["runners"]["vision"]], sorted(replayed))
+
     def test_one_placeholder_stands_for_an_image(self):
         for _, case, flags in self.cases("qwen2.5-vl"):
             short = [t for k, t in enumerate(case["input_ids"]) if t != 505 or case["input_ids"][k - 1] != 505]

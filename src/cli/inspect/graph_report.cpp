@@ -35,17 +35,23 @@ Json runner_json(const GraphRunner& runner, bool enabled, const std::vector<std:
   return json;
 }
 
+// Returns the tower's captured sizes at which forwards were replayed, ascending.
+std::vector<std::int64_t> replayed_sizes(const VisionRunner& tower) {
+  std::set<std::int64_t> sizes;
+  for (const auto& [key, count] : tower.counters().forwards.by_key())
+    if (is_replay(key.reason)) sizes.insert(key.size);
+  return {sizes.begin(), sizes.end()};
+}
+
 Json tower_json(const VisionRunner& tower) {
   Json forwards = Json::array();
-  std::set<std::int64_t> replayed;
   for (const auto& [key, count] : tower.counters().forwards.by_key()) {
-    if (is_replay(key.reason)) replayed.insert(key.size);
     Json entry = Json::object();
     entry.set("size", key.size).set("reason", vision_reason_name(key.reason)).set("count", count.forwards);
     entry.set("images", count.images).set("patches", count.patches).set("padding", count.padding);
     forwards.push_back(std::move(entry));
   }
-  Json json = runner_json(tower.runner(), tower.options().graphs, {replayed.begin(), replayed.end()});
+  Json json = runner_json(tower.runner(), tower.options().graphs, replayed_sizes(tower));
   json.set("forwards", std::move(forwards));
   return json;
 }
@@ -141,9 +147,13 @@ Json graphs_json(const Engine& engine, const std::vector<ForwardRecord>& forward
   Json memory = memory_json(taken);
   memory.set("available", taken.available).set("predicted", memory_json(runner.predicted_memory()));
   Json by_runner = Json::object();
-  for (const RunnerMemory& each : taken.runners)
-    by_runner.set(std::string(runner_role_name(each.role)),
-                  sizes_json(each, each.role == RunnerRole::kDecode ? decode_sizes : prefill_sizes));
+  for (const RunnerMemory& each : taken.runners) {
+    const bool is_tower = each.role == RunnerRole::kVision && runner.vision() != nullptr;
+    const std::vector<std::int64_t> sizes = is_tower                           ? replayed_sizes(*runner.vision())
+                                            : each.role == RunnerRole::kDecode ? decode_sizes
+                                                                               : prefill_sizes;
+    by_runner.set(std::string(runner_role_name(each.role)), sizes_json(each, sizes));
+  }
   memory.set("runners", std::move(by_runner));
   json.set("memory_bytes", std::move(memory));
   Json notes = Json::array();
