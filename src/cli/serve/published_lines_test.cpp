@@ -45,6 +45,7 @@ constexpr Published kLines[] = {
     {"--model-path MODEL --enable-hierarchical-cache --hicache-ratio 2", "outside of the device"},
     {"--model-path MODEL --base-gpu-id 4", "--device cuda:N is supported"},
     {"--model-path MODEL --fastapi-root-path /llm", "", "--fastapi-root-path /llm has no effect"},
+    {"--model MODEL --root-path /llm", "", "--root-path /llm has no effect"},
     {"--model-path MODEL --sleep-on-idle"},
     {"--model-path MODEL --preferred-sampling-params {}", "generation_config.json of the model"},
     // Commands of vLLM's documentation.
