@@ -1,5 +1,6 @@
 // Catches: requests and answers that differ from OpenAI's, or from a gateway's, in what clients rely on: the model's
-// name, the fingerprint, requests without output, metadata without a limit, and paths under another base URL.
+// name, the fingerprint, requests without output or without a token left, metadata without a limit, and paths under
+// another base URL.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -101,6 +102,20 @@ TEST_F(OpenAiHabitsServer, AnswersHaveOneFingerprint) {
   EXPECT_EQ(fingerprint(Running(engine()).json(completion(R"("prompt": "a", "max_tokens": 1)"))), first);
   const Running other(engine(), {.reasoning_parser = "qwen3"});
   EXPECT_NE(fingerprint(other.json(completion(R"("prompt": "a", "max_tokens": 1)"))), first);
+}
+
+TEST_F(OpenAiHabitsServer, BadWordsThatLeaveAGrammarNothingGet400) {
+  if (!GrammarCompiler::available()) GTEST_SKIP() << "this build has no grammars";
+  const Running running(engine());
+  const auto error = [&](const std::string& body) {
+    return running.json(body, 400).find("error")->find("message")->as_string();
+  };
+  const std::string members = R"("regex": "x", "bad_words": ["x"], "max_tokens": 4})";
+  EXPECT_THAT(error(completion(R"("prompt": "a", )" + members.substr(0, members.size() - 1))),
+              HasSubstr("no token is left to be chosen as output token 0: the grammar"));
+  EXPECT_THAT(error(post("/v1/chat/completions", kChat + members)), HasSubstr("bad_words"));
+  const Json allowed = running.json(completion(R"("prompt": "a", "regex": "[xy]", "bad_words": ["x"])"));
+  EXPECT_EQ(choice(allowed).find("text")->as_string(), "y");
 }
 
 TEST_F(OpenAiHabitsServer, OpenAisRoutesNeedTheModelsName) {
