@@ -147,6 +147,7 @@ ApiResult<ApiJob> prepare_messages(const ServedModel& model, std::string_view bo
   const Json json = TRY(parse_body(body));
   const ApiFields fields(json);
   TRY(check_request_fields(fields, request_object::kMessages, model.allow_unknown_fields));
+  TRY(check_attached(fields, "metadata"));
   TRY(model.check_generates());
   std::string name = TRY(read_model(fields));
   MessageStyle style{.id = make_id("msg_"), .model = std::move(name), .interval = model.stream_interval};

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "tessera/base/log.h"
+#include "tessera/server/anthropic/messages_request.h"
 #include "tessera/server/openai/chat_request.h"
 #include "tessera/server/openai/completion_request.h"
 #include "tessera/server/openai/generate_request.h"
@@ -64,6 +65,15 @@ TEST(OpenAiHabits, MetadataIsLimited) {
   for (const std::string& good : {pairs(0), pairs(16), one(64, 512)}) EXPECT_EQ(with(good), "none") << good;
   for (const std::string& bad : {pairs(17), one(65, 1), one(1, 513), std::string(R"({"a": 1})"), std::string("[]")})
     EXPECT_EQ(with(bad), "metadata") << bad;
+
+  const auto message = [](const std::string& metadata) {
+    return refused_field(prepare_messages,
+                         R"({"max_tokens": 4, "metadata": )" + metadata + ", " + (kChat + 1) + R"("stream": false})");
+  };
+  const std::string wide = fmt::format(R"({{"user_id": "{}"}})", std::string(16384, 'i'));
+  for (const std::string& good : {pairs(64), std::string(R"({"user_id": null})"), one(65, 4000)})
+    EXPECT_EQ(message(good), "none") << good;
+  for (const std::string& bad : {pairs(65), wide, std::string("[]")}) EXPECT_EQ(message(bad), "metadata") << bad;
 }
 
 TEST(OpenAiHabits, ATooLongChatExceedsTheContext) {

@@ -183,6 +183,18 @@ ApiStatus check_metadata(const ApiFields& fields) {
                   pairs.size(), kMostPairs, kMostOfKey, kMostOfValue));
 }
 
+ApiStatus check_attached(const ApiFields& fields, std::string_view key) {
+  constexpr std::size_t kMostPairs = 64;
+  constexpr std::size_t kMostBytes = 16 << 10;
+  const Json* attached = TRY(fields.object(key));
+  if (attached == nullptr) return api_ok();
+  const std::size_t pairs = attached->as_object().size();
+  if (pairs <= kMostPairs && attached->dump().size() <= kMostBytes) return api_ok();
+  return invalid_field(fields.param(key),
+                       fmt::format("request: field \"{}\" has {} pairs; accepted: at most {}, of {} bytes as JSON", key,
+                                   pairs, kMostPairs, kMostBytes));
+}
+
 ApiResult<std::shared_ptr<const Grammar>> compile_grammar(const std::optional<OutputGrammar>& grammar,
                                                           const OutputFields& output, const ServedModel& model) {
   if (!grammar) return std::shared_ptr<const Grammar>();

@@ -38,6 +38,9 @@ ApiError no_tokens_asked(const ApiFields& fields, std::string_view accepted);
 
 // Checks "metadata": at most 16 pairs of texts, the limit of OpenAI. It is not stored.
 ApiStatus check_metadata(const ApiFields& fields);
+// Checks an object that clients of other protocols attach and that has no effect: at most 64 pairs that take at most 16
+// KiB as JSON.
+ApiStatus check_attached(const ApiFields& fields, std::string_view key);
 
 // Returns the compiled grammar; null if none is wanted. Returns an error if `output` also names allowed tokens.
 ApiResult<std::shared_ptr<const Grammar>> compile_grammar(const std::optional<OutputGrammar>& grammar,

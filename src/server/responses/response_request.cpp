@@ -105,6 +105,7 @@ ApiStatus check_fields(const Json& json, const ServedModel& model) {
   TRY(model.check_generates());
   const ApiFields fields(json);
   TRY(check_request_fields(fields, request_object::kResponses, model.allow_unknown_fields));
+  TRY(check_attached(fields, "client_metadata"));
   return check_metadata(fields);
 }
 

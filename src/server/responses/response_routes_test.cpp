@@ -1,5 +1,6 @@
 // Catches: routes of /v1/responses that answer wrongly end to end, responses that others reach by their ids, background
 // responses that end with their client or cannot be followed, and errors that name no field.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -182,10 +183,15 @@ TEST_F(ResponsesTest, AWrongFieldIsNamed) {
            {R"("input": "a", "truncation": "middle")", "truncation"},
            {R"("input": "a", "background": true, "store": false)", "background"},
            {R"("input": "a", "metadata": {"a": 1})", "metadata"},
+           {R"("input": "a", "client_metadata": [])", "client_metadata"},
            {R"("input": "a", "conversation": "conv_1")", "conversation"}})
     EXPECT_EQ(param_of(running.json(ask_response(members), 400)), param) << members;
   EXPECT_EQ(param_of(running.json(ask_response(R"("input": [{"type": "item_reference", "id": "msg_1"}])"), 404)),
             "input[0].id");
+  std::string pairs;
+  for (int i = 0; i < 65; ++i) pairs += fmt::format("{}\"{}\": \"v\"", i == 0 ? "" : ", ", i);
+  const std::string attached = R"("input": "a", "client_metadata": {)" + pairs + "}";
+  EXPECT_EQ(param_of(running.json(ask_response(attached), 400)), "client_metadata");
   const Json unknown = running.json(ask_response(R"("input": "a", "previous_response_id": "resp_1")"), 404);
   EXPECT_EQ(error_code(unknown), "previous_response_not_found");
   EXPECT_EQ(running.ask(get("/v1/responses/a/b")).status, 404);
