@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "tessera/server/openai/prompts.h"
+#include "tessera/server/openai/reasoning_field.h"
 #include "tessera/server/tools/generic_tools.h"
 #include "tessera/server/work/text_work.h"
 
@@ -24,6 +25,20 @@ ApiStatus set_variable(const ApiFields& fields, std::string_view key, const Json
     return fields.unsupported(key, "none: the chat template does not name it");
   }
   variables.set(std::string(key), value);
+  return api_ok();
+}
+
+// Adds the variables of "reasoning" to those that the request's other fields set. Both may not differ.
+ApiStatus add_reasoning(const ApiFields& fields, const ChatTemplate& chat, Json& variables) {
+  const Json reasoning = TRY(reasoning_variables(fields, chat));
+  for (const auto& [name, value] : reasoning.as_object()) {
+    const Json* other = variables.find(name);
+    if (other != nullptr && *other != value)
+      return ApiFields(*fields.find("reasoning"), "reasoning.")
+          .wrong("effort", fmt::format("the value of \"{}\", {}", name, shown_value(other)));
+    variables.set(name, value);
+  }
+  TRY(wants_reasoning_summary(fields));  // a summary that is not accepted is refused
   return api_ok();
 }
 
@@ -48,6 +63,7 @@ ApiResult<Json> read_template_variables(const ApiFields& fields, const ChatTempl
   };
   if (const auto thinking = TRY(fields.boolean("enable_thinking"))) TRY(set("enable_thinking", *thinking));
   if (const auto effort = TRY(fields.string("reasoning_effort"))) TRY(set("reasoning_effort", *effort));
+  TRY(add_reasoning(fields, chat, variables));
   if (const Json* documents = TRY(fields.array("documents"))) TRY(set("documents", *documents));
   return variables;
 }
@@ -72,6 +88,7 @@ ApiResult<ChatPrompt> read_ids(const ApiFields& fields, const ServedModel& model
                                                    "chat_template_kwargs",
                                                    "enable_thinking",
                                                    "reasoning_effort",
+                                                   "reasoning",
                                                    "documents",
                                                    "continue_final_message",
                                                    "echo",

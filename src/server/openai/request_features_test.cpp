@@ -205,6 +205,21 @@ TEST_F(RequestFeatures, StructuredOutputsFollowTheirConstraint) {
   EXPECT_THAT(one_of(R"("structured_outputs": {"json_object": true})"), StartsWith("{"));
 }
 
+TEST_F(RequestFeatures, ReasoningSetsWhatTheTemplateNames) {
+  const auto prompt_of = [](const std::string& members) {
+    ApiResult<ApiJob> job =
+        prepare_chat(model(), R"({"messages": [{"role": "user", "content": "a"}], )" + members + "}");
+    EXPECT_TRUE(job.ok()) << members;
+    return job.ok() ? tokenizer().decode(job->requests[0].prompt, /*skip_special=*/true) : "";
+  };
+  const std::string both = R"(, "chat_template": "{{ reasoning_effort }} {{ enable_thinking }}")";
+  EXPECT_EQ(prompt_of(R"("reasoning": {"effort": "high", "summary": "auto"})" + both), "high True");
+  EXPECT_EQ(prompt_of(R"("reasoning": {"effort": "none"})" + both), " False");
+  EXPECT_EQ(prompt_of(R"("reasoning": {"effort": "low"}, "reasoning_effort": "low")" + both), "low True");
+  EXPECT_EQ(prompt_of(R"("reasoning": {"effort": "low"})"), prompt_of(R"("n": 1)"));
+  EXPECT_EQ(prompt_of(R"("reasoning": null)"), prompt_of(R"("n": 1)"));
+}
+
 TEST_F(RequestFeatures, ChatsTakeIdsInsteadOfMessages) {
   const Json of_chat = chat(R"("messages": [{"role": "user", "content": "a"}], "input_ids": [5, 6, 7], "max_tokens": 8,
                                "return_token_ids": true)");

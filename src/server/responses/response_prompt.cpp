@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "tessera/server/openai/reasoning_field.h"
 #include "tessera/server/responses/response_items.h"
 #include "tessera/server/work/request_memory.h"
 #include "tessera/server/work/text_work.h"
@@ -95,23 +96,6 @@ ApiResult<History> read_history(const ApiFields& fields, const ServedModel& mode
     history.lists.push_front(TRY(Json::parse(turn->input, "the stored items")));
   }
   return history;
-}
-
-// Returns the template's variables for the field "reasoning". An effort has an effect only if the template names
-// reasoning_effort or enable_thinking.
-ApiResult<Json> reasoning_variables(const ApiFields& fields, const ChatTemplate& chat) {
-  Json variables = Json::object();
-  const Json* given = TRY(fields.object("reasoning"));
-  if (given == nullptr) return variables;
-  const ApiFields reasoning(*given, "reasoning.");
-  const std::optional<std::string> effort = TRY(reasoning.string("effort"));
-  if (!effort) return variables;
-  constexpr std::string_view kEfforts[] = {"none", "minimal", "low", "medium", "high", "xhigh", "max"};
-  if (std::ranges::find(kEfforts, *effort) == std::end(kEfforts))
-    return reasoning.wrong("effort", R"("none", "minimal", "low", "medium", "high", "xhigh" or "max")");
-  if (chat.names("enable_thinking")) variables.set("enable_thinking", *effort != "none");
-  if (*effort != "none" && chat.names("reasoning_effort")) variables.set("reasoning_effort", *effort);
-  return variables;
 }
 
 // Returns the indices of the user's messages after the first. A shortened conversation may begin at any of them.

@@ -11,6 +11,7 @@
 #include "tessera/server/fields/request_fields.h"
 #include "tessera/server/openai/chat_text_style.h"
 #include "tessera/server/openai/prompts.h"
+#include "tessera/server/openai/reasoning_field.h"
 #include "tessera/server/openai/sampling_fields.h"
 #include "tessera/server/responses/response_head.h"
 #include "tessera/server/responses/response_prompt.h"
@@ -56,15 +57,7 @@ ApiResult<Shown> read_shown(const ApiFields& fields) {
   }
   const std::int64_t top = TRY(fields.integer("top_logprobs", 0, kMaxTopLogprobs)).value_or(0);
   if (top > 0) shown.logprobs = static_cast<int>(top);
-  const Json* reasoning = TRY(fields.object("reasoning"));
-  if (reasoning == nullptr) return shown;
-  const ApiFields inner(*reasoning, "reasoning.");
-  for (const std::string_view key : {"summary", "generate_summary"}) {
-    const std::string asked = TRY(inner.string(key)).value_or("none");
-    if (asked != "none" && asked != "auto" && asked != "concise" && asked != "detailed")
-      return inner.wrong(key, R"("auto", "concise", "detailed" or "none")");
-    shown.items.summary = shown.items.summary || asked != "none";
-  }
+  shown.items.summary = TRY(wants_reasoning_summary(fields));
   return shown;
 }
 
