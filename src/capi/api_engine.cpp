@@ -23,10 +23,14 @@ Result<OpenOptions> read_options(const char* text, ModelContent content) {
   const auto registry = std::make_shared<Registry>(built_in_registry());
   OpenOptions options = TRY(
       read_open_options(registry, text, [&](const std::string& file) { return plugin::add_plugin(file, *registry); }));
-  // Logs only warnings and errors, as a library should, unless the caller asks for more.
+  // Logs only warnings and errors, as a library should, unless the caller asks for more. Their lines have the names
+  // under which programs give options.
   static std::once_flag quiet;
   Status status;
-  std::call_once(quiet, [&] { status = set_log_level("warn"); });
+  std::call_once(quiet, [&] {
+    status = set_log_level("warn");
+    set_log_wording(with_option_names);
+  });
   TRY(status);
   for (const std::string& level : options.log_levels) TRY(set_log_level(level).with_context("--log-level"));
   for (const std::string& warning : options.warnings) log_warn("cli", "{}", warning);

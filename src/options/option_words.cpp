@@ -52,4 +52,25 @@ std::string with_flags(std::string_view message, std::span<const FlagValue> flag
   return text;
 }
 
+std::string with_option_names(std::string_view message) {
+  std::string text;
+  for (std::size_t at = 0; at < message.size();) {
+    const bool begins_word = at == 0 || !is_name_char(message[at - 1]);
+    const std::string_view rest = message.substr(at);
+    std::size_t end = 2;
+    while (end < rest.size() && is_name_char(rest[end])) ++end;
+    const bool is_flag = begins_word && rest.starts_with("--") && end > 2 &&
+                         std::islower(static_cast<unsigned char>(rest[2])) != 0 && rest.substr(0, end) != "--help";
+    if (!is_flag) {
+      text += message[at++];
+      continue;
+    }
+    std::string name(rest.substr(2, end - 2));
+    std::replace(name.begin(), name.end(), '-', '_');
+    text += name;
+    at += end;
+  }
+  return text;
+}
+
 }  // namespace tessera

@@ -29,5 +29,16 @@ TEST(OptionWords, OptionsBecomeTheCommandsFlags) {
   for (const auto& [message, want] : cases) EXPECT_EQ(with_flags(message, flags), want);
 }
 
+TEST(OptionWords, FlagsBecomeOptionNames) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"--enable-cudagraph-gc has no effect", "enable_cudagraph_gc has no effect"},
+      {"(--tool-call-parser generic)", "(tool_call_parser generic)"},
+      {"no effect with --tp-size 1: see --help", "no effect with tp_size 1: see --help"},
+      {"a -- b, a--b, ---x, --8, --", "a -- b, a--b, ---x, --8, --"},
+      {"lower mem_fraction_static", "lower mem_fraction_static"},
+      {"", ""}};
+  for (const auto& [message, want] : cases) EXPECT_EQ(with_option_names(message), want);
+}
+
 }  // namespace
 }  // namespace tessera

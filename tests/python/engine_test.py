@@ -48,6 +48,16 @@ class EngineTest(unittest.TestCase):
         self.assertEqual(answer["meta_info"]["finish_reason"]["type"], "length")
         self.assertEqual(version(), program("--version").split()[-1])
 
+    def test_warnings_name_options_as_arguments(self):
+        told = subprocess.run([sys.executable, "-c", "import sys; from tessera_engine import Engine\n"
+                               "Engine(sys.argv[1], enable_cudagraph_gc=True, torch_compile_max_bs=4, "
+                               "disable_cost_measurement=True, cuda_graph_bs=[1], piecewise_cuda_graph_tokens=[64]).shutdown()",
+                               MODEL], capture_output=True, text=True, check=False)
+        self.assertEqual(told.returncode, 0, told.stderr)
+        self.assertIn(" enable_cudagraph_gc has no effect", told.stderr)
+        self.assertIn(" torch_compile_max_bs has no effect without enable_torch_compile", told.stderr)
+        self.assertNotIn("--", told.stderr)
+
     def test_lists_keep_their_order(self):
         prompts = ["Once upon a time", "There was", "The dog"]
         answers = self.engine.generate(prompts, [GREEDY, GREEDY, {**GREEDY, "max_new_tokens": 3}])
