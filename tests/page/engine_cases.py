@@ -79,6 +79,20 @@ class EngineCases(PageCase):
             svg.dispatchEvent(new PointerEvent('pointermove', {{clientX: box.right - 4, clientY: box.top + 40}})); }})()""")
         assert self.text(page, chart + " .read").startswith("32 requests: 10 replays")
 
+    def test_forwards_of_images_have_reasons_of_their_own(self):
+        page = self.open(path="/#live")
+        page.wait_for("engine.history.length")
+        page.evaluate("setConnection = () => {}; showState = () => {}")  # so that nothing is drawn over the next drawing
+        page.evaluate("""showReasons({
+            reasons: [{name: 'exact_size', text: 'a captured size', replayed: true, count: 6}],
+            vision_reasons: [{name: 'replayed', text: 'within a budget', replayed: true, count: 3},
+                             {name: 'above_largest_size', text: 'more patches than the largest budget', replayed: false, count: 1},
+                             {name: 'dropped', text: 'its capture failed', replayed: false, count: 0}]})""")
+        lines = page.evaluate("[...document.querySelectorAll('#reasons li')].map((line) => [line.className, line.firstChild.textContent, line.children[1].textContent.replace(/\\s/g, ' ')])")
+        assert lines == [["", "Replayed: a captured size", "660.0 %"], ["", "Images: Replayed: within a budget", "330.0 %"],
+                         ["eager", "Images: Eager: more patches than the largest budget", "110.0 %"]], lines
+        assert self.text(page, "#reasons-lead").replace("\u202f", " ") == "10.0 % ran eagerly, operator by operator."
+
     def test_where_axes_end(self):
         page = self.open()
         for values, top in (("[]", 1), ("[0, 0]", 1), ("[1]", 1), ("[3, 7]", 8), ("[0, 1000, 10]", 16), ("[5, 6, 7, 8, 20]", 20), ("[1, 1, 1, 1, 1, 500]", 1.6), ("[0.013]", 0.016),

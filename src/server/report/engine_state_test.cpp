@@ -120,6 +120,33 @@ TEST_F(EngineStateTest, ShowsTheCurrentSizes) {
   EXPECT_EQ(json->find("memory")->as_array()[2].find("bytes")->as_int(), 12345);
 }
 
+TEST(EngineStateOfATower, ForwardsAreCountedByTheirReason) {
+  EngineOptions options{.model_path = testing::data_path("goldens/qwen3-vl"), .device = testing::test_device_name()};
+  options.max_running_requests = 2;
+  options.graphs.piecewise_tokens = {16};
+  options.graphs.decode_batches = {1};
+  const Result<std::unique_ptr<Engine>> engine = Engine::create(options);
+  ASSERT_TRUE(engine.ok()) << engine.status().to_string();
+  EngineStats stats = (*engine)->stats();
+  ASSERT_TRUE(stats.graphs->vision);
+  TowerCounts& counts = stats.images.by_reason;
+  counts.add({.images = 2, .patches = 100, .how = {.size = 128, .graph = true, .reason = VisionReason::kReplayed}});
+  counts.add({.images = 1, .patches = 300, .how = {.size = 304, .reason = VisionReason::kTooLarge}});
+  counts.add({.images = 1, .patches = 200, .how = {.size = 208, .reason = VisionReason::kTooLarge}});
+  const Result<Json> json = Json::parse(EngineState(**engine, ServedModel()).body(stats, {}), "state");
+  ASSERT_TRUE(json.ok()) << json.status().to_string();
+  const Json::Array& reasons = json->find("vision_reasons")->as_array();
+  ASSERT_EQ(reasons.size(), static_cast<std::size_t>(kNumVisionReasons));
+  for (const Json& reason : reasons) {
+    const std::string& name = reason.find("name")->as_string();
+    const bool replayed = name == vision_reason_name(VisionReason::kReplayed);
+    const bool too_large = name == vision_reason_name(VisionReason::kTooLarge);
+    EXPECT_EQ(reason.find("count")->as_int(), replayed ? 1 : too_large ? 2 : 0) << name;
+    EXPECT_EQ(reason.find("replayed")->as_bool(), replayed || name == vision_reason_name(VisionReason::kFirstUse));
+    EXPECT_FALSE(reason.find("text")->as_string().empty()) << name;
+  }
+}
+
 TEST_F(EngineStateTest, LatenciesAreNullUntilThereAreSome) {
   EXPECT_TRUE(state().find("latency")->find("first_token")->find("p50")->is_null());
   ServerLatencies latencies;
