@@ -17,7 +17,7 @@ def processor(**changes):
 
 def qwen2_5_vl():
     config = hf.Qwen2_5_VLConfig(
-        text_config=dict(TEXT, hidden_size=32, intermediate_size=48, num_attention_heads=2, rope_scaling=dict(type="mrope", rope_type="default", mrope_section=[2, 3, 3])),
+        text_config=dict(TEXT, bos_token_id=None, eos_token_id=None, hidden_size=32, intermediate_size=48, num_attention_heads=2, rope_scaling=dict(type="mrope", rope_type="default", mrope_section=[2, 3, 3])),
         vision_config=dict(depth=2, hidden_size=32, intermediate_size=128, num_heads=2, patch_size=4, spatial_merge_size=2,
                            temporal_patch_size=2, window_size=32, out_hidden_size=32, fullatt_block_indexes=[1]),
         tie_word_embeddings=True, **IMAGE_TOKENS)

@@ -84,6 +84,11 @@ TEST(EngineStart, NamesTheFileOfAnInvalidEndToken) {
   ASSERT_FALSE(engine.ok());
   EXPECT_EQ(engine.status().code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(engine.status().message(), HasSubstr("generation_config.json: \"eos_token_id\" has 999999"));
+
+  fs::remove(folder / "tokenizer.json");
+  const Status without_tokenizer = Engine::create(options).status();
+  EXPECT_EQ(without_tokenizer.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(without_tokenizer.message(), HasSubstr("generation_config.json: \"eos_token_id\" has 999999"));
   fs::remove_all(folder);
 }
 

@@ -132,8 +132,8 @@ Status ModelStart::take_texts() {
   const std::vector<TokenId>& ends = model_.texts.generation.eos_token_ids;
   model_.end_ids = ends.empty() ? model_.config.eos_token_ids : ends;
   const std::string& path = model_.options.model_path;
-  if (model_.texts.tokenizer) return check_end_ids(path, model_.end_ids, model_.config.vocab_size);
-  model_.notes.push_back(without_tokenizer(path));
+  TRY(check_end_ids(path, model_.end_ids, model_.config.vocab_size));
+  if (!model_.texts.tokenizer) model_.notes.push_back(without_tokenizer(path));
   return ok_status();
 }
 
