@@ -1,5 +1,6 @@
 // Catches: phases of a start that are out of order, leave out time or begin before the process did, a first token on
-// another clock, and a device's libraries that are not started, or are still starting when requests arrive.
+// another clock, a device's libraries that are not started, or are still starting when requests arrive, and choices of
+// libraries that are lost with a killed process.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -114,6 +115,30 @@ TEST(EngineStart, HasStartedTheDevicesLibraries) {
   // Starting the libraries takes longer than all other phases, so the engine waits for it.
   EXPECT_GE(engine->start().seconds_of("libraries"), 0.2);
   expect_covers(engine->start(), wall_s);
+}
+
+// A process that is killed while it is busy has saved nothing after its start.
+TEST(EngineStart, SavesWhatItsLibrariesChose) {
+  const test::ScratchDir cache;
+  const auto registry = std::make_shared<Registry>(built_in_registry());
+  static Backend backend;
+  backend = **registry->devices.backend("cpu");
+  backend.export_algorithms = [] { return Json(Json::Array{Json("an algorithm")}); };
+  registry->devices = DeviceRegistry();
+  ASSERT_TRUE(registry->devices.add({.name = "cpu", .load = [] { return Result<const Backend*>(&backend); }}).ok());
+  EngineOptions options = test::small_options();
+  options.registry = registry;
+  options.device = "cpu";
+  options.cache_dir = cache.path();
+  const std::unique_ptr<Engine> engine = test::make_engine(options);
+  ASSERT_NE(engine, nullptr);
+  std::vector<std::string> kept;
+  for (const auto& file : std::filesystem::recursive_directory_iterator(cache.path())) {
+    if (!file.path().filename().string().starts_with("linears-")) continue;
+    std::ifstream text(file.path());
+    kept.emplace_back(std::istreambuf_iterator<char>(text), std::istreambuf_iterator<char>());
+  }
+  EXPECT_THAT(kept, ::testing::ElementsAre(HasSubstr("an algorithm")));
 }
 
 TEST(EngineStart, ContinuesTheProgramsTimeline) {

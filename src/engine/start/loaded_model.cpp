@@ -193,6 +193,8 @@ Result<std::unique_ptr<LoadedModel>> load_model(EngineOptions options, std::uniq
   ModelStart start(*model);
   TRY(start.open_device());
   for (const auto step : kStartSteps) TRY(with_what_helps((start.*step)()));
+  // An engine that is busy from now on has no idle moment in which it would save what its start chose.
+  model->profiles->save(model->runner->costs());
   return model;
 }
 
