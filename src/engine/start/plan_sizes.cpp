@@ -4,8 +4,10 @@
 #include <algorithm>
 
 #include "tessera/engine/cache/memory_shares.h"
+#include "tessera/engine/images/model_processor.h"
 #include "tessera/engine/start/plan_ladders.h"
 #include "tessera/engine/start/plan_steps.h"
+#include "tessera/runner/memory/prediction.h"
 #include "tessera/runner/vision/vision_options.h"
 
 namespace tessera {
@@ -31,6 +33,31 @@ Result<std::int64_t> tokens_of_forward(std::int64_t chunk, std::int64_t context,
       fmt::format("chunked_prefill_size: {} with a context of {} is not accepted; a context_length "
                   "of at most {} is",
                   chunk, context, kMaxLadderSize));
+}
+
+// Returns the patches of the largest image that the model's processor makes; 0 if its settings cannot be read, which
+// whoever reads images reports.
+std::int64_t largest_image(const std::string& model_path) {
+  const Result<ImageProcessorConfig> processor = read_model_processor(model_path);
+  if (!processor.ok()) return 0;
+  return processor->max_pixels / (std::int64_t{processor->patch_size} * processor->patch_size);
+}
+
+// Halves the tower's largest forward, down to `usual` patches, until it takes at most a sixteenth of the memory.
+Status fit_largest_image(PlanDraft& draft, std::int64_t usual) {
+  EnginePlan& plan = draft.plan;
+  const std::int64_t wanted = plan.runner.vision.max_patches;
+  std::int64_t& patches = plan.runner.vision.max_patches;
+  const std::int64_t most = draft.properties().memory_bytes / 16;
+  const std::int64_t merged = plan.graphs.vision->config.merged_patches();
+  while (patches > usual && TRY(predict_tower(plan.graphs, plan.runner, draft.device)) > most)
+    patches = std::max(usual, patches / 2) / merged * merged;
+  if (patches == wanted) return ok_status();
+  plan.notes.push_back(
+      fmt::format("images are resized to at most {} patches, not the {} that the model's processor "
+                  "makes: the tower's largest forward may take a sixteenth of the memory, {} MiB",
+                  patches, wanted, most >> 20));
+  return ok_status();
 }
 
 // The number of graphs that are kept if the tower is captured by exact sizes.
@@ -79,8 +106,10 @@ Status choose_tower(PlanDraft& draft) {
   if (!plan.graphs.vision) return ok_status();
   VisionOptions& vision = draft.plan.runner.vision;
   const std::int64_t merged = plan.graphs.vision->config.merged_patches();
-  const std::int64_t tokens = std::min(vision.max_patches / merged, plan.runner.context_length);
-  vision.max_patches = tokens * merged;
+  const std::int64_t usual = vision.max_patches;
+  const std::int64_t largest = std::max(usual, largest_image(draft.options.model_path));
+  vision.max_patches = std::min(largest / merged, plan.runner.context_length) * merged;
+  TRY(fit_largest_image(draft, usual));
   vision.graphs = plan.runner.graphs.prefill || plan.runner.graphs.decode;
   if (!vision.graphs) return ok_status();
   if (draft.options.graphs.vit_cuda_graph) {

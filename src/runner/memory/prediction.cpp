@@ -30,6 +30,44 @@ Result<RunnerMemory> predict_runner(const GraphRunner& runner, const DevicePrope
   return memory;
 }
 
+// What executables are made with if only their shapes are wanted and nothing is bound: an environment of which only
+// device and context are used. It outlives the runners made with it.
+class Shapes {
+ public:
+  static Result<std::unique_ptr<Shapes>> create(const ModelGraphs& graphs, const RunnerOptions& options,
+                                                Device& device) {
+    std::unique_ptr<Shapes> made(new Shapes);
+    made->stream_ = TRY(device.create_stream("prediction"));
+    made->arena_ = TRY(device.create_arena({.reserve_bytes = kDeviceAlignment, .name = "prediction"}));
+    made->context_ = {.limits = plan_limits(options), .plans = {}, .layers = graphs.layers};
+    made->device_ = &device;
+    return made;
+  }
+
+  Result<GraphRunner> runner(RunnerSpec spec, const RunnerOptions& options) {
+    const ExecutionEnvironment environment{.device = *device_,
+                                           .stream = *stream_,
+                                           .context = context_,
+                                           .externals = externals_,
+                                           .arena = *arena_,
+                                           .workspace = *arena_,
+                                           .warm = warm_};
+    std::unique_ptr<Executable> made =
+        TRY(make_executable(spec, options, environment, MemoryPlanKind::kPlanned, /*log=*/false));
+    return GraphRunner(std::move(spec), std::move(made));
+  }
+
+ private:
+  Shapes() = default;
+
+  Device* device_ = nullptr;
+  std::unique_ptr<Stream> stream_;
+  std::unique_ptr<Arena> arena_;
+  ForwardContext context_;
+  ExternalValues externals_;
+  KernelVariants warm_;
+};
+
 }  // namespace
 
 Result<MemoryReport> predict_memory(std::span<const GraphRunner> runners, const ModelGraphs& graphs,
@@ -54,10 +92,10 @@ Result<MemoryReport> predict_memory(std::span<const GraphRunner> runners, const 
   report.set(kArena, align_up(most.arena_bytes, block));
   report.set(kWorkspace, align_up(most.workspace_bytes, block));
   const std::int64_t hidden = graphs.draft ? TRY(DraftHidden::bytes_needed(graphs.draft->body)) : 0;
-  report.set(kStaticInputs, InputBuffers::bytes_needed(input_limits(graphs, options)) +
-                                EditBuffers::bytes_needed(vocabulary_of(graphs)) + align_up(hidden) +
-                                align_up(TRY(EmbeddingRows::bytes_needed(graphs.body, options.embedding_rows, device)),
-                                         block));
+  report.set(kStaticInputs,
+             InputBuffers::bytes_needed(input_limits(graphs, options)) +
+                 EditBuffers::bytes_needed(vocabulary_of(graphs)) + align_up(hidden) +
+                 align_up(TRY(EmbeddingRows::bytes_needed(graphs.body, options.embedding_rows, device)), block));
   const auto planned = all_graphs(graphs);
   const KernelTable* kernels = TRY(kernels_of(options, device));
   report.set(
@@ -75,34 +113,24 @@ Result<MemoryReport> predict_memory(std::span<const GraphRunner> runners, const 
 
 Result<MemoryReport> predict_memory(const ModelGraphs& graphs, const RunnerOptions& options, Device& device,
                                     PredictionDetail detail) {
-  // Only shapes are computed and nothing is bound, so the environment is unused except for device and context.
-  const std::unique_ptr<Stream> stream = TRY(device.create_stream("prediction"));
-  const std::unique_ptr<Arena> arena =
-      TRY(device.create_arena({.reserve_bytes = kDeviceAlignment, .name = "prediction"}));
-  ForwardContext context{.limits = plan_limits(options), .plans = {}, .layers = graphs.layers};
-  const ExternalValues externals;
-  KernelVariants warm;
-  const ExecutionEnvironment environment{.device = device,
-                                         .stream = *stream,
-                                         .context = context,
-                                         .externals = externals,
-                                         .arena = *arena,
-                                         .workspace = *arena,
-                                         .warm = warm};
+  const std::unique_ptr<Shapes> shapes = TRY(Shapes::create(graphs, options, device));
   std::vector<GraphRunner> runners;
-  for (RunnerSpec& spec : TRY(make_runner_specs(graphs, options))) {
-    std::unique_ptr<Executable> made =
-        TRY(make_executable(spec, options, environment, MemoryPlanKind::kPlanned, /*log=*/false));
-    runners.emplace_back(std::move(spec), std::move(made));
-  }
+  for (RunnerSpec& spec : TRY(make_runner_specs(graphs, options)))
+    runners.push_back(TRY(shapes->runner(std::move(spec), options)));
   MemoryReport report = TRY(predict_memory(runners, graphs, options, device, detail));
   if (!graphs.vision) return report;
-  RunnerSpec spec = vision_spec(*graphs.vision, options.vision);
   const std::int64_t input_bytes = TRY(VisionInputs::bytes_needed(graphs.vision->graph, options.vision.max_patches));
-  std::unique_ptr<Executable> made =
-      TRY(make_executable(spec, options, environment, MemoryPlanKind::kPlanned, /*log=*/false));
-  TRY(add_vision(GraphRunner(std::move(spec), std::move(made)), input_bytes, device.properties(), detail, report));
+  const GraphRunner tower = TRY(shapes->runner(vision_spec(*graphs.vision, options.vision), options));
+  TRY(add_vision(tower, input_bytes, device.properties(), detail, report));
   return report;
+}
+
+Result<std::int64_t> predict_tower(const ModelGraphs& graphs, const RunnerOptions& options, Device& device) {
+  const std::unique_ptr<Shapes> shapes = TRY(Shapes::create(graphs, options, device));
+  const GraphRunner tower = TRY(shapes->runner(vision_spec(*graphs.vision, options.vision), options));
+  const MemoryNeed need = TRY(tower.executable().memory_need(tower.executable().largest()));
+  const std::int64_t inputs = TRY(VisionInputs::bytes_needed(graphs.vision->graph, options.vision.max_patches));
+  return need.arena_bytes + need.workspace_bytes + inputs;
 }
 
 Status add_vision(const GraphRunner& tower, std::int64_t input_bytes, const DeviceProperties& device,

@@ -25,6 +25,10 @@ Result<MemoryReport> predict_memory(const ModelGraphs& graphs, const RunnerOptio
 Result<MemoryReport> predict_memory(std::span<const GraphRunner> runners, const ModelGraphs& graphs,
                                     const RunnerOptions& options, Device& device, PredictionDetail detail);
 
+// Predicts the memory of the tower's largest forward, of options.vision.max_patches: its arena, workspace and static
+// inputs, in bytes. Precondition: the model has a tower.
+Result<std::int64_t> predict_tower(const ModelGraphs& graphs, const RunnerOptions& options, Device& device);
+
 // Adds a vision tower, whose forwards share arena and workspace with the others. `input_bytes` is the size of its
 // static inputs.
 Status add_vision(const GraphRunner& tower, std::int64_t input_bytes, const DeviceProperties& device,

@@ -8,8 +8,8 @@
 namespace tessera {
 
 struct VisionOptions {
-  // Largest number of patches of one forward, padding included. It limits an image, and several images are packed up to
-  // it.
+  // Largest number of patches of one forward, padding included, and so of an image. The plan raises it for processors
+  // that make larger images; several images are packed up to 16384 patches.
   std::int64_t max_patches = 16384;
   // Budgets with graphs, ascending multiples of the tower's merged patches; empty: none.
   std::vector<std::int64_t> sizes = {};

@@ -18,6 +18,8 @@ namespace {
 
 // Sizes without a graph are multiples of this too, so that few of them are bound.
 constexpr std::int64_t kStep = 64;
+// The patches up to which images are packed into a forward. Decoding requests wait for a whole forward.
+constexpr std::int64_t kMostPacked = 16384;
 // A size that takes longer is the last one measured, so that requests need not wait for the larger ones.
 constexpr double kMostMeasuredMs = 30;
 
@@ -132,7 +134,8 @@ std::size_t VisionRunner::num_packed(std::span<const Patches* const> images) con
   std::size_t count = 1;
   if (parts_.options.deterministic) return count;  // the place of an image in a forward may change its last bits
   std::int64_t patches = images.front()->grid.patches();
-  while (count < images.size() && patches + images[count]->grid.patches() <= options_.max_patches)
+  const std::int64_t most = std::min(options_.max_patches, kMostPacked);
+  while (count < images.size() && patches + images[count]->grid.patches() <= most)
     patches += images[count++]->grid.patches();
   return count;
 }

@@ -1,26 +1,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 
-#include "tessera/base/json.h"
 #include "tessera/base/log.h"
 #include "tessera/engine/engine.h"
-#include "tessera/model/weights/model_path.h"
+#include "tessera/engine/images/model_processor.h"
 #include "tessera/server/images/image_input.h"
 
 namespace tessera {
 namespace {
-
-// Reads the processor's settings. Without the file, uses those of the checkpoint's family.
-Result<ImageProcessorConfig> read_processor(const std::filesystem::path& model) {
-  const std::filesystem::path folder = model_folder(model.string());
-  Result<ImageProcessorConfig> read = read_processor_config(folder / "preprocessor_config.json");
-  if (read.ok() || read.status().code() != StatusCode::kNotFound) return read;
-  const Json config = TRY(Json::read_file(config_file(model).string()));
-  const Json* type = config.find("model_type");
-  return default_processor_config(type != nullptr && type->is_string() ? type->as_string() : "");
-}
 
 Status check_tower(const ImageProcessorConfig& processor, const VisionConfig& tower) {
   if (processor.patch_size == tower.patch_size && processor.merge_size == tower.merge_size &&
@@ -49,7 +37,7 @@ Result<std::optional<ImageInput>> image_input_of(const Engine& engine) {
   const std::optional<ImageTokens>& tokens = engine.config().images;
   const std::optional<VisionConfig>& tower = engine.config().vision;
   if (!tokens || !tower) return std::optional<ImageInput>();
-  ImageInput input{.processor = TRY(read_processor(engine.options().model_path)), .placeholder = tokens->image};
+  ImageInput input{.processor = TRY(read_model_processor(engine.options().model_path)), .placeholder = tokens->image};
   TRY(check_tower(input.processor, *tower));
   lower_pixels(engine.runner().options().vision, input.processor);
   if (engine.tokenizer() != nullptr)
