@@ -58,6 +58,18 @@ std::string numbered_references(int times) {
   return out;
 }
 
+// Returns a schema of 16 properties, each an enum of all but one of some long strings.
+std::string almost_equal_enums() {
+  const std::string text(1000, 'a');
+  std::string all;
+  for (int i = 0; i < 500; ++i) all += fmt::format("{}\"{}{}\"", i == 0 ? "" : ",", text, i);
+  std::string properties;
+  for (int i = 0; i < 16; ++i)
+    properties +=
+        fmt::format(R"({}"p{}":{{"$ref":"#/$defs/all","not":{{"const":"{}{}"}}}})", i == 0 ? "" : ",", i, text, i);
+  return fmt::format(R"({{"$defs":{{"all":{{"enum":[{}]}}}},"type":"object","properties":{{{}}}}})", all, properties);
+}
+
 double thread_seconds() {
   timespec now{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -85,6 +97,9 @@ TEST_F(GrammarLimits, BadSpecsAreRefusedWithAReason) {
       {Kind::kJsonSchema, R"({"$defs":{"a":{"$ref":"#/$defs/b"},"b":{"$ref":"#/$defs/a"}},"$ref":"#/$defs/a"})",
        "leads back to itself"},
       {Kind::kJsonSchema, R"({"anyOf":[{"$ref":"#"},{"type":"null"}]})", "leads back to itself"},
+      {Kind::kJsonSchema, almost_equal_enums(), "rules of more than 4 MiB"},
+      {Kind::kJsonSchema, R"({"type":"integer","minimum":1e18})", "more than 18 digits", unheld},
+      {Kind::kJsonSchema, R"({"type":"number","minimum":1e15})", "more than 15 digits", unheld},
       {Kind::kJsonSchema, R"({"properties":{"a":{"contains":{}}}})",
        "JSON schema: #/properties/a: \"contains\": ", unheld},
       {Kind::kJsonSchema, R"({"type":"array","uniqueItems":true})", "uniqueItems", unheld},
@@ -127,6 +142,15 @@ TEST_F(GrammarLimits, BadSpecsAreRefusedWithAReason) {
     EXPECT_EQ(grammar.status().code(), one.code) << one.text.substr(0, 80) << ": " << grammar.status().to_string();
     EXPECT_THAT(grammar.status().message(), HasSubstr(one.reason)) << one.text.substr(0, 80);
   }
+}
+
+// Bug caught: a long chain of references that is refused as a loop.
+TEST_F(GrammarLimits, ALongChainOfReferencesIsAccepted) {
+  std::string schema = R"({"$ref":"#/$defs/r0","$defs":{)";
+  for (int i = 0; i < 500; ++i) schema += fmt::format(R"("r{}":{{"$ref":"#/$defs/r{}"}},)", i, i + 1);
+  schema += R"("r500":{"type":"boolean"}}})";
+  const auto grammar = demo().compiler->compile({Kind::kJsonSchema, schema});
+  EXPECT_TRUE(grammar.ok()) << grammar.status().to_string();
 }
 
 // Checks that each spec is refused, or compiled and walked, in bounded time.

@@ -11,8 +11,8 @@
 namespace tessera::schema {
 namespace {
 
-constexpr std::size_t kMaxAnyOrder = 6;  // values of "uniqueItems" that may come in any order: 64 rules
-constexpr std::size_t kMaxTextBytes = 4u << 20;
+constexpr std::size_t kMaxAnyOrder = 6;          // values of "uniqueItems" that may come in any order: 64 rules
+constexpr std::size_t kMaxTextBytes = 4u << 20;  // of the grammar in EBNF
 
 }  // namespace
 
@@ -25,9 +25,10 @@ Result<std::string> GrammarWriter::write(TypeId root) {
     const Result<std::string> body = alternatives(type);
     if (!body.ok()) return table_.placed(body.status(), type);
     rules_.define(names_[static_cast<std::size_t>(type)], *body);
-    if (rules_.count() > kMaxGrammarRules || rules_.bytes() > kMaxTextBytes) {
+    if (rules_.count() > kMaxGrammarRules)
       return invalid_argument(fmt::format("it comes to more than {} rules", kMaxGrammarRules));
-    }
+    if (rules_.bytes() > kMaxTextBytes)
+      return invalid_argument(fmt::format("it comes to rules of more than {} MiB", kMaxTextBytes >> 20));
   }
   return rules_.text();
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "tessera/engine/schema/keywords.h"
@@ -13,7 +14,6 @@ namespace {
 
 constexpr std::size_t kMaxTypes = 20'000;
 constexpr std::size_t kMaxShapes = 2048;  // shapes of one type
-constexpr int kMaxHops = 64;              // steps from reference to reference
 constexpr std::size_t kMaxReading = 256;  // nesting of schemas that are read inside one another
 constexpr std::size_t kReadSteps = 2000;  // units of work for one schema
 
@@ -33,9 +33,11 @@ Result<TypeId> TypeTable::type_of(const std::vector<const Json*>& schemas) {
   for (const Json* schema : schemas) {
     // A schema that is only a reference equals the schema that it names.
     const auto lone = [&] { return lone_reference(*schema, index_.reference_stands_alone(*schema)); };
-    for (int hops = 0; const Json* reference = lone(); ++hops) {
+    std::set<const Json*> seen;
+    while (const Json* reference = lone()) {
       if (!reference->is_string()) break;  // read() reports the error
-      if (hops == kMaxHops) return error(StatusCode::kInvalidArgument, *schema, "$ref", "it leads back to itself");
+      if (!seen.insert(schema).second)
+        return error(StatusCode::kInvalidArgument, *schema, "$ref", "it leads back to itself");
       schema = TRY(target_of(*schema));
     }
     if (!says_nothing(*schema)) key.push_back(schema);
