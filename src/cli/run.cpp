@@ -24,6 +24,7 @@
 #include "tessera/options/option_words.h"
 #include "tessera/plugin/load.h"
 #include "tessera/server/served_model.h"
+#include "tessera/server/server_files.h"
 
 namespace tessera::cli {
 namespace {
@@ -54,14 +55,17 @@ Status start_logging(const CommandLine& line) {
 }
 
 // Checks a server's own options before its model is downloaded and loaded.
-Status check_server(const Command& command) {
-  const auto* serve = std::get_if<ServeOptions>(&command);
-  return serve == nullptr ? ok_status() : ServedModel::check(serve->server, serve->engine.registry->chat_formats);
+Status check_server(const CommandLine& line) {
+  const auto* serve = std::get_if<ServeOptions>(&line.command);
+  if (serve == nullptr) return ok_status();
+  TRY(ServedModel::check(serve->server, serve->engine.registry->chat_formats));
+  const bool follows = serve->engine.node_rank > 0 && !serve->engine.dp_attention;  // such a node has no server
+  return line.print_config || follows ? ok_status() : check_server_files(serve->server);
 }
 
 // Runs the parsed command. `began`: the time at which run() was entered.
 Status run_command(CommandLine& line, Timeline::Clock::time_point began) {
-  TRY(check_server(line.command));
+  TRY(check_server(line));
   TRY(find_model(line.command, line.model));
   use_cache_dir(line.command);
   if (line.print_config) return print_config(line);

@@ -386,4 +386,10 @@ void Server::stop(double drain_s, double notice_s) {
                      }});
 }
 
+void Server::reopen_access_log() {
+  impl_->http->post([impl = impl_.get()] {
+    if (impl->access_log != nullptr) impl->access_log->reopen();
+  });
+}
+
 }  // namespace tessera

@@ -39,6 +39,9 @@ class Server {
   // 503. Running requests have up to `drain_s` seconds before they end with an error. Connections are accepted while
   // requests run, and for at least `notice_s` seconds. A second call shortens the wait.
   void stop(double drain_s, double notice_s = 0);
+  // Opens the access log's file again, so that it can be rotated. Callable from any thread. Lines of requests that end
+  // before this call are in the earlier file.
+  void reopen_access_log();
 
  private:
   struct Impl;

@@ -136,6 +136,7 @@ class BadCommandLine(CliTest):
         for model in (bare, "no/model"):
             for words, flags in ((["--chat-template", "cannot open /no/such/file"], ["--chat-template", "/no/such/file"]),
                                  (["--chat-template: line 1"], ["--chat-template", broken]),
+                                 (["--access-log: cannot open /no/such/log"], ["--access-log", "/no/such/log"]),
                                  (["--tool-call-parser", "\"magic\"", "hermes"], ["--tool-call-parser", "magic"]),
                                  (["--reasoning-parser", "\"magic\"", "qwen3"], ["--reasoning-parser", "magic"])):
                 with self.subTest(flags=flags):

@@ -4,7 +4,9 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <functional>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -81,10 +83,15 @@ class StopWithOthers {
   std::atomic<bool> stopping_ = false;
 };
 
+bool logs_to_file(const ServerOptions& options) { return !options.access_log.empty() && options.access_log != "-"; }
+
 Status serve(const ServeOptions& options, Server& server, const Timeline& start, CommonEnd* others) {
   StopWithOthers end(others, server, options);
-  const std::unique_ptr<StopSignal> stop =
-      TRY(StopSignal::watch({SIGINT, SIGTERM}, [&end](int count) { end.stop(count); }));
+  // Without a log to open again, SIGHUP ends the process, as it does when a terminal is closed.
+  std::function<void()> on_hangup;
+  if (logs_to_file(options.server)) on_hangup = [&server] { server.reopen_access_log(); };
+  const std::unique_ptr<StopSignal> stop = TRY(StopSignal::watch(
+      {SIGINT, SIGTERM}, [&end](int count) { end.stop(count); }, std::move(on_hangup)));
   end.listen();
   write_error(fmt::format("Ready after {}\n", start.line()));
   TRY(write_output(fmt::format("Serving {} at {}\n", options.engine.model_path, server.address())));
@@ -110,6 +117,8 @@ Status run_serve(const ServeOptions& options) {
   allow_open_files();
   limit_free_ends();
   std::signal(SIGPIPE, SIG_IGN);
+  if (logs_to_file(server_options))
+    std::signal(SIGHUP, SIG_IGN);  // a rotation must not end a start; serve() handles it
   EngineOptions engine_options = options.engine;
   engine_options.show_progress = true;
   const StartedReplicas started = TRY(start_replicas(engine_options, static_cast<int>(options.replicas)));

@@ -14,15 +14,18 @@
 namespace tessera::cli {
 namespace {
 
-constexpr std::uint64_t kEnd = std::uint64_t{1} << 32;  // above any possible number of signals
+// The descriptor counts stop signals in its lowest bits, hang-ups above them, and ends the thread at kEnd. Each unit is
+// above any possible number of those below it.
+constexpr std::uint64_t kHangup = std::uint64_t{1} << 24;
+constexpr std::uint64_t kEnd = std::uint64_t{1} << 56;
 
 // The descriptor that the signal handler writes to. A handler may do little more than call write().
 std::atomic<int> signal_fd{-1};
 
-void on_stop_signal(int) {
+void on_watched_signal(int signal) {
   const int saved = errno;
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const auto written = write(signal_fd.load(), &one, sizeof one);
+  const std::uint64_t unit = signal == SIGHUP ? kHangup : 1;
+  [[maybe_unused]] const auto written = write(signal_fd.load(), &unit, sizeof unit);
   errno = saved;
 }
 
@@ -41,13 +44,15 @@ struct StopSignal::Impl {
     std::uint64_t arrived = 0;
     for (int count = 0; read(fd, &arrived, sizeof arrived) == sizeof arrived || errno == EINTR;) {
       if (arrived >= kEnd) return;
-      for (; arrived > 0; --arrived) on_signal(++count);
+      if (arrived >= kHangup) on_hangup();  // several that came together are one
+      for (arrived %= kHangup; arrived > 0; --arrived) on_signal(++count);
     }
   }
 
   int fd = -1;
   std::vector<std::pair<int, struct sigaction>> before;
   std::function<void(int)> on_signal;
+  std::function<void()> on_hangup;
   std::thread thread;
 };
 
@@ -55,17 +60,21 @@ StopSignal::StopSignal(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 StopSignal::~StopSignal() = default;
 
 Result<std::unique_ptr<StopSignal>> StopSignal::watch(const std::vector<int>& signals,
-                                                      std::function<void(int)> on_signal) {
+                                                      std::function<void(int)> on_signal,
+                                                      std::function<void()> on_hangup) {
   auto impl = std::make_unique<Impl>();
   impl->on_signal = std::move(on_signal);
+  impl->on_hangup = std::move(on_hangup);
   impl->fd = eventfd(0, EFD_CLOEXEC);
   if (impl->fd < 0) return internal_error(std::string("eventfd: ") + std::strerror(errno));
   signal_fd.store(impl->fd);
   impl->thread = std::thread([watching = impl.get()] { watching->run(); });
   struct sigaction action = {};
-  action.sa_handler = on_stop_signal;
+  action.sa_handler = on_watched_signal;
   action.sa_flags = SA_RESTART;
-  for (const int signal : signals) {
+  std::vector<int> watched = signals;
+  if (impl->on_hangup) watched.push_back(SIGHUP);
+  for (const int signal : watched) {
     struct sigaction before = {};
     if (sigaction(signal, &action, &before) == 0) impl->before.emplace_back(signal, before);
   }

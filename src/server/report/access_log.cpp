@@ -28,6 +28,11 @@ std::string clipped(std::string_view text, std::size_t most) {
   return replace_invalid_utf8(kept);
 }
 
+// Returns the file's descriptor, or -1 and errno. The file may be a pipe, and a full pipe must not hold up the server.
+int open_to_append(const std::string& path) {
+  return ::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0640);
+}
+
 void write_generation(JsonWriter& json, const GenerationFacts& generation, std::string_view model) {
   if (generation.id.empty()) return;
   json.key("model").value(model).key("request_id").value(generation.id);
@@ -61,9 +66,7 @@ std::string access_line(const FinishedRequest& finished, std::string_view time, 
 
 Result<std::unique_ptr<AccessLog>> AccessLog::open(const std::string& path, std::string model) {
   const bool is_error_output = path == "-";
-  // The file may be a pipe, and a full pipe must not hold up the server.
-  const int file = is_error_output ? STDERR_FILENO
-                                   : ::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0640);
+  const int file = is_error_output ? STDERR_FILENO : open_to_append(path);
   if (file < 0) return file_error("open", path);
   return std::unique_ptr<AccessLog>(
       new AccessLog(file, !is_error_output, is_error_output ? "standard error" : path, std::move(model)));
@@ -71,6 +74,17 @@ Result<std::unique_ptr<AccessLog>> AccessLog::open(const std::string& path, std:
 
 AccessLog::~AccessLog() {
   if (owned_) ::close(file_);
+}
+
+void AccessLog::reopen() {
+  if (!owned_) return;
+  const int file = open_to_append(path_);
+  if (file < 0)
+    return log_error("server", "the access log stays in the file that was open: {}",
+                     file_error("open", path_).message());
+  ::close(std::exchange(file_, file));
+  cut_ = false;
+  reported_ = false;
 }
 
 void AccessLog::write(const FinishedRequest& finished) {

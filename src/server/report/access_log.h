@@ -31,6 +31,10 @@ class AccessLog {
   // written is reported in the log; lines that cannot be written are lost.
   void write(const FinishedRequest& finished);
 
+  // Opens the file at the path again, after a rotation has moved it away. Does nothing for standard error. If the file
+  // cannot be opened, reports it in the log and goes on with the file as it was.
+  void reopen();
+
  private:
   AccessLog(int file, bool owned, std::string path, std::string model)
       : file_(file), owned_(owned), path_(std::move(path)), model_(std::move(model)) {}

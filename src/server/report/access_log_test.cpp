@@ -120,6 +120,29 @@ TEST_F(AccessLogServer, CachedTokensAreThoseOfThePrefixCache) {
   EXPECT_GE(all[1].find("cached_tokens")->as_int(), 16) << "a page";
 }
 
+TEST_F(AccessLogServer, AReopenedLogIsAtItsPathAgain) {
+  const Running running(engine(), {.access_log = path()});
+  running.json(get("/v1/models"));
+  lines(1);
+  std::filesystem::rename(path(), path() + ".1");
+  running.json(get("/version"));
+  running.server->reopen_access_log();
+  running.json(get("/engine_state"));
+  EXPECT_EQ(text(lines(1)[0], "path"), "/engine_state");
+  EXPECT_THAT(read_lines(path() + ".1"), SizeIs(2)) << "the earlier file has what ended before";
+}
+
+TEST_F(AccessLogServer, ALogThatCannotBeReopenedStays) {
+  const Running running(engine(), {.access_log = path()});
+  running.json(get("/v1/models"));
+  lines(1);
+  std::filesystem::rename(path(), path() + ".1");
+  std::filesystem::create_directory(path());
+  running.server->reopen_access_log();
+  running.json(get("/version"));
+  EXPECT_TRUE(eventually([&] { return read_lines(path() + ".1").size() == 2; }));
+}
+
 TEST_F(AccessLogServer, StreamsAreCountedWithTheirBytes) {
   const Running running(engine(), {.access_log = path()});
   const Reply reply = running.ask(completion(R"("prompt": "a", "max_tokens": 3, "ignore_eos": true, "stream": true)"));
