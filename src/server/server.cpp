@@ -188,7 +188,7 @@ struct Server::Impl {
     const RouteAccess needed = route.ok() ? (*route)->access : RouteAccess::kClient;
     std::optional<ApiError> error = access.check(head, needed);
     if (!error && draining && !answers_while_draining(name)) error = refusal();
-    if (!error && route.ok()) return check_body(head);
+    if (!error && route.ok()) return check_body(head, (*route)->body);
     if (!error) error = route.error();
     HttpResponse response = error->to_response(error_shape_of(head.path));
     if (response.status == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");

@@ -8,6 +8,7 @@
 #include "tessera/server/http/api_error.h"
 #include "tessera/server/http/content_coding.h"
 #include "tessera/server/http/http_message.h"
+#include "tessera/server/http/multipart.h"
 
 namespace tessera {
 namespace {
@@ -17,20 +18,7 @@ HttpResponse unsupported(const HttpRequest& request, std::string message, std::s
       error_shape_of(request.path));
 }
 
-}  // namespace
-
-bool is_json_type(std::string_view content_type) {
-  std::string_view type = content_type.substr(0, content_type.find(';'));
-  while (type.ends_with(' ') || type.ends_with('\t')) type.remove_suffix(1);
-  if (equals_ignoring_case(type, "application/json")) return true;
-  constexpr std::string_view kTree = "application/";
-  constexpr std::string_view kSuffix = "+json";
-  return type.size() > kTree.size() + kSuffix.size() && equals_ignoring_case(type.substr(0, kTree.size()), kTree) &&
-         equals_ignoring_case(type.substr(type.size() - kSuffix.size()), kSuffix);
-}
-
-std::optional<HttpResponse> check_body(const HttpRequest& request) {
-  if (!request.has_body) return std::nullopt;
+std::optional<HttpResponse> check_json(const HttpRequest& request) {
   const std::string_view type = request.header("Content-Type");
   if (!type.empty() && !is_json_type(type)) {
     return unsupported(request,
@@ -47,6 +35,40 @@ std::optional<HttpResponse> check_body(const HttpRequest& request) {
                                       "unsupported_content_encoding");
   response.headers.emplace_back("Accept-Encoding", kAcceptedCodings);
   return response;
+}
+
+std::optional<HttpResponse> check_form(const HttpRequest& request) {
+  const std::string_view type = request.header("Content-Type");
+  if (!is_form_type(type)) {
+    return unsupported(request,
+                       fmt::format("the content type \"{}\" is not accepted; send the file in a form with the header "
+                                   "\"Content-Type: multipart/form-data\" (curl: -F file=@FILE)",
+                                   clip_text(std::string(type))),
+                       "unsupported_content_type");
+  }
+  const std::string_view coding = request.header("Content-Encoding");
+  if (coding.empty() || equals_ignoring_case(coding, "identity")) return std::nullopt;
+  return unsupported(request,
+                     fmt::format("the content encoding \"{}\" is not accepted for a form; it is sent as it is",
+                                 clip_text(std::string(coding))),
+                     "unsupported_content_encoding");
+}
+
+}  // namespace
+
+bool is_json_type(std::string_view content_type) {
+  std::string_view type = content_type.substr(0, content_type.find(';'));
+  while (type.ends_with(' ') || type.ends_with('\t')) type.remove_suffix(1);
+  if (equals_ignoring_case(type, "application/json")) return true;
+  constexpr std::string_view kTree = "application/";
+  constexpr std::string_view kSuffix = "+json";
+  return type.size() > kTree.size() + kSuffix.size() && equals_ignoring_case(type.substr(0, kTree.size()), kTree) &&
+         equals_ignoring_case(type.substr(type.size() - kSuffix.size()), kSuffix);
+}
+
+std::optional<HttpResponse> check_body(const HttpRequest& request, BodyType accepted) {
+  if (!request.has_body) return std::nullopt;
+  return accepted == BodyType::kForm ? check_form(request) : check_json(request);
 }
 
 }  // namespace tessera

@@ -1,6 +1,7 @@
 // Checks a request's head: whether its body has a type that the routes can read.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string_view>
 
@@ -11,9 +12,16 @@ namespace tessera {
 // Accepts "application/json" and "application/…+json", with or without parameters.
 bool is_json_type(std::string_view content_type);
 
-// Returns the 415 for a request whose Content-Type is not JSON or whose Content-Encoding is unknown. Returns nothing if
-// the body is accepted or there is none. A body without Content-Type counts as JSON, because many clients send none. A
-// web page cannot abuse this: its requests have an Origin, which was checked before (http_guard.h).
-std::optional<HttpResponse> check_body(const HttpRequest& request);
+// What a route reads as its body.
+enum class BodyType : std::uint8_t {
+  kJson,
+  kForm,  // multipart/form-data, without a Content-Encoding
+};
+
+// Returns the 415 for a request whose Content-Type is not the route's, or whose Content-Encoding is unknown. Returns
+// nothing if the body is accepted or there is none. A body without Content-Type counts as JSON, because many clients
+// send none. A web page cannot abuse this, nor send forms: its requests have an Origin, which was checked before
+// (http_guard.h).
+std::optional<HttpResponse> check_body(const HttpRequest& request, BodyType accepted);
 
 }  // namespace tessera

@@ -20,23 +20,23 @@ TEST(BodyCheck, AcceptsEveryNameOfJson) {
 
 TEST(BodyCheck, RefusesOtherBodiesWith415) {
   HttpRequest request{.method = "POST", .path = "/", .query = {}, .headers = {}, .body = {}, .has_body = true};
-  EXPECT_FALSE(check_body(request).has_value()) << "no type";
+  EXPECT_FALSE(check_body(request, BodyType::kJson).has_value()) << "no type";
   request.headers = {{"content-type", "application/x-www-form-urlencoded"}};
-  const std::optional<HttpResponse> form = check_body(request);
+  const std::optional<HttpResponse> form = check_body(request, BodyType::kJson);
   ASSERT_TRUE(form.has_value());
   EXPECT_EQ(form->status, 415);
   EXPECT_THAT(form->body, HasSubstr("-H 'Content-Type: application/json'"));
   request.has_body = false;
-  EXPECT_FALSE(check_body(request).has_value()) << "no body: curl -X POST -d ''";
+  EXPECT_FALSE(check_body(request, BodyType::kJson).has_value()) << "no body: curl -X POST -d ''";
 
   request.has_body = true;
   request.headers = {{"Content-Type", "application/json"}, {"Content-Encoding", "br"}};
-  const std::optional<HttpResponse> coded = check_body(request);
+  const std::optional<HttpResponse> coded = check_body(request, BodyType::kJson);
   ASSERT_TRUE(coded.has_value());
   EXPECT_EQ(coded->status, 415);
   EXPECT_THAT(coded->headers, ::testing::Contains(::testing::Pair("Accept-Encoding", "gzip, deflate, zstd")));
   request.headers[1].second = "zstd";
-  EXPECT_FALSE(check_body(request).has_value());
+  EXPECT_FALSE(check_body(request, BodyType::kJson).has_value());
 }
 
 }  // namespace

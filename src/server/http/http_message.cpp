@@ -2,12 +2,14 @@
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <poll.h>
 
 #include <algorithm>
 #include <ctime>
 #include <iterator>
 
 #include "tessera/server/http/http_guard.h"
+#include "tessera/server/http/multipart.h"
 #include "tessera/text/unicode.h"
 
 namespace tessera {
@@ -54,6 +56,17 @@ std::string printable(std::string_view text) {
 }
 
 }  // namespace
+
+bool has_hung_up(int socket) {
+  pollfd state{.fd = socket, .events = 0, .revents = 0};
+  return ::poll(&state, 1, 0) > 0 && (state.revents & (POLLHUP | POLLERR)) != 0;
+}
+
+std::size_t body_limit(const HttpOptions& options, std::string_view content_type) {
+  return is_form_type(content_type) ? std::max(options.max_body_bytes, options.max_form_bytes) : options.max_body_bytes;
+}
+
+std::string long_body(std::size_t most) { return fmt::format("the request's body is longer than {} bytes", most); }
 
 bool equals_ignoring_case(std::string_view a, std::string_view b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](char x, char y) { return lower(x) == lower(y); });

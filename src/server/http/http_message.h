@@ -1,5 +1,5 @@
-// The text of HTTP messages: parses a request's target, and writes heads and chunks. All functions are pure, except
-// that a head contains the date.
+// The text of HTTP messages: parses a request's target, limits bodies, and writes heads and chunks. All functions are
+// pure, except that a head contains the date, and that has_hung_up() asks the system.
 #pragma once
 
 #include <cstddef>
@@ -25,6 +25,14 @@ struct RequestTarget {
 // Parses "/a%20b?c=d", "http://host" followed by such a path, or "*". Errors: another form, a bad escape, a path that
 // is not UTF-8.
 Result<RequestTarget> parse_target(std::string_view target);
+
+// Returns whether the connection was reset or both sides have closed it.
+bool has_hung_up(int socket);
+
+// Returns the most bytes that a body of this Content-Type may have.
+std::size_t body_limit(const HttpOptions& options, std::string_view content_type);
+// Returns the message for a body of more than `most` bytes.
+std::string long_body(std::size_t most);
 
 // The way in which a response's body ends.
 struct BodyFraming {

@@ -2,7 +2,6 @@
 //
 // Every co_await is a statement of its own: g++ 12 resumes wrongly if a condition has it next to && or ||.
 #include <fmt/format.h>
-#include <poll.h>
 
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/bind_cancellation_slot.hpp>
@@ -42,12 +41,6 @@ constexpr double kKeepAliveGraceS = 1;
 
 constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
 
-// Returns whether the connection was reset or both sides have closed it.
-bool has_hung_up(int socket) {
-  pollfd state{.fd = socket, .events = 0, .revents = 0};
-  return ::poll(&state, 1, 0) > 0 && (state.revents & (POLLHUP | POLLERR)) != 0;
-}
-
 // Returns a token that makes an operation cancellable by the signal. The caller must then clear the signal's slot,
 // which would otherwise point at the finished operation.
 auto woken_by(net::cancellation_signal& signal) {
@@ -59,7 +52,7 @@ auto woken_by(net::cancellation_signal& signal) {
 struct HttpSession::Reader {
   explicit Reader(const HttpOptions& options) : memory(options.memory) {
     parser.header_limit(static_cast<std::uint32_t>(options.max_header_bytes));
-    parser.body_limit(options.max_body_bytes);
+    parser.body_limit(std::max(options.max_body_bytes, options.max_form_bytes));  // until the type is known
   }
 
   http::request_parser<http::string_body> parser;
@@ -302,7 +295,7 @@ bool HttpSession::refuse_unparsed(Reader& reader, error_code error) {
   if (error == http::error::header_limit)
     return refuse(431, fmt::format("the request's head is longer than {} bytes", options.max_header_bytes));
   if (error == http::error::body_limit)
-    return refuse(413, fmt::format("the request's body is longer than {} bytes", options.max_body_bytes));
+    return refuse(413, long_body(body_limit(options, reader.parser.get()[http::field::content_type])));
   if (error == http::error::bad_version) return refuse(505, "the request is not of HTTP/1.0 or HTTP/1.1");
   return refuse(400, fmt::format("malformed HTTP request: {}", error.message()));
 }
@@ -341,6 +334,9 @@ bool HttpSession::accept_head(Reader& reader) {
     reader.expects_continue = http_1_1_;
   }
   request.has_body = !coding.empty() || reader.parser.content_length().value_or(0) > 0;
+  const std::size_t most = body_limit(sessions_.options, request.header("Content-Type"));
+  if (reader.parser.content_length().value_or(0) > most) return refuse(413, long_body(most));
+  reader.parser.body_limit(most);
   return true;
 }
 
@@ -359,7 +355,6 @@ bool HttpSession::answer_head(Reader& reader) {
   bool own = options;
   if (!answer) {
     const std::uint64_t announced = reader.parser.content_length().value_or(0);
-    if (announced > sessions_.options.max_body_bytes) return false;  // the parser refuses it
     const ApiStatus fits = reader.memory.check(static_cast<std::int64_t>(announced));
     if (fits.ok()) return false;
     answer = fits.error().to_response(error_shape_);

@@ -9,6 +9,7 @@
 
 #include "tessera/server/api_result.h"
 #include "tessera/server/http/access.h"
+#include "tessera/server/http/body_check.h"
 #include "tessera/server/http/call.h"
 
 namespace tessera {
@@ -18,6 +19,7 @@ struct Route {
   std::string path;  // "/v1/models"; "/v1/models/*" matches everything below
   std::function<void(Call call)> handler;
   RouteAccess access = RouteAccess::kClient;
+  BodyType body = BodyType::kJson;
 };
 
 class Router {
