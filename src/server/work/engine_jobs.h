@@ -1,0 +1,70 @@
+// Jobs whose answers stay in this process: gives the engine's events to each job's answer, and returns what it made of
+// them. LiveJobs does this for jobs that HTTP clients wait for.
+//
+//   EngineJobs jobs({.submit = submit, .cancel = cancel}, /*first_ticket=*/1);
+//   jobs.start(job);
+//   if (std::optional<EngineJobs::Update> update = jobs.take(event)) …  // for every event of the engine
+//
+// Threads: one at a time.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+#include "tessera/engine/engine_thread.h"
+#include "tessera/server/api_job.h"
+#include "tessera/server/api_result.h"
+
+namespace tessera {
+
+class EngineJobs {
+ public:
+  using Id = Ticket;
+
+  // What one event of a job brings.
+  struct Update {
+    Id job = 0;
+    std::string events{};             // for a stream: whole server-sent events
+    bool ended = false;               // this is the job's last update
+    std::string body{};               // set at the end if the job is no stream
+    std::optional<ApiError> error{};  // set at the end
+    std::int64_t prompt_tokens = 0;   // prompt tokens of the requests that ended in this event; to be added up
+    std::int64_t output_tokens = 0;
+  };
+  struct Hooks {
+    std::function<void(Ticket, Request)> submit;
+    std::function<void(Ticket)> cancel;
+  };
+
+  // Tickets are given from `first_ticket` on; nobody else may use them.
+  EngineJobs(Hooks hooks, Ticket first_ticket) : hooks_(std::move(hooks)), next_ticket_(first_ticket) {}
+
+  // Submits the job's requests. Everything that the job borrows must outlive it. Precondition: it has a request.
+  Id start(ApiJob made);
+  // Cancels the job, which then gets no more updates.
+  void cancel(Id id);
+  // Takes an event. Returns nothing if it belongs to no job that runs.
+  std::optional<Update> take(EngineThread::Event event);
+
+ private:
+  struct Job {
+    Id id = 0;
+    ApiJob api;
+    std::size_t count = 0;      // number of requests; their tickets begin with id
+    std::size_t remaining = 0;  // requests that have not ended
+  };
+  // Gives an event to the job's answer, and adds what it made to `update`.
+  static Status answer(Job& job, EngineThread::Event& event, Update& update);
+  void forget(const Job& job);
+
+  Hooks hooks_;
+  Ticket next_ticket_;
+  std::unordered_map<Ticket, std::shared_ptr<Job>> jobs_;
+};
+
+}  // namespace tessera
