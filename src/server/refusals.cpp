@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "tessera/model/config/fields.h"
+
 namespace tessera {
 
 bool answers_while_draining(std::string_view route) {
@@ -21,6 +23,13 @@ ApiError unavailable(std::string message) {
 
 ApiError engine_failed(const Status& why) {
   return unavailable(fmt::format("the engine has failed: {}", why.message()));
+}
+
+ApiError nothing_at(const std::string& path) {
+  return {.http_status = 404,
+          .message = fmt::format("there is nothing at {}", clip_text(path)),
+          .param = {},
+          .code = "unknown_url"};
 }
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// The reasons for which a server takes no requests.
+// Refusals that several routes share: the server takes no requests, or there is nothing at a path.
 #pragma once
 
 #include <string>
@@ -15,5 +15,7 @@ bool answers_while_draining(std::string_view route);
 // Returns a 503 with the header Retry-After.
 ApiError unavailable(std::string message);
 ApiError engine_failed(const Status& why);
+// Returns the 404 for a path that a route matches ("/v1/files/*") and that names nothing it has.
+ApiError nothing_at(const std::string& path);
 
 }  // namespace tessera

@@ -1,6 +1,9 @@
 #include "tessera/server/http/client_of.h"
 
 #include <string_view>
+#include <utility>
+
+#include "tessera/model/hub/hub_digest.h"
 
 namespace tessera {
 
@@ -13,7 +16,15 @@ std::string client_of(const HttpRequest& request, std::span<const std::string> a
 }
 
 std::string owner_of(const HttpRequest& request, std::span<const std::string> api_keys) {
-  return api_keys.size() < 2 ? "" : client_of(request, api_keys);
+  if (api_keys.size() < 2) return "";
+  const std::string key = client_of(request, api_keys);
+  const auto digest = [&key]() -> Result<std::string> {
+    Digest sha256 = TRY(Digest::sha256());
+    sha256.add(key);
+    return sha256.finish();
+  };
+  Result<std::string> name = digest();
+  return name.ok() ? *std::move(name) : key;  // it fails only without memory
 }
 
 }  // namespace tessera

@@ -13,8 +13,9 @@ namespace tessera {
 // are `api_keys`, the request holds one of them.
 std::string client_of(const HttpRequest& request, std::span<const std::string> api_keys);
 
-// Returns the name under which a client owns what its requests store: the request's API key if the server has several
-// keys, else "", because then all clients are one. Precondition: as for client_of().
+// Returns the name under which a client owns what its requests store: the SHA-256 of the request's API key if the
+// server has several keys, so that no key is kept, else "", because then all clients are one. Precondition: as for
+// client_of().
 std::string owner_of(const HttpRequest& request, std::span<const std::string> api_keys);
 
 }  // namespace tessera

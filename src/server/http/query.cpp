@@ -35,4 +35,10 @@ std::optional<std::string> query_value(std::string_view query, std::string_view 
   return std::nullopt;
 }
 
+PathTarget target_of(std::string_view path, std::string_view route) {
+  path.remove_prefix(path.find(route) + route.size());
+  const std::size_t slash = std::min(path.find('/'), path.size());
+  return {.id = std::string(path.substr(0, slash)), .action = std::string(path.substr(slash))};
+}
+
 }  // namespace tessera

@@ -3,53 +3,22 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "tessera/server/fields/api_fields.h"
 #include "tessera/server/fields/json_writer.h"
+#include "tessera/server/fields/query_fields.h"
 #include "tessera/server/http/client_of.h"
 #include "tessera/server/http/query.h"
+#include "tessera/server/refusals.h"
 #include "tessera/server/responses/event_log.h"
 
 namespace tessera {
 namespace {
 
-// The part of a path after "/responses/": "ID" or "ID/ACTION".
-struct Target {
-  std::string id;
-  std::string action{};
-};
-
-Target target_of(std::string_view path) {
-  constexpr std::string_view kRoute = "/responses/";
-  path.remove_prefix(path.find(kRoute) + kRoute.size());
-  const std::size_t slash = std::min(path.find('/'), path.size());
-  return {.id = std::string(path.substr(0, slash)), .action = std::string(path.substr(slash))};
-}
-
-ApiError no_such_action(const Call& call) {
-  return {.http_status = 404,
-          .message = fmt::format("there is nothing at {}", clip_text(call.request().path)),
-          .param = {},
-          .code = "unknown_url"};
-}
-
-// Returns a query parameter that must be a whole number within [low, high].
-ApiResult<std::optional<std::int64_t>> integer_of(const Call& call, std::string_view name, std::int64_t low,
-                                                  std::int64_t high) {
-  const std::optional<std::string> text = query_value(call.request().query, name);
-  if (!text) return std::optional<std::int64_t>();
-  std::int64_t value = 0;
-  const char* const end = text->data() + text->size();
-  const std::from_chars_result read = std::from_chars(text->data(), end, value);
-  if (read.ec != std::errc() || read.ptr != end || value < low || value > high)
-    return invalid_field(std::string(name),
-                         fmt::format("query: \"{}\" is \"{}\"; accepted: {} to {}", name, clip_text(*text), low, high));
-  return std::optional(value);
-}
+constexpr std::string_view kResponseRoute = "/responses/";
 
 // Appends the items of a list, given as JSON text.
 ApiStatus append_items(const std::string& list, Json::Array& items) {
@@ -72,34 +41,12 @@ ApiResult<Json::Array> items_before(const ConversationTurn& last) {
   return items;
 }
 
-std::string id_of(const Json& item) { return item.find("id")->as_string(); }
-
 ApiResult<std::string> input_items_body(const Call& call, const StoredResponse& response) {
-  constexpr std::int64_t kMost = 100;
-  constexpr std::int64_t kOtherwise = 20;
   if (response.turn == nullptr)
     return invalid_field("response_id", "the response has not ended, or has failed; accepted: one that has ended");
-  const std::int64_t limit = TRY(integer_of(call, "limit", 1, kMost)).value_or(kOtherwise);
-  const std::string order = query_value(call.request().query, "order").value_or("desc");
-  if (order != "asc" && order != "desc")
-    return invalid_field("order", fmt::format("query: \"order\" is \"{}\"; accepted: asc or desc", clip_text(order)));
   Json::Array items = TRY(items_before(*response.turn));
-  if (order == "desc") std::ranges::reverse(items);
-  auto first = items.begin();
-  if (const auto after = query_value(call.request().query, "after")) {
-    first = std::ranges::find(items, *after, id_of);
-    if (first == items.end())
-      return invalid_field(
-          "after", fmt::format("query: \"after\" is \"{}\"; accepted: the id of an input item", clip_text(*after)));
-    ++first;
-  }
-  const auto last = items.end() - first > limit ? first + limit : items.end();
-  JsonWriter json;
-  json.object().key("object").value("list").key("data").array();
-  for (auto item = first; item != last; ++item) json.value(*item);
-  json.end_array().key("first_id").value_or_null(first != last ? id_of(*first) : "");
-  json.key("last_id").value_or_null(first != last ? id_of(*(last - 1)) : "");
-  return json.key("has_more").value(last != items.end()).end_object().take();
+  std::ranges::reverse(items);  // the newest first
+  return list_body(call.request().query, items, /*most=*/100, /*otherwise=*/20);
 }
 
 // Streams a background response's events to the call.
@@ -109,7 +56,7 @@ ApiStatus follow(const Call& call, const StoredResponse& response) {
                          "only a response that was made with \"background\" and \"stream\" can be followed; "
                          "accepted: a request without \"stream\"");
   constexpr std::int64_t kMost = std::int64_t{1} << 40;
-  const std::int64_t after = TRY(integer_of(call, "starting_after", 0, kMost)).value_or(-1);
+  const std::int64_t after = TRY(query_integer(call.request().query, "starting_after", 0, kMost)).value_or(-1);
   return response.events->follow(call, after);
 }
 
@@ -184,8 +131,8 @@ void ResponseRoutes::start(Call call, ResponseJob made) const {
 }
 
 void ResponseRoutes::get(const Call& call, const std::string& owner) const {
-  const Target target = target_of(call.request().path);
-  if (!target.action.empty() && target.action != "/input_items") return call.refuse(no_such_action(call));
+  const PathTarget target = target_of(call.request().path, kResponseRoute);
+  if (!target.action.empty() && target.action != "/input_items") return call.refuse(nothing_at(call.request().path));
   auto found = store_.find(target.id, owner);
   if (!found.ok()) return call.refuse(found.error());
   const StoredResponse& response = **found;
@@ -195,8 +142,8 @@ void ResponseRoutes::get(const Call& call, const std::string& owner) const {
 }
 
 void ResponseRoutes::erase(const Call& call, const std::string& owner) const {
-  const Target target = target_of(call.request().path);
-  if (!target.action.empty()) return call.refuse(no_such_action(call));
+  const PathTarget target = target_of(call.request().path, kResponseRoute);
+  if (!target.action.empty()) return call.refuse(nothing_at(call.request().path));
   if (const auto found = store_.find(target.id, owner); !found.ok()) return call.refuse(found.error());
   jobs_.cancel(target.id);
   if (const ApiStatus erased = store_.erase(target.id, owner); !erased.ok()) return call.refuse(erased.error());
@@ -206,8 +153,8 @@ void ResponseRoutes::erase(const Call& call, const std::string& owner) const {
 }
 
 void ResponseRoutes::cancel(const Call& call, const std::string& owner) const {
-  const Target target = target_of(call.request().path);
-  if (target.action != "/cancel") return call.refuse(no_such_action(call));
+  const PathTarget target = target_of(call.request().path, kResponseRoute);
+  if (target.action != "/cancel") return call.refuse(nothing_at(call.request().path));
   auto found = store_.find(target.id, owner);
   if (!found.ok()) return call.refuse(found.error());
   if (!(*found)->background)

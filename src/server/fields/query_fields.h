@@ -1,0 +1,27 @@
+// Checked access to the parameters of a request's query. Errors are those of api_fields.h.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "tessera/base/json.h"
+#include "tessera/server/api_result.h"
+
+namespace tessera {
+
+// Returns a parameter that must be a whole number within [low, high]; nothing if the query lacks it.
+ApiResult<std::optional<std::int64_t>> query_integer(std::string_view query, std::string_view name, std::int64_t low,
+                                                     std::int64_t high);
+
+// Returns whether the query's "order" is "desc", which it is without one. Error: a value beside "asc" and "desc".
+ApiResult<bool> query_descends(std::string_view query);
+
+// Returns one page of a list in OpenAI's form. `items` are objects with an "id", the newest first. The query's "limit"
+// (1 to `most`, otherwise `otherwise`), "order" and "after", the id of the item before the page, choose the page.
+ApiResult<std::string> list_body(std::string_view query, std::span<const Json> items, std::int64_t most,
+                                 std::int64_t otherwise);
+
+}  // namespace tessera
