@@ -70,6 +70,7 @@ SOURCES = {
         ("openai", "types/responses/response_create_params.py",
          ["ResponseCreateParamsBase", "ResponseCreateParamsStreaming"]),
         ("sglang", "srt/entrypoints/openai/protocol.py", ["ResponsesRequest"])],
+    "batches": [("openai", "openai/types/batch_create_params.py", ["BatchCreateParams"])],
     "abort": [("sglang", "srt/managers/io_struct.py", ["BaseReq", "AbortReq"])],
     "ollama_chat": [
         ("ollama", "ollama/_types.py", ["BaseRequest", "BaseStreamableRequest", "BaseGenerateRequest", "ChatRequest"])],

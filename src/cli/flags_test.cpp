@@ -66,7 +66,8 @@ TEST(DocumentedFlags, EveryFlagOfServeIsDocumentedOrOurs) {
                                  "--request-memory-budget", "--max-stored-responses",
                                  "--response-store-memory", "--response-store-age",
                                  "--max-images-per-prompt", "--allow-image-urls",
-                                 "--enable-multimodal",     "--plugin"};
+                                 "--enable-multimodal",     "--plugin",
+                                 "--file-storage-path",     "--file-storage-size"};
   for (const Documented& flag : documented()) known.insert(flag.words[0].substr(0, flag.words[0].find('=')));
   const Result<CommandLine> line = parse_serve({"serve", "--model-path", kModel});
   for (const FlagValue& value : line->values) EXPECT_TRUE(known.contains(value.flag)) << value.flag;

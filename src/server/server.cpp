@@ -12,24 +12,16 @@
 #include "tessera/base/log.h"
 #include "tessera/device/cpu/host_limits.h"
 #include "tessera/engine/ranks/replicas.h"
-#include "tessera/server/anthropic/messages_request.h"
+#include "tessera/server/batches/batch_service.h"
 #include "tessera/server/fields/api_fields.h"
 #include "tessera/server/http/access.h"
 #include "tessera/server/http/body_check.h"
 #include "tessera/server/http/query.h"
 #include "tessera/server/http/router.h"
 #include "tessera/server/info_routes.h"
-#include "tessera/server/ollama/ollama_embed.h"
+#include "tessera/server/job_routes.h"
 #include "tessera/server/ollama/ollama_models.h"
-#include "tessera/server/ollama/ollama_request.h"
 #include "tessera/server/openai/abort_request.h"
-#include "tessera/server/openai/chat_request.h"
-#include "tessera/server/openai/completion_request.h"
-#include "tessera/server/openai/embedding_request.h"
-#include "tessera/server/openai/generate_request.h"
-#include "tessera/server/openai/rerank_request.h"
-#include "tessera/server/openai/score_request.h"
-#include "tessera/server/openai/text_routes.h"
 #include "tessera/server/page.h"
 #include "tessera/server/reference/reference_routes.h"
 #include "tessera/server/refusals.h"
@@ -50,9 +42,9 @@
 namespace tessera {
 namespace {
 
-using Prepare = ApiResult<ApiJob> (*)(const ServedModel& model, std::string_view body);
+using Prepare = decltype(ReadRoute<ApiJob>::read);
+using Build = decltype(ReadRoute<std::string>::read);
 using Answering = std::function<void(const Call& call)>;
-using Build = ApiResult<std::string> (*)(const ServedModel& model, std::string_view body);
 
 // The route in metrics and the log if the path has no route or was not looked up.
 constexpr std::string_view kNoRoute = "other";
@@ -92,6 +84,7 @@ struct Server::Impl {
                                          .age_s = options.stored_response_age_s});
     add_routes();
     if (model.images) options.http.max_body_bytes = std::max(options.http.max_body_bytes, kMaxImageBodyBytes);
+    if (!options.file_folder.empty()) options.http.max_form_bytes = kMostUploadBytes;
     HttpOptions http_options = options.http;
     http_options.on_own_answer = [this](int status) { metrics->answered(kNoRoute, status); };
     http_options.check_head = [this](const HttpRequest& head) { return check_head(head); };
@@ -115,10 +108,31 @@ struct Server::Impl {
     reader.emplace(model, options.http.max_body_bytes, *pools, *http);
     responses.emplace(*stored, *jobs, *reader, options.api_keys, [this] { return refusal(); });
     responses->add_to(router);
+    TRY(add_batches());
     TRY(add_reference_routes(router));
     freed.emplace(
         *memory, [this](double seconds, std::function<void()> task) { http->after(seconds, std::move(task)); },
         [this](std::function<void()> task) { pools->post(TextWork::kSmall, std::move(task)); });
+    return ok_status();
+  }
+
+  Status add_batches() {
+    const auto requests = [this] {
+      const EngineStats stats = replicas->stats();
+      return stats.running + stats.queued;
+    };
+    batches = TRY(BatchService::create(
+        options.file_folder, options.file_bytes,
+        {.model = model,
+         .responses = *stored,
+         .reader = *reader,
+         .work = {.pools = *pools, .http = *http, .api_keys = options.api_keys},
+         .hooks = {.submit = [this](Ticket ticket, Request request) { replicas->submit(ticket, std::move(request)); },
+                   .cancel = [this](Ticket ticket) { replicas->cancel(ticket); },
+                   .engine_requests = requests,
+                   .ends = [this] { return refusal().has_value(); },
+                   .most_requests = static_cast<std::int64_t>(most_events(engines))}}));
+    batches->add_to(router);
     return ok_status();
   }
 
@@ -136,6 +150,7 @@ struct Server::Impl {
   void dispatch_events() {
     events.drain([this](std::span<EngineThread::Event> moved) {
       probe->dispatch(moved);
+      batches->dispatch(moved);
       jobs->dispatch(moved);
     });
   }
@@ -263,22 +278,9 @@ struct Server::Impl {
   }
 
   void add_routes() {
-    add_job("/v1/chat/completions", prepare_chat);
-    add_job("/v1/completions", prepare_completion);
-    add_job("/generate", prepare_generate);
-    add_job("/v1/messages", prepare_messages);
-    add_build("/v1/messages/count_tokens", count_tokens_body);
-    add_job("/v1/embeddings", prepare_embeddings);
-    add_job("/api/chat", prepare_ollama_chat);
-    add_job("/api/generate", prepare_ollama_generate);
-    add_job("/api/embed", prepare_ollama_embed);
-    add_job("/api/embeddings", prepare_ollama_embeddings);
-    add_build("/api/show", ollama_show_body);
-    for (const char* path : {"/v1/rerank", "/rerank", "/v2/rerank"}) add_job(path, prepare_rerank);
-    for (const char* path : {"/v1/score", "/score"}) add_job(path, prepare_score);
+    for (const ReadRoute<ApiJob>& route : job_routes()) add_job(route.path, route.read);
+    for (const ReadRoute<std::string>& route : build_routes()) add_build(route.path, route.read);
     add_get("/health_generate", [this](Call call) { probe_health(std::move(call)); });
-    add_build("/tokenize", tokenize_body);
-    add_build("/detokenize", detokenize_body);
     add_get(
         "/",
         [](const Call& call) { call.respond(asks_for_page(call.request()) ? page_response() : ollama_is_running()); },
@@ -349,6 +351,7 @@ struct Server::Impl {
   std::optional<HealthProbe> probe;
   std::optional<RequestReader> reader;
   std::optional<ResponseRoutes> responses;
+  std::unique_ptr<BatchService> batches;
   std::optional<FreedMemory> freed;
   std::optional<TextPools> pools;
 };

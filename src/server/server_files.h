@@ -6,8 +6,8 @@
 
 namespace tessera {
 
-// Checks, before there is an engine, that the access log can be written. Creates it if it does not exist. Errors begin
-// with the name of the flag.
+// Checks, before there is an engine, that the access log and the folder of files can be written and that no other
+// server uses the folder. Creates them if they do not exist. Errors begin with the name of the flag.
 Status check_server_files(const ServerOptions& options);
 
 }  // namespace tessera

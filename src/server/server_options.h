@@ -34,6 +34,9 @@ struct ServerOptions {
   std::int64_t stored_response_bytes = std::int64_t{256} << 20;
   std::int64_t stored_responses = 10'000;
   double stored_response_age_s = 30.0 * 86400;
+  // The folder of uploaded files and batches (file_folder.h), and the limit for all files. "": there are none.
+  std::string file_folder{};
+  std::int64_t file_bytes = std::int64_t{16} << 30;
   double last_answers_s = 1;  // seconds that a server whose engines have failed still reports it
 };
 

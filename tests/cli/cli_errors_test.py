@@ -137,6 +137,7 @@ class BadCommandLine(CliTest):
             for words, flags in ((["--chat-template", "cannot open /no/such/file"], ["--chat-template", "/no/such/file"]),
                                  (["--chat-template: line 1"], ["--chat-template", broken]),
                                  (["--access-log: cannot open /no/such/log"], ["--access-log", "/no/such/log"]),
+                                 (["--file-storage-path", "/dev/null/files"], ["--file-storage-path", "/dev/null/files"]),
                                  (["--tool-call-parser", "\"magic\"", "hermes"], ["--tool-call-parser", "magic"]),
                                  (["--reasoning-parser", "\"magic\"", "qwen3"], ["--reasoning-parser", "magic"])):
                 with self.subTest(flags=flags):

@@ -99,7 +99,8 @@ def main():
     count = Count()
     kept = []
     program = options.tessera.resolve()
-    with Served(str(program), FLAGS) as server, tempfile.TemporaryDirectory() as work:
+    with (tempfile.TemporaryDirectory() as work, tempfile.TemporaryDirectory() as files,
+          Served(str(program), [*FLAGS, "--file-storage-path", files]) as server):
         for client in options.only:
             requirements = CLIENTS[client]
             python, why_not = environment(options.folder.resolve(), requirements) if requirements else (sys.executable, "")

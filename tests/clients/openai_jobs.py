@@ -1,6 +1,7 @@
 """OpenAI's own client."""
 
 import json
+import time
 
 import openai
 from jobs import API, KEY, LONG, NAME, NOTE, WORDS, check, fails_with, main
@@ -59,4 +60,28 @@ def overflow():
     check(error.code == "context_length_exceeded", error)
 
 
-main(chat, stream, tools_auto, tools_required, structured, logprobs, overflow)
+def batch():
+    lines = [{"custom_id": f"r{i}", "method": "POST", "url": "/v1/chat/completions", "body": {**ASK, "max_tokens": i}}
+             for i in range(1, 6)]
+    lines[2]["body"]["temperature"] = 9
+    content = "\n".join(json.dumps(line) for line in lines).encode()
+    file = CLIENT.files.create(file=("requests.jsonl", content), purpose="batch")
+    check(CLIENT.files.retrieve(file.id).bytes == len(content), file)
+    check(CLIENT.files.content(file.id).read() == content)
+    done = CLIENT.batches.create(input_file_id=file.id, endpoint="/v1/chat/completions", completion_window="24h",
+                                 metadata={"job": "a"})
+    deadline = time.monotonic() + 60
+    while done.status not in ("completed", "failed") and time.monotonic() < deadline:
+        time.sleep(0.1)
+        done = CLIENT.batches.retrieve(done.id)
+    check(done.status == "completed" and done.request_counts.completed == 4 and done.request_counts.failed == 1, done)
+    check(done.id in [each.id for each in CLIENT.batches.list(limit=1)], "the list")
+    answers = {answer["custom_id"]: answer["response"]["body"]
+               for answer in map(json.loads, CLIENT.files.content(done.output_file_id).text.splitlines())}
+    check(sorted(answers) == ["r1", "r2", "r4", "r5"] and answers["r5"]["usage"]["completion_tokens"] == 5, answers)
+    check(json.loads(CLIENT.files.content(done.error_file_id).text)["response"]["status_code"] == 400)
+    check(CLIENT.files.delete(file.id).deleted and file.id not in [each.id for each in CLIENT.files.list()])
+    fails_with(openai.NotFoundError, lambda: CLIENT.files.retrieve(file.id))
+
+
+main(chat, stream, tools_auto, tools_required, structured, logprobs, overflow, batch)

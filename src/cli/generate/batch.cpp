@@ -11,15 +11,12 @@
 
 #include "tessera/base/progress.h"
 #include "tessera/cli/commands.h"
-#include "tessera/cli/generate/batch_lines.h"
 #include "tessera/cli/generate/local_jobs.h"
 #include "tessera/cli/output.h"
 #include "tessera/cli/serve/session.h"
 #include "tessera/cli/table.h"
-#include "tessera/server/fields/api_fields.h"
-#include "tessera/server/openai/chat_request.h"
-#include "tessera/server/openai/completion_request.h"
-#include "tessera/server/openai/embedding_request.h"
+#include "tessera/server/batches/batch_lines.h"
+#include "tessera/server/responses/response_store.h"
 #include "tessera/server/served_model.h"
 
 namespace tessera::cli {
@@ -83,11 +80,10 @@ class BatchRun {
     const Result<BatchRequest> request = read_batch_line(line, place->custom_id);
     if (!request.ok()) {
       ++totals_.failed;
-      place->line = batch_error(place->custom_id, request.status());
+      place->line = batch_error(place->custom_id, "invalid_line", request.status().message());
       return true;
     }
-    ApiResult<ApiJob> job = prepare(*request);
-    if (job.ok() && job->stream) job = invalid_field("stream", "a file of requests has no streams; accepted: false");
+    ApiResult<ApiJob> job = prepare_batch_request(model_, *request, no_responses_, /*owner=*/"");
     if (!job.ok()) {
       refuse(*place, job.error());
       return true;
@@ -95,15 +91,6 @@ class BatchRun {
     place->request_id = job->id;
     alive_.emplace(jobs_.start(*std::move(job)), place);
     return true;
-  }
-
-  ApiResult<ApiJob> prepare(const BatchRequest& request) const {
-    switch (request.kind) {
-      case BatchRequestKind::kChat: return prepare_chat(model_, request.body);
-      case BatchRequestKind::kCompletion: return prepare_completion(model_, request.body);
-      case BatchRequestKind::kEmbedding: break;
-    }
-    return prepare_embeddings(model_, request.body);
   }
 
   void refuse(Place& place, const ApiError& error) {
@@ -135,6 +122,7 @@ class BatchRun {
   }
 
   const ServedModel& model_;
+  ResponseStore no_responses_{{.number = 0}};  // nothing is stored
   LocalJobs jobs_;
   std::ofstream& output_;
   Progress& progress_;

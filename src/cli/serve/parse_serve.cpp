@@ -115,6 +115,14 @@ class ServeParser final : public CommandParser {
               });
     add.integer("--response-store-age", "seconds after which a stored response is forgotten (2592000, 30 days)",
                 {1, std::int64_t{1} << 32}, response_age_s_);
+    add.text("--file-storage-path", "DIR",
+             "keeps the files and batches of /v1/files and /v1/batches here (none are kept)",
+             options_.server.file_folder);
+    add.value("--file-storage-size", "BYTES", "that all files together may have (16G)",
+              [this](const std::string& flag, const std::string& text) {
+                options_.server.file_bytes = TRY(parse_bytes(flag, text));
+                return ok_status();
+              });
     add.flag("--log-requests,--enable-log-requests", "one line each", options_.server.log_requests);
     add.text("--access-log", "FILE", "one line of JSON for each request is added to it; - is standard error",
              options_.server.access_log);

@@ -36,6 +36,7 @@ inline constexpr std::uint32_t kLabelScore = 2048;  // scores of tokens after a 
 inline constexpr std::uint32_t kMessages = 4096;    // Anthropic's
 inline constexpr std::uint32_t kCountTokens = 8192;
 inline constexpr std::uint32_t kResponses = 1U << 16;
+inline constexpr std::uint32_t kBatches = 1U << 17;
 inline constexpr std::uint32_t kAbort = 1 << 20;
 inline constexpr std::uint32_t kOllamaChat = 1 << 21;
 inline constexpr std::uint32_t kOllamaGenerate = 1 << 22;

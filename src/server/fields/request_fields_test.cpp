@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "tessera/server/anthropic/messages_request.h"
+#include "tessera/server/batches/new_batch.h"
 #include "tessera/server/ollama/ollama_embed.h"
 #include "tessera/server/ollama/ollama_models.h"
 #include "tessera/server/ollama/ollama_request.h"
@@ -103,6 +104,8 @@ const Place& place_of(const std::string& object) {
       {"count_tokens", {R"({"model": "m", "messages": [{"role": "user", "content": "a"}]})", "", "count_tokens"}},
       {"responses", {R"({"input": "a", "seed": 1})", "", "responses"}},
       {"abort", {R"({"rid": "one"})", "", "abort"}},
+      {"batches",
+       {R"({"input_file_id": "file-1", "endpoint": "/v1/completions", "completion_window": "24h"})", "", "batches"}},
       {"ollama_chat",
        {R"({"model": "demo", "messages": [{"role": "user", "content": "a"}], "options": {"seed": 1, "num_predict": 8}})",
         "", "ollama_chat"}},
@@ -164,6 +167,11 @@ Outcome outcome(ApiResult<AbortRequest> request) {
   return {.shown = "ends \"" + request->id + "\""};
 }
 
+Outcome outcome(ApiResult<Batch> batch) {
+  if (!batch.ok()) return {.error = batch.error()};
+  return {.shown = batch_record(*batch)};
+}
+
 Outcome send(const std::string& object, const std::string& body, const FieldModel& field_model) {
   const std::string& route = place_of(object).route;
   const ServedModel& model = field_model.served;
@@ -188,6 +196,7 @@ Outcome send(const std::string& object, const std::string& body, const FieldMode
     return outcome(prepare_ollama_embeddings(field_model.without_tokens(/*embeds=*/true), body));
   if (route == "ollama_show") return outcome(ollama_show_body(model, body));
   if (route == "abort") return outcome(read_abort(model, body));
+  if (route == "batches") return outcome(read_new_batch(model, body));
   if (route == "tokenize") return outcome(tokenize_body(model, body));
   return outcome(detokenize_body(model, body));
 }

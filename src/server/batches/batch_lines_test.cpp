@@ -1,11 +1,11 @@
 // Catches: a request form that is read as another, a bad line whose custom_id is lost, an error that does not say what
 // is accepted, and answers that are not in OpenAI's form.
-#include "tessera/cli/generate/batch_lines.h"
+#include "tessera/server/batches/batch_lines.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace tessera::cli {
+namespace tessera {
 namespace {
 
 using ::testing::HasSubstr;
@@ -54,10 +54,23 @@ TEST(BatchLines, RefusesBadLines) {
   EXPECT_THAT(error(R"({"custom_id":3,"prompt":"x"})", {}), HasSubstr("custom_id"));
   EXPECT_THAT(error(R"({"url":"/v1/completions","body":{}})", {}), HasSubstr("custom_id"));
   EXPECT_THAT(error(R"({"custom_id":"a","url":"/v1/rerank","body":{}})", "a"),
-              HasSubstr("\"/v1/chat/completions\", \"/v1/completions\" or \"/v1/embeddings\""));
+              HasSubstr("\"/v1/chat/completions\", \"/v1/completions\", \"/v1/embeddings\" or \"/v1/responses\""));
   EXPECT_THAT(error(R"({"custom_id":"a","method":"GET","url":"/v1/completions","body":{}})", "a"), HasSubstr("POST"));
   EXPECT_THAT(error(R"({"custom_id":"a","url":"/v1/completions","body":[]})", "a"), HasSubstr("an object"));
   EXPECT_THAT(error(R"({"custom_id":"a","url":"/v1/completions"})", "a"), HasSubstr("an object"));
+}
+
+TEST(BatchLines, AWholeLineHasAllFourMembers) {
+  const auto error = [](std::string_view line) {
+    Json id;
+    const Result<BatchRequest> request = read_whole_batch_line(line, id);
+    return request.ok() ? "" : request.status().message();
+  };
+  EXPECT_EQ(error(R"({"custom_id":"a","method":"POST","url":"/v1/responses","body":{"input":"x"}})"), "");
+  EXPECT_THAT(error(R"({"custom_id":"","method":"POST","url":"/v1/responses","body":{}})"), HasSubstr("custom_id"));
+  EXPECT_THAT(error(R"({"custom_id":"a","url":"/v1/responses","body":{}})"), HasSubstr("method"));
+  EXPECT_THAT(error(R"({"custom_id":"a","method":"POST","body":{}})"), HasSubstr("url"));
+  EXPECT_THAT(error(R"({"custom_id":"a","prompt":"x"})"), HasSubstr("method")) << "a bare body is none";
 }
 
 TEST(BatchLines, WritesAnswersInOpenAisForm) {
@@ -78,11 +91,11 @@ TEST(BatchLines, WritesAnswersInOpenAisForm) {
   EXPECT_EQ(*response.find("status_code"), Json(400));
   EXPECT_EQ(*response.find("body")->find("error")->find("message"), Json("no"));
 
-  const Result<Json> error = Json::parse(batch_error("b", invalid_argument("what")), "error");
+  const Result<Json> error = Json::parse(batch_error("b", "invalid_line", "what"), "error");
   ASSERT_TRUE(error.ok()) << error.status().message();
   EXPECT_TRUE(error->find("response")->is_null());
   EXPECT_EQ(*error->find("error")->find("message"), Json("what"));
 }
 
 }  // namespace
-}  // namespace tessera::cli
+}  // namespace tessera

@@ -1,0 +1,68 @@
+// A batch: a file of requests that the server answers beside its live requests, within a day.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tessera/base/json.h"
+#include "tessera/base/status.h"
+
+namespace tessera {
+
+enum class BatchStatus : std::uint8_t {
+  kValidating,  // waits for its turn, or its file is being checked
+  kInProgress,
+  kFinalizing,  // all requests have ended, and its files are being made
+  kCompleted,
+  kFailed,  // its file is wrong, or the server could not go on; `errors` says why
+  kExpired,
+  kCancelling,
+  kCancelled,
+};
+inline constexpr std::size_t kNumBatchStatuses = 8;
+
+// Returns "validating", "in_progress", ….
+std::string_view batch_status_name(BatchStatus status);
+
+// Why a batch failed.
+struct BatchFault {
+  std::string code{};  // "invalid_line"
+  std::string message{};
+  std::int64_t line = 0;  // of the input file, from 1; 0: not of a line
+};
+
+struct Batch {
+  std::string id{};        // "batch_…"
+  std::string owner{};     // owner_of() of the client that made it
+  std::string endpoint{};  // "/v1/chat/completions"
+  std::string input_file_id{};
+  BatchStatus status = BatchStatus::kValidating;
+  std::string output_file_id{};  // "": there is none
+  std::string error_file_id{};   // "": there is none
+  std::int64_t created_at = 0;   // Unix time
+  std::int64_t expires_at = 0;   // Unix time
+  // The Unix time at which each status was reached; 0: it was not.
+  std::array<std::int64_t, kNumBatchStatuses> reached{};
+  std::int64_t output_age_s = 0;  // seconds after which its files are erased
+  std::int64_t total = 0;         // requests
+  std::int64_t completed = 0;     // requests with an answer of status 200
+  std::int64_t failed = 0;        // other requests that have ended
+  Json metadata{};                // an object of strings, or null
+  std::vector<BatchFault> errors{};
+
+  // Returns whether the batch has come to its end.
+  bool ended() const;
+  // Changes the status and notes the time.
+  void reach(BatchStatus next, std::int64_t now);
+  // Returns OpenAI's batch object.
+  Json to_json() const;
+};
+
+// Returns the text that a server keeps of a batch, and reads it. Errors name the field.
+std::string batch_record(const Batch& batch);
+Result<Batch> read_batch_record(const Json& json, std::string id);
+
+}  // namespace tessera

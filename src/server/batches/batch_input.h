@@ -1,0 +1,49 @@
+// The file of requests of a batch.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tessera/base/status.h"
+#include "tessera/server/batches/batch.h"
+#include "tessera/server/batches/batch_lines.h"
+
+namespace tessera {
+
+// The most requests of a batch, and the longest line.
+inline constexpr std::int64_t kMostBatchRequests = 50'000;
+inline constexpr std::size_t kMostBatchLine = std::size_t{32} << 20;
+
+// Reads the lines of a file that are not blank, one after the other. Threads: one at a time.
+class BatchInput {
+ public:
+  struct Line {
+    std::int64_t number = 0;  // of the file, from 1
+    std::string text{};
+  };
+  static Result<BatchInput> open(const std::filesystem::path& path);
+  // Returns nothing at the end.
+  std::optional<Line> next();
+
+ private:
+  explicit BatchInput(std::ifstream file) : file_(std::move(file)) {}
+  std::ifstream file_;
+  std::int64_t number_ = 0;
+};
+
+// What a check of a file found.
+struct CheckedInput {
+  std::int64_t requests = 0;
+  std::vector<BatchFault> faults{};  // the first 100; empty: the file is right
+};
+
+// Reads a whole file. Every line must be a request to `endpoint` with a "custom_id" of its own; what the request's body
+// says is checked when it runs. Error: the file cannot be read.
+Result<CheckedInput> check_batch_input(const std::filesystem::path& path, std::string_view endpoint);
+
+}  // namespace tessera

@@ -1,0 +1,245 @@
+// Catches: batches that lose, repeat or mix up answers, that end with the server, that others reach, that a bad line or
+// request stops, and files of a batch that are not in OpenAI's form.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <map>
+#include <thread>
+
+#include "tessera/base/testing/scratch_dir.h"
+#include "tessera/server/server_test_util.h"
+
+namespace tessera::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+std::string form(const std::string& content, const std::string& more = "") {
+  const std::string part = "--B\r\nContent-Disposition: form-data; name=";
+  return part + "\"purpose\"\r\n\r\nbatch\r\n" + more + part + "\"file\"; filename=\"in.jsonl\"\r\n\r\n" + content +
+         "\r\n--B--\r\n";
+}
+std::string with_line(std::string request, const std::string& line) {
+  return request.insert(request.find("\r\n") + 2, line + "\r\n");
+}
+std::string upload(const std::string& body, const std::string& type = "multipart/form-data; boundary=B") {
+  return "POST /v1/files HTTP/1.1\r\nHost: localhost\r\nContent-Type: " + type +
+         "\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
+}
+std::string erase_file(const std::string& path) { return "DELETE " + path + " HTTP/1.1\r\nHost: localhost\r\n\r\n"; }
+std::string text_in(const Json& object, const char* key) { return object.find(key)->as_string(); }
+std::string request_line(const std::string& id, const std::string& body) {
+  return R"({"custom_id": ")" + id + R"(", "method": "POST", "url": "/v1/completions", "body": {"model": "demo", )" +
+         body + "}}\n";
+}
+std::string short_line(const std::string& id, int tokens = 2) {
+  return request_line(
+      id, R"("prompt": "Once", "temperature": 0, "ignore_eos": true, "max_tokens": )" + std::to_string(tokens));
+}
+std::int64_t counted(const Json& batch, const char* what) { return batch.find("request_counts")->find(what)->as_int(); }
+std::string kept_error(const Json& answer) { return answer.find("error")->find("message")->as_string(); }
+
+class BatchRoutesTest : public ServerTest {
+ protected:
+  ServerOptions options() const {
+    ServerOptions options;
+    options.file_folder = folder_.path();
+    return options;
+  }
+  static std::string put(const Running& running, const std::string& content) {
+    return text_in(running.json(upload(form(content))), "id");
+  }
+  static std::string begin(const std::string& file, const std::string& endpoint = "/v1/completions") {
+    return post("/v1/batches", R"({"input_file_id": ")" + file + R"(", "endpoint": ")" + endpoint +
+                                   R"(", "completion_window": "24h", "metadata": {"job": "a"}})");
+  }
+  static Json get_batch(const Running& running, const std::string& id) {
+    return running.json(get("/v1/batches/" + id));
+  }
+  // Waits until a batch has ended.
+  static Json ended(const Running& running, const std::string& id) {
+    for (int i = 0; i < 1200; ++i) {
+      Json batch = get_batch(running, id);
+      const std::string status = text_in(batch, "status");
+      if (status == "completed" || status == "failed" || status == "expired" || status == "cancelled") return batch;
+      std::this_thread::sleep_for(std::chrono::milliseconds(25));
+    }
+    ADD_FAILURE() << "the batch did not end";
+    return get_batch(running, id);
+  }
+  // Returns the lines of a file by their custom_id.
+  static std::map<std::string, Json> lines(const Running& running, const Json& batch, const char* which) {
+    std::map<std::string, Json> found;
+    if (batch.find(which)->is_null()) return found;
+    const Reply reply = running.ask(get("/v1/files/" + text_in(batch, which) + "/content"));
+    EXPECT_EQ(reply.status, 200);
+    std::istringstream all(reply.body);
+    for (std::string line; std::getline(all, line);) {
+      Result<Json> json = Json::parse(line, "line");
+      EXPECT_TRUE(json.ok()) << line;
+      if (json.ok()) {
+        EXPECT_TRUE(found.emplace(text_in(*json, "custom_id"), *json).second) << "twice: " << line;
+      }
+    }
+    return found;
+  }
+
+  test::ScratchDir folder_;
+};
+
+TEST_F(BatchRoutesTest, ABatchAnswersEveryRequest) {
+  const Running running(engine(), options());
+  const std::string file = put(running, short_line("a") + "\n" + request_line("b", R"("prompt": 5.5)") +
+                                            short_line("c", 3) + request_line("d", R"("prompt": "x", "stream": true)"));
+  const Json begun = running.json(begin(file));
+  EXPECT_EQ(text_in(begun, "status"), "validating");
+  EXPECT_EQ(begun.find("metadata")->dump(), R"({"job": "a"})");
+  const Json batch = ended(running, text_in(begun, "id"));
+  EXPECT_EQ(text_in(batch, "status"), "completed") << batch.dump();
+  EXPECT_EQ(counted(batch, "total"), 4);
+  EXPECT_EQ(counted(batch, "completed"), 2);
+  EXPECT_EQ(counted(batch, "failed"), 2);
+  const auto answers = lines(running, batch, "output_file_id");
+  ASSERT_THAT(answers, SizeIs(2));
+  const Json& response = *answers.at("c").find("response");
+  EXPECT_EQ(response.find("status_code")->as_int(), 200);
+  EXPECT_EQ(response.find("body")->find("usage")->find("completion_tokens")->as_int(), 3);
+  EXPECT_EQ(text_of(*response.find("body")),
+            text_of(running.json(completion(R"("prompt": "Once", "ignore_eos": true, "max_tokens": 3)"))))
+      << "as the live route answers";
+  const auto errors = lines(running, batch, "error_file_id");
+  ASSERT_THAT(errors, SizeIs(2));
+  EXPECT_EQ(errors.at("b").find("response")->find("status_code")->as_int(), 400);
+  EXPECT_THAT(kept_error(*errors.at("d").find("response")->find("body")), HasSubstr("no streams"));
+}
+
+TEST_F(BatchRoutesTest, AFileWithBadLinesFailsAndNamesThem) {
+  const Running running(engine(), options());
+  const auto errors_of = [&](const std::string& content, const std::string& endpoint) {
+    const Json batch = ended(running, text_in(running.json(begin(put(running, content), endpoint)), "id"));
+    EXPECT_EQ(text_in(batch, "status"), "failed");
+    std::string all;
+    for (const Json& error : batch.find("errors")->find("data")->as_array())
+      all += text_in(error, "code") + " " + error.find("line")->dump() + "; ";
+    return all;
+  };
+  EXPECT_EQ(errors_of(short_line("a") + "{\n" + short_line("a"), "/v1/completions"),
+            "invalid_line 2; duplicate_custom_id 3; ");
+  EXPECT_EQ(errors_of(short_line("a"), "/v1/embeddings"), "mismatched_endpoint 1; ");
+  EXPECT_EQ(errors_of("\n", "/v1/completions"), "empty_file null; ");
+}
+
+TEST_F(BatchRoutesTest, ABatchGoesOnAfterARestart) {
+  std::string content;
+  for (int i = 0; i < 40; ++i) content += short_line("r" + std::to_string(i), 20);
+  std::string id;
+  std::int64_t before = 0;
+  {
+    const Running running(engine(), options());
+    id = text_in(running.json(begin(put(running, content))), "id");
+    for (int i = 0; i < 1200 && before == 0; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      before = counted(get_batch(running, id), "completed");
+    }
+  }
+  ASSERT_GT(before, 0);
+  const Running running(engine(), options());
+  const Json batch = ended(running, id);
+  EXPECT_EQ(text_in(batch, "status"), "completed") << batch.dump();
+  EXPECT_EQ(counted(batch, "completed"), 40);
+  EXPECT_THAT(lines(running, batch, "output_file_id"), SizeIs(40));
+}
+
+TEST_F(BatchRoutesTest, ACancelledBatchKeepsItsAnswers) {
+  std::string content;
+  for (int i = 0; i < 200; ++i) content += short_line("r" + std::to_string(i), 60);
+  const Running running(engine(), options());
+  const std::string id = text_in(running.json(begin(put(running, content))), "id");
+  for (int i = 0; i < 1200 && counted(get_batch(running, id), "completed") == 0; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  const Json told = running.json(post("/v1/batches/" + id + "/cancel", ""));
+  EXPECT_EQ(text_in(told, "status"), "cancelling");
+  const Json batch = ended(running, id);
+  EXPECT_EQ(text_in(batch, "status"), "cancelled") << batch.dump();
+  EXPECT_GT(counted(batch, "completed"), 0);
+  EXPECT_EQ(counted(batch, "completed") + counted(batch, "failed"), 200);
+  const auto errors = lines(running, batch, "error_file_id");
+  EXPECT_EQ(std::ssize(errors), counted(batch, "failed"));
+  EXPECT_EQ(text_in(*errors.begin()->second.find("error"), "code"), "batch_cancelled");
+  EXPECT_EQ(error_code(running.json(post("/v1/batches/" + id + "/cancel", ""), 400)), "batch_ended");
+}
+
+TEST_F(BatchRoutesTest, FilesAreListedReadAndDeleted) {
+  const Running running(engine(), options());
+  std::string large;
+  for (int i = 0; i < 30'000; ++i) large += "line " + std::to_string(i) + "\n";
+  const std::string first = put(running, large);
+  const std::string second = put(running, "");
+  EXPECT_EQ(running.ask(get("/v1/files/" + first + "/content")).body, large);
+  EXPECT_EQ(running.ask(get("/v1/files/" + second + "/content")).body, "");
+  const Json file = running.json(get("/v1/files/" + first));
+  EXPECT_EQ(text_in(file, "filename"), "in.jsonl");
+  EXPECT_EQ(file.find("bytes")->as_int(), std::ssize(large));
+  EXPECT_THAT(running.json(get("/v1/files?purpose=batch")).find("data")->as_array(), SizeIs(2));
+  EXPECT_THAT(running.json(get("/v1/files?purpose=vision")).find("data")->as_array(), SizeIs(0));
+  const Json page = running.json(get("/v1/files?limit=1"));
+  EXPECT_EQ(*page.find("has_more"), Json(true));
+  EXPECT_EQ(*running.json(get("/v1/files?limit=1&after=" + text_in(page, "last_id"))).find("has_more"), Json(false));
+  EXPECT_EQ(*running.json(erase_file("/v1/files/" + first)).find("deleted"), Json(true));
+  EXPECT_EQ(error_code(running.json(get("/v1/files/" + first), 404)), "file_not_found");
+}
+
+TEST_F(BatchRoutesTest, BadFormsAndBatchesAreNamed) {
+  const Running running(engine(), options());
+  EXPECT_THAT(kept_error(running.json(upload("{}", "application/json"), 415)), HasSubstr("multipart/form-data"));
+  EXPECT_THAT(kept_error(running.json(upload("{}"), 400)), HasSubstr("boundary"));
+  const auto error = [&](const std::string& body) { return kept_error(running.json(upload(body), 400)); };
+  std::string other = form("x");
+  other.replace(other.find("batch"), 5, "vision");
+  EXPECT_THAT(error(other), HasSubstr("\"purpose\" is \"vision\"; accepted: \"batch\""));
+  const std::string field = "--B\r\nContent-Disposition: form-data; name=";
+  EXPECT_THAT(error(form("x", field + "\"expires_after[seconds]\"\r\n\r\n5\r\n")), HasSubstr("3600 to 2592000"));
+  EXPECT_THAT(error(form("x", field + "\"color\"\r\n\r\nred\r\n")), HasSubstr("\"color\" is not known"));
+  EXPECT_THAT(error(field + "\"purpose\"\r\n\r\nbatch\r\n--B--"), HasSubstr("no field \"file\""));
+
+  EXPECT_EQ(error_code(running.json(begin("file-0"), 404)), "file_not_found");
+  EXPECT_THAT(kept_error(running.json(begin(put(running, "x"), "/v1/rerank"), 400)),
+              HasSubstr("\"/v1/embeddings\" or \"/v1/responses\""));
+  EXPECT_EQ(error_code(running.json(get("/v1/batches/batch_0"), 404)), "batch_not_found");
+  EXPECT_EQ(error_code(running.json(get("/v1/files/file-0/text"), 404)), "unknown_url");
+}
+
+TEST_F(BatchRoutesTest, AKeyReachesOnlyItsOwnFilesAndBatches) {
+  ServerOptions keyed = options();
+  keyed.api_keys = {"one", "two"};
+  const Running running(engine(), keyed);
+  const auto as = [](const std::string& key, const std::string& request) {
+    return with_line(request, "Authorization: Bearer " + key);
+  };
+  const std::string file = text_in(running.json(as("one", upload(form(short_line("a"))))), "id");
+  EXPECT_EQ(running.ask(as("two", get("/v1/files/" + file))).status, 404);
+  EXPECT_EQ(running.ask(as("two", get("/v1/files/" + file + "/content"))).status, 404);
+  EXPECT_EQ(running.ask(as("two", begin(file))).status, 404);
+  const std::string batch = text_in(running.json(as("one", begin(file))), "id");
+  EXPECT_EQ(running.ask(as("two", get("/v1/batches/" + batch))).status, 404);
+  EXPECT_EQ(running.ask(as("two", post("/v1/batches/" + batch + "/cancel", ""))).status, 404);
+  EXPECT_THAT(running.json(as("two", get("/v1/batches"))).find("data")->as_array(), SizeIs(0));
+  EXPECT_THAT(running.json(as("one", get("/v1/batches"))).find("data")->as_array(), SizeIs(1));
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_.path())) {
+    if (!entry.is_regular_file()) continue;
+    EXPECT_EQ(read_text_file(entry.path().string())->find("\"one\""), std::string::npos) << "the key is on the disk";
+  }
+}
+
+TEST_F(BatchRoutesTest, WithoutAFolderTheRoutesSaySo) {
+  const Running running(engine());
+  for (const std::string& request :
+       {upload(form("x")), get("/v1/files"), get("/v1/files/file-0"), begin("file-0"), get("/v1/batches"),
+        erase_file("/v1/files/file-0"), post("/v1/batches/batch_0/cancel", "")})
+    EXPECT_EQ(error_code(running.json(request, 501)), "files_disabled") << request;
+}
+
+}  // namespace
+}  // namespace tessera::testing

@@ -1,0 +1,35 @@
+// The folder in which the server keeps uploaded files and batches:
+//
+//   lock             held by the one server that uses the folder
+//   files/ID         the content of a file; files/ID.json describes it
+//   batches/ID.json  a batch; ID.output and ID.errors are its answers while it runs
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "tessera/base/status.h"
+
+namespace tessera {
+
+// Owns the lock. Threads: any thread may call the const functions.
+class FileFolder {
+ public:
+  // Creates what is missing and takes the lock. Errors name the path: it cannot be written, or another server uses it.
+  static Result<FileFolder> open(const std::filesystem::path& path);
+  FileFolder(FileFolder&& other) noexcept : path_(std::move(other.path_)), lock_(std::exchange(other.lock_, -1)) {}
+  FileFolder& operator=(FileFolder&&) = delete;
+  ~FileFolder();
+
+  std::filesystem::path files() const { return path_ / "files"; }
+  std::filesystem::path batches() const { return path_ / "batches"; }
+
+ private:
+  FileFolder(std::filesystem::path path, int lock) : path_(std::move(path)), lock_(lock) {}
+  std::filesystem::path path_;
+  int lock_;  // descriptor; -1: moved away
+};
+
+}  // namespace tessera

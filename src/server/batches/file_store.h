@@ -1,0 +1,93 @@
+// Files that clients uploaded or batches wrote, kept in a folder and bounded by bytes, number and age.
+//
+//   FileStore store = TRY(FileStore::open(folder.files(), {.bytes = 1 << 30}));
+//   const StoredFile file = TRY(store.put({.owner = owner, .filename = "a.jsonl", .purpose = "batch"}, content));
+//   std::ifstream input(store.path_of(file.id));
+//
+// A file is found only by its owner; to everybody else its id is unknown. A file whose age is over is erased when
+// anybody asks for it or room is needed. Files survive the process.
+//
+// Threads: any thread may call every function. put() and adopt() wait for the disk.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "tessera/base/json.h"
+#include "tessera/base/status.h"
+#include "tessera/server/api_result.h"
+
+namespace tessera {
+
+struct StoredFile {
+  std::string id{};     // "file-…"; put() and adopt() give it
+  std::string owner{};  // owner_of() of the client that may use it
+  std::string filename{};
+  std::string purpose{};  // "batch" or "batch_output"
+  std::int64_t bytes = 0;
+  std::int64_t created_at = 0;  // Unix time
+  std::int64_t expires_at = 0;  // Unix time
+
+  // Returns OpenAI's file object.
+  Json to_json() const;
+};
+
+class FileStore {
+ public:
+  struct Limits {
+    std::int64_t bytes = std::int64_t{16} << 30;  // of all files together
+    std::size_t number = 10'000;
+  };
+  using Clock = std::function<std::int64_t()>;  // Unix time
+
+  // Reads what the folder has. Removes files that a killed process left unfinished. `clock` is for tests; if it is
+  // empty, unix_time() is used.
+  static Result<std::unique_ptr<FileStore>> open(std::filesystem::path folder, Limits limits, Clock clock = {});
+
+  // Keeps a new file. Sets its id, bytes and created_at. Errors: 503 if there is no room beside the other files, or the
+  // disk is full; 413 if it exceeds the limit alone.
+  ApiResult<StoredFile> put(StoredFile file, std::string_view content);
+  // Keeps the file at `path`, which moves into the store; its bytes were taken before. Sets its id and created_at.
+  // After an error, 503 for a full disk and else 500, the bytes are given back.
+  ApiResult<StoredFile> adopt(StoredFile file, const std::filesystem::path& path);
+  // Takes room for bytes that adopt() will bring, or gives it back. Error: 503 if there is no room.
+  ApiStatus take(std::int64_t bytes);
+  void give_back(std::int64_t bytes);
+
+  // Errors: 404 if there is no such file, its age is over, or it has another owner.
+  ApiResult<StoredFile> find(std::string_view id, std::string_view owner);
+  ApiStatus erase(std::string_view id, std::string_view owner);
+  // Returns the owner's files, the newest first.
+  std::vector<StoredFile> list(std::string_view owner);
+  // Returns where the content of a file of the store is. An open file stays readable when it is erased.
+  std::filesystem::path path_of(std::string_view id) const { return folder_ / id; }
+
+ private:
+  FileStore(std::filesystem::path folder, Limits limits, Clock clock)
+      : folder_(std::move(folder)), limits_(limits), clock_(std::move(clock)) {}
+  Status load();
+  // These need the lock.
+  ApiStatus make_room(std::int64_t bytes, std::size_t files);
+  void erase_old();
+  void remove(std::string id);  // a copy, because the entry that may hold it is erased
+
+  // Writes the description of a file whose content is in place. After an error the content is gone.
+  ApiResult<StoredFile> describe(StoredFile file);
+
+  const std::filesystem::path folder_;
+  const Limits limits_;
+  const Clock clock_;
+  std::mutex mutex_;
+  std::map<std::string, StoredFile, std::less<>> files_;  // guarded by the mutex
+  std::int64_t used_ = 0;                                 // guarded by the mutex
+};
+
+}  // namespace tessera

@@ -1,0 +1,31 @@
+// What the routes of files and batches share: they work on a pool's thread, because the disk may let them wait.
+//
+// Threads: the I/O thread.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+
+#include "tessera/server/api_result.h"
+#include "tessera/server/http/call.h"
+#include "tessera/server/http/client_of.h"
+#include "tessera/server/work/text_pools.h"
+
+namespace tessera {
+
+// The members outlive the routes.
+struct RouteWork {
+  TextPools& pools;
+  HttpServer& http;
+  std::span<const std::string> api_keys;
+
+  std::string owner(const Call& call) const { return owner_of(call.request(), api_keys); }
+  // Answers with the JSON that `make` returns on a thread of the pool.
+  void answer(const Call& call, TextWork work, std::function<ApiResult<std::string>()> make) const;
+};
+
+// Returns the refusal of a server that was started without a folder for files.
+ApiError no_file_folder();
+
+}  // namespace tessera

@@ -1,0 +1,24 @@
+// The routes whose bodies a reader turns into a job for the engine, and those whose answer a reader makes alone.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "tessera/server/api_job.h"
+#include "tessera/server/api_result.h"
+#include "tessera/server/served_model.h"
+
+namespace tessera {
+
+// A POST route. The readers may be slow: they run on a pool's thread.
+template <class Made>
+struct ReadRoute {
+  const char* path;
+  ApiResult<Made> (*read)(const ServedModel& model, std::string_view body);
+};
+
+std::span<const ReadRoute<ApiJob>> job_routes();
+std::span<const ReadRoute<std::string>> build_routes();
+
+}  // namespace tessera
