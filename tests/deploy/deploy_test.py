@@ -25,7 +25,9 @@ import jsonschema
 import yaml
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-MANIFEST = ROOT / "deploy" / "kubernetes" / "leaderworkerset.yaml"
+KUBERNETES = ROOT / "deploy" / "kubernetes"
+MANIFEST = KUBERNETES / "leaderworkerset.yaml"
+GATEWAYS = ("kserve.yaml", "llm-d.yaml")
 CONTAINER_SERVE = ROOT / "deploy" / "container" / "serve"
 SBATCH = ROOT / "deploy" / "slurm" / "tessera.sbatch"
 MODEL = ROOT / "models" / "demo"
@@ -43,7 +45,7 @@ def list_of(item):
 
 
 TEXTS = {"type": "object", "additionalProperties": TEXT}
-METADATA = object_of([], name=NAME, labels=TEXTS)
+METADATA = object_of([], name=NAME, labels=TEXTS, annotations=TEXTS)
 PROBE = object_of(["httpGet"], httpGet=object_of(["path", "port"], path=TEXT, port=NAME), periodSeconds=NUMBER,
                   failureThreshold=NUMBER)
 QUANTITIES = {"type": "object", "additionalProperties": {"type": "string", "pattern": "^[0-9]+(Gi|Mi|m)?$"}}
@@ -70,6 +72,25 @@ SCHEMAS = {
         ["apiVersion", "kind", "metadata", "spec"], apiVersion={"const": "v1"}, kind=TEXT, metadata=METADATA,
         spec=object_of(["ports"], selector=TEXTS,
                        ports=list_of(object_of(["port"], name=NAME, port=NUMBER, targetPort=NAME)))),
+}
+
+def resource(version, spec):
+    return object_of(["apiVersion", "kind", "metadata", "spec"], apiVersion={"const": version}, kind=TEXT, metadata=METADATA, spec=spec)
+
+
+FORMAT = object_of(["name"], name=NAME, version=TEXT, autoSelect={"type": "boolean"})
+GATEWAY_SCHEMAS = {
+    "ServingRuntime": resource("serving.kserve.io/v1alpha1", object_of(
+        ["containers"], supportedModelFormats=list_of(FORMAT), containers=list_of(CONTAINER))),
+    "InferenceService": resource("serving.kserve.io/v1beta1", object_of(["predictor"], predictor=object_of(
+        ["model"], minReplicas=NUMBER, terminationGracePeriodSeconds=NUMBER, model=object_of(
+            ["modelFormat", "storageUri"], modelFormat=FORMAT, runtime=NAME, storageUri=TEXT)))),
+    "Deployment": resource("apps/v1", object_of(
+        ["selector", "template"], replicas=NUMBER, selector=object_of(["matchLabels"], matchLabels=TEXTS), template=POD)),
+    "HTTPRoute": resource("gateway.networking.k8s.io/v1", object_of(
+        ["parentRefs", "rules"], parentRefs=list_of(object_of(["name"], name=NAME)), rules=list_of(object_of(
+            ["backendRefs"], backendRefs=list_of(object_of(["name"], group=TEXT, kind=TEXT, name=NAME)),
+            timeouts=object_of([], request={"type": "string", "pattern": "^[0-9]+(h|m|s|ms)$"}))))),
 }
 SRUN = """#!/usr/bin/env bash
 # Starts the command behind the flags once for each machine, and ends with the first that fails.
@@ -108,6 +129,36 @@ class Cases:
         assert set(self.documents) == set(SCHEMAS)
         for kind, document in self.documents.items():
             jsonschema.validate(document, SCHEMAS[kind], cls=jsonschema.Draft7Validator)
+
+    @staticmethod
+    def the_gateways_manifests_have_their_form():
+        found = [document for name in GATEWAYS for document in yaml.safe_load_all((KUBERNETES / name).read_text())]
+        assert {document["kind"] for document in found} == set(GATEWAY_SCHEMAS)
+        for document in found:
+            jsonschema.validate(document, GATEWAY_SCHEMAS[document["kind"]], cls=jsonschema.Draft7Validator)
+
+    def gateways_run_commands_that_there_are(self):
+        of_kind = {document["kind"]: document for name in GATEWAYS for document in yaml.safe_load_all((KUBERNETES / name).read_text())}
+        runtime, service = of_kind["ServingRuntime"]["spec"], of_kind["InferenceService"]["spec"]["predictor"]
+        deployment = of_kind["Deployment"]["spec"]
+        pod = deployment["template"]["spec"]
+        assert service["model"]["runtime"] == of_kind["ServingRuntime"]["metadata"]["name"]
+        assert service["model"]["modelFormat"]["name"] == runtime["supportedModelFormats"][0]["name"]
+        assert deployment["selector"]["matchLabels"].items() <= deployment["template"]["metadata"]["labels"].items()
+        style = deployment["template"]["metadata"]["labels"]["llm-d.ai/engine-type"]
+        for container, grace in ((runtime["containers"][0], service["terminationGracePeriodSeconds"]),
+                                 (pod["containers"][0], pod["terminationGracePeriodSeconds"])):
+            words = [word.replace("{{.Name}}", "chat").replace("/mnt/models", "/model").replace("/model", str(MODEL), 1)
+                     if "--model-path" in word or "{{" in word else word for word in container["args"]]
+            done = subprocess.run([self.tessera, "serve", *words, "--print-config"], capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stderr
+            config = yaml.safe_load(done.stdout)
+            assert config["port"] == container["ports"][0]["containerPort"], config
+            assert config["metrics-style"] == style, config
+            assert float(config["drain-timeout"]) < grace, config
+            for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+                assert container[probe]["httpGet"]["port"] == container["ports"][0]["name"]
+        assert {mount["name"] for mount in pod["containers"][0]["volumeMounts"]} == {volume["name"] for volume in pod["volumes"]}
 
     def the_schemas_find_faults(self):
         group = json.loads(json.dumps(self.documents["LeaderWorkerSet"]))
