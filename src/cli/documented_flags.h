@@ -138,6 +138,10 @@ inline const std::vector<Documented>& documented() {
       {{"--quantization", "int4"}, kTaken, {"--quantization", "int3"}},
       {{"--swap-space", "16"}, kWarned, {"--swap-space"}},
       {{"--swap-space", "0"}, kNothing, {"--swap-space"}},
+      {{"--otlp-traces-endpoint", "http://collector:4318/v1/traces"},
+       kTaken,
+       {"--otlp-traces-endpoint", "collector:4317"}},
+      {{"--enable-trace", "--otlp-traces-endpoint", "http://collector:4318"}, kNothing, {"--enable-trace"}},
       {{"--root-path", "/llm"}, kWarned, {"--root-path"}},
   };
   return flags;

@@ -74,8 +74,9 @@ inline std::string server_sent_event(std::string_view json) {
   return event;
 }
 
-// Returns the seconds since 1970.
+// Return the seconds and the nanoseconds since 1970.
 std::int64_t unix_time();
+std::int64_t unix_nanoseconds();
 // Returns the time as "2026-08-06T09:15:23.481920Z".
 std::string iso_time();
 

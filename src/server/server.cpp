@@ -25,8 +25,8 @@
 #include "tessera/server/page.h"
 #include "tessera/server/reference/reference_routes.h"
 #include "tessera/server/refusals.h"
-#include "tessera/server/report/access_log.h"
 #include "tessera/server/report/engine_state.h"
+#include "tessera/server/report/request_records.h"
 #include "tessera/server/responses/response_routes.h"
 #include "tessera/server/responses/response_store.h"
 #include "tessera/server/tools/generic_tools.h"
@@ -89,10 +89,9 @@ struct Server::Impl {
     http_options.on_own_answer = [this](int status) { metrics->answered(kNoRoute, status); };
     http_options.check_head = [this](const HttpRequest& head) { return check_head(head); };
     http_options.memory = memory.get();
-    if (!options.access_log.empty()) {
-      access_log = TRY(AccessLog::open(options.access_log, model.name).with_context("--access-log"));
-      http_options.on_finished = [this](const FinishedRequest& finished) { access_log->write(finished); };
-    }
+    records.emplace(TRY(RequestRecords::open(options, model.name)));
+    if (records->wanted())
+      http_options.on_finished = [this](const FinishedRequest& finished) { records->write(finished); };
     http = TRY(
         HttpServer::create(std::move(http_options), [this](HttpExchange exchange) { handle(std::move(exchange)); }));
     jobs.emplace(hooks(), *metrics);
@@ -215,6 +214,7 @@ struct Server::Impl {
   void handle(HttpExchange exchange) {
     const Route& route = **router.find(exchange.request().method, exchange.request().path);
     Call call(std::move(exchange), route.path, *metrics, options.log_requests);
+    records->note(call);
     freed->request_came();
     route.handler(std::move(call));
   }
@@ -321,7 +321,7 @@ struct Server::Impl {
 
   void scrape(const Call& call) {
     HttpResponse response{.content_type = std::string(kMetricsContentType), .headers = {}};
-    response.body = metrics->scrape(replicas->each_stats(), *memory) + pool_metrics(*pools);
+    response.body = metrics->scrape(replicas->each_stats(), *memory) + pool_metrics(*pools) + records->metrics();
     call.respond(std::move(response));
   }
 
@@ -341,7 +341,7 @@ struct Server::Impl {
   Access access{options.api_keys, options.admin_api_keys};
   std::optional<ServerMetrics> metrics;
   std::optional<EngineState> engine_state;
-  std::unique_ptr<AccessLog> access_log;  // null: there is none
+  std::optional<RequestRecords> records;
   std::atomic<bool> draining = false;
   EventQueue events;
   std::unique_ptr<HttpServer> http;
@@ -390,9 +390,7 @@ void Server::stop(double drain_s, double notice_s) {
 }
 
 void Server::reopen_access_log() {
-  impl_->http->post([impl = impl_.get()] {
-    if (impl->access_log != nullptr) impl->access_log->reopen();
-  });
+  impl_->http->post([impl = impl_.get()] { impl->records->reopen_log(); });
 }
 
 }  // namespace tessera

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tessera/server/http/http.h"
+#include "tessera/server/trace/trace_options.h"
 
 namespace tessera {
 
@@ -24,6 +25,7 @@ struct ServerOptions {
   std::string metrics_style = "sglang";   // names of the metrics: "sglang" or "vllm"
   bool allow_unknown_fields = false;      // unknown fields of requests are ignored
   std::string json_whitespace{};          // GrammarOptions::json_whitespace; "": compact
+  TraceOptions traces{};                  // where a span for each request goes
   bool log_requests = false;              // logs one line for each request
   std::string access_log{};               // file that gets a line for each request; "-": standard error; "": none
   std::int64_t stream_interval = 1;       // tokens between two events of a stream; at least 1

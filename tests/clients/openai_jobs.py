@@ -63,7 +63,7 @@ def overflow():
 def batch():
     lines = [{"custom_id": f"r{i}", "method": "POST", "url": "/v1/chat/completions", "body": {**ASK, "max_tokens": i}}
              for i in range(1, 6)]
-    lines[2]["body"]["temperature"] = 9
+    lines[2]["body"]["temperature"] = -1
     content = "\n".join(json.dumps(line) for line in lines).encode()
     file = CLIENT.files.create(file=("requests.jsonl", content), purpose="batch")
     check(CLIENT.files.retrieve(file.id).bytes == len(content), file)

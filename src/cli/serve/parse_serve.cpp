@@ -124,10 +124,14 @@ class ServeParser final : public CommandParser {
                 return ok_status();
               });
     add.flag("--log-requests,--enable-log-requests", "one line each", options_.server.log_requests);
+    add.text("--otlp-traces-endpoint", "URL",
+             "an OpenTelemetry collector that gets a span for each request, as OTLP over HTTP",
+             options_.server.traces.endpoint);
     add.text("--access-log", "FILE", "one line of JSON for each request is added to it; - is standard error",
              options_.server.access_log);
     add.group("");
     add.flag("--enable-metrics", "accepted: they are always there", enable_metrics_);
+    add.flag("--enable-trace", "accepted: --otlp-traces-endpoint turns traces on", enable_trace_);
     add.flag("--disable-log-requests,--no-enable-log-requests", "accepted: they are not logged unless asked for",
              disable_log_requests_);
     common.serves = true;
@@ -144,6 +148,11 @@ class ServeParser final : public CommandParser {
     TRY(finish_protocol_flags(protocol_, options_.engine, options_.server));
     if (disable_log_requests_ && options_.server.log_requests)
       return invalid_argument("--disable-log-requests and --log-requests ask for opposites; accepted: one of them");
+    if (!options_.server.traces.endpoint.empty())
+      TRY(trace_url(options_.server.traces.endpoint).status().with_context("--otlp-traces-endpoint"));
+    if (enable_trace_ && options_.server.traces.endpoint.empty())
+      return invalid_argument(
+          "--enable-trace needs a collector; accepted: it with --otlp-traces-endpoint http://HOST:4318/v1/traces");
     if (notice_s_ > drain_s_) {
       return invalid_argument(fmt::format(
           "--drain-notice: {} is more than --drain-timeout, {}, at which the server ends; accepted: 0 to {}", notice_s_,
@@ -189,6 +198,7 @@ class ServeParser final : public CommandParser {
   std::int64_t keep_alive_s_ = 75;
   std::int64_t max_connections_ = 4096;
   bool enable_metrics_ = false;
+  bool enable_trace_ = false;
   bool disable_log_requests_ = false;
   ProtocolFlags protocol_;
 };

@@ -17,6 +17,7 @@
 #include "tessera/cli/serve/open_files.h"
 #include "tessera/cli/serve/start_replicas.h"
 #include "tessera/cli/serve/stop_signal.h"
+#include "tessera/cli/serve/trace_environment.h"
 #include "tessera/server/server.h"
 #include "tessera/server/work/freed_memory.h"
 
@@ -110,6 +111,7 @@ Status run_serve(const ServeOptions& options) {
   server_options.api_keys = TRY(read_api_keys(kApiKeys, options.server.api_keys, options.api_key_file, get));
   server_options.admin_api_keys =
       TRY(read_api_keys(kAdminApiKeys, options.server.admin_api_keys, options.admin_api_key_file, get));
+  TRY(take_trace_environment(get, server_options.traces));
   TlsOptions& tls = server_options.http.tls;
   const char* const password = get("TESSERA_SSL_KEYFILE_PASSWORD");
   if (tls.key_password.empty() && password != nullptr) tls.key_password = password;

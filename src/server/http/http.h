@@ -86,11 +86,28 @@ struct GenerationTokens {
   std::int64_t completion = 0;
 };
 
+// What a request asks of the model: the parameters of its first text.
+struct GenerationAsked {
+  std::int64_t texts = 0;
+  bool generates = false;  // the text has tokens that the model makes; the rest is of it alone
+  std::int64_t max_tokens = 0;
+  double temperature = 0;
+  double top_p = 1;
+};
+
 // What a model did for a request.
 struct GenerationFacts {
   std::string id{};                          // the answer's id; "": the request ran no model
   std::optional<GenerationTokens> tokens{};  // the sum of all texts that have ended; none: no text has ended
   std::string_view finish{};                 // a constant: why the last text ended; "": no text has ended
+  GenerationAsked asked{};
+  // Seconds from the engine's taking the text until its begin, its first token and its end; of the last text that
+  // ended.
+  double queue_s = 0;
+  double first_token_s = 0;
+  double engine_s = 0;
+  std::string_view route{};    // a constant: the route's path
+  std::string trace_parent{};  // the header traceparent; "": traces are off, or it is absent
 };
 
 // A request whose answer has ended.

@@ -1,0 +1,30 @@
+#include "tessera/server/report/request_records.h"
+
+#include <optional>
+
+#include "tessera/server/api_job.h"
+
+namespace tessera {
+
+Result<RequestRecords> RequestRecords::open(const ServerOptions& options, const std::string& model) {
+  std::unique_ptr<AccessLog> log;
+  std::unique_ptr<SpanExporter> traces;
+  if (!options.access_log.empty()) log = TRY(AccessLog::open(options.access_log, model).with_context("--access-log"));
+  if (!options.traces.endpoint.empty())
+    traces = TRY(SpanExporter::create(options.traces, model).with_context("--otlp-traces-endpoint"));
+  return RequestRecords(std::move(log), std::move(traces));
+}
+
+void RequestRecords::note(const Call& call) const {
+  if (traces_ == nullptr) return;
+  call.generation().route = call.route();
+  call.generation().trace_parent = call.request().header("traceparent");
+}
+
+void RequestRecords::write(const FinishedRequest& finished) {
+  if (log_ != nullptr) log_->write(finished);
+  if (traces_ == nullptr) return;
+  if (std::optional<RequestSpan> span = make_request_span(finished, unix_nanoseconds())) traces_->add(*std::move(span));
+}
+
+}  // namespace tessera

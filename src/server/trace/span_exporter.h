@@ -1,0 +1,78 @@
+// Sends spans to a collector as OTLP over HTTP, in JSON, on a thread of its own. Spans wait in a bounded queue and go
+// out in batches, at the latest a second after the first. While the collector cannot be reached, a batch is tried again
+// with growing pauses, five times; what finds no room meanwhile is dropped and counted.
+//
+//   std::unique_ptr<SpanExporter> exporter = TRY(SpanExporter::create(options, model.name));
+//   exporter->add(span);
+//
+// Threads: any thread may call every function.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tessera/base/status.h"
+#include "tessera/server/trace/request_span.h"
+#include "tessera/server/trace/trace_options.h"
+
+namespace tessera {
+
+class SpanExporter {
+ public:
+  static constexpr std::size_t kMostWaiting = 8192;
+  static constexpr std::size_t kMostSent = 512;  // spans of one request to the collector
+
+  // Errors: options.endpoint is no URL, or libcurl cannot be started. Whether the collector answers is not checked: it
+  // may start later.
+  static Result<std::unique_ptr<SpanExporter>> create(TraceOptions options, std::string model);
+  // Sends what waits, for up to two seconds.
+  ~SpanExporter();
+  SpanExporter(const SpanExporter&) = delete;
+  SpanExporter& operator=(const SpanExporter&) = delete;
+
+  // Adds a span to the queue, or drops it if the queue is full. Never waits for the collector.
+  void add(RequestSpan span);
+
+  std::int64_t sent() const { return sent_; }
+  std::int64_t dropped() const { return dropped_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  class Connection;
+  enum class Outcome : std::uint8_t { kSent, kTryAgain, kRefused };
+
+  SpanExporter(TraceOptions options, std::string url, std::string model);
+  void work();
+  // Waits for spans; returns nothing when the exporter ends and none are left.
+  std::vector<RequestSpan> next();
+  void deliver(Connection& connection, const std::vector<RequestSpan>& spans);
+  // Waits before another try. Returns false if the exporter's time is over.
+  bool pause(Clock::duration time);
+  void warn(const std::string& why, std::size_t spans);
+
+  const TraceOptions options_;
+  const std::string url_;
+  const std::string model_;
+  std::atomic<std::int64_t> sent_ = 0;
+  std::atomic<std::int64_t> dropped_ = 0;
+  std::atomic<Clock::time_point> end_ = Clock::time_point::max();  // transfers are given up then
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::vector<RequestSpan> waiting_;  // guarded by the mutex
+  bool ending_ = false;               // guarded by the mutex
+  bool warned_ = false;               // used by the thread alone
+  std::thread thread_;                // last member: it uses the others
+};
+
+// Returns the exporter's metrics in Prometheus' text format.
+std::string trace_metrics(const SpanExporter& exporter);
+
+}  // namespace tessera

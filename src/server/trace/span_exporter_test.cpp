@@ -1,0 +1,147 @@
+// Catches: spans that are lost or sent twice while a collector is away, a full queue that harms requests, endpoints
+// that are misread, and a server whose end waits for a collector.
+#include "tessera/server/trace/span_exporter.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tessera/server/server_test_util.h"
+
+namespace tessera::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+// A collector that answers with `status` and keeps what it was sent.
+class Collector {
+ public:
+  explicit Collector(int status = 200)
+      : status_(status), server_([this](const HttpExchange& exchange) { take(exchange); }) {}
+  std::string url() const { return "http://127.0.0.1:" + std::to_string(server_.port()); }
+  void answer_with(int status) { status_ = status; }
+  std::size_t posts() const {
+    const std::lock_guard lock(mutex_);
+    return bodies_.size();
+  }
+  std::string last() const {
+    const std::lock_guard lock(mutex_);
+    return bodies_.empty() ? "" : bodies_.back();
+  }
+  std::string path() const {
+    const std::lock_guard lock(mutex_);
+    return path_;
+  }
+  std::string key() const {
+    const std::lock_guard lock(mutex_);
+    return key_;
+  }
+
+ private:
+  void take(const HttpExchange& exchange) {
+    const std::lock_guard lock(mutex_);
+    path_ = exchange.request().path;
+    key_ = exchange.request().header("x-key");
+    bodies_.push_back(exchange.request().body);
+    exchange.respond({.status = status_, .body = "{}", .headers = {}});
+  }
+  mutable std::mutex mutex_;
+  std::vector<std::string> bodies_;
+  std::string path_;
+  std::string key_;
+  std::atomic<int> status_;
+  TestServer server_;
+};
+
+RequestSpan span() {
+  FinishedRequest request{.method = "POST", .path = "/v1/completions", .status = 200};
+  request.generation.id = "cmpl-1";
+  return *make_request_span(request, 1);
+}
+
+std::unique_ptr<SpanExporter> exporter_to(const std::string& endpoint) {
+  Result<std::unique_ptr<SpanExporter>> made =
+      SpanExporter::create({.endpoint = endpoint, .service = "here", .headers = {{"x-key", "k"}}}, "demo");
+  EXPECT_TRUE(made.ok()) << made.status().message();
+  return *std::move(made);
+}
+
+TEST(TraceUrl, NeedsASchemeAndGetsAPath) {
+  EXPECT_EQ(*trace_url("http://host:4318"), "http://host:4318/v1/traces");
+  EXPECT_EQ(*trace_url("https://host/"), "https://host/v1/traces");
+  EXPECT_EQ(*trace_url("http://host/otlp/v1/traces"), "http://host/otlp/v1/traces");
+  for (const char* wrong : {"localhost:4317", "grpc://host:4317", "", "host"}) {
+    const Result<std::string> url = trace_url(wrong);
+    ASSERT_FALSE(url.ok()) << wrong;
+    EXPECT_THAT(url.status().message(), HasSubstr("http://localhost:4318/v1/traces"));
+  }
+}
+
+TEST(SpanExporterTest, SpansAreSentTogether) {
+  const Collector collector;
+  const auto exporter = exporter_to(collector.url());
+  for (int i = 0; i < 3; ++i) exporter->add(span());
+  EXPECT_TRUE(eventually([&] { return exporter->sent() == 3; }));
+  EXPECT_EQ(collector.posts(), 1U);
+  EXPECT_EQ(collector.path(), "/v1/traces");
+  EXPECT_EQ(collector.key(), "k");
+  EXPECT_THAT(trace_metrics(*exporter), HasSubstr("tessera:trace_spans_total{outcome=\"sent\"} 3"));
+}
+
+TEST(SpanExporterTest, WhatWaitsIsSentAtTheEnd) {
+  const Collector collector;
+  auto exporter = exporter_to(collector.url());
+  exporter->add(span());
+  exporter.reset();
+  EXPECT_EQ(collector.posts(), 1U);
+}
+
+TEST(SpanExporterTest, ACollectorThatIsBusyIsAskedAgain) {
+  Collector collector(503);
+  const auto exporter = exporter_to(collector.url());
+  exporter->add(span());
+  EXPECT_TRUE(eventually([&] { return collector.posts() == 1; }));
+  collector.answer_with(200);
+  EXPECT_TRUE(eventually([&] { return exporter->sent() == 1; }));
+  EXPECT_EQ(exporter->dropped(), 0);
+}
+
+TEST(SpanExporterTest, SpansThatACollectorRefusesAreCounted) {
+  const Collector collector(400);
+  const auto exporter = exporter_to(collector.url());
+  exporter->add(span());
+  EXPECT_TRUE(eventually([&] { return exporter->dropped() == 1; }));
+  EXPECT_EQ(collector.posts(), 1U) << "it would refuse them again";
+}
+
+TEST(SpanExporterTest, AFullQueueDropsAndTheEndIsShort) {
+  auto exporter = exporter_to("http://127.0.0.1:1");
+  for (std::size_t i = 0; i < SpanExporter::kMostWaiting + SpanExporter::kMostSent + 10; ++i) exporter->add(span());
+  EXPECT_GE(exporter->dropped(), 10);
+  const auto began = std::chrono::steady_clock::now();
+  exporter.reset();
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(5));
+}
+
+class TracedServer : public ServerTest {};
+
+TEST_F(TracedServer, ARequestIsASpanOfItsClientsTrace) {
+  const Collector collector;
+  ServerOptions options;
+  options.traces.endpoint = collector.url();
+  const Running running(engine(), options);
+  std::string request = completion(R"("prompt": "Once", "max_tokens": 3, "ignore_eos": true)");
+  request.insert(request.find("\r\n") + 2, "traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01\r\n");
+  const Json answer = running.json(request);
+  running.json(get("/v1/models"));
+  ASSERT_TRUE(eventually([&] { return collector.posts() == 1; }));
+  const std::string sent = collector.last();
+  EXPECT_THAT(sent, HasSubstr("4bf92f3577b34da6a3ce929d0e0e4736"));
+  EXPECT_THAT(sent, HasSubstr(answer.find("id")->as_string()));
+  EXPECT_THAT(sent, HasSubstr(R"("gen_ai.request.max_tokens","value":{"intValue":"3"})"));
+  EXPECT_THAT(sent, HasSubstr(R"("http.route","value":{"stringValue":"/v1/completions"})"));
+  EXPECT_THAT(sent, ::testing::Not(HasSubstr("/v1/models")));
+  EXPECT_THAT(running.ask(get("/metrics")).body, HasSubstr("tessera:trace_spans_total"));
+}
+
+}  // namespace
+}  // namespace tessera::testing

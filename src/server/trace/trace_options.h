@@ -1,0 +1,22 @@
+// Where traces go.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tessera/base/status.h"
+
+namespace tessera {
+
+struct TraceOptions {
+  std::string endpoint{};  // URL of a collector that takes OTLP over HTTP; "": no traces
+  std::string service = "tessera";
+  std::vector<std::pair<std::string, std::string>> headers{};  // of each request to the collector, such as a key
+};
+
+// Returns the whole URL of an endpoint: "http://host:4318" becomes "http://host:4318/v1/traces". Errors: the text is no
+// URL with http or https.
+Result<std::string> trace_url(const std::string& endpoint);
+
+}  // namespace tessera
