@@ -1,5 +1,5 @@
-// Catches: crashes and endless work when a form is read, parts that reach beyond the body or into each other, and a part
-// whose content has the boundary.
+// Catches: crashes and endless work when a form is read, parts that reach beyond the body or into each other, and a
+// part whose content has the boundary.
 #include "tessera/server/http/multipart.h"
 
 #include <algorithm>

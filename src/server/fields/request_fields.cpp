@@ -18,6 +18,8 @@ struct FieldRow {
   FieldTreatment treatment;
   std::string_view accepted;  // a JSON list; set with kRefused
   std::string_view remark;
+  std::string_view schema;  // a JSON schema of what is accepted
+  std::uint32_t required;   // the objects that must have it
 };
 
 using namespace request_object;  // NOLINT(google-build-using-namespace): the rows name its constants
@@ -80,7 +82,12 @@ std::vector<AcceptedField> accepted_fields(std::uint32_t objects) {
   std::vector<AcceptedField> fields;
   for (const FieldRow& row : kRows) {
     const bool accepted = row.treatment == FieldTreatment::kServed || row.treatment == FieldTreatment::kHarmless;
-    if ((row.objects & objects) != 0 && accepted) fields.push_back({row.name, row.treatment});
+    if ((row.objects & objects) == 0 || !accepted) continue;
+    fields.push_back({.name = row.name,
+                      .treatment = row.treatment,
+                      .remark = row.remark,
+                      .schema = row.schema,
+                      .required = (row.required & objects) == objects});
   }
   return fields;
 }

@@ -49,6 +49,9 @@ inline constexpr std::uint32_t kOllamaShow = 1 << 26;
 struct AcceptedField {
   std::string_view name;
   FieldTreatment treatment;  // kServed or kHarmless
+  std::string_view remark;   // may be ""
+  std::string_view schema;   // a JSON schema of the accepted values, null apart; "{}": any
+  bool required = false;     // each of the objects must have it
 };
 // Returns the fields that one of `objects` has and that are served or harmless, in the order of request_fields.json.
 std::vector<AcceptedField> accepted_fields(std::uint32_t objects);

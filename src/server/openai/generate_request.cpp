@@ -201,7 +201,7 @@ ApiResult<ApiJob> prepare_generate(const ServedModel& model, std::string_view bo
   style.stream = TRY(fields.boolean_or("stream", false));
   style.stream_interval = model.stream_interval;
   style.text_in_logprobs = TRY(fields.boolean_or("return_text_in_logprobs", false));
-  const std::int64_t priority = TRY(fields.integer("priority", INT32_MIN, INT32_MAX)).value_or(0);
+  const std::int64_t priority = TRY(fields.integer("priority", -INT32_MAX, INT32_MAX)).value_or(0);
   const bool graph_info = TRY(fields.boolean_or("return_graph_info", false));
   const double timeout_s = TRY(fields.number("timeout_s", 0, 1e9)).value_or(0);
 

@@ -113,11 +113,23 @@ Json error_answers() {
   return answers;
 }
 
+// Returns the schema of a query's parameter, which has one meaning on all routes.
+Json parameter_schema(std::string_view name) {
+  const auto words = [](Json::Array all) { return Json::object({{"enum", std::move(all)}}); };
+  const auto from = [](int least) { return Json::object({{"type", "integer"}, {"minimum", least}}); };
+  if (name == "limit") return from(1);
+  if (name == "starting_after" || name == "dp_rank") return from(0);
+  if (name == "order") return words({"asc", "desc"});
+  if (name == "stream") return words({"true", "false"});
+  if (name == "format") return words({"json", "prometheus"});
+  return typed_schema("string");
+}
+
 Json parameters_of(const RouteDoc& doc) {
   Json parameters = Json::array();
   const auto add = [&](std::string_view name, const char* in, bool required) {
     parameters.push_back(
-        Json::object({{"name", name}, {"in", in}, {"required", required}, {"schema", typed_schema("string")}}));
+        Json::object({{"name", name}, {"in", in}, {"required", required}, {"schema", parameter_schema(name)}}));
   };
   if (const std::size_t begin = doc.path.find('{'); begin != std::string_view::npos)
     add(doc.path.substr(begin + 1, doc.path.find('}') - begin - 1), "path", true);
@@ -125,17 +137,64 @@ Json parameters_of(const RouteDoc& doc) {
   return parameters;
 }
 
-Json body_of(const RouteDoc& doc) {
-  Json properties = Json::object();
-  for (const AcceptedField& field : accepted_fields(doc.fields)) {
-    const bool harmless = field.treatment == FieldTreatment::kHarmless;
-    properties.set(
-        std::string(field.name),
-        harmless ? Json::object({{"description", "Accepted; it cannot change the answer."}}) : Json::object());
+// Returns the schema that also accepts null, which counts as a field that is left out.
+Json or_null(Json schema) {
+  if (const Json* values = schema.find("enum")) {
+    Json::Array with_null = values->as_array();
+    with_null.emplace_back();
+    schema.set("enum", std::move(with_null));
+  } else if (const Json* type = schema.find("type")) {
+    Json::Array types = type->is_array() ? type->as_array() : Json::Array{*type};
+    types.emplace_back("null");
+    schema.set("type", std::move(types));
   }
-  const Json schema = Json::object({{"type", "object"}, {"properties", std::move(properties)}});
+  return schema;
+}
+
+Json field_schema(const AcceptedField& field) {
+  // The texts are a part of the program, so they are JSON; a test reads all of them.
+  Json schema = *Json::parse(field.schema, "request_fields.json");
+  if (!field.required) schema = or_null(std::move(schema));
+  std::string description(field.treatment == FieldTreatment::kHarmless ? "Accepted; it cannot change the answer." : "");
+  if (!field.remark.empty()) description += (description.empty() ? "" : " ") + std::string(field.remark);
+  if (!description.empty()) schema.set("description", std::move(description));
+  return schema;
+}
+
+Json fields_schema(std::uint32_t objects) {
+  Json properties = Json::object();
+  Json required = Json::array();
+  for (const AcceptedField& field : accepted_fields(objects)) {
+    const std::string name(field.name);
+    Json schema = field_schema(field);
+    // A body that may be one of several objects may have a field as any of them has it.
+    const Json* other = properties.find(name);
+    properties.set(name, other == nullptr || *other == schema ? std::move(schema) : Json::object());
+    if (field.required) required.push_back(name);
+  }
+  Json schema = Json::object({{"type", "object"}, {"properties", std::move(properties)}});
+  if (!required.as_array().empty()) schema.set("required", std::move(required));
+  return schema;
+}
+
+// Returns the schema of the form by which files are uploaded.
+Json form_schema() {
+  const Json file = Json::object({{"type", "string"}, {"format", "binary"}});
+  const Json purpose = Json::object({{"enum", Json::Array{"batch"}}});
   return Json::object(
-      {{"required", true}, {"content", Json::object({{"application/json", Json::object({{"schema", schema}})}})}});
+      {{"type", "object"},
+       {"properties", Json::object({{"file", file},
+                                    {"purpose", purpose},
+                                    {"expires_after[anchor]", Json::object({{"enum", Json::Array{"created_at"}}})},
+                                    {"expires_after[seconds]",
+                                     Json::object({{"type", "integer"}, {"minimum", 3600}, {"maximum", 2592000}})}})},
+       {"required", Json::Array{"file", "purpose"}}});
+}
+
+Json body_of(std::string_view type, Json schema) {
+  Json content = Json::object();
+  content.set(std::string(type), Json::object({{"schema", std::move(schema)}}));
+  return Json::object({{"required", true}, {"content", std::move(content)}});
 }
 
 Json operation_of(const DocumentedRoute& documented) {
@@ -143,7 +202,9 @@ Json operation_of(const DocumentedRoute& documented) {
   Json operation = Json::object({{"tags", Json::Array{doc.group}}, {"summary", doc.summary}});
   if (Json parameters = parameters_of(doc); !parameters.as_array().empty())
     operation.set("parameters", std::move(parameters));
-  if (doc.fields != 0) operation.set("requestBody", body_of(doc));
+  if (doc.fields != 0) operation.set("requestBody", body_of("application/json", fields_schema(doc.fields)));
+  if (documented.route->body == BodyType::kForm)
+    operation.set("requestBody", body_of("multipart/form-data", form_schema()));
   operation.set("responses", answers_of(documented));
   if (documented.route->access == RouteAccess::kOpen) operation.set("security", Json::array());
   return operation;

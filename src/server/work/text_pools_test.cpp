@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <prometheus/histogram.h>
 
 #include <atomic>
 #include <cstdint>
