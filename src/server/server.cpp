@@ -321,7 +321,8 @@ struct Server::Impl {
 
   void scrape(const Call& call) {
     HttpResponse response{.content_type = std::string(kMetricsContentType), .headers = {}};
-    response.body = metrics->scrape(replicas->each_stats(), *memory) + pool_metrics(*pools) + records->metrics();
+    response.body = metrics->scrape(replicas->each_stats(), *memory) + pool_metrics(*pools) + records->metrics() +
+                    batches->metrics();
     call.respond(std::move(response));
   }
 

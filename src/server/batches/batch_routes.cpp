@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "tessera/server/api_job.h"
 #include "tessera/server/batches/new_batch.h"
 #include "tessera/server/fields/api_fields.h"
 #include "tessera/server/fields/query_fields.h"

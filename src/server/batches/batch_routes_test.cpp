@@ -101,6 +101,10 @@ TEST_F(BatchRoutesTest, ABatchAnswersEveryRequest) {
   EXPECT_EQ(counted(batch, "total"), 4);
   EXPECT_EQ(counted(batch, "completed"), 2);
   EXPECT_EQ(counted(batch, "failed"), 2);
+  const std::string metrics = running.ask(get("/metrics")).body;
+  EXPECT_THAT(metrics, HasSubstr("tessera:batches{status=\"in_progress\"} 0"));
+  EXPECT_THAT(metrics, HasSubstr("tessera:batch_requests_left 0"));
+  EXPECT_THAT(metrics, ::testing::Not(HasSubstr("tessera:file_storage_bytes 0")));
   const auto answers = lines(running, batch, "output_file_id");
   ASSERT_THAT(answers, SizeIs(2));
   const Json& response = *answers.at("c").find("response");

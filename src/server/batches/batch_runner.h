@@ -15,6 +15,7 @@
 // answer.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -61,6 +62,8 @@ class BatchRunner {
   void wake();
   // Takes the events of the batches' requests; leaves the others as they are.
   void dispatch(std::span<EngineThread::Event> events);
+  // Returns the requests that the engines have for batches.
+  std::int64_t requests() const { return requests_; }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -102,12 +105,12 @@ class BatchRunner {
   BatchStore& batches_;
   ResponseStore& responses_;
   const Hooks hooks_;
+  std::atomic<std::int64_t> requests_ = 0;  // of the engine, that run for batches; changed by the thread alone
 
   // Used by the thread alone:
   EngineJobs jobs_;
   Runs runs_;  // in the order of their turns
   std::unordered_map<EngineJobs::Id, Running> running_;
-  std::int64_t requests_ = 0;         // of the engine, that run for batches
   Clock::time_point try_again_at_{};  // requests were refused for now; none is submitted before
   Clock::time_point looked_at_{};     // when batches that wait, end or expire were last looked for
   bool looks_ = true;                 // they are to be looked for now

@@ -1,6 +1,10 @@
 #include "tessera/server/batches/batch_service.h"
 
+#include <array>
 #include <utility>
+#include <vector>
+
+#include "tessera/server/report/metric_families.h"
 
 namespace tessera {
 
@@ -18,6 +22,32 @@ Result<std::unique_ptr<BatchService>> BatchService::create(const std::string& fo
   service->batch_routes_.emplace(service->files_.get(), service->batches_.get(), server.reader, server.work,
                                  [runner = service->runner_.get()] { runner->wake(); });
   return service;
+}
+
+std::string BatchService::metrics() const {
+  if (runner_ == nullptr) return "";
+  std::array<std::int64_t, kNumBatchStatuses> counts{};
+  std::int64_t left = 0;
+  for (const Batch& batch : batches_->running()) {
+    ++counts[static_cast<std::size_t>(batch.status)];
+    left += batch.total - batch.completed - batch.failed;
+  }
+  std::vector<MetricSample> batches;
+  for (const BatchStatus status :
+       {BatchStatus::kValidating, BatchStatus::kInProgress, BatchStatus::kFinalizing, BatchStatus::kCancelling}) {
+    const auto count = static_cast<double>(counts[static_cast<std::size_t>(status)]);
+    batches.push_back({{{"status", std::string(batch_status_name(status))}}, count});
+  }
+  MetricFamilies families;
+  families.gauges("tessera:batches", "Batches that have not ended.", batches);
+  families.gauge("tessera:batch_requests_left", "Requests of batches whose files were checked, without an answer.", {},
+                 static_cast<double>(left));
+  families.gauge("tessera:batch_requests_running", "Those that the engines run, or that wait for them.", {},
+                 static_cast<double>(runner_->requests()));
+  families.gauge("tessera:file_storage_bytes", "Bytes of kept files.", {}, static_cast<double>(files_->used()));
+  families.gauge("tessera:file_storage_limit_bytes", "Bytes that they may have together.", {},
+                 static_cast<double>(files_->limit()));
+  return families.text();
 }
 
 void BatchService::add_to(Router& router) {

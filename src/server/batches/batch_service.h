@@ -41,6 +41,8 @@ class BatchService {
   void dispatch(std::span<EngineThread::Event> events) {
     if (runner_) runner_->dispatch(events);
   }
+  // Returns metrics in Prometheus' text format; "" without a folder.
+  std::string metrics() const;
 
  private:
   BatchService() = default;

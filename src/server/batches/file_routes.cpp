@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "tessera/server/api_job.h"
 #include "tessera/server/batches/new_batch.h"
 #include "tessera/server/fields/api_fields.h"
 #include "tessera/server/fields/json_writer.h"

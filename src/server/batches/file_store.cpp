@@ -153,6 +153,11 @@ void FileStore::give_back(std::int64_t bytes) {
   used_ -= bytes;
 }
 
+std::int64_t FileStore::used() {
+  const std::lock_guard lock(mutex_);
+  return used_;
+}
+
 ApiResult<StoredFile> FileStore::put(StoredFile file, std::string_view content) {
   file.id = make_id("file-");
   file.bytes = std::ssize(content);

@@ -61,6 +61,9 @@ class FileStore {
   // Takes room for bytes that adopt() will bring, or gives it back. Error: 503 if there is no room.
   ApiStatus take(std::int64_t bytes);
   void give_back(std::int64_t bytes);
+  // Returns the bytes of all files, with those that were taken.
+  std::int64_t used();
+  std::int64_t limit() const { return limits_.bytes; }
 
   // Errors: 404 if there is no such file, its age is over, or it has another owner.
   ApiResult<StoredFile> find(std::string_view id, std::string_view owner);

@@ -27,7 +27,7 @@ std::size_t ignore_body(char*, std::size_t, std::size_t size, void*) { return si
 // A connection to the collector, which stays open from batch to batch.
 class SpanExporter::Connection {
  public:
-  Connection(const SpanExporter& exporter) : exporter_(exporter), curl_(curl_easy_init()) {
+  explicit Connection(const SpanExporter& exporter) : exporter_(exporter), curl_(curl_easy_init()) {
     add_header("Content-Type: application/json");
     for (const auto& [name, value] : exporter.options_.headers) add_header(fmt::format("{}: {}", name, value));
   }
