@@ -10,6 +10,7 @@ const OpList& all_rooms() {
     OpList all;
     add_rows(all);
     add_linear(all);
+    add_adapters(all);
     add_quantised(all);
     add_attention(all);
     add_cache(all);

@@ -19,6 +19,7 @@ const KernelTable& cuda_kernels() {
   static const KernelTable table = [] {
     KernelList list;
     add_linear_cuda(list);
+    add_adapters_cuda(list);
     add_rows_cuda(list);
     add_attention_cuda(list);
     add_cache_cuda(list);

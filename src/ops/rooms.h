@@ -9,6 +9,7 @@ namespace tessera {
 
 void add_rows(OpList& list);        // activations, norms, rotation, embedding, arithmetic, views
 void add_linear(OpList& list);      // matrix products
+void add_adapters(OpList& list);    // what low-rank adapters add to matrix products
 void add_quantised(OpList& list);   // products with quantised matrices
 void add_attention(OpList& list);   // attention over pages of keys and values
 void add_cache(OpList& list);       // stores of keys and values to their pages
@@ -21,6 +22,7 @@ void add_collective(OpList& list);  // exchanges between ranks and stages
 
 void add_rows_cuda(KernelList& list);
 void add_linear_cuda(KernelList& list);
+void add_adapters_cuda(KernelList& list);
 void add_quantised_cuda(KernelList& list);
 void add_attention_cuda(KernelList& list);
 void add_cache_cuda(KernelList& list);

@@ -1,0 +1,77 @@
+// The change that low-rank adapters (LoRA, Hu et al., arXiv 2106.09685) make to a linear: y += scale · (x · Aᵀ) · B.
+// Each row has its own adapter, or none. The matrices of the adapters that are in use lie in tables of slots, and a row
+// names its slot. Slots, ranks and scales are read from device memory, so one recorded graph serves every mix.
+//
+//   adapter_shrink(x X[T, K], a X[S, N·R, K], ranks i32[S, N], slots i32[T]) → f32[T, N·R]
+//   adapter_add(mut y X[T, M], t f32[T, N·R], b X[S, R, M], ranks i32[S, N], scales f32[S, N], slots i32[T])
+//     {rows: [m₀, m₁, …], modules: [n₀, n₁, …]}
+//
+// S is the number of slots, and R the largest rank. A linear may join N modules, such as q, k and v: its columns are
+// ranges of `rows[i]` columns, and range i belongs to module modules[i]. Module n of a slot has ranks[slot, n] rows of
+// A from row n · R on, and as many rows of B; what lies behind them is not read. A rank of 0 means that the adapter
+// does not change the module. A row whose slot is negative or S or more has no adapter: its y keeps its bits.
+//
+// A row's result depends on that row and on its slot alone. Sums are float32, have one order for all numbers of rows,
+// and are rounded once, when y is written.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "tessera/ir/op_decl.h"
+#include "tessera/ops/contract/op.h"
+
+namespace tessera {
+
+extern const ir::OpDecl kAdapterShrink;
+extern const ir::OpDecl kAdapterAdd;
+extern const KernelDef kAdapterShrinkCpu;
+extern const KernelDef kAdapterAddCpu;
+extern const KernelDef kAdapterShrinkCuda;
+extern const KernelDef kAdapterAddCuda;
+
+// The largest number of column ranges of one linear.
+inline constexpr std::size_t kMaxAdapterRanges = 16;
+
+// The column ranges of a linear: range i ends before column ends[i] and belongs to module modules[i].
+struct AdapterRanges {
+  std::int32_t ends[kMaxAdapterRanges] = {};
+  std::int32_t modules[kMaxAdapterRanges] = {};
+  std::int32_t count = 0;
+};
+// Reads the attributes "rows" and "modules". Precondition: the shape rule accepted the node.
+AdapterRanges adapter_ranges(const ir::Node& node);
+
+// The operands of adapter_shrink as a kernel takes them.
+struct AdapterShrinkArgs {
+  const void* x = nullptr;              // X[rows, cols]
+  const void* a = nullptr;              // X[num_slots, modules · rank, cols]
+  const std::int32_t* ranks = nullptr;  // [num_slots, modules]
+  const std::int32_t* slots = nullptr;  // [rows]
+  float* t = nullptr;                   // [rows, modules · rank]
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;
+  std::int32_t num_slots = 0;
+  std::int32_t modules = 0;
+  std::int32_t rank = 0;  // the largest
+};
+AdapterShrinkArgs adapter_shrink_args(const BindArgs& args);
+
+// The operands of adapter_add as a kernel takes them.
+struct AdapterAddArgs {
+  void* y = nullptr;                    // X[rows, cols]
+  const float* t = nullptr;             // [rows, modules · rank]
+  const void* b = nullptr;              // X[num_slots, rank, cols]
+  const std::int32_t* ranks = nullptr;  // [num_slots, modules]
+  const float* scales = nullptr;        // [num_slots, modules]
+  const std::int32_t* slots = nullptr;  // [rows]
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;
+  std::int32_t num_slots = 0;
+  std::int32_t modules = 0;
+  std::int32_t rank = 0;  // the largest
+  AdapterRanges ranges{};
+};
+AdapterAddArgs adapter_add_args(const BindArgs& args);
+
+}  // namespace tessera

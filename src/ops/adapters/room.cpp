@@ -1,0 +1,8 @@
+#include "tessera/ops/adapters/adapter_linear.h"
+#include "tessera/ops/rooms.h"
+
+namespace tessera {
+
+void add_adapters(OpList& list) { list.add({&kAdapterAdd, &kAdapterShrink}, {kAdapterAddCpu, kAdapterShrinkCpu}); }
+
+}  // namespace tessera
