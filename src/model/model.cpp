@@ -214,6 +214,7 @@ Result<ModelGraphs> build_model(const ModelConfig& config, const ModelOptions& o
     graphs.stored = body.take_stored();
     graphs.dequantised = body.take_dequantised();
     graphs.at_start = body.take_at_start();
+    graphs.linears = body.take_linears();
     if (options.pp_size > 1)
       graphs.body =
           TRY(stage_of(graphs, body)

@@ -27,6 +27,7 @@
 #include "tessera/base/status.h"
 #include "tessera/ir/graph.h"
 #include "tessera/ir/op_decl.h"
+#include "tessera/model/adapters/adapter_layout.h"
 #include "tessera/model/config/config.h"
 #include "tessera/model/formats/weight_formats.h"
 #include "tessera/model/stages.h"
@@ -127,6 +128,14 @@ struct WeightAtStart {
   std::string reason = {};
 };
 
+// Graphs of forwards with low-rank adapters (runner/adapters/adapted_graphs.h). They have the model's own values under
+// the same names.
+struct AdaptedGraphs {
+  AdapterLayout layout;
+  ir::Graph body;
+  std::optional<PrefillGraphs> prefill = std::nullopt;  // set if ModelGraphs::prefill is
+};
+
 struct ModelGraphs {
   ir::Graph body;
   ir::Graph head;
@@ -136,8 +145,9 @@ struct ModelGraphs {
   std::vector<WeightSpec> weights;        // of body, head and tower
   std::vector<StoredMatrix> stored = {};  // of body and head, each once; empty: the checkpoint has no quantised ones
   std::vector<DequantisedWeight> dequantised = {};
-  std::vector<WeightAtStart> at_start = {};  // matrices of body and head, each once
-  std::vector<LayerInfo> layers = {};        // [layers], or empty: ForwardContext::layers
+  std::vector<WeightAtStart> at_start = {};   // matrices of body and head, each once
+  std::vector<LayerInfo> layers = {};         // [layers], or empty: ForwardContext::layers
+  std::vector<AdaptableLinear> linears = {};  // of the body: what adapters may change
   std::optional<VisionGraph> vision = std::nullopt;
   std::optional<DraftGraphs> draft = std::nullopt;  // ModelOptions::draft_layer
   // Layers of this pipeline stage. The head and the graphs after it belong to the last stage; other stages only declare
@@ -148,6 +158,8 @@ struct ModelGraphs {
   std::vector<WeightSpec> weights_elsewhere = {};  // weights that only other stages have
   // Absent if prompts run body and head themselves.
   std::optional<PrefillGraphs> prefill = std::nullopt;
+
+  std::optional<AdaptedGraphs> adapted = std::nullopt;  // absent: no adapters are served
 
   const ir::Graph& prefill_body() const { return prefill ? prefill->body : body; }
   const ir::Graph& prefill_head() const { return prefill ? prefill->head : head; }
@@ -179,18 +191,20 @@ inline constexpr std::string_view kPositions = "positions";  // i32[T]
 inline constexpr std::string_view kDraftHidden = "draft_hidden";
 inline constexpr std::string_view kDraftRows = "draft_rows";  // i32[T]: row of draft_hidden; -1 for padding
 // Replaces kPositions if the model has positions in three dimensions; they are equal for tokens of text.
-inline constexpr std::string_view kRopePositions = "rope_positions";    // i32[3, T]: time, height, width
-inline constexpr std::string_view kSlots = "slots.";                    // i32[T], "slots.<cache group>"
-inline constexpr std::string_view kWantedRows = "wanted_rows";          // i32[R]; -1 for padding
-inline constexpr std::string_view kRowMarks = "row_marks";              // i32[R]: 1, or 0 for padding
-inline constexpr std::string_view kTemperature = "temperature";         // f32[R]
-inline constexpr std::string_view kTopK = "top_k";                      // i32[R]
-inline constexpr std::string_view kTopP = "top_p";                      // f32[R]
-inline constexpr std::string_view kMinP = "min_p";                      // f32[R]
-inline constexpr std::string_view kSeed = "seed";                       // i64[R]
-inline constexpr std::string_view kChoice = "choice";                   // i32[R]
-inline constexpr std::string_view kSamplePosition = "sample_position";  // i32[R]
-inline constexpr std::string_view kChoiceLogits = "choice_logits";      // f32[R, vocab]
+inline constexpr std::string_view kRopePositions = "rope_positions";       // i32[3, T]: time, height, width
+inline constexpr std::string_view kAdapterSlots = "adapter_slots";         // i32[T]: slot of the adapter, or -1
+inline constexpr std::string_view kAdapterRowSlots = "adapter_row_slots";  // i32[R]: the same for rows of a head
+inline constexpr std::string_view kSlots = "slots.";                       // i32[T], "slots.<cache group>"
+inline constexpr std::string_view kWantedRows = "wanted_rows";             // i32[R]; -1 for padding
+inline constexpr std::string_view kRowMarks = "row_marks";                 // i32[R]: 1, or 0 for padding
+inline constexpr std::string_view kTemperature = "temperature";            // f32[R]
+inline constexpr std::string_view kTopK = "top_k";                         // i32[R]
+inline constexpr std::string_view kTopP = "top_p";                         // f32[R]
+inline constexpr std::string_view kMinP = "min_p";                         // f32[R]
+inline constexpr std::string_view kSeed = "seed";                          // i64[R]
+inline constexpr std::string_view kChoice = "choice";                      // i32[R]
+inline constexpr std::string_view kSamplePosition = "sample_position";     // i32[R]
+inline constexpr std::string_view kChoiceLogits = "choice_logits";         // f32[R, vocab]
 // i32[R]: the row's first edit in the next three
 inline constexpr std::string_view kEditFirst = "edit_first";
 inline constexpr std::string_view kEditCount = "edit_count";            // i32[R]

@@ -223,7 +223,7 @@ TEST(ModelConfig, ReadsFolderOrFile) {
   expect_error(ModelConfig::read(dir.path(), built_in_families()), StatusCode::kNotFound, {dir.path(), "config.json"});
   dir.write("adapter_config.json", "{}");
   expect_error(ModelConfig::read(dir.path(), built_in_families()), StatusCode::kNotFound,
-               {"no config.json", "adapter_config.json", "merge_and_unload()"});
+               {"no config.json", "adapter_config.json", "lora_paths"});
   expect_error(ModelConfig::read(dir.path() + "/absent", built_in_families()), StatusCode::kNotFound, {"absent"});
   const std::string file = dir.write("config.json", small_config("LlamaForCausalLM").dump());
   EXPECT_EQ(ModelConfig::read(dir.path(), built_in_families())->hidden_size, 64);

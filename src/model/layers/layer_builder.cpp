@@ -175,6 +175,8 @@ ir::ValueId LayerBuilder::linear_of(const std::string& name, ir::ValueId x, std:
   } else {
     operands.push_back(add_weight(plain_weight(name, parts, options_.weight_type())));
   }
+  if (std::optional<AdaptableLinear> linear = adaptable_linear(graph.graph().value(operands[1]).name, parts))
+    linears_.push_back(*std::move(linear));
   if (bias) operands.push_back(add_weight(bias_weight(name, parts, options_.weight_type())));
   if (residual) {
     operands.push_back(*residual);

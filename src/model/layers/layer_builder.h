@@ -142,6 +142,8 @@ class LayerBuilder {
   std::vector<StoredMatrix> take_stored() { return std::move(stored_); }
   std::vector<DequantisedWeight> take_dequantised() { return std::move(dequantised_); }
   std::vector<WeightAtStart> take_at_start() { return std::move(at_start_); }
+  // Returns the linears that adapters may change.
+  std::vector<AdaptableLinear> take_linears() { return std::move(linears_); }
   // Returns [layers begun], or nothing if no layer was described.
   std::vector<LayerInfo> take_layers();
   const ModelOptions& options() const { return options_; }
@@ -168,7 +170,8 @@ class LayerBuilder {
   std::set<std::string, std::less<>> noted_stored_;  // modules of stored_
   std::vector<DequantisedWeight> dequantised_;
   std::vector<WeightAtStart> at_start_;
-  std::set<std::string, std::less<>> noted_at_start_;          // modules of at_start_
+  std::set<std::string, std::less<>> noted_at_start_;  // modules of at_start_
+  std::vector<AdaptableLinear> linears_;
   std::vector<std::pair<ir::ValueId, ir::ValueId>> gathered_;  // operand and result of each rows_of_all_ranks()
   std::int64_t num_layers_ = 0;                                // layers begun
   std::vector<std::size_t> layer_starts_;

@@ -66,9 +66,8 @@ std::string what_is_there(const std::string& folder) {
 }  // namespace
 
 std::string_view adapter_hint() {
-  return "; it has adapter_config.json, so it is an adapter (LoRA), which is not served by itself: merge it into its "
-         "base "
-         "model (merge_and_unload() of Hugging Face's peft) and save that";
+  return "; it has adapter_config.json, so it is an adapter (LoRA): serve its base model and give the adapter with "
+         "lora_paths";
 }
 
 Result<Checkpoint> Checkpoint::open(const std::string& model_path) {

@@ -107,7 +107,7 @@ TEST(Checkpoint, NamesWhatAFolderHasInsteadOfWeights) {
   dir.write("pytorch_model.bin", "x");
   expect_error(Checkpoint::open(dir.path()), StatusCode::kNotFound, {"pytorch_model.bin", "safe_serialization=True"});
   dir.write("adapter_config.json", "{}");
-  expect_error(Checkpoint::open(dir.path()), StatusCode::kNotFound, {"adapter_config.json", "merge_and_unload()"});
+  expect_error(Checkpoint::open(dir.path()), StatusCode::kNotFound, {"adapter_config.json", "lora_paths"});
   dir.write("model.safetensors", "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 10\n");
   expect_error(Checkpoint::open(dir.path()), StatusCode::kDataLoss, {"model.safetensors", "Git LFS", "git lfs pull"});
 }

@@ -1,0 +1,224 @@
+#include "tessera/model/adapters/adapter.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "tessera/base/float16.h"
+#include "tessera/ir/storage_type.h"
+#include "tessera/model/adapters/adapter_config.h"
+#include "tessera/model/weights/safetensors.h"
+#include "tessera/model/weights/tensor_copy.h"
+
+namespace tessera {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The two matrices of a module, in the file.
+struct Pair {
+  const StoredTensor* a = nullptr;
+  const StoredTensor* b = nullptr;
+};
+using Pairs = std::map<std::string, Pair>;  // by the module's name
+
+// What an adapter's tensor is: a matrix of a module, or something that is not served, which `refused` names.
+struct TensorRole {
+  std::string module;
+  bool is_a = false;
+  std::string_view refused = {};
+};
+
+TensorRole role_of(std::string_view name) {
+  constexpr std::string_view kPrefix = "base_model.model.";
+  if (name.starts_with(kPrefix)) name.remove_prefix(kPrefix.size());
+  // PEFT leaves the adapter's name out of files; other writers leave it in.
+  for (const std::string_view suffix : {".lora_A.weight", ".lora_A.default.weight"})
+    if (name.ends_with(suffix))
+      return {.module = std::string(name.substr(0, name.size() - suffix.size())), .is_a = true};
+  for (const std::string_view suffix : {".lora_B.weight", ".lora_B.default.weight"})
+    if (name.ends_with(suffix)) return {.module = std::string(name.substr(0, name.size() - suffix.size()))};
+  TensorRole role{.module = std::string(name)};
+  if (name.find("lora_magnitude_vector") != std::string_view::npos)
+    role.refused = "a part of DoRA";
+  else if (name.find("lora_embedding_") != std::string_view::npos)
+    role.refused = "a change of an embedding";
+  else if (name.ends_with(".bias"))
+    role.refused = "a bias";
+  else
+    role.refused = "neither A nor B of a module";
+  return role;
+}
+
+Result<Pairs> pairs_of(const SafetensorsFile& file) {
+  Pairs pairs;
+  for (const StoredTensor& tensor : file.tensors()) {
+    const TensorRole role = role_of(tensor.name);
+    if (!role.refused.empty())
+      return unimplemented(
+          fmt::format("{}: tensor \"{}\" is {}, which is not supported; accepted: lora_A.weight and "
+                      "lora_B.weight of linears",
+                      file.path(), tensor.name, role.refused));
+    const StoredTensor*& place = role.is_a ? pairs[role.module].a : pairs[role.module].b;
+    if (place != nullptr)
+      return invalid_argument(
+          fmt::format("{}: tensors \"{}\" and \"{}\" are the same matrix", file.path(), place->name, tensor.name));
+    if (!is_weight_dtype(tensor.dtype))
+      return invalid_argument(fmt::format("{}: tensor \"{}\" is {}; accepted: F32, F16, BF16", file.path(), tensor.name,
+                                          stored_dtype_name(tensor.dtype)));
+    place = &tensor;
+  }
+  if (pairs.empty()) return invalid_argument(fmt::format("{}: the adapter has no tensor", file.path()));
+  return pairs;
+}
+
+// Checks the two matrices of a module, and returns their rank.
+Result<std::int64_t> checked_rank(const std::string& path, const std::string& module, const Pair& pair,
+                                  const AdaptableModule& of_model, const AdapterConfig& config,
+                                  const AdapterLayout& layout) {
+  if (pair.a == nullptr || pair.b == nullptr)
+    return invalid_argument(fmt::format("{}: \"{}\" has lora_{} and no lora_{}", path, module,
+                                        pair.a == nullptr ? "B" : "A", pair.a == nullptr ? "A" : "B"));
+  const std::int64_t rank = pair.a->shape.empty() ? 0 : pair.a->shape[0];
+  if (pair.a->shape != std::vector{rank, of_model.cols} || pair.b->shape != std::vector{of_model.rows, rank} ||
+      rank < 1)
+    return invalid_argument(
+        fmt::format("{}: \"{}\" has lora_A {} and lora_B {}; the model's module takes [rank, {}] and [{}, rank]: the "
+                    "adapter is for "
+                    "another model",
+                    path, module, shape_text(pair.a->shape), shape_text(pair.b->shape), of_model.cols, of_model.rows));
+  if (rank > layout.limits().max_rank)
+    return invalid_argument(fmt::format("{}: \"{}\" has rank {}; at most {} is accepted (max_lora_rank)", path, module,
+                                        rank, layout.limits().max_rank));
+  if (const std::int64_t said = TRY(config.rank_of(module)); said != rank)
+    return invalid_argument(
+        fmt::format("{}: \"{}\" has rank {}, but adapter_config.json says {}", path, module, rank, said));
+  return rank;
+}
+
+// Returns a matrix as floats. invalid_argument for a value that is not finite.
+Result<std::vector<float>> floats_of(const StoredTensor& tensor, const std::string& path) {
+  std::vector<float> values(static_cast<std::size_t>(tensor.num_elements()));
+  TRY(copy_tensor(tensor, StoredDtype::kF32, std::as_writable_bytes(std::span(values))));
+  const auto bad = std::ranges::find_if_not(values, [](float value) { return std::isfinite(value); });
+  if (bad != values.end())
+    return invalid_argument(fmt::format("{}: value {} of tensor \"{}\" is {}; accepted are finite values", path,
+                                        bad - values.begin(), tensor.name, *bad));
+  return values;
+}
+
+// A module's matrices as floats. A is [rank, cols of the module], and B is [rows of the module, rank].
+struct Matrices {
+  std::int64_t rank = 0;
+  float scale = 0;
+  std::vector<float> a;
+  std::vector<float> b;
+};
+
+template <class T>
+void write_matrices(const AdaptableLinear& linear, const AdapterLinearPart& part,
+                    std::span<const Matrices* const> modules, std::byte* bytes) {
+  T* a = reinterpret_cast<T*>(bytes + part.a_offset);
+  for (const Matrices* module : modules) {
+    if (module == nullptr) continue;
+    a = std::ranges::transform(module->a, a, [](float value) { return from_float<T>(value); }).out;
+  }
+  T* const b = reinterpret_cast<T*>(bytes + part.b_offset);
+  const std::int64_t width = linear.rows();
+  std::fill_n(b, part.most_rank * width, from_float<T>(0.0F));
+  std::int64_t column = 0;
+  for (const AdaptableRange& range : linear.ranges) {
+    if (const Matrices* module = modules[range.module]; module != nullptr)
+      for (std::int64_t row = 0; row < range.rows; ++row)
+        for (std::int64_t r = 0; r < module->rank; ++r)
+          b[r * width + column + row] =
+              from_float<T>(module->b[static_cast<std::size_t>((range.first_row + row) * module->rank + r)]);
+    column += range.rows;
+  }
+}
+
+Status check_files(const std::string& folder) {
+  std::error_code error;
+  if (!fs::is_directory(folder, error)) return not_found(fmt::format("{} is no folder", folder));
+  const bool whole = fs::exists(fs::path(folder) / "adapter_model.safetensors", error);
+  if (!whole && fs::exists(fs::path(folder) / "adapter_model.bin", error))
+    return unimplemented(
+        fmt::format("{} has adapter_model.bin, which is not read; accepted: adapter_model.safetensors, "
+                    "as PEFT writes by default",
+                    folder));
+  return ok_status();
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const Adapter>> Adapter::load(const std::string& folder, const AdapterLayout& layout,
+                                                     Device& device) {
+  TRY(check_files(folder));
+  const AdapterConfig config = TRY(AdapterConfig::read(folder));
+  const SafetensorsFile file = TRY(SafetensorsFile::open((fs::path(folder) / "adapter_model.safetensors").string()));
+  const std::string& path = file.path();
+  std::map<AdapterLayout::Place, std::shared_ptr<const Matrices>> matrices;
+  std::shared_ptr<Adapter> adapter(new Adapter);
+  for (const auto& [module, pair] : TRY(pairs_of(file))) {
+    const std::vector<AdapterLayout::Place> places = layout.places_of(module);
+    if (places.empty())
+      return invalid_argument(fmt::format("{}: adapters cannot change \"{}\" here; accepted are the model's modules {}",
+                                          path, module, layout.target_names()));
+    const AdaptableModule& of_model = layout.linears()[places[0].first].modules[places[0].second];
+    const auto made = std::make_shared<Matrices>();
+    made->rank = TRY(checked_rank(path, module, pair, of_model, config, layout));
+    made->scale = static_cast<float>(TRY(config.scale_of(module, made->rank)));
+    made->a = TRY(floats_of(*pair.a, path));
+    made->b = TRY(floats_of(*pair.b, path));
+    adapter->rank_ = std::max(adapter->rank_, made->rank);
+    for (const AdapterLayout::Place& place : places)
+      if (!matrices.emplace(place, made).second)
+        return invalid_argument(fmt::format("{}: two names are the model's module \"{}\", one of them \"{}\"", path,
+                                            of_model.name, module));
+  }
+  if (file.mapping() != nullptr) TRY(file.mapping()->check_whole());
+
+  const auto element = static_cast<std::size_t>(ir::dtype_size(layout.dtype()));
+  std::size_t bytes = 0;
+  const auto take = [&](std::int64_t elements) {
+    const std::size_t begin = bytes;
+    bytes +=
+        (static_cast<std::size_t>(elements) * element + kDeviceAlignment - 1) / kDeviceAlignment * kDeviceAlignment;
+    return begin;
+  };
+  std::vector<std::vector<const Matrices*>> modules;  // [linears][modules]
+  for (std::size_t i = 0; i < layout.linears().size(); ++i) {
+    const AdaptableLinear& linear = layout.linears()[i];
+    AdapterLinearPart part;
+    std::int64_t rows_of_a = 0;
+    auto& of_linear = modules.emplace_back(linear.modules.size(), nullptr);
+    for (std::size_t m = 0; m < linear.modules.size(); ++m) {
+      const auto found = matrices.find({i, m});
+      of_linear[m] = found == matrices.end() ? nullptr : found->second.get();
+      part.ranks.push_back(of_linear[m] == nullptr ? 0 : static_cast<std::int32_t>(of_linear[m]->rank));
+      part.scales.push_back(of_linear[m] == nullptr ? 0.0F : of_linear[m]->scale);
+      rows_of_a += part.ranks.back();
+      part.most_rank = std::max<std::int64_t>(part.most_rank, part.ranks.back());
+    }
+    part.a_offset = take(rows_of_a * linear.cols);
+    part.b_offset = take(part.most_rank * linear.rows());
+    adapter->linears_.push_back(std::move(part));
+  }
+  adapter->memory_ = TRY(device.allocate_host(bytes, "adapter"));
+  TRY(dispatch_dtype(layout.dtype(), "adapters", [&]<class T>() -> Status {
+    for (std::size_t i = 0; i < modules.size(); ++i)
+      write_matrices<T>(layout.linears()[i], adapter->linears_[i], modules[i], adapter->memory_->data());
+    return ok_status();
+  }));
+  adapter->path_ = folder;
+  adapter->base_model_ = config.base_model();
+  return std::shared_ptr<const Adapter>(std::move(adapter));
+}
+
+}  // namespace tessera

@@ -1,0 +1,131 @@
+#include "tessera/model/adapters/adapter_layout.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+
+#include "tessera/model/layers/linear_parts.h"
+#include "tessera/ops/adapters/adapter_linear.h"
+
+namespace tessera {
+namespace {
+
+bool is_whole(const LinearPart& part) {
+  return !part.padded && std::holds_alternative<PlainStorage>(part.storage) && part.cols == part.tensor_cols &&
+         (part.slice.dim == 0 || (part.slice.begin == 0 && part.slice.size == part.tensor_cols));
+}
+
+bool is_target(const AdapterLimits& limits, const AdaptableModule& module) {
+  return limits.targets.empty() || std::ranges::find(limits.targets, last_word(module.name)) != limits.targets.end();
+}
+
+Status check_limits(const AdapterLimits& limits) {
+  if (limits.slots < 1 || limits.slots > kMaxAdapterSlots)
+    return invalid_argument(
+        fmt::format("max_loras_per_batch: {} is not accepted; 1 to {} are", limits.slots, kMaxAdapterSlots));
+  if (limits.max_rank < 1 || limits.max_rank > kMaxAdapterRank)
+    return invalid_argument(
+        fmt::format("max_lora_rank: {} is not accepted; 1 to {} are", limits.max_rank, kMaxAdapterRank));
+  return ok_status();
+}
+
+}  // namespace
+
+std::string_view last_word(std::string_view module) { return module.substr(module.rfind('.') + 1); }
+
+std::string_view from_layer(std::string_view module) {
+  constexpr std::string_view kLayers = "layers.";
+  if (module.starts_with(kLayers)) return module;
+  const std::size_t at = module.find(".layers.");
+  return at == std::string_view::npos ? module : module.substr(at + 1);
+}
+
+std::int64_t AdaptableLinear::rows() const {
+  return std::accumulate(ranges.begin(), ranges.end(), std::int64_t{0},
+                         [](std::int64_t sum, const AdaptableRange& range) { return sum + range.rows; });
+}
+
+std::optional<AdaptableLinear> adaptable_linear(std::string weight, std::span<const LinearPart> parts) {
+  AdaptableLinear linear{.weight = std::move(weight), .cols = parts[0].cols, .modules = {}, .ranges = {}};
+  for (const LinearPart& part : parts) {
+    if (!is_whole(part)) return std::nullopt;
+    auto module = std::ranges::find(linear.modules, part.tensor, &AdaptableModule::name);
+    if (module == linear.modules.end()) {
+      linear.modules.push_back({.name = part.tensor, .rows = part.tensor_rows, .cols = part.tensor_cols});
+      module = linear.modules.end() - 1;
+    }
+    const auto index = static_cast<std::size_t>(module - linear.modules.begin());
+    const std::int64_t first = part.slice.dim == 0 ? part.slice.begin : 0;
+    AdaptableRange* last = linear.ranges.empty() ? nullptr : &linear.ranges.back();
+    if (last != nullptr && last->module == index && last->first_row + last->rows == first)
+      last->rows += part.rows;
+    else
+      linear.ranges.push_back({.module = index, .first_row = first, .rows = part.rows});
+  }
+  if (linear.columns().size() > kMaxAdapterRanges) return std::nullopt;
+  return linear;
+}
+
+std::vector<AdaptableLinear::Columns> AdaptableLinear::columns() const {
+  std::vector<Columns> columns;
+  for (const AdaptableRange& range : ranges) {
+    if (!columns.empty() && columns.back().module == range.module)
+      columns.back().count += range.rows;
+    else
+      columns.push_back({.module = range.module, .count = range.rows});
+  }
+  return columns;
+}
+
+Result<AdapterLayout> AdapterLayout::create(std::vector<AdaptableLinear> linears, AdapterLimits limits,
+                                            ir::DType dtype) {
+  TRY(check_limits(limits));
+  AdapterLayout layout;
+  layout.dtype_ = dtype;
+  layout.linears_ = std::move(linears);
+  for (const std::string& target : limits.targets) {
+    const bool known = std::ranges::any_of(layout.linears_, [&](const AdaptableLinear& linear) {
+      return std::ranges::any_of(linear.modules,
+                                 [&](const AdaptableModule& module) { return last_word(module.name) == target; });
+    });
+    if (!known)
+      return invalid_argument(
+          fmt::format("lora_target_modules: adapters cannot change a module \"{}\" of this model; accepted: {}", target,
+                      layout.target_names()));
+  }
+  layout.limits_ = std::move(limits);
+  std::erase_if(layout.linears_, [&](const AdaptableLinear& linear) {
+    return std::ranges::none_of(linear.modules,
+                                [&](const AdaptableModule& module) { return is_target(layout.limits_, module); });
+  });
+  if (layout.linears_.empty()) return unimplemented("enable_lora: the model has no linear that adapters could change");
+  return layout;
+}
+
+std::vector<AdapterLayout::Place> AdapterLayout::places_of(std::string_view module) const {
+  std::vector<Place> places;
+  for (std::size_t i = 0; i < linears_.size(); ++i)
+    for (std::size_t m = 0; m < linears_[i].modules.size(); ++m) {
+      const AdaptableModule& candidate = linears_[i].modules[m];
+      if (from_layer(candidate.name) == from_layer(module) && is_target(limits_, candidate)) places.emplace_back(i, m);
+    }
+  return places;
+}
+
+const AdaptableLinear* AdapterLayout::find(std::string_view weight) const {
+  const auto found = std::ranges::find(linears_, weight, &AdaptableLinear::weight);
+  return found == linears_.end() ? nullptr : &*found;
+}
+
+std::string AdapterLayout::target_names() const {
+  std::set<std::string_view> names;
+  for (const AdaptableLinear& linear : linears_)
+    for (const AdaptableModule& module : linear.modules)
+      if (is_target(limits_, module)) names.insert(last_word(module.name));
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+}  // namespace tessera

@@ -1,0 +1,97 @@
+// The linears of a model that low-rank adapters (LoRA) may change, and which modules of a checkpoint each of them
+// consists of. Layers note their linears while they are built; a layout has those that the options choose.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "tessera/base/status.h"
+#include "tessera/ir/type.h"
+
+namespace tessera {
+
+struct LinearPart;
+
+// A matrix of the checkpoint, by the name that adapters use.
+struct AdaptableModule {
+  std::string name;       // "model.layers.0.self_attn.q_proj"
+  std::int64_t rows = 0;  // of the whole matrix, which B has too
+  std::int64_t cols = 0;  // which A has too
+};
+
+// Neighbouring columns of a linear's result: rows of one module's matrix.
+struct AdaptableRange {
+  std::size_t module = 0;      // index into AdaptableLinear::modules
+  std::int64_t first_row = 0;  // in the module's matrix
+  std::int64_t rows = 0;
+};
+
+// A linear x [T, cols] → [T, rows of all ranges].
+struct AdaptableLinear {
+  std::string weight;  // the graph's value that is its matrix
+  std::int64_t cols = 0;
+  std::vector<AdaptableModule> modules;  // each once
+  std::vector<AdaptableRange> ranges;    // in the order of the result's columns
+
+  std::int64_t rows() const;
+  // Neighbouring columns of the result that belong to one module, whatever their rows in its matrix.
+  struct Columns {
+    std::size_t module;
+    std::int64_t count;
+  };
+  std::vector<Columns> columns() const;
+};
+
+// Returns the linear of these parts, or nothing if adapters cannot change it: it is a rank's slice, has zeros behind a
+// part, is read from a stack or a transposed matrix, or has more Columns than the operators take.
+std::optional<AdaptableLinear> adaptable_linear(std::string weight, std::span<const LinearPart> parts);
+
+struct AdapterLimits {
+  std::int64_t slots = 8;      // adapters that one forward may mix; at least 1
+  std::int64_t max_rank = 16;  // at least 1
+  // Last words of the names of modules that adapters may change: "q_proj". Empty: all of the body's linears.
+  std::vector<std::string> targets = {};
+};
+
+// The bounds that vLLM and SGLang have too.
+inline constexpr std::int64_t kMaxAdapterRank = 512;
+inline constexpr std::int64_t kMaxAdapterSlots = 1024;
+
+class AdapterLayout {
+ public:
+  // Chooses the linears of which some module is a target. invalid_argument for limits out of range, a target that no
+  // linear has, and a model without such linears.
+  static Result<AdapterLayout> create(std::vector<AdaptableLinear> linears, AdapterLimits limits, ir::DType dtype);
+
+  const std::vector<AdaptableLinear>& linears() const { return linears_; }
+  const AdapterLimits& limits() const { return limits_; }
+  ir::DType dtype() const { return dtype_; }  // of the matrices, which is that of activations
+
+  // The places of a module: its linear, and its number among that linear's modules. A module may have several, as a
+  // projection does whose rows are split between two linears. Empty: adapters may not change it.
+  using Place = std::pair<std::size_t, std::size_t>;
+  std::vector<Place> places_of(std::string_view module) const;
+  // Returns the linear of a weight; null if the layout does not have it.
+  const AdaptableLinear* find(std::string_view weight) const;
+  // Returns the last words of all modules, each once, for messages.
+  std::string target_names() const;
+
+ private:
+  std::vector<AdaptableLinear> linears_;
+  AdapterLimits limits_;
+  ir::DType dtype_ = ir::DType::kFloat32;
+};
+
+// Returns the last word of a module's name: "q_proj".
+std::string_view last_word(std::string_view module);
+// Returns a module's name from its layer on: "layers.0.self_attn.q_proj". Checkpoints of one model have different
+// prefixes before it. A name without a layer is returned whole.
+std::string_view from_layer(std::string_view module);
+
+}  // namespace tessera

@@ -1,0 +1,82 @@
+// Catches: rows of one module that are taken for another's, a linear that is chosen without a target, and slices or
+// padded matrices that adapters would change wrongly.
+#include "tessera/model/adapters/adapter_layout.h"
+
+#include "tessera/model/layers/linear_parts.h"
+#include "tessera/model/test_support.h"
+
+namespace tessera::test {
+namespace {
+
+LinearPart part(const std::string& tensor, std::int64_t first, std::int64_t rows, std::int64_t tensor_rows) {
+  return {.tensor = tensor,
+          .tensor_rows = tensor_rows,
+          .tensor_cols = 32,
+          .slice = {.dim = 0, .begin = first, .size = rows},
+          .rows = rows,
+          .cols = 32};
+}
+
+std::vector<AdaptableLinear> two_linears() {
+  const std::vector<LinearPart> qkv{part("model.layers.0.self_attn.q_proj", 0, 64, 64),
+                                    part("model.layers.0.self_attn.k_proj", 0, 16, 16)};
+  const std::vector<LinearPart> down{part("model.layers.0.mlp.down_proj", 0, 32, 32)};
+  return {*adaptable_linear("qkv.weight", qkv), *adaptable_linear("down.weight", down)};
+}
+
+TEST(AdapterLayout, JoinsNeighbouringRowsOfAModule) {
+  const std::vector<LinearPart> parts{part("q", 0, 8, 64), part("q", 8, 8, 64), part("q", 32, 8, 64),
+                                      part("k", 0, 16, 16)};
+  const std::optional<AdaptableLinear> linear = adaptable_linear("w", parts);
+  ASSERT_TRUE(linear);
+  ASSERT_EQ(linear->modules.size(), 2u);
+  EXPECT_EQ(linear->modules[0].rows, 64);
+  EXPECT_EQ(linear->modules[1].cols, 32);
+  ASSERT_EQ(linear->ranges.size(), 3u);
+  EXPECT_EQ(linear->ranges[0].rows, 16);
+  EXPECT_EQ(linear->ranges[1].first_row, 32);
+  EXPECT_EQ(linear->ranges[2].module, 1u);
+  EXPECT_EQ(linear->rows(), 40);
+}
+
+TEST(AdapterLayout, LeavesOutSlicesPaddingAndManyRanges) {
+  LinearPart columns = part("o", 0, 32, 32);
+  columns.cols = 16;
+  EXPECT_FALSE(adaptable_linear("w", {&columns, 1}));
+  LinearPart padded = part("o", 0, 32, 32);
+  padded.padded = true;
+  EXPECT_FALSE(adaptable_linear("w", {&padded, 1}));
+  std::vector<LinearPart> many;
+  for (std::int64_t i = 0; i < 20; ++i) many.push_back(part("q", 16 * i, 8, 320));
+  EXPECT_EQ(adaptable_linear("w", many)->columns().size(), 1u);
+  for (std::int64_t i = 0; i < 20; ++i) many[static_cast<std::size_t>(i)].tensor = i % 2 == 0 ? "q" : "k";
+  EXPECT_FALSE(adaptable_linear("w", many));
+}
+
+TEST(AdapterLayout, KeepsLinearsWithATarget) {
+  const Result<AdapterLayout> layout =
+      AdapterLayout::create(two_linears(), {.targets = {"k_proj"}}, ir::DType::kFloat32);
+  ASSERT_TRUE(layout.ok()) << layout.status().message();
+  ASSERT_EQ(layout->linears().size(), 1u);
+  EXPECT_NE(layout->find("qkv.weight"), nullptr);
+  EXPECT_EQ(layout->find("down.weight"), nullptr);
+  EXPECT_TRUE(layout->places_of("model.layers.0.self_attn.q_proj").empty());
+  EXPECT_EQ(layout->places_of("model.language_model.layers.0.self_attn.k_proj"),
+            (std::vector<AdapterLayout::Place>{{0, 1}}));
+  EXPECT_TRUE(layout->places_of("model.layers.10.self_attn.k_proj").empty());
+  EXPECT_EQ(layout->target_names(), "k_proj");
+}
+
+TEST(AdapterLayout, RefusesLimitsAndUnknownTargets) {
+  const auto create = [](AdapterLimits limits) {
+    return AdapterLayout::create(two_linears(), std::move(limits), ir::DType::kFloat32);
+  };
+  expect_error(create({.slots = 0}), StatusCode::kInvalidArgument, {"max_loras_per_batch", "0"});
+  expect_error(create({.max_rank = 513}), StatusCode::kInvalidArgument, {"max_lora_rank", "513", "512"});
+  expect_error(create({.targets = {"lm_head"}}), StatusCode::kInvalidArgument,
+               {"lora_target_modules", "lm_head", "down_proj, k_proj, q_proj"});
+  expect_error(AdapterLayout::create({}, {}, ir::DType::kFloat32), StatusCode::kUnimplemented, {"enable_lora"});
+}
+
+}  // namespace
+}  // namespace tessera::test
