@@ -27,11 +27,12 @@ ForwardStep::ForwardStep(RunnerParts& parts)
 
 Status ForwardStep::run(const ForwardInputs& inputs, const Decision& decision, StepResults::Slot& results) {
   replay_failed_ = false;
-  if (decision.runner == RunnerKind::kDecode) return run_decode(inputs, decision.size, results);
+  if (decision.runner == RunnerKind::kDecode) return run_decode(inputs, decision, results);
   TRY(run_body(inputs, decision));
   if (!parts_.model.graphs.has_head) return ok_status();
-  TRY(run_head(inputs, results));
-  return parts_.model.graphs.prefill && !inputs.hidden_states.empty() ? run_head_for_hidden(inputs) : ok_status();
+  TRY(run_head(inputs, decision.adapters, results));
+  return parts_.model.graphs.prefill && !inputs.hidden_states.empty() ? run_head_for_hidden(inputs, decision.adapters)
+                                                                      : ok_status();
 }
 
 // Runs the body on padding. It needs at least one token, so it gets the token of a dummy batch on the reserved page.
@@ -57,8 +58,9 @@ Status ForwardStep::stage_decode(const StagedTokens& tokens, std::int64_t size, 
   return parts_.inputs().stage_rows(std::span(in_order_).first(static_cast<std::size_t>(rows)), sampling, rows);
 }
 
-Status ForwardStep::run_decode(const ForwardInputs& inputs, std::int64_t size, StepResults::Slot& results) {
-  GraphRunner& runner = parts_.runner(RunnerRole::kDecode);
+Status ForwardStep::run_decode(const ForwardInputs& inputs, const Decision& decision, StepResults::Slot& results) {
+  GraphRunner& runner = parts_.runner(with_adapters(RunnerRole::kDecode, decision.adapters));
+  const std::int64_t size = decision.size;
   TRY(stage_decode(inputs.tokens(), size, inputs.sampling));
   TRY(launcher_.launch(runner, size, inputs.batch.num_tokens(),
                        inputs.replay_graphs ? Execution::kGraphs : Execution::kOperators, &replay_failed_));
@@ -86,7 +88,7 @@ Status ForwardStep::stage_body(const ForwardInputs& inputs, std::int64_t size) {
 }
 
 Status ForwardStep::run_body(const ForwardInputs& inputs, const Decision& decision) {
-  GraphRunner& runner = parts_.runner(RunnerRole::kPrefill);
+  GraphRunner& runner = parts_.runner(with_adapters(RunnerRole::kPrefill, decision.adapters));
   TRY(stage_body(inputs, decision.size));
   if (parts_.model.graphs.has_head && inputs.batch.num_wanted_rows() > 0) TRY(stage_head(inputs, 0));
   const bool captured = decision.runner == RunnerKind::kPrefill;
@@ -127,8 +129,8 @@ Status ForwardStep::stage_head(const ForwardInputs& inputs, std::size_t first) {
                                     runner.padded_size(static_cast<std::int64_t>(count)));
 }
 
-Status ForwardStep::run_head(const ForwardInputs& inputs, StepResults::Slot& results) {
-  GraphRunner& runner = parts_.runner(RunnerRole::kHead);
+Status ForwardStep::run_head(const ForwardInputs& inputs, bool adapters, StepResults::Slot& results) {
+  GraphRunner& runner = parts_.runner(with_adapters(RunnerRole::kHead, adapters));
   const std::int64_t total = inputs.batch.num_wanted_rows();
   const std::int64_t chunk = runner.spec().ladder.back();
   const std::size_t before = parts_.model.graphs.prefill ? 0 : 1;  // outputs that the head does not have
@@ -162,8 +164,8 @@ Status ForwardStep::take_rows(const ForwardInputs& inputs, const HeadRows& rows,
   return sampled == 0 ? ok_status() : parts_.inputs().keep_sampled(rows.sampled.data, rows.first, sampled, stream);
 }
 
-Status ForwardStep::run_head_for_hidden(const ForwardInputs& inputs) {
-  GraphRunner& runner = parts_.runner(RunnerRole::kHead);
+Status ForwardStep::run_head_for_hidden(const ForwardInputs& inputs, bool adapters) {
+  GraphRunner& runner = parts_.runner(with_adapters(RunnerRole::kHead, adapters));
   const std::span<const std::int32_t> rows = inputs.hidden_rows;
   const std::int64_t total = rows.empty() ? inputs.batch.num_tokens() : std::ssize(rows);
   const std::int64_t chunk = runner.spec().ladder.back();

@@ -38,16 +38,16 @@ class ForwardStep {
   Status stage_decode(const StagedTokens& tokens, std::int64_t size, std::span<const SampleRow> sampling);
 
  private:
-  Status run_decode(const ForwardInputs& inputs, std::int64_t size, StepResults::Slot& results);
+  Status run_decode(const ForwardInputs& inputs, const Decision& decision, StepResults::Slot& results);
   Status run_body(const ForwardInputs& inputs, const Decision& decision);
   Status stage_body(const ForwardInputs& inputs, std::int64_t size);
   Status stage_head(const ForwardInputs& inputs, std::size_t first);
   // Keeps the hidden states of the forward's tokens for the next-token layer, if the model has one.
   Status keep_for_drafts(const ForwardInputs& inputs, const Executable& made, const ir::Bucket& bucket);
-  Status run_head(const ForwardInputs& inputs, StepResults::Slot& results);
+  Status run_head(const ForwardInputs& inputs, bool adapters, StepResults::Slot& results);
   Status take_rows(const ForwardInputs& inputs, const HeadRows& rows, StepResults::Slot& results);
   // Computes hidden states of the wanted rows with the head of PrefillGraphs, which has the rest of the last layer.
-  Status run_head_for_hidden(const ForwardInputs& inputs);
+  Status run_head_for_hidden(const ForwardInputs& inputs, bool adapters);
   // Reads the given `rows` of an output as floats. If `rows` is empty, reads the first rows, as many as `to` holds.
   Status read_hidden(const OutputView& hidden, std::span<const std::int32_t> rows, std::span<float> to);
 

@@ -125,6 +125,17 @@ class ModelRunner {
   const VisionRunner* vision() const { return parts_->vision(); }
   const GraphRunner& head() const { return parts_->runner(RunnerRole::kHead); }
 
+  // Returns the linears that adapters may change; null if none are served. It lives as long as the runner, and any
+  // thread may read it.
+  const AdapterLayout* adapter_layout() const {
+    return parts_->adapters() == nullptr ? nullptr : &parts_->adapters()->layout();
+  }
+  // Copies an adapter to a slot, for forwards that are submitted later (AdapterTables::write). Precondition: adapters
+  // are served.
+  Status write_adapter(std::int64_t slot, const Adapter& adapter) {
+    return parts_->adapters()->write(slot, adapter, parts_->stream());
+  }
+
   // Measures forwards from here on; null stops it. The profiler must be removed before it is destroyed. Precondition:
   // no forward is in flight.
   void set_profiler(StepProfiler* profiler) { step_.launcher().set_profiler(profiler); }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -45,6 +46,7 @@ Status RunnerParts::allocate() {
   embeddings_ = std::make_unique<EmbeddingRows>(TRY(EmbeddingRows::create(graphs.body, device)));
   TRY(embeddings_->reserve(options.embedding_rows));
   if (graphs.draft) draft_hidden_ = std::make_unique<DraftHidden>(TRY(DraftHidden::create(graphs.draft->body, device)));
+  if (graphs.adapted) adapters_ = TRY(AdapterTables::create(graphs.adapted->layout, device, *stream_));
 
   // The step buffer has the plans first and then the inputs, so that the short lists of both are neighbours.
   step_ = std::make_unique<StepBuffer>();
@@ -64,6 +66,11 @@ Status RunnerParts::allocate() {
   decode_context_ = extend_context_;
   decode_context_.batch_kind = BatchKind::kDecode;
   return ok_status();
+}
+
+GraphRunner* RunnerParts::find_runner(RunnerRole role) {
+  const auto found = std::ranges::find(runners_, role, [](const GraphRunner& runner) { return runner.spec().role; });
+  return found == runners_.end() ? nullptr : &*found;
 }
 
 ExecutionEnvironment RunnerParts::environment(BatchKind batches) {
@@ -102,6 +109,7 @@ Status RunnerParts::name_externals() {
   edits_->add_to(externals_);
   embeddings_->add_to(externals_);
   if (draft_hidden_ != nullptr) draft_hidden_->add_to(externals_);
+  if (adapters_ != nullptr) adapters_->add_to(externals_);
   for (const HandedOver& value : model.handed_over) {
     if (externals_.contains(value.name))
       return invalid_argument(

@@ -15,6 +15,7 @@
 #include "tessera/model/model.h"
 #include "tessera/ops/contract/forward_states.h"
 #include "tessera/piecewise/external_values.h"
+#include "tessera/runner/adapters/adapter_tables.h"
 #include "tessera/runner/capture/graph_runner.h"
 #include "tessera/runner/drafts/draft_hidden.h"
 #include "tessera/runner/embedding_rows.h"
@@ -54,8 +55,12 @@ class RunnerParts {
   InputBuffers& inputs() const { return *inputs_; }
   EditBuffers& edits() const { return *edits_; }
   // Return the compiled runners.
-  GraphRunner& runner(RunnerRole role) { return runners_[static_cast<std::size_t>(role)]; }
-  const GraphRunner& runner(RunnerRole role) const { return runners_[static_cast<std::size_t>(role)]; }
+  GraphRunner& runner(RunnerRole role) { return *find_runner(role); }
+  const GraphRunner& runner(RunnerRole role) const { return *find_runner(role); }
+  // Return null if the model has no runner of the role.
+  GraphRunner* find_runner(RunnerRole role);
+  const GraphRunner* find_runner(RunnerRole role) const { return const_cast<RunnerParts*>(this)->find_runner(role); }
+  AdapterTables* adapters() const { return adapters_.get(); }   // null if no adapters are served
   VisionRunner* vision() const { return vision_.get(); }        // null if the model has no tower
   DebugMode* debug() const { return debug_.get(); }             // null without options.debug
   const MemoryReport& predicted() const { return predicted_; }  // made before anything was captured
@@ -89,6 +94,7 @@ class RunnerParts {
   std::unique_ptr<EditBuffers> edits_;
   std::unique_ptr<EmbeddingRows> embeddings_;
   std::unique_ptr<DraftHidden> draft_hidden_;
+  std::unique_ptr<AdapterTables> adapters_;
   std::unique_ptr<OpPlans> plans_;
   ForwardStates states_;  // used by the contexts
   ForwardContext extend_context_;
@@ -98,7 +104,7 @@ class RunnerParts {
   std::unique_ptr<Arena> workspace_;
   KernelVariants warm_;
   std::unique_ptr<DebugMode> debug_;
-  std::vector<GraphRunner> runners_;  // [RunnerRole]
+  std::vector<GraphRunner> runners_;  // in the order of RunnerRole
   std::unique_ptr<VisionRunner> vision_;
   MemoryReport predicted_;
 };

@@ -59,6 +59,9 @@ std::string_view runner_role_name(RunnerRole role) {
     case RunnerRole::kLogprobs: return "logprobs";
     case RunnerRole::kDraft: return "draft";
     case RunnerRole::kDraftHead: return "draft head";
+    case RunnerRole::kAdapterPrefill: return "adapter prefill";
+    case RunnerRole::kAdapterHead: return "adapter head";
+    case RunnerRole::kAdapterDecode: return "adapter decode";
     case RunnerRole::kVision: return "vision";
   }
   return "unknown";
@@ -191,6 +194,23 @@ Result<std::vector<RunnerSpec>> make_runner_specs(const ModelGraphs& graphs, con
                    .ladder = decode_ladder(kMaxChoiceRows),
                    .split_ops = {},
                    .reserved_bytes = choice_reserved});
+  if (graphs.adapted) {
+    // These differ from the model's own runners in their graphs alone.
+    const std::optional<PrefillGraphs>& adapted = graphs.adapted->prefill;
+    const std::vector heads{adapted ? &adapted->head : &graphs.head, &graphs.sampler};
+    decoded[0] = &graphs.adapted->body;
+    std::vector<ir::Graph> changed;
+    changed.push_back(adapted ? adapted->body : graphs.adapted->body);
+    changed.push_back(TRY(chain("adapter_head", heads)));
+    changed.push_back(TRY(chain("adapter_decode", decoded)));
+    constexpr std::array kRoles{RunnerRole::kAdapterPrefill, RunnerRole::kAdapterHead, RunnerRole::kAdapterDecode};
+    for (std::size_t i = 0; i < kRoles.size(); ++i) {
+      RunnerSpec spec = specs[i];
+      spec.role = kRoles[i];
+      spec.graph = std::move(changed[i]);
+      specs.push_back(std::move(spec));
+    }
+  }
   if (!graphs.draft) return specs;
   // A draft runs between forwards. The host has then read all results, so nothing in the arena is reserved.
   specs.push_back({.role = RunnerRole::kDraft,

@@ -7,6 +7,8 @@
 //   decode    body, head and sampler, chained                     sizes: requests         captured
 //   choose    edits of logits and the sampler                     sizes: sampled rows     eager
 //   logprobs  log-probabilities of rows of logits                 sizes: wanted rows      eager
+//   adapter prefill, adapter head, adapter decode   the same three for forwards in which some row has a low-rank
+//             adapter (adapters/adapted_graphs.h), if the model's graphs have them
 //   draft, draft head   the next-token layer, and the head and sampler on its wanted rows (drafts/draft_step.h), if the
 //             model's graphs have them                            sizes: as prefill, head eager
 //
@@ -33,13 +35,39 @@ namespace tessera {
 // wanted.
 inline constexpr std::int64_t kMaxHeadRows = 256;
 
-// The role of a runner in a step. A list of specs has one spec of each role, in this order. The two roles of drafts may
-// be missing. kVision is never in the list: a vision tower is a runner of its own (vision_runner.h).
-enum class RunnerRole : std::uint8_t { kPrefill, kHead, kDecode, kChoose, kLogprobs, kDraft, kDraftHead, kVision };
-// Roles that have graphs, if the options ask for graphs.
-inline constexpr std::array kCapturedRoles{RunnerRole::kPrefill, RunnerRole::kDecode};
+// The role of a runner in a step. A list of specs has one spec of each role, in this order. The roles of drafts and of
+// adapters may be missing. kVision is never in the list: a vision tower is a runner of its own (vision_runner.h).
+enum class RunnerRole : std::uint8_t {
+  kPrefill,
+  kHead,
+  kDecode,
+  kChoose,
+  kLogprobs,
+  kAdapterPrefill,
+  kAdapterHead,
+  kAdapterDecode,
+  kDraft,
+  kDraftHead,
+  kVision
+};
+// Roles that have graphs, if the options ask for graphs. The list of specs may lack those of adapters.
+inline constexpr std::array kCapturedRoles{RunnerRole::kPrefill, RunnerRole::kDecode, RunnerRole::kAdapterPrefill,
+                                           RunnerRole::kAdapterDecode};
+// Returns whether the role's forwards are decodes: its sizes count requests.
+constexpr bool is_decode_role(RunnerRole role) {
+  return role == RunnerRole::kDecode || role == RunnerRole::kAdapterDecode;
+}
+constexpr bool has_adapters(RunnerRole role) {
+  return role == RunnerRole::kAdapterPrefill || role == RunnerRole::kAdapterHead || role == RunnerRole::kAdapterDecode;
+}
+// Returns the role that takes forwards of `role` in which some row has an adapter. Only for the roles that have one.
+constexpr RunnerRole with_adapters(RunnerRole role, bool adapters) {
+  if (!adapters) return role;
+  if (role == RunnerRole::kDecode) return RunnerRole::kAdapterDecode;
+  return role == RunnerRole::kHead ? RunnerRole::kAdapterHead : RunnerRole::kAdapterPrefill;
+}
 std::string_view runner_role_name(RunnerRole role);  // "prefill" "head" "decode" "choose" "logprobs" "draft" "draft
-                                                     // head" "vision"
+                                                     // head" "adapter prefill" "adapter head" "adapter decode" "vision"
 
 struct RunnerSpec {
   RunnerRole role = RunnerRole::kPrefill;

@@ -117,8 +117,10 @@ Result<Room> find_room(const EngineOptions& options, Device& device, EnginePlan&
   }
 }
 
-// Returns the graph sizes of a runner, and the bytes that each of them takes.
-BudgetLadder ladder_of(bool enabled, const RunnerMemory* predicted, bool padding) {
+// Returns the graph sizes of a runner, and the bytes that each of them takes. `adapted` is the runner's second form,
+// with adapters, which has the same sizes; null: there is none.
+BudgetLadder ladder_of(bool enabled, const RunnerMemory* predicted, bool padding,
+                       const RunnerMemory* adapted = nullptr) {
   BudgetLadder ladder;
   ladder.padding = padding;
   if (!enabled || predicted == nullptr) return ladder;
@@ -126,6 +128,7 @@ BudgetLadder ladder_of(bool enabled, const RunnerMemory* predicted, bool padding
     ladder.sizes.push_back(size.size);
     ladder.bytes_each = size.graphs.bytes;
   }
+  if (adapted != nullptr && !adapted->sizes.empty()) ladder.bytes_each += adapted->sizes.back().graphs.bytes;
   return ladder;
 }
 
@@ -137,11 +140,13 @@ std::string sizes_list(const std::vector<std::int64_t>& sizes) {
 std::int64_t fit_graphs(std::int64_t budget, const Room& room, EnginePlan& plan) {
   RunnerOptions& runner = plan.runner;
   const bool budgeted = budget > 0 && budget <= room.bytes;
-  const BudgetedSizes kept = fit_graph_budget(
-      ladder_of(runner.graphs.prefill, room.predicted.runner(RunnerRole::kPrefill), true),
-      ladder_of(runner.graphs.decode, room.predicted.runner(RunnerRole::kDecode), runner.decode_padding),
-      ladder_of(!runner.vision.sizes.empty(), room.predicted.runner(RunnerRole::kVision), true),
-      budgeted ? budget : room.bytes);
+  const BudgetedSizes kept =
+      fit_graph_budget(ladder_of(runner.graphs.prefill, room.predicted.runner(RunnerRole::kPrefill), true,
+                                 room.predicted.runner(RunnerRole::kAdapterPrefill)),
+                       ladder_of(runner.graphs.decode, room.predicted.runner(RunnerRole::kDecode),
+                                 runner.decode_padding, room.predicted.runner(RunnerRole::kAdapterDecode)),
+                       ladder_of(!runner.vision.sizes.empty(), room.predicted.runner(RunnerRole::kVision), true),
+                       budgeted ? budget : room.bytes);
   if (kept.dropped_prefill.empty() && kept.dropped_decode.empty() && kept.dropped_vision.empty()) return kept.bytes;
   plan.notes.push_back(fmt::format(
       "{}: graphs would take {} and may take {}; prefill sizes dropped: {}; decode sizes dropped: {}{}",

@@ -41,6 +41,8 @@ Status check_tokens(const ForwardBatch& batch) {
 
 Status check_requests(const ForwardBatch& batch) {
   TRY(check_count("kv_lens", batch.kv_lens.size(), batch.num_requests(), "requests"));
+  if (!batch.adapter_slots.empty())
+    TRY(check_count("adapter_slots", batch.adapter_slots.size(), batch.num_tokens(), "tokens"));
   if (!batch.draft_lens.empty())
     TRY(check_count("draft_lens", batch.draft_lens.size(), batch.num_requests(), "requests"));
   for (std::size_t b = 0; b < batch.draft_lens.size(); ++b)

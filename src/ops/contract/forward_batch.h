@@ -3,6 +3,7 @@
 // those addresses.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -70,6 +71,8 @@ struct ForwardBatch {
   // [B], or empty if all entries are 0: how many of each request's last tokens are drafts. After the forward, a
   // recurrent state does not include the drafts. Drafts that are kept are computed again.
   std::vector<std::int32_t> draft_lens = {};
+  // [T], or empty if all entries are -1. An entry is the slot of the low-rank adapter that the token's request uses.
+  std::vector<std::int32_t> adapter_slots = {};
   std::vector<EmbeddingWrite> embedding_writes = {};  // written before anything else in the forward
   std::vector<SlotCopy> slot_copies = {};             // run in this order
 
@@ -78,6 +81,10 @@ struct ForwardBatch {
   std::int64_t num_wanted_rows() const { return static_cast<std::int64_t>(wanted_rows.size()); }
   // Returns whether every request adds exactly one token.
   bool is_decode() const { return num_tokens() == num_requests(); }
+  // Returns whether some token uses an adapter.
+  bool has_adapters() const {
+    return std::ranges::any_of(adapter_slots, [](std::int32_t slot) { return slot >= 0; });
+  }
   // Checks that lengths agree, and that rows and lengths are in range. An error here is a defect of the engine.
   Status check() const;
 };

@@ -28,7 +28,8 @@ std::string_view when_captured(const GraphRunner& runner, CaptureMode mode) {
 
 std::vector<const GraphRunner*> captured_runners(const RunnerParts& parts) {
   std::vector<const GraphRunner*> runners;
-  for (const RunnerRole role : kCapturedRoles) runners.push_back(&parts.runner(role));
+  for (const RunnerRole role : kCapturedRoles)
+    if (const GraphRunner* runner = parts.find_runner(role); runner != nullptr) runners.push_back(runner);
   if (parts.vision() != nullptr) runners.push_back(&parts.vision()->runner());
   return runners;
 }
@@ -130,6 +131,8 @@ Status GraphCapture::warm_up(StepResults& results) {
                              .top_logprobs = 1,
                              .force_eager = true};
   TRY(step_.run(inputs, {.runner = RunnerKind::kEager, .size = 1}, results.begin(0, inputs)));
+  if (parts_.adapters() != nullptr)
+    TRY(step_.run(inputs, {.runner = RunnerKind::kEager, .size = 1, .adapters = true}, results.begin(0, inputs)));
   return parts_.stream().synchronize();
 }
 
@@ -151,6 +154,13 @@ Status GraphCapture::capture_graphs(const std::function<bool()>& more) {
     TRY(capture_sizes(decode));
     log_info("capture", "Captured decode graphs for {} batch sizes{}, {:.2f} s", decode.report().captured.size(),
              when_captured(decode, parts_.model.options.capture), decode.report().seconds);
+  }
+  for (const RunnerRole role : {RunnerRole::kAdapterPrefill, RunnerRole::kAdapterDecode}) {
+    GraphRunner* const runner = parts_.find_runner(role);
+    if (runner == nullptr || !runner->spec().captured || runner->spec().ladder.empty()) continue;
+    TRY(capture_sizes(*runner));
+    log_info("capture", "Captured {} graphs for {} sizes{}, {:.2f} s", runner->name(), runner->report().captured.size(),
+             when_captured(*runner, parts_.model.options.capture), runner->report().seconds);
   }
   if (parts_.vision() != nullptr)
     TRY(parts_.together({.kind = RankOrderKind::kCaptureTower, .size = kTowersStart},
@@ -184,7 +194,9 @@ Status GraphCapture::capture_sizes(GraphRunner& runner) {
 
 Result<bool> GraphCapture::capture_next() {
   if (parts_.vision() != nullptr && parts_.vision()->has_wanted()) return capture_tower();
-  for (const RunnerRole role : {RunnerRole::kDecode, RunnerRole::kPrefill}) {
+  for (const RunnerRole role :
+       {RunnerRole::kDecode, RunnerRole::kPrefill, RunnerRole::kAdapterDecode, RunnerRole::kAdapterPrefill}) {
+    if (parts_.find_runner(role) == nullptr) continue;
     GraphRunner& runner = parts_.runner(role);
     const std::vector<std::int64_t> pending = runner.pending();
     if (pending.empty()) continue;

@@ -47,7 +47,7 @@ Result<std::unique_ptr<Executable>> make_executable(const RunnerSpec& spec, cons
       TRY(make_compiler(options.compiler, spec.role, options, environment.device, &cache));
   std::unique_ptr<Compiler> for_some;
   std::optional<CompilerForSome> small_decodes;
-  if (spec.role == RunnerRole::kDecode && compiles_decodes(options)) {
+  if (is_decode_role(spec.role) && compiles_decodes(options)) {
     for_some = TRY(make_compiler(options.decode_compiler, spec.role, options, environment.device, &cache));
     small_decodes.emplace(CompilerForSome{.compiler = *for_some,
                                           .serves = [most = options.decode_compiler_max](const ir::Bucket& bucket) {

@@ -152,7 +152,8 @@ BatchShape shape_of(const ForwardBatch& batch, bool force_eager) {
           .requests = batch.num_requests(),
           .all_rows_wanted = all_wanted,
           .several_rows_each = std::ranges::all_of(batch.query_lens, [](std::int32_t rows) { return rows > 1; }),
-          .force_eager = force_eager};
+          .force_eager = force_eager,
+          .adapters = batch.has_adapters()};
 }
 
 bool is_replay(Reason reason) {
@@ -170,29 +171,41 @@ bool is_fallback(Reason reason) {
   }
 }
 
-Decision dispatch(const BatchShape& batch, const DispatchTable& table) {
+namespace {
+
+Decision choose(const BatchShape& batch, const DispatchTable& table) {
   if (batch.force_eager) return eager(batch, Reason::kEagerRequested);
   if (!table.graphs_enabled) return eager(batch, Reason::kGraphsDisabled);
+  const std::vector<std::int64_t>& prefill_sizes = batch.adapters ? table.adapter_prefill_sizes : table.prefill_sizes;
+  const std::vector<std::int64_t>& decode_sizes = batch.adapters ? table.adapter_decode_sizes : table.decode_sizes;
   const bool is_decode = batch.tokens == batch.requests * table.decode_query_length;
   if (is_decode && table.decode_enabled) {
     // A step with more requests than the largest decode graph runs through prefill graphs; the cuts cost it little.
-    const bool above = !table.decode_sizes.empty() && batch.requests > table.decode_sizes.back() &&
-                       table.prefill_enabled && !table.prefill_sizes.empty();
+    const bool above = !decode_sizes.empty() && batch.requests > decode_sizes.back() && table.prefill_enabled &&
+                       !prefill_sizes.empty();
     if (batch.all_rows_wanted && !above)
-      return pick(batch, {RunnerKind::kDecode, batch.requests, table.decode_query_length, table.decode_sizes,
+      return pick(batch, {RunnerKind::kDecode, batch.requests, table.decode_query_length, decode_sizes,
                           table.decode_padding, nullptr});
     if (!table.prefill_enabled) return eager(batch, Reason::kRowsNotOneEach);
   }
   if (!table.prefill_enabled)
     return eager(batch, is_decode ? Reason::kDecodeGraphsDisabled : Reason::kPrefillGraphsDisabled);
   // The costs of these sizes were measured with prefills, so a decode does not use them.
-  Decision decision = pick(batch, {RunnerKind::kPrefill, batch.tokens, 1, table.prefill_sizes, /*padding=*/true,
-                                   is_decode ? nullptr : table.costs});
-  const bool has_full = std::ranges::binary_search(table.full_sizes, decision.size);
+  Decision decision = pick(batch, {RunnerKind::kPrefill, batch.tokens, 1, prefill_sizes, /*padding=*/true,
+                                   is_decode || batch.adapters ? nullptr : table.costs});
+  const bool has_full = !batch.adapters && std::ranges::binary_search(table.full_sizes, decision.size);
   if (decision.runner == RunnerKind::kPrefill && batch.several_rows_each && has_full) {
     decision.form = GraphForm::kFull;
     decision.reason = Reason::kFullCostsLess;
   }
+  return decision;
+}
+
+}  // namespace
+
+Decision dispatch(const BatchShape& batch, const DispatchTable& table) {
+  Decision decision = choose(batch, table);
+  decision.adapters = batch.adapters;
   return decision;
 }
 

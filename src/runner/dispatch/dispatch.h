@@ -52,7 +52,9 @@ struct DispatchTable {
   std::vector<std::int64_t> decode_sizes;   // requests
   std::vector<std::int64_t> full_sizes{};   // prefill sizes that also have a full graph, measured to be faster
   std::vector<std::int64_t> waiting{};      // prefill sizes that are captured in idle moments
-  const CostTable* costs = nullptr;         // null: costs are not considered
+  std::vector<std::int64_t> adapter_prefill_sizes{};  // sizes of the graphs with adapters
+  std::vector<std::int64_t> adapter_decode_sizes{};
+  const CostTable* costs = nullptr;  // null: costs are not considered
 };
 
 struct BatchShape {
@@ -62,6 +64,7 @@ struct BatchShape {
   bool all_rows_wanted = false;
   bool several_rows_each = false;  // every request adds two tokens or more
   bool force_eager = false;
+  bool adapters = false;  // some row has a low-rank adapter
 };
 // Returns the shape of a batch, which is all that dispatch looks at.
 BatchShape shape_of(const ForwardBatch& batch, bool force_eager = false);
@@ -75,11 +78,13 @@ struct Decision {
   std::int64_t padding = 0;  // rows of padding
   Reason reason = Reason::kGraphsDisabled;
   GraphForm form = GraphForm::kPieces;
+  bool adapters = false;  // the runners with adapters take the forward (adapters/adapted_graphs.h)
 };
 
-// Decides for one batch. Pure decode batches go to the decode runner; all others, mixed batches included, go to the
-// prefill runner. If decode has no graphs, a decode batch runs as a prefill of one token a request. A prefill whose
-// requests have several rows each uses the full graph of its size if there is one.
+// Decides for one batch. A batch with adapters has the sizes of the graphs with adapters, whose costs are not measured.
+// Pure decode batches go to the decode runner; all others, mixed batches included, go to the prefill runner. If decode
+// has no graphs, a decode batch runs as a prefill of one token a request. A prefill whose requests have several rows
+// each uses the full graph of its size if there is one.
 Decision dispatch(const BatchShape& batch, const DispatchTable& table);
 
 // Returns how many of `tokens` prefill tokens to compute in the next forward: 1 … tokens. It returns all of them unless

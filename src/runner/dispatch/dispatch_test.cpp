@@ -365,6 +365,33 @@ TEST(SplitTokens, AlwaysEndsAndUsesOnlyCapturedSizes) {
   }
 }
 
+TEST(Dispatch, ABatchWithAdaptersUsesTheirSizesAlone) {
+  const CostTable costs = [] {
+    CostTable measured;
+    measured.add(RunnerKind::kPrefill, 8, 10);
+    measured.add(RunnerKind::kEager, 5, 1);  // a prefill of 5 tokens would run eagerly
+    return measured;
+  }();
+  DispatchTable table = kOn;
+  table.costs = &costs;
+  table.full_sizes = {8};
+  table.adapter_prefill_sizes = {8};
+  table.adapter_decode_sizes = {3};
+  const auto with_adapters = [](BatchShape batch) {
+    batch.adapters = batch.several_rows_each = true;
+    return batch;
+  };
+  const Decision prefill = dispatch(with_adapters(extend(5)), table);
+  EXPECT_EQ(prefill, (Decision{RunnerKind::kPrefill, 8, 3, Reason::kPaddedToSize}));
+  EXPECT_TRUE(prefill.adapters);
+  EXPECT_EQ(dispatch(with_adapters(decode_shape(2)), table),
+            (Decision{RunnerKind::kDecode, 3, 1, Reason::kPaddedToSize}));
+  const Decision above = dispatch(with_adapters(extend(9)), table);
+  EXPECT_EQ(above, (Decision{RunnerKind::kEager, 9, 0, Reason::kAboveLargestSize}));
+  EXPECT_TRUE(above.adapters);
+  EXPECT_FALSE(dispatch(decode_shape(2), table).adapters);
+}
+
 TEST(Dispatch, EveryReasonHasItsOwnNameAndText) {
   std::set<std::string_view> names;
   for (int r = 0; r < kNumReasons; ++r) {

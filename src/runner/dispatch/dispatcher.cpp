@@ -29,6 +29,7 @@ void Dispatcher::enable() {
 void Dispatcher::refresh() {
   // Dispatch also chooses pending sizes, which are captured on first use.
   const auto sizes_of = [&](RunnerRole role) {
+    if (parts_.find_runner(role) == nullptr) return std::vector<std::int64_t>();
     const GraphRunner& runner = parts_.runner(role);
     if (!runner.spec().captured) return std::vector<std::int64_t>();
     std::vector<std::int64_t> sizes = runner.report().captured;
@@ -43,6 +44,8 @@ void Dispatcher::refresh() {
   if (parts_.model.options.capture == CaptureMode::kCore)
     table_.waiting = parts_.runner(RunnerRole::kPrefill).pending();
   table_.decode_sizes = sizes_of(RunnerRole::kDecode);
+  table_.adapter_prefill_sizes = sizes_of(RunnerRole::kAdapterPrefill);
+  table_.adapter_decode_sizes = sizes_of(RunnerRole::kAdapterDecode);
   table_.full_sizes = parts_.runner(RunnerRole::kPrefill).report().full;
   std::erase_if(table_.full_sizes, [&](std::int64_t size) { return !costs_.full_wins(size); });
 }
@@ -74,11 +77,15 @@ std::optional<Decision> Dispatcher::wait_padded(const BatchShape& batch, const D
   constexpr std::int64_t kMostRows = 256;
   constexpr int kMostWaits = 8;
   if (parts_.model.options.capture != CaptureMode::kCore) return std::nullopt;
-  const std::pair size(wanted.runner, wanted.size);
+  const SizeKey size = key_of(wanted);
   if (const auto waits = waits_.find(size); waits != waits_.end() && waits->second == kMostWaits) return std::nullopt;
   DispatchTable captured = table_;
   captured.prefill_sizes = parts_.runner(RunnerRole::kPrefill).report().captured;
   captured.decode_sizes = parts_.runner(RunnerRole::kDecode).report().captured;
+  if (wanted.adapters) {
+    captured.adapter_prefill_sizes = parts_.runner(RunnerRole::kAdapterPrefill).report().captured;
+    captured.adapter_decode_sizes = parts_.runner(RunnerRole::kAdapterDecode).report().captured;
+  }
   const Decision padded = dispatch(batch, captured);
   if (padded.runner != wanted.runner || padded.padding > kMostRows) return std::nullopt;
   ++waits_[size];
@@ -89,12 +96,12 @@ Result<Decision> Dispatcher::decide(const BatchShape& batch) {
   while (true) {
     const Decision decision = dispatch(batch, table_);
     if (decision.runner == RunnerKind::kEager) return decision;
-    GraphRunner& runner = runner_of(decision.runner);
+    GraphRunner& runner = runner_of(decision.runner, decision.adapters);
     if (runner.captured(decision.size)) return decision;
     if (const std::optional<Decision> padded = wait_padded(batch, decision)) return *padded;
     const Status captured = captures_.capture(runner, decision.size);
     if (captured.code() == StatusCode::kDeviceLost) return captured;
-    if (decision.runner == RunnerKind::kPrefill) TRY(capture_full(decision.size));
+    if (decision.runner == RunnerKind::kPrefill && !decision.adapters) TRY(capture_full(decision.size));
     refresh();
   }
 }
@@ -117,7 +124,7 @@ void Dispatcher::log(const ForwardBatch& batch, const Decision& decision) {
 
 Status Dispatcher::ended(const Decision& decision, const ForwardEnd& end) {
   if (end.graph_failed()) return replay_failed(decision, end.status);
-  if (end.status.ok() && !failed_replays_.empty()) failed_replays_.erase({decision.runner, decision.size});
+  if (end.status.ok() && !failed_replays_.empty()) failed_replays_.erase(key_of(decision));
   return ok_status();
 }
 
@@ -125,15 +132,15 @@ Status Dispatcher::replay_failed(const Decision& decision, const Status& why) {
   constexpr int kMostFailures = 3;  // in a row; a single failure may have been a momentary lack of memory
   log_warn("dispatch", "the graph of a forward of {} rows failed{}: {}", decision.size,
            parts_.model.ranks() == 1 ? ", which is run again without it" : "", why.to_string());
-  const int failures = ++failed_replays_[{decision.runner, decision.size}];
+  const int failures = ++failed_replays_[key_of(decision)];
   if (failures < kMostFailures) return ok_status();
   TRY(parts_.stream().synchronize());  // an earlier launch may still use the graph
-  failed_replays_.erase({decision.runner, decision.size});
+  failed_replays_.erase(key_of(decision));
   if (decision.form == GraphForm::kFull) {
     log_warn("capture", "prefill size {} goes back to its pieces", decision.size);
     TRY(captures_.drop_full(decision.size));
   } else {
-    TRY(captures_.drop(runner_of(decision.runner), decision.size, why));
+    TRY(captures_.drop(runner_of(decision.runner, decision.adapters), decision.size, why));
   }
   refresh();
   return ok_status();

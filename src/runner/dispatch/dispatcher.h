@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include "tessera/base/status.h"
@@ -54,24 +55,27 @@ class Dispatcher {
   bool has_memory_for_full() const;
 
   // Returns the runner of a decision. Eager forwards run the prefill runner's operators.
-  GraphRunner& runner_of(RunnerKind kind) const {
-    return parts_.runner(kind == RunnerKind::kDecode ? RunnerRole::kDecode : RunnerRole::kPrefill);
+  GraphRunner& runner_of(RunnerKind kind, bool adapters = false) const {
+    return parts_.runner(
+        with_adapters(kind == RunnerKind::kDecode ? RunnerRole::kDecode : RunnerRole::kPrefill, adapters));
   }
 
  private:
   // Returns the decision among captured sizes alone, while that costs less than a capture would. Returns nothing when
   // the size should be captured now.
   std::optional<Decision> wait_padded(const BatchShape& batch, const Decision& wanted);
+  using SizeKey = std::tuple<RunnerKind, bool, std::int64_t>;  // runner, with adapters or not, size
+  static SizeKey key_of(const Decision& decision) { return {decision.runner, decision.adapters, decision.size}; }
   Status replay_failed(const Decision& decision, const Status& why);
 
   RunnerParts& parts_;
   SizeCapture& captures_;
   DispatchTable table_;
   CostTable costs_;
-  std::array<bool, kNumReasons> warned_of_{};                          // fallbacks to eager
-  std::map<std::pair<RunnerKind, std::int64_t>, int> failed_replays_;  // in a row
+  std::array<bool, kNumReasons> warned_of_{};  // fallbacks to eager
+  std::map<SizeKey, int> failed_replays_;      // in a row
   // Forwards that were padded while their size was not captured.
-  std::map<std::pair<RunnerKind, std::int64_t>, int> waits_;
+  std::map<SizeKey, int> waits_;
 };
 
 }  // namespace tessera

@@ -27,9 +27,10 @@ InputLimits input_limits(const ModelGraphs& graphs, const RunnerOptions& options
                      .max_rows = max_head_rows(options),
                      .cache_groups = {}};
   for (const ir::CacheGroup& group : graphs.body.cache_groups) limits.cache_groups.push_back(group.name);
-  limits.rope_positions = std::ranges::any_of(
+  limits.extra.rope_positions = std::ranges::any_of(
       graphs.body.inputs, [&](ir::ValueId id) { return graphs.body.value(id).name == input_names::kRopePositions; });
-  limits.draft_rows = graphs.draft.has_value();
+  limits.extra.draft_rows = graphs.draft.has_value();
+  limits.extra.adapters = graphs.adapted.has_value();
   return limits;
 }
 
@@ -41,12 +42,10 @@ std::size_t InputBuffers::packed(const auto& inputs, std::size_t count, std::int
 }
 
 InputBuffers::InputBuffers(InputLimits limits, StepBuffer& step)
-    : limits_(std::move(limits)),
-      step_(&step),
-      table_(make_input_table(limits_.cache_groups, limits_.rope_positions, limits_.draft_rows)) {}
+    : limits_(std::move(limits)), step_(&step), table_(make_input_table(limits_.cache_groups, limits_.extra)) {}
 
 std::int64_t InputBuffers::bytes_needed(const InputLimits& limits) {
-  const InputTable table = make_input_table(limits.cache_groups, limits.rope_positions, limits.draft_rows);
+  const InputTable table = make_input_table(limits.cache_groups, limits.extra);
   return static_cast<std::int64_t>(packed(table.rows, table.rows.size(), limits.max_rows) +
                                    packed(table.tokens, table.tokens.size(), limits.max_tokens) +
                                    last_ids_bytes(limits));
@@ -95,6 +94,7 @@ Status InputBuffers::stage_tokens(const StagedTokens& tokens, std::int64_t padde
                 to + (token_offset(i, padded_tokens) - boundary_));
   }
   step_->written(boundary_, bytes);
+  if (limits_.extra.adapters) adapter_slots_ = tokens.batch.adapter_slots;
   return ok_status();
 }
 
@@ -105,8 +105,8 @@ Status InputBuffers::stage_rows(std::span<const std::int32_t> rows, std::span<co
   const std::size_t begin = boundary_ - bytes;
   std::byte* const to = step_->host(begin);
   for (std::size_t i = 0; i < table_.rows.size(); ++i) {
-    table_.rows[i].write({.rows = rows, .sampling = sampling}, static_cast<std::size_t>(padded_rows),
-                         to + (row_offset(i, padded_rows) - begin));
+    table_.rows[i].write({.rows = rows, .sampling = sampling, .adapter_slots = adapter_slots_},
+                         static_cast<std::size_t>(padded_rows), to + (row_offset(i, padded_rows) - begin));
   }
   step_->written(begin, bytes);
   return ok_status();

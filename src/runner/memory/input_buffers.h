@@ -29,8 +29,7 @@ struct InputLimits {
   std::int64_t max_requests = 0;  // length of last_ids
   std::int64_t max_rows = 0;      // wanted rows of one run of the head
   std::vector<std::string> cache_groups;
-  bool rope_positions = false;  // the rotary embedding uses three-dimensional positions
-  bool draft_rows = false;      // a next-token layer reads rows of draft_hidden
+  ExtraInputs extra = {};
 };
 
 // Returns the limits of a model's graphs.
@@ -53,7 +52,8 @@ class InputBuffers {
   // exceeds the limits. Precondition: tokens.batch.num_tokens() <= padded_tokens.
   Status stage_tokens(const StagedTokens& tokens, std::int64_t padded_tokens);
   // Stages the rows of the body's output that the head computes; padding takes row 0. `sampling` describes the first
-  // rows; the others are greedy. The step buffer's next upload transfers them.
+  // rows; the others are greedy. A row has the adapter that its token had in the last stage_tokens(). The step buffer's
+  // next upload transfers them.
   Status stage_rows(std::span<const std::int32_t> rows, std::span<const SampleRow> sampling, std::int64_t padded_rows);
   // Copies sampled ids on the device from the arena to last_ids, to the rows from `first` on.
   Status keep_sampled(DeviceAddress sampled_ids, std::int64_t first, std::int64_t count, Stream& stream);
@@ -76,6 +76,7 @@ class InputBuffers {
   std::size_t rows_begin_ = 0;
   std::size_t boundary_ = 0;  // end of the rows, start of the tokens
   std::unique_ptr<Allocation> last_ids_;
+  std::vector<std::int32_t> adapter_slots_;  // of the tokens that were staged last
 };
 
 }  // namespace tessera

@@ -75,13 +75,14 @@ class InputBuffersTest : public ::testing::Test {
                                                 .max_requests = 3,
                                                 .max_rows = 4,
                                                 .cache_groups = {"full", "window.24"},
-                                                .rope_positions = true},
+                                                .extra = {.rope_positions = true, .adapters = true}},
                                                step_)
                               .value();
   static constexpr std::array kNames = {
-      "input_ids",   "input_rows",      "positions",      "slots.full",     "slots.window.24", "last_ids",
-      "wanted_rows", "temperature",     "top_k",          "top_p",          "min_p",           "seed",
-      "choice",      "sample_position", "embedding_rows", "rope_positions", "row_marks"};
+      "input_ids",        "input_rows",      "positions",      "slots.full",     "slots.window.24", "last_ids",
+      "wanted_rows",      "temperature",     "top_k",          "top_p",          "min_p",           "seed",
+      "choice",           "sample_position", "embedding_rows", "rope_positions", "row_marks",       "adapter_slots",
+      "adapter_row_slots"};
   ExternalValues addresses_;
 };
 
@@ -160,6 +161,19 @@ TEST_F(InputBuffersTest, EmbeddingRowsAreMinusOneWithoutEmbeddings) {
   EXPECT_THAT(ints("embedding_rows", 5), ElementsAre(-1, 40, 7, -1, -1));
 }
 
+TEST_F(InputBuffersTest, RowsHaveTheAdaptersOfTheirTokens) {
+  ForwardBatch b = batch(3);
+  b.adapter_slots = {2, -1, 5};
+  ASSERT_TRUE(buffers_.stage_tokens({.batch = b}, 4).ok());
+  EXPECT_THAT(ints(input_names::kAdapterSlots, 4), ElementsAre(2, -1, 5, -1));
+  ASSERT_TRUE(buffers_.stage_rows(std::vector<std::int32_t>{2, 0, 7}, {}, 4).ok());
+  EXPECT_THAT(ints(input_names::kAdapterRowSlots, 4), ElementsAre(5, 2, -1, -1));
+  ASSERT_TRUE(buffers_.stage_tokens({.batch = batch(3)}, 4).ok());
+  EXPECT_THAT(ints(input_names::kAdapterSlots, 4), Each(-1));
+  ASSERT_TRUE(buffers_.stage_rows(std::vector<std::int32_t>{2, 0}, {}, 4).ok());
+  EXPECT_THAT(ints(input_names::kAdapterRowSlots, 4), Each(-1));
+}
+
 TEST_F(InputBuffersTest, RefusesOneMoreThanAFullBuffer) {
   ASSERT_TRUE(buffers_.stage_tokens({.batch = batch(8), .padding_id = TokenId(0)}, 8).ok());
   EXPECT_EQ(ints("input_ids", 8).back(), 107);
@@ -174,7 +188,8 @@ TEST_F(InputBuffersTest, RefusesOneMoreThanAFullBuffer) {
 TEST_F(InputBuffersTest, PacksABucketsInputsAroundOneBoundary) {
   const auto is_row = [](std::string_view name) {
     return name == "wanted_rows" || name == "row_marks" || name == "temperature" || name == "top_k" ||
-           name == "top_p" || name == "min_p" || name == "seed" || name == "choice" || name == "sample_position";
+           name == "top_p" || name == "min_p" || name == "seed" || name == "choice" || name == "sample_position" ||
+           name == "adapter_row_slots";
   };
   for (const auto& [tokens, rows] : {std::pair(1, 1), std::pair(8, 4), std::pair(3, 2)}) {
     std::vector<DeviceAddress> row_places, token_places;

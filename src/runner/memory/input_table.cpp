@@ -47,9 +47,18 @@ void write_row_marks(const StagedRows& step, std::size_t padded, std::byte* to) 
   }
 }
 
+void write_row_adapters(const StagedRows& step, std::size_t padded, std::byte* to) {
+  for (std::size_t i = 0; i < padded; ++i) {
+    const std::int32_t row = i < step.rows.size() ? step.rows[i] : -1;
+    const bool known = row >= 0 && row < std::ssize(step.adapter_slots);
+    const std::int32_t slot = known ? step.adapter_slots[static_cast<std::size_t>(row)] : -1;
+    std::memcpy(to + i * sizeof(slot), &slot, sizeof(slot));
+  }
+}
+
 }  // namespace
 
-InputTable make_input_table(std::span<const std::string> cache_groups, bool rope_positions, bool draft_rows) {
+InputTable make_input_table(std::span<const std::string> cache_groups, const ExtraInputs& extra) {
   using ir::DType;
   InputTable table;
   const auto token_input = [&](std::string_view name, std::size_t group, auto* write) {
@@ -71,9 +80,14 @@ InputTable make_input_table(std::span<const std::string> cache_groups, bool rope
       input_names::kPositions, 0, +[](const StagedTokens& s, std::size_t, std::size_t padded, std::byte* to) {
         write_list(s.batch.positions, std::int32_t{0}, padded, to);
       });
-  if (rope_positions)
+  if (extra.rope_positions)
     table.tokens.push_back({std::string(input_names::kRopePositions), DType::kInt32, 0, 3, write_rope_positions});
-  if (draft_rows)
+  if (extra.adapters)
+    token_input(
+        input_names::kAdapterSlots, 0, +[](const StagedTokens& s, std::size_t, std::size_t padded, std::byte* to) {
+          write_list(s.batch.adapter_slots, std::int32_t{-1}, padded, to);
+        });
+  if (extra.draft_rows)
     token_input(
         input_names::kDraftRows, 0, +[](const StagedTokens& s, std::size_t, std::size_t padded, std::byte* to) {
           write_list(s.draft_rows, std::int32_t{-1}, padded, to);
@@ -96,6 +110,8 @@ InputTable make_input_table(std::span<const std::string> cache_groups, bool rope
       {std::string(input_names::kChoice), DType::kInt32, write_sampling<&SampleRow::choice>},
       {std::string(input_names::kSamplePosition), DType::kInt32, write_sampling<&SampleRow::position>},
   };
+  if (extra.adapters)
+    table.rows.push_back({std::string(input_names::kAdapterRowSlots), DType::kInt32, write_row_adapters});
   return table;
 }
 

@@ -45,8 +45,9 @@ struct StagedTokens {
   std::span<const std::int32_t> draft_rows = {};
 };
 struct StagedRows {
-  std::span<const std::int32_t> rows;   // indices of the body's output rows that the head computes
-  std::span<const SampleRow> sampling;  // of the first rows; the others are greedy
+  std::span<const std::int32_t> rows;                // indices of the body's output rows that the head computes
+  std::span<const SampleRow> sampling;               // of the first rows; the others are greedy
+  std::span<const std::int32_t> adapter_slots = {};  // of the body's output rows; -1 for those past its end
 };
 
 // One token input. `write` stores rows 0 … padded - 1 of the input to `to`; rows past the real ones become padding.
@@ -68,8 +69,12 @@ struct InputTable {
   std::vector<TokenInput> tokens;  // [lists, T] each
   std::vector<RowInput> rows;      // [R] each
 };
-// Makes the table. With `rope_positions` it includes RopeAxes, for models with three-dimensional rotary positions. With
-// `draft_rows` it includes the input of that name, for a next-token layer.
-InputTable make_input_table(std::span<const std::string> cache_groups, bool rope_positions, bool draft_rows = false);
+// The inputs that only some models have.
+struct ExtraInputs {
+  bool rope_positions = false;  // RopeAxes, for models with three-dimensional rotary positions
+  bool draft_rows = false;      // the input of that name, for a next-token layer
+  bool adapters = false;        // the slots of adapters, of tokens and of rows
+};
+InputTable make_input_table(std::span<const std::string> cache_groups, const ExtraInputs& extra = {});
 
 }  // namespace tessera

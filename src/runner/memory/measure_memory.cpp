@@ -62,8 +62,11 @@ MemoryReport measure_memory(const RunnerParts& parts, double of_estimate, std::i
   report.set(kPlans, parts.plans().bytes());
   report.set(kCommunication, communication_bytes(parts.model));
   std::int64_t graph_objects = 0;
+  if (parts.adapters() != nullptr) report.set(kAdapters, parts.adapters()->bytes());
   for (const RunnerRole role : kCapturedRoles) {
-    report.runners.push_back(runner_memory(parts.runner(role), parts.model.device.properties(), of_estimate));
+    const GraphRunner* const runner = parts.find_runner(role);
+    if (runner == nullptr) continue;
+    report.runners.push_back(runner_memory(*runner, parts.model.device.properties(), of_estimate));
     graph_objects += report.runners.back().graph_bytes();
   }
   if (parts.vision() != nullptr) {

@@ -22,6 +22,7 @@ std::string_view memory_use_name(MemoryUse use) {
     case MemoryUse::kCommunication: return "communication";
     case MemoryUse::kGraphObjects: return "graph_objects";
     case MemoryUse::kStepResults: return "step_results";
+    case MemoryUse::kAdapters: return "adapters";
   }
   return "unknown";
 }
@@ -48,7 +49,8 @@ MemoryReport::Entries MemoryReport::device_entries() const {
 std::int64_t MemoryReport::forwards() const {
   std::int64_t sum = 0;
   using enum MemoryUse;
-  for (const MemoryUse use : {kArena, kWorkspace, kStaticInputs, kPlans, kCommunication}) sum += (*this)[use];
+  for (const MemoryUse use : {kArena, kWorkspace, kStaticInputs, kPlans, kCommunication, kAdapters})
+    sum += (*this)[use];
   return sum;
 }
 

@@ -30,10 +30,11 @@ enum class MemoryUse : std::uint8_t {
   // captures took beside arena and workspace. It then includes kernels that were loaded meanwhile.
   kGraphObjects,
   kStepResults,
+  kAdapters,  // the slots of low-rank adapters; only if adapters are served
 };
-inline constexpr int kNumMemoryUses = 9;
+inline constexpr int kNumMemoryUses = 10;
 // Returns the name in metrics and answers: "weights" "kv_cache" "arena" "workspace" "static_inputs" "attention" (for
-// plans) "communication" "graph_objects" "step_results".
+// plans) "communication" "graph_objects" "step_results" "adapters".
 std::string_view memory_use_name(MemoryUse use);
 
 // The graphs of one size. On a CPU every operator is one launch of a known number of bytes, so a prediction is exact.
@@ -68,8 +69,8 @@ class MemoryReport {
   using Entries = std::vector<std::pair<MemoryUse, std::int64_t>>;
   Entries entries() const;
   Entries device_entries() const;
-  // Returns the sum of arena, workspace, static inputs, plans and communication: the device memory of forwards without
-  // their graphs.
+  // Returns the sum of arena, workspace, static inputs, plans, communication and adapters: the device memory of
+  // forwards without their graphs.
   std::int64_t forwards() const;
   // Returns the runner of the role; null if the report has none.
   const RunnerMemory* runner(RunnerRole role) const;

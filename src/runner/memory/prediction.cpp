@@ -107,6 +107,7 @@ Result<MemoryReport> predict_memory(std::span<const GraphRunner> runners, const 
                                  ? host_exchange_bytes(exchanges, options.place, options.max_in_flight)
                                  : device_exchange_bytes(exchanges, options.place));
   report.set(kGraphObjects, graph_objects);
+  if (graphs.adapted) report.set(kAdapters, TRY(AdapterTables::bytes_needed(graphs.adapted->layout)));
   report.set(kStepResults, StepResults::bytes_needed(options.max_in_flight, options.max_requests, options.max_tokens));
   return report;
 }

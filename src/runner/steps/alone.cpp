@@ -26,7 +26,8 @@ Result<Decision> Alone::submit(const ForwardInputs& inputs) {
   ForwardEnd end = forwards_.run(inputs, decision);
   TRY(dispatcher_.ended(decision, end));
   if (end.graph_failed()) {
-    decision = {RunnerKind::kEager, inputs.batch.num_tokens(), 0, Reason::kReplayFailed};
+    decision = {RunnerKind::kEager,    inputs.batch.num_tokens(), 0,
+                Reason::kReplayFailed, GraphForm::kPieces,        decision.adapters};
     end = forwards_.run(inputs, decision);
   }
   TRY(end.status);

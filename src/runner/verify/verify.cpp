@@ -53,12 +53,16 @@ class Verifier {
     if (table_.prefill_sizes.empty() && table_.decode_sizes.empty()) return ok_status();  // nothing to verify
     const std::vector<RunnerSpec> specs = TRY(make_runner_specs(r_.model.graphs, r_.model.options));
     const auto isolated = [&](RunnerRole role) {
-      const RunnerSpec& spec = specs[static_cast<std::size_t>(role)];
+      const RunnerSpec& spec = *std::ranges::find(specs, role, &RunnerSpec::role);
       return make_executable(spec, r_.model.options, r_.environment(spec.batches), MemoryPlanKind::kIsolated,
                              /*log=*/false);
     };
     TRY(compare_prefill(*TRY(isolated(RunnerRole::kPrefill))));
     TRY(compare_sizes(r_.runner(RunnerRole::kDecode), *TRY(isolated(RunnerRole::kDecode)), table_.decode_sizes));
+    if (r_.adapters() != nullptr) TRY(r_.adapters()->fill_for_verify(r_.stream()));
+    for (const auto& [role, sizes] : {std::pair(RunnerRole::kAdapterPrefill, table_.adapter_prefill_sizes),
+                                      std::pair(RunnerRole::kAdapterDecode, table_.adapter_decode_sizes)})
+      if (r_.adapters() != nullptr) TRY(compare_sizes(r_.runner(role), *TRY(isolated(role)), sizes));
     return r_.model.graphs.has_head ? compare_heads(*TRY(isolated(RunnerRole::kHead))) : ok_status();
   }
 
@@ -129,8 +133,7 @@ class Verifier {
   }
 
   Status compare_sizes(GraphRunner& runner, Executable& isolated, const std::vector<std::int64_t>& sizes) {
-    Progress progress(fmt::format("Verifying {}", runner.name()), static_cast<std::int64_t>(sizes.size()), "sizes",
-                      show_progress_);
+    Progress progress(fmt::format("Verifying {}", runner.name()), std::ssize(sizes), "sizes", show_progress_);
     for (std::size_t i = 0; i < sizes.size(); ++i) {
       const std::int64_t size = sizes[i];
       const std::int64_t below = i == 0 ? 0 : sizes[i - 1];
@@ -165,14 +168,16 @@ class Verifier {
   }
   Status compare(GraphRunner& runner, Executable& isolated, std::int64_t size, std::int64_t real, const Way& way) {
     const bool full = way.form == GraphForm::kFull;
-    const bool decode = runner.spec().role == RunnerRole::kDecode;
-    const VerifyBatch made = TRY(make_verify_batch({.options = r_.model.options,
-                                                    .groups = r_.model.graphs.body.cache_groups,
-                                                    .row_values = r_.embeddings().row_values(),
-                                                    .poisoned_id = poisoned_id_,
-                                                    .several_rows_each = full,
-                                                    .last_rows_wanted = way.last_rows},
-                                                   real, decode));
+    const bool decode = is_decode_role(runner.spec().role);
+    const VerifyBatch made =
+        TRY(make_verify_batch({.options = r_.model.options,
+                               .groups = r_.model.graphs.body.cache_groups,
+                               .row_values = r_.embeddings().row_values(),
+                               .poisoned_id = poisoned_id_,
+                               .several_rows_each = full,
+                               .last_rows_wanted = way.last_rows,
+                               .adapter_slots = has_adapters(runner.spec().role) ? r_.adapters()->num_slots() : 0},
+                              real, decode));
     const StagedTokens tokens{.batch = made.batch, .rope_positions = made.rope_positions, .padding_id = poisoned_id_};
     pages_ = made.pages;
     rows_.resize(static_cast<std::size_t>(made.batch.num_tokens()));
@@ -188,7 +193,6 @@ class Verifier {
     TRY(isolated.poison(bucket));
     TRY(isolated.run(bucket));
     TRY(read(isolated, bucket, /*states=*/true, expected_));
-
     std::string difference = TRY(first_difference(isolated, bucket));
     if (const Status guards = isolated.check_guards(bucket); !guards.ok() && difference.empty())
       difference = guards.message();

@@ -160,6 +160,12 @@ void add_tokens(const VerifyModel& model, const Lengths& lengths, VerifyBatch& m
   for (std::size_t b = 0; b < lengths.query.size(); ++b) {
     const std::int32_t length = lengths.prefix[b] + lengths.query[b];
     for (std::int32_t position = lengths.prefix[b]; position < length; ++position) add_token(model, position, made);
+    if (model.adapter_slots > 0) {
+      // The first request has an adapter, and the last of each turn has none.
+      const auto slot = static_cast<std::int64_t>(b) % (model.adapter_slots + 1);
+      batch.adapter_slots.resize(batch.input_ids.size(),
+                                 slot == model.adapter_slots ? -1 : static_cast<std::int32_t>(slot));
+    }
     batch.query_lens.push_back(lengths.query[b]);
     batch.kv_lens.push_back(length);
     if (model.last_rows_wanted) batch.wanted_rows.push_back(static_cast<std::int32_t>(batch.num_tokens()) - 1);

@@ -31,6 +31,7 @@ struct VerifyModel {
   TokenId poisoned_id{};           // the vocabulary's last id; its embedding row must reach no result
   bool several_rows_each = false;  // for a prefill of two or more tokens: no request has a single row
   bool last_rows_wanted = false;   // only the last row of each request is wanted; otherwise every row is
+  std::int64_t adapter_slots = 0;  // above 0: the requests use these slots of adapters, or none, in turn
 };
 
 // Makes a prefill of `size` tokens, or a decode of `size` requests. Returns kResourceExhausted if a pool is too small.

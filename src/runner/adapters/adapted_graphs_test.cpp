@@ -1,0 +1,68 @@
+// Catches: operators that stand before or without their linear, values of the model that are renamed, and a linear of
+// the layout that no graph has.
+#include "tessera/runner/adapters/adapted_graphs.h"
+
+#include <gmock/gmock.h>
+
+#include "tessera/ir/text.h"
+#include "tessera/ops/built_in_ops.h"
+
+namespace tessera {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr std::string_view kBody = R"(graph @body {
+  input %input_ids: i32[T]
+  weight %table: f32[10, 8]
+  weight %qkv.weight: f32[6, 8]
+  weight %o.weight: f32[8, 6]
+  %h: f32[T, 8] = embedding(%input_ids, %table)
+  %y: f32[T, 6] = linear(%h, %qkv.weight)
+  %z: f32[T, 8] = linear(%y, %o.weight, %h) {residual = true}
+  return %z
+})";
+
+AdaptableLinear qkv() {
+  return {.weight = "qkv.weight",
+          .cols = 8,
+          .modules = {{"model.layers.0.q", 4, 8}, {"model.layers.0.k", 2, 8}},
+          .ranges = {{0, 0, 4}, {1, 0, 2}}};
+}
+
+AdapterLayout layout_of(std::vector<AdaptableLinear> linears) {
+  return *AdapterLayout::create(std::move(linears), {.slots = 3, .max_rank = 4}, ir::DType::kFloat32);
+}
+
+ModelGraphs graphs() {
+  ModelGraphs made;
+  made.body = *ir::parse_graph(kBody, &built_in_ops());
+  return made;
+}
+
+TEST(AdaptedGraphs, AddOperatorsBehindLinearsOfTheLayout) {
+  const Result<AdaptedGraphs> adapted = adapt_graphs(graphs(), layout_of({qkv()}), built_in_ops());
+  ASSERT_TRUE(adapted.ok()) << adapted.status().message();
+  const std::string text = ir::to_text(adapted->body);
+  EXPECT_THAT(text, HasSubstr(R"(  %y: f32[T, 6] = linear(%h, %qkv.weight)
+  %qkv.weight.shrunk: f32[T, 8] = adapter_shrink(%h, %adapters.qkv.weight.a, %adapters.qkv.weight.ranks, %adapter_slots)
+  adapter_add(mut %y, %qkv.weight.shrunk, %adapters.qkv.weight.b, %adapters.qkv.weight.ranks, %adapters.qkv.weight.scales, %adapter_slots) {modules = [0, 1], rows = [4, 2]}
+  %z: f32[T, 8] = linear(%y, %o.weight, %h) {residual = true}
+  return %z)"));
+  EXPECT_THAT(text, HasSubstr("input %adapters.qkv.weight.a: f32[3, 8, 8]"));
+  EXPECT_THAT(text, HasSubstr("input %adapters.qkv.weight.b: f32[3, 4, 6]"));
+  EXPECT_THAT(text, HasSubstr("input %adapters.qkv.weight.ranks: i32[3, 2]"));
+  EXPECT_THAT(text, HasSubstr("input %adapter_slots: i32[T]"));
+  EXPECT_FALSE(adapted->prefill);
+}
+
+TEST(AdaptedGraphs, RefuseALinearThatNoGraphHas) {
+  AdaptableLinear other = qkv();
+  other.weight = "fused_away.weight";
+  const Result<AdaptedGraphs> adapted = adapt_graphs(graphs(), layout_of({qkv(), other}), built_in_ops());
+  EXPECT_EQ(adapted.status().code(), StatusCode::kUnimplemented);
+  EXPECT_THAT(adapted.status().message(), HasSubstr("fused_away.weight"));
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,60 @@
+// The device memory of the adapters in use: tables of slots for every linear of the layout, which forwards with
+// adapters read. A slot holds one adapter. The engine decides which (engine/adapters/adapter_pool.h).
+//
+// Threads: the runner's thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "tessera/base/status.h"
+#include "tessera/device/device.h"
+#include "tessera/model/adapters/adapter.h"
+#include "tessera/model/adapters/adapter_layout.h"
+#include "tessera/piecewise/external_values.h"
+
+namespace tessera {
+
+class AdapterTables {
+ public:
+  // Allocates the tables, with empty slots. `layout` must outlive them. Enqueues on `stream`.
+  static Result<std::unique_ptr<AdapterTables>> create(const AdapterLayout& layout, Device& device, Stream& stream);
+  // Returns the device memory that the tables take, in bytes.
+  static Result<std::int64_t> bytes_needed(const AdapterLayout& layout);
+
+  void add_to(ExternalValues& externals) const;
+  const AdapterLayout& layout() const { return layout_; }
+  std::int64_t num_slots() const { return layout_.limits().slots; }
+  std::int64_t bytes() const { return static_cast<std::int64_t>(memory_->size()); }
+
+  // Copies an adapter to a slot. Forwards that were enqueued before still read the slot's old content; later ones read
+  // the new. kInternal for a slot that does not exist. The adapter must live until the stream has passed the copies.
+  Status write(std::int64_t slot, const Adapter& adapter, Stream& stream);
+  // Fills every slot with small pseudo-random numbers of the largest rank, for the oracle. Enqueues on `stream`.
+  // Precondition: no slot is in use.
+  Status fill_for_verify(Stream& stream);
+
+ private:
+  // The places of one linear's tables, in bytes from the memory's start.
+  struct Place {
+    std::size_t a = 0;
+    std::size_t b = 0;
+    std::size_t ranks = 0;
+    std::size_t scales = 0;
+  };
+  struct Places {
+    std::vector<Place> linears;
+    std::size_t numbers = 0;  // begin of all ranks and scales, which lie together
+    std::size_t bytes = 0;
+  };
+  static Result<Places> places_of(const AdapterLayout& layout);
+  AdapterTables(const AdapterLayout& layout, Places places, std::unique_ptr<Allocation> memory);
+
+  const AdapterLayout& layout_;
+  Places places_;
+  std::unique_ptr<Allocation> memory_;
+  std::vector<std::byte> numbers_;  // the host's copy of ranks and scales
+};
+
+}  // namespace tessera
