@@ -138,11 +138,11 @@ __global__ void adapter_add(AdapterAddArgs in) {
   }
 }
 
-unsigned tiles_of(std::int64_t rows) { return static_cast<unsigned>(ceil_div<std::int64_t>(rows, kTileRows)); }
+unsigned tiles_of(std::int64_t rows) { return static_cast<unsigned>(ceil_div(rows, std::int64_t{kTileRows})); }
 
 template <class T, int N>
 std::unique_ptr<BoundOp> make_shrink(const AdapterShrinkArgs& in) {
-  const std::int64_t groups = ceil_div<std::int64_t>(in.modules * in.rank, kWarps);
+  const std::int64_t groups = ceil_div(std::int64_t{in.modules} * in.rank, std::int64_t{kWarps});
   const LaunchShape shape{.grid = dim3(tiles_of(in.rows), static_cast<unsigned>(std::min(kMaxGridY, groups))),
                           .block = dim3(kBlockThreads)};
   return make_cuda_op("adapter_shrink",
