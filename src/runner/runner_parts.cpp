@@ -68,6 +68,11 @@ Status RunnerParts::allocate() {
   return ok_status();
 }
 
+const GraphRunner* RunnerParts::find_runner(RunnerRole role) const {
+  const auto found = std::ranges::find(runners_, role, [](const GraphRunner& runner) { return runner.spec().role; });
+  return found == runners_.end() ? nullptr : &*found;
+}
+
 GraphRunner* RunnerParts::find_runner(RunnerRole role) {
   const auto found = std::ranges::find(runners_, role, [](const GraphRunner& runner) { return runner.spec().role; });
   return found == runners_.end() ? nullptr : &*found;

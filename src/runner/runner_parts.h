@@ -59,7 +59,7 @@ class RunnerParts {
   const GraphRunner& runner(RunnerRole role) const { return *find_runner(role); }
   // Return null if the model has no runner of the role.
   GraphRunner* find_runner(RunnerRole role);
-  const GraphRunner* find_runner(RunnerRole role) const { return const_cast<RunnerParts*>(this)->find_runner(role); }
+  const GraphRunner* find_runner(RunnerRole role) const;
   AdapterTables* adapters() const { return adapters_.get(); }   // null if no adapters are served
   VisionRunner* vision() const { return vision_.get(); }        // null if the model has no tower
   DebugMode* debug() const { return debug_.get(); }             // null without options.debug
