@@ -10,6 +10,7 @@ namespace {
 
 // Rows that a block takes together. Rows of one slot read each element of its matrices once.
 constexpr int kTileRows = 4;
+constexpr int kTileValues = 4;  // rows of A that a block of adapter_shrink takes together
 constexpr int kWarps = static_cast<int>(kBlockThreads) / kWarp;
 
 // The slots of a tile's rows; -1 for rows past the last one and rows without an adapter.
@@ -40,46 +41,69 @@ __device__ float add_products(float sum, const Pack<T, N>& x, const Pack<T, N>& 
   return sum;
 }
 
-// Computes t = x · aᵀ. A block takes a tile of rows, and each of its warps one row of A at a time. A sum has the same
-// order however the rows are grouped: packs by lane, then over the lanes. Launched with kBlockThreads threads.
+// Computes t = x · aᵀ. A block takes a tile of rows and of rows of A, and its threads share out the columns. A sum has
+// the same order however the rows are grouped: the packs of a thread, then its warp, then the warps. Launched with
+// kBlockThreads threads.
 template <class T, int N>
 __global__ void adapter_shrink(AdapterShrinkArgs in) {
+  __shared__ float partial[kWarps][kTileRows * kTileValues];
   let_next_begin();
   wait_for_previous();
   const std::int64_t first = std::int64_t{blockIdx.x} * kTileRows;
   const TileSlots tile = tile_slots(in.slots, first, in.rows, in.num_slots);
-  const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const std::int32_t values = in.modules * in.rank;
+  const std::int32_t first_value = static_cast<std::int32_t>(blockIdx.y) * kTileValues;
+  bool counts[kTileRows][kTileValues];
+  bool any = false;
+#pragma unroll
+  for (int i = 0; i < kTileRows; ++i)
+#pragma unroll
+    for (int v = 0; v < kTileValues; ++v) {
+      const std::int32_t n = first_value + v;
+      counts[i][v] = n < values && tile.slot[i] >= 0 && n % in.rank < in.ranks[tile.slot[i] * in.modules + n / in.rank];
+      any |= counts[i][v];
+    }
+  float sum[kTileRows][kTileValues] = {};
   const T* const x = static_cast<const T*>(in.x) + first * in.cols;
-  const T* const a = static_cast<const T*>(in.a);
-  for (std::int32_t n = static_cast<std::int32_t>(blockIdx.y * kWarps + threadIdx.x / kWarp); n < values;
-       n += static_cast<std::int32_t>(gridDim.y) * kWarps) {
-    float sum[kTileRows] = {};
-    bool counts[kTileRows];
+  const auto row_of_a = [&](int i, int v) {
+    return static_cast<const T*>(in.a) + (std::int64_t{tile.slot[i]} * values + first_value + v) * in.cols;
+  };
+#pragma unroll 2
+  for (std::int64_t k = std::int64_t{threadIdx.x} * N; any && k < in.cols; k += kBlockThreads * N) {
+    Pack<T, N> rows[kTileRows];
 #pragma unroll
     for (int i = 0; i < kTileRows; ++i)
-      counts[i] = tile.slot[i] >= 0 && n % in.rank < in.ranks[tile.slot[i] * in.modules + n / in.rank];
-    if (tile.any && tile.same) {
-      const T* const row = a + (std::int64_t{tile.slot[0]} * values + n) * in.cols;
-      for (std::int64_t k = lane * N; counts[0] && k < in.cols; k += kWarp * N) {
-        const Pack<T, N> w = load_pack<T, N>(row + k);
+      if (tile.slot[i] >= 0) rows[i] = load_pack<T, N>(x + i * in.cols + k);
 #pragma unroll
-        for (int i = 0; i < kTileRows; ++i) sum[i] = add_products(sum[i], load_pack<T, N>(x + i * in.cols + k), w);
+    for (int v = 0; v < kTileValues; ++v) {
+      if (tile.same) {
+        if (!counts[0][v]) continue;
+        const Pack<T, N> w = load_pack<T, N>(row_of_a(0, v) + k);
+#pragma unroll
+        for (int i = 0; i < kTileRows; ++i) sum[i][v] = add_products(sum[i][v], rows[i], w);
+      } else {
+#pragma unroll
+        for (int i = 0; i < kTileRows; ++i)
+          if (counts[i][v]) sum[i][v] = add_products(sum[i][v], rows[i], load_pack<T, N>(row_of_a(i, v) + k));
       }
-    } else {
-#pragma unroll
-      for (int i = 0; i < kTileRows; ++i) {
-        const T* const row = a + (std::int64_t{tile.slot[i]} * values + n) * in.cols;
-        for (std::int64_t k = lane * N; counts[i] && k < in.cols; k += kWarp * N)
-          sum[i] = add_products(sum[i], load_pack<T, N>(x + i * in.cols + k), load_pack<T, N>(row + k));
-      }
-    }
-#pragma unroll
-    for (int i = 0; i < kTileRows; ++i) {
-      const float total = warp_sum(sum[i]);
-      if (lane == 0 && first + i < in.rows) in.t[(first + i) * values + n] = total;
     }
   }
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+#pragma unroll
+  for (int i = 0; i < kTileRows; ++i)
+#pragma unroll
+    for (int v = 0; v < kTileValues; ++v) {
+      const float of_warp = warp_sum(sum[i][v]);
+      if (lane == 0) partial[threadIdx.x / kWarp][i * kTileValues + v] = of_warp;
+    }
+  __syncthreads();
+  if (threadIdx.x >= kTileRows * kTileValues) return;
+  const std::int64_t row = first + threadIdx.x / kTileValues;
+  const std::int32_t n = first_value + static_cast<std::int32_t>(threadIdx.x) % kTileValues;
+  if (row >= in.rows || n >= values) return;
+  float total = 0;
+  for (int warp = 0; warp < kWarps; ++warp) total += partial[warp][threadIdx.x];
+  in.t[row * values + n] = total;
 }
 
 // Returns the module of a column.
@@ -105,6 +129,7 @@ __global__ void adapter_add(AdapterAddArgs in) {
   const auto t_of = [&](int i) { return in.t + ((first + i) * in.modules + module) * in.rank; };
   if (tile.same) {
     const std::int32_t rank = in.ranks[tile.slot[0] * in.modules + module];
+#pragma unroll 4
     for (std::int32_t r = 0; r < rank; ++r) {
       const Pack<T, N> w = load_pack<T, N>(b + tile.slot[0] * slot_size + r * in.cols);
 #pragma unroll
@@ -142,9 +167,8 @@ unsigned tiles_of(std::int64_t rows) { return static_cast<unsigned>(ceil_div(row
 
 template <class T, int N>
 std::unique_ptr<BoundOp> make_shrink(const AdapterShrinkArgs& in) {
-  const std::int64_t groups = ceil_div(std::int64_t{in.modules} * in.rank, std::int64_t{kWarps});
-  const LaunchShape shape{.grid = dim3(tiles_of(in.rows), static_cast<unsigned>(std::min(kMaxGridY, groups))),
-                          .block = dim3(kBlockThreads)};
+  const std::int64_t groups = ceil_div(std::int64_t{in.modules} * in.rank, std::int64_t{kTileValues});
+  const LaunchShape shape{.grid = dim3(tiles_of(in.rows), static_cast<unsigned>(groups)), .block = dim3(kBlockThreads)};
   return make_cuda_op("adapter_shrink",
                       [=](cudaStream_t stream) { launch_early(adapter_shrink<T, N>, shape, stream, in); });
 }
