@@ -7,7 +7,7 @@ set(TESSERA_SLOW_TESTS
 set(TESSERA_TIMED_TESTS server_stall_script server_storm_script)
 # Operators, engine and whole models on the device that TESSERA_TEST_DEVICE names.
 set(TESSERA_GPU_TESTS
-  cuda_device_test ops_test capture_guard_test engine_test goldens_test gguf_goldens_test cached_goldens_test routed_layers_test demo_model_test
+  cuda_device_test ops_test capture_guard_test engine_test goldens_test adapter_goldens_test gguf_goldens_test cached_goldens_test routed_layers_test demo_model_test
   steady_decode_test image_goldens_test seeing_goldens_test vision_soak_test vision_tower_test rank_goldens_test
   dp_attention_test)
 file(WRITE ${PROJECT_BINARY_DIR}/gpu_tests.txt "")

@@ -23,7 +23,7 @@ LIMIT_MIB = {"program": 50, "tests": 56}
 COMPRESS = "xz --lzma2=preset=6,dict=64MiB"
 SYSTEM = re.compile(r"^(ld-linux.*|linux-vdso|lib(c|m|dl|rt|pthread|resolv|util|stdc\+\+|gcc_s|"
                     r"cublas\w*|cudart|cudnn\w*|cuda|nvrtc\S*))\.so")
-TEST_DATA = ["tests/data/goldens", "tests/data/demo", "tests/data/text", "models/demo", "tools/test_cuda.sh"]
+TEST_DATA = ["tests/data/adapters", "tests/data/goldens", "tests/data/demo", "tests/data/text", "models/demo", "tools/test_cuda.sh"]
 DOCUMENTS = ["README.md", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"]
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 

@@ -1,12 +1,35 @@
 #include "tessera/engine/engine.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 
 namespace tessera {
 
 Result<std::unique_ptr<Engine>> Engine::create(EngineOptions options, std::unique_ptr<Device> device) {
   std::unique_ptr<LoadedModel> model = TRY(load_model(std::move(options), std::move(device)));
-  return std::unique_ptr<Engine>(new Engine(std::move(model)));
+  std::unique_ptr<Engine> engine(new Engine(std::move(model)));
+  TRY(engine->load_adapters());
+  return engine;
+}
+
+// Loads the adapters that the options name.
+Status Engine::load_adapters() {
+  for (const AdapterPath& given : model_->options.adapters.paths) {
+    const std::string context = fmt::format("lora_paths: {}={}", given.name, given.path);
+    const AdapterLoad load{.name = given.name};
+    TRY(adapters_.check(load).with_context(context));
+    TRY(adapters_.load(load, TRY(Adapter::load(given.path, *adapter_layout(), device()).with_context(context))));
+  }
+  return ok_status();
+}
+
+// Copies adapters to the slots that the scheduled batch is the first to use.
+Status Engine::write_adapters() {
+  for (const AdapterSlots::Write& write : scheduler_.adapters().writes())
+    TRY(runner().write_adapter(write.slot, *write.content));
+  scheduler_.adapters().mark_written();
+  return ok_status();
 }
 
 Engine::Engine(std::unique_ptr<LoadedModel> model)
@@ -19,10 +42,11 @@ Engine::Engine(std::unique_ptr<LoadedModel> model)
                              std::int64_t rows,
                              std::int64_t requests) { return drafting_ms(rows, requests, runner().dispatch_table()); },
            .draft_ms = [this] { return layer_drafts_ ? layer_drafts_->draft_ms() : 0; }}),
+      adapters_(scheduler_.adapters()),
       flights_(runner(), pace_),
       report_(*model_, scheduler_),
       images_(*model_, report_.watch()),
-      admission_(*model_, images_.encoder(), scheduler_),
+      admission_(*model_, images_.encoder(), scheduler_, adapters_),
       collector_(*model_),
       outcomes_(scheduler_, flights_),
       recovery_(peers(), scheduler_, flights_, outcomes_),
@@ -72,7 +96,8 @@ Status Engine::submit_next(bool overlap) {
   if (layer_drafts_ && !overlap) layer_drafts_->complete(next);
   next.fill_draft_masks(runner().vocab_size());
   const ForwardInputs inputs = collector_.inputs_of(next);
-  const Status encoded = images_.encode(next);
+  Status encoded = images_.encode(next);
+  if (encoded.ok()) encoded = write_adapters();
   peers().begin_forward();
   const Result<Decision> decision = encoded.ok() ? runner().submit(inputs) : Result<Decision>(encoded);
   if (decision.ok()) return submitted(next, *decision, begin);

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "tessera/base/status.h"
+#include "tessera/engine/adapters/adapter_pool.h"
 #include "tessera/engine/admission/admission.h"
 #include "tessera/engine/drafts/forced_acceptance.h"
 #include "tessera/engine/drafts/layer_drafts.h"
@@ -111,18 +112,27 @@ class Engine {
   EngineProfile end_profile() { return report_.recorder().end(); }
   // Returns the profiler for work between steps; null while no profile is recorded.
   StepProfiler* profiler() const { return report_.recorder().profiler(); }
+  // Return the adapters that requests may name, and the linears that adapters may change (null if none are served).
+  // Adapter::load() takes the layout and device() on any thread; the pool belongs to the engine's thread.
+  AdapterPool& adapters() { return adapters_; }
+  const AdapterPool& adapters() const { return adapters_; }
+  const AdapterLayout* adapter_layout() const { return runner().adapter_layout(); }
+  Device& device() const { return runner().device(); }
   // Removes all prefixes that no running request uses.
   void flush_prefix_cache() { scheduler_.flush_prefixes(); }
 
  private:
   explicit Engine(std::unique_ptr<LoadedModel> model);
   Status submit_next(bool overlap);
+  Status load_adapters();
+  Status write_adapters();
   Status submitted(ScheduledBatch& batch, const Decision& decision, StepPace::Clock::time_point begin);
   Status collect_oldest();
   void collect(const ScheduledBatch& batch, ScheduledBatch::Entry entry, const StepOutputs& outputs);
 
   std::unique_ptr<LoadedModel> model_;
   Scheduler scheduler_;
+  AdapterPool adapters_;
   StepPace pace_;
   Flights flights_;
   EngineReport report_;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tessera/base/timeline.h"
+#include "tessera/model/adapters/adapter_layout.h"
 #include "tessera/piecewise/executable.h"
 #include "tessera/piecewise/ladder.h"
 #include "tessera/runner/capture/registry.h"
@@ -71,6 +72,18 @@ struct DraftOptions {
   std::int64_t most() const { return by_layer() ? layer_steps : most_tokens; }
 };
 
+// An adapter that is loaded at the start.
+struct AdapterPath {
+  std::string name;
+  std::string path;  // a folder that PEFT has written
+};
+
+struct AdapterOptions {
+  bool enabled = false;                 // enable_lora
+  AdapterLimits limits = {};            // max_loras_per_batch, max_lora_rank, lora_target_modules
+  std::vector<AdapterPath> paths = {};  // lora_paths
+};
+
 // A chunked_prefill_size that computes every prompt in one forward.
 inline constexpr std::int64_t kWholePrompts = -1;
 
@@ -126,6 +139,7 @@ struct EngineOptions {
   // Schedules and enqueues a step while the step before it runs. Unset: only if the device runs beside the host.
   std::optional<bool> overlap_schedule{};
   DraftOptions drafts{};
+  AdapterOptions adapters{};
   GraphOptions graphs{};
   MemoryPlanKind memory_plan = MemoryPlanKind::kPlanned;
   // The folder that keeps measured costs and chosen algorithms from run to run; empty: nothing is kept.

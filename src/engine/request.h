@@ -107,6 +107,7 @@ struct Request {
   StopConditions stop{};
   LogprobOptions logprobs{};
   std::shared_ptr<const Grammar> grammar{};  // null: none
+  std::string adapter{};                     // name of a loaded low-rank adapter; empty: none
   // The completion has the last layer's normed hidden states: for the prompt tokens, then for each token that is fed
   // back.
   bool return_hidden_states = false;

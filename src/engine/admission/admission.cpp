@@ -35,8 +35,9 @@ bool may_draft(const Sequence& sequence) {
 
 }  // namespace
 
-Admission::Admission(const LoadedModel& model, const ImageEncoder* encoder, Scheduler& scheduler)
-    : model_(model), encoder_(encoder), scheduler_(scheduler), seeds_(model.options.random_seed) {
+Admission::Admission(const LoadedModel& model, const ImageEncoder* encoder, Scheduler& scheduler,
+                     const AdapterPool& adapters)
+    : model_(model), encoder_(encoder), scheduler_(scheduler), adapters_(adapters), seeds_(model.options.random_seed) {
   scheduler_.grow_embeddings(model_.runner->embedding_rows());
 }
 
@@ -48,9 +49,12 @@ std::int64_t Admission::max_request_tokens() const {
 
 Result<std::unique_ptr<Sequence>> Admission::admit(Request request) {
   TRY(check(request));
+  std::shared_ptr<ServedAdapter> adapter = TRY(adapters_.find(request.adapter));
   TRY(check_queue(request));
   TRY(reserve_embeddings(request));
-  return sequence_of(std::move(request));
+  std::unique_ptr<Sequence> sequence = sequence_of(std::move(request));
+  sequence->adapter = std::move(adapter);
+  return sequence;
 }
 
 // Checks the request, prepares its embeddings, and shortens its output to the room that is left.

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "tessera/base/status.h"
+#include "tessera/engine/adapters/adapter_pool.h"
 #include "tessera/engine/admission/seed_stream.h"
 #include "tessera/engine/images/image_encoder.h"
 #include "tessera/engine/request.h"
@@ -16,16 +17,17 @@ namespace tessera {
 
 class Admission {
  public:
-  // All arguments must outlive the admission. `encoder` encodes the model's images; it is null if the model takes none.
-  Admission(const LoadedModel& model, const ImageEncoder* encoder, Scheduler& scheduler);
+  // All arguments must outlive the admission. `adapters` has those that requests may name. `encoder` encodes the
+  // model's images; it is null if the model takes none.
+  Admission(const LoadedModel& model, const ImageEncoder* encoder, Scheduler& scheduler, const AdapterPool& adapters);
 
   // Returns the most tokens that a request may have, prompt and output together: the context length, or the KV cache's
   // capacity if that is less.
   std::int64_t max_request_tokens() const;
 
   // Returns the request's sequence, for the scheduler. Returns kInvalidArgument if the model cannot serve the request.
-  // Returns kResourceExhausted if there is no memory for its embeddings, or if max_queued_requests wait already and the
-  // request is no probe (kProbePriority).
+  // Returns kNotFound for an adapter that is not loaded. Returns kResourceExhausted if there is no memory for its
+  // embeddings, or if max_queued_requests wait already and the request is no probe (kProbePriority).
   Result<std::unique_ptr<Sequence>> admit(Request request);
 
  private:
@@ -40,6 +42,7 @@ class Admission {
   const LoadedModel& model_;
   const ImageEncoder* encoder_;
   Scheduler& scheduler_;
+  const AdapterPool& adapters_;
   SeedStream seeds_;
   std::int64_t next_id_ = 0;
 };

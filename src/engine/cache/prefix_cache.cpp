@@ -71,7 +71,10 @@ std::span<const TokenId> PrefixCache::ids_of(const PrefixTokens& tokens, std::si
 }
 
 std::vector<PageImage> PrefixCache::images_of(const PrefixTokens& tokens, std::size_t page) const {
-  return images_within(tokens.images, static_cast<std::int64_t>(page) * page_size_, page_size_);
+  std::vector<PageImage> parts = images_within(tokens.images, static_cast<std::int64_t>(page) * page_size_, page_size_);
+  // An adapter changes the keys and values of every token. Its number in the first page keeps whole paths apart.
+  if (page == 0 && tokens.adapter != 0) parts.push_back({.at = page_size_, .index = tokens.adapter});
+  return parts;
 }
 
 PrefixCache::Node* PrefixCache::child(const Node& node, const PrefixTokens& tokens, std::size_t page) const {

@@ -28,19 +28,21 @@ struct ImageSpan {
 struct PrefixTokens {
   std::span<const TokenId> ids;
   std::span<const ImageSpan> images;
+  std::int64_t adapter = 0;  // ServedAdapter::number of the low-rank adapter that computed the keys; 0: none
 
   PrefixTokens() = default;
   template <class Ids>
   // NOLINTNEXTLINE(google-explicit-constructor): ids are a prefix without images
   requires std::convertible_to<const Ids&, std::span<const TokenId>> PrefixTokens(const Ids& text,
-                                                                                  std::span<const ImageSpan> of = {})
-      : ids(text), images(of) {}
+                                                                                  std::span<const ImageSpan> of = {},
+                                                                                  std::int64_t with = 0)
+      : ids(text), images(of), adapter(with) {}
 
   std::size_t size() const { return ids.size(); }
   bool empty() const { return ids.empty(); }
 };
 
-// Returns the number of equal tokens at the beginning of both.
+// Returns the number of equal tokens at the beginning of both. Texts with different adapters have none.
 std::int64_t common_prefix(const PrefixTokens& a, const PrefixTokens& b);
 
 // The part of an image that lies in one page. The prefix cache finds nodes by their ids and these parts.

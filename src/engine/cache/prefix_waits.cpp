@@ -42,7 +42,7 @@ void PrefixWaits::hash_pages(PrefixStanding& standing, const PrefixTokens& token
   const std::size_t pages = tokens.size() / page_size;
   standing.hashes.reserve(pages);
   for (std::size_t page = standing.hashes.size(); page < pages; ++page, ++pages_looked_at_) {
-    std::uint64_t hash = page == 0 ? 0 : standing.hashes.back();
+    std::uint64_t hash = page == 0 ? static_cast<std::uint64_t>(tokens.adapter) : standing.hashes.back();
     const std::span<const TokenId> ids = tokens.ids.subspan(page * page_size, page_size);
     hash = mixed(hash, std::hash<std::string_view>{}({reinterpret_cast<const char*>(ids.data()), ids.size_bytes()}));
     const auto first = static_cast<std::int64_t>(page * page_size);
@@ -60,7 +60,7 @@ void PrefixWaits::hash_pages(PrefixStanding& standing, const PrefixTokens& token
 // Returns how many of the sequence's first `pages` pages the leader's prompt shares.
 std::int64_t PrefixWaits::shared_pages(const PrefixStanding& standing, std::int64_t pages, Leader& leader) {
   Sequence& other = *leader.sequence;
-  hash_pages(other.prefix, {other.request.prompt, other.images});
+  hash_pages(other.prefix, {other.request.prompt, other.images, other.adapter_number()});
   const auto both = static_cast<std::size_t>(std::min(pages, other.prompt_tokens() / cache_.page_size()));
   // Bisects for the first page with a different hash; the hashes of all later pages differ too.
   std::size_t low = 0;
@@ -101,7 +101,8 @@ bool PrefixWaits::should_wait(Sequence& sequence, const PrefixTokens& reusable) 
 bool PrefixWaits::is_known(Leader& leader, std::int64_t pages, const PrefixTokens& tokens) const {
   if (!leader.nodes) {
     leader.nodes = leader.sequence->cache.path;
-    cache_.follow(*leader.nodes, {leader.sequence->request.prompt, leader.sequence->images});
+    cache_.follow(*leader.nodes,
+                  {leader.sequence->request.prompt, leader.sequence->images, leader.sequence->adapter_number()});
   }
   const std::span<PrefixCache::Node* const> nodes = *leader.nodes;
   return std::ssize(nodes) >= pages && cache_.finds_all_of(nodes.first(static_cast<std::size_t>(pages)), tokens);

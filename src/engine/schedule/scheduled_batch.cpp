@@ -58,6 +58,10 @@ void ScheduledBatch::append(Sequence& sequence, std::int64_t count, const CacheM
     batch.draft_lens.resize(batch.query_lens.size(), 0);
     batch.draft_lens.back() = static_cast<std::int32_t>(entry.drafts);
   }
+  if (sequence.adapter != nullptr) {
+    batch.adapter_slots.resize(static_cast<std::size_t>(entry.first_token), -1);
+    batch.adapter_slots.resize(batch.input_ids.size(), static_cast<std::int32_t>(sequence.adapter->slot));
+  }
   append_embeddings(sequence, kv_len);
   append_images(sequence, kv_len);
   append_prompt_rows(sequence, entry);
@@ -208,6 +212,7 @@ void ScheduledBatch::append_hidden_rows(const Sequence& sequence, Entry& entry) 
 void ScheduledBatch::finish() {
   finish_rows(batch, rope_positions);
   if (!batch.draft_lens.empty()) batch.draft_lens.resize(batch.query_lens.size(), 0);
+  if (!batch.adapter_slots.empty()) batch.adapter_slots.resize(batch.input_ids.size(), -1);
   if (!batch.embedding_rows.empty()) batch.embedding_rows.resize(batch.input_ids.size(), -1);
   const auto sampled = static_cast<std::int64_t>(sampling.size());
   for (Entry& entry : entries) entry.wanted_from += sampled;

@@ -167,92 +167,11 @@ void Scheduler::grow_running() {
   }
 }
 
-void Scheduler::admit() {
-  if (waiting_.empty()) return;
-  find_leaders();
-  for (std::size_t i = 0; i < waiting_.size();) {
-    Sequence& sequence = *waiting_[i];
-    if (sequence.pending > 0) return;  // it was preempted, and its last token is not sampled yet
-    if (prefix_waits_.should_wait(sequence, reusable_tokens(sequence))) {
-      ++i;
-      continue;
-    }
-    const std::int64_t preemptions = preemptions_;
-    if (!make_room(sequence)) return;  // admission keeps the order
-    // Reserves the final size once, so that decoding does not allocate.
-    const std::int64_t most = sequence.prompt_tokens() + sequence.request.stop.max_new_tokens;
-    sequence.tokens.reserve(static_cast<std::size_t>(most));
-    cache_.admit(sequence.cache, std::ssize(sequence.tokens), most);
-    if (!sequence.request.input_embeds.empty()) sequence.first_embedding = embeddings_.take(sequence.prompt_tokens());
-    sequence.computed = sequence.cache.cached_pages() * cache_.page_size();
-    if (!sequence.admitted_before) {
-      sequence.admitted_before = true;
-      sequence.result.queue_ms = sequence.elapsed_ms();
-      sequence.result.cached_tokens = sequence.computed;
-      prompt_tokens_ += sequence.prompt_tokens();
-      cached_tokens_ += sequence.computed;
-      image_stats_.images += std::ssize(sequence.images);
-      for (const ImageSpan& image : sequence.images) image_stats_.image_tokens += image.count;
-    }
-    sequence.admission = ++admissions_;
-    insert(running_, std::move(waiting_[i]));
-    waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(i));
-    if (preemptions_ != preemptions) {
-      find_leaders();
-    } else {
-      prefix_waits_.forget_nodes();
-      if (computes_shared_pages(sequence)) prefix_waits_.add(sequence);
-    }
-  }
-}
-
-// Returns the tokens that the prefix cache may supply. The last token is always computed, because its row is wanted.
-PrefixTokens Scheduler::reusable_tokens(const Sequence& sequence) const {
-  if (!caches(sequence)) return {};
-  const std::int64_t count = std::min(sequence.first_wanted(), std::ssize(sequence.tokens) - 1);
-  return {std::span(sequence.tokens).first(static_cast<std::size_t>(count)), sequence.images};
-}
-
-// Finds the sequence's prefix and makes room for the rest. Returns false if it cannot; the sequence is then unchanged.
-bool Scheduler::make_room(Sequence& sequence) {
-  const auto may_preempt = [&] {
-    return !running_.empty() && running_.back()->request.priority < sequence.request.priority;
-  };
-  while (std::ssize(running_) >= options_.limits.max_requests) {
-    if (!may_preempt()) return false;
-    preempt_last();
-  }
-  cache_.find(sequence.cache, reusable_tokens(sequence));
-  const auto rows_for_embeddings = [&] {
-    return sequence.request.input_embeds.empty() || images_.make_room(sequence.prompt_tokens());
-  };
-  while (!has_room(sequence) || !rows_for_embeddings()) {
-    if (!may_preempt()) {
-      cache_.release(sequence.cache);
-      return false;
-    }
-    preempt_last();
-  }
-  return true;
-}
-
-bool Scheduler::has_room(const Sequence& sequence) const {
-  for (std::size_t g = 0; g < cache_.num_groups(); ++g) {
-    const std::int64_t needed = cache_.needed(g, sequence.cache, std::ssize(sequence.tokens));
-    if (cache_.available(g) < needed + promised_pages(running_, cache_, g)) return false;
-  }
-  return true;
-}
-
-// Finds running sequences that are computing pages which others could reuse.
-void Scheduler::find_leaders() {
-  prefix_waits_.begin(running_, [&](const Sequence& sequence) { return computes_shared_pages(sequence); });
-}
-
 void Scheduler::preempt(std::size_t index, bool keep) {
   std::unique_ptr<Sequence> sequence = std::move(running_[index]);
   running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(index));
   release_cache(*sequence, keep);
+  if (sequence->adapter != nullptr) adapters_.release(*sequence->adapter);
   sequence->computed = sequence->replayed = 0;
   sequence->last_row = -1;
   sequence->prefix.forget_leader();
@@ -276,7 +195,8 @@ void Scheduler::compute_again() {
 bool Scheduler::keep_computed(Sequence& sequence) {
   if (!caches(sequence)) return false;
   const std::int64_t known = std::min(sequence.computed, std::ssize(sequence.tokens) - sequence.pending);
-  cache_.keep(sequence.cache, {std::span(sequence.tokens).first(static_cast<std::size_t>(known)), sequence.images});
+  cache_.keep(sequence.cache, {std::span(sequence.tokens).first(static_cast<std::size_t>(known)), sequence.images,
+                               sequence.adapter_number()});
   return sequence.cache.cached_pages() * cache_.page_size() == sequence.computed;
 }
 
@@ -351,6 +271,7 @@ std::unique_ptr<Sequence> Scheduler::remove(RequestId id, bool failed) {
     if (it == sequences->end()) continue;
     found = std::move(*it);
     sequences->erase(it);
+    if (sequences == &running_ && found->adapter != nullptr) adapters_.release(*found->adapter);
     break;
   }
   if (found == nullptr) return nullptr;

@@ -13,7 +13,9 @@
 // page is left, pages that only the prefix cache holds are evicted. After that the last sequence in order is preempted:
 // it gives its pages back, waits in its old place, and is computed again, except what the prefix cache still has. A
 // sequence may also preempt sequences of lower priority to be admitted. A sequence that begins like a prompt that is
-// being computed waits for that prompt. If window groups lack pages for a whole chunk, less of the prompt is computed.
+// being computed waits for that prompt. A sequence whose adapter finds no slot waits too, and lets others pass, but
+// only so many with adapters that it is not passed forever. If window groups lack pages for a whole chunk, less of the
+// prompt is computed.
 //
 // For a model with state groups, a prompt's forwards end at a page's end, and the state there is kept as a checkpoint.
 //
@@ -28,6 +30,7 @@
 #include <vector>
 
 #include "tessera/base/step_limits.h"
+#include "tessera/engine/adapters/adapter_slots.h"
 #include "tessera/engine/cache/cache_manager.h"
 #include "tessera/engine/cache/prefix_waits.h"
 #include "tessera/engine/images/image_rows.h"
@@ -48,6 +51,7 @@ struct SchedulerOptions {
   // and each step takes the next group. No sequence is scheduled before its last token is known, since the first stage
   // learns the token with the next step.
   int turns = 1;
+  std::int64_t adapter_slots = 0;  // adapters that the sequences of one forward may use; 0: none are served
 };
 
 // Returns how many of a step's tokens (prompts and decodes together) to compute at once: 1 … tokens (split_tokens in
@@ -65,6 +69,7 @@ class Scheduler {
         fit_(std::move(fit)),
         filling_(std::move(filling)),
         cache_(std::move(cache)),
+        adapters_(options_.adapter_slots),
         drafts_(std::move(draft_costs)) {}
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
@@ -114,6 +119,7 @@ class Scheduler {
   void flush_prefixes() { cache_.flush_prefixes(); }
 
   const CacheManager& cache() const { return cache_; }
+  AdapterSlots& adapters() { return adapters_; }
   const PrefixWaits& prefix_waits() const { return prefix_waits_; }
   // Returns the number of rows that hold images, for running sequences or for later ones.
   std::int64_t num_image_rows() const { return images_.num_rows(); }
@@ -133,6 +139,7 @@ class Scheduler {
   std::int64_t cut_at_page(const Sequence& sequence, std::int64_t count) const;
   bool make_room(Sequence& sequence);
   bool has_room(const Sequence& sequence) const;
+  bool has_slot(Sequence& sequence, Sequence*& waits_for_slot) const;
   void find_leaders();
   bool computes_shared_pages(const Sequence& sequence) const {
     return sequence.computed < sequence.prompt_tokens() && caches(sequence);
@@ -160,6 +167,7 @@ class Scheduler {
   FitTokens fit_;
   FillingTokens filling_;
   CacheManager cache_;
+  AdapterSlots adapters_;
   PrefixWaits prefix_waits_{cache_};
   RowRanges embeddings_;
   ImageRows images_{embeddings_};

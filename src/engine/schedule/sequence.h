@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
 #include "tessera/base/strong_id.h"
+#include "tessera/engine/adapters/served_adapter.h"
 #include "tessera/engine/cache/cache_manager.h"
 #include "tessera/engine/cache/prefix_tokens.h"
 #include "tessera/engine/cache/prefix_waits.h"
@@ -40,7 +42,9 @@ struct Sequence {
   std::vector<ImageSpan> images;  // images of the request, in order
   // [images]: the image's rows, held from the first forward that needs them to the last; null: not held.
   std::vector<ImageRows::Image*> image_rows;
-  std::optional<RopePositions> rope;  // none: positions are indices in the text
+  std::optional<RopePositions> rope;       // none: positions are indices in the text
+  std::shared_ptr<ServedAdapter> adapter;  // null: none
+  std::int64_t passed = 0;                 // sequences with adapters that were admitted while it waited for a slot
   std::int64_t seed = 0;
   std::int32_t last_row = -1;  // row of the last step that sampled the newest token; -1: not on the device
   std::int64_t order = 0;      // position in the order of arrival
@@ -69,6 +73,8 @@ struct Sequence {
   // Returns the number of output tokens, pending ones included.
   std::int64_t generated() const { return static_cast<std::int64_t>(tokens.size()) - prompt_tokens(); }
   std::int64_t uncomputed() const { return static_cast<std::int64_t>(tokens.size()) - computed; }
+  // Returns the adapter's number, or 0 without one.
+  std::int64_t adapter_number() const { return adapter == nullptr ? 0 : adapter->number; }
   double elapsed_ms() const { return std::chrono::duration<double, std::milli>(Clock::now() - arrived).count(); }
   // Returns whether the next forward computes one token after the prompt, besides kept drafts that are computed again.
   bool decodes() const { return generated() > 0 && uncomputed() == 1 + replayed; }

@@ -118,7 +118,8 @@ Status ModelStart::plan() {
   model_.scheduling = {.limits = plan_.runner,
                        .vocab_size = plan_.config.vocab_size,
                        .prefix_cache = !model_.options.disable_radix_cache,
-                       .turns = plan_.steps.turns};
+                       .turns = plan_.steps.turns,
+                       .adapter_slots = plan_.graphs.adapted ? plan_.graphs.adapted->layout.limits().slots : 0};
   model_.cache = {.groups = plan_.memory.cache_groups, .page_size = plan_.runner.page_size};
   log_plan(plan_);
   if (model_.options.graphs.debug) export_for_debugging(plan_, model_.options);

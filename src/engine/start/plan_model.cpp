@@ -25,6 +25,7 @@
 #include "tessera/ops/cache/cache_type.h"
 #include "tessera/ops/quantised/blocks/block_codes.h"
 #include "tessera/ops/quantised/blocks/dequantise.h"
+#include "tessera/runner/adapters/adapted_graphs.h"
 #include "tessera/runner/capture/make_executable.h"
 #include "tessera/runner/wanted_rows.h"
 
@@ -333,6 +334,35 @@ Status add_wanted_rows(PlanDraft& draft) {
   if (plan.embedding || !plan.graphs.has_head || plan.graphs.dp_size > 1 || plan.graphs.draft) return ok_status();
   plan.graphs.prefill = TRY(end_with_wanted_rows(plan.graphs.body, plan.graphs.head, plan.runner.registry->ops,
                                                  *TRY(kernels_of(plan.runner, draft.device))));
+  return ok_status();
+}
+
+namespace {
+
+// Refuses by name what adapters do not go with.
+Status check_adapters(const EngineOptions& options) {
+  const auto refuse = [](std::string_view option) {
+    return unimplemented(fmt::format("enable_lora: {} is not supported with adapters", option));
+  };
+  if (options.tp_size > 1) return refuse("tp_size above 1");
+  if (options.pp_size > 1) return refuse("pp_size above 1");
+  if (options.replicas > 1) return refuse("dp_size above 1");
+  if (options.drafts.any()) return refuse("speculative_algorithm");
+  if (options.two_batch_overlap) return refuse("enable_two_batch_overlap");
+  return ok_status();
+}
+
+}  // namespace
+
+Status add_adapters(PlanDraft& draft) {
+  EnginePlan& plan = draft.plan;
+  const AdapterOptions& options = draft.options.adapters;
+  if (!options.enabled) return ok_status();
+  TRY(check_adapters(draft.options));
+  AdapterLayout layout = TRY(AdapterLayout::create(plan.graphs.linears, options.limits, plan.model.dtype));
+  plan.facts.push_back(fmt::format("adapters: {} slots of rank {} for {} linears ({})", options.limits.slots,
+                                   options.limits.max_rank, layout.linears().size(), layout.target_names()));
+  plan.graphs.adapted = TRY(adapt_graphs(plan.graphs, std::move(layout), plan.runner.registry->ops));
   return ok_status();
 }
 

@@ -32,6 +32,7 @@ Status build_graphs(PlanDraft& draft);    // model, graphs, parameters
 Status rewrite_graphs(PlanDraft& draft);  // runs the passes on the graphs that are captured
 // Gives prompts a graph that computes the last layer's last nodes for wanted rows only.
 Status add_wanted_rows(PlanDraft& draft);
+Status add_adapters(PlanDraft& draft);  // gives forwards with adapters graphs of their own
 
 // Steps in plan_sizes.cpp:
 Status choose_limits(PlanDraft& draft);   // tokens and requests of a forward, context, page

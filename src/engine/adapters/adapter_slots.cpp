@@ -1,0 +1,60 @@
+#include "tessera/engine/adapters/adapter_slots.h"
+
+#include <algorithm>
+
+namespace tessera {
+
+// Returns a slot without an adapter, else the idle one whose use is longest ago; -1 if every slot is in use.
+std::int64_t AdapterSlots::free_slot() const {
+  std::int64_t best = -1;
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    const Slot& slot = slots_[i];
+    if (slot.holder == nullptr) return static_cast<std::int64_t>(i);
+    if (slot.holder->running > 0 || slot.holder->pinned) continue;
+    if (best < 0 || slot.last_use < slots_[static_cast<std::size_t>(best)].last_use)
+      best = static_cast<std::int64_t>(i);
+  }
+  return best;
+}
+
+void AdapterSlots::acquire(const std::shared_ptr<ServedAdapter>& adapter) {
+  if (adapter->slot < 0) {
+    const std::int64_t free = free_slot();
+    Slot& slot = slots_[static_cast<std::size_t>(free)];
+    if (slot.holder != nullptr) vacate(*slot.holder);
+    slot.holder = adapter;
+    adapter->slot = free;
+    writes_.push_back({.slot = free, .content = adapter->content});
+  }
+  ++adapter->running;
+  slots_[static_cast<std::size_t>(adapter->slot)].last_use = ++clock_;
+}
+
+void AdapterSlots::release(ServedAdapter& adapter) {
+  --adapter.running;
+  slots_[static_cast<std::size_t>(adapter.slot)].last_use = ++clock_;
+  unload(adapter);
+}
+
+void AdapterSlots::unload(ServedAdapter& adapter) {
+  if (adapter.unloaded && adapter.running == 0 && adapter.slot >= 0) vacate(adapter);
+}
+
+// Frees the adapter's slot. A write of it that has not happened is dropped.
+void AdapterSlots::vacate(ServedAdapter& adapter) {
+  const std::int64_t slot = adapter.slot;
+  adapter.slot = -1;
+  std::erase_if(writes_, [&](const Write& write) { return write.slot == slot; });
+  slots_[static_cast<std::size_t>(slot)].holder.reset();  // may be the last owner
+}
+
+void AdapterSlots::mark_written() {
+  for (Write& write : writes_) slots_[static_cast<std::size_t>(write.slot)].written = std::move(write.content);
+  writes_.clear();
+}
+
+std::int64_t AdapterSlots::num_held() const {
+  return std::ranges::count_if(slots_, [](const Slot& slot) { return slot.holder != nullptr; });
+}
+
+}  // namespace tessera

@@ -1,0 +1,57 @@
+// Decides which adapter has which slot of the device's tables (runner/adapters/adapter_tables.h). A running sequence
+// keeps its adapter's slot. An adapter without running sequences keeps its slot until another one needs it; the one
+// that was used least recently loses it first.
+//
+// Pure bookkeeping; used by one thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "tessera/engine/adapters/served_adapter.h"
+
+namespace tessera {
+
+class AdapterSlots {
+ public:
+  // `count` is the number of slots; 0: no adapters are served.
+  explicit AdapterSlots(std::int64_t count) : slots_(static_cast<std::size_t>(count)) {}
+
+  // Returns whether acquire() would find a slot.
+  bool has_room(const ServedAdapter& adapter) const { return adapter.slot >= 0 || free_slot() >= 0; }
+  // Gives the adapter a slot for one more running sequence. Precondition: has_room().
+  void acquire(const std::shared_ptr<ServedAdapter>& adapter);
+  // Ends one running sequence's use. An unloaded adapter without running sequences loses its slot.
+  void release(ServedAdapter& adapter);
+  // Takes the slot from an adapter that was unloaded, if no running sequence uses it.
+  void unload(ServedAdapter& adapter);
+
+  // A slot whose adapter must be written to the device before the next forward.
+  struct Write {
+    std::int64_t slot;
+    std::shared_ptr<const Adapter> content;
+  };
+  // Returns what is to be written, in order. mark_written() forgets it; until then it is returned again.
+  std::span<const Write> writes() const { return writes_; }
+  void mark_written();
+
+  std::int64_t count() const { return static_cast<std::int64_t>(slots_.size()); }
+  std::int64_t num_held() const;  // slots that hold an adapter
+
+ private:
+  struct Slot {
+    std::shared_ptr<ServedAdapter> holder;   // null: free
+    std::shared_ptr<const Adapter> written;  // the content that the device has, kept while it may be copied
+    std::uint64_t last_use = 0;
+  };
+  std::int64_t free_slot() const;
+  void vacate(ServedAdapter& adapter);
+
+  std::vector<Slot> slots_;
+  std::vector<Write> writes_;
+  std::uint64_t clock_ = 0;
+};
+
+}  // namespace tessera

@@ -1,0 +1,273 @@
+// Catches: low-rank adapters whose logits differ from PEFT's, a row whose bits depend on the adapters of other rows,
+// keys of one adapter that are reused for another, and graphs with adapters that differ from the same kernels run one
+// by one.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstring>
+#include <map>
+
+#include "golden.h"
+#include "tessera/device/testing/environment.h"
+#include "tessera/engine/engine.h"
+#include "tessera/runner/verify/verify.h"
+
+namespace tessera {
+namespace {
+
+using testing::data_path;
+using testing::distance;
+using testing::Golden;
+using testing::read_golden_folder;
+using testing::test_device_name;
+
+constexpr const char* kBoth[] = {"qwen3-lora/r8-attention", "qwen3-lora/r4-all-rslora"};
+
+EngineOptions options_for(const std::string& base, std::int64_t slots = 4) {
+  EngineOptions options{.model_path = testing::golden_path(base), .device = test_device_name(), .dtype = "float32"};
+  options.context_length = 1600;
+  options.max_running_requests = 8;
+  options.chunked_prefill_size = 256;
+  options.graphs.piecewise_tokens = {4, 16, 64, 256};
+  options.adapters = {.enabled = true, .limits = {.slots = slots, .max_rank = 16}, .paths = {}};
+  return options;
+}
+
+// Returns an adapter's folder: in the repository's data, or beside the repository if the name begins with "shared/".
+std::string folder_of(const std::string& adapter) {
+  return adapter.starts_with("shared/") ? testing::golden_path(adapter) : data_path("adapters/" + adapter);
+}
+
+std::unique_ptr<Engine> make_engine(const EngineOptions& options) {
+  Result<std::unique_ptr<Engine>> engine = Engine::create(options);
+  EXPECT_TRUE(engine.ok()) << engine.status().to_string();
+  return engine.ok() ? *std::move(engine) : nullptr;
+}
+
+Status load(Engine& engine, const std::string& name, const std::string& folder, bool replace = false) {
+  return engine.adapters().load({.name = name, .replace = replace},
+                                TRY(Adapter::load(folder, *engine.adapter_layout(), engine.device())));
+}
+
+Request scored(const std::vector<TokenId>& prompt, const std::string& adapter) {
+  return {.prompt = prompt, .adapter = adapter, .score = true};
+}
+
+Request greedy(const std::vector<TokenId>& prompt, const std::string& adapter) {
+  return {.prompt = prompt, .stop = {.max_new_tokens = 12, .ignore_eos = true}, .adapter = adapter};
+}
+
+Completion run_one(Engine& engine, const Request& request) {
+  const Result<std::vector<Completion>> done = engine.run({&request, 1});
+  EXPECT_TRUE(done.ok()) << done.status().to_string();
+  return done.ok() ? (*done)[0] : Completion{};
+}
+
+struct Case {
+  const char* base;
+  const char* adapter;
+};
+
+class AdapterGoldens : public ::testing::TestWithParam<Case> {};
+
+TEST_P(AdapterGoldens, LogitsEqualPeft) {
+  if (const std::string why = testing::absent_golden(GetParam().adapter); !why.empty()) GTEST_SKIP() << why;
+  const Golden golden = read_golden_folder(folder_of(GetParam().adapter));
+  for (const bool graphs : {true, false}) {
+    EngineOptions options = options_for(GetParam().base);
+    options.graphs.disable_cuda_graph = !graphs;
+    options.adapters.paths = {{.name = "tuned", .path = golden.folder}};
+    const std::unique_ptr<Engine> engine = make_engine(options);
+    ASSERT_NE(engine, nullptr);
+    double greatest = 0;
+    for (std::size_t i = 0; i < golden.prompts.size(); ++i) {
+      const Completion done = run_one(*engine, scored(golden.prompts[i], "tuned"));
+      greatest = std::max(greatest, distance(done.logits, golden.stored_rows(i)).absolute);
+    }
+    std::printf("  %s %s: greatest difference %.2e\n", GetParam().adapter, graphs ? "graphs" : "eager", greatest);
+    EXPECT_LE(greatest, 1e-4);
+  }
+}
+
+TEST_P(AdapterGoldens, GreedyTokensEqualPeft) {
+  if (const std::string why = testing::absent_golden(GetParam().adapter); !why.empty()) GTEST_SKIP() << why;
+  const Golden golden = read_golden_folder(folder_of(GetParam().adapter));
+  EngineOptions options = options_for(GetParam().base);
+  options.adapters.paths = {{.name = "tuned", .path = golden.folder}};
+  const std::unique_ptr<Engine> engine = make_engine(options);
+  ASSERT_NE(engine, nullptr);
+  std::vector<Request> requests;
+  for (const auto& prompt : golden.prompts) requests.push_back(greedy(prompt, "tuned"));
+  const Result<std::vector<Completion>> done = engine->run(requests);
+  ASSERT_TRUE(done.ok()) << done.status().to_string();
+  for (std::size_t i = 0; i < requests.size(); ++i)
+    EXPECT_EQ((*done)[i].output_ids, golden.greedy[i]) << "prompt " << i;
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, AdapterGoldens,
+                         ::testing::Values(Case{"qwen3", kBoth[0]}, Case{"qwen3", kBoth[1]},
+                                           Case{"llama", "llama-lora/r16-pattern"},
+                                           Case{"shared/qwen3.5", "shared/qwen3.5-lora/r8-gdn"},
+                                           Case{"shared/qwen3.5", "shared/qwen3.5-lora/r16-gdn"}),
+                         [](const auto& c) {
+                           std::string name = c.param.adapter;
+                           for (char& letter : name)
+                             letter = std::isalnum(static_cast<unsigned char>(letter)) != 0 ? letter : '_';
+                           return name;
+                         });
+
+// Returns five adapters of one base: the two goldens, each under several names, and none.
+std::vector<std::pair<std::string, std::string>> five_adapters() {
+  return {{"a", kBoth[0]}, {"b", kBoth[1]}, {"c", kBoth[0]}, {"d", kBoth[1]}, {"e", kBoth[0]}};
+}
+
+TEST(Adapters, AMixedBatchEqualsEachRequestAlone) {
+  EngineOptions options = options_for("qwen3", /*slots=*/5);
+  options.deterministic = true;
+  options.disable_radix_cache = true;
+  const std::unique_ptr<Engine> engine = make_engine(options);
+  ASSERT_NE(engine, nullptr);
+  for (const auto& [name, golden] : five_adapters()) ASSERT_TRUE(load(*engine, name, folder_of(golden)).ok());
+  const Golden golden = read_golden_folder(folder_of(kBoth[0]));
+  std::vector<Request> requests;
+  const std::vector<std::string> names{"a", "", "b", "c", "d", "e"};
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    requests.push_back(greedy(golden.prompts[i % golden.prompts.size()], names[i]));
+    requests.back().logprobs.output = 3;
+  }
+  const Result<std::vector<Completion>> together = engine->run(requests);
+  ASSERT_TRUE(together.ok()) << together.status().to_string();
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    const Completion alone = run_one(*engine, requests[i]);
+    const Completion& mixed = (*together)[i];
+    EXPECT_EQ(mixed.output_ids, alone.output_ids) << names[i];
+    ASSERT_EQ(mixed.output_logprobs.size(), alone.output_logprobs.size());
+    for (std::size_t t = 0; t < alone.output_logprobs.size(); ++t)
+      EXPECT_EQ(mixed.output_logprobs[t].token.logprob, alone.output_logprobs[t].token.logprob)
+          << "\"" << names[i] << "\" token " << t;
+  }
+}
+
+TEST(Adapters, MoreAdaptersThanSlotsTakeTurns) {
+  const std::unique_ptr<Engine> engine = make_engine(options_for("qwen3", /*slots=*/2));
+  ASSERT_NE(engine, nullptr);
+  std::map<std::string, Golden> goldens;
+  std::vector<Request> requests;
+  std::vector<std::vector<TokenId>> expected;
+  for (const auto& [name, adapter] : five_adapters()) {
+    ASSERT_TRUE(load(*engine, name, folder_of(adapter)).ok());
+    const Golden golden = read_golden_folder(folder_of(adapter));
+    for (std::size_t i = 0; i < golden.prompts.size(); ++i) {
+      requests.push_back(greedy(golden.prompts[i], name));
+      expected.push_back(golden.greedy[i]);
+    }
+  }
+  const Result<std::vector<Completion>> done = engine->run(requests);
+  ASSERT_TRUE(done.ok()) << done.status().to_string();
+  for (std::size_t i = 0; i < requests.size(); ++i)
+    EXPECT_EQ((*done)[i].output_ids, expected[i]) << requests[i].adapter << ", request " << i;
+}
+
+TEST(Adapters, ThePrefixCacheKeepsAdaptersApart) {
+  const std::unique_ptr<Engine> engine = make_engine(options_for("qwen3"));
+  ASSERT_NE(engine, nullptr);
+  const Golden first = read_golden_folder(folder_of(kBoth[0]));
+  const Golden second = read_golden_folder(folder_of(kBoth[1]));
+  const std::size_t longest = first.prompts.size() - 1;
+  const auto tokens = [&](const std::string& name) { return run_one(*engine, greedy(first.prompts[longest], name)); };
+  ASSERT_TRUE(load(*engine, "tuned", first.folder).ok());
+  EXPECT_EQ(tokens("tuned").output_ids, first.greedy[longest]);
+  EXPECT_EQ(tokens("").cached_tokens, 0);
+  const Completion again = tokens("tuned");
+  EXPECT_GT(again.cached_tokens, 0);
+  EXPECT_EQ(again.output_ids, first.greedy[longest]);
+  ASSERT_TRUE(load(*engine, "tuned", second.folder, /*replace=*/true).ok());
+  const Completion replaced = tokens("tuned");
+  EXPECT_EQ(replaced.cached_tokens, 0);
+  EXPECT_EQ(replaced.output_ids, second.greedy[longest]);
+}
+
+TEST(Adapters, BaseRequestsRunTheirOwnGraphs) {
+  const std::unique_ptr<Engine> engine = make_engine(options_for("qwen3"));
+  ASSERT_NE(engine, nullptr);
+  ASSERT_TRUE(load(*engine, "tuned", folder_of(kBoth[0])).ok());
+  const std::vector<TokenId> prompt = read_golden_folder(folder_of(kBoth[0])).prompts[0];
+  const auto slot_writes = [&] { return engine->adapters().list()[0].on_device; };
+  run_one(*engine, greedy(prompt, ""));
+  EXPECT_FALSE(slot_writes());
+  run_one(*engine, greedy(prompt, "tuned"));
+  EXPECT_TRUE(slot_writes());
+  EXPECT_FALSE(engine->runner().dispatch_table().adapter_decode_sizes.empty());
+}
+
+TEST(Adapters, VerifyComparesTheirGraphs) {
+  const std::unique_ptr<Engine> engine = make_engine(options_for("qwen3"));
+  ASSERT_NE(engine, nullptr);
+  const Result<VerifyReport> report = verify(engine->runner(), false);
+  ASSERT_TRUE(report.ok()) << report.status().to_string();
+  std::map<std::string, int> rows;
+  for (const VerifyRow& row : report->rows) {
+    ++rows[row.runner];
+    EXPECT_EQ(row.difference, "") << row.runner << " " << row.size;
+  }
+  EXPECT_GT(rows["adapter prefill"], 0);
+  EXPECT_GT(rows["adapter decode"], 0);
+}
+
+TEST(Adapters, ThousandLoadsUnderLoad) {
+  constexpr int kTokens = 2;
+  const std::unique_ptr<Engine> engine = make_engine(options_for("qwen3", /*slots=*/2));
+  ASSERT_NE(engine, nullptr);
+  const Golden golden = read_golden_folder(folder_of(kBoth[0]));
+  const Result<std::shared_ptr<const Adapter>> content =
+      Adapter::load(golden.folder, *engine->adapter_layout(), engine->device());
+  ASSERT_TRUE(content.ok()) << content.status().to_string();
+  std::map<std::int64_t, std::size_t> prompt_of;
+  std::size_t finished = 0;
+  for (int round = 0; round < 1000; ++round) {
+    const std::string name = "tuned" + std::to_string(round);
+    ASSERT_TRUE(engine->adapters().load({.name = name}, *content).ok());
+    const auto prompt = static_cast<std::size_t>(round) % 3;
+    Request request = greedy(golden.prompts[prompt], name);
+    request.stop.max_new_tokens = kTokens;
+    const Result<RequestId> id = engine->submit(std::move(request));
+    ASSERT_TRUE(id.ok()) << id.status().to_string();
+    prompt_of[id->value()] = prompt;
+    ASSERT_TRUE(engine->adapters().unload(name).ok());
+    EXPECT_EQ(engine->submit(greedy(golden.prompts[0], name)).status().code(), StatusCode::kNotFound);
+    const auto collect = [&] {
+      const auto events = engine->step();
+      ASSERT_TRUE(events.ok()) << events.status().to_string();
+      for (const RequestEvent& event : *events) {
+        if (event.finish == FinishReason::kNone) continue;
+        const std::optional<Completion> done = engine->take(event.request);
+        ASSERT_TRUE(done.has_value());
+        const std::vector<TokenId>& expected = golden.greedy[prompt_of[event.request.value()]];
+        ASSERT_EQ(done->output_ids, std::vector(expected.begin(), expected.begin() + kTokens));
+        ++finished;
+      }
+    };
+    collect();
+    while (round == 999 && !engine->idle()) collect();
+  }
+  EXPECT_EQ(finished, 1000u);
+  EXPECT_TRUE(engine->adapters().list().empty());
+  EXPECT_EQ(content->use_count(), 1 + 2) << "the test, and what was last written to each slot";
+}
+
+TEST(Adapters, RefuseWhatTheyDoNotGoWith) {
+  EngineOptions drafting = options_for("qwen3");
+  drafting.drafts.source = DraftSource::kText;
+  const auto error = [](const EngineOptions& options) { return Engine::create(options).status().message(); };
+  EXPECT_NE(error(drafting).find("enable_lora: speculative_algorithm"), std::string::npos) << error(drafting);
+  EngineOptions rank = options_for("qwen3");
+  rank.adapters.limits.max_rank = 4;
+  rank.adapters.paths = {{.name = "tuned", .path = folder_of(kBoth[0])}};
+  EXPECT_NE(error(rank).find("at most 4 is accepted (max_lora_rank)"), std::string::npos) << error(rank);
+  EngineOptions other = options_for("llama");
+  other.adapters.paths = {{.name = "tuned", .path = folder_of(kBoth[0])}};
+  EXPECT_NE(error(other).find("lora_paths: tuned="), std::string::npos) << error(other);
+}
+
+}  // namespace
+}  // namespace tessera
