@@ -71,6 +71,12 @@ SOURCES = {
          ["ResponseCreateParamsBase", "ResponseCreateParamsStreaming"]),
         ("sglang", "srt/entrypoints/openai/protocol.py", ["ResponsesRequest"])],
     "batches": [("openai", "openai/types/batch_create_params.py", ["BatchCreateParams"])],
+    "load_adapter": [
+        ("sglang", "srt/managers/io_struct.py", ["LoadLoRAAdapterReqInput"]),
+        ("vllm", "entrypoints/serve/lora/protocol.py", ["LoadLoRAAdapterRequest"])],
+    "unload_adapter": [
+        ("sglang", "srt/managers/io_struct.py", ["UnloadLoRAAdapterReqInput"]),
+        ("vllm", "entrypoints/serve/lora/protocol.py", ["UnloadLoRAAdapterRequest"])],
     "abort": [("sglang", "srt/managers/io_struct.py", ["BaseReq", "AbortReq"])],
     "ollama_chat": [
         ("ollama", "ollama/_types.py", ["BaseRequest", "BaseStreamableRequest", "BaseGenerateRequest", "ChatRequest"])],

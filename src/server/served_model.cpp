@@ -37,9 +37,12 @@ std::vector<std::string> ServedModel::names() const {
 ApiStatus ServedModel::check_name(const Json& body) const {
   const std::optional<std::string> asked = TRY(ApiFields(body).string("model"));
   if (!asked || *asked == name || std::ranges::find(aliases, *asked) != aliases.end()) return api_ok();
+  std::vector<std::string> known = names();
+  if (adapters != nullptr)
+    for (const auto& [adapter, folder] : adapters->all()) known.push_back(adapter);
   return ApiError{.http_status = 404,
                   .message = fmt::format("the model \"{}\" does not exist here; accepted: \"{}\"", clip_text(*asked),
-                                         fmt::join(names(), "\", \"")),
+                                         fmt::join(known, "\", \"")),
                   .param = "model",
                   .code = "model_not_found"};
 }
@@ -55,6 +58,44 @@ ApiStatus ServedModel::check_routed_name(const Json& body) const {
   const Json* given = body.find("model");
   if (given != nullptr && *given == Json("unknown")) return api_ok();
   return check_name(body);
+}
+
+std::string ServedModel::adapter_of(std::string_view asked) const {
+  if (adapters == nullptr) return "";
+  const std::vector<std::string> own = names();
+  if (std::ranges::find(own, asked) != own.end()) return "";
+  if (adapters->has(asked)) return std::string(asked);
+  for (const std::string& base : own) {
+    if (!asked.starts_with(base + ":")) continue;
+    const std::string_view adapter = asked.substr(base.size() + 1);
+    if (adapters->has(adapter)) return std::string(adapter);
+  }
+  return "";
+}
+
+ApiResult<std::string> ServedModel::named_adapter(const Json& body,
+                                                  ApiStatus (ServedModel::*check_model)(const Json& body) const) const {
+  const std::optional<std::string> asked = TRY(ApiFields(body).string("model"));
+  std::string adapter = asked ? adapter_of(*asked) : "";
+  if (adapter.empty()) TRY((this->*check_model)(body));
+  return adapter;
+}
+
+ApiResult<std::string> ServedModel::adapter_by_path(const ApiFields& fields, std::string named) const {
+  const std::optional<std::string> asked = TRY(fields.string("lora_path"));
+  if (!asked || asked->empty()) return named;
+  if (adapters == nullptr)
+    return unsupported_field("lora_path", "the server serves no adapters; accepted: a server with --enable-lora");
+  if (!adapters->has(*asked))
+    return ApiError{
+        .http_status = 404,
+        .message = fmt::format("no adapter \"{}\" is loaded; loaded: {}", clip_text(*asked), adapters->json()),
+        .param = "lora_path",
+        .code = "model_not_found"};
+  if (!named.empty() && named != *asked)
+    return invalid_field("lora_path", fmt::format("\"lora_path\" is \"{}\", but \"model\" names the adapter \"{}\"",
+                                                  clip_text(*asked), named));
+  return *asked;
 }
 
 ApiStatus ServedModel::check_generates() const {

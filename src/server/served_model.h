@@ -13,7 +13,9 @@
 #include "tessera/engine/request.h"
 #include "tessera/model/config/embedding_config.h"
 #include "tessera/model/config/generation_config.h"
+#include "tessera/server/adapters/served_adapters.h"
 #include "tessera/server/api_result.h"
+#include "tessera/server/fields/api_fields.h"
 #include "tessera/server/images/image_input.h"
 #include "tessera/server/server_options.h"
 #include "tessera/text/chat/chat_format.h"
@@ -57,6 +59,7 @@ struct ServedModel {
   std::int64_t stream_interval = 1;             // tokens between two events of a stream
   std::string no_chat_reason{};                 // why the model has no chat template
   std::unique_ptr<GrammarCompiler> grammars{};  // null: output cannot be constrained
+  std::shared_ptr<ServedAdapters> adapters{};   // null: no low-rank adapters are served
   double grammar_seconds = kMaxCompileSeconds;  // CPU seconds of a thread for all grammars of one HTTP request
 
   // Checks what can be checked before there is an engine. Errors: a given chat template that cannot be read or parsed,
@@ -83,6 +86,15 @@ struct ServedModel {
   // Checks the name in protocols whose clients need none: like check_name(), but also accepts "unknown", which gateways
   // then write.
   ApiStatus check_routed_name(const Json& body) const;
+  // Returns the adapter that a request's model is: "adapter" or "model:adapter"; "" if it is none.
+  std::string adapter_of(std::string_view asked) const;
+  // Returns the adapter that the field "model" names, or "" after `check_model` has accepted the name of the model
+  // itself.
+  ApiResult<std::string> named_adapter(const Json& body,
+                                       ApiStatus (ServedModel::*check_model)(const Json& body) const) const;
+  // Returns the adapter that the field "lora_path" names, or `named`. A 404 for one that is not loaded; a 400 if the
+  // two differ, or if no adapters are served.
+  ApiResult<std::string> adapter_by_path(const ApiFields& fields, std::string named) const;
   // Returns the ids of a text. `param` names the field in errors.
   ApiResult<std::vector<TokenId>> encode(std::string_view text, bool add_special_tokens,
                                          const std::string& param) const;

@@ -100,6 +100,20 @@ Result<std::optional<ImageInput>> read_image_input(const ServerOptions& options,
   return input;
 }
 
+// Returns the adapters that the engine has loaded; null if it serves none.
+Result<std::shared_ptr<ServedAdapters>> adapters_of(const Engine& engine, const ServedModel& model) {
+  if (engine.adapter_layout() == nullptr) return std::shared_ptr<ServedAdapters>();
+  auto adapters = std::make_shared<ServedAdapters>(*engine.adapter_layout(), engine.device());
+  const std::vector<std::string> own = model.names();
+  for (const AdapterInfo& info : engine.adapters().list()) {
+    if (std::ranges::find(own, info.name) != own.end())
+      return invalid_argument(
+          fmt::format("--lora-paths: {} is the model's own name; accepted is another one", info.name));
+    adapters->add(info.name, info.path);
+  }
+  return adapters;
+}
+
 // Returns the fingerprint. Two servers with the same fingerprint give the same answer to a request with a seed, as far
 // as floating point allows.
 std::string fingerprint_of(const ServedModel& model, const EngineOptions& options, const std::string& source) {
@@ -143,6 +157,7 @@ Result<ServedModel> ServedModel::create(const ServerOptions& options, const Engi
   model.bos_token = engine.tokenizer_config().bos_token;
   model.eos_token = engine.tokenizer_config().eos_token;
   model.images = TRY(read_image_input(options, engine));
+  model.adapters = TRY(adapters_of(engine, model));
   std::string source;
   std::string tool_source;
   if (options.chat_template.empty()) {

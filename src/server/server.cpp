@@ -13,6 +13,7 @@
 #include "tessera/device/cpu/host_limits.h"
 #include "tessera/engine/ranks/replicas.h"
 #include "tessera/server/batches/batch_service.h"
+#include "tessera/server/adapters/adapter_routes.h"
 #include "tessera/server/fields/api_fields.h"
 #include "tessera/server/http/access.h"
 #include "tessera/server/http/body_check.h"
@@ -297,6 +298,13 @@ struct Server::Impl {
                                  [this](Call call, std::function<HttpResponse(Engine&)> ask) {
                                    ask_engine(std::move(call), std::move(ask));
                                  }});
+    add_adapter_routes(
+        router,
+        {.model = model,
+         .reader = [this]() -> RequestReader& { return *reader; },
+         .on_engine = [this](std::function<void(Engine&)> task) { replicas->post(std::move(task)); },
+         .on_io = [this](std::function<void()> task) { http->post(std::move(task)); },
+         .after = [this](double seconds, std::function<void()> task) { http->after(seconds, std::move(task)); }});
     add_admin("/flush_cache", [this](const Call& call) { flush_cache(call); });
     add_admin("/abort_request", [this](Call call) { abort(std::move(call)); });
   }

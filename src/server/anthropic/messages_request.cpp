@@ -150,6 +150,7 @@ ApiResult<ApiJob> prepare_messages(const ServedModel& model, std::string_view bo
   TRY(check_attached(fields, "metadata"));
   TRY(model.check_generates());
   std::string name = TRY(read_model(fields));
+  std::string adapter = model.adapter_of(name);
   MessageStyle style{.id = make_id("msg_"), .model = std::move(name), .interval = model.stream_interval};
   style.stream = TRY(fields.boolean_or("stream", false));
   const OutputFields output = TRY(read_output(fields, model));
@@ -164,7 +165,8 @@ ApiResult<ApiJob> prepare_messages(const ServedModel& model, std::string_view bo
   Request request{.prompt = std::move(read.prompt.ids),
                   .images = std::move(read.prompt.images),
                   .sampling = output.sampling,
-                  .stop = output.stop};
+                  .stop = output.stop,
+                  .adapter = std::move(adapter)};
   TRY(set_length(model, *output.max_new_tokens, request));
   TRY(FanOut().add(/*n=*/1, std::ssize(request.prompt), "messages"));
   request.grammar = TRY(compile_grammar(grammar, output, model));

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "tessera/server/adapters/adapter_requests.h"
 #include "tessera/server/anthropic/messages_request.h"
 #include "tessera/server/batches/new_batch.h"
 #include "tessera/server/ollama/ollama_embed.h"
@@ -97,6 +98,8 @@ inline const Place& place_of(const std::string& object) {
       {"count_tokens", {R"({"model": "m", "messages": [{"role": "user", "content": "a"}]})", "", "count_tokens"}},
       {"responses", {R"({"input": "a", "seed": 1})", "", "responses"}},
       {"abort", {R"({"rid": "one"})", "", "abort"}},
+      {"load_adapter", {R"({"lora_name": "one", "lora_path": "p"})", "", "load_adapter"}},
+      {"unload_adapter", {R"({"lora_name": "one"})", "", "unload_adapter"}},
       {"batches",
        {R"({"input_file_id": "file-1", "endpoint": "/v1/completions", "completion_window": "24h"})", "", "batches"}},
       {"ollama_chat",
@@ -155,6 +158,15 @@ inline Outcome outcome(ApiResult<std::string> body) {
   return {.shown = *std::move(body)};
 }
 
+inline Outcome outcome(ApiResult<LoadAdapterFields> read) {
+  if (!read.ok()) return {.error = read.error()};
+  return {.shown = fmt::format("{} from {}{}{}", read->load.name, read->path, read->load.replace ? ", in place" : "",
+                               read->load.pinned ? ", pinned" : "")};
+}
+inline Outcome outcome(ApiResult<UnloadAdapterRequest> request) {
+  if (!request.ok()) return {.error = request.error()};
+  return {.shown = request->name};
+}
 inline Outcome outcome(ApiResult<AbortRequest> request) {
   if (!request.ok()) return {.error = request.error()};
   return {.shown = "ends \"" + request->id + "\""};
@@ -188,6 +200,8 @@ inline Outcome send(const std::string& object, const std::string& body, const Fi
   if (route == "ollama_embeddings")
     return outcome(prepare_ollama_embeddings(field_model.without_tokens(/*embeds=*/true), body));
   if (route == "ollama_show") return outcome(ollama_show_body(model, body));
+  if (route == "load_adapter") return outcome(read_load_adapter_fields(model, body));
+  if (route == "unload_adapter") return outcome(read_unload_adapter(model, body));
   if (route == "abort") return outcome(read_abort(model, body));
   if (route == "batches") return outcome(read_new_batch(model, body));
   if (route == "tokenize") return outcome(tokenize_body(model, body));

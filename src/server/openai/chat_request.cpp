@@ -54,11 +54,12 @@ ApiResult<std::optional<OutputGrammar>> read_grammar(const OutputFields& output,
 
 ApiResult<ApiJob> prepare_chat(const ServedModel& model, std::string_view body) {
   const Json json = TRY(parse_body(body));
-  TRY(model.check_named(json));
+  std::string adapter = TRY(model.named_adapter(json, &ServedModel::check_named));
   TRY(model.check_generates());
   const ApiFields fields(json);
   TRY(check_request_fields(fields, request_object::kChat, model.allow_unknown_fields));
   TRY(check_metadata(fields));
+  adapter = TRY(model.adapter_by_path(fields, std::move(adapter)));
   const OutputFields output = TRY(read_output_fields(fields, model));
   if (output.max_new_tokens == 0) return no_tokens_asked(fields, "at least 1");
   ToolFields tools = TRY(read_tools(fields));
@@ -73,7 +74,7 @@ ApiResult<ApiJob> prepare_chat(const ServedModel& model, std::string_view body) 
   const std::optional<OutputGrammar> grammar = TRY(read_grammar(output, tools));
 
   ChatStyle style{.id = TRY(read_answer_id(fields, "chatcmpl-")),
-                  .model = model.name,
+                  .model = adapter.empty() ? model.name : adapter,
                   .fingerprint = model.fingerprint,
                   .n = output.n,
                   .tokenizer = model.tokenizer};
@@ -94,6 +95,7 @@ ApiResult<ApiJob> prepare_chat(const ServedModel& model, std::string_view body) 
                   .images = std::move(prompt.images),
                   .sampling = output.sampling,
                   .stop = output.stop,
+                  .adapter = std::move(adapter),
                   .return_graph_info = output.return_graph_info,
                   .skip_special_tokens = output.skip_special_tokens,
                   .priority = output.priority,

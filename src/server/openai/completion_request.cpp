@@ -38,14 +38,15 @@ ApiResult<Extras> read_extras(const ApiFields& fields, bool stream) {
 
 ApiResult<ApiJob> prepare_completion(const ServedModel& model, std::string_view body) {
   const Json json = TRY(parse_body(body));
-  TRY(model.check_named(json));
+  std::string adapter = TRY(model.named_adapter(json, &ServedModel::check_named));
   TRY(model.check_generates());
   const ApiFields fields(json);
   TRY(check_request_fields(fields, request_object::kCompletions, model.allow_unknown_fields));
   TRY(check_metadata(fields));
+  adapter = TRY(model.adapter_by_path(fields, std::move(adapter)));
   const OutputFields output = TRY(read_output_fields(fields, model));
   CompletionStyle style{.id = TRY(read_answer_id(fields, "cmpl-")),
-                        .model = model.name,
+                        .model = adapter.empty() ? model.name : adapter,
                         .fingerprint = model.fingerprint,
                         .n = output.n,
                         .tokenizer = model.tokenizer};
@@ -76,6 +77,7 @@ ApiResult<ApiJob> prepare_completion(const ServedModel& model, std::string_view 
   style.graph_info = output.return_graph_info;
   Request request{.sampling = output.sampling,
                   .stop = output.stop,
+                  .adapter = std::move(adapter),
                   .return_graph_info = output.return_graph_info,
                   .skip_special_tokens = output.skip_special_tokens,
                   .priority = output.priority,

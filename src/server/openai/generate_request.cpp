@@ -99,7 +99,8 @@ const Json* own_value(const Json& body, std::string_view key, std::size_t i, std
 }
 Json own_fields(const Json& body, std::size_t i, std::size_t count) {
   Json own = Json::object();
-  for (const char* key : {"rid", "return_logprob", "logprob_start_len", "top_logprobs_num", "return_hidden_states"}) {
+  for (const char* key :
+       {"rid", "return_logprob", "logprob_start_len", "top_logprobs_num", "return_hidden_states", "lora_path"}) {
     if (const Json* value = own_value(body, key, i, count)) own.set(key, *value);
   }
   return own;
@@ -190,7 +191,7 @@ ApiResult<LogprobFields> read_logprobs(const ApiFields& fields, Request& request
 
 ApiResult<ApiJob> prepare_generate(const ServedModel& model, std::string_view body) {
   const Json json = TRY(parse_body(body));
-  TRY(model.check_routed_name(json));
+  const std::string named = TRY(model.named_adapter(json, &ServedModel::check_routed_name));
   TRY(model.check_generates());
   const ApiFields fields(json);
   TRY(check_request_fields(fields, request_object::kGenerate, model.allow_unknown_fields));
@@ -232,6 +233,7 @@ ApiResult<ApiJob> prepare_generate(const ServedModel& model, std::string_view bo
                     .skip_special_tokens = output.skip_special_tokens,
                     .priority = priority,
                     .timeout_s = timeout_s};
+    request.adapter = TRY(model.adapter_by_path(own, named));
     TRY(model.set_length(request, output.max_new_tokens, kDefaultTokens, param));
     if (!inputs.embeds.empty()) request.input_embeds = std::move(inputs.embeds[i]);
     const LogprobFields logprobs = TRY(read_logprobs(own, request));

@@ -10,9 +10,15 @@
 namespace tessera {
 namespace {
 
-void write_model(JsonWriter& json, const ServedModel& model, std::string_view id) {
+// Writes the model, or the adapter whose folder is `adapter`.
+void write_model(JsonWriter& json, const ServedModel& model, std::string_view id, std::string_view adapter = {}) {
   json.object().key("id").value(id).key("object").value("model").key("created").value(model.created);
-  json.key("owned_by").value("tessera").key("root").value(model.path).key("parent").null();
+  json.key("owned_by").value("tessera").key("root").value(adapter.empty() ? std::string_view(model.path) : adapter);
+  json.key("parent");
+  if (adapter.empty())
+    json.null();
+  else
+    json.value(model.name);
   json.key("max_model_len").value(model.context_length).end_object();
 }
 
@@ -27,16 +33,22 @@ std::string models_body(const ServedModel& model, bool for_codex) {
   JsonWriter json;
   json.object().key("object").value("list").key("data").array();
   for (const std::string& name : model.names()) write_model(json, model, name);
+  if (model.adapters != nullptr)
+    for (const auto& [name, path] : model.adapters->all()) write_model(json, model, name, path);
   json.end_array();
   if (for_codex) json.key("models").array().end_array();
   return json.end_object().take();
 }
 
 ApiResult<std::string> model_body(const ServedModel& model, std::string_view id) {
+  JsonWriter json;
+  if (const std::string adapter = model.adapter_of(id); !adapter.empty()) {
+    write_model(json, model, id, model.adapters->all()[adapter]);
+    return json.take();
+  }
   Json asked = Json::object();
   asked.set("model", id);
   TRY(model.check_name(asked));
-  JsonWriter json;
   write_model(json, model, id);
   return json.take();
 }

@@ -127,7 +127,8 @@ function showLatency(latency) {
 }
 
 const kindNames = {weights: "Weights", kv_cache: "KV cache", arena: "Arena", workspace: "Workspace",
-  static_inputs: "Static inputs", attention: "Attention's plans", communication: "Communication", graph_objects: "Graphs"};
+  static_inputs: "Static inputs", attention: "Attention's plans", communication: "Communication", graph_objects: "Graphs",
+  adapters: "Adapters"};
 function showMemory(memory) {
   const total = memory.reduce((sum, m) => sum + m.bytes, 0);
   setText(byId("memory-lead"), `${bytesText(total)} in all.`);

@@ -97,6 +97,15 @@ constexpr RouteDoc kRouteDocs[] = {
      kPlainText},
     {"POST", "/abort_request", "/abort_request", "Administration", "Ends running requests.", kOnlyJson, kAbort},
 
+    {"POST", "/v1/load_lora_adapter", "/v1/load_lora_adapter", "Administration", "Loads a low-rank adapter.", kOnlyJson,
+     kLoadAdapter},
+    {"POST", "/load_lora_adapter", "/load_lora_adapter", "Administration", "Like /v1/load_lora_adapter.", kOnlyJson,
+     kLoadAdapter},
+    {"POST", "/v1/unload_lora_adapter", "/v1/unload_lora_adapter", "Administration",
+     "Unloads a low-rank adapter, and answers when its last request has ended.", kOnlyJson, kUnloadAdapter},
+    {"POST", "/unload_lora_adapter", "/unload_lora_adapter", "Administration", "Like /v1/unload_lora_adapter.",
+     kOnlyJson, kUnloadAdapter},
+
     {"GET", "/", "/", "Pages", "Returns a page to chat and to watch the engine; other clients get a line of text.",
      "text/html text/plain"},
     {"GET", "/docs", "/docs", "Pages", "Returns a page that lists these routes.", "text/html"},

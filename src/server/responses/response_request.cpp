@@ -94,7 +94,7 @@ std::string skipped_note(const ResponseTools& tools) {
 }
 
 ApiStatus check_fields(const Json& json, const ServedModel& model) {
-  TRY(model.check_named(json));
+  TRY(model.named_adapter(json, &ServedModel::check_named));
   TRY(model.check_generates());
   const ApiFields fields(json);
   TRY(check_request_fields(fields, request_object::kResponses, model.allow_unknown_fields));
@@ -109,6 +109,7 @@ ApiResult<ResponseJob> prepare_response(const ServedModel& model, std::string_vi
   const Json json = TRY(parse_body(body));
   TRY(check_fields(json, model));
   const ApiFields fields(json);
+  std::string adapter = model.adapter_of(TRY(fields.string("model")).value_or(""));
   const OutputFields output = TRY(read_output_fields(fields, model));
   const std::optional<std::int64_t> asked =
       TRY(fields.integer("max_output_tokens", 1, std::numeric_limits<std::int32_t>::max()));
@@ -123,7 +124,7 @@ ApiResult<ResponseJob> prepare_response(const ServedModel& model, std::string_vi
 
   ResponseStyle style{.id = make_id("resp_"), .head = {}};
   style.head = make_response_head(fields, {.id = style.id,
-                                           .model = model.name,
+                                           .model = adapter.empty() ? model.name : adapter,
                                            .temperature = output.sampling.temperature,
                                            .top_p = output.sampling.top_p,
                                            .parallel = tools.fields.parallel,
@@ -148,6 +149,7 @@ ApiResult<ResponseJob> prepare_response(const ServedModel& model, std::string_vi
                   .images = std::move(prompt.prompt.images),
                   .sampling = output.sampling,
                   .stop = output.stop,
+                  .adapter = std::move(adapter),
                   .skip_special_tokens = output.skip_special_tokens,
                   .priority = output.priority,
                   .timeout_s = output.timeout_s};
