@@ -87,7 +87,8 @@ TEST(Engines, OpeningNamesTheWrongOption) {
   EXPECT_EQ(tessera_open(demo_options(R"(, "mem-fraction-static": 2)").c_str(), &engine, error.out()),
             TESSERA_INVALID_ARGUMENT);
   EXPECT_THAT(error.message(), HasSubstr("0.1 to 0.95"));
-  EXPECT_EQ(tessera_open(R"({"model-path": "m", "enable-lora": true})", &engine, error.out()), TESSERA_UNIMPLEMENTED);
+  EXPECT_EQ(tessera_open(R"({"model-path": "m", "lora-backend": "triton"})", &engine, error.out()),
+            TESSERA_UNIMPLEMENTED);
   EXPECT_EQ(tessera_open(demo_options(R"(, "quantization": "awq")").c_str(), &engine, error.out()),
             TESSERA_INVALID_ARGUMENT);
   EXPECT_EQ(engine, nullptr);

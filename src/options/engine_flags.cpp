@@ -8,6 +8,7 @@
 
 #include "tessera/engine/ranks/rank_places.h"
 #include "tessera/net/socket.h"
+#include "tessera/options/adapter_flags.h"
 #include "tessera/options/draft_flags.h"
 #include "tessera/piecewise/ladder.h"
 
@@ -178,6 +179,7 @@ void add_memory_flags(CommandFlags& add, EngineOptions& engine, const CommonFlag
   add.flag("--enable-deterministic-inference", "the same bits whatever else is in the batch; slower",
            engine.deterministic);
   add_draft_flags(add, engine);
+  add_adapter_flags(add, engine);
   add.flag("--enable-two-batch-overlap",
            "several ranks exchange one half of a large prefill while they compute the other", engine.two_batch_overlap);
   add.choice("--memory-plan", "isolated: each value in guarded memory of its own", {"planned", "isolated"},
@@ -303,6 +305,13 @@ std::vector<std::string> warnings_about(const EngineOptions& engine, const Commo
     warnings.emplace_back(engine.drafts.any()
                               ? "--speculative-forced-tokens keeps drafts by a draw: texts are meaningless"
                               : "--speculative-forced-tokens has no effect without --speculative-algorithm");
+  const AdapterLimits defaults;
+  const AdapterLimits& limits = engine.adapters.limits;
+  if (!engine.adapters.enabled &&
+      (limits.slots != defaults.slots || limits.max_rank != defaults.max_rank || !limits.targets.empty()))
+    warnings.emplace_back(
+        "--max-loras-per-batch, --max-lora-rank and --lora-target-modules have no effect without "
+        "--enable-lora");
   if (engine.two_batch_overlap && engine.tp_size == 1 && !engine.dp_attention)
     warnings.emplace_back("--enable-two-batch-overlap has no effect with --tp-size 1: there is nothing to exchange");
   warn_about_foreign_flags(common.foreign, engine, warnings);

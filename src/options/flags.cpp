@@ -145,10 +145,11 @@ void CommandFlags::value(const std::string& names, const std::string& type, cons
   add_option(names, help, entry);
 }
 
-void CommandFlags::values(const std::string& names, const std::string& type, const std::string& help, Take take) {
+void CommandFlags::values(const std::string& names, const std::string& type, const std::string& help, Take take,
+                          int most_words) {
   Entry& entry = add(names, type, std::move(take));
   entry.repeatable = true;
-  add_option(names, help, entry)->expected(1)->take_all();
+  add_option(names, help, entry)->expected(1, most_words)->take_all();
 }
 
 void CommandFlags::keep_secret(const std::string& instead) {

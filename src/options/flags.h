@@ -69,8 +69,9 @@ class CommandFlags {
   // and "COUNT" whole numbers or strings, "LIST" one or several of any of these, all others strings. `initial`: the
   // value if the flag is not given, if the flag knows it.
   void value(const std::string& names, const std::string& type, const std::string& help, Take take, Json initial = {});
-  // Adds a flag with a value that may be given several times.
-  void values(const std::string& names, const std::string& type, const std::string& help, Take take);
+  // Adds a flag that may be given several times, each time with a value, or with up to `most_words` values behind it.
+  void values(const std::string& names, const std::string& type, const std::string& help, Take take,
+              int most_words = 1);
   // Makes the last added flag secret: flag_values() shows kLeftOut instead of its value. `instead`: other ways to give
   // the value, for errors.
   void keep_secret(const std::string& instead);

@@ -38,8 +38,11 @@ constexpr std::array kMissing = {
             "with --enable-two-batch-overlap prefills of 1024 tokens or more run in two halves"},
     Missing{"--enable-single-batch-overlap", "overlap of shared and routed experts",
             "--enable-two-batch-overlap is supported"},
-    Missing{"--enable-lora --lora-* --max-lora-* --max-loras-per-batch --max-loaded-loras", "LoRA adapters",
-            "a checkpoint with the adapter merged into it is supported"},
+    Missing{
+        "--lora-* --max-lora-* --max-loaded-loras --max-cpu-loras --fully-sharded-loras --long-lora-scaling-factors",
+        "settings of adapters (LoRA)",
+        "--enable-lora, --lora-paths, --max-loras-per-batch and --max-lora-rank are "
+        "supported"},
     Missing{"--disaggregation-* --num-reserved-decode-tokens",
             "prefill and decode on different servers (PD disaggregation)", "one server does both"},
     Missing{

@@ -89,6 +89,18 @@ class Generate(CliTest):
             self.assertIsNone(answer["text"])
             self.assertEqual(answer["output_ids"], golden["greedy"][1], more)
 
+    def test_the_prompt_uses_its_adapter(self):
+        adapter = ROOT / "tests/data/adapters/llama-lora/r16-pattern"
+        golden = json.loads((adapter / "golden.json").read_text())
+        ids = ",".join(map(str, golden["prompts"][1]))
+        arguments = ["generate", "--model-path", LLAMA, "--dtype", "float32", "--input-ids", ids, "--max-new-tokens", 12,
+                     "--ignore-eos", "--log-level", "error", *FEW_SIZES]
+        answer = self.ok_json(*arguments, "--lora-paths", f"tuned={adapter}")
+        self.assertEqual(answer["output_ids"], golden["greedy"][1])
+        self.assertNotEqual(self.ok_json(*arguments)["output_ids"], golden["greedy"][1])
+        self.fails(2, ["a prompt uses one"], *arguments, "--lora-paths", f"a={adapter}", f"b={adapter}")
+        self.fails(2, ["--lora-paths: a=/nowhere"], *arguments, "--lora-paths", "a=/nowhere")
+
     def test_why_no_graph(self):
         arguments = ["generate", "--model-path", LLAMA, "--input-ids", "1,2,3", "--max-new-tokens", 3, "--ignore-eos",
                      "--log-level", "error"]

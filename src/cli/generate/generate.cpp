@@ -71,6 +71,7 @@ Status run_generate(const GenerateOptions& options) {
   Request request{.prompt = TRY(prompt_ids(*engine, options.prompt, options.chat))[0],
                   .sampling = options.sampling,
                   .stop = options.stop};
+  if (!options.engine.adapters.paths.empty()) request.adapter = options.engine.adapters.paths.front().name;
   TRY(add_image_files(*engine, options.prompt.images, request));
   RunRecord record;
   if (options.json) {

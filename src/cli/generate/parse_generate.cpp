@@ -47,6 +47,13 @@ Status check_prompts(const PromptOptions& prompt, bool batch) {
                                      : fmt::format("two kinds of prompt are given; accepted is one of {}", accepted));
 }
 
+// Checks the adapters of a command whose prompts use one.
+Status check_adapter(const EngineOptions& engine, std::string_view otherwise = "") {
+  if (engine.adapters.paths.size() < 2) return ok_status();
+  return invalid_argument(fmt::format("--lora-paths: {} adapters are given, and a prompt uses one{}",
+                                      engine.adapters.paths.size(), otherwise));
+}
+
 class GenerateParser final : public CommandParser {
  public:
   GenerateParser(CommandFlags& add, CommonFlags& common) {
@@ -65,7 +72,7 @@ class GenerateParser final : public CommandParser {
     add_engine_flags(add, options_.engine, common);
     add.footer(
         "generation_config.json gives the end-of-text tokens; its sampling values are not applied to a prompt, "
-        "but to requests of a file.");
+        "but to requests of a file. A prompt uses the adapter of --lora-paths.");
   }
 
   EngineOptions* engine() override { return &options_.engine; }
@@ -79,6 +86,7 @@ class GenerateParser final : public CommandParser {
     TRY(check_prompts(options_.prompt, /*batch=*/false));
     if (options_.chat && !options_.prompt.ids.empty())
       return invalid_argument("--chat goes with --prompt or --prompt-file, not with --input-ids");
+    TRY(check_adapter(options_.engine, "; several are accepted with --input-file, whose requests name them"));
     options_.sampling = sampling_params(given_);
     options_.stop = stop_conditions(given_);
     return Command(options_);
@@ -122,7 +130,10 @@ class ChatParser final : public CommandParser {
   }
 
   EngineOptions* engine() override { return &options_.engine; }
-  Result<Command> finish() override { return Command(options_); }
+  Result<Command> finish() override {
+    if (options_.engine.adapters.paths.empty()) return Command(options_);
+    return unimplemented("--lora-paths: a chat uses no adapter yet; generate and serve do");
+  }
 
  private:
   ChatOptions options_;
@@ -145,6 +156,7 @@ class ScoreParser final : public CommandParser {
 
   Result<Command> finish() override {
     TRY(check_prompts(options_.prompts, /*batch=*/true));
+    TRY(check_adapter(options_.engine));
     if (options_.output.empty()) return invalid_argument("--output is missing");
     return Command(options_);
   }

@@ -131,6 +131,7 @@ Status run_score(const ScoreOptions& options) {
   std::vector<Request> requests;
   for (std::vector<TokenId>& ids : prompts) {
     Request request{.prompt = ids, .return_images = !options.prompts.images.empty(), .score = true};
+    if (!options.engine.adapters.paths.empty()) request.adapter = options.engine.adapters.paths.front().name;
     TRY(add_image_files(*engine, options.prompts.images, request));
     ids = request.prompt;
     requests.push_back(std::move(request));

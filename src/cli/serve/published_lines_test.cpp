@@ -80,7 +80,7 @@ constexpr Published kLines[] = {
     {"MODEL --ssl-keyfile k --ssl-certfile c --ssl-ca-certs a --enable-ssl-refresh"},
     {"MODEL --ssl-certfile c --ssl-cert-reqs 2", "--ssl-ca-certs asks clients"},
     {"MODEL --allowed-origins [\"*\"]", "--cors-allow-origins is supported"},
-    {"MODEL --enable-lora --lora-modules a=b", "LoRA adapters"},
+    {"MODEL --enable-lora --lora-modules a=b c=d --max-loras 2 --max-lora-rank 8"},
     {"MODEL --download-dir /models", "HF_HOME"},
     {"MODEL --runner pooling", "--is-embedding is supported"},
     {"MODEL --kv-cache-dtype fp8"},

@@ -1,0 +1,12 @@
+// Defines the flags of low-rank adapters (LoRA).
+#pragma once
+
+#include "tessera/engine/engine_options.h"
+#include "tessera/options/flags.h"
+
+namespace tessera {
+
+// Adds SGLang's flags and vLLM's names for them to the current group. `engine` is filled when they are parsed.
+void add_adapter_flags(CommandFlags& add, EngineOptions& engine);
+
+}  // namespace tessera
