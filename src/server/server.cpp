@@ -228,11 +228,8 @@ struct Server::Impl {
   }
 
   static void answer(const Call& call, ApiResult<std::string> body) {
-    if (body.ok()) {
-      call.respond_json(*std::move(body));
-    } else {
-      call.refuse(body.error());
-    }
+    if (!body.ok()) return call.refuse(body.error());
+    call.respond_json(*std::move(body));
   }
 
   // Starts a request that a pool's thread prepares and the engine runs.
@@ -294,17 +291,14 @@ struct Server::Impl {
                              .engine = engine,
                              .stats = [this] { return replicas->each_stats(); },
                              .refusal = [this] { return refusal(); },
-                             .ask_engine =
-                                 [this](Call call, std::function<HttpResponse(Engine&)> ask) {
-                                   ask_engine(std::move(call), std::move(ask));
-                                 }});
+                             .ask_engine = [this](auto call, auto ask) { ask_engine(std::move(call), std::move(ask)); }});
     add_adapter_routes(
         router,
         {.model = model,
          .reader = [this]() -> RequestReader& { return *reader; },
-         .on_engine = [this](std::function<void(Engine&)> task) { replicas->post(std::move(task)); },
-         .on_io = [this](std::function<void()> task) { http->post(std::move(task)); },
-         .after = [this](double seconds, std::function<void()> task) { http->after(seconds, std::move(task)); }});
+         .on_engine = [this](auto task) { replicas->post(std::move(task)); },
+         .on_io = [this](auto task) { http->post(std::move(task)); },
+         .after = [this](double seconds, auto task) { http->after(seconds, std::move(task)); }});
     add_admin("/flush_cache", [this](const Call& call) { flush_cache(call); });
     add_admin("/abort_request", [this](Call call) { abort(std::move(call)); });
   }
