@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <map>
 #include <memory>
 #include <numeric>
@@ -57,22 +56,26 @@ class Verifier {
       return make_executable(spec, r_.model.options, r_.environment(spec.batches), MemoryPlanKind::kIsolated,
                              /*log=*/false);
     };
-    TRY(compare_prefill(*TRY(isolated(RunnerRole::kPrefill))));
+    TRY(compare_prefill(r_.runner(RunnerRole::kPrefill), *TRY(isolated(RunnerRole::kPrefill)), table_.prefill_sizes));
     TRY(compare_sizes(r_.runner(RunnerRole::kDecode), *TRY(isolated(RunnerRole::kDecode)), table_.decode_sizes));
     if (r_.adapters() != nullptr) TRY(r_.adapters()->fill_for_verify(r_.stream()));
     for (const auto& [role, sizes] : {std::pair(RunnerRole::kAdapterPrefill, table_.adapter_prefill_sizes),
                                       std::pair(RunnerRole::kAdapterDecode, table_.adapter_decode_sizes)})
-      if (r_.adapters() != nullptr) TRY(compare_sizes(r_.runner(role), *TRY(isolated(role)), sizes));
-    return r_.model.graphs.has_head ? compare_heads(*TRY(isolated(RunnerRole::kHead))) : ok_status();
+      if (r_.adapters() != nullptr)
+        TRY(is_decode_role(role) ? compare_sizes(r_.runner(role), *TRY(isolated(role)), sizes)
+                                 : compare_prefill(r_.runner(role), *TRY(isolated(role)), sizes));
+    for (const RunnerRole role : {RunnerRole::kHead, RunnerRole::kAdapterHead})
+      if (r_.model.graphs.has_head && r_.find_runner(role) != nullptr)
+        TRY(compare_heads(r_.runner(role), *TRY(isolated(role))));
+    return ok_status();
   }
 
   // Compares the head, which has no graphs: its plan must not overwrite what it reads.
-  Status compare_heads(Executable& isolated) {
+  Status compare_heads(GraphRunner& runner, Executable& isolated) {
     std::vector<TensorView> read_rows;
     for (const HandedOver& value : r_.model.handed_over)
       read_rows.push_back(TRY(make_view(value.type, r_.runner(RunnerRole::kPrefill).executable().largest(),
                                         r_.arena().base() + value.offset)));
-    GraphRunner& runner = r_.runner(RunnerRole::kHead);
     for (const TensorView& view : read_rows) TRY(content_of(static_cast<std::size_t>(view.bytes()), view.dtype));
     for (const std::int64_t rows : runner.spec().ladder) {
       const ir::Bucket bucket = runner.bucket(rows);
@@ -97,7 +100,8 @@ class Verifier {
       TRY(run(isolated, expected_));
       std::string difference = TRY(first_difference(isolated, bucket));
       isolated.drop(bucket);
-      report_.rows.push_back({.runner = "head", .size = rows, .real = rows, .difference = std::move(difference)});
+      report_.rows.push_back(
+          {.runner = std::string(runner.name()), .size = rows, .real = rows, .difference = std::move(difference)});
     }
     return ok_status();
   }
@@ -112,12 +116,11 @@ class Verifier {
   }
 
   // Compares the prefill sizes. A size with a full graph is compared in both forms.
-  Status compare_prefill(Executable& isolated) {
-    GraphRunner& runner = r_.runner(RunnerRole::kPrefill);
-    TRY(compare_sizes(runner, isolated, table_.prefill_sizes));
+  Status compare_prefill(GraphRunner& runner, Executable& isolated, const std::vector<std::int64_t>& sizes) {
+    TRY(compare_sizes(runner, isolated, sizes));
     TRY(compare_full(runner, isolated, runner.report().full));
     if (!has_last_rows()) return ok_status();
-    TRY(compare_last_rows(runner, isolated, table_.prefill_sizes, GraphForm::kPieces));
+    TRY(compare_last_rows(runner, isolated, sizes, GraphForm::kPieces));
     return compare_last_rows(runner, isolated, runner.report().full, GraphForm::kFull);
   }
 
@@ -266,18 +269,7 @@ class Verifier {
   Result<DeviceAddress> content_of(std::size_t bytes, ir::DType dtype) {
     std::unique_ptr<Allocation>& content = content_[dtype];
     if (content != nullptr && content->size() >= bytes) return content->data();
-    std::vector<std::byte> made(bytes + bytes / 2);
-    const std::size_t element = ir::dtype_size(dtype);
-    std::uint32_t random = 12345;
-    for (std::size_t at = 0; at + element <= made.size(); at += element) {
-      random = random * 1664525U + 1013904223U;
-      const std::uint32_t bits = dtype == ir::DType::kFloat32    ? 0x3e000000U | (random >> 9) | (random & 0x80000000U)
-                                 : dtype == ir::DType::kBFloat16 ? 0x3e00U | (random >> 25) | ((random >> 16) & 0x8000U)
-                                 : dtype == ir::DType::kFloat8E4M3
-                                     ? 0x30U | (random >> 29) | ((random >> 24) & 0x80U)
-                                     : 0x3000U | (random >> 22) | ((random >> 16) & 0x8000U);
-      std::memcpy(made.data() + at, &bits, element);
-    }
+    const std::vector<std::byte> made = small_numbers(dtype, bytes + bytes / 2);
     content = TRY(r_.model.device.allocate(made.size(), "verified content"));
     TRY(r_.stream().upload(content->data(), made.data(), made.size()));
     return content->data();

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <numeric>
 #include <utility>
 
@@ -177,6 +178,22 @@ void add_tokens(const VerifyModel& model, const Lengths& lengths, VerifyBatch& m
 }
 
 }  // namespace
+
+std::vector<std::byte> small_numbers(ir::DType dtype, std::size_t bytes) {
+  std::vector<std::byte> made(bytes);
+  const std::size_t element = ir::dtype_size(dtype);
+  std::uint32_t random = 12345;
+  for (std::size_t at = 0; at + element <= made.size(); at += element) {
+    random = random * 1664525U + 1013904223U;
+    const std::uint32_t bits = dtype == ir::DType::kFloat32    ? 0x3e000000U | (random >> 9) | (random & 0x80000000U)
+                               : dtype == ir::DType::kBFloat16 ? 0x3e00U | (random >> 25) | ((random >> 16) & 0x8000U)
+                               : dtype == ir::DType::kFloat8E4M3
+                                   ? 0x30U | (random >> 29) | ((random >> 24) & 0x80U)
+                                   : 0x3000U | (random >> 22) | ((random >> 16) & 0x8000U);
+    std::memcpy(made.data() + at, &bits, element);
+  }
+  return made;
+}
 
 Result<VerifyBatch> make_verify_batch(const VerifyModel& model, std::int64_t size, bool decode) {
   const RunnerOptions& options = model.options;

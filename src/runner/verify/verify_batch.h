@@ -2,6 +2,7 @@
 // group. For models with three-dimensional rotary positions, tokens have positions like those of images.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -36,5 +37,9 @@ struct VerifyModel {
 
 // Makes a prefill of `size` tokens, or a decode of `size` requests. Returns kResourceExhausted if a pool is too small.
 Result<VerifyBatch> make_verify_batch(const VerifyModel& model, std::int64_t size, bool decode);
+
+// Returns `bytes` bytes of pseudo-random finite numbers of either sign, with exponents well below the maximum; the same
+// for every call.
+std::vector<std::byte> small_numbers(ir::DType dtype, std::size_t bytes);
 
 }  // namespace tessera
