@@ -211,7 +211,9 @@ TEST(Adapters, VerifyComparesTheirGraphs) {
     EXPECT_EQ(row.difference, "") << row.runner << " " << row.size;
   }
   EXPECT_GT(rows["adapter prefill"], 0);
+  EXPECT_GT(rows["adapter prefill, last rows"], 0);
   EXPECT_GT(rows["adapter decode"], 0);
+  EXPECT_GT(rows["adapter head"], 0);
 }
 
 TEST(Adapters, ThousandLoadsUnderLoad) {
@@ -253,6 +255,25 @@ TEST(Adapters, ThousandLoadsUnderLoad) {
   EXPECT_EQ(finished, 1000u);
   EXPECT_TRUE(engine->adapters().list().empty());
   EXPECT_EQ(content->use_count(), 1 + 2) << "the test, and what was last written to each slot";
+}
+
+TEST(Adapters, QuantisedBasesTakeTheWholeChange) {
+  const Golden golden = read_golden_folder(folder_of(kBoth[0]));
+  EngineOptions options = options_for("qwen3");
+  options.quantization = "int8";
+  const std::unique_ptr<Engine> engine = make_engine(options);
+  ASSERT_NE(engine, nullptr);
+  ASSERT_TRUE(load(*engine, "tuned", golden.folder).ok());
+  double with = 0;
+  double without = 0;
+  for (std::size_t i = 0; i < golden.prompts.size(); ++i) {
+    const std::vector<float> want = golden.stored_rows(i);
+    with = std::max(with, distance(run_one(*engine, scored(golden.prompts[i], "tuned")).logits, want).relative);
+    without = std::max(without, distance(run_one(*engine, scored(golden.prompts[i], "")).logits, want).relative);
+  }
+  std::printf("  relative distance with the adapter %.3f, without %.3f\n", with, without);
+  EXPECT_LE(with, 0.03);
+  EXPECT_GE(without, 0.1);
 }
 
 TEST(Adapters, RefuseWhatTheyDoNotGoWith) {
