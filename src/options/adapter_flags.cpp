@@ -65,4 +65,15 @@ void add_adapter_flags(CommandFlags& add, EngineOptions& engine) {
       kMostWords);
 }
 
+void warn_about_adapter_flags(const AdapterOptions& adapters, std::vector<std::string>& warnings) {
+  if (adapters.enabled) return;
+  const AdapterLimits defaults;
+  const auto warn = [&](std::string_view flag) {
+    warnings.push_back(fmt::format("{} has no effect without --enable-lora or --lora-paths", flag));
+  };
+  if (adapters.limits.slots != defaults.slots) warn("--max-loras-per-batch");
+  if (adapters.limits.max_rank != defaults.max_rank) warn("--max-lora-rank");
+  if (!adapters.limits.targets.empty()) warn("--lora-target-modules");
+}
+
 }  // namespace tessera

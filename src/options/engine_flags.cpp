@@ -305,13 +305,7 @@ std::vector<std::string> warnings_about(const EngineOptions& engine, const Commo
     warnings.emplace_back(engine.drafts.any()
                               ? "--speculative-forced-tokens keeps drafts by a draw: texts are meaningless"
                               : "--speculative-forced-tokens has no effect without --speculative-algorithm");
-  const AdapterLimits defaults;
-  const AdapterLimits& limits = engine.adapters.limits;
-  if (!engine.adapters.enabled &&
-      (limits.slots != defaults.slots || limits.max_rank != defaults.max_rank || !limits.targets.empty()))
-    warnings.emplace_back(
-        "--max-loras-per-batch, --max-lora-rank and --lora-target-modules have no effect without "
-        "--enable-lora");
+  warn_about_adapter_flags(engine.adapters, warnings);
   if (engine.two_batch_overlap && engine.tp_size == 1 && !engine.dp_attention)
     warnings.emplace_back("--enable-two-batch-overlap has no effect with --tp-size 1: there is nothing to exchange");
   warn_about_foreign_flags(common.foreign, engine, warnings);

@@ -13,7 +13,7 @@ namespace tessera {
 namespace {
 
 struct Missing {
-  std::string_view flags;        // separated by spaces; "--lora-*" stands for every flag that begins with "--lora-"
+  std::string_view flags;        // separated by spaces; "--tbo-*" stands for every flag that begins with "--tbo-"
   std::string_view feature;      // the feature that the flags ask for
   std::string_view instead;      // what is available instead
   std::string_view but_of = {};  // the command that has these flags
@@ -39,10 +39,10 @@ constexpr std::array kMissing = {
     Missing{"--enable-single-batch-overlap", "overlap of shared and routed experts",
             "--enable-two-batch-overlap is supported"},
     Missing{
-        "--lora-* --max-lora-* --max-loaded-loras --max-cpu-loras --fully-sharded-loras --long-lora-scaling-factors",
+        "--lora-backend --lora-dtype --lora-eviction-policy --lora-extra-vocab-size --lora-drain-wait-threshold "
+        "--max-lora-chunk-size --max-loaded-loras --max-cpu-loras --fully-sharded-loras --long-lora-scaling-factors",
         "settings of adapters (LoRA)",
-        "--enable-lora, --lora-paths, --max-loras-per-batch and --max-lora-rank are "
-        "supported"},
+        "--enable-lora, --lora-paths, --max-loras-per-batch and --max-lora-rank are supported"},
     Missing{"--disaggregation-* --num-reserved-decode-tokens",
             "prefill and decode on different servers (PD disaggregation)", "one server does both"},
     Missing{
