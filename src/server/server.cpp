@@ -12,8 +12,8 @@
 #include "tessera/base/log.h"
 #include "tessera/device/cpu/host_limits.h"
 #include "tessera/engine/ranks/replicas.h"
-#include "tessera/server/batches/batch_service.h"
 #include "tessera/server/adapters/adapter_routes.h"
+#include "tessera/server/batches/batch_service.h"
 #include "tessera/server/fields/api_fields.h"
 #include "tessera/server/http/access.h"
 #include "tessera/server/http/body_check.h"
@@ -287,18 +287,17 @@ struct Server::Impl {
       call.respond_json(engine_state->body(replicas->stats(), metrics->latencies()));
     });
     add_get("/metrics", [this](const Call& call) { scrape(call); });
-    add_info_routes(router, {.model = model,
-                             .engine = engine,
-                             .stats = [this] { return replicas->each_stats(); },
-                             .refusal = [this] { return refusal(); },
-                             .ask_engine = [this](auto call, auto ask) { ask_engine(std::move(call), std::move(ask)); }});
-    add_adapter_routes(
-        router,
-        {.model = model,
-         .reader = [this]() -> RequestReader& { return *reader; },
-         .on_engine = [this](auto task) { replicas->post(std::move(task)); },
-         .on_io = [this](auto task) { http->post(std::move(task)); },
-         .after = [this](double seconds, auto task) { http->after(seconds, std::move(task)); }});
+    add_info_routes(router,
+                    {.model = model,
+                     .engine = engine,
+                     .stats = [this] { return replicas->each_stats(); },
+                     .refusal = [this] { return refusal(); },
+                     .ask_engine = [this](auto call, auto ask) { ask_engine(std::move(call), std::move(ask)); }});
+    add_adapter_routes(router, {.model = model,
+                                .reader = [this]() -> RequestReader& { return *reader; },
+                                .on_engine = [this](auto task) { replicas->post(std::move(task)); },
+                                .on_io = [this](auto task) { http->post(std::move(task)); },
+                                .after = [this](double seconds, auto task) { http->after(seconds, std::move(task)); }});
     add_admin("/flush_cache", [this](const Call& call) { flush_cache(call); });
     add_admin("/abort_request", [this](Call call) { abort(std::move(call)); });
   }

@@ -1,6 +1,7 @@
 #include "tessera/engine/drafts/draft_counts.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace tessera {
 namespace {
@@ -8,8 +9,8 @@ namespace {
 constexpr std::int64_t kCheapRows = 64;   // if nothing was measured, drafts fill a forward up to so many rows,
 constexpr double kCostOfCheapRows = 0.5;  // which are assumed to last so much longer than none
 
-// What more drafts must bring: estimates are uncertain, and a step with drafts has costs that were not measured.
-constexpr double kMargin = 1.02;
+// What drafts must bring: estimates are uncertain, and a step with drafts is not scheduled ahead.
+constexpr double kMargin = 1.04;
 
 double assumed_ms(std::int64_t rows) {
   return 1 + kCostOfCheapRows * static_cast<double>(rows) / static_cast<double>(kCheapRows);
@@ -17,8 +18,8 @@ double assumed_ms(std::int64_t rows) {
 
 }  // namespace
 
-std::span<const std::int64_t> DraftCounts::choose(std::span<const DraftOffer> offers, std::int64_t rows,
-                                                  std::int64_t requests, std::int64_t room, const DraftCosts& costs) {
+std::span<const std::int64_t> DraftCounts::choose(std::span<const DraftOffer> offers, const Step& step,
+                                                  const DraftCosts& costs) {
   counts_.assign(offers.size(), 0);
   heap_.clear();
   order_.clear();
@@ -28,14 +29,16 @@ std::span<const std::int64_t> DraftCounts::choose(std::span<const DraftOffer> of
       heap_.push_back({.probability = offers[i].acceptance, .offer = i});
   std::ranges::make_heap(heap_, less);
 
-  const bool measured = costs.forward_ms && costs.forward_ms(rows, requests) && costs.forward_ms(rows + 1, requests);
-  if (!measured) room = std::min(room, kCheapRows - rows);
-  const auto forward_ms = [&](std::int64_t all) {
-    return measured ? costs.forward_ms(all, requests).value_or(assumed_ms(all)) : assumed_ms(all);
+  const std::int64_t requests = step.requests;
+  const bool measured =
+      costs.forward_ms && costs.forward_ms(requests, requests) && costs.forward_ms(requests + 1, requests);
+  const std::int64_t room = measured ? step.room : std::min(step.room, kCheapRows - requests);
+  const auto forward_ms = [&](std::int64_t rows) {
+    return measured ? costs.forward_ms(rows, requests).value_or(assumed_ms(rows)) : assumed_ms(rows);
   };
   const double draft_ms = measured && costs.draft_ms ? costs.draft_ms() : 0;
   auto tokens = static_cast<double>(requests);
-  double best = kMargin * tokens / forward_ms(rows);
+  double best = kMargin * tokens / forward_ms(requests);
   std::size_t chosen = 0;
   std::int64_t rounds = 0;  // of the layer
   while (!heap_.empty() && std::ssize(order_) < room) {
@@ -52,7 +55,9 @@ std::span<const std::int64_t> DraftCounts::choose(std::span<const DraftOffer> of
     } else {
       heap_.pop_back();
     }
-    const double ms = forward_ms(rows + std::ssize(order_)) + draft_ms * static_cast<double>(rounds);
+    const double again = step.computes_again ? tokens - static_cast<double>(requests) : 0;
+    const std::int64_t rows = requests + std::ssize(order_) + std::llround(again);
+    const double ms = forward_ms(rows) + draft_ms * static_cast<double>(rounds);
     if (tokens / ms <= best) continue;
     best = tokens / ms;
     chosen = order_.size();

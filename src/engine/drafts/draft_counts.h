@@ -26,11 +26,17 @@ struct DraftCosts {
 
 class DraftCounts {
  public:
-  // Returns the number of drafts of each offer, [offers]; valid until the next call. `rows` of `requests` requests are
-  // computed in any case; at most `room` drafts come on top. Costs grow in steps, as forwards are padded, so all
-  // numbers up to `room` are considered, in the order of the drafts' probability.
-  std::span<const std::int64_t> choose(std::span<const DraftOffer> offers, std::int64_t rows, std::int64_t requests,
-                                       std::int64_t room, const DraftCosts& costs);
+  // The step without drafts.
+  struct Step {
+    std::int64_t requests = 0;    // a row each is computed in any case
+    std::int64_t room = 0;        // at most so many drafts come on top
+    bool computes_again = false;  // a later step computes kept drafts again, as the model's states leave them out
+  };
+
+  // Returns the number of drafts of each offer, [offers]; valid until the next call. Costs grow in steps, as forwards
+  // are padded, so all numbers up to the room are considered, in the order of the drafts' probability. Kept drafts that
+  // are computed again count as rows of this step.
+  std::span<const std::int64_t> choose(std::span<const DraftOffer> offers, const Step& step, const DraftCosts& costs);
 
  private:
   struct Next {

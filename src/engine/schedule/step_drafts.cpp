@@ -30,11 +30,9 @@ void StepDrafts::choose(const Step& step, std::span<const ChosenTokens> decoding
   const auto has_prompt = [](const auto& sequence) { return !sequence->is_done() && !sequence->decodes(); };
   const bool waits = std::ranges::any_of(step.running, has_prompt);
   std::int64_t reading = kTokensRead;
-  std::int64_t rows = 0;
   offers_.clear();
   for (const auto& [sequence, count] : decoding) {
     DraftOffer offer;
-    rows += count;
     if (sequence->drafter && count == sequence->uncomputed()) {
       reading -= sequence->drafter->read(sequence->tokens, reading);
       if (!waits) offer = sequence->drafter->offer(sequence->tokens);
@@ -45,8 +43,10 @@ void StepDrafts::choose(const Step& step, std::span<const ChosenTokens> decoding
   if (waits) return;
 
   const std::int64_t room = std::min(step.most_rows - std::ssize(step.running), step.budget);
-  const std::span<const std::int64_t> counts =
-      counts_.choose(offers_, rows, std::ssize(decoding), std::max<std::int64_t>(room, 0), costs_);
+  const std::span<const std::int64_t> counts = counts_.choose(
+      offers_,
+      {.requests = std::ssize(decoding), .room = std::max<std::int64_t>(room, 0), .computes_again = cache.has_states()},
+      costs_);
   const bool nobody = std::ranges::all_of(counts, [](std::int64_t count) { return count == 0; });
   std::int64_t spare = spare_pages(step.running, cache);
   for (std::size_t i = 0; i < decoding.size(); ++i) {

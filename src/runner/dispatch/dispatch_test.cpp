@@ -305,24 +305,6 @@ TEST(FillingTokens, IsTheFirstSizeNearTheLeastTokenCost) {
   EXPECT_EQ(filling_tokens(graphs(true, true, true)), 512) << "costs are not looked at";
 }
 
-TEST(DraftingMs, AddsRowsToWhatTheRequestsCost) {
-  CostTable costs;
-  for (const std::int64_t size : {4, 16, 64}) {
-    costs.add(RunnerKind::kPrefill, size, 10 + 0.1 * static_cast<double>(size));
-    costs.add(RunnerKind::kEager, size, 90);
-    costs.add(RunnerKind::kDecode, size, 8 + 0.4 * static_cast<double>(size));  // each request has a state of its own
-  }
-  DispatchTable table = with_costs({4, 16, 64}, costs);
-  table.decode_sizes = {4, 16, 64};
-  EXPECT_DOUBLE_EQ(*drafting_ms(16, 16, table), 14.4) << "a decode";
-  EXPECT_DOUBLE_EQ(*drafting_ms(64, 16, table), 14.4 + 16.4 - 11.6) << "48 rows more";
-  EXPECT_DOUBLE_EQ(*drafting_ms(16, 4, table), 11.6) << "no less than the prefill";
-  EXPECT_DOUBLE_EQ(*drafting_ms(15, 4, table), 11.6) << "padded";
-  EXPECT_EQ(drafting_ms(16, 4, with_costs({4, 16, 64}, CostTable{})), std::nullopt) << "nothing was measured";
-  table.costs = nullptr;
-  EXPECT_EQ(drafting_ms(16, 4, table), std::nullopt);
-}
-
 TEST(SplitTokens, PartsDoNotComeCheaperThanTheWholeUnpadded) {
   // The cost of a token rises with the number of tokens, so the parts seem cheaper than the whole but are not.
   CostTable costs;
