@@ -90,6 +90,13 @@ function(tessera_share_headers TARGET OPTIMISATION)
       <fstream> <functional> <future> <limits> <map> <memory> <mutex> <numeric> <optional> <random> <set> <span> <sstream>
       <string> <string_view> <thread> <unordered_map> <unordered_set> <utility> <variant> <vector>
       <fmt/format.h> <fmt/ranges.h> ${ARGN})
+    # ccache would preprocess the headers to recognise them, and g++ then reads the precompiled ones of an earlier build
+    # instead. The headers' own list of what they include is always right.
+    if(ccache_launcher AND CMAKE_CXX_COMPILER_LAUNCHER STREQUAL ccache_launcher)
+      set(launcher ${ccache_launcher})
+      list(INSERT launcher -1 CCACHE_DEPEND=true)
+      set_target_properties(${owner} PROPERTIES CXX_COMPILER_LAUNCHER "${launcher}")
+    endif()
   endif()
   target_precompile_headers(${TARGET} REUSE_FROM ${owner})
   # g++ 12 warns of sizes that std::string's functions never have (GCC bug 105329), and precompiled headers do not count as
@@ -172,7 +179,7 @@ function(tessera_compile_options TARGET)
   endif()
   target_compile_options(${TARGET} PRIVATE
     $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release,RelWithDebInfo>>:${level}> -fno-math-errno -fno-trapping-math)
-  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  if(TESSERA_SHARED_UNITS AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     # The compiler collects garbage from 1 GB on, not from 128 MB on: a tenth less time for the largest sources.
     target_compile_options(${TARGET} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:--param=ggc-min-heapsize=1000000>)
   endif()
