@@ -9,7 +9,7 @@ namespace tessera {
 class DraftPace {
  public:
   // `first`: the probability that is assumed before any draft was judged.
-  explicit DraftPace(double first) : first_(first), kept_(2 * first), tried_(2) {}
+  explicit DraftPace(double first) : first_(first) {}
 
   // Returns the probability that a draft behind kept ones is kept; 0 in a pause. Call it once for each decode.
   double next();
@@ -18,8 +18,8 @@ class DraftPace {
 
  private:
   double first_;
-  double kept_;                  // drafts that were kept, earlier ones counting less
-  double tried_;                 // drafts that were kept, or refused behind kept ones
+  double kept_ = 2 * first_;     // drafts that were kept, earlier ones counting less
+  double tried_ = 2;             // drafts that were kept, or refused behind kept ones
   std::int64_t pause_ = 0;       // decodes that draft nothing
   std::int64_t next_pause_ = 1;  // the value of pause_ after the next decode without a kept draft
 };
