@@ -6,8 +6,13 @@
 
 namespace tessera {
 
+Status AdapterPool::check_served() const {
+  if (slots_.count() > 0) return ok_status();
+  return unimplemented("the engine serves no adapters; enable_lora at its start lets it");
+}
+
 Status AdapterPool::check(const AdapterLoad& load) const {
-  if (slots_.count() == 0) return unimplemented("the engine serves no adapters; enable_lora at its start lets it");
+  TRY(check_served());
   if (load.name.empty()) return invalid_argument("lora_name: an adapter has a name of at least one character");
   const auto found = adapters_.find(load.name);
   if (found != adapters_.end() && !load.replace)
@@ -35,8 +40,8 @@ Status AdapterPool::load(const AdapterLoad& load, std::shared_ptr<const Adapter>
 }
 
 Result<std::weak_ptr<const ServedAdapter>> AdapterPool::unload(std::string_view name) {
+  TRY(check_served());
   const auto found = adapters_.find(name);
-  if (slots_.count() == 0) return unimplemented("the engine serves no adapters; enable_lora at its start lets it");
   if (found == adapters_.end())
     return not_found(fmt::format("lora_name: no adapter \"{}\" is loaded; loaded: {}", name, names()));
   const std::shared_ptr<ServedAdapter> adapter = std::move(found->second);

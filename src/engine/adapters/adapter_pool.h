@@ -53,6 +53,7 @@ class AdapterPool {
   std::vector<AdapterInfo> list() const;  // by name
 
  private:
+  Status check_served() const;
   std::string names() const;
   void drop(ServedAdapter& adapter);
 

@@ -18,9 +18,9 @@ struct DraftOffer {
 
 // What a step costs, in milliseconds.
 struct DraftCosts {
-  // Of a forward of `rows` rows of `requests` requests; nothing if it is unknown. Empty: never known.
+  // Returns the time of a forward of `rows` rows of `requests` requests; nothing if it is unknown. Empty: never known.
   std::function<std::optional<double>(std::int64_t rows, std::int64_t requests)> forward_ms = {};
-  // Of one more draft by the layer, of all requests at once; 0: unknown. Empty: there is no layer.
+  // Returns the time of one more draft by the layer, for all requests at once; 0: unknown. Empty: there is no layer.
   std::function<double()> draft_ms = {};
 };
 

@@ -14,11 +14,7 @@ void Scheduler::admit() {
   for (std::size_t i = 0; i < waiting_.size();) {
     Sequence& sequence = *waiting_[i];
     if (sequence.pending > 0) return;  // it was preempted, and its last token is not sampled yet
-    if (prefix_waits_.should_wait(sequence, reusable_tokens(sequence))) {
-      ++i;
-      continue;
-    }
-    if (!has_slot(sequence, waits_for_slot)) {
+    if (prefix_waits_.should_wait(sequence, reusable_tokens(sequence)) || !has_slot(sequence, waits_for_slot)) {
       ++i;
       continue;
     }

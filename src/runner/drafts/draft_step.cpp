@@ -13,7 +13,7 @@ constexpr std::size_t kSampled = 1;
 }  // namespace
 
 Status DraftStep::check(const DraftInputs& inputs) const {
-  if (!parts_.model.graphs.draft) return internal_error("a draft of a model without a next-token layer");
+  TRY(check_rows(inputs.rows));
   TRY(inputs.batch.check());
   if (inputs.batch.num_tokens() > parts_.model.options.max_tokens)
     return internal_error(
@@ -21,10 +21,11 @@ Status DraftStep::check(const DraftInputs& inputs) const {
   if (std::ssize(inputs.rows) != inputs.batch.num_tokens())
     return internal_error(
         fmt::format("a draft of {} tokens with {} hidden states", inputs.batch.num_tokens(), inputs.rows.size()));
-  return check_rows(inputs.rows);
+  return ok_status();
 }
 
 Status DraftStep::check_rows(std::span<const std::int32_t> rows) const {
+  if (!parts_.model.graphs.draft) return internal_error("a draft of a model without a next-token layer");
   const std::int64_t kept = parts_.draft_hidden()->rows();
   if (std::ranges::any_of(rows, [&](std::int32_t row) { return row < 0 || row >= kept; }))
     return internal_error(fmt::format("a draft's row is not among the {} hidden states", kept));
@@ -44,7 +45,6 @@ Status DraftStep::read(const DraftInputs& inputs) {
 }
 
 Status DraftStep::draft(std::span<const std::int32_t> rows, std::int64_t first_id, std::span<float> logits) {
-  if (!parts_.model.graphs.draft) return internal_error("a draft of a model without a next-token layer");
   TRY(check_rows(rows));
   if (rows.empty()) return ok_status();
   TRY(hand_over(std::int64_t{*std::ranges::max_element(rows)} + 1));
