@@ -290,6 +290,7 @@ TEST_F(ConfigFlag, EveryCommandsConfigurationIsAccepted) {
       {"verify"},
       {"bench", "prefill", "--num-tokens", "8"},
       {"bench", "decode", "--context", "9"},
+      {"bench", "decode", "--adapters", "2"},
       {"bench", "serve", "--request-rate", "2,inf", "--graphs", "off,on"}};
   for (std::vector<std::string> words : commands) {
     const std::size_t of_command = words[0] == "bench" ? 2 : 1;

@@ -125,6 +125,7 @@ struct BenchOptions {
   std::vector<std::int64_t> images;       // for vision: images encoded together; empty: 1, 4 and 16
   std::vector<std::string> compilers;     // for graphs: one engine for each; empty: the engine's compiler
   std::int64_t context = 128;             // tokens in the cache of each decoding request
+  std::int64_t adapters = 0;              // for prefill, decode and profile: requests have one of so many in turn
   std::int64_t repeat = 10;
   std::string output;  // file for the trace of profile
   bool json = false;

@@ -18,12 +18,14 @@ std::optional<ir::ValueId> passed_on(const Program& program, const ir::Node& cal
   return written;
 }
 
-// Returns whether the value that `first` passes on is read once: by the next instruction, as its first operand.
+// Returns whether the value that `first` passes on is read once: by the next instruction, as its first operand. Others
+// may read it later if the next instruction writes it anew.
 bool feeds_only(const Program& program, std::span<const ir::ValueId> outputs, std::size_t first) {
   const ir::Node& call = program.instructions[first].call;
   const ir::Node& next = program.instructions[first + 1].call;
   const std::optional<ir::ValueId> value = passed_on(program, call);
-  if (!value || next.operands.empty() || next.operands[0] != *value || next.mutates[0]) return false;
+  if (!value || next.operands.empty() || next.operands[0] != *value) return false;
+  if (next.mutates[0]) return next.results.empty() && std::ranges::count(next.operands, *value) == 1;
   std::ptrdiff_t uses = std::ranges::count(outputs, *value);
   for (const Instruction& instruction : program.instructions)
     uses += std::ranges::count(instruction.call.operands, *value);

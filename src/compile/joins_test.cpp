@@ -168,6 +168,22 @@ TEST_F(JoinsTest, AnOperandThatIsWrittenIsPassedOn) {
   EXPECT_EQ(joins("%n, %s = add_rms_norm(%y, %r, %w) {eps = 1e-6} %z = add(%y, %r) return %n, %s, %z"), 0u);
 }
 
+// A neighbour that writes the value anew leaves what others read, so they do not prevent the join.
+TEST_F(JoinsTest, ReadersOfAValueWrittenAnewAllowAJoin) {
+  constexpr JoinedKernelDef kScaleReduce{
+      .ops = {"scale", "all_reduce"}, .name = "both", .most_rows = 8, .bind = [](std::span<const BindArgs>) {
+        return Result<std::unique_ptr<BoundOp>>(std::unique_ptr<BoundOp>());
+      }};
+  const KernelTable kernels({kScaleCpu, kAllReduceCpu, kAddCpu}, {kScaleReduce});
+  const auto joins = [&](const std::string& last) {
+    const std::string text = "graph @g { input %x: f32[T, 2] %y = scale(%x) {factor = 2.0} " + last + " }";
+    return compile(text, kernels).instructions[0].joins.size();
+  };
+  EXPECT_EQ(joins("all_reduce(mut %y) return %y"), 1u);
+  EXPECT_EQ(joins("all_reduce(mut %y) %a = add(%y, %x) %b = add(%y, %a) return %b"), 1u);
+  EXPECT_EQ(joins("%a = add(%y, %x) all_reduce(mut %y) return %y, %a"), 0u);
+}
+
 TEST_F(JoinsTest, AReplacedOperatorKernelIsNotJoined) {
   EXPECT_EQ(table({kScaleAdd}).with(kMulCpu).joined().size(), 1u);
   EXPECT_EQ(table({kScaleAdd}).with(kAddCpu).joined().size(), 0u);

@@ -191,9 +191,10 @@ inline constexpr std::string_view kPositions = "positions";  // i32[T]
 inline constexpr std::string_view kDraftHidden = "draft_hidden";
 inline constexpr std::string_view kDraftRows = "draft_rows";  // i32[T]: row of draft_hidden; -1 for padding
 // Replaces kPositions if the model has positions in three dimensions; they are equal for tokens of text.
-inline constexpr std::string_view kRopePositions = "rope_positions";       // i32[3, T]: time, height, width
-inline constexpr std::string_view kAdapterSlots = "adapter_slots";         // i32[T]: slot of the adapter, or -1
-inline constexpr std::string_view kAdapterRowSlots = "adapter_row_slots";  // i32[R]: the same for rows of a head
+inline constexpr std::string_view kRopePositions = "rope_positions";  // i32[3, T]: time, height, width
+// i32[5, T]: which tokens have which adapter (ops/adapters/adapter_rows.h)
+inline constexpr std::string_view kAdapterRows = "adapter_rows";
+inline constexpr std::string_view kAdapterHeadRows = "adapter_head_rows";  // i32[5, R]: the same for rows of a head
 inline constexpr std::string_view kSlots = "slots.";                       // i32[T], "slots.<cache group>"
 inline constexpr std::string_view kWantedRows = "wanted_rows";             // i32[R]; -1 for padding
 inline constexpr std::string_view kRowMarks = "row_marks";                 // i32[R]: 1, or 0 for padding

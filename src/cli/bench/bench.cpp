@@ -1,4 +1,5 @@
 #include "tessera/cli/bench/bench.h"
+#include "tessera/cli/bench/bench_batches.h"
 
 #include <fmt/format.h>
 
@@ -30,7 +31,7 @@ std::string_view dtype_of(const Engine& engine) {
 }  // namespace
 
 EngineOptions bench_engine_options(const BenchOptions& options) {
-  EngineOptions engine = options.engine;
+  EngineOptions engine = with_adapter_slots(options.engine, options.adapters);
   engine.show_progress = progress_wanted();
   if (engine.chunked_prefill_size == 0 && !options.num_tokens.empty() && options.num_tokens.back() > 2048)
     engine.chunked_prefill_size = options.num_tokens.back();

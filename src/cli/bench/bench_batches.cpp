@@ -71,6 +71,26 @@ class BatchBuilder {
 
 }  // namespace
 
+EngineOptions with_adapter_slots(EngineOptions options, std::int64_t adapters) {
+  if (adapters == 0) return options;
+  options.adapters.enabled = true;
+  options.adapters.limits.slots = std::max(options.adapters.limits.slots, adapters);
+  return options;
+}
+
+Status fill_adapters(ModelRunner& runner) {
+  AdapterTables* adapters = runner.parts().adapters();
+  return adapters == nullptr ? ok_status() : adapters->fill_at_random(runner.stream());
+}
+
+void assign_adapters(ForwardBatch& batch, std::int64_t adapters) {
+  if (adapters == 0) return;
+  for (std::int64_t i = 0; i < batch.num_requests(); ++i)
+    batch.adapter_slots.insert(batch.adapter_slots.end(),
+                               static_cast<std::size_t>(batch.query_lens[static_cast<std::size_t>(i)]),
+                               static_cast<std::int32_t>(i % adapters));
+}
+
 Result<ForwardBatch> make_prefill_batch(const ModelRunner& runner, std::int64_t tokens) {
   if (const std::int64_t most = runner.options().max_tokens; tokens > most)
     return invalid_argument(fmt::format(

@@ -96,9 +96,11 @@ Status run_part(ModelRunner& runner, const GraphRunner& part, std::int64_t size,
 Status run_kernels(ModelRunner& runner, const ForwardBatch& batch, const Decision& decision, bool eager, Event& end) {
   std::optional<GraphForm> replayed;
   if (!eager && decision.runner != RunnerKind::kEager) replayed = decision.form;
-  if (decision.runner == RunnerKind::kDecode) return run_part(runner, runner.decode(), decision.size, replayed, &end);
-  TRY(run_part(runner, runner.prefill(), decision.size, replayed, nullptr));
-  return run_part(runner, runner.head(), runner.head().padded_size(batch.num_wanted_rows()), std::nullopt, &end);
+  if (decision.runner == RunnerKind::kDecode)
+    return run_part(runner, runner_of(runner, RunnerRole::kDecode, decision), decision.size, replayed, &end);
+  TRY(run_part(runner, runner_of(runner, RunnerRole::kPrefill, decision), decision.size, replayed, nullptr));
+  const GraphRunner& head = runner_of(runner, RunnerRole::kHead, decision);
+  return run_part(runner, head, head.padded_size(batch.num_wanted_rows()), std::nullopt, &end);
 }
 
 Result<Comparison> compare(ModelRunner& runner, const ForwardBatch& batch, std::int64_t repeat) {
@@ -156,13 +158,15 @@ Status bench_prefill(const BenchOptions& options) {
   const std::unique_ptr<Engine> engine = TRY(Engine::create(bench_engine_options(options)));
   ModelRunner& runner = engine->runner();
   TRY(runner.capture_rest());  // otherwise an uncaptured size would be measured with padding
+  TRY(fill_adapters(runner));
 
   Table table({">tokens", ">eager ms", ">graph ms", ">device ms", ">host ms", ">forward ms", ">tok/s", ">speed-up",
                "graph", ">cuts", ">padding", "attention"});
   Json rows = Json::array();
   for (const std::int64_t tokens :
        sizes_or(options.num_tokens, {16, 64, 256, 1024, 2048}, max_prefill_tokens(runner))) {
-    const ForwardBatch batch = TRY(make_prefill_batch(runner, tokens));
+    ForwardBatch batch = TRY(make_prefill_batch(runner, tokens));
+    assign_adapters(batch, options.adapters);
     const Comparison c = TRY(compare(runner, batch, options.repeat));
     table.add({count_text(tokens), number_text(c.eager.wall), number_text(c.graph.wall), number_text(c.graph.device),
                number_text(c.graph.host), number_text(c.forward_ms), number_text(c.per_second(c.graph.wall)),
@@ -176,12 +180,13 @@ Status bench_prefill(const BenchOptions& options) {
 }
 
 Status bench_decode(const BenchOptions& options) {
-  EngineOptions engine_options = options.engine;
+  EngineOptions engine_options = with_adapter_slots(options.engine, options.adapters);
   engine_options.show_progress = progress_wanted();
   const std::vector<StagePart> stages = TRY(stage_parts(engine_options));
   const std::unique_ptr<Engine> engine = TRY(Engine::create(engine_options));
   ModelRunner& runner = engine->runner();
   TRY(runner.capture_rest());  // otherwise an uncaptured size would be measured with padding
+  TRY(fill_adapters(runner));
   if (options.context > runner.options().context_length) {
     return invalid_argument(fmt::format("--context: {} is more than the context length of {}", options.context,
                                         runner.options().context_length));
@@ -193,7 +198,8 @@ Status bench_decode(const BenchOptions& options) {
   Json rows = Json::array();
   for (const std::int64_t requests :
        sizes_or(options.batch_sizes, {1, 4, 16, 64}, max_decode_requests(runner, options.context))) {
-    const ForwardBatch batch = TRY(make_decode_batch(runner, requests, options.context));
+    ForwardBatch batch = TRY(make_decode_batch(runner, requests, options.context));
+    assign_adapters(batch, options.adapters);
     const Comparison c = TRY(compare(runner, batch, options.repeat));
     const std::int64_t bytes = TRY(step_bytes(*engine, stages, {.requests = requests, .context = options.context}));
     const double rate = 1e3 * static_cast<double>(bytes) / c.graph.wall;

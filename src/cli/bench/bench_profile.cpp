@@ -183,10 +183,11 @@ Result<Profiled> profile(ModelRunner& runner, const ForwardBatch& batch, const B
   const Decision decision = TRY(runner.forward({.batch = batch, .sampling = greedy})).decision;
   std::vector<Stage> stages;
   if (decision.runner == RunnerKind::kDecode) {
-    stages.push_back({runner.decode(), decision.size});
+    stages.push_back({runner_of(runner, RunnerRole::kDecode, decision), decision.size});
   } else {
-    stages.push_back({runner.prefill(), decision.size});
-    stages.push_back({runner.head(), runner.head().padded_size(batch.num_wanted_rows())});
+    const GraphRunner& head = runner_of(runner, RunnerRole::kHead, decision);
+    stages.push_back({runner_of(runner, RunnerRole::kPrefill, decision), decision.size});
+    stages.push_back({head, head.padded_size(batch.num_wanted_rows())});
   }
   std::vector<Call> parts;
   Profiled profiled;
@@ -301,15 +302,18 @@ Status bench_profile(const BenchOptions& options) {
   const std::unique_ptr<Engine> engine = TRY(Engine::create(bench_engine_options(options)));
   ModelRunner& runner = engine->runner();
   TRY(runner.capture_rest());  // otherwise an uncaptured size would be measured with padding
+  TRY(fill_adapters(runner));
   ChromeTrace trace;
   std::vector<Profiled> profiled;
   std::int64_t process = 0;
   for (const std::int64_t tokens : options.num_tokens) {
-    const ForwardBatch batch = TRY(make_prefill_batch(runner, tokens));
+    ForwardBatch batch = TRY(make_prefill_batch(runner, tokens));
+    assign_adapters(batch, options.adapters);
     profiled.push_back(TRY(profile(runner, batch, options, ++process, trace)));
   }
   for (const std::int64_t requests : options.batch_sizes) {
-    const ForwardBatch batch = TRY(make_decode_batch(runner, requests, options.context));
+    ForwardBatch batch = TRY(make_decode_batch(runner, requests, options.context));
+    assign_adapters(batch, options.adapters);
     profiled.push_back(TRY(profile(runner, batch, options, ++process, trace)));
   }
   TRY(write_file(options.output, std::move(trace).finish(bench_header(options, *engine)).dump() + "\n"));

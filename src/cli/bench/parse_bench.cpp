@@ -51,6 +51,8 @@ class BenchParser final : public CommandParser {
                 options_.context = TRY(parse_integer(flag, text, {2, INT32_MAX}));
                 return ok_status();
               });
+    add.integer("--adapters", "of bench prefill, decode and profile: requests have one of so many adapters in turn (0)",
+                {1, kMaxAdapterSlots}, options_.adapters);
     add.value("--repeat", "N",
               "of all but serve: runs of each kind, of which the median counts (10; of graphs and vision 50)",
               [this](const std::string& flag, const std::string& text) {
@@ -97,6 +99,7 @@ class BenchParser final : public CommandParser {
     if (!options_.num_tokens.empty() && what_ != "prefill" && !both) return misplaced("--num-tokens");
     if (!options_.batch_sizes.empty() && what_ != "decode" && !both) return misplaced("--batch-size");
     if (context_given_ && what_ != "decode" && !both) return misplaced("--context");
+    if (options_.adapters > 0 && what_ != "prefill" && what_ != "decode" && !profile) return misplaced("--adapters");
     if (!options_.compilers.empty() && !graphs) return misplaced("--compilers");
     if ((graphs || what_ == "vision") && !repeat_given_) options_.repeat = kComparedRepeat;
     const bool vision = what_ == "vision";

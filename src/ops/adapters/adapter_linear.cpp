@@ -43,7 +43,7 @@ Result<std::vector<ir::Type>> infer_shrink(const ir::OpSignature& s) {
   const std::int64_t rows = a.shape[1].constant().value_or(0);
   if (rows < 1 || rows % modules != 0)
     return refuse(s, fmt::format("a has {} rows for {} modules; each has the same number", rows, modules));
-  TRY(expect_type(s, 3, "slots", {ir::DType::kInt32, {x.shape[0]}}));
+  TRY(expect_type(s, 3, "rows", {ir::DType::kInt32, {kAdapterRowLists, x.shape[0]}}));
   return std::vector{ir::Type{ir::DType::kFloat32, {x.shape[0], a.shape[1]}}};
 }
 
@@ -73,12 +73,10 @@ Result<std::vector<ir::Type>> infer_add(const ir::OpSignature& s) {
   TRY(expect_type(s, 4, "scales", {ir::DType::kFloat32, {b.shape[0], modules}}));
   const std::int64_t rank = b.shape[1].constant().value_or(0);
   TRY(expect_type(s, 1, "t", {ir::DType::kFloat32, {y.shape[0], modules * rank}}));
-  TRY(expect_type(s, 5, "slots", {ir::DType::kInt32, {y.shape[0]}}));
+  TRY(expect_type(s, 5, "rows", {ir::DType::kInt32, {kAdapterRowLists, y.shape[0]}}));
   TRY(check_ranges(s, cols, modules));
   return std::vector<ir::Type>();
 }
-
-bool has_adapter(std::int32_t slot, std::int32_t num_slots) { return slot >= 0 && slot < num_slots; }
 
 // Returns Σ x · w with partial sums in lanes, added in one order.
 template <class T>
@@ -117,16 +115,16 @@ void shrink_value(const AdapterShrinkArgs& in, std::int64_t item) {
   const std::int64_t values = std::int64_t{in.modules} * in.rank;
   const std::int64_t row = item / values;
   const auto n = static_cast<std::int32_t>(item % values);
-  const std::int32_t slot = in.slots[row];
-  const bool counts = has_adapter(slot, in.num_slots) && n % in.rank < in.ranks[slot * in.modules + n / in.rank];
+  const std::int32_t slot = in.table.slots[row];
+  const bool counts = slot >= 0 && n % in.rank < in.ranks[slot * in.modules + n / in.rank];
   const T* x = static_cast<const T*>(in.x) + row * in.cols;
   in.t[item] = counts ? dot(x, static_cast<const T*>(in.a) + (slot * values + n) * in.cols, in.cols) : 0.0F;
 }
 
 template <class T>
 void add_chunk(const AdapterAddArgs& in, std::int64_t row, std::int64_t first) {
-  const std::int32_t slot = in.slots[row];
-  if (!has_adapter(slot, in.num_slots)) return;
+  const std::int32_t slot = in.table.slots[row];
+  if (slot < 0) return;
   const std::int64_t last = std::min(first + kAddColumns, in.cols);
   std::int64_t begin = first;
   for (std::int32_t i = 0; i < in.ranges.count && begin < last; ++i) {
@@ -190,7 +188,7 @@ AdapterShrinkArgs adapter_shrink_args(const BindArgs& args) {
   return {.x = args.operands[0].data.raw(),
           .a = a.data.raw(),
           .ranks = args.operands[2].as<std::int32_t>(),
-          .slots = args.operands[3].as<std::int32_t>(),
+          .table = AdapterRows::of(args.operands[3].as<std::int32_t>(), args.operands[0].dim(0)),
           .t = args.results[0].as<float>(),
           .rows = args.operands[0].dim(0),
           .cols = args.operands[0].cols(),
@@ -206,7 +204,7 @@ AdapterAddArgs adapter_add_args(const BindArgs& args) {
           .b = b.data.raw(),
           .ranks = args.operands[3].as<std::int32_t>(),
           .scales = args.operands[4].as<float>(),
-          .slots = args.operands[5].as<std::int32_t>(),
+          .table = AdapterRows::of(args.operands[5].as<std::int32_t>(), args.operands[0].dim(0)),
           .rows = args.operands[0].dim(0),
           .cols = args.operands[0].cols(),
           .num_slots = static_cast<std::int32_t>(b.dim(0)),
@@ -217,16 +215,17 @@ AdapterAddArgs adapter_add_args(const BindArgs& args) {
 
 const ir::OpDecl kAdapterShrink{
     .name = "adapter_shrink",
-    .summary = "x . aT of the row's slot: [T, K], [S, N*R, K], i32[S, N], i32[T] -> f32[T, N*R]",
-    .operands = {{"x"}, {"a"}, {"ranks"}, {"slots"}},
+    .summary = "x . aT of the row's slot: [T, K], [S, N*R, K], i32[S, N], i32[5, T] -> f32[T, N*R]",
+    .operands = {{"x"}, {"a"}, {"ranks"}, {"rows"}},
     .attributes = {},
     .infer = infer_shrink,
 };
 
 const ir::OpDecl kAdapterAdd{
     .name = "adapter_add",
-    .summary = "y += scale * t . b of the row's slot: mut [T, M], f32[T, N*R], [S, R, M], i32[S, N], f32[S, N], i32[T]",
-    .operands = {{"y", true}, {"t"}, {"b"}, {"ranks"}, {"scales"}, {"slots"}},
+    .summary =
+        "y += scale * t . b of the row's slot: mut [T, M], f32[T, N*R], [S, R, M], i32[S, N], f32[S, N], i32[5, T]",
+    .operands = {{"y", true}, {"t"}, {"b"}, {"ranks"}, {"scales"}, {"rows"}},
     .attributes = {{"rows", ir::AttributeKind::kInts, true}, {"modules", ir::AttributeKind::kInts, true}},
     .infer = infer_add,
 };

@@ -1,24 +1,28 @@
 // The change that low-rank adapters (LoRA, Hu et al., arXiv 2106.09685) make to a linear: y += scale · (x · Aᵀ) · B.
 // Each row has its own adapter, or none. The matrices of the adapters that are in use lie in tables of slots, and a row
-// names its slot. Slots, ranks and scales are read from device memory, so one recorded graph serves every mix.
+// names its slot (adapter_rows.h). Slots, ranks and scales are read from device memory, so one recorded graph serves
+// every mix.
 //
-//   adapter_shrink(x X[T, K], a X[S, N·R, K], ranks i32[S, N], slots i32[T]) → f32[T, N·R]
-//   adapter_add(mut y X[T, M], t f32[T, N·R], b X[S, R, M], ranks i32[S, N], scales f32[S, N], slots i32[T])
+//   adapter_shrink(x X[T, K], a X[S, N·R, K], ranks i32[S, N], rows i32[5, T]) → f32[T, N·R]
+//   adapter_add(mut y X[T, M], t f32[T, N·R], b X[S, R, M], ranks i32[S, N], scales f32[S, N], rows i32[5, T])
 //     {rows: [m₀, m₁, …], modules: [n₀, n₁, …]}
 //
 // S is the number of slots, and R the largest rank. A linear may join N modules, such as q, k and v: its columns are
 // ranges of `rows[i]` columns, and range i belongs to module modules[i]. Module n of a slot has ranks[slot, n] rows of
 // A from row n · R on, and as many rows of B; what lies behind them is not read. A rank of 0 means that the adapter
-// does not change the module. A row whose slot is negative or S or more has no adapter: its y keeps its bits.
+// does not change the module. In rows of t that have an adapter, values behind the rank are 0; other rows of t are
+// undefined. A row without an adapter, or with one of rank 0, keeps the bits of its y. Slots are below S. Matrices,
+// ranks, scales and rows are written by copies, so kernels may read them before the kernels ahead have ended.
 //
-// A row's result depends on that row and on its slot alone. Sums are float32, have one order for all numbers of rows,
-// and are rounded once, when y is written.
+// A row's result depends on that row, its slot and the number of rows alone; in deterministic forwards, not on that
+// number either. Sums are float32, and are rounded once, when y is written.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
 #include "tessera/ir/op_decl.h"
+#include "tessera/ops/adapters/adapter_rows.h"
 #include "tessera/ops/contract/op.h"
 
 namespace tessera {
@@ -47,8 +51,8 @@ struct AdapterShrinkArgs {
   const void* x = nullptr;              // X[rows, cols]
   const void* a = nullptr;              // X[num_slots, modules · rank, cols]
   const std::int32_t* ranks = nullptr;  // [num_slots, modules]
-  const std::int32_t* slots = nullptr;  // [rows]
-  float* t = nullptr;                   // [rows, modules · rank]
+  AdapterRows table{};
+  float* t = nullptr;  // [rows, modules · rank]
   std::int64_t rows = 0;
   std::int64_t cols = 0;
   std::int32_t num_slots = 0;
@@ -64,7 +68,7 @@ struct AdapterAddArgs {
   const void* b = nullptr;              // X[num_slots, rank, cols]
   const std::int32_t* ranks = nullptr;  // [num_slots, modules]
   const float* scales = nullptr;        // [num_slots, modules]
-  const std::int32_t* slots = nullptr;  // [rows]
+  AdapterRows table{};
   std::int64_t rows = 0;
   std::int64_t cols = 0;
   std::int32_t num_slots = 0;

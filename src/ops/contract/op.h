@@ -77,8 +77,9 @@ struct KernelDef {
 
 // One kernel that replaces up to three neighbouring operators, or a region of the program, if it is faster. Its result
 // is the same up to the order of sums. Each neighbour but the last passes its first result (or the operand that it
-// writes) to the first operand of the next one. Nothing else reads that value, so the kernel need not write it. Only
-// the results of a region's last call are read outside the region, and only they are written.
+// writes) to the first operand of the next one. Nothing else reads that value, so the kernel need not write it. If the
+// next one writes its first operand, others may read what that leaves, and the kernel writes it. Only the results of a
+// region's last call are read outside the region, and only they are written.
 struct JoinedKernelDef {
   std::array<std::string_view, 3> ops{};  // in order; empty after the last
   const RegionPattern* region = nullptr;  // the region to replace; null: `ops` are replaced

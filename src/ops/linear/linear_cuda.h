@@ -50,7 +50,11 @@ Result<std::unique_ptr<BoundOp>> bind_split(const LinearProblem& problem);
 // does not support them.
 Result<std::unique_ptr<BoundOp>> bind_split_gated(std::span<const BindArgs> calls);
 
-// Returns our kernels that also compute the gate after the linear.
+// Binds a JoinedKernelDef's operators: a linear, adapter_add, and, if the linear has no residual, silu_mul or gelu_mul.
+// Returns null if the streamed kernel does not support them.
+Result<std::unique_ptr<BoundOp>> bind_adapted(std::span<const BindArgs> calls);
+
+// Returns our kernels that also compute what stands behind the linear.
 const std::vector<JoinedKernelDef>& joined_linear_kernels();
 
 // The workspace that NVIDIA recommends for cuBLASLt on Hopper, for its split-k and stream-k kernels.

@@ -1,4 +1,4 @@
-// Linears of few rows on Hopper, alone and joined with the gate behind them.
+// Linears of few rows on Hopper, alone and joined with the gate or the change by adapters behind them.
 //
 // A decode of few requests reads every weight once, and reading a small model's matrix takes less time than starting a
 // kernel. Weights do not depend on the preceding kernels. So a block asks the copy engine (TMA) for its first weights
@@ -15,6 +15,7 @@
 
 #include <cstdint>
 
+#include "tessera/ops/adapters/adapter_change.cuh"
 #include "tessera/ops/cuda/bulk_copy.cuh"
 #include "tessera/ops/cuda/cuda_launch.cuh"
 #include "tessera/ops/cuda/cuda_math.cuh"
@@ -59,23 +60,40 @@ struct Streamed {
 // Synchronises the warps that multiply, without the ninth warp.
 __device__ inline void sync_multiplying() { asm volatile("bar.sync 1, %0;" ::"n"(kWarps * kWarp) : "memory"); }
 
-// Stores the results of a tile to y, from column `first` on. total(row of x, row of the tile) gives a sum in float32.
-// The warps that multiply call it.
-template <class T, bool kGated, class Total>
-__device__ inline void store_tile(const Streamed<T>& p, int first, const Total& total) {
+// What adapters change about the values of a tile that a thread stores: of y, or of the gate and what it multiplies.
+struct Changes {
+  float of_y = 0;
+  float of_up = 0;
+};
+// Returns the changes of the thread's value in the tile that begins with column `first`.
+template <bool kGated, class T, class Change>
+__device__ inline Changes changes_of(const Streamed<T>& p, const Change& change, int first) {
   constexpr int kColumns = kGated ? kTileRows / 2 : kTileRows;
-  for (int i = static_cast<int>(threadIdx.x); i < p.m * kColumns; i += kWarps * kWarp) {
-    const int row = i / kColumns;
-    const int at = i % kColumns;
+  const int row = static_cast<int>(threadIdx.x) / kColumns;
+  const int column = first + static_cast<int>(threadIdx.x) % kColumns;
+  if (row >= p.m) return {};
+  return {change.at(row, column), kGated ? change.at(row, p.n + column) : 0};
+}
+
+// Stores the results of a tile to y, from column `first` on. total(row of x, row of the tile) gives a sum in float32.
+// The warps that multiply call it; each thread has at most one value.
+template <class T, bool kGated, class Change, class Total>
+__device__ inline void store_tile(const Streamed<T>& p, const Changes& changes, int first, const Total& total) {
+  constexpr int kColumns = kGated ? kTileRows / 2 : kTileRows;
+  static_assert(kMaxRows * kTileRows <= kWarps * kWarp);
+  const int row = static_cast<int>(threadIdx.x) / kColumns;
+  const int at = static_cast<int>(threadIdx.x) % kColumns;
+  if (row < p.m) {
     float y = total(row, at);
     if (p.bias != nullptr) y += to_float(p.bias[first + at]);
     if constexpr (kGated) {
       float up = total(row, kColumns + at);
       if (p.bias != nullptr) up += to_float(p.bias[p.n + first + at]);
-      y = gated<T>(p.gate, y, up);
+      y = gated<T>(p.gate, Change::changed(y, changes.of_y), Change::changed(up, changes.of_up));
     }
     const std::int64_t out = static_cast<std::int64_t>(row) * p.n + first + at;
     if (p.residual != nullptr) y += to_float(p.residual[out]);
+    if constexpr (!kGated) y = Change::changed(y, changes.of_y);
     p.y[out] = from_float<T>(y);
   }
 }
@@ -95,8 +113,9 @@ struct WarpTile {
 // whose columns of x are in registers or being loaded; if a tile has at most kHeld stages, x stays in registers.
 // kRounds is the greatest number of rounds in a stage. kAtOnce means that a tile has exactly kHeld stages and a warp
 // waits for all of them before it multiplies. A block processes every gridDim.x-th tile.
-template <class T, int kEights, bool kGated, int kHeld, int kRounds, bool kAtOnce>
-__global__ void __launch_bounds__((kWarps + 1) * kWarp, kAtOnce || kHeld == 1 ? 2 : 1) streamed(const Streamed<T> p) {
+template <class T, int kEights, bool kGated, int kHeld, int kRounds, bool kAtOnce, class Change>
+__global__ void __launch_bounds__((kWarps + 1) * kWarp, kAtOnce || kHeld == 1 ? 2 : 1)
+    streamed(const Streamed<T> p, const Change change) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   using Tile = WarpTile<kEights>;
   constexpr int kGroup = kAtOnce ? kHeld : 1;
@@ -136,6 +155,10 @@ __global__ void __launch_bounds__((kWarps + 1) * kWarp, kAtOnce || kHeld == 1 ? 
       const int first = tile * kColumns;
       const int row = kGated && lane >= kColumns ? p.n + first + lane - kColumns : first + lane;
       const T* from = p.w + static_cast<std::int64_t>(row) * p.k;
+      if (lane >= kTileRows) {
+        change.prefetch(first, kColumns, lane - kTileRows);
+        if (kGated) change.prefetch(p.n + first, kColumns, lane - kTileRows);
+      }
       for (int i = 0; i < stages; ++i, advance()) {
         if (turn > 0) empty[slot].wait((turn - 1) & 1);
         const int bytes = columns_of(i) * 2;
@@ -229,6 +252,8 @@ __global__ void __launch_bounds__((kWarps + 1) * kWarp, kAtOnce || kHeld == 1 ? 
   for (int i = 0; i < kHeld; ++i) load(x[i], i);
   int buffer = 0;
   for (int tile = static_cast<int>(blockIdx.x); tile < tiles; tile += step) {
+    // Loaded before the products, while the weights are on their way.
+    const Changes changes = changes_of<kGated>(p, change, tile * kColumns);
 #pragma unroll
     for (auto& chains : sum)
 #pragma unroll
@@ -271,7 +296,7 @@ __global__ void __launch_bounds__((kWarps + 1) * kWarp, kAtOnce || kHeld == 1 ? 
       for (int w = 0; w < kWarps; ++w) t += sums[buffer][w].at(r, w_row);
       return t;
     };
-    store_tile<T, kGated>(p, tile * kColumns, total);
+    store_tile<T, kGated, Change>(p, changes, tile * kColumns, total);
     buffer ^= 1;
   }
 #endif

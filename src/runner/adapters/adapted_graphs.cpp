@@ -20,7 +20,7 @@ using ir::Value;
 using ir::ValueId;
 using ir::ValueKind;
 
-// Copies a graph node by node, and adds the operators behind the layout's linears.
+// Copies a graph node by node, and adds the operators around the layout's linears.
 class Adapting {
  public:
   Adapting(const ir::Graph& graph, const AdapterLayout& layout, std::set<std::string>& found)
@@ -30,10 +30,13 @@ class Adapting {
 
   ir::Graph finish() {
     for (const Node& node : from_.nodes) {
-      add(node);
-      if (node.op != kLinear.name && node.op != kQuantisedLinear.name) continue;
-      if (const AdaptableLinear* linear = layout_.find(to_.value(node.operands[1]).name); linear != nullptr)
-        add_adapters(node.operands[0], node.results[0], *linear);
+      const bool is_linear = node.op == kLinear.name || node.op == kQuantisedLinear.name;
+      const AdaptableLinear* linear = is_linear ? layout_.find(to_.value(node.operands[1]).name) : nullptr;
+      if (linear != nullptr) {
+        add_adapted(node, *linear);
+      } else {
+        add(node);
+      }
     }
     return std::move(to_);
   }
@@ -63,25 +66,29 @@ class Adapting {
     return input(adapter_input(linear.weight, table), adapter_type(layout_, linear, table));
   }
 
-  // Returns the input with the slot of each row of x: tokens, or the rows that a head computes.
-  ValueId slots_of(const ir::Dim& rows) {
+  // Returns the input with the table of rows of x: tokens, or the rows that a head computes.
+  ValueId table_of(const ir::Dim& rows) {
     const bool tokens = rows == ir::Dim(ir::Symbol::kTokens);
-    return input(std::string(tokens ? input_names::kAdapterSlots : input_names::kAdapterRowSlots),
-                 {ir::DType::kInt32, {rows}});
+    return input(std::string(tokens ? input_names::kAdapterRows : input_names::kAdapterHeadRows),
+                 {ir::DType::kInt32, {kAdapterRowLists, rows}});
   }
 
-  void add_adapters(ValueId x, ValueId y, const AdaptableLinear& linear) {
+  // Adds the linear between the operators that compute the adapters' change to it.
+  void add_adapted(const Node& node, const AdaptableLinear& linear) {
     found_.insert(linear.weight);
+    const ValueId x = node.operands[0];
+    const ValueId y = node.results[0];
     const ir::Dim rows = to_.value(x).type.shape[0];
-    const ValueId slots = slots_of(rows);
+    const ValueId row_table = table_of(rows);
     const ValueId ranks = table(linear, AdapterTable::kRanks);
     const auto values = static_cast<std::int64_t>(linear.modules.size()) * layout_.limits().max_rank;
     const ValueId t =
         add_value({.name = linear.weight + ".shrunk", .type = {ir::DType::kFloat32, {rows, ir::Dim(values)}}});
     add({.op = std::string(kAdapterShrink.name),
-         .operands = {x, table(linear, AdapterTable::kA), ranks, slots},
+         .operands = {x, table(linear, AdapterTable::kA), ranks, row_table},
          .mutates = std::vector<bool>(4, false),
          .results = {t}});
+    add(node);
     std::vector<std::int64_t> range_rows;
     std::vector<std::int64_t> modules;
     for (const AdaptableLinear::Columns& columns : linear.columns()) {
@@ -89,7 +96,7 @@ class Adapting {
       modules.push_back(static_cast<std::int64_t>(columns.module));
     }
     add({.op = std::string(kAdapterAdd.name),
-         .operands = {y, t, table(linear, AdapterTable::kB), ranks, table(linear, AdapterTable::kScales), slots},
+         .operands = {y, t, table(linear, AdapterTable::kB), ranks, table(linear, AdapterTable::kScales), row_table},
          .mutates = {true, false, false, false, false, false},
          .attributes = {{"modules", modules}, {"rows", range_rows}}});
   }

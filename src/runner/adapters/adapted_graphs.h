@@ -1,10 +1,11 @@
-// The second set of a model's graphs, for forwards in which some row has a low-rank adapter. Behind each linear that
+// The second set of a model's graphs, for forwards in which some row has a low-rank adapter. Around each linear that
 // the layout has stand the two operators that add what adapters change (ops/adapters/adapter_linear.h):
 //
+//   %t = adapter_shrink(%x, %a, %ranks, %rows)
 //   %y = linear(%x, "….weight")
-//   %t = adapter_shrink(%x, %a, %ranks, %slots)
-//   adapter_add(mut %y, %t, %b, %ranks, %scales, %slots) {…}
+//   adapter_add(mut %y, %t, %b, %ranks, %scales, %rows) {…}
 //
+// The small product comes first, because a linear that is launched early loads its weights meanwhile.
 // Everything else is as in the first set, which forwards without adapters run, so that those cost nothing. A row
 // without an adapter has the same bits in both sets as long as no joined kernel takes a linear together with what
 // follows it, which deterministic forwards never do.

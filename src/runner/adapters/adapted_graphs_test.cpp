@@ -40,19 +40,22 @@ ModelGraphs graphs() {
   return made;
 }
 
-TEST(AdaptedGraphs, AddOperatorsBehindLinearsOfTheLayout) {
+TEST(AdaptedGraphs, AddOperatorsAroundLinearsOfTheLayout) {
   const Result<AdaptedGraphs> adapted = adapt_graphs(graphs(), layout_of({qkv()}), built_in_ops());
   ASSERT_TRUE(adapted.ok()) << adapted.status().message();
   const std::string text = ir::to_text(adapted->body);
-  EXPECT_THAT(text, HasSubstr(R"(  %y: f32[T, 6] = linear(%h, %qkv.weight)
-  %qkv.weight.shrunk: f32[T, 8] = adapter_shrink(%h, %adapters.qkv.weight.a, %adapters.qkv.weight.ranks, %adapter_slots)
-  adapter_add(mut %y, %qkv.weight.shrunk, %adapters.qkv.weight.b, %adapters.qkv.weight.ranks, %adapters.qkv.weight.scales, %adapter_slots) {modules = [0, 1], rows = [4, 2]}
+  EXPECT_THAT(
+      text,
+      HasSubstr(
+          R"(  %qkv.weight.shrunk: f32[T, 8] = adapter_shrink(%h, %adapters.qkv.weight.a, %adapters.qkv.weight.ranks, %adapter_rows)
+  %y: f32[T, 6] = linear(%h, %qkv.weight)
+  adapter_add(mut %y, %qkv.weight.shrunk, %adapters.qkv.weight.b, %adapters.qkv.weight.ranks, %adapters.qkv.weight.scales, %adapter_rows) {modules = [0, 1], rows = [4, 2]}
   %z: f32[T, 8] = linear(%y, %o.weight, %h) {residual = true}
   return %z)"));
   EXPECT_THAT(text, HasSubstr("input %adapters.qkv.weight.a: f32[3, 8, 8]"));
   EXPECT_THAT(text, HasSubstr("input %adapters.qkv.weight.b: f32[3, 4, 6]"));
   EXPECT_THAT(text, HasSubstr("input %adapters.qkv.weight.ranks: i32[3, 2]"));
-  EXPECT_THAT(text, HasSubstr("input %adapter_slots: i32[T]"));
+  EXPECT_THAT(text, HasSubstr("input %adapter_rows: i32[5, T]"));
   EXPECT_FALSE(adapted->prefill);
 }
 

@@ -62,7 +62,7 @@ void AdapterTables::add_to(ExternalValues& externals) const {
   }
 }
 
-Status AdapterTables::fill_for_verify(Stream& stream) {
+Status AdapterTables::fill_at_random(Stream& stream) {
   std::vector<std::byte> content(places_.bytes);
   std::uint32_t random = 2463534242U;
   TRY(dispatch_dtype(layout_.dtype(), "adapters", [&]<class T>() -> Status {

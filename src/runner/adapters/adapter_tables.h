@@ -31,9 +31,9 @@ class AdapterTables {
   // Copies an adapter to a slot. Forwards that were enqueued before still read the slot's old content; later ones read
   // the new. kInternal for a slot that does not exist. The adapter must live until the stream has passed the copies.
   Status write(std::int64_t slot, const Adapter& adapter, Stream& stream);
-  // Fills every slot with small pseudo-random numbers of the largest rank, for the oracle. Enqueues on `stream`.
-  // Precondition: no slot is in use.
-  Status fill_for_verify(Stream& stream);
+  // Fills every slot with small pseudo-random numbers of the largest rank, for the oracle and measurements. Enqueues on
+  // `stream`. Precondition: no slot is in use.
+  Status fill_at_random(Stream& stream);
 
  private:
   // The places of one linear's tables, in bytes from the memory's start.

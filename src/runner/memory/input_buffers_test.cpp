@@ -81,8 +81,8 @@ class InputBuffersTest : public ::testing::Test {
   static constexpr std::array kNames = {
       "input_ids",        "input_rows",      "positions",      "slots.full",     "slots.window.24", "last_ids",
       "wanted_rows",      "temperature",     "top_k",          "top_p",          "min_p",           "seed",
-      "choice",           "sample_position", "embedding_rows", "rope_positions", "row_marks",       "adapter_slots",
-      "adapter_row_slots"};
+      "choice",           "sample_position", "embedding_rows", "rope_positions", "row_marks",       "adapter_rows",
+      "adapter_head_rows"};
   ExternalValues addresses_;
 };
 
@@ -165,13 +165,13 @@ TEST_F(InputBuffersTest, RowsHaveTheAdaptersOfTheirTokens) {
   ForwardBatch b = batch(3);
   b.adapter_slots = {2, -1, 5};
   ASSERT_TRUE(buffers_.stage_tokens({.batch = b}, 4).ok());
-  EXPECT_THAT(ints(input_names::kAdapterSlots, 4), ElementsAre(2, -1, 5, -1));
+  EXPECT_THAT(ints(input_names::kAdapterRows, 4), ElementsAre(2, -1, 5, -1));
   ASSERT_TRUE(buffers_.stage_rows(std::vector<std::int32_t>{2, 0, 7}, {}, 4).ok());
-  EXPECT_THAT(ints(input_names::kAdapterRowSlots, 4), ElementsAre(5, 2, -1, -1));
+  EXPECT_THAT(ints(input_names::kAdapterHeadRows, 4), ElementsAre(5, 2, -1, -1));
   ASSERT_TRUE(buffers_.stage_tokens({.batch = batch(3)}, 4).ok());
-  EXPECT_THAT(ints(input_names::kAdapterSlots, 4), Each(-1));
+  EXPECT_THAT(ints(input_names::kAdapterRows, 4), Each(-1));
   ASSERT_TRUE(buffers_.stage_rows(std::vector<std::int32_t>{2, 0}, {}, 4).ok());
-  EXPECT_THAT(ints(input_names::kAdapterRowSlots, 4), Each(-1));
+  EXPECT_THAT(ints(input_names::kAdapterHeadRows, 4), Each(-1));
 }
 
 TEST_F(InputBuffersTest, RefusesOneMoreThanAFullBuffer) {
@@ -189,7 +189,7 @@ TEST_F(InputBuffersTest, PacksABucketsInputsAroundOneBoundary) {
   const auto is_row = [](std::string_view name) {
     return name == "wanted_rows" || name == "row_marks" || name == "temperature" || name == "top_k" ||
            name == "top_p" || name == "min_p" || name == "seed" || name == "choice" || name == "sample_position" ||
-           name == "adapter_row_slots";
+           name == "adapter_head_rows";
   };
   for (const auto& [tokens, rows] : {std::pair(1, 1), std::pair(8, 4), std::pair(3, 2)}) {
     std::vector<DeviceAddress> row_places, token_places;

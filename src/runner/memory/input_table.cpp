@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "tessera/model/model.h"
+#include "tessera/ops/adapters/adapter_rows.h"
 
 namespace tessera {
 namespace {
@@ -47,13 +48,19 @@ void write_row_marks(const StagedRows& step, std::size_t padded, std::byte* to) 
   }
 }
 
-void write_row_adapters(const StagedRows& step, std::size_t padded, std::byte* to) {
-  for (std::size_t i = 0; i < padded; ++i) {
-    const std::int32_t row = i < step.rows.size() ? step.rows[i] : -1;
+// Writes the table of tokens that have adapters.
+void write_adapters(const StagedTokens& step, std::size_t, std::size_t padded, std::byte* to) {
+  write_adapter_rows(step.batch.adapter_slots, padded, to);
+}
+
+// Writes the same table for wanted rows. A wanted row behind the batch's tokens has no adapter.
+void write_head_adapters(const StagedRows& step, std::size_t padded, std::byte* to) {
+  std::vector<std::int32_t> slots;
+  for (const std::int32_t row : step.rows) {
     const bool known = row >= 0 && row < std::ssize(step.adapter_slots);
-    const std::int32_t slot = known ? step.adapter_slots[static_cast<std::size_t>(row)] : -1;
-    std::memcpy(to + i * sizeof(slot), &slot, sizeof(slot));
+    slots.push_back(known ? step.adapter_slots[static_cast<std::size_t>(row)] : -1);
   }
+  write_adapter_rows(slots, padded, to);
 }
 
 }  // namespace
@@ -83,10 +90,8 @@ InputTable make_input_table(std::span<const std::string> cache_groups, const Ext
   if (extra.rope_positions)
     table.tokens.push_back({std::string(input_names::kRopePositions), DType::kInt32, 0, 3, write_rope_positions});
   if (extra.adapters)
-    token_input(
-        input_names::kAdapterSlots, 0, +[](const StagedTokens& s, std::size_t, std::size_t padded, std::byte* to) {
-          write_list(s.batch.adapter_slots, std::int32_t{-1}, padded, to);
-        });
+    table.tokens.push_back(
+        {std::string(input_names::kAdapterRows), DType::kInt32, 0, kAdapterRowLists, write_adapters});
   if (extra.draft_rows)
     token_input(
         input_names::kDraftRows, 0, +[](const StagedTokens& s, std::size_t, std::size_t padded, std::byte* to) {
@@ -100,18 +105,19 @@ InputTable make_input_table(std::span<const std::string> cache_groups, const Ext
         });
   }
   table.rows = {
-      {std::string(input_names::kWantedRows), DType::kInt32, write_rows},
-      {std::string(input_names::kRowMarks), DType::kInt32, write_row_marks},
-      {std::string(input_names::kTemperature), DType::kFloat32, write_sampling<&SampleRow::temperature>},
-      {std::string(input_names::kTopK), DType::kInt32, write_sampling<&SampleRow::top_k>},
-      {std::string(input_names::kTopP), DType::kFloat32, write_sampling<&SampleRow::top_p>},
-      {std::string(input_names::kMinP), DType::kFloat32, write_sampling<&SampleRow::min_p>},
-      {std::string(input_names::kSeed), DType::kInt64, write_sampling<&SampleRow::seed>},
-      {std::string(input_names::kChoice), DType::kInt32, write_sampling<&SampleRow::choice>},
-      {std::string(input_names::kSamplePosition), DType::kInt32, write_sampling<&SampleRow::position>},
+      {std::string(input_names::kWantedRows), DType::kInt32, 1, write_rows},
+      {std::string(input_names::kRowMarks), DType::kInt32, 1, write_row_marks},
+      {std::string(input_names::kTemperature), DType::kFloat32, 1, write_sampling<&SampleRow::temperature>},
+      {std::string(input_names::kTopK), DType::kInt32, 1, write_sampling<&SampleRow::top_k>},
+      {std::string(input_names::kTopP), DType::kFloat32, 1, write_sampling<&SampleRow::top_p>},
+      {std::string(input_names::kMinP), DType::kFloat32, 1, write_sampling<&SampleRow::min_p>},
+      {std::string(input_names::kSeed), DType::kInt64, 1, write_sampling<&SampleRow::seed>},
+      {std::string(input_names::kChoice), DType::kInt32, 1, write_sampling<&SampleRow::choice>},
+      {std::string(input_names::kSamplePosition), DType::kInt32, 1, write_sampling<&SampleRow::position>},
   };
   if (extra.adapters)
-    table.rows.push_back({std::string(input_names::kAdapterRowSlots), DType::kInt32, write_row_adapters});
+    table.rows.push_back(
+        {std::string(input_names::kAdapterHeadRows), DType::kInt32, kAdapterRowLists, write_head_adapters});
   return table;
 }
 

@@ -59,21 +59,21 @@ struct TokenInput {
   void (*write)(const StagedTokens& step, std::size_t group, std::size_t padded, std::byte* to);
 };
 struct RowInput {
-  static constexpr std::int64_t lists = 1;
   std::string name;
   ir::DType dtype;
+  std::int64_t lists;
   void (*write)(const StagedRows& step, std::size_t padded, std::byte* to);
 };
 
 struct InputTable {
   std::vector<TokenInput> tokens;  // [lists, T] each
-  std::vector<RowInput> rows;      // [R] each
+  std::vector<RowInput> rows;      // [lists, R] each
 };
 // The inputs that only some models have.
 struct ExtraInputs {
   bool rope_positions = false;  // RopeAxes, for models with three-dimensional rotary positions
   bool draft_rows = false;      // the input of that name, for a next-token layer
-  bool adapters = false;        // the slots of adapters, of tokens and of rows
+  bool adapters = false;        // which tokens and which rows have which adapter
 };
 InputTable make_input_table(std::span<const std::string> cache_groups, const ExtraInputs& extra = {});
 

@@ -58,7 +58,7 @@ class Verifier {
     };
     TRY(compare_prefill(r_.runner(RunnerRole::kPrefill), *TRY(isolated(RunnerRole::kPrefill)), table_.prefill_sizes));
     TRY(compare_sizes(r_.runner(RunnerRole::kDecode), *TRY(isolated(RunnerRole::kDecode)), table_.decode_sizes));
-    if (r_.adapters() != nullptr) TRY(r_.adapters()->fill_for_verify(r_.stream()));
+    if (r_.adapters() != nullptr) TRY(r_.adapters()->fill_at_random(r_.stream()));
     for (const auto& [role, sizes] : {std::pair(RunnerRole::kAdapterPrefill, table_.adapter_prefill_sizes),
                                       std::pair(RunnerRole::kAdapterDecode, table_.adapter_decode_sizes)})
       if (r_.adapters() != nullptr)

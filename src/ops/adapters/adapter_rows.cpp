@@ -1,0 +1,46 @@
+#include "tessera/ops/adapters/adapter_rows.h"
+
+#include <cstring>
+#include <vector>
+
+namespace tessera {
+namespace {
+
+// Returns for each slot the place in `order` of its first row, and one entry more, for the end.
+std::vector<std::int32_t> begins_of(std::span<const std::int32_t> slots) {
+  const std::int32_t most = slots.empty() ? -1 : std::ranges::max(slots);
+  std::vector<std::int32_t> begins(static_cast<std::size_t>(std::max(most, -1) + 2));
+  for (const std::int32_t slot : slots)
+    if (slot >= 0) ++begins[static_cast<std::size_t>(slot) + 1];
+  for (std::size_t i = 1; i < begins.size(); ++i) begins[i] += begins[i - 1];
+  return begins;
+}
+
+}  // namespace
+
+void write_adapter_rows(std::span<const std::int32_t> slots, std::size_t padded, std::byte* to) {
+  std::vector<std::int32_t> table(static_cast<std::size_t>(kAdapterRowLists) * padded, 0);
+  const std::span<std::int32_t> all(table);
+  const auto list = [&](std::size_t i) { return all.subspan(i * padded, padded); };
+  std::ranges::fill(list(0), -1);
+  std::ranges::copy(slots, list(0).begin());
+  std::ranges::fill(list(2), -1);
+
+  const std::vector<std::int32_t> begins = begins_of(slots);
+  std::vector<std::int32_t> next = begins;
+  for (std::size_t row = 0; row < slots.size(); ++row)
+    if (slots[row] >= 0)
+      list(1)[static_cast<std::size_t>(next[static_cast<std::size_t>(slots[row])]++)] = static_cast<std::int32_t>(row);
+
+  const auto most = static_cast<std::int32_t>(adapter_chunk_rows(static_cast<std::int64_t>(padded)));
+  std::size_t chunk = 0;
+  for (std::size_t slot = 0; slot + 1 < begins.size(); ++slot)
+    for (std::int32_t begin = begins[slot]; begin < begins[slot + 1]; begin += most, ++chunk) {
+      list(2)[chunk] = static_cast<std::int32_t>(slot);
+      list(3)[chunk] = begin;
+      list(4)[chunk] = std::min(most, begins[slot + 1] - begin);
+    }
+  if (!table.empty()) std::memcpy(to, table.data(), table.size() * sizeof(std::int32_t));
+}
+
+}  // namespace tessera

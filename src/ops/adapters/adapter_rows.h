@@ -1,0 +1,54 @@
+// The table that tells the operators of adapters which rows have which adapter. The host writes it for each forward, so
+// that a kernel finds rows of one slot side by side, wherever they are in the batch.
+//
+//   rows i32[5, T], where T is the number of rows, padding included:
+//     slots         [T]  the slot of each row; negative: the row has no adapter
+//     order         [T]  the rows with an adapter, rows of one slot together; undefined behind the last one
+//     chunk_slots   [T]  the slot of each chunk; -1 behind the last chunk
+//     chunk_begins  [T]  where a chunk begins in `order`
+//     chunk_sizes   [T]  the number of its rows, 1 to adapter_chunk_rows(T); 0 behind the last chunk
+//
+// A chunk has rows of one slot. There are at most max_adapter_chunks(T, slots) of them.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace tessera {
+
+inline constexpr std::int64_t kAdapterRowLists = 5;
+
+// Returns the greatest number of rows of a chunk: what a block of a kernel takes together.
+constexpr std::int64_t adapter_chunk_rows(std::int64_t rows) {
+  if (rows <= 8) return 8;
+  if (rows <= 1024) return 16;
+  return rows <= 4096 ? 32 : 64;
+}
+constexpr std::int64_t max_adapter_chunks(std::int64_t rows, std::int64_t slots) {
+  return std::min(rows, rows / adapter_chunk_rows(rows) + std::min(slots, rows));
+}
+
+// Writes the table of `padded` rows to `to`, which need not be aligned. Rows behind slots.size() have no adapter.
+// Precondition: slots.size() <= padded.
+void write_adapter_rows(std::span<const std::int32_t> slots, std::size_t padded, std::byte* to);
+
+// The lists of a table.
+struct AdapterRows {
+  const std::int32_t* slots = nullptr;
+  const std::int32_t* order = nullptr;
+  const std::int32_t* chunk_slots = nullptr;
+  const std::int32_t* chunk_begins = nullptr;
+  const std::int32_t* chunk_sizes = nullptr;
+
+  static AdapterRows of(const std::int32_t* table, std::int64_t rows) {
+    return {.slots = table,
+            .order = table + rows,
+            .chunk_slots = table + 2 * rows,
+            .chunk_begins = table + 3 * rows,
+            .chunk_sizes = table + 4 * rows};
+  }
+};
+
+}  // namespace tessera

@@ -1,0 +1,351 @@
+// The products of adapters by tensor-core instructions, for 16-bit types.
+//
+// Both products are small: a decode reads 2 MiB of an 8B model's adapter in each layer, so latency is what counts. The
+// matrices and the table of rows do not depend on the kernels ahead, and a block reads what its registers hold of them
+// before it waits (cuda_launch.cuh).
+//
+// shrink_few: few blocks that hold all of A in registers. A block takes sixteen rows of A and 4096 columns, and a
+// cluster shares out longer rows. Smaller blocks in larger clusters take longer to start than they gain. shrink_many: a
+// block takes up to 64 rows of x and 48 rows of A, so that x is read once. Its sums have one order for any number of
+// rows, so deterministic forwards use it for few rows too. add_tiles: a warp takes 64 columns of y and the rows of a
+// chunk, sixteen at a time. A value of t is split into two numbers of 16 bits, whose sum has 16 bits of precision or
+// more, and each is multiplied.
+#pragma once
+
+#include <cstdint>
+
+#include "tessera/ops/adapters/adapter_change.cuh"
+#include "tessera/ops/adapters/adapter_linear.h"
+#include "tessera/ops/cuda/async_copy.cuh"
+#include "tessera/ops/cuda/box_copy.cuh"
+#include "tessera/ops/cuda/cuda_launch.cuh"
+#include "tessera/ops/cuda/cuda_math.cuh"
+#include "tessera/ops/cuda/tensor_core.cuh"
+
+namespace tessera::cuda::adapters {
+
+inline constexpr int kValues = 16;       // rows of A in a product
+inline constexpr int kStepColumns = 32;  // of a warp's step: 16 bytes for each lane of a quad
+inline constexpr int kFewWarps = 16;     // of a block of shrink_few
+inline constexpr int kHeldSteps = 8;     // of a warp, whose rows of A are loaded before the wait
+inline constexpr int kFewColumns = kFewWarps * kHeldSteps * kStepColumns;  // of a block of shrink_few
+inline constexpr int kMostParts = 4;                                       // blocks of its cluster
+inline constexpr int kManyWarps = 8;                                       // of a block of shrink_many
+inline constexpr int kMostGroups = 3;   // groups of kValues rows of A that a block of shrink_many takes
+inline constexpr int kAddWarps = 4;     // of a block of adapter_add
+inline constexpr int kAddColumns = 64;  // of a warp
+inline constexpr int kDepth = 16;       // values of t in a product
+
+// Sixteen bytes of a row if `is_there`, else zeros.
+template <class T>
+__device__ inline uint4 load_or_zero(const T* from, bool is_there) {
+  return is_there ? *reinterpret_cast<const uint4*>(from) : uint4{0, 0, 0, 0};
+}
+
+// Stores to the same address in another block of the cluster.
+__device__ inline void store_to_block(float* own, unsigned block, float value) {
+  asm volatile(
+      "{\n"
+      ".reg .b32 there;\n"
+      "mapa.shared::cluster.u32 there, %0, %1;\n"
+      "st.shared::cluster.f32 [there], %2;\n"
+      "}\n" ::"r"(shared_address(own)),
+      "r"(block), "f"(value)
+      : "memory");
+}
+
+// A chunk of rows with one adapter.
+struct Chunk {
+  std::int32_t slot;  // negative: there is none
+  std::int32_t begin = 0;
+  std::int32_t count = 0;
+
+  __device__ Chunk(const AdapterRows& table, unsigned i) : slot(table.chunk_slots[i]) {
+    if (slot < 0) return;
+    begin = table.chunk_begins[i];
+    count = table.chunk_sizes[i];
+  }
+};
+
+// The lane's two rows of A among the kValues from `first_value` on.
+template <class T>
+struct RowsOfA {
+  const T* from[2];
+  bool counts[2];  // within the module's rank
+  std::int64_t cols;
+
+  __device__ RowsOfA(const AdapterShrinkArgs& in, std::int32_t slot, std::int32_t first_value) : cols(in.cols) {
+    const std::int32_t values = in.modules * in.rank;
+#pragma unroll
+    for (int v = 0; v < 2; ++v) {
+      const std::int32_t n = first_value + static_cast<int>(threadIdx.x) % kWarp / 4 + v * 8;
+      counts[v] = slot >= 0 && n < values && n % in.rank < in.ranks[slot * in.modules + n / in.rank];
+      from[v] = static_cast<const T*>(in.a) + (counts[v] ? (std::int64_t{slot} * values + n) * in.cols : 0);
+    }
+  }
+  __device__ void load(uint4 (&to)[2], std::int64_t column) const {
+#pragma unroll
+    for (int v = 0; v < 2; ++v) to[v] = load_or_zero(from[v] + column, counts[v] && column < cols);
+  }
+};
+
+// The lane's rows of x, one of each eight rows of a chunk.
+template <class T, int kEights>
+struct RowsOfX {
+  const T* from[kEights];
+  bool is_row[kEights];
+  std::int64_t cols;
+
+  __device__ RowsOfX(const AdapterShrinkArgs& in, const Chunk& chunk) : cols(in.cols) {
+#pragma unroll
+    for (int e = 0; e < kEights; ++e) {
+      const int i = e * 8 + static_cast<int>(threadIdx.x) % kWarp / 4;
+      is_row[e] = i < chunk.count;
+      from[e] = static_cast<const T*>(in.x) + (is_row[e] ? in.table.order[chunk.begin + i] * in.cols : 0);
+    }
+  }
+  __device__ void load(uint4 (&to)[kEights], std::int64_t column) const {
+#pragma unroll
+    for (int e = 0; e < kEights; ++e) to[e] = load_or_zero(from[e] + column, is_row[e] && column < cols);
+  }
+};
+
+// The sums of a warp: sixteen rows of A by kEights · 8 rows of x, as tensor-core instructions leave them.
+template <int kEights>
+struct Sums {
+  float at[kEights][4] = {};
+
+  template <class T>
+  __device__ void add_products(const uint4 (&a)[2], const uint4 (&x)[kEights]) {
+#pragma unroll
+    for (int e = 0; e < kEights; ++e) {
+      multiply_tile<T>(at[e], {a[0].x, a[1].x, a[0].y, a[1].y}, x[e].x, x[e].y);
+      multiply_tile<T>(at[e], {a[0].z, a[1].z, a[0].w, a[1].w}, x[e].z, x[e].w);
+    }
+  }
+  // Calls f(row of A, row of x, sum) for the lane's sums.
+  template <class F>
+  __device__ void each(const F& f) const {
+    const int lane = static_cast<int>(threadIdx.x) % kWarp;
+#pragma unroll
+    for (int e = 0; e < kEights; ++e)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) f(lane / 4 + i / 2 * 8, e * 8 + lane % 4 * 2 + i % 2, at[e][i]);
+  }
+};
+
+__device__ inline void store_sum(const AdapterShrinkArgs& in, const Chunk& chunk, std::int32_t value, int row,
+                                 float sum) {
+  const std::int32_t values = in.modules * in.rank;
+  if (row < chunk.count && value < values) in.t[std::int64_t{in.table.order[chunk.begin + row]} * values + value] = sum;
+}
+
+// Computes t = x · aᵀ for a chunk of up to kEights · 8 rows and kValues rows of A. Grid: kParts blocks of a cluster,
+// groups of kValues rows of A, chunks.
+template <class T, int kEights, int kParts>
+__global__ void __launch_bounds__(kFewWarps* kWarp) shrink_few(const AdapterShrinkArgs in) {
+  constexpr int kRows = kEights * 8;
+  constexpr int kResults = kValues * kRows;
+  __shared__ float of_warps[kFewWarps][kValues][kRows + 1];
+  __shared__ float of_parts[kParts][kResults];
+  let_next_begin();
+  if constexpr (kParts > 1) arrive_at_cluster();
+  const int part = static_cast<int>(blockIdx.x);
+  const int warp = static_cast<int>(threadIdx.x) / kWarp;
+  const Chunk chunk(in.table, blockIdx.z);
+  const std::int32_t first_value = static_cast<std::int32_t>(blockIdx.y) * kValues;
+  const RowsOfA<T> rows_of_a(in, chunk.slot, first_value);
+  const auto column_of = [&](int step) {
+    return ((std::int64_t{step} * kParts + part) * kFewWarps + warp) * kStepColumns +
+           static_cast<int>(threadIdx.x) % 4 * 8;
+  };
+  uint4 held[kHeldSteps][2];
+#pragma unroll
+  for (int i = 0; i < kHeldSteps; ++i) rows_of_a.load(held[i], column_of(i));
+  const RowsOfX<T, kEights> rows_of_x(in, chunk);
+  wait_for_previous();
+
+  Sums<kEights> sums;
+  if (chunk.count > 0) {
+    uint4 x[kHeldSteps][kEights];
+#pragma unroll
+    for (int i = 0; i < kHeldSteps; ++i) rows_of_x.load(x[i], column_of(i));
+#pragma unroll
+    for (int i = 0; i < kHeldSteps; ++i) sums.template add_products<T>(held[i], x[i]);
+    for (int i = kHeldSteps; std::int64_t{i} * kParts * kFewWarps * kStepColumns < in.cols; ++i) {
+      rows_of_a.load(held[0], column_of(i));
+      rows_of_x.load(x[0], column_of(i));
+      sums.template add_products<T>(held[0], x[0]);
+    }
+  }
+  sums.each([&](int value, int row, float sum) { of_warps[warp][value][row] = sum; });
+  __syncthreads();
+  if constexpr (kParts > 1) wait_for_cluster();  // all blocks of the cluster have started
+  const int result = static_cast<int>(threadIdx.x);
+  float sum = 0;
+  if (result < kResults) {
+#pragma unroll
+    for (int w = 0; w < kFewWarps; ++w) sum += of_warps[w][result % kValues][result / kValues];
+    if constexpr (kParts > 1) store_to_block(&of_parts[part][result], 0, sum);
+  }
+  if constexpr (kParts > 1) {
+    sync_cluster();
+    if (part != 0) return;
+    sum = 0;
+#pragma unroll
+    for (int p = 0; p < kParts; ++p) sum += result < kResults ? of_parts[p][result] : 0;
+  }
+  if (result < kResults) store_sum(in, chunk, first_value + result % kValues, result / kValues, sum);
+}
+
+// Computes t = x · aᵀ for a chunk of up to kEights · 8 rows and kGroups · kValues rows of A. Grid: groups, chunks.
+template <class T, int kEights, int kGroups>
+__global__ void __launch_bounds__(kManyWarps* kWarp) shrink_many(const AdapterShrinkArgs in) {
+  constexpr int kRows = kEights * 8;
+  __shared__ float of_warps[kManyWarps][kValues][kRows + 1];
+  let_next_begin();
+  const int warp = static_cast<int>(threadIdx.x) / kWarp;
+  const Chunk chunk(in.table, blockIdx.y);
+  const std::int32_t first_value = static_cast<std::int32_t>(blockIdx.x) * kGroups * kValues;
+  wait_for_previous();
+  if (chunk.count == 0) return;
+  const RowsOfX<T, kEights> rows_of_x(in, chunk);
+  Sums<kEights> sums[kGroups];
+  const auto rows_of_a = [&](int group) { return RowsOfA<T>(in, chunk.slot, first_value + group * kValues); };
+  const RowsOfA<T> first_rows = rows_of_a(0);
+  [[maybe_unused]] const RowsOfA<T> second_rows = rows_of_a(kGroups > 1 ? 1 : 0);
+  [[maybe_unused]] const RowsOfA<T> third_rows = rows_of_a(kGroups > 2 ? 2 : 0);
+#pragma unroll 2
+  for (std::int64_t column = std::int64_t{warp} * kStepColumns + threadIdx.x % 4 * 8;
+       column - threadIdx.x % 4 * 8 < in.cols; column += kManyWarps * kStepColumns) {
+    uint4 x[kEights];
+    uint4 a[kGroups][2];
+    rows_of_x.load(x, column);
+    first_rows.load(a[0], column);
+    if constexpr (kGroups > 1) second_rows.load(a[1], column);
+    if constexpr (kGroups > 2) third_rows.load(a[2], column);
+#pragma unroll
+    for (int g = 0; g < kGroups; ++g) sums[g].template add_products<T>(a[g], x);
+  }
+#pragma unroll
+  for (int g = 0; g < kGroups; ++g) {
+    if (g > 0) __syncthreads();
+    sums[g].each([&](int value, int row, float sum) { of_warps[warp][value][row] = sum; });
+    __syncthreads();
+    for (int i = static_cast<int>(threadIdx.x); i < kValues * kRows; i += kManyWarps * kWarp) {
+      const int value = i % kValues;
+      float sum = 0;
+#pragma unroll
+      for (int w = 0; w < kManyWarps; ++w) sum += of_warps[w][value][i / kValues];
+      store_sum(in, chunk, first_value + g * kValues + value, i / kValues, sum);
+    }
+  }
+}
+
+// Two neighbouring rows of b for eight columns, as pairs of a column's two values.
+struct ColumnPairs {
+  std::uint32_t of[8];
+
+  __device__ ColumnPairs(const uint4& even, const uint4& odd) {
+    const std::uint32_t low[4] = {even.x, even.y, even.z, even.w};
+    const std::uint32_t high[4] = {odd.x, odd.y, odd.z, odd.w};
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      of[2 * i] = __byte_perm(low[i], high[i], 0x5410);
+      of[2 * i + 1] = __byte_perm(low[i], high[i], 0x7632);
+    }
+  }
+};
+
+// Computes y += scale · t · b for a chunk. Grid: blocks of kAddWarps · kAddColumns columns, chunks. Column 8 · n + j of
+// a warp's 64 is column n of its product j, so that a lane loads and stores neighbouring columns.
+template <class T>
+__global__ void __launch_bounds__(kAddWarps* kWarp) add_tiles(const AdapterAddArgs in) {
+  let_next_begin();
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int group = lane / 4;
+  const int pair = lane % 4 * 2;
+  const Chunk chunk(in.table, blockIdx.y);
+  const std::int64_t column =
+      (std::int64_t{blockIdx.x} * kAddWarps + threadIdx.x / kWarp) * kAddColumns;  // of the warp's first
+  const bool works = chunk.slot >= 0 && column < in.cols;
+  const std::int32_t module = works ? module_of(in.ranges, column) : 0;
+  const std::int32_t rank = works ? in.ranks[chunk.slot * in.modules + module] : 0;
+  if (rank == 0) {
+    wait_for_previous();
+    return;
+  }
+  const float scale = in.scales[chunk.slot * in.modules + module];
+  const T* const b = static_cast<const T*>(in.b) + std::int64_t{chunk.slot} * in.rank * in.cols + column + group * 8;
+  const auto load_b = [&](uint4(&rows)[4], int depth) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int r = depth + pair + i % 2 + i / 2 * 8;
+      rows[i] = load_or_zero(b + r * in.cols, r < rank);
+    }
+  };
+  uint4 first[4];
+  load_b(first, 0);
+  wait_for_previous();
+
+  for (int at = 0; at < chunk.count; at += 16) {
+    T* y[2];
+    const float* t[2];
+    bool is_row[2];
+    uint4 old[2][2];
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      is_row[h] = at + group + h * 8 < chunk.count;
+      const std::int64_t row = is_row[h] ? in.table.order[chunk.begin + at + group + h * 8] : 0;
+      y[h] = static_cast<T*>(in.y) + row * in.cols + column + pair * 8;
+      t[h] = in.t + (row * in.modules + module) * in.rank + pair;
+#pragma unroll
+      for (int i = 0; i < 2; ++i) old[h][i] = load_or_zero(y[h] + i * 8, is_row[h]);
+    }
+    float sums[8][4] = {};
+    for (int depth = 0; depth < rank; depth += kDepth) {
+      uint4 rows[4];
+      if (depth == 0) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) rows[i] = first[i];
+      } else {
+        load_b(rows, depth);
+      }
+      std::uint32_t high[4];
+      std::uint32_t low[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int r = depth + i / 2 * 8;  // of the lane's first value
+        const bool within = is_row[i % 2] && r + pair < rank;
+        const float v0 = within ? t[i % 2][r] : 0.0F;
+        const float v1 = within && r + pair + 1 < rank ? t[i % 2][r + 1] : 0.0F;
+        high[i] = pack_two<T>(v0, v1);
+        const float2 rest = unpack_two<T>(high[i]);
+        low[i] = pack_two<T>(v0 - rest.x, v1 - rest.y);
+      }
+      const ColumnPairs b0(rows[0], rows[1]);
+      const ColumnPairs b1(rows[2], rows[3]);
+#pragma unroll
+      for (int j = 0; j < 8; ++j) {
+        multiply_tile<T>(sums[j], high, b0.of[j], b1.of[j]);
+        multiply_tile<T>(sums[j], low, b0.of[j], b1.of[j]);
+      }
+    }
+#pragma unroll
+    for (int h = 0; h < 2; ++h)
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        if (!is_row[h]) continue;
+        std::uint32_t out[4] = {old[h][i].x, old[h][i].y, old[h][i].z, old[h][i].w};
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+          const float2 was = unpack_two<T>(out[j]);
+          out[j] =
+              pack_two<T>(fmaf(scale, sums[2 * j][h * 2 + i], was.x), fmaf(scale, sums[2 * j + 1][h * 2 + i], was.y));
+        }
+        *reinterpret_cast<uint4*>(y[h] + i * 8) = make_uint4(out[0], out[1], out[2], out[3]);
+      }
+  }
+}
+
+}  // namespace tessera::cuda::adapters

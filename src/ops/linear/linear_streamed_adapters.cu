@@ -1,0 +1,29 @@
+// Binds the streamed linear (linear_streamed.cuh) joined with the change by adapters, and with the gate behind it.
+#include "tessera/ops/linear/linear_cuda.h"
+#include "tessera/ops/linear/linear_streamed_bind.cuh"
+
+namespace tessera {
+namespace {
+
+using namespace cuda;
+using namespace cuda::streamed_linear;
+
+template <class T>
+Result<std::unique_ptr<BoundOp>> make(const LinearProblem& p, const AdapterAddArgs& adapters, Gate gate, std::byte* y) {
+  return make_streamed<T>("linear with adapters, streamed", p, AdapterChange<T>{adapters}, gate, y);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<BoundOp>> bind_adapted(std::span<const BindArgs> calls) {
+  const LinearProblem p = make_linear_problem(calls[0]);
+  const bool gated = calls.size() > 2;
+  if (!can_stream(calls[0]) || (gated && p.residual != nullptr)) return std::unique_ptr<BoundOp>();
+  const AdapterAddArgs adapters = adapter_add_args(calls[1]);
+  const Gate gate = gated ? gate_of(calls[2].node) : Gate::kNone;
+  std::byte* const y = gated ? calls[2].results[0].data.raw() : p.y;
+  if (p.dtype == ir::DType::kBFloat16) return make<__nv_bfloat16>(p, adapters, gate, y);
+  return make<__half>(p, adapters, gate, y);
+}
+
+}  // namespace tessera
