@@ -1,6 +1,6 @@
 // Catches: crashes, endless work and memory beyond the limit when a compressed body is inflated, a body that is
 // accepted although it was only partly inflated, and one that inflates differently under another limit.
-#include "tessera/server/http/content_coding.h"
+#include "tessera/server/http/bodies/content_coding.h"
 
 #include <zlib.h>
 #include <zstd.h>

@@ -1,6 +1,6 @@
 // Catches: crashes and endless work when a form is read, parts that reach beyond the body or into each other, and a
 // part whose content has the boundary.
-#include "tessera/server/http/multipart.h"
+#include "tessera/server/http/bodies/multipart.h"
 
 #include <algorithm>
 

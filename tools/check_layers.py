@@ -4,6 +4,7 @@
 - A file includes headers of its own layer and of lower ones only.
 - What a layer's sources include stands in the DEPS of its CMakeLists.txt.
 - No source is longer than 400 lines, tests and scripts included.
+- No folder has more than 60 sources, tests included.
 Prints each fault as "file:line: what", then "N passed, N failed" over the files looked at.
 
 The folders within a layer are its rooms. --rooms checks nothing: it prints, for each layer that has any, a table of its
@@ -18,6 +19,7 @@ import sys
 # The layers, the highest one first.
 LAYERS = ["cli", "load", "capi", "options", "server", "engine", "plugin", "runner", "piecewise", "compile", "model", "ops", "comm", "ir", "device", "text", "image", "net", "base"]
 MAX_LINES = 400
+MAX_SOURCES = 60
 CODE = {".h", ".cpp", ".cu", ".cuh"}
 # The folders beside src/ in which only line counts are checked.
 FOLDERS = ["tests", "fuzz", "examples", "plugins", "tools"]
@@ -68,6 +70,14 @@ def too_long(lines):
         yield MAX_LINES, f"{len(lines)} lines: split it (at most {MAX_LINES})"
 
 
+def crowded_folders(layer):
+    """Yields the folders of a layer that have too many sources, as (folder, words)."""
+    for folder in [layer, *(p for p in sorted(layer.rglob("*")) if p.is_dir())]:
+        count = sum(p.suffix in CODE for p in folder.iterdir())
+        if count > MAX_SOURCES:
+            yield folder, f"{count} sources: give some of them a room (at most {MAX_SOURCES})"
+
+
 def rooms_of(layer):
     """Returns {room: (files, lines, rooms of the layer that it includes)} of a layer's folder, its own folder first."""
     found = {}
@@ -110,6 +120,9 @@ def main():
             print(f"src/{layer}: no layer of this name; it belongs in LAYERS of tools/check_layers.py, in its place")
             failed += 1
             continue
+        for crowded, words in crowded_folders(folder):
+            print(f"{crowded.relative_to(root)}: {words}")
+            failed += 1
         deps = read_deps(folder / "CMakeLists.txt")
         for path in sorted(p for p in folder.rglob("*") if p.suffix in CODE):
             lines = path.read_text().splitlines()

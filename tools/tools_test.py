@@ -68,6 +68,12 @@ class CheckLayers(unittest.TestCase):
         self.assertEqual(self.run_on({"base/a.h": "", "helpers/a.h": ""})[0], 1)
         self.assertEqual(self.run_on({"base/a.txt": ""})[0], 1, "nothing looked at is no success")
 
+    def test_a_folder_with_too_many_sources_fails(self):
+        sources = {f"base/room/a{i}.h": "" for i in range(60)}
+        self.assertEqual(self.run_on({**sources, "base/a.h": "", "base/room/a.txt": ""})[0], 0)
+        status, output = self.run_on({**sources, "base/room/b.cpp": ""})
+        self.assertEqual((status, output.splitlines()[0]),
+                         (1, "src/base/room: 61 sources: give some of them a room (at most 60)"))
 
     def test_rooms_have_their_size_and_what_their_sources_include(self):
         status, output = self.run_on({

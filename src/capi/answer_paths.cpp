@@ -4,10 +4,10 @@
 
 #include "tessera/server/openai/chat_request.h"
 #include "tessera/server/openai/completion_request.h"
-#include "tessera/server/openai/embedding_request.h"
 #include "tessera/server/openai/generate_request.h"
-#include "tessera/server/openai/rerank_request.h"
-#include "tessera/server/openai/score_request.h"
+#include "tessera/server/openai/pooled/embedding_request.h"
+#include "tessera/server/openai/pooled/rerank_request.h"
+#include "tessera/server/openai/pooled/score_request.h"
 
 namespace tessera::capi {
 namespace {

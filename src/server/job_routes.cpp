@@ -6,10 +6,10 @@
 #include "tessera/server/ollama/ollama_request.h"
 #include "tessera/server/openai/chat_request.h"
 #include "tessera/server/openai/completion_request.h"
-#include "tessera/server/openai/embedding_request.h"
 #include "tessera/server/openai/generate_request.h"
-#include "tessera/server/openai/rerank_request.h"
-#include "tessera/server/openai/score_request.h"
+#include "tessera/server/openai/pooled/embedding_request.h"
+#include "tessera/server/openai/pooled/rerank_request.h"
+#include "tessera/server/openai/pooled/score_request.h"
 #include "tessera/server/openai/text_routes.h"
 
 namespace tessera {

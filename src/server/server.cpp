@@ -16,7 +16,7 @@
 #include "tessera/server/batches/batch_service.h"
 #include "tessera/server/fields/api_fields.h"
 #include "tessera/server/http/access.h"
-#include "tessera/server/http/body_check.h"
+#include "tessera/server/http/bodies/body_check.h"
 #include "tessera/server/http/query.h"
 #include "tessera/server/http/router.h"
 #include "tessera/server/info_routes.h"

@@ -10,7 +10,7 @@
 #include "tessera/server/fields/json_writer.h"
 #include "tessera/server/openai/chat_request.h"
 #include "tessera/server/openai/completion_request.h"
-#include "tessera/server/openai/embedding_request.h"
+#include "tessera/server/openai/pooled/embedding_request.h"
 #include "tessera/server/responses/response_request.h"
 
 namespace tessera {

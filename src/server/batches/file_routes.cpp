@@ -13,7 +13,7 @@
 #include "tessera/server/fields/api_fields.h"
 #include "tessera/server/fields/json_writer.h"
 #include "tessera/server/fields/query_fields.h"
-#include "tessera/server/http/multipart.h"
+#include "tessera/server/http/bodies/multipart.h"
 #include "tessera/server/http/query.h"
 #include "tessera/server/refusals.h"
 #include "tessera/text/unicode.h"

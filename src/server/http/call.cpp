@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "tessera/base/log.h"
-#include "tessera/server/http/body_encoder.h"
+#include "tessera/server/http/bodies/body_encoder.h"
 #include "tessera/server/http/random_id.h"
 
 namespace tessera {

@@ -8,8 +8,8 @@
 #include <ctime>
 #include <iterator>
 
+#include "tessera/server/http/bodies/multipart.h"
 #include "tessera/server/http/http_guard.h"
-#include "tessera/server/http/multipart.h"
 #include "tessera/text/unicode.h"
 
 namespace tessera {
@@ -70,6 +70,13 @@ std::string long_body(std::size_t most) { return fmt::format("the request's body
 
 bool equals_ignoring_case(std::string_view a, std::string_view b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](char x, char y) { return lower(x) == lower(y); });
+}
+
+std::string_view trimmed(std::string_view text) {
+  const auto is_blank = [](char c) { return c == ' ' || c == '\t'; };
+  while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
+  while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);
+  return text;
 }
 
 Result<RequestTarget> parse_target(std::string_view target) {

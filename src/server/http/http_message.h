@@ -15,6 +15,8 @@
 namespace tessera {
 
 bool equals_ignoring_case(std::string_view a, std::string_view b);
+// Returns the text without the spaces and tabs at its ends.
+std::string_view trimmed(std::string_view text);
 
 struct RequestTarget {
   std::string path;       // percent-decoded

@@ -9,7 +9,7 @@
 
 #include "tessera/server/api_result.h"
 #include "tessera/server/http/access.h"
-#include "tessera/server/http/body_check.h"
+#include "tessera/server/http/bodies/body_check.h"
 #include "tessera/server/http/call.h"
 
 namespace tessera {

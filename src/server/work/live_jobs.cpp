@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "tessera/server/http/api_error.h"
-#include "tessera/server/http/body_encoder.h"
+#include "tessera/server/http/bodies/body_encoder.h"
 
 namespace tessera {
 namespace {

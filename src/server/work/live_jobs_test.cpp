@@ -10,7 +10,7 @@
 #include <mutex>
 #include <optional>
 
-#include "tessera/server/http/content_coding.h"
+#include "tessera/server/http/bodies/content_coding.h"
 #include "tessera/server/http/http_test_util.h"
 
 namespace tessera {

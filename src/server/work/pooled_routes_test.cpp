@@ -11,7 +11,7 @@
 
 #include "tessera/base/base64.h"
 #include "tessera/server/openai/answers_test_util.h"
-#include "tessera/server/openai/embedding_answer.h"
+#include "tessera/server/openai/pooled/embedding_answer.h"
 #include "tessera/server/server_test_util.h"
 
 namespace tessera {

@@ -4,7 +4,7 @@
 #include <optional>
 #include <variant>
 
-#include "tessera/server/http/content_coding.h"
+#include "tessera/server/http/bodies/content_coding.h"
 
 namespace tessera {
 

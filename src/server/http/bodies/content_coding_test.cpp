@@ -1,6 +1,6 @@
 // Catches: compressed bodies that are decoded wrongly, small bodies that inflate past the limit, and broken bodies that
 // pass as complete.
-#include "tessera/server/http/content_coding.h"
+#include "tessera/server/http/bodies/content_coding.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

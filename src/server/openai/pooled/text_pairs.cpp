@@ -1,4 +1,4 @@
-#include "tessera/server/openai/text_pairs.h"
+#include "tessera/server/openai/pooled/text_pairs.h"
 
 #include <fmt/format.h>
 

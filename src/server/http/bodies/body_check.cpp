@@ -1,4 +1,4 @@
-#include "tessera/server/http/body_check.h"
+#include "tessera/server/http/bodies/body_check.h"
 
 #include <fmt/format.h>
 
@@ -6,9 +6,9 @@
 
 #include "tessera/model/config/fields.h"
 #include "tessera/server/http/api_error.h"
-#include "tessera/server/http/content_coding.h"
+#include "tessera/server/http/bodies/content_coding.h"
+#include "tessera/server/http/bodies/multipart.h"
 #include "tessera/server/http/http_message.h"
-#include "tessera/server/http/multipart.h"
 
 namespace tessera {
 namespace {

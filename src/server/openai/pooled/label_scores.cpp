@@ -1,4 +1,4 @@
-#include "tessera/server/openai/label_scores.h"
+#include "tessera/server/openai/pooled/label_scores.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "tessera/server/http/content_coding.h"
+#include "tessera/server/http/bodies/content_coding.h"
 
 #include <fmt/format.h>
 #include <zlib.h>

@@ -1,4 +1,4 @@
-#include "tessera/server/openai/embedding_answer.h"
+#include "tessera/server/openai/pooled/embedding_answer.h"
 
 #include <bit>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "tessera/server/http/multipart.h"
+#include "tessera/server/http/bodies/multipart.h"
 
 #include <fmt/format.h>
 
@@ -13,13 +13,6 @@ namespace {
 constexpr std::string_view kFormType = "multipart/form-data";
 constexpr std::size_t kMostParts = 64;
 constexpr std::size_t kMostBoundary = 70;  // RFC 2046, 5.1.1
-
-std::string_view trimmed(std::string_view text) {
-  const auto is_blank = [](char c) { return c == ' ' || c == '\t'; };
-  while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
-  while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);
-  return text;
-}
 
 // Returns a value without its quotes and backslashes, and removes it from the front of `rest`.
 std::string take_value(std::string_view& rest) {

@@ -1,9 +1,9 @@
 // Catches: compressed answers that do not decode to the body, and encodings that a client does not accept.
-#include "tessera/server/http/body_encoder.h"
+#include "tessera/server/http/bodies/body_encoder.h"
 
 #include <gtest/gtest.h>
 
-#include "tessera/server/http/content_coding.h"
+#include "tessera/server/http/bodies/content_coding.h"
 
 namespace tessera {
 namespace {

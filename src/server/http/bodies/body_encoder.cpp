@@ -1,4 +1,4 @@
-#include "tessera/server/http/body_encoder.h"
+#include "tessera/server/http/bodies/body_encoder.h"
 
 #include <zlib.h>
 #include <zstd.h>
@@ -15,12 +15,6 @@ namespace {
 
 constexpr std::string_view kCodings[] = {"zstd", "gzip"};
 constexpr std::size_t kOutput = std::size_t{32} << 10;
-
-std::string_view trimmed(std::string_view text) {
-  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
-  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
-  return text;
-}
 
 // Returns the weight in parameters such as "q=0.5" (RFC 9110, 12.4.2): 1 if there is none, 0 if it is malformed.
 double weight_of(std::string_view parameters) {

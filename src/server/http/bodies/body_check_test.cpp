@@ -1,5 +1,5 @@
 // Catches: bodies that a web page's form can send, and encodings that the server cannot inflate.
-#include "tessera/server/http/body_check.h"
+#include "tessera/server/http/bodies/body_check.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "tessera/server/openai/rerank_request.h"
+#include "tessera/server/openai/pooled/rerank_request.h"
 
 #include <algorithm>
 #include <numeric>
@@ -10,8 +10,8 @@
 #include "tessera/server/fields/api_fields.h"
 #include "tessera/server/fields/json_writer.h"
 #include "tessera/server/fields/request_fields.h"
+#include "tessera/server/openai/pooled/text_pairs.h"
 #include "tessera/server/openai/sampling_fields.h"
-#include "tessera/server/openai/text_pairs.h"
 #include "tessera/server/openai/usage.h"
 
 namespace tessera {

@@ -1,4 +1,4 @@
-#include "tessera/server/openai/score_request.h"
+#include "tessera/server/openai/pooled/score_request.h"
 
 #include <fmt/format.h>
 
@@ -11,9 +11,9 @@
 #include "tessera/server/fields/api_fields.h"
 #include "tessera/server/fields/json_writer.h"
 #include "tessera/server/fields/request_fields.h"
-#include "tessera/server/openai/label_scores.h"
+#include "tessera/server/openai/pooled/label_scores.h"
+#include "tessera/server/openai/pooled/text_pairs.h"
 #include "tessera/server/openai/sampling_fields.h"
-#include "tessera/server/openai/text_pairs.h"
 #include "tessera/server/openai/usage.h"
 
 namespace tessera {

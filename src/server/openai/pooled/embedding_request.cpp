@@ -1,4 +1,4 @@
-#include "tessera/server/openai/embedding_request.h"
+#include "tessera/server/openai/pooled/embedding_request.h"
 
 #include <string>
 #include <utility>
@@ -7,7 +7,7 @@
 #include "tessera/server/fields/api_fields.h"
 #include "tessera/server/fields/pooled_fields.h"
 #include "tessera/server/fields/request_fields.h"
-#include "tessera/server/openai/embedding_answer.h"
+#include "tessera/server/openai/pooled/embedding_answer.h"
 #include "tessera/server/openai/prompts.h"
 #include "tessera/server/openai/sampling_fields.h"
 

@@ -1,6 +1,6 @@
 // Catches: content that is cut or lengthened by a byte, names in quotes that are read wrongly, and malformed forms that
 // are taken for complete ones.
-#include "tessera/server/http/multipart.h"
+#include "tessera/server/http/bodies/multipart.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "tessera/server/openai/embedding_request.h"
-#include "tessera/server/openai/rerank_request.h"
-#include "tessera/server/openai/score_request.h"
+#include "tessera/server/openai/pooled/embedding_request.h"
+#include "tessera/server/openai/pooled/rerank_request.h"
+#include "tessera/server/openai/pooled/score_request.h"
 #include "tessera/server/test_model.h"
 
 namespace tessera {
