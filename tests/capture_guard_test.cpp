@@ -12,8 +12,8 @@
 #include "tessera/compile/eager.h"
 #include "tessera/device/testing/environment.h"
 #include "tessera/ir/text.h"
-#include "tessera/ops/contract/device_registry.h"
 #include "tessera/ops/contract/shape_rule.h"
+#include "tessera/ops/device_registry.h"
 #include "tessera/piecewise/executable.h"
 #include "tessera/piecewise/splitter.h"
 

@@ -5,9 +5,10 @@
 - What a layer's sources include stands in the DEPS of its CMakeLists.txt.
 - No source is longer than 400 lines, tests and scripts included.
 - No folder has more than 60 sources, tests included.
+- Rooms of a layer do not include each other in a cycle, except in the layers of CYCLIC.
 Prints each fault as "file:line: what", then "N passed, N failed" over the files looked at.
 
-The folders within a layer are its rooms. --rooms checks nothing: it prints, for each layer that has any, a table of its
+The folders within a layer are its rooms; a folder within a room is a part of it. --rooms checks nothing: it prints, for each layer that has any, a table of its
 rooms with their files and lines, tests included, and the rooms of the layer that their sources include, tests left out.
 "." is the layer's own folder."""
 
@@ -20,6 +21,10 @@ import sys
 LAYERS = ["cli", "load", "capi", "options", "server", "engine", "plugin", "runner", "piecewise", "compile", "model", "ops", "comm", "ir", "device", "text", "image", "net", "base"]
 MAX_LINES = 400
 MAX_SOURCES = 60
+# The layers whose rooms include each other in cycles so far.
+CYCLIC = {"cli", "server", "engine", "runner", "model"}
+# The layers whose own folder is above their rooms. Elsewhere it also has what rooms share, and counts as no room.
+OWN_FOLDER_ON_TOP = {"ops"}
 CODE = {".h", ".cpp", ".cu", ".cuh"}
 # The folders beside src/ in which only line counts are checked.
 FOLDERS = ["tests", "fuzz", "examples", "plugins", "tools"]
@@ -93,6 +98,38 @@ def rooms_of(layer):
     return dict(sorted(found.items()))
 
 
+def parts_of(rooms):
+    """Returns {room: rooms that it includes}, with the folders within a room joined to it."""
+    parts = {}
+    for room, (_, _, included) in rooms.items():
+        top = room.split("/")[0]
+        parts[top] = parts.get(top, set()) | ({name.split("/")[0] for name in included} - {top})
+    return parts
+
+
+def way_between(parts, start, end):
+    """Returns the shortest list of rooms from start to end in which each includes the next, or None."""
+    ways, seen = [[start]], {start}
+    for way in ways:
+        if way[-1] == end:
+            return way
+        for room in sorted(parts.get(way[-1], set()) - seen):
+            seen.add(room)
+            ways.append([*way, room])
+    return None
+
+
+def cycles_of(layer):
+    """Yields, for each room that includes itself through others, the words about it."""
+    parts = parts_of(rooms_of(layer))
+    if layer.name not in OWN_FOLDER_ON_TOP:
+        parts = {room: included - {"."} for room, included in parts.items() if room != "."}
+    for room in sorted(parts):
+        ways = [way for other in sorted(parts[room]) if (way := way_between(parts, other, room))]
+        if ways:
+            yield f"room {room} includes itself: {' → '.join([room, *min(ways, key=len)])}"
+
+
 def print_rooms(root):
     for name in LAYERS:
         rooms = rooms_of(root / "src" / name)
@@ -122,6 +159,9 @@ def main():
             continue
         for crowded, words in crowded_folders(folder):
             print(f"{crowded.relative_to(root)}: {words}")
+            failed += 1
+        for words in cycles_of(folder) if layer not in CYCLIC else ():
+            print(f"src/{layer}: {words}")
             failed += 1
         deps = read_deps(folder / "CMakeLists.txt")
         for path in sorted(p for p in folder.rglob("*") if p.suffix in CODE):

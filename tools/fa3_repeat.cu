@@ -8,8 +8,8 @@
 //   compute-sanitizer --tool memcheck ./fa3_repeat 40
 //
 // FlashInfer's own epilogue differs in 29 of 39 launches under the tool, and in none without it. With -DOWN_EPILOGUE,
-// which uses the engine's epilogue (ops/flashinfer/fa3_epilogue.cuh), no launch differs. -DHEAD_DIM=64 or 256 selects
-// other head sizes.
+// which uses the engine's epilogue (ops/attention/flashinfer/fa3_epilogue.cuh), no launch differs. -DHEAD_DIM=64 or 256
+// selects other head sizes.
 //
 //   fa3_repeat N [sync] [single] [one] [seed=S]
 //     sync    wait after each launch, else 8 launches back to back
@@ -22,7 +22,7 @@
 #include <flashinfer/attention/hopper/variants.cuh>
 
 #ifdef OWN_EPILOGUE
-#include "tessera/ops/flashinfer/fa3_epilogue.cuh"
+#include "tessera/ops/attention/flashinfer/fa3_epilogue.cuh"
 #endif
 
 #include <algorithm>

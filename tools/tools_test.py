@@ -68,6 +68,21 @@ class CheckLayers(unittest.TestCase):
         self.assertEqual(self.run_on({"base/a.h": "", "helpers/a.h": ""})[0], 1)
         self.assertEqual(self.run_on({"base/a.txt": ""})[0], 1, "nothing looked at is no success")
 
+    def test_a_cycle_between_rooms_fails(self):
+        rows = {"ops/rows/blocks/a.h": '#include "tessera/ops/rows/a.h"\n', "ops/rows/a.h": '#include "tessera/ops/rows/blocks/a.h"\n',
+                "ops/moe/a.h": '#include "tessera/ops/rows/a.h"\n', "ops/linear/a.h": '#include "tessera/ops/moe/a.h"\n'}
+        self.assertEqual(self.run_on(rows)[0], 0, "a folder within a room is a part of it")
+        status, output = self.run_on({**rows, "ops/rows/blocks/b.h": '#include "tessera/ops/linear/a.h"\n'})
+        self.assertEqual((status, output.splitlines()[:2]),
+                         (1, ["src/ops: room linear includes itself: linear → moe → rows → linear",
+                              "src/ops: room moe includes itself: moe → rows → linear → moe"]))
+        self.assertEqual(self.run_on({**rows, "ops/rows/b_test.cpp": '#include "tessera/ops/linear/a.h"\n'})[0], 0)
+
+    def test_the_own_folder_of_ops_is_above_its_rooms(self):
+        for layer, status in (("ops", 1), ("text", 0)):
+            self.assertEqual(self.run_on({f"{layer}/a.h": f'#include "tessera/{layer}/b/a.h"\n',
+                                          f"{layer}/b/a.h": f'#include "tessera/{layer}/a.h"\n'})[0], status, layer)
+
     def test_a_folder_with_too_many_sources_fails(self):
         sources = {f"base/room/a{i}.h": "" for i in range(60)}
         self.assertEqual(self.run_on({**sources, "base/a.h": "", "base/room/a.txt": ""})[0], 0)

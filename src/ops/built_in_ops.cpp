@@ -1,6 +1,6 @@
 #include "tessera/ops/built_in_ops.h"
 
-#include "tessera/ops/rooms.h"
+#include "tessera/ops/contract/rooms.h"
 
 namespace tessera {
 namespace {
@@ -9,6 +9,7 @@ const OpList& all_rooms() {
   static const OpList list = [] {
     OpList all;
     add_rows(all);
+    add_embedding(all);
     add_linear(all);
     add_adapters(all);
     add_quantised(all);

@@ -3,14 +3,10 @@
 
 #include <utility>
 
-#include "tessera/base/json.h"
 #include "tessera/device/cuda/cuda_device.h"
 #include "tessera/device/cuda/cuda_stream.h"
-#include "tessera/ops/contract/device_registry.h"
-#include "tessera/ops/fused/row_cuda_builder.h"
-#include "tessera/ops/linear/linear_cuda.h"
-#include "tessera/ops/linear/linear_tuning.h"
-#include "tessera/ops/rooms.h"
+#include "tessera/ops/contract/rooms.h"
+#include "tessera/ops/device_registry.h"
 
 namespace tessera {
 namespace {
@@ -21,6 +17,7 @@ const KernelTable& cuda_kernels() {
     add_linear_cuda(list);
     add_adapters_cuda(list);
     add_rows_cuda(list);
+    add_embedding_cuda(list);
     add_attention_cuda(list);
     add_cache_cuda(list);
     add_latent_cuda(list);
@@ -48,16 +45,12 @@ Status launch_from_outside(Stream& stream, const char* name, const std::function
   return ok_status();
 }
 
-const Backend kCudaBackend{.create_device = create_cuda_device,
-                           .kernels = cuda_kernels,
-                           .versions = cublaslt_versions,
-                           .export_algorithms = cublaslt_algorithms,
-                           .import_algorithms = remember_cublaslt_algorithms,
-                           .learn_algorithms = learn_cublaslt_algorithms,
-                           .measure_algorithms = measure_cublaslt_algorithms,
-                           .row_kernels = cuda_row_kernels,
-                           .start_libraries = start_cublaslt,
-                           .launch = launch_from_outside};
+const Backend kCudaBackend = [] {
+  Backend backend{.create_device = create_cuda_device, .kernels = cuda_kernels, .launch = launch_from_outside};
+  add_linear_algorithms_cuda(backend);
+  add_row_kernels_cuda(backend);
+  return backend;
+}();
 
 }  // namespace
 }  // namespace tessera

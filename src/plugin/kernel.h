@@ -6,9 +6,9 @@
 #include <string_view>
 
 #include "tessera/base/status.h"
-#include "tessera/ops/contract/device_registry.h"
 #include "tessera/ops/contract/op.h"
 #include "tessera/ops/contract/op_plan.h"
+#include "tessera/ops/device_registry.h"
 #include "tessera/plugin/operator.h"
 #include "tessera_plugin.h"
 

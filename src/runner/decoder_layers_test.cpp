@@ -10,7 +10,7 @@
 #include "tessera/base/json.h"
 #include "tessera/device/testing/environment.h"
 #include "tessera/model/weights/weight_source.h"
-#include "tessera/ops/contract/device_registry.h"
+#include "tessera/ops/device_registry.h"
 #include "tessera/runner/runner_test_util.h"
 
 namespace tessera {

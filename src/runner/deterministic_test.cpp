@@ -7,7 +7,7 @@
 #include <set>
 
 #include "tessera/device/testing/environment.h"
-#include "tessera/ops/contract/device_registry.h"
+#include "tessera/ops/device_registry.h"
 #include "tessera/runner/runner_test_util.h"
 
 namespace tessera {

@@ -22,7 +22,7 @@
 #include "tessera/device/device.h"
 #include "tessera/engine/engine_options.h"
 #include "tessera/engine/start/engine_plan.h"
-#include "tessera/ops/contract/device_registry.h"
+#include "tessera/ops/device_registry.h"
 #include "tessera/ops/fused/row_schedules.h"
 #include "tessera/runner/dispatch/costs.h"
 

@@ -14,7 +14,7 @@ namespace tessera {
 // Returns [T, hidden]: the embeddings of the tokens' ids times the config's scale, or the given rows.
 ir::ValueId embed(LayerBuilder& b, const ModelConfig& config, const TokenInputs& inputs);
 // Does the first of embed()'s two steps, for models that look up the ids twice or replace some of them. Returns i32[T]:
-// the ids, including those that the last step sampled. ops/rows/embedding.h describes the operator's `attributes`.
+// the ids, including those that the last step sampled. ops/embedding/embedding.h describes the operator's `attributes`.
 ir::ValueId resolve_ids(LayerBuilder& b, const TokenInputs& inputs, const ir::Attributes& attributes = {});
 ir::ValueId embed(LayerBuilder& b, const ModelConfig& config, const TokenInputs& inputs, ir::ValueId ids);
 

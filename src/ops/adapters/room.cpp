@@ -1,5 +1,5 @@
 #include "tessera/ops/adapters/adapter_linear.h"
-#include "tessera/ops/rooms.h"
+#include "tessera/ops/contract/rooms.h"
 
 namespace tessera {
 

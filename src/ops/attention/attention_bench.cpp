@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "tessera/ops/attention/attention.h"
-#include "tessera/ops/contract/device_registry.h"
+#include "tessera/ops/device_registry.h"
 
 namespace tessera {
 namespace {

@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "tessera/ops/attention/attention.h"
-#include "tessera/ops/contract/device_registry.h"
 #include "tessera/ops/contract/op_test_util.h"
+#include "tessera/ops/device_registry.h"
 
 namespace tessera::testing {
 

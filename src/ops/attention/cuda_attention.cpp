@@ -12,11 +12,11 @@
 #include "tessera/device/cuda/cuda_device.h"
 #include "tessera/ops/attention/attention.h"
 #include "tessera/ops/attention/cuda_attention_planner.h"
+#include "tessera/ops/attention/cudnn/attention.h"
 #include "tessera/ops/attention/decode_attention.h"
+#include "tessera/ops/attention/flashinfer/kernels.h"
 #include "tessera/ops/attention/prefill_attention.h"
 #include "tessera/ops/contract/forward_states.h"
-#include "tessera/ops/cudnn/attention.h"
-#include "tessera/ops/flashinfer/kernels.h"
 
 namespace tessera {
 namespace {

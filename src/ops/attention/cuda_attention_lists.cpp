@@ -5,8 +5,8 @@
 #include <span>
 
 #include "tessera/ops/attention/decode_attention.h"
+#include "tessera/ops/attention/flashinfer/kernels.h"
 #include "tessera/ops/attention/prefill_attention.h"
-#include "tessera/ops/flashinfer/kernels.h"
 
 namespace tessera {
 namespace {

@@ -11,8 +11,8 @@
 #include "tessera/base/log.h"
 #include "tessera/device/alignment.h"
 #include "tessera/device/cuda/cuda_device.h"
+#include "tessera/ops/attention/flashinfer/kernels.h"
 #include "tessera/ops/cuda/clear_memory.h"
-#include "tessera/ops/flashinfer/kernels.h"
 
 namespace tessera {
 

@@ -13,8 +13,8 @@
 #include "tessera/ops/attention/attention_planner.h"
 #include "tessera/ops/attention/attention_schedule.h"
 #include "tessera/ops/attention/cuda_attention.h"
+#include "tessera/ops/attention/cudnn/attention.h"
 #include "tessera/ops/attention/decode_schedule.h"
-#include "tessera/ops/cudnn/attention.h"
 
 namespace tessera {
 

@@ -3,13 +3,13 @@
 
 #include <array>
 
+#include "tessera/ops/attention/flashinfer/kernels.h"
 #include "tessera/ops/attention/prefill_attention.cuh"
 #include "tessera/ops/attention/prefill_copies.cuh"
 #include "tessera/ops/attention/prefill_rows.cuh"
 #include "tessera/ops/cuda/cuda_op.h"
 #include "tessera/ops/cuda/cuda_shared_memory.h"
 #include "tessera/ops/cuda/tensor_map.h"
-#include "tessera/ops/flashinfer/kernels.h"
 
 namespace tessera {
 namespace cuda::prefill {

@@ -1,5 +1,5 @@
 #include "tessera/ops/attention/attention.h"
-#include "tessera/ops/rooms.h"
+#include "tessera/ops/contract/rooms.h"
 
 namespace tessera {
 

@@ -5,8 +5,8 @@
 
 #include "tessera/ops/cache/cache_type.h"
 #include "tessera/ops/cache/qkv_rope_store.h"
+#include "tessera/ops/contract/norm_form.h"
 #include "tessera/ops/contract/op.h"
-#include "tessera/ops/rows/norm_form.h"
 
 namespace tessera {
 

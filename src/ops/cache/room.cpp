@@ -1,6 +1,6 @@
 #include "tessera/ops/cache/kv_store.h"
 #include "tessera/ops/cache/qkv_rope_store.h"
-#include "tessera/ops/rooms.h"
+#include "tessera/ops/contract/rooms.h"
 
 namespace tessera {
 

@@ -12,7 +12,7 @@
 #include "tessera/ops/built_in_ops.h"
 #include "tessera/ops/collective/collective.h"
 #include "tessera/ops/contract/op_test_util.h"
-#include "tessera/ops/rows/embedding.h"
+#include "tessera/ops/embedding/embedding.h"
 #include "tessera/ops/testing/ranks.h"
 
 namespace tessera::testing {

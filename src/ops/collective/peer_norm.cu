@@ -4,9 +4,9 @@
 
 #include "tessera/ops/collective/peer_collectives.h"
 #include "tessera/ops/collective/peer_kernels.cuh"
+#include "tessera/ops/contract/norm_form.h"
 #include "tessera/ops/cuda/cuda_norm.cuh"
 #include "tessera/ops/cuda/cuda_op.h"
-#include "tessera/ops/rows/norm_form.h"
 
 namespace tessera::cuda {
 namespace {

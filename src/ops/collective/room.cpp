@@ -1,7 +1,7 @@
 #include "tessera/ops/collective/collective.h"
 #include "tessera/ops/collective/row_exchange.h"
 #include "tessera/ops/collective/stage_exchange.h"
-#include "tessera/ops/rooms.h"
+#include "tessera/ops/contract/rooms.h"
 
 namespace tessera {
 

@@ -4,7 +4,7 @@
 #include "tessera/ops/collective/peer_collectives.h"
 #include "tessera/ops/collective/row_exchange.h"
 #include "tessera/ops/collective/stage_exchange.h"
-#include "tessera/ops/rooms.h"
+#include "tessera/ops/contract/rooms.h"
 
 namespace tessera {
 

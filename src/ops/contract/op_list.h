@@ -1,4 +1,4 @@
-// The lists to which each room (subfolder) of ops/ adds its operators and kernels (ops/rooms.h).
+// The lists to which each room (subfolder) of ops/ adds its operators and kernels (contract/rooms.h).
 #pragma once
 
 #include <initializer_list>

@@ -30,9 +30,9 @@
 #include "tessera/device/testing/environment.h"
 #include "tessera/ir/builder.h"
 #include "tessera/ir/testing/host_tensor.h"
-#include "tessera/ops/contract/device_registry.h"
 #include "tessera/ops/contract/op.h"
 #include "tessera/ops/cpu/cpu_math.h"
+#include "tessera/ops/device_registry.h"
 
 namespace tessera::testing {
 

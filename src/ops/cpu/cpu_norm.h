@@ -4,8 +4,8 @@
 #include <cmath>
 #include <cstdint>
 
+#include "tessera/ops/contract/norm_form.h"
 #include "tessera/ops/cpu/cpu_math.h"
-#include "tessera/ops/rows/norm_form.h"
 
 namespace tessera {
 

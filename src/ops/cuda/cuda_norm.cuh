@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
+#include "tessera/ops/contract/norm_form.h"
 #include "tessera/ops/cuda/cuda_math.cuh"
-#include "tessera/ops/rows/norm_form.h"
 
 namespace tessera::cuda {
 

@@ -6,9 +6,9 @@
 
 #include "tessera/device/cpu/cpu_device.h"
 #include "tessera/device/cpu/parallel.h"
+#include "tessera/ops/cpu/row_loop.h"
 #include "tessera/ops/fused/row_cpu_loops.h"
 #include "tessera/ops/fused/row_kernel_builder.h"
-#include "tessera/ops/rows/row_loop.h"
 
 namespace tessera {
 namespace {

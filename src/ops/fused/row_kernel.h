@@ -25,7 +25,7 @@
 
 #include "tessera/base/status.h"
 #include "tessera/ir/type.h"
-#include "tessera/ops/rows/norm_form.h"
+#include "tessera/ops/contract/norm_form.h"
 
 namespace tessera {
 

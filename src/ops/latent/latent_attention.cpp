@@ -13,9 +13,9 @@
 #include "tessera/ops/contract/shape_rule.h"
 #include "tessera/ops/cpu/cpu_math.h"
 #include "tessera/ops/cpu/cpu_op.h"
+#include "tessera/ops/cpu/row_loop.h"
+#include "tessera/ops/latent/head_linear.h"
 #include "tessera/ops/latent/latent_rotation.h"
-#include "tessera/ops/linear/head_linear.h"
-#include "tessera/ops/rows/row_loop.h"
 
 namespace tessera {
 namespace {

@@ -26,7 +26,7 @@
 
 #include "tessera/ir/op_decl.h"
 #include "tessera/ops/contract/op.h"
-#include "tessera/ops/linear/head_linear.h"
+#include "tessera/ops/latent/head_linear.h"
 
 namespace tessera {
 

@@ -1,6 +1,6 @@
+#include "tessera/ops/contract/rooms.h"
 #include "tessera/ops/latent/latent_attention.h"
 #include "tessera/ops/latent/latent_store.h"
-#include "tessera/ops/rooms.h"
 
 namespace tessera {
 

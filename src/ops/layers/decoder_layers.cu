@@ -8,13 +8,13 @@
 #include "tessera/ops/attention/attention.h"
 #include "tessera/ops/cache/qkv_rope_store_args.h"
 #include "tessera/ops/contract/device_claims.h"
+#include "tessera/ops/contract/norm_form.h"
 #include "tessera/ops/cuda/clear_memory.h"
 #include "tessera/ops/cuda/cuda_op.h"
 #include "tessera/ops/cuda/cuda_shared_memory.h"
 #include "tessera/ops/cuda/tensor_map.h"
 #include "tessera/ops/layers/decoder_layer_region.h"
 #include "tessera/ops/layers/decoder_layers.cuh"
-#include "tessera/ops/rows/norm_form.h"
 
 namespace tessera {
 namespace {

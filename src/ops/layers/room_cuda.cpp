@@ -1,7 +1,7 @@
 #include <array>
 
+#include "tessera/ops/contract/rooms.h"
 #include "tessera/ops/layers/decoder_layers.h"
-#include "tessera/ops/rooms.h"
 
 namespace tessera {
 

@@ -1,5 +1,5 @@
+#include "tessera/ops/contract/rooms.h"
 #include "tessera/ops/linear/linear.h"
-#include "tessera/ops/rooms.h"
 
 namespace tessera {
 

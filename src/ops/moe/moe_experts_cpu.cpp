@@ -19,10 +19,10 @@
 #include "tessera/device/cpu/parallel.h"
 #include "tessera/ops/cpu/cpu_activation.h"
 #include "tessera/ops/cpu/cpu_op.h"
-#include "tessera/ops/linear/cpu_mxfp4.h"
+#include "tessera/ops/cpu/row_loop.h"
+#include "tessera/ops/moe/cpu_mxfp4.h"
 #include "tessera/ops/moe/moe_experts_layout.h"
 #include "tessera/ops/quantised/quantised_rows.h"
-#include "tessera/ops/rows/row_loop.h"
 
 namespace tessera {
 namespace {

@@ -1,6 +1,6 @@
+#include "tessera/ops/contract/rooms.h"
 #include "tessera/ops/moe/moe_experts.h"
 #include "tessera/ops/moe/moe_route.h"
-#include "tessera/ops/rooms.h"
 
 namespace tessera {
 

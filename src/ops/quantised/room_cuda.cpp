@@ -1,5 +1,5 @@
+#include "tessera/ops/contract/rooms.h"
 #include "tessera/ops/quantised/quantised_linear.h"
-#include "tessera/ops/rooms.h"
 
 namespace tessera {
 

@@ -8,7 +8,7 @@
 #include "tessera/ops/contract/state_plan.h"
 #include "tessera/ops/cpu/cpu_math.h"
 #include "tessera/ops/cpu/cpu_op.h"
-#include "tessera/ops/rows/row_loop.h"
+#include "tessera/ops/cpu/row_loop.h"
 
 namespace tessera {
 namespace {

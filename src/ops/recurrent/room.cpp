@@ -1,7 +1,7 @@
+#include "tessera/ops/contract/rooms.h"
 #include "tessera/ops/recurrent/causal_conv.h"
 #include "tessera/ops/recurrent/gated_delta_net.h"
 #include "tessera/ops/recurrent/output_gate.h"
-#include "tessera/ops/rooms.h"
 
 namespace tessera {
 

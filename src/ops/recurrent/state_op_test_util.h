@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "tessera/ops/contract/device_registry.h"
 #include "tessera/ops/contract/op_test_util.h"
 #include "tessera/ops/contract/state_plan.h"
+#include "tessera/ops/device_registry.h"
 
 namespace tessera::testing {
 

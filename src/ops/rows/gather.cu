@@ -2,7 +2,7 @@
 
 #include "tessera/ops/cuda/cuda_launch.cuh"
 #include "tessera/ops/cuda/cuda_op.h"
-#include "tessera/ops/cuda/cuda_rows.cuh"
+#include "tessera/ops/rows/row_copy.cuh"
 
 namespace tessera {
 namespace cuda {

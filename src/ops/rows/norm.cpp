@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include "tessera/ir/builder.h"
+#include "tessera/ops/contract/norm_form.h"
 #include "tessera/ops/contract/shape_rule.h"
 #include "tessera/ops/cpu/cpu_norm.h"
 #include "tessera/ops/cpu/cpu_op.h"
-#include "tessera/ops/rows/norm_form.h"
-#include "tessera/ops/rows/row_loop.h"
+#include "tessera/ops/cpu/row_loop.h"
 
 namespace tessera {
 namespace {
@@ -136,11 +136,6 @@ Result<std::unique_ptr<BoundOp>> bind_add_rms_norm(const BindArgs& args) {
 }
 
 }  // namespace
-
-NormForm norm_form(const ir::Node& node) {
-  if (node.attribute_or("unit_offset", false)) return NormForm::kUnitOffset;
-  return node.attribute_or("round_once", false) ? NormForm::kRoundOnce : NormForm::kRoundFirst;
-}
 
 const ir::OpDecl kRmsNorm{
     .name = "rms_norm",

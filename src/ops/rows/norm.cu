@@ -2,11 +2,11 @@
 
 #include <limits>
 
+#include "tessera/ops/contract/norm_form.h"
 #include "tessera/ops/cuda/cuda_launch.cuh"
 #include "tessera/ops/cuda/cuda_norm.cuh"
 #include "tessera/ops/cuda/cuda_op.h"
 #include "tessera/ops/cuda/l2_prefetch.cuh"
-#include "tessera/ops/rows/norm_form.h"
 #include "tessera/ops/rows/rounded_results.cuh"
 
 namespace tessera {

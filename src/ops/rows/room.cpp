@@ -1,8 +1,7 @@
-#include "tessera/ops/rooms.h"
+#include "tessera/ops/contract/rooms.h"
 #include "tessera/ops/rows/activation.h"
 #include "tessera/ops/rows/add_gated.h"
 #include "tessera/ops/rows/elementwise.h"
-#include "tessera/ops/rows/embedding.h"
 #include "tessera/ops/rows/gather.h"
 #include "tessera/ops/rows/join.h"
 #include "tessera/ops/rows/norm.h"
@@ -13,14 +12,12 @@
 namespace tessera {
 
 void add_rows(OpList& list) {
-  list.add({&kAdd,   &kAddGated,  &kAddGiven,   &kAddRmsNorm, &kCast,        &kCopy,        &kEmbedding,
-            &kEmpty, &kEmptyLike, &kGatherRows, &kGelu,       &kGeluMul,     &kHeadNorm,    &kJoin,
-            &kMul,   &kReshape,   &kResolveIds, &kRmsNorm,    &kRotary,      &kRotaryTable, &kScale,
-            &kSilu,  &kSiluMul,   &kSoftcap,    &kSplit,      &kWeightedRows},
-           {kAddCpu,       kAddGatedCpu,   kAddGivenCpu, kAddRmsNormCpu, kCastCpu,        kCopyCpu,
-            kEmbeddingCpu, kGatherRowsCpu, kGeluCpu,     kGeluMulCpu,    kHeadNormCpu,    kJoinCpu,
-            kMulCpu,       kResolveIdsCpu, kRmsNormCpu,  kRotaryCpu,     kRotaryTableCpu, kScaleCpu,
-            kSiluCpu,      kSiluMulCpu,    kSoftcapCpu,  kSplitCpu,      kWeightedRowsCpu});
+  list.add({&kAdd,         &kAddGated, &kAddRmsNorm, &kCast,    &kCopy,    &kEmpty,   &kEmptyLike,   &kGatherRows,
+            &kGelu,        &kGeluMul,  &kHeadNorm,   &kJoin,    &kMul,     &kReshape, &kRmsNorm,     &kRotary,
+            &kRotaryTable, &kScale,    &kSilu,       &kSiluMul, &kSoftcap, &kSplit,   &kWeightedRows},
+           {kAddCpu,     kAddGatedCpu, kAddRmsNormCpu, kCastCpu,    kCopyCpu,    kGatherRowsCpu,  kGeluCpu,
+            kGeluMulCpu, kHeadNormCpu, kJoinCpu,       kMulCpu,     kRmsNormCpu, kRotaryCpu,      kRotaryTableCpu,
+            kScaleCpu,   kSiluCpu,     kSiluMulCpu,    kSoftcapCpu, kSplitCpu,   kWeightedRowsCpu});
 }
 
 }  // namespace tessera

@@ -1,10 +1,9 @@
 #include <array>
 
-#include "tessera/ops/rooms.h"
+#include "tessera/ops/contract/rooms.h"
 #include "tessera/ops/rows/activation.h"
 #include "tessera/ops/rows/add_gated.h"
 #include "tessera/ops/rows/elementwise.h"
-#include "tessera/ops/rows/embedding.h"
 #include "tessera/ops/rows/gather.h"
 #include "tessera/ops/rows/join.h"
 #include "tessera/ops/rows/norm.h"
@@ -15,10 +14,10 @@
 namespace tessera {
 
 void add_rows_cuda(KernelList& list) {
-  list.add({kAddCuda,       kAddGatedCuda,   kAddGivenCuda, kAddRmsNormCuda, kCastCuda,        kCopyCuda,
-            kEmbeddingCuda, kGatherRowsCuda, kGeluCuda,     kGeluMulCuda,    kHeadNormCuda,    kJoinCuda,
-            kMulCuda,       kResolveIdsCuda, kRmsNormCuda,  kRotaryCuda,     kRotaryTableCuda, kScaleCuda,
-            kSiluCuda,      kSiluMulCuda,    kSoftcapCuda,  kSplitCuda,      kWeightedRowsCuda});
+  list.add({kAddCuda,        kAddGatedCuda, kAddRmsNormCuda, kCastCuda,        kCopyCuda,
+            kGatherRowsCuda, kGeluCuda,     kGeluMulCuda,    kHeadNormCuda,    kJoinCuda,
+            kMulCuda,        kRmsNormCuda,  kRotaryCuda,     kRotaryTableCuda, kScaleCuda,
+            kSiluCuda,       kSiluMulCuda,  kSoftcapCuda,    kSplitCuda,       kWeightedRowsCuda});
   list.add_joined(std::array{kNormTwiceCuda});
 }
 

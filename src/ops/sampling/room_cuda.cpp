@@ -1,4 +1,4 @@
-#include "tessera/ops/rooms.h"
+#include "tessera/ops/contract/rooms.h"
 #include "tessera/ops/sampling/logit_edits.h"
 #include "tessera/ops/sampling/sample.h"
 #include "tessera/ops/sampling/softmax.h"

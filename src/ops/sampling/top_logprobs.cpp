@@ -7,7 +7,7 @@
 #include "tessera/ops/contract/shape_rule.h"
 #include "tessera/ops/cpu/cpu_math.h"
 #include "tessera/ops/cpu/cpu_op.h"
-#include "tessera/ops/rows/row_loop.h"
+#include "tessera/ops/cpu/row_loop.h"
 #include "tessera/ops/sampling/greatest.h"
 
 namespace tessera {

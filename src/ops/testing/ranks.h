@@ -4,7 +4,7 @@
 #include "tessera/comm/communicator.h"
 #include "tessera/device/cpu/cpu_device.h"
 #include "tessera/device/testing/environment.h"
-#include "tessera/ops/contract/device_registry.h"
+#include "tessera/ops/device_registry.h"
 
 namespace tessera::testing {
 

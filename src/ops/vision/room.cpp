@@ -1,4 +1,4 @@
-#include "tessera/ops/rooms.h"
+#include "tessera/ops/contract/rooms.h"
 #include "tessera/ops/vision/axial_rotary.h"
 #include "tessera/ops/vision/layer_norm.h"
 #include "tessera/ops/vision/segment_attention.h"

@@ -22,7 +22,7 @@
 #include "tessera/compile/pass.h"
 #include "tessera/ir/op_decl.h"
 #include "tessera/model/family.h"
-#include "tessera/ops/contract/device_registry.h"
+#include "tessera/ops/device_registry.h"
 #include "tessera/piecewise/backend.h"
 #include "tessera/text/chat/chat_format.h"
 

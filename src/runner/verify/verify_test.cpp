@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "tessera/ops/contract/device_registry.h"
+#include "tessera/ops/device_registry.h"
 #include "tessera/runner/runner_test_util.h"
 
 namespace tessera {

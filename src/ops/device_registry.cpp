@@ -1,4 +1,4 @@
-#include "tessera/ops/contract/device_registry.h"
+#include "tessera/ops/device_registry.h"
 
 #include <dlfcn.h>
 #include <fmt/format.h>
@@ -12,7 +12,7 @@
 #include "tessera/device/cpu/cpu_device.h"
 #include "tessera/device/cpu/host_limits.h"
 #include "tessera/ops/built_in_ops.h"
-#include "tessera/ops/fused/row_cpu.h"
+#include "tessera/ops/contract/rooms.h"
 
 namespace tessera {
 
@@ -135,7 +135,11 @@ Result<std::unique_ptr<Device>> create_cpu(const DeviceChoice& choice) {
 }
 
 Result<const Backend*> cpu_backend() {
-  static const Backend backend{.create_device = create_cpu, .kernels = cpu_kernels, .row_kernels = cpu_row_kernels};
+  static const Backend backend = [] {
+    Backend cpu{.create_device = create_cpu, .kernels = cpu_kernels};
+    add_row_kernels_cpu(cpu);
+    return cpu;
+  }();
   return &backend;
 }
 

@@ -1,10 +1,10 @@
 // Catches: a row of another id, numbers that differ from those of the blocks, a lost scale, and a rank's slice.
-#include "tessera/ops/rows/block_table.h"
+#include "tessera/ops/embedding/block_table.h"
 
 #include <gmock/gmock.h>
 
+#include "tessera/ops/embedding/embedding.h"
 #include "tessera/ops/quantised/blocks/block_test_util.h"
-#include "tessera/ops/rows/embedding.h"
 
 namespace tessera::testing {
 namespace {

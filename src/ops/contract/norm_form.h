@@ -10,6 +10,9 @@ namespace tessera {
 enum class NormForm : std::uint8_t { kRoundFirst, kRoundOnce, kUnitOffset };
 
 // Reads the form from the node's attributes unit_offset and round_once; the first implies the second.
-NormForm norm_form(const ir::Node& node);
+inline NormForm norm_form(const ir::Node& node) {
+  if (node.attribute_or("unit_offset", false)) return NormForm::kUnitOffset;
+  return node.attribute_or("round_once", false) ? NormForm::kRoundOnce : NormForm::kRoundFirst;
+}
 
 }  // namespace tessera

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "tessera/ops/rows/embedding.h"
+#include "tessera/ops/embedding/embedding.h"
 #include "tessera/ops/rows/gather.h"
 
 namespace tessera {

@@ -2,7 +2,7 @@
 // rows; other types use a plain kernel. Both add an element's products in the order of k for any number of rows, so a
 // row's bits do not depend on the other rows. Forwards that need not be deterministic use a third kernel for a few
 // rows. It loads w before the preceding kernels have ended.
-#include "tessera/ops/linear/head_linear.h"
+#include "tessera/ops/latent/head_linear.h"
 
 #include <algorithm>
 #include <string>

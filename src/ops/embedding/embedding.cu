@@ -1,12 +1,12 @@
-#include "tessera/ops/rows/embedding.h"
+#include "tessera/ops/embedding/embedding.h"
 
 #include "tessera/ops/cuda/cuda_launch.cuh"
 #include "tessera/ops/cuda/cuda_math.cuh"
 #include "tessera/ops/cuda/cuda_op.h"
-#include "tessera/ops/cuda/cuda_rows.cuh"
+#include "tessera/ops/embedding/block_table.h"
+#include "tessera/ops/embedding/embedding_args.h"
 #include "tessera/ops/quantised/quantised_matrix.h"
-#include "tessera/ops/rows/block_table.h"
-#include "tessera/ops/rows/embedding_args.h"
+#include "tessera/ops/rows/row_copy.cuh"
 
 namespace tessera {
 namespace {

@@ -1,13 +1,15 @@
 // Declares the functions by which the folders of ops/, called rooms, add their operators. One function of a room adds
 // the declarations and the CPU's kernels (in its room.cpp). The other adds CUDA's kernels (in its room_cuda.cpp, a part
-// of the CUDA backend).
+// of the CUDA backend). Two rooms also add what a backend offers beside kernels.
 #pragma once
 
+#include "tessera/ops/contract/backend.h"
 #include "tessera/ops/contract/op_list.h"
 
 namespace tessera {
 
-void add_rows(OpList& list);        // activations, norms, rotation, embedding, arithmetic, views
+void add_rows(OpList& list);        // activations, norms, rotation, arithmetic, views
+void add_embedding(OpList& list);   // token ids, and rows of the embedding table
 void add_linear(OpList& list);      // matrix products
 void add_adapters(OpList& list);    // what low-rank adapters add to matrix products
 void add_quantised(OpList& list);   // products with quantised matrices
@@ -21,6 +23,7 @@ void add_sampling(OpList& list);    // from logits to tokens and log-probabiliti
 void add_collective(OpList& list);  // exchanges between ranks and stages
 
 void add_rows_cuda(KernelList& list);
+void add_embedding_cuda(KernelList& list);
 void add_linear_cuda(KernelList& list);
 void add_adapters_cuda(KernelList& list);
 void add_quantised_cuda(KernelList& list);
@@ -33,5 +36,9 @@ void add_vision_cuda(KernelList& list);
 void add_sampling_cuda(KernelList& list);
 void add_collective_cuda(KernelList& list);
 void add_layers_cuda(KernelList& list);  // the kernel that runs all layers of a decode
+
+void add_linear_algorithms_cuda(Backend& backend);  // cuBLASLt's start, versions and algorithms
+void add_row_kernels_cpu(Backend& backend);         // the row kernels that a fusing compiler asks for
+void add_row_kernels_cuda(Backend& backend);
 
 }  // namespace tessera

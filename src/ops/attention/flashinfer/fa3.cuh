@@ -9,9 +9,9 @@
 #include <type_traits>
 
 #include "tessera/ops/attention/cuda_attention_planner.h"
+#include "tessera/ops/attention/flashinfer/fa3_epilogue.cuh"
+#include "tessera/ops/attention/flashinfer/kernels.h"
 #include "tessera/ops/cuda/cuda_op.h"
-#include "tessera/ops/flashinfer/fa3_epilogue.cuh"
-#include "tessera/ops/flashinfer/kernels.h"
 
 namespace tessera::flashinfer {
 

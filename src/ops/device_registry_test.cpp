@@ -1,6 +1,6 @@
 // Catches: a misread device name, a device or kernel that silently replaces another, a backend that is loaded before
 // its first use, and a missing or foreign CUDA library that causes anything but an error message.
-#include "tessera/ops/contract/device_registry.h"
+#include "tessera/ops/device_registry.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

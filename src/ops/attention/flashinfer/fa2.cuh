@@ -12,9 +12,9 @@
 
 #include "tessera/ops/attention/attention_merge.cuh"
 #include "tessera/ops/attention/cuda_attention_planner.h"
+#include "tessera/ops/attention/flashinfer/kernels.h"
 #include "tessera/ops/cuda/cuda_launch.cuh"
 #include "tessera/ops/cuda/cuda_op.h"
-#include "tessera/ops/flashinfer/kernels.h"
 
 namespace tessera::flashinfer {
 

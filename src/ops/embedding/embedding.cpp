@@ -1,4 +1,4 @@
-#include "tessera/ops/rows/embedding.h"
+#include "tessera/ops/embedding/embedding.h"
 
 #include <fmt/format.h>
 
@@ -8,9 +8,9 @@
 #include "tessera/ops/contract/shape_rule.h"
 #include "tessera/ops/cpu/cpu_math.h"
 #include "tessera/ops/cpu/cpu_op.h"
-#include "tessera/ops/rows/block_table.h"
-#include "tessera/ops/rows/embedding_args.h"
-#include "tessera/ops/rows/row_loop.h"
+#include "tessera/ops/cpu/row_loop.h"
+#include "tessera/ops/embedding/block_table.h"
+#include "tessera/ops/embedding/embedding_args.h"
 
 namespace tessera {
 namespace {

@@ -1,4 +1,4 @@
-#include "tessera/ops/rows/block_table.h"
+#include "tessera/ops/embedding/block_table.h"
 
 #include <fmt/format.h>
 
@@ -9,10 +9,10 @@
 #include "tessera/ops/contract/shape_rule.h"
 #include "tessera/ops/cpu/cpu_math.h"
 #include "tessera/ops/cpu/cpu_op.h"
+#include "tessera/ops/cpu/row_loop.h"
+#include "tessera/ops/embedding/embedding_args.h"
 #include "tessera/ops/quantised/blocks/packed_rows.h"
 #include "tessera/ops/quantised/quantised_matrix.h"
-#include "tessera/ops/rows/embedding_args.h"
-#include "tessera/ops/rows/row_loop.h"
 
 namespace tessera {
 namespace {

@@ -1,6 +1,6 @@
 // All instantiations are in one translation unit. In units of their own, parsing FlashInfer's headers would take longer
 // than compiling them.
-#include "tessera/ops/flashinfer/fa2.cuh"
+#include "tessera/ops/attention/flashinfer/fa2.cuh"
 
 namespace tessera::flashinfer {
 

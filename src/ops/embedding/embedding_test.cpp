@@ -1,5 +1,5 @@
 // Catches: reads outside the table for ids from padding or a defect, and rows from the wrong step's ids.
-#include "tessera/ops/rows/embedding.h"
+#include "tessera/ops/embedding/embedding.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

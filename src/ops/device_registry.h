@@ -14,59 +14,17 @@
 #include <string_view>
 #include <vector>
 
-#include "tessera/base/json.h"
 #include "tessera/base/status.h"
 #include "tessera/device/device.h"
+#include "tessera/ops/contract/backend.h"
 #include "tessera/ops/contract/op.h"
 
 namespace tessera {
-
-class RowKernelBuilder;
 
 // One of several ranks, each with a device of its own.
 struct RankPlace {
   int rank = 0;
   int ranks = 1;
-};
-
-// Says which device of a type to open, and how.
-struct DeviceChoice {
-  int ordinal = 0;  // index among the devices that this process sees; for a rank, the rank's own
-  int act_as = 0;   // choose the kernels of this older compute capability; 0: of the device's own
-  int ranks = 1;    // number of ranks, each with a device of this type
-};
-
-// The engine's interface to one type of device. Immutable, and valid to the end of the process.
-struct Backend {
-  std::function<Result<std::unique_ptr<Device>>(const DeviceChoice& choice)> create_device{};
-  // Returns the kernels. It is a function, because the kernels are objects that static initialisation has to make
-  // first.
-  const KernelTable& (*kernels)() = nullptr;
-  // Returns the versions of driver and libraries. Measured times and chosen algorithms apply only to the same versions
-  // and the same device name. Null: the device name alone decides.
-  std::function<std::string()> versions{};
-  // export_algorithms() returns the algorithms that libraries have chosen so far in this process, in an opaque form.
-  // import_algorithms() takes the export of an earlier process with the same device and the same versions(). It must
-  // run before anything is bound; each algorithm is checked before it is used. kDataLoss for data that no export made.
-  // Thread-safe. Null: the libraries have no algorithms to keep.
-  Json (*export_algorithms)() = nullptr;
-  Status (*import_algorithms)(const Json& algorithms) = nullptr;
-  // Adds the measurements of other processes to later exports; this process keeps its own algorithms. kDataLoss for
-  // data that no export made. Null: nothing is measured.
-  Status (*learn_algorithms)(const Json& algorithms) = nullptr;
-  // Measures algorithms for one problem that this process has met and that no process has measured yet. The device must
-  // be idle; the call is short. Later exports include the result, for later processes. Returns false if no problem is
-  // left. Null: nothing is measured.
-  Result<bool> (*measure_algorithms)(Device& device) = nullptr;
-  // Generates kernels for a fusing compiler (fused/row_kernel_builder.h). Null: the backend generates none.
-  const RowKernelBuilder& (*row_kernels)() = nullptr;
-  // Runs the one-time initialisation that libraries would otherwise do at their first use. It may run on a thread of
-  // its own while the device is in use. A failure shows again where the library is used. Null: nothing to initialise.
-  void (*start_libraries)(Device& device) = nullptr;
-  // Launches a kernel that is not the engine's own. It calls `enqueue` with the stream's native handle (CUDA:
-  // cudaStream_t), and returns the error of that call or of its launches. `name` is the kernel's name. Null: streams
-  // have no handle.
-  Status (*launch)(Stream& stream, const char* name, const std::function<Status(void* handle)>& enqueue) = nullptr;
 };
 
 // One type of device, with its name.

@@ -1,4 +1,4 @@
-#include "tessera/ops/cudnn/attention.h"
+#include "tessera/ops/attention/cudnn/attention.h"
 
 #include <fmt/format.h>
 

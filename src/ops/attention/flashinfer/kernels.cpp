@@ -1,6 +1,6 @@
 // Chooses the instantiation for a shape. TESSERA_WITH_FLASHINFER means that FlashInfer's headers were present at build
 // time; TESSERA_WITH_FA3 means that sm_90a was also among the architectures.
-#include "tessera/ops/flashinfer/kernels.h"
+#include "tessera/ops/attention/flashinfer/kernels.h"
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>

@@ -1,6 +1,6 @@
 // All instantiations are in one translation unit. In units of their own, parsing CUTLASS would take longer than
 // compiling them.
-#include "tessera/ops/flashinfer/fa3.cuh"
+#include "tessera/ops/attention/flashinfer/fa3.cuh"
 
 namespace tessera::flashinfer {
 

@@ -1,4 +1,4 @@
-#include "tessera/ops/linear/cpu_mxfp4.h"
+#include "tessera/ops/moe/cpu_mxfp4.h"
 
 #include <bit>
 #include <limits>
