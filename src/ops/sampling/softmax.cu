@@ -11,31 +11,19 @@ namespace {
 using namespace cuda;
 
 constexpr int kThreads = 1024;
-constexpr float kLowest = -INFINITY;
 
-// Σ e^(x - greatest), kept relative to the running max and rescaled when the max grows.
-struct Total {
-  float greatest = kLowest;
-  float sum = 0;
-};
+using Softmax = OnlineSoftmax<BaseE>;
 
-// Returns 0 if there was only -inf so far, because -inf - -inf would be NaN.
-__device__ float base_of(float greatest) { return greatest == kLowest ? 0.0f : greatest; }
-
-// Adds a pack of values. NaN is never the running max; it stays in the sum.
+// Adds a pack of values. NaN is never the running max; it stays in the sum. The running max may still be -inf.
 template <int N>
-__device__ void add(Total& total, const Pack<float, N>& x) {
-  float greatest = total.greatest;
+__device__ void add(Softmax& total, const Pack<float, N>& x) {
+  float greatest = total.running_max;
 #pragma unroll
   for (int j = 0; j < N; ++j) greatest = x.at[j] > greatest ? x.at[j] : greatest;
-  const float base = base_of(greatest);
-  if (greatest > total.greatest) {
-    total.sum *= expf(total.greatest - base);
-    total.greatest = greatest;
-  }
+  if (greatest > total.running_max) total.raise(greatest);
   float sum = 0;
 #pragma unroll
-  for (int j = 0; j < N; ++j) sum += expf(x.at[j] - base);
+  for (int j = 0; j < N; ++j) sum += total.weight<Keys::kMaybeNone>(x.at[j]);
   total.sum += sum;
 }
 
@@ -55,10 +43,10 @@ __global__ void __launch_bounds__(kThreads) log_softmax(const float* x, float* y
   __shared__ float sums[kWarp];
   x += static_cast<std::int64_t>(blockIdx.x) * n;
   y += static_cast<std::int64_t>(blockIdx.x) * n;
-  Total mine;
+  Softmax mine;
   for (std::int64_t i = threadIdx.x * N; i < n; i += kThreads * N) add(mine, load_pack<float, N>(x + i));
-  const float greatest = block_max(mine.greatest, maxima);
-  const float sum = block_sum(mine.sum * expf(mine.greatest - base_of(greatest)), sums);
+  const float greatest = block_max(mine.running_max, maxima);
+  const float sum = block_sum(mine.sum * part_weight<BaseE>(mine.running_max, greatest), sums);
   // Subtracts greatest and log(sum) one after the other, because their sum would round away the smaller one.
   const float log_sum = logf(sum);
   for (std::int64_t i = threadIdx.x * N; i < n; i += kThreads * N) {
