@@ -24,14 +24,6 @@ Status Engine::load_adapters() {
   return ok_status();
 }
 
-// Copies adapters to the slots that the scheduled batch is the first to use.
-Status Engine::write_adapters() {
-  for (const AdapterSlots::Write& write : scheduler_.adapters().writes())
-    TRY(runner().write_adapter(write.slot, *write.content));
-  scheduler_.adapters().mark_written();
-  return ok_status();
-}
-
 Engine::Engine(std::unique_ptr<LoadedModel> model)
     : model_(std::move(model)),
       scheduler_(
@@ -41,119 +33,19 @@ Engine::Engine(std::unique_ptr<LoadedModel> model)
           {.forward_ms = [this](
                              std::int64_t rows,
                              std::int64_t requests) { return drafting_ms(rows, requests, runner().dispatch_table()); },
-           .draft_ms = [this] { return layer_drafts_ ? layer_drafts_->draft_ms() : 0; }}),
+           .draft_ms = [this] { return steps_.draft_ms(); }}),
       adapters_(scheduler_.adapters()),
-      flights_(runner(), pace_),
       report_(*model_, scheduler_),
       images_(*model_, report_.watch()),
       admission_(*model_, images_.encoder(), scheduler_, adapters_),
-      collector_(*model_),
-      outcomes_(scheduler_, flights_),
-      recovery_(peers(), scheduler_, flights_, outcomes_),
-      idle_work_(*model_, report_) {
-  if (model_->options.drafts.by_layer()) layer_drafts_.emplace(runner(), scheduler_.cache());
-  if (const DraftOptions& drafts = model_->options.drafts; drafts.forced_tokens > 0)
-    forced_acceptance_.emplace(drafts.forced_tokens, drafts.most());
-}
+      steps_(*model_, scheduler_, images_, report_),
+      idle_work_(*model_, report_) {}
 
 Result<RequestId> Engine::submit(Request request) {
   std::unique_ptr<Sequence> sequence = TRY(admission_.admit(std::move(request)));
-  pace_.arrived(sequence->arrived);
   const RequestId id = sequence->id;
-  scheduler_.add(std::move(sequence));
+  steps_.add(std::move(sequence));
   return id;
-}
-
-Result<std::span<RequestEvent>> Engine::step() {
-  outcomes_.begin_step();
-  TRY(health());  // otherwise sequences may wait for tokens that never come
-  outcomes_.end_expired();
-  // Without overlap, the batch in flight is collected first. A sequence that needs its last token on the host requires
-  // this.
-  const bool overlap = model_->steps.overlap && !scheduler_.reads_at_once();
-  while (!overlap && flights_.count() > 0) TRY(collect_oldest());
-  const int before = flights_.count();
-  TRY(submit_next(overlap));
-  const bool runs_ahead = overlap && flights_.count() > before;
-  if (flights_.count() > (runs_ahead ? flights_.most() - 1 : 0)) TRY(collect_oldest());
-  return outcomes_.events();
-}
-
-StepPace::Clock::time_point Engine::step_due() const {
-  return model_->steps.paced && !scheduler_.reads_at_once() ? pace_.due() : StepPace::Clock::time_point{};
-}
-
-// Schedules a batch behind those in flight and enqueues it.
-Status Engine::submit_next(bool overlap) {
-  ScheduledBatch& next = flights_.next();
-  const StepPace::Clock::time_point begin = StepPace::Clock::now();
-  if (layer_drafts_ && !overlap) scheduler_.forget_rows();  // drafts of this step overwrite them
-  {
-    const StepProfiler::Scope scheduling(profiler(), HostWork::kSchedule);
-    scheduler_.next(next, /*in_turns=*/overlap);
-  }
-  if (next.entries.empty()) return peers().accompany(runner());
-  if (layer_drafts_ && !overlap) layer_drafts_->complete(next);
-  next.fill_draft_masks(runner().vocab_size());
-  const ForwardInputs inputs = collector_.inputs_of(next);
-  Status encoded = images_.encode(next);
-  if (encoded.ok()) encoded = write_adapters();
-  peers().begin_forward();
-  const Result<Decision> decision = encoded.ok() ? runner().submit(inputs) : Result<Decision>(encoded);
-  if (decision.ok()) return submitted(next, *decision, begin);
-  TRY(recovery_.not_submitted(next, decision.status()));
-  // Collects all batches in flight. Work enqueued before the failure may have overwritten the ids that the previous
-  // step left on the device.
-  while (flights_.count() > 0) TRY(collect_oldest());
-  scheduler_.forget_rows();
-  return ok_status();
-}
-
-// Records that a batch, scheduled from `begin` on, was enqueued.
-Status Engine::submitted(ScheduledBatch& batch, const Decision& decision, StepPace::Clock::time_point begin) {
-  batch.decision = decision;
-  report_.submitted(batch);
-  scheduler_.mark_submitted(batch);
-  if (layer_drafts_) scheduler_.forget_layer_rows();
-  flights_.enqueued(batch, begin);
-  return images_.read_back(batch);
-}
-
-Status Engine::collect_oldest() {
-  const Result<StepOutputs> outputs = flights_.collect();
-  const StepProfiler::Scope collecting(profiler(), HostWork::kCollect);
-  if (!outputs.ok()) return recovery_.not_collected(outputs.status());
-  ScheduledBatch& oldest = flights_.oldest();
-  if (layer_drafts_) layer_drafts_->write_ids(oldest);
-  const StepOutputs chosen = forced_acceptance_ ? forced_acceptance_->choose(oldest, *outputs) : *outputs;
-  for (const ScheduledBatch::Entry& entry : oldest.entries) {
-    if (entry.sequence != nullptr) collect(oldest, entry, chosen);
-  }
-  // Without a sequence that drafts, the next forward may run already and has overwritten the layer's inputs.
-  if (layer_drafts_ && scheduler_.reads_at_once() && flights_.count() == 0) layer_drafts_->read(oldest);
-  flights_.end_oldest();
-  return ok_status();
-}
-
-// A draft is kept if it equals the token that was sampled from the row before it. The draft's own row was then computed
-// behind the right tokens, so it gives the next token.
-void Engine::collect(const ScheduledBatch& batch, ScheduledBatch::Entry entry, const StepOutputs& outputs) {
-  std::optional<RequestEvent> event = collector_.collect(batch, entry, outputs, profiler());
-  std::int64_t kept = 0;
-  while (event && event->finish == FinishReason::kNone && kept < entry.drafts &&
-         event->token == batch.draft_of(entry, kept)) {
-    outcomes_.report(*std::move(event));
-    ++kept;
-    keep_draft(entry, scheduler_.cache().has_states());
-    event = collector_.collect_next(batch, entry, outputs, profiler());
-  }
-  if (entry.drafts > 0) {
-    const bool ends_by_draft = event && kept < entry.drafts && event->token == batch.draft_of(entry, kept);
-    drafts_.add(entry.drafts, kept + (ends_by_draft ? 1 : 0));
-    entry.sequence->drafter->judge(entry.drafts, kept);
-  }
-  if (entry.sequence->drafter && entry.sequence->drafter->is_fruitless()) scheduler_.stop_drafting(*entry.sequence);
-  if (event) outcomes_.report(*std::move(event));  // may end the sequence
 }
 
 Result<bool> Engine::idle_work() {
@@ -170,8 +62,8 @@ EngineStats Engine::stats() const {
 void Engine::read_stats(EngineStats& stats) const {
   report_.read(stats);
   images_.report(stats.images);
-  stats.output_tokens = collector_.output_tokens();
-  stats.drafts = drafts_;
+  stats.output_tokens = steps_.output_tokens();
+  stats.drafts = steps_.drafts();
 }
 
 }  // namespace tessera

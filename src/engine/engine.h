@@ -5,8 +5,8 @@
 //   std::vector<Completion> done = TRY(engine->run({&request, 1}));
 //   std::string text = done[0].text;
 //
-// load_model() makes the model ready. Admission turns requests into sequences, the Scheduler puts sequences into
-// batches, and the Collector turns a batch's results into events. This class submits the batches and waits for them.
+// load_model() makes the model ready, Admission turns requests into sequences, and the StepLoop computes them. This
+// class is what a program sees of all three.
 //
 // Threads: one thread owns an engine; engine_thread.h gives it a thread of its own. submit() returns the errors of a
 // single request, such as a bad parameter or a prompt that is too long. An error of step() fails the requests of that
@@ -24,20 +24,14 @@
 #include "tessera/base/status.h"
 #include "tessera/engine/adapters/adapter_pool.h"
 #include "tessera/engine/admission/admission.h"
-#include "tessera/engine/drafts/forced_acceptance.h"
-#include "tessera/engine/drafts/layer_drafts.h"
 #include "tessera/engine/images/image_feed.h"
-#include "tessera/engine/outputs/collector.h"
-#include "tessera/engine/outputs/outcomes.h"
-#include "tessera/engine/outputs/recovery.h"
 #include "tessera/engine/report/engine_report.h"
 #include "tessera/engine/report/idle_work.h"
 #include "tessera/engine/request.h"
 #include "tessera/engine/run_requests.h"
-#include "tessera/engine/schedule/flights.h"
 #include "tessera/engine/schedule/scheduler.h"
-#include "tessera/engine/schedule/step_pace.h"
 #include "tessera/engine/start/loaded_model.h"
+#include "tessera/engine/step_loop.h"
 
 namespace tessera {
 
@@ -66,24 +60,24 @@ class Engine {
   Timeline& start() { return model_->start; }
   double load_seconds() const { return start().seconds_of("load weights"); }
   double capture_seconds() const { return start().seconds_of("capture"); }
-  const std::optional<Timeline::Phase>& first_token() const { return collector_.first_token(); }
+  const std::optional<Timeline::Phase>& first_token() const { return steps_.first_token(); }
   std::int64_t max_request_tokens() const { return admission_.max_request_tokens(); }
 
   // Checks the request and queues it; errors are those of Admission::admit().
   Result<RequestId> submit(Request request);
-  bool idle() const { return scheduler_.idle() && flights_.count() == 0; }
+  bool idle() const { return steps_.idle(); }
   // Schedules and enqueues one forward and collects results. If the device runs beside the host, these are the previous
   // forward's results, so the next step is enqueued before the last tokens are read. Returns the events of every
   // request that progressed, possibly none. They are valid until the next call, and the caller may move from them.
   // Allocates nothing in a steady decode without drafts.
-  Result<std::span<RequestEvent>> step();
+  Result<std::span<RequestEvent>> step() { return steps_.step(); }
   // Returns the best time for the next step() while a longer forward runs: requests submitted until then join its
   // forward (step_pace.h). The time is in the past if step() should be called at once.
-  std::chrono::steady_clock::time_point step_due() const;
+  std::chrono::steady_clock::time_point step_due() const { return steps_.due(); }
   // Returns a finished request's completion, once.
-  std::optional<Completion> take(RequestId id) { return outcomes_.take(id); }
+  std::optional<Completion> take(RequestId id) { return steps_.outcomes().take(id); }
   // Drops a request. No step reports an event for it.
-  void cancel(RequestId id) { outcomes_.end(id, FinishReason::kCancelled); }
+  void cancel(RequestId id) { steps_.outcomes().end(id, FinishReason::kCancelled); }
   // Submits all requests, steps until idle, and returns their completions in order. Calls `on_event` for every event.
   Result<std::vector<Completion>> run(std::span<const Request> requests, const OnEvent& on_event = {}) {
     return run_requests(*this, requests, on_event);
@@ -123,27 +117,15 @@ class Engine {
 
  private:
   explicit Engine(std::unique_ptr<LoadedModel> model);
-  Status submit_next(bool overlap);
   Status load_adapters();
-  Status write_adapters();
-  Status submitted(ScheduledBatch& batch, const Decision& decision, StepPace::Clock::time_point begin);
-  Status collect_oldest();
-  void collect(const ScheduledBatch& batch, ScheduledBatch::Entry entry, const StepOutputs& outputs);
 
   std::unique_ptr<LoadedModel> model_;
   Scheduler scheduler_;
   AdapterPool adapters_;
-  StepPace pace_;
-  Flights flights_;
   EngineReport report_;
   ImageFeed images_;
   Admission admission_;
-  Collector collector_;
-  Outcomes outcomes_;
-  Recovery recovery_;
-  std::optional<LayerDrafts> layer_drafts_;            // none: no next-token layer drafts
-  std::optional<ForcedAcceptance> forced_acceptance_;  // for measurements alone
-  DraftStats drafts_;
+  StepLoop steps_;
   IdleWork idle_work_;
 };
 

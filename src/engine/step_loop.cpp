@@ -1,0 +1,126 @@
+#include "tessera/engine/step_loop.h"
+
+#include <utility>
+
+namespace tessera {
+
+StepLoop::StepLoop(LoadedModel& model, Scheduler& scheduler, ImageFeed& images, EngineReport& report)
+    : model_(model),
+      scheduler_(scheduler),
+      images_(images),
+      report_(report),
+      flights_(runner(), pace_),
+      collector_(model),
+      outcomes_(scheduler, flights_),
+      recovery_(peers(), scheduler, flights_, outcomes_) {
+  if (model.options.drafts.by_layer()) layer_drafts_.emplace(runner(), scheduler.cache());
+  if (const DraftOptions& drafts = model.options.drafts; drafts.forced_tokens > 0)
+    forced_acceptance_.emplace(drafts.forced_tokens, drafts.most());
+}
+
+void StepLoop::add(std::unique_ptr<Sequence> sequence) {
+  pace_.arrived(sequence->arrived);
+  scheduler_.add(std::move(sequence));
+}
+
+Result<std::span<RequestEvent>> StepLoop::step() {
+  outcomes_.begin_step();
+  TRY(peers().health());  // otherwise sequences may wait for tokens that never come
+  outcomes_.end_expired();
+  // Without overlap, the batch in flight is collected first. A sequence that needs its last token on the host requires
+  // this.
+  const bool overlap = model_.steps.overlap && !scheduler_.reads_at_once();
+  while (!overlap && flights_.count() > 0) TRY(collect_oldest());
+  const int before = flights_.count();
+  TRY(submit_next(overlap));
+  const bool runs_ahead = overlap && flights_.count() > before;
+  if (flights_.count() > (runs_ahead ? flights_.most() - 1 : 0)) TRY(collect_oldest());
+  return outcomes_.events();
+}
+
+StepPace::Clock::time_point StepLoop::due() const {
+  return model_.steps.paced && !scheduler_.reads_at_once() ? pace_.due() : StepPace::Clock::time_point{};
+}
+
+// Copies adapters to the slots that the scheduled batch is the first to use.
+Status StepLoop::write_adapters() {
+  for (const AdapterSlots::Write& write : scheduler_.adapters().writes())
+    TRY(runner().write_adapter(write.slot, *write.content));
+  scheduler_.adapters().mark_written();
+  return ok_status();
+}
+
+// Schedules a batch behind those in flight and enqueues it.
+Status StepLoop::submit_next(bool overlap) {
+  ScheduledBatch& next = flights_.next();
+  const StepPace::Clock::time_point begin = StepPace::Clock::now();
+  if (layer_drafts_ && !overlap) scheduler_.forget_rows();  // drafts of this step overwrite them
+  {
+    const StepProfiler::Scope scheduling(profiler(), HostWork::kSchedule);
+    scheduler_.next(next, /*in_turns=*/overlap);
+  }
+  if (next.entries.empty()) return peers().accompany(runner());
+  if (layer_drafts_ && !overlap) layer_drafts_->complete(next);
+  next.fill_draft_masks(runner().vocab_size());
+  const ForwardInputs inputs = collector_.inputs_of(next);
+  Status encoded = images_.encode(next);
+  if (encoded.ok()) encoded = write_adapters();
+  peers().begin_forward();
+  const Result<Decision> decision = encoded.ok() ? runner().submit(inputs) : Result<Decision>(encoded);
+  if (decision.ok()) return submitted(next, *decision, begin);
+  TRY(recovery_.not_submitted(next, decision.status()));
+  // Collects all batches in flight. Work enqueued before the failure may have overwritten the ids that the previous
+  // step left on the device.
+  while (flights_.count() > 0) TRY(collect_oldest());
+  scheduler_.forget_rows();
+  return ok_status();
+}
+
+// Records that a batch, scheduled from `begin` on, was enqueued.
+Status StepLoop::submitted(ScheduledBatch& batch, const Decision& decision, StepPace::Clock::time_point begin) {
+  batch.decision = decision;
+  report_.submitted(batch);
+  scheduler_.mark_submitted(batch);
+  if (layer_drafts_) scheduler_.forget_layer_rows();
+  flights_.enqueued(batch, begin);
+  return images_.read_back(batch);
+}
+
+Status StepLoop::collect_oldest() {
+  const Result<StepOutputs> outputs = flights_.collect();
+  const StepProfiler::Scope collecting(profiler(), HostWork::kCollect);
+  if (!outputs.ok()) return recovery_.not_collected(outputs.status());
+  ScheduledBatch& oldest = flights_.oldest();
+  if (layer_drafts_) layer_drafts_->write_ids(oldest);
+  const StepOutputs chosen = forced_acceptance_ ? forced_acceptance_->choose(oldest, *outputs) : *outputs;
+  for (const ScheduledBatch::Entry& entry : oldest.entries) {
+    if (entry.sequence != nullptr) collect(oldest, entry, chosen);
+  }
+  // Without a sequence that drafts, the next forward may run already and has overwritten the layer's inputs.
+  if (layer_drafts_ && scheduler_.reads_at_once() && flights_.count() == 0) layer_drafts_->read(oldest);
+  flights_.end_oldest();
+  return ok_status();
+}
+
+// A draft is kept if it equals the token that was sampled from the row before it. The draft's own row was then computed
+// behind the right tokens, so it gives the next token.
+void StepLoop::collect(const ScheduledBatch& batch, ScheduledBatch::Entry entry, const StepOutputs& outputs) {
+  std::optional<RequestEvent> event = collector_.collect(batch, entry, outputs, profiler());
+  std::int64_t kept = 0;
+  while (event && event->finish == FinishReason::kNone && kept < entry.drafts &&
+         event->token == batch.draft_of(entry, kept)) {
+    outcomes_.report(*std::move(event));
+    ++kept;
+    keep_draft(entry, scheduler_.cache().has_states());
+    event = collector_.collect_next(batch, entry, outputs, profiler());
+  }
+  if (entry.drafts > 0) {
+    const bool ends_by_draft = event && kept < entry.drafts && event->token == batch.draft_of(entry, kept);
+    drafts_.add(entry.drafts, kept + (ends_by_draft ? 1 : 0));
+    entry.sequence->drafter->judge(entry.drafts, kept);
+  }
+  if (entry.sequence->drafter && entry.sequence->drafter->is_fruitless()) scheduler_.stop_drafting(*entry.sequence);
+  if (event) outcomes_.report(*std::move(event));  // may end the sequence
+}
+
+}  // namespace tessera

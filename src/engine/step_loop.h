@@ -1,0 +1,75 @@
+// The loop of an engine: makes batches, submits their forwards, and collects these into events, one call of step()
+// after another.
+//
+// The Scheduler puts sequences into batches, and the Collector turns a forward's results into events. This class has
+// them follow one another, with what else a forward needs: images, adapters, drafts. A failed forward goes to Recovery.
+//
+// Threads: the engine's.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "tessera/base/status.h"
+#include "tessera/base/timeline.h"
+#include "tessera/engine/drafts/forced_acceptance.h"
+#include "tessera/engine/drafts/layer_drafts.h"
+#include "tessera/engine/images/image_feed.h"
+#include "tessera/engine/outputs/collector.h"
+#include "tessera/engine/outputs/outcomes.h"
+#include "tessera/engine/outputs/recovery.h"
+#include "tessera/engine/report/engine_report.h"
+#include "tessera/engine/schedule/flights.h"
+#include "tessera/engine/schedule/scheduler.h"
+#include "tessera/engine/schedule/step_pace.h"
+#include "tessera/engine/start/loaded_model.h"
+
+namespace tessera {
+
+class StepLoop {
+ public:
+  // All arguments must outlive the loop.
+  StepLoop(LoadedModel& model, Scheduler& scheduler, ImageFeed& images, EngineReport& report);
+
+  // Adds a sequence to the scheduler.
+  void add(std::unique_ptr<Sequence> sequence);
+  bool idle() const { return scheduler_.idle() && flights_.count() == 0; }
+  // Does one step; see Engine::step().
+  Result<std::span<RequestEvent>> step();
+  // Returns the best time for the next step(); see Engine::step_due().
+  StepPace::Clock::time_point due() const;
+  Outcomes& outcomes() { return outcomes_; }
+
+  // Returns the measured time of a next-token layer's drafts of one step; 0 without such a layer.
+  double draft_ms() const { return layer_drafts_ ? layer_drafts_->draft_ms() : 0; }
+  const DraftStats& drafts() const { return drafts_; }
+  std::int64_t output_tokens() const { return collector_.output_tokens(); }
+  const std::optional<Timeline::Phase>& first_token() const { return collector_.first_token(); }
+
+ private:
+  Status submit_next(bool overlap);
+  Status write_adapters();
+  Status submitted(ScheduledBatch& batch, const Decision& decision, StepPace::Clock::time_point begin);
+  Status collect_oldest();
+  void collect(const ScheduledBatch& batch, ScheduledBatch::Entry entry, const StepOutputs& outputs);
+  StepProfiler* profiler() const { return report_.recorder().profiler(); }
+  Peers& peers() { return *model_.peers; }
+  ModelRunner& runner() { return *model_.runner; }
+
+  LoadedModel& model_;
+  Scheduler& scheduler_;
+  ImageFeed& images_;
+  EngineReport& report_;
+  StepPace pace_;
+  Flights flights_;
+  Collector collector_;
+  Outcomes outcomes_;
+  Recovery recovery_;
+  std::optional<LayerDrafts> layer_drafts_;            // none: no next-token layer drafts
+  std::optional<ForcedAcceptance> forced_acceptance_;  // for measurements alone
+  DraftStats drafts_;
+};
+
+}  // namespace tessera
