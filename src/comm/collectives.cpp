@@ -16,7 +16,7 @@ namespace {
 
 // Converts a rank of this stage to its number among the ranks of all stages. Errors name ranks by that number.
 std::int64_t place_of(const Communicator& communicator, std::int64_t rank) {
-  return communicator.place() - communicator.rank() + rank;
+  return communicator.world_rank() - communicator.rank() + rank;
 }
 
 // Adds up elements [begin, end) of all tensors, in the tensors' order. The sum of the tensors' elements i becomes
@@ -56,7 +56,7 @@ Status Communicator::enter(std::string_view call, const TensorView& x) {
     const auto begin = group_->calls.begin() + group_->first;
     const auto late = std::find(begin, begin + group_->here, std::string_view());
     const Status why = cancelled(fmt::format("rank {} of {} did not come to {} within {} s",
-                                             place_of(*this, late - group_->calls.begin()), places(), call,
+                                             place_of(*this, late - group_->calls.begin()), world_size(), call,
                                              static_cast<double>(limit_.count()) / 1000));
     lock.unlock();
     end_group(why);

@@ -78,12 +78,12 @@ std::vector<std::unique_ptr<Communicator>> Communicator::create_node_group(int r
 
 int Communicator::ranks() const { return group_->size(); }
 bool Communicator::spans_processes() const { return group_->nodes != nullptr; }
-int Communicator::place() const { return stages_ == nullptr ? rank_ : place_; }
-int Communicator::places() const { return stages_ == nullptr ? ranks() : stages_->pipeline.layout().ranks(); }
+int Communicator::world_rank() const { return stages_ == nullptr ? rank_ : place_; }
+int Communicator::world_size() const { return stages_ == nullptr ? ranks() : stages_->pipeline.layout().ranks(); }
 Pipeline* Communicator::pipeline() { return stages_ == nullptr ? nullptr : &stages_->pipeline; }
 
 std::int64_t Communicator::host_bytes() const {
-  if (stages_ != nullptr) return stages_->pipeline.bytes(place());
+  if (stages_ != nullptr) return stages_->pipeline.bytes(world_rank());
   if (group_->nodes == nullptr || !is_first_here()) return 0;
   return group_->nodes->bytes() + static_cast<std::int64_t>(group_->most_rows);
 }
@@ -100,7 +100,7 @@ void Communicator::end_group(const Status& why) {
 }
 
 void Communicator::abort(std::string_view reason) {
-  end_group(cancelled(fmt::format("rank {} of {} left the group: {}", place(), places(), reason)));
+  end_group(cancelled(fmt::format("rank {} of {} left the group: {}", world_rank(), world_size(), reason)));
 }
 
 Status Communicator::restart() {

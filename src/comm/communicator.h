@@ -65,8 +65,8 @@ class Communicator {
   std::chrono::milliseconds limit() const { return limit_; }
   void set_limit(std::chrono::milliseconds limit) { limit_ = limit; }
   // Return this rank's number among the ranks of all stages, and the number of all these ranks.
-  int place() const;
-  int places() const;
+  int world_rank() const;
+  int world_size() const;
   Pipeline* pipeline();  // null: there is a single stage
 
   // Computes x = Σ over ranks of x in place. It adds in rank order in float32 and rounds once, so every rank gets the

@@ -105,7 +105,8 @@ Result<void*> connect(Communicator& communicator, const std::shared_ptr<const Nc
     return cancelled(fmt::format(
         "rank {} of {} is not connected to the others by NCCL within {} s; NCCL_DEBUG=INFO in the environment says "
         "what it does, NCCL_SOCKET_IFNAME which network it takes",
-        communicator.place(), communicator.places(), static_cast<double>(communicator.limit().count()) / 1000));
+        communicator.world_rank(), communicator.world_size(),
+        static_cast<double>(communicator.limit().count()) / 1000));
   }
   return *std::move(connecting->comm);
 }
@@ -203,14 +204,14 @@ Result<std::shared_ptr<NcclExchange>> NcclExchange::of(Communicator& communicato
                     return tessera::introduce(communicator, mine);
                   }};
   for (int rank = 0; rank < communicator.ranks(); ++rank)
-    meeting.places.push_back(communicator.place() - communicator.rank() + rank);
+    meeting.places.push_back(communicator.world_rank() - communicator.rank() + rank);
   return make(communicator, communicator.device_state().ranks, meeting, place);
 }
 
 Result<std::shared_ptr<NcclExchange>> NcclExchange::link(Communicator& communicator, bool to_next, const Place& place) {
   using Way = Pipeline::Way;
   Pipeline& pipeline = *communicator.pipeline();
-  const int own = communicator.place();
+  const int own = communicator.world_rank();
   const auto introduce = [&](const Introduction& mine) -> Result<std::vector<Introduction>> {
     Introduction other;
     TRY(pipeline.send(own, to_next ? Way::kToNext : Way::kToPrevious, std::as_bytes(std::span(&mine, 1))));
@@ -257,7 +258,7 @@ NcclExchange::~NcclExchange() {
   if (shared_->watched.wait_for(kAbortLimit) == std::future_status::ready) {
     shared_->watch.join();
   } else {
-    log_error("engine", "NCCL does not end what rank {} has begun, which is left behind", communicator_->place());
+    log_error("engine", "NCCL does not end what rank {} has begun, which is left behind", communicator_->world_rank());
     shared_->watch.detach();
   }
   communicator_->take_back(&shared_->ended);

@@ -81,7 +81,7 @@ Status PeerExchange::open(Communicator& communicator, Device& device) {
             .buffer_words = static_cast<std::int64_t>(kBufferBytes / sizeof(std::uint32_t)),
             .turns = reinterpret_cast<Turns*>(memory),
             .stop = reinterpret_cast<const std::uint32_t*>(stop)};
-  const auto place_of = [&](int rank) { return communicator.place() - communicator.rank() + rank; };
+  const auto place_of = [&](int rank) { return communicator.world_rank() - communicator.rank() + rank; };
   for (std::size_t r = 0; r < all.size(); ++r) {
     if (static_cast<int>(r) != peers_.rank && all[r].ordinal == ordinal) {
       return invalid_argument(fmt::format(

@@ -53,8 +53,8 @@ Status PeerLink::open(Communicator& communicator, bool to_next, Device& device) 
   Pipeline& pipeline = *communicator.pipeline();
   const auto own_way = to_next ? Pipeline::Way::kToNext : Pipeline::Way::kToPrevious;
   const auto other_way = to_next ? Pipeline::Way::kToPrevious : Pipeline::Way::kToNext;
-  TRY(pipeline.send(communicator.place(), own_way, std::as_bytes(std::span(&mine, 1))));
-  TRY(pipeline.receive(communicator.place(), other_way, std::as_writable_bytes(std::span(&other, 1))));
+  TRY(pipeline.send(communicator.world_rank(), own_way, std::as_bytes(std::span(&mine, 1))));
+  TRY(pipeline.receive(communicator.world_rank(), other_way, std::as_writable_bytes(std::span(&other, 1))));
   if (other.ordinal == mine.ordinal) {
     return invalid_argument(fmt::format(
         "two stages are both on cuda:{}; each needs a GPU of its own, because their kernels wait for each other",

@@ -26,10 +26,10 @@ using Way = Pipeline::Way;
 constexpr RankLayout kTwoStages{.tp_size = 1, .pp_size = 2};
 
 Status send(Communicator& rank, std::span<const int> values) {
-  return rank.pipeline()->send(rank.place(), Way::kToNext, std::as_bytes(values));
+  return rank.pipeline()->send(rank.world_rank(), Way::kToNext, std::as_bytes(values));
 }
 Status receive(Communicator& rank, std::span<int> values) {
-  return rank.pipeline()->receive(rank.place(), Way::kToNext, std::as_writable_bytes(values));
+  return rank.pipeline()->receive(rank.world_rank(), Way::kToNext, std::as_writable_bytes(values));
 }
 
 template <class Done>
@@ -55,7 +55,7 @@ TEST_P(StageNodes, ValuesArriveInTheOrderOfSending) {
   const std::unique_ptr<Nodes> made = make_stage_nodes(nodes, layout);
   run_ranks(layout.ranks(), [&](int place) {
     Communicator& rank = made->rank(place);
-    ASSERT_EQ(rank.place(), place);
+    ASSERT_EQ(rank.world_rank(), place);
     for (int step = 0; step < 100; ++step) {  // more values than a link holds
       std::vector<int> value(static_cast<std::size_t>(1 + 700 * (step % 5)));
       std::vector<int> expected(value.size());

@@ -59,7 +59,7 @@ Status StepLoop::submit_next(bool overlap) {
     const StepProfiler::Scope scheduling(profiler(), HostWork::kSchedule);
     scheduler_.next(next, /*in_turns=*/overlap);
   }
-  if (next.entries.empty()) return peers().accompany(runner());
+  if (next.entries.empty()) return peers().run_idle_forward(runner());
   if (layer_drafts_ && !overlap) layer_drafts_->complete(next);
   next.fill_draft_masks(runner().vocab_size());
   const ForwardInputs inputs = collector_.inputs_of(next);

@@ -36,7 +36,7 @@ Status ForwardStep::run(const ForwardInputs& inputs, const Decision& decision, S
 }
 
 // Runs the body on padding. It needs at least one token, so it gets the token of a dummy batch on the reserved page.
-Status ForwardStep::accompany(const Decision& decision) {
+Status ForwardStep::run_idle_forward(const Decision& decision) {
   const bool decodes = decision.runner == RunnerKind::kDecode;
   GraphRunner& runner = parts_.runner(decodes ? RunnerRole::kDecode : RunnerRole::kPrefill);
   const ForwardBatch dummy =

@@ -27,8 +27,8 @@ class ForwardStep {
   // Enqueues the forward and the downloads of its results. Precondition: check() accepted the inputs, and the
   // decision's size is captured or eager. Allocates nothing for sizes that were seen before.
   Status run(const ForwardInputs& inputs, const Decision& decision, StepResults::Slot& results);
-  // Enqueues the body on padding alone, so that other ranks can compute their tokens (ModelRunner::accompany).
-  Status accompany(const Decision& decision);
+  // Enqueues the body on padding alone, so that other ranks can compute their tokens (ModelRunner::run_idle_forward).
+  Status run_idle_forward(const Decision& decision);
   Launcher& launcher() { return launcher_; }
   // Returns, after an error of run(), whether a graph's launch failed and nothing of the forward was kept.
   bool replay_failed() const { return replay_failed_; }

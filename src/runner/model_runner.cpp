@@ -33,7 +33,7 @@ ModelRunner::~ModelRunner() = default;
 
 Result<bool> ModelRunner::idle_work() {
   if (in_flight() > 0) return internal_error("idle work is asked for while a forward is in flight");
-  TRY(end_accompanied());
+  TRY(end_idle_forwards());
   const bool tower_waits =
       parts_->vision() != nullptr && parts_->vision()->has_wanted() && dispatcher_.table().graphs_enabled;
   if (tower_waits || captures_when_idle()) return capture_.capture_next();

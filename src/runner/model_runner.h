@@ -89,11 +89,11 @@ class ModelRunner {
   // nothing for sizes that were seen before.
   Result<Decision> submit(const ForwardInputs& inputs);
   // Makes an idle forward, for ranks with tokens of their own (ModelGraphs::dp_size): this rank has no tokens and takes
-  // part in the other ranks' forward (steps/data_parallel.cpp). accompany() only enqueues, but waits if max_in_flight()
-  // idle forwards run already. end_accompanied() waits for all of them, as idle_work() does, and returns a fault of the
-  // last one.
-  Status accompany() { return way_->accompany(); }
-  Status end_accompanied() { return way_->end_accompanied(); }
+  // part in the other ranks' forward (steps/data_parallel.cpp). run_idle_forward() only enqueues, but waits if
+  // max_in_flight() idle forwards run already. end_idle_forwards() waits for all of them, as idle_work() does, and
+  // returns a fault of the last one.
+  Status run_idle_forward() { return way_->run_idle_forward(); }
+  Status end_idle_forwards() { return way_->end_idle_forwards(); }
   // Waits for the oldest forward in flight. After an error it is no longer in flight either. Precondition: a forward is
   // in flight.
   Result<StepOutputs> collect();

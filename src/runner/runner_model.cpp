@@ -6,7 +6,7 @@
 
 namespace tessera {
 
-int RunnerModel::ranks() const { return options.communicator == nullptr ? 1 : options.communicator->places(); }
+int RunnerModel::ranks() const { return options.communicator == nullptr ? 1 : options.communicator->world_size(); }
 
 Result<RunnerModel> RunnerModel::create(ModelGraphs graphs, Weights weights, Device& device, RunnerOptions options) {
   RunnerModel model{

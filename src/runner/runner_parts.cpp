@@ -131,7 +131,7 @@ Status RunnerParts::build_runners() {
   if (options.debug) debug_ = std::make_unique<DebugMode>(*stream_, *arena_, model.ranks());
   TRY(name_externals());
   // All ranks of a stage compile the same programs.
-  const bool is_logged = options.communicator == nullptr || options.communicator->place() == 0;
+  const bool is_logged = options.communicator == nullptr || options.communicator->world_rank() == 0;
   std::vector<RunnerSpec> specs = TRY(make_runner_specs(model.graphs, options));
   Progress progress("Compiling graphs", std::ssize(specs), "graphs", options.show_progress);
   for (RunnerSpec& spec : specs) {

@@ -22,14 +22,14 @@ class LockstepPeers final : public Peers {
   bool awaiting() const override { return group_->awaits(own_); }
   void when_awaited(const std::function<void()>& call) override { group_->when_awaited(own_, call); }
   void begin_forward() override { group_->begin(own_); }
-  Status accompany(ModelRunner& runner) override {
+  Status run_idle_forward(ModelRunner& runner) override {
     if (!awaiting()) return ok_status();
     begin_forward();
-    return runner.accompany();
+    return runner.run_idle_forward();
   }
 
   void leave(ModelRunner& runner) override {
-    const Status ended = runner.end_accompanied();
+    const Status ended = runner.end_idle_forwards();
     group_->communicator(own_).abort(ended.ok() ? "its engine ends" : ended.message());
   }
   void fail(const Status& why) override { group_->communicator(own_).abort(why.message()); }

@@ -36,16 +36,16 @@ Status abort_on_error(Communicator& communicator, Status status) {
 Result<std::unique_ptr<BoundOp>> bind_send(const BindArgs& args) {
   Communicator* communicator = TRY(communicator_of(args));
   return make_cpu_op("send_to_next", [communicator, x = args.operands[0]] {
-    return abort_on_error(*communicator,
-                          communicator->pipeline()->send(communicator->place(), Pipeline::Way::kToNext, bytes_of(x)));
+    return abort_on_error(
+        *communicator, communicator->pipeline()->send(communicator->world_rank(), Pipeline::Way::kToNext, bytes_of(x)));
   });
 }
 
 Result<std::unique_ptr<BoundOp>> bind_receive(const BindArgs& args) {
   Communicator* communicator = TRY(communicator_of(args));
   return make_cpu_op("receive_from_previous", [communicator, x = args.operands[0]] {
-    return abort_on_error(
-        *communicator, communicator->pipeline()->receive(communicator->place(), Pipeline::Way::kToNext, bytes_of(x)));
+    return abort_on_error(*communicator, communicator->pipeline()->receive(communicator->world_rank(),
+                                                                           Pipeline::Way::kToNext, bytes_of(x)));
   });
 }
 

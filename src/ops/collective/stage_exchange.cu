@@ -124,7 +124,7 @@ Result<std::unique_ptr<BoundOp>> bind_link(const BindArgs& args) {
   if (communicator == nullptr || communicator->pipeline() == nullptr)
     return failed_precondition(args.node.op + " was built for several stages, and one runs");
   const Pipeline& pipeline = *communicator->pipeline();
-  const int own = communicator->place();
+  const int own = communicator->world_rank();
   const auto way = Pipeline::Way::kToNext;
   if (!pipeline.is_here(kSends ? pipeline.receiver(own, way) : pipeline.sender(own, way))) {
     TRY(static_cast<CudaDevice&>(args.device).make_current());

@@ -17,7 +17,8 @@ inline bool has_devices_for(int ranks) {
 // Opens a rank's device; on the CPU with one thread.
 inline Result<std::unique_ptr<Device>> open_rank_device(const Communicator& communicator) {
   if (test_device_name().starts_with("cpu")) return TRY(CpuDevice::create({.threads = 1}));
-  return built_in_devices().open(test_device_name(), {.rank = communicator.place(), .ranks = communicator.places()});
+  return built_in_devices().open(test_device_name(),
+                                 {.rank = communicator.world_rank(), .ranks = communicator.world_size()});
 }
 
 }  // namespace tessera::testing

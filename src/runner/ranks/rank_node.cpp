@@ -31,7 +31,7 @@ Status follow_node_0(const RankNodeOptions& options) {
       options.layout.pp_size > 1
           ? Communicator::create_stages(options.layout, options.limit, options.nodes)
           : Communicator::create_node_group(options.layout.ranks(), options.limit, options.nodes);
-  const int first = communicators.front()->place();
+  const int first = communicators.front()->world_rank();
   const RankChannel::Followers here{.first = first, .end = first + static_cast<int>(communicators.size())};
   const auto answer = [to = options.nodes](int rank, std::uint64_t number, const RankAnswer& made) {
     const auto send = [&](const RankAnswer& answered) {

@@ -14,7 +14,7 @@ namespace tessera {
 namespace {
 
 void run_rank(RankChannel& channel, std::unique_ptr<Communicator> communicator, const MakeRankHost& make_host) {
-  const int rank = communicator->place();
+  const int rank = communicator->world_rank();
   Status failed;
   try {
     std::unique_ptr<RankHost> host = make_host(rank);
@@ -31,7 +31,7 @@ void run_rank(RankChannel& channel, std::unique_ptr<Communicator> communicator, 
 
 void RankThreads::start(std::shared_ptr<RankChannel> channel, std::unique_ptr<Communicator> communicator,
                         MakeRankHost make_host) {
-  const int rank = communicator->place();
+  const int rank = communicator->world_rank();
   std::packaged_task<void()> run(
       [channel = std::move(channel), communicator = std::move(communicator),
        make_host = std::move(make_host)]() mutable { run_rank(*channel, std::move(communicator), make_host); });

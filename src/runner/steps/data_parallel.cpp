@@ -1,7 +1,7 @@
 // The StepWay of ranks with tokens of their own (ModelGraphs::dp_size). All ranks make every forward together, by
-// submit() or, on a rank without tokens for it, by accompany(). Each call blocks until all ranks have made theirs, and
-// the ranks agree on one graph. A failed forward ends the group: the other ranks wait for its data, or have received
-// wrong data.
+// submit() or, on a rank without tokens for it, by run_idle_forward(). Each call blocks until all ranks have made
+// theirs, and the ranks agree on one graph. A failed forward ends the group: the other ranks wait for its data, or have
+// received wrong data.
 
 #include <utility>
 #include <vector>
@@ -29,8 +29,8 @@ class DataParallel final : public StepWay {
     group_.abort(why.message());
     return device_lost(why.message());
   }
-  Status accompany() override { return or_end_group(make_idle_forward()); }
-  Status end_accompanied() override { return or_end_group(stream_.synchronize()); }
+  Status run_idle_forward() override { return or_end_group(make_idle_forward()); }
+  Status end_idle_forwards() override { return or_end_group(stream_.synchronize()); }
 
  private:
   Result<Decision> make_forward(const ForwardInputs& inputs);
@@ -74,7 +74,7 @@ Status DataParallel::make_idle_forward() {
   Event& passed = *passed_[next_passed_];
   next_passed_ = (next_passed_ + 1) % passed_.size();
   TRY(forwards_.wait(passed));  // for the oldest idle forward
-  TRY(forwards_.step().accompany(TRY(dispatcher_.decide(TRY(agree_on_shape(group_, {}))))));
+  TRY(forwards_.step().run_idle_forward(TRY(dispatcher_.decide(TRY(agree_on_shape(group_, {}))))));
   return stream_.record(passed);
 }
 

@@ -39,10 +39,11 @@ class StepWay {
 
   // Handles a step that this rank cannot make, which other ranks may wait for. Returns the error for the caller.
   virtual Status fail(const Status& why) { return why; }
-  // Makes an idle forward: takes part in a forward of other ranks without tokens of its own (ModelRunner::accompany).
-  virtual Status accompany() { return internal_error("a rank that computes all tokens accompanies no other"); }
+  // Makes an idle forward: takes part in a forward of other ranks without tokens of its own
+  // (ModelRunner::run_idle_forward).
+  virtual Status run_idle_forward() { return internal_error("a rank that computes all tokens makes no idle forward"); }
   // Waits for all idle forwards.
-  virtual Status end_accompanied() { return ok_status(); }
+  virtual Status end_idle_forwards() { return ok_status(); }
 };
 
 }  // namespace tessera

@@ -55,7 +55,7 @@ TEST(StepWays, OneRankRunsAlone) {
     EXPECT_EQ(*of_several(context), nullptr);
   EXPECT_NE(*make_alone(context), nullptr);
   const std::unique_ptr<StepWay> way = make_step_way(context).value();
-  EXPECT_THAT(way->accompany().message(), ::testing::HasSubstr("accompanies no other"));
+  EXPECT_THAT(way->run_idle_forward().message(), ::testing::HasSubstr("makes no idle forward"));
   EXPECT_EQ(way->fail(internal_error("injected")).message(), "injected");
 }
 

@@ -110,7 +110,7 @@ class Verifier {
   // wanted rows alone, but every stage returns the same, since the stages meet in each forward.
   bool has_last_rows() const {
     const Communicator* const communicator = r_.model.options.communicator;
-    return (communicator != nullptr && communicator->places() > communicator->ranks()) ||
+    return (communicator != nullptr && communicator->world_size() > communicator->ranks()) ||
            std::ranges::any_of(r_.model.graphs.prefill_body().nodes,
                                [](const ir::Node& node) { return node.attribute_or(kWantedRowsOnly, false); });
   }
