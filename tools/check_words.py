@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks the words of lines that a change adds: tools/check_words.py [REVISION]
 
-- A comment begins with its subject, not with one of the words in OPENINGS.
+- A comment begins with its subject, not with one of the words in OPENINGS; behind code, not with one of TRAILING either.
 - The name of a test has at most nine words, counted by capitals and underscores.
 Only lines that differ from the merge base with REVISION are looked at. "auto", the default, is origin/main, or the
 commit before this one if this is origin/main. Without that much history it says so and succeeds.
@@ -13,11 +13,13 @@ import subprocess
 import sys
 
 OPENINGS = ["Of", "That", "Those", "Such", "The same", "As", "None", "Whoever"]
+TRAILING = ["of", "that", "those", "such"]
 MOST_WORDS = 9
 
 SLASHES = {".h", ".cpp", ".cu", ".cuh", ".c", ".js"}
 HASHES = {".py", ".sh", ".cmake"}
 OPENING = re.compile(r"(?:%s)\b" % "|".join(OPENINGS))
+OPENING_BEHIND_CODE = re.compile(r"(?:%s)\b" % "|".join(OPENINGS + TRAILING))
 # A comment on its own line or behind code; a "//" in a string usually has no blank before it ("http://").
 COMMENTS = {"//": re.compile(r"(?:^|\s)//[/!<]*\s+(.*)"), "#": re.compile(r"(?:^|\s{2})#\s+(.*)")}
 CPP_TEST = re.compile(r"^\s*(?:TYPED_)?TEST(?:_[FP])?\s*\(\s*\w+\s*,\s*(\w+)")
@@ -50,7 +52,8 @@ def faults_of(path, line, before):
     # A comment that continues the line above is in the middle of a sentence, unless that line ended one.
     above = comment_of(before, mark) if before.lstrip().startswith(mark) else None
     begins = above is None or above.rstrip().endswith((".", ":", "?")) or not above.strip()
-    if comment and begins and (match := OPENING.match(comment)):
+    opening = OPENING if line.lstrip().startswith(mark) else OPENING_BEHIND_CODE
+    if comment and begins and (match := opening.match(comment)):
         yield f'a comment begins with "{match.group(0)}": begin with what it is about'
     test = (CPP_TEST if mark == "//" else PYTHON_TEST).match(line)
     if test and len(words := words_of(test.group(1))) > MOST_WORDS:

@@ -143,6 +143,9 @@ class CheckWords(unittest.TestCase):
         for line in ("// Of each rank.", "int a;  // None: the default.", "  // The same, of two.", "/// As above."):
             self.assertEqual(len(self.faults(line)), 1, line)
         self.assertEqual(len(self.faults("x = 1  #" + " Those of a rank.", path="tools/a.py")), 1)
+        for line in ("int a;  // of each rank", "f();  // such as b"):
+            self.assertEqual(len(self.faults(line)), 1, line)
+        self.assertEqual(self.faults("// of each rank"), [], "a name or a formula may begin a line in lower case")
         for line in ("// Offsets of each rank.", "// The samples.", 'url("http://That.example")', "int That;"):
             self.assertEqual(self.faults(line), [], line)
         self.assertEqual(self.faults("# As a heading.", path="docs/a.md"), [])
@@ -370,7 +373,7 @@ class Other(BaseModel):
                           "chat: vllm has new, and the file does not say so",
                           "tokenize: vllm has no model, and the file says it has"])
 
-    def test_the_table_has_every_row_and_is_written_twice_alike(self):
+    def test_the_table_has_every_row_and_is_reproducible(self):
         document = f"a\n{request_fields.BEGIN}\nold\n{request_fields.END}\nb\n"
         made = request_fields.with_table(document, self.DATA)
         self.assertIn("| `model` | chat: OpenAI, vLLM; tokenize: vLLM; other: – |  |", made)

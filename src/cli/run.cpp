@@ -59,7 +59,7 @@ Status check_server(const CommandLine& line) {
   const auto* serve = std::get_if<ServeOptions>(&line.command);
   if (serve == nullptr) return ok_status();
   TRY(ServedModel::check(serve->server, serve->engine.registry->chat_formats));
-  const bool follows = serve->engine.node_rank > 0 && !serve->engine.dp_attention;  // such a node has no server
+  const bool follows = serve->engine.node_rank > 0 && !serve->engine.dp_attention;  // a following node has no server
   return line.print_config || follows ? ok_status() : check_server_files(serve->server);
 }
 

@@ -29,7 +29,7 @@ struct GroupCase {
 
 class Collectives : public ::testing::TestWithParam<GroupCase> {};
 
-TEST_P(Collectives, AllReduceGivesEveryRankTheSumInRankOrder) {
+TEST_P(Collectives, AllReduceAddsInRankOrderOnEveryRank) {
   const auto [ranks, dtype] = GetParam();
   const std::vector<std::unique_ptr<Communicator>> group = Communicator::create_group(ranks);
   for (const std::int64_t n : {0, 1, 5, 257, 5000}) {

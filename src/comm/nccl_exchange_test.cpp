@@ -229,7 +229,7 @@ TEST_F(Nccl, AStartThatHangsEndsAtTheLimit) {
   EXPECT_TRUE(comes_to("abort 1"));
 }
 
-TEST_F(Nccl, ANodeThatIsLostDuringTheStartEndsIt) {
+TEST_F(Nccl, ANodeLostDuringTheStartEndsIt) {
   change([](FakeNccl& fake) { fake.init_hangs = true; });
   const std::unique_ptr<Nodes> nodes = make_nodes(2, 2);
   std::thread lost([&] {

@@ -55,7 +55,7 @@ TEST(Pipeline, AValueOfAnotherSizeIsRefused) {
               HasSubstr("rank 1 of 2 sent 3 bytes to rank 0 in the next stage, which expects 4"));
 }
 
-TEST(Pipeline, AWaitEndsWithThePipelineOrAfterTheLimit) {
+TEST(Pipeline, AWaitEndsWithItsPipelineOrLimit) {
   Pipeline pipeline(kTwoRanks, std::chrono::milliseconds(50));
   std::array<std::byte, 4> received{};
   const Status late = pipeline.receive(0, Way::kToNext, received);
@@ -92,7 +92,7 @@ TEST(Pipeline, AnAbortEndsTheGroupsOfAllStages) {
 }
 
 // Errors count ranks over all stages, also errors of one stage's group.
-TEST(Pipeline, ARankOfAStageIsNamedByItsPlace) {
+TEST(Pipeline, AStagesRankIsNamedByItsPlace) {
   const RankLayout layout{.tp_size = 2, .pp_size = 2};
   std::array<float, 4> x{1, 2, 3, 4};
   const TensorView view{.data = {reinterpret_cast<std::byte*>(x.data())}, .rank = 2, .dims = {1, 4}};

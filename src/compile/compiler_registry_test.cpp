@@ -24,7 +24,7 @@ TEST_F(CompilerRegistryTest, MakesACompilerByItsName) {
   EXPECT_EQ((*built_in_compilers().make("eager", context_))->name(), "eager");
 }
 
-TEST_F(CompilerRegistryTest, AnUnknownNameIsAnErrorThatListsTheKnownOnes) {
+TEST_F(CompilerRegistryTest, AnUnknownNameIsRefusedWithTheKnownOnes) {
   CompilerRegistry compilers = built_in_compilers();
   (void)compilers.add("mine", [](const CompilerContext&) { return unimplemented("not today"); });
   const Status status = compilers.make("fusd", context_).status();

@@ -202,7 +202,7 @@ class BrokenCompiler final : public Compiler {
   Result<Program> load(const ir::Graph& /*scaled_piece*/, const Json& /*handle*/) const override { return Program{}; }
 };
 
-TEST_F(CompilerCache, AProgramThatLacksAnOutputIsRefusedWithItsCompiler) {
+TEST_F(CompilerCache, AMissingOutputIsRefusedWithItsCompiler) {
   const BrokenCompiler broken({.device = *device_, .ops = built_in_ops(), .kernels = cpu_kernels()});
   EXPECT_THAT(compile_piece(broken, scaled_piece()).status().message(),
               AllOf(HasSubstr("compiler broken"), HasSubstr("%bx is missing")));

@@ -150,7 +150,7 @@ TEST(Halves, AreNeighboursThatWorkByRowsWithAnExchange) {
       << "nothing to run beside";
 }
 
-TEST(Halves, EndWhereSequencesOrOtherRowsAreReadAndBeginBehind) {
+TEST(Halves, EndWhereOtherRowsAreReadAndBeginBehind) {
   EXPECT_THAT(program_of(R"(graph @g {
     input %x: f32[T, 8] input %rows: i32[R] weight %w: f32[8, 8]
     state %k: f32[P, 16, 1, 8] state %v: f32[P, 16, 1, 8] group "full" paged layers [0]
@@ -170,7 +170,7 @@ TEST(Halves, EndWhereSequencesOrOtherRowsAreReadAndBeginBehind) {
 }
 
 // These operators read other rows by number, or send rows one by one.
-TEST(Halves, TakeNoOperatorThatIsNotKnownToWorkByRows) {
+TEST(Halves, TakeOnlyOperatorsKnownToWorkByRows) {
   EXPECT_THAT(program_of(R"(graph @g {
     input %x: f32[T, 4] input %rows: i32[T] weight %w: f32[4, 4]
     %y = linear(%x, %w)

@@ -104,7 +104,7 @@ TEST_F(IsolatedMemoryTest, AddressesAreAlignedAndCounted) {
   EXPECT_EQ(memory_.total_bytes(), 8 * static_cast<std::int64_t>(100 + 2 * IsolatedMemory::kGuardBytes));
 }
 
-TEST_F(IsolatedMemoryTest, OutOfMemoryNamesTheValueAndLeavesTheRest) {
+TEST_F(IsolatedMemoryTest, OutOfMemoryNamesTheValueAndLeavesOthers) {
   const DeviceAddress x = allocate("x", 4);
   device_->set_plan({.out_of_memory_at = 1});
   const Result<DeviceAddress> y = memory_.allocate("y", 4, *stream_);

@@ -95,7 +95,7 @@ TEST(RunPasses, ABrokenInputGraphIsNoPasssFault) {
   EXPECT_THAT(run_passes(broken, built_in_ops(), {}, kTwo).status().message(), HasSubstr("before the passes"));
 }
 
-TEST(PassList, NamesAreDistinctAndEveryPassSaysWhatItDoes) {
+TEST(PassList, NamesAreDistinctAndEveryPassIsDescribed) {
   std::set<std::string_view> names;
   for (const Pass& pass : pass_list()) {
     EXPECT_TRUE(names.insert(pass.name).second) << pass.name;

@@ -211,7 +211,7 @@ TEST_F(ProgramTest, ALaunchThatFailsIsNamed) {
   }
 }
 
-TEST_F(ProgramTest, ErrorsUseTheNamesOfThePieceThatIsBound) {
+TEST_F(ProgramTest, ErrorsUseTheBoundPiecesNames) {
   const Program program = *compile(kThreeSteps);
   const std::vector<std::string> names = {"x.7", "a.7", "b.7", "c.7"};
   ValueMemory values(*device_, *stream_, program, tokens(2));

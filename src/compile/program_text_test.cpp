@@ -69,7 +69,7 @@ TEST(ProgramText, TellsAPatchedProgramFromTheOriginal) {
   EXPECT_NE(patched([](Program& p) { p.instructions.pop_back(); }), text);
 }
 
-TEST(ProgramText, StatesAreNotCountedBecauseOnlyPartOfThemIsRead) {
+TEST(ProgramText, StatesOfWhichPartIsReadAreNotCounted) {
   const Program stores = *eager_program(parse(R"(graph @g {
     input %k: f32[T, 2] input %v: f32[T, 2] input %slots: i32[T]
     state %ks: f32[P, 16, 1, 2] state %vs: f32[P, 16, 1, 2] group "full" paged layers [0]

@@ -162,7 +162,7 @@ TEST(GraphBuilder, NamesAreDeclaredOnce) {
 }
 
 // After an error a model continues with the ids that it received.
-TEST(GraphBuilder, TheFirstErrorIsKeptAndLaterCallsDoNothing) {
+TEST(GraphBuilder, TheFirstErrorStaysAndLaterCallsDoNothing) {
   EXPECT_EQ(error_of([](GraphBuilder& b, ValueId x) {
               b.fail(invalid_argument("the first"));
               b.fail(invalid_argument("the second"));

@@ -235,7 +235,7 @@ TEST(Verify, MoreCacheGroupsThanSymbolsAreRefused) {
   EXPECT_THAT(broken(add_three), HasSubstr("5 cache groups; at most 4 are accepted"));
 }
 
-TEST(Verify, TheGroupAttributeIsTheIndexOfACacheGroup) {
+TEST(Verify, TheGroupAttributeIndexesACacheGroup) {
   EXPECT_THAT(broken([](Graph& g) { g.nodes[5].attributes[0].second = std::int64_t{2}; }),
               HasSubstr("node 5 (attention): its attribute 'group' is 2; the graph has 2 cache groups"));
   EXPECT_THAT(broken([](Graph& g) { g.nodes[5].attributes[0].second = std::int64_t{-1}; }),

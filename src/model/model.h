@@ -142,12 +142,12 @@ struct ModelGraphs {
   ir::Graph sampler;
   ir::Graph choose;
   ir::Graph logprobs;
-  std::vector<WeightSpec> weights;        // of body, head and tower
-  std::vector<StoredMatrix> stored = {};  // of body and head, each once; empty: the checkpoint has no quantised ones
+  std::vector<WeightSpec> weights;        // weights of body, head and tower
+  std::vector<StoredMatrix> stored = {};  // matrices of body and head, each once; empty: none is quantised
   std::vector<DequantisedWeight> dequantised = {};
   std::vector<WeightAtStart> at_start = {};   // matrices of body and head, each once
   std::vector<LayerInfo> layers = {};         // [layers], or empty: ForwardContext::layers
-  std::vector<AdaptableLinear> linears = {};  // of the body: what adapters may change
+  std::vector<AdaptableLinear> linears = {};  // the body's linears that adapters may change
   std::optional<VisionGraph> vision = std::nullopt;
   std::optional<DraftGraphs> draft = std::nullopt;  // ModelOptions::draft_layer
   // Layers of this pipeline stage. The head and the graphs after it belong to the last stage; other stages only declare

@@ -332,7 +332,7 @@ TEST(LayerBuilder, PadsBlocksWithZeros) {
   EXPECT_THAT(shared.graph.finish().status().message(), ::testing::HasSubstr("that ranks share out"));
 }
 
-TEST(BuildModel, LongRopeTakesTheFactorsOfTheContextThatIsRun) {
+TEST(BuildModel, LongRopeTakesTheFactorsOfItsContext) {
   const ModelConfig config = small("Phi3ForCausalLM", R"({"original_max_position_embeddings": 1024,
       "rope_scaling": {"type": "longrope", "short_factor": [1, 1, 1, 1, 1, 1, 1, 1],
                        "long_factor": [2, 2, 2, 2, 2, 2, 2, 2]}})");

@@ -80,7 +80,7 @@ PaddingWaste padding_waste(std::span<const std::int64_t> sizes, const TokenCost&
 void add_sizes(std::vector<std::int64_t>& sizes, const TokenCost& token_cost, const TokenWeights& weights,
                const LadderGoal& goal) {
   if (sizes.empty()) return;
-  std::vector<double> costs;  // of every token count, computed once
+  std::vector<double> costs;  // one for every token count, computed once
   for (std::int64_t tokens = 0; tokens <= sizes.back(); ++tokens) costs.push_back(token_cost(tokens));
   const TokenCost cost = [&](std::int64_t tokens) { return costs[static_cast<std::size_t>(tokens)]; };
   std::vector<Gap> gaps;

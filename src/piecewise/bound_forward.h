@@ -69,7 +69,7 @@ class BoundForward {
   const BoundProgram& program(std::size_t part) const { return programs_[part]; }
   bool has_graph(std::size_t part) const { return captured() && graphs_[part] != nullptr; }
   Status replay_part(std::size_t part, Stream& stream) const;
-  GraphStats graph_stats() const;  // of all parts and of the whole forward
+  GraphStats graph_stats() const;  // sum over all parts and the whole forward
   std::int64_t num_graphs() const;
 
   // Return and set the generation of its last forward in the arena's history; 0: none was counted.

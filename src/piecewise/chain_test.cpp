@@ -96,7 +96,7 @@ TEST(Chain, ResultsOfOneNameAreToldApart) {
 }
 
 // p's output y is q's input. q makes its own y, which r reads.
-TEST(Chain, ALaterGraphReadsTheNewestOutputOfAName) {
+TEST(Chain, ALaterGraphReadsANamesNewestOutput) {
   const std::string text = chained({"graph @p { input %x: f32[T] %y = scale(%x) {factor = 2.0} return %y }",
                                     "graph @q { input %x: f32[T] %y = scale(%x) {factor = 3.0} return %y }",
                                     "graph @r { input %y: f32[T] %z = scale(%y) {factor = 4.0} return %z }"});

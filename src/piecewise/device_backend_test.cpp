@@ -52,7 +52,7 @@ TEST(DeviceBackend, ItsErrorLeavesTheBucketWithoutGraphs) {
   EXPECT_EQ(bench.replay(*executable, 9, 1), bench.reference(9, 1));
 }
 
-TEST(DeviceBackend, AForwardStaysInPiecesUnlessItsBackendCapturesWholeOnes) {
+TEST(DeviceBackend, ForwardsStayInPiecesUnlessBackendsCaptureWholeOnes) {
   ExecutableBench bench = two_cuts();
   KeepingBackend backend;
   bench.use_backend(backend);

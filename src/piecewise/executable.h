@@ -91,7 +91,7 @@ class Executable {
   const CompiledForward& compiled() const { return variants_[0]->forward; }
   std::span<const CompiledPart> parts(const ir::Bucket& bucket) const { return compiled(bucket).parts; }
   std::span<const CompiledPart> parts() const { return compiled().parts; }
-  CompileCounts compile_counts() const;  // of all compilers
+  CompileCounts compile_counts() const;  // sum over all compilers
   const ir::Bucket& largest() const { return options_.largest; }
 
   // Computes the need from shapes; takes no memory.
@@ -154,8 +154,8 @@ class Executable {
   // Returns an error if a kernel wrote outside of its values. Only for isolated memory.
   Status check_guards(const ir::Bucket& bucket) const;
 
-  GraphStats graph_stats() const;                          // of all buckets
-  GraphStats graph_stats(const ir::Bucket& bucket) const;  // of one bucket
+  GraphStats graph_stats() const;                          // sum over all buckets
+  GraphStats graph_stats(const ir::Bucket& bucket) const;  // one bucket's
   std::int64_t num_captured() const;
   // Returns the number of recorded graphs: a captured bucket has one for each piece with kernels, and perhaps one of
   // the whole forward.

@@ -100,7 +100,7 @@ TEST(ExecutableFaults, AFullGraphThatFailsLeavesThePieces) {
   expect_works(bench, *executable, 9);
 }
 
-TEST(ExecutableFaults, AReplayThatFailsNamesItsPieceAndTheNextOneWorks) {
+TEST(ExecutableFaults, FailedReplaysNameTheirPieceAndTheNextWorks) {
   ExecutableBench bench = two_cuts();
   const std::unique_ptr<Executable> executable = *bench.create(kCuts);
   ASSERT_TRUE(executable->bind(tokens(9)).ok());
@@ -124,7 +124,7 @@ TEST(ExecutableFaults, ASplitOpThatFailsNamesItself) {
               AllOf(HasSubstr("split op 1: store"), HasSubstr("operator store (mut %out1)")));
 }
 
-TEST(ExecutableFaults, OutOfMemoryAtAnyAllocationIsAnErrorAndLaterBindingWorks) {
+TEST(ExecutableFaults, LaterBindingWorksAfterAnyAllocationFailed) {
   for (const MemoryPlanKind memory : {MemoryPlanKind::kPlanned, MemoryPlanKind::kIsolated}) {
     for (int n = 1;; ++n) {
       ASSERT_LT(n, 50);
@@ -158,7 +158,7 @@ TEST(ExecutableFaults, OutOfMemoryInOneBucketLeavesTheOthers) {
   EXPECT_EQ(bench.replay(*executable, 9, 2), bench.reference(9, 2));
 }
 
-TEST(ExecutableFaults, ALostDeviceIsReportedAsSuchFromEveryCall) {
+TEST(ExecutableFaults, EveryCallReportsALostDevice) {
   ExecutableBench bench = two_cuts();
   const std::unique_ptr<Executable> executable = *bench.create(kCuts);
   ASSERT_TRUE(executable->bind(tokens(9)).ok());

@@ -35,7 +35,7 @@ std::unique_ptr<Executable> captured(ExecutableBench& bench, const std::vector<s
   return *std::move(made);
 }
 
-TEST(Executable, ReplayEqualsRunAndTheUnsplitGraphAfterAllCaptures) {
+TEST(Executable, ReplayEqualsRunAndTheUnsplitGraph) {
   ExecutableBench bench = two_cuts();
   for (const std::vector<std::string>& split_ops :
        {kCuts, {}, {"store", "linear"}, {"store", "accumulate", "add", "empty_like"}}) {
@@ -51,7 +51,7 @@ TEST(Executable, ReplayEqualsRunAndTheUnsplitGraphAfterAllCaptures) {
   }
 }
 
-TEST(Executable, AFullGraphIsOneGraphBesideThePiecesAndEqualsThem) {
+TEST(Executable, AFullGraphIsSingleAndEqualsThePieces) {
   ExecutableBench bench = two_cuts();
   const std::unique_ptr<Executable> executable = captured(bench, kCuts);
   const std::int64_t graphs = executable->num_graphs();
@@ -141,7 +141,7 @@ TEST(Executable, CountsGraphsAndTheirNodes) {
   EXPECT_EQ(executable->graph_stats().nodes, 0);
 }
 
-TEST(Executable, ADroppedBucketCanComeBackAndLeavesTheOthers) {
+TEST(Executable, ADroppedBucketLeavesOthersAndCanComeBack) {
   ExecutableBench bench = two_cuts();
   const std::unique_ptr<Executable> executable = captured(bench, kCuts);
   executable->drop(tokens(9));

@@ -40,7 +40,7 @@ std::string ranges_of(const CompiledForward& forward) {
   return text.str();
 }
 
-TEST(Liveness, FromTheStepThatMakesToTheLastThatReads) {
+TEST(Liveness, FromItsMakerToItsLastReader) {
   EXPECT_EQ(ranges_of(forward_of(R"(graph @g {
     input %x: f32[T, 4] weight %w: f32[4, 4]
     %a = linear(%x, %w)
@@ -124,7 +124,7 @@ TEST(Liveness, AnOutputThatIsAnInputIsRefused) {
     EXPECT_THAT(ranges_of(forward_of(text)), AllOf(HasSubstr("%x"), HasSubstr("not made by the forward")));
 }
 
-TEST(LiveRanges, HaveTheBucketsBytesAndTheFixedPlacesOfOutputs) {
+TEST(LiveRanges, HaveTheBucketsBytesAndFixedOutputPlaces) {
   const CompiledForward forward = forward_of(R"(graph @g {
     input %x: f32[T, 4] weight %w: f32[8, 4] weight %w2: f32[4, 8]
     %a = linear(%x, %w)

@@ -39,7 +39,7 @@ TEST(SplitOps, AnSglangSpellingWithoutOperatorIsUnimplemented) {
   EXPECT_THAT(status.message(), AllOf(HasSubstr(name), HasSubstr("does not exist yet")));
 }
 
-TEST(SplitOps, AnUnknownNameIsAnErrorNamingTheRegisteredOnes) {
+TEST(SplitOps, AnUnknownNameIsRefusedWithTheRegisteredOnes) {
   EXPECT_EQ(error("atention").code(), StatusCode::kNotFound);
   EXPECT_THAT(error("atention").message(),
               AllOf(HasSubstr("split op"), HasSubstr("'atention'"), HasSubstr("attention")));

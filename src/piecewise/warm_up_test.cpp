@@ -61,7 +61,7 @@ ExecutableBench varied_two_cuts() {
   return bench;
 }
 
-TEST(WarmUp, RunsEachVariantOnceInTheOrderOfTheForward) {
+TEST(WarmUp, RunsEachVariantOnceInForwardOrder) {
   ExecutableBench bench = varied_two_cuts();
   const std::unique_ptr<Executable> executable = *bench.create(kCuts);
   const auto warmed_for = [&](std::int64_t size) {

@@ -52,7 +52,7 @@ class TokenHistogram {
 struct ForwardCounters {
   // Ascending by key. The list is flat, so assigning it to a snapshot with as many keys allocates nothing.
   std::vector<std::pair<ForwardKey, ForwardCount>> by_key;
-  TokenHistogram prefill_tokens;  // of forwards that are not pure decodes, mixed ones included
+  TokenHistogram prefill_tokens;  // forwards that are no pure decodes, mixed ones included
   std::int64_t tokens = 0;
   std::int64_t padded_tokens = 0;
 

@@ -39,8 +39,8 @@ struct RunnerOptions : StepLimits {
   // Prefill forwards of at least this many tokens run in halves (compile/halves.h); 0: none do.
   std::int64_t halves_from = 0;
   bool decode_padding = true;
-  std::vector<std::string> split_ops;         // of the prefill runner; empty with graphs.prefill_whole
-  std::vector<std::string> decode_split_ops;  // of the decode runner
+  std::vector<std::string> split_ops;         // the prefill runner's; empty with graphs.prefill_whole
+  std::vector<std::string> decode_split_ops;  // the decode runner's
   std::int64_t decode_query_length = 1;       // tokens that each request of a decode forward adds
   std::shared_ptr<const Registry> registry = shared_built_ins();
   std::string compiler = "eager";  // a compiler of the registry

@@ -278,7 +278,7 @@ TEST_F(ServerTest, ALargeBodyDoesNotDelayOthers) {
   EXPECT_LT(health_end, slow_end.get());
 }
 
-TEST(Server, AFullQueueIs429AndALaterRequestIsServed) {
+TEST(Server, AFullQueueRefusesWith429AndServesLater) {
   EngineOptions options;
   options.max_queued_requests = 2;
   const std::unique_ptr<Engine> engine = make_engine(options);

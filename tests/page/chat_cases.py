@@ -179,7 +179,7 @@ class ChatCases(PageCase):
         assert self.asked(page, 2)["messages"] == [{"role": "user", "content": "Think."}, {"role": "assistant", "content": "Done."},
                                                    {"role": "user", "content": "And?"}], "thoughts are sent"
 
-    def test_a_model_without_a_template_goes_on_with_a_text(self):
+    def test_a_model_without_a_template_continues_a_text(self):
         page = self.open_fake()
         page.evaluate("showWelcome({name: 'plain', chat: false})")
         self.ask(page, "Once upon")

@@ -21,7 +21,7 @@ struct Counts {
   std::mutex mutex;
   long kernels = 0;
   long copies = 0;
-  std::map<cl_command_buffer_khr, long> launches;  // of live command buffers
+  std::map<cl_command_buffer_khr, long> launches;  // launches by live command buffer
   long finalized = 0;
   long launched = 0;
   long most = 0;

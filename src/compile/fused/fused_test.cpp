@@ -150,7 +150,7 @@ TEST_F(Fused, AForeignHandleIsRefused) {
 }
 
 // Each hand-fused operator stands beside a matmul: a group uses its native form, and the eager program uses its kernel.
-TEST_F(Fused, EveryNativeFormIsUsedInsideAndTheKernelOutside) {
+TEST_F(Fused, NativeFormsAreUsedInsideAndKernelsOutside) {
   const std::map<std::string, std::string> statements = {
       {"add_rms_norm", "%y, %s = add_rms_norm(%x, %r, %w) {eps = 0.5} return %y, %s"},
       {"head_norm", "%n = head_norm(%x, %hw) {eps = 0.5} %y = silu(%n) return %y"},
@@ -199,7 +199,7 @@ TEST_F(Fused, AKilledProcessKeepsItsCompiledPieces) {
   EXPECT_EQ(entries(), 4);
 }
 
-TEST_F(Fused, APieceThatCannotBeCompiledRunsAsItsOperatorsDo) {
+TEST_F(Fused, AnUncompilablePieceRunsAsItsOperatorsDo) {
   builder_.fails = true;
   const Result<CompiledPiece> piece = compile(kPiece, root_);
   ASSERT_TRUE(piece.ok()) << piece.status().to_string();
@@ -235,7 +235,7 @@ TEST_F(Fused, OperatorsThatStayOperatorsAreJoined) {
   }
 }
 
-TEST_F(Fused, GroupsAreNotJoinedAndPiecesThatAreNotFusedAre) {
+TEST_F(Fused, GroupsAreNotJoinedButUnfusedPiecesAre) {
   kernels_ = kernels_that_join("linear", "silu_mul");
   EXPECT_THAT(joins_of(compile()->program), ElementsAre(0, 0, 0));
   builder_.fails = true;

@@ -111,7 +111,7 @@ TEST(FuseNativeForms, StoreInACacheWithScales) {
                 %qr = qkv_rope_store(%qkv, %table, %slots, mut %k8, mut %v8, %one, %one) {heads = 2} return %qr)")));
 }
 
-TEST(FuseNativeForms, HeadsThatDifferInAnythingAreNotStoredInOneStep) {
+TEST(FuseNativeForms, HeadsThatDifferAreNotStoredInOneStep) {
   const auto stays = [](std::string_view old, std::string_view by) {
     const std::string text = fused(with_qkv(kHeads, old, by));
     EXPECT_EQ(text.find("qkv_rope_store"), std::string::npos) << by << "\n" << text;

@@ -58,7 +58,7 @@ TEST(FakeDevice, InjectsEveryFaultOnce) {
 }
 
 // Bug caught: a lost replay that runs nevertheless, or that is never reported.
-TEST(FakeDevice, LosesAReplayAndSaysSoAtTheNextWait) {
+TEST(FakeDevice, ALostReplayIsReportedAtTheNextWait) {
   std::unique_ptr<FakeDevice> device = FakeDevice::create({.replay_lost_at = 2}, {.threads = 1}).value();
   std::unique_ptr<Allocation> memory = device->allocate(1, "x").value();
   std::unique_ptr<Stream> stream = device->create_stream("main").value();

@@ -40,7 +40,7 @@ std::span<const std::int64_t> DraftCounts::choose(std::span<const DraftOffer> of
   auto tokens = static_cast<double>(requests);
   double best = kMargin * tokens / forward_ms(requests);
   std::size_t chosen = 0;
-  std::int64_t rounds = 0;  // of the layer
+  std::int64_t rounds = 0;  // rounds of the layer
   while (!heap_.empty() && std::ssize(order_) < room) {
     std::ranges::pop_heap(heap_, less);
     Next& next = heap_.back();

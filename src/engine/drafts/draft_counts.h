@@ -40,7 +40,7 @@ class DraftCounts {
 
  private:
   struct Next {
-    double probability;  // of the offer's next draft
+    double probability;  // probability that the offer's next draft is kept
     std::size_t offer;
   };
   std::vector<Next> heap_;

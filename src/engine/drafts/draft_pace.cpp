@@ -6,9 +6,10 @@ namespace tessera {
 namespace {
 
 constexpr std::int64_t kLongestPause = 32;
-constexpr double kFading = 0.9;         // the weight of what is known after each step
-constexpr double kPoor = 0.3;           // below this probability a step without a kept draft is followed by a pause
-constexpr double kWeightOfRetry = 0.5;  // of the first assumption after a pause, so that one miss makes it poor again
+constexpr double kFading = 0.9;  // the weight of what is known after each step
+constexpr double kPoor = 0.3;    // below this probability a step without a kept draft is followed by a pause
+constexpr double kWeightOfRetry =
+    0.5;  // weight of the first assumption after a pause; low, so that one miss makes it poor again
 
 }  // namespace
 

@@ -46,7 +46,7 @@ class StepDrafts {
  private:
   DraftCosts costs_;
   DraftCounts counts_;
-  std::vector<DraftOffer> offers_;  // of the decoding sequences
+  std::vector<DraftOffer> offers_;  // one offer for each decoding sequence
 };
 
 // Records that the entry's next draft equals the token that was sampled before it. Moves the entry to the row of the

@@ -12,7 +12,7 @@ namespace tessera::schema {
 namespace {
 
 constexpr std::size_t kMaxAnyOrder = 6;          // values of "uniqueItems" that may come in any order: 64 rules
-constexpr std::size_t kMaxTextBytes = 4u << 20;  // of the grammar in EBNF
+constexpr std::size_t kMaxTextBytes = 4u << 20;  // the grammar in EBNF
 
 }  // namespace
 

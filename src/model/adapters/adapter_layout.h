@@ -21,7 +21,7 @@ struct LinearPart;
 // A matrix of the checkpoint, by the name that adapters use.
 struct AdaptableModule {
   std::string name;       // "model.layers.0.self_attn.q_proj"
-  std::int64_t rows = 0;  // of the whole matrix, which B has too
+  std::int64_t rows = 0;  // rows of the whole matrix, which B has too
   std::int64_t cols = 0;  // which A has too
 };
 
@@ -71,7 +71,7 @@ class AdapterLayout {
 
   const std::vector<AdaptableLinear>& linears() const { return linears_; }
   const AdapterLimits& limits() const { return limits_; }
-  ir::DType dtype() const { return dtype_; }  // of the matrices, which is that of activations
+  ir::DType dtype() const { return dtype_; }  // the type of the matrices and of activations
 
   // The places of a module: its linear, and its number among that linear's modules. A module may have several, as a
   // projection does whose rows are split between two linears. Empty: adapters may not change it.

@@ -9,7 +9,7 @@ namespace tessera {
 // The function that turns a router's logits into the scores by which the best experts are chosen.
 enum class RouterScoring : std::uint8_t {
   kSoftmax,  // over all experts
-  kSigmoid,  // of each expert by itself
+  kSigmoid,  // each expert by itself
 };
 
 struct MoeConfig {

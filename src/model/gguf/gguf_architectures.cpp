@@ -71,7 +71,8 @@ Status write_experts(ConfigWriter& writer, const char* count) {
 Status write_qwen3moe(ConfigWriter& writer) {
   set_architecture(writer, "Qwen3MoeForCausalLM");
   writer.set("norm_topk_prob", true);
-  if (writer.config().find("intermediate_size") == nullptr)  // of layers without experts, which these models lack
+  if (writer.config().find("intermediate_size") ==
+      nullptr)  // the size of layers without experts, which these models lack
     writer.set("intermediate_size", TRY(writer.integer("expert_feed_forward_length")));
   return write_experts(writer, "num_experts");
 }

@@ -270,7 +270,7 @@ class Translator {
 
   const GgufModel& model_;
   const GgufArchitecture& architecture_;
-  std::string prefix_;  // of the metadata's keys
+  std::string prefix_;  // begins the metadata's keys
   std::int64_t layers_ = 0;
   std::int64_t heads_ = 0;
   std::int64_t kv_heads_ = 0;

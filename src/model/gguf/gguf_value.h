@@ -42,7 +42,7 @@ class GgufValue {
       : type_(type), count_(count), bytes_(bytes) {}
 
   bool is_list() const { return count_.has_value(); }
-  GgufType type() const { return type_; }  // of the elements of a list
+  GgufType type() const { return type_; }  // for a list, the type of its elements
   std::uint64_t size() const { return count_.value_or(1); }
   // Returns the value as files have it, without its type.
   std::span<const std::byte> bytes() const { return bytes_; }

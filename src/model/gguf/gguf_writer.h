@@ -18,7 +18,7 @@ struct GgufLayout {
   BlockType type = BlockType::kF32;
   std::vector<std::int64_t> shape;  // rows first, as everywhere in this engine; at least one dimension
 
-  std::int64_t rows() const;  // of all dimensions but the last together
+  std::int64_t rows() const;  // product of all dimensions but the last
   std::int64_t row_bytes() const;
   std::int64_t bytes() const { return rows() * row_bytes(); }
 };

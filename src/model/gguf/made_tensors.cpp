@@ -123,7 +123,7 @@ class StackedElements : public TensorElements {
 
  private:
   std::vector<std::shared_ptr<const TensorElements>> parts_;
-  std::int64_t elements_;  // of a part
+  std::int64_t elements_;  // elements of a part
 };
 
 class ColumnElements : public TensorElements {

@@ -43,7 +43,7 @@ enum class TensorForm : std::uint8_t {
 };
 
 struct TensorNameRule {
-  std::string_view gguf;  // of a layer's tensor: what follows "blk.<layer>."
+  std::string_view gguf;  // for a layer's tensor: what follows "blk.<layer>."
   // The name here; of a layer's tensor, what follows "model.layers.<layer>." A name that begins with '/' has nothing
   // before it.
   std::string_view own;

@@ -31,7 +31,7 @@ bool is_plain_name(std::string_view text);
 // The files of a model that a command reads.
 enum class ModelContent : std::uint8_t {
   kConfig,   // config.json, tokenizer and templates
-  kWeights,  // those of kConfig, and the weights
+  kWeights,  // the files of kConfig, and the weights
 };
 
 // Paths of one model. The class does not access the file system.

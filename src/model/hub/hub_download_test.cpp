@@ -49,7 +49,7 @@ TEST_F(HubTest, FetchesTheShardsOfTheIndex) {
   EXPECT_FALSE(fs::exists(*pulled + "/consolidated.safetensors"));
 }
 
-TEST_F(HubTest, FetchesThePoolingOfAnEmbeddingModelIntoItsFolder) {
+TEST_F(HubTest, FetchesAnEmbeddingModelsPoolingIntoItsFolder) {
   files_["modules.json"] = "[]";
   files_["1_Pooling/config.json"] = R"({"pooling_mode_lasttoken": true})";
   files_["2_Dense/config.json"] = "{}";

@@ -37,7 +37,7 @@ Result<WeightFormat> set_stored_formats(LayerBuilder& b, const Matrices& all) {
 // blocks are interleaved in sixteens of an expert's rows, gate and up are of one type, and so are the layer's experts.
 WeightFormat set_blocks(LayerBuilder& b, const ExpertParts& parts, const Matrices& all) {
   if (parts.hidden_size() % kPackedRows != 0 || parts.local_size() % kPackedRows != 0) return {};
-  std::array<std::optional<WeightFormat>, 2> found;  // of gate_up, of down
+  std::array<std::optional<WeightFormat>, 2> found;  // [0]: gate_up, [1]: down
   for (std::size_t i = 0; i < all.size(); ++i) {
     for (LinearPart& matrix : *all[i]) {
       std::optional<WeightFormat>& first = found[i % 2];
@@ -74,7 +74,7 @@ Result<QuantisedWeights> stack_of(const std::string& name, const std::vector<Lin
 
 // Bytes that belong to `columns` neighbouring values of a row.
 struct Mxfp4Bytes {
-  const char* suffix;  // of the tensor, behind the module's name
+  const char* suffix;  // follows the module's name
   std::int64_t columns;
   PackedStorage::Content content;
 };

@@ -24,7 +24,7 @@ const GgufFileType* find_file_type(std::string_view name);
 std::span<const GgufFileType> gguf_file_types();
 
 struct ChosenTypes {
-  std::vector<BlockType> types;    // of the tensors, in their order
+  std::vector<BlockType> types;    // one for each tensor, in their order
   std::vector<std::string> notes;  // tensors whose rows do not fit the type that was chosen first
 };
 ChosenTypes choose_types(const GgufContent& content, const GgufFileType& type);

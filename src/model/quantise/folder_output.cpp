@@ -117,7 +117,7 @@ class FolderOutput : public QuantisedOutput {
   }
 
  private:
-  static constexpr std::int64_t kBlock = 4096;  // of a file system
+  static constexpr std::int64_t kBlock = 4096;  // block of a file system
 
   Status find_linears(const ModelConfig& config, const ir::OpTable& ops, const FamilyRegistry& families) {
     ModelConfig rounded = config;

@@ -145,7 +145,7 @@ class SizeWriter {
     if (!architecture_.states_expert_size) return ok_status();
     integer("expert_feed_forward_length", moe.intermediate_size);
     if (moe.shared_intermediate_size > 0) integer("expert_shared_feed_forward_length", moe.shared_intermediate_size);
-    constexpr double kSwigluLimit = 7;  // of files of gpt-oss
+    constexpr double kSwigluLimit = 7;  // what files of gpt-oss have
     if (moe.swiglu_limit != 0 && moe.swiglu_limit != kSwigluLimit)
       return cannot_say(fmt::format("swiglu_limit {}", moe.swiglu_limit), "7");
     if (moe.swiglu_limit == 0 && !moe.normalise) return cannot_say("norm_topk_prob false", "true");

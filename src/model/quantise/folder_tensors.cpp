@@ -133,7 +133,7 @@ class FolderTensors {
       return ok_status();
     }
     if (drafts_apart_ && name.starts_with(kDraft)) {
-      own = parse_own_name("model." + name.substr(kDraft.size()));  // of layers of its own
+      own = parse_own_name("model." + name.substr(kDraft.size()));  // numbered among the draft's own layers
       own.layer = config_.num_hidden_layers + own.layer.value_or(0);
       if (own.rest.starts_with('/')) own.rest = "/" + name;
     }

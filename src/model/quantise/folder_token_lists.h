@@ -12,13 +12,13 @@ namespace tessera {
 
 // Owns what TokenLists borrow.
 struct FolderTokenLists {
-  std::string file;   // that of the tokenizer
+  std::string file;   // the tokenizer's file
   std::string model;  // tokenizer.ggml.model: "gpt2" or "llama"
   std::string pre;    // tokenizer.ggml.pre
   std::vector<std::string> tokens;
   std::vector<TokenKind> kinds;
-  std::vector<std::string> merges;  // of "gpt2"
-  std::vector<float> scores;        // of "llama"
+  std::vector<std::string> merges;  // only for "gpt2"
+  std::vector<float> scores;        // only for "llama"
   std::int64_t left_out = 0;        // tokens whose ids the embeddings do not have
 };
 

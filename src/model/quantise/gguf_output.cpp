@@ -11,7 +11,7 @@
 namespace tessera {
 namespace {
 
-constexpr std::int64_t kQuantisationVersion = 2;  // of the blocks' layouts
+constexpr std::int64_t kQuantisationVersion = 2;  // version of the blocks' layouts
 
 class GgufOutput : public QuantisedOutput {
  public:

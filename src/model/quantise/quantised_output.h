@@ -31,7 +31,7 @@ class QuantisedOutput {
   const std::vector<QuantisedTensor>& tensors() const { return tensors_; }
   // What a person should know: tensors that are left out or get another type than was asked for, and why.
   const std::vector<std::string>& notes() const { return notes_; }
-  std::int64_t bytes_before() const;  // of all tensors
+  std::int64_t bytes_before() const;  // bytes of all tensors
   std::int64_t bytes_after() const;
   std::int64_t elements() const;
   // Returns the bytes of the files that write() makes, or a few more.

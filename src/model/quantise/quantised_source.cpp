@@ -40,8 +40,8 @@ struct LinearTensors {
   std::int64_t cols = 0;
   std::int64_t block_rows = 1;
   std::int64_t block_cols = 1;
-  std::optional<StridedRows> values;  // of eight bits
-  const std::byte* packed = nullptr;  // of four bits: two in a byte
+  std::optional<StridedRows> values;  // values of eight bits
+  const std::byte* packed = nullptr;  // values of four bits, two in a byte
   std::optional<StridedRows> scales;
   const std::byte* exponents = nullptr;  // in place of scales
   float factor = 1;

@@ -22,7 +22,7 @@ class QuantisedSource {
   struct Linear {
     StoredTensor numbers;    // "<module>.weight" of F32, made while it is read; without elements if `tensor` is a part
     std::string format;      // "FP8 e4m3, blocks of 128 × 128"
-    std::int64_t bytes = 0;  // of all tensors of the linear
+    std::int64_t bytes = 0;  // all tensors of the linear
   };
   // Returns the linear whose values `tensor` holds, and one without elements if it holds scales or the like of a
   // linear. Nothing for a tensor of numbers. unimplemented for a format whose numbers are not read here (zero points,

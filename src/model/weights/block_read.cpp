@@ -32,7 +32,7 @@ namespace {
 struct BlockPiece {
   std::int64_t first_row = 0;
   std::int64_t rows = 0;
-  std::int64_t first_block = 0;  // of a row
+  std::int64_t first_block = 0;  // index of a row's first block
   std::int64_t blocks = 0;
 };
 

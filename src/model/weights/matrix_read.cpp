@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::int64_t kParallelElements = 1 << 16;
 constexpr std::int64_t kChunk = 1024;          // elements that are held in float32 between reading and writing
-constexpr std::int64_t kMostElementBytes = 4;  // of the types that find_decode() knows
+constexpr std::int64_t kMostElementBytes = 4;  // the largest element that find_decode() knows
 
 // Decodes `count` elements that are `stride` elements apart.
 using Decode = void (*)(const std::byte* src, std::int64_t stride, float* dst, std::int64_t count);

@@ -59,7 +59,7 @@ struct PackedStorage {
   std::int64_t offset = 0;
   std::int64_t row_stride = 0;
   Content content = Content::kFourBits;
-  StoredDtype dtype = StoredDtype::kU8;  // of the tensor: U8, I8 or F8_E4M3; exponents are U8 or F8_E8M0
+  StoredDtype dtype = StoredDtype::kU8;  // U8, I8 or F8_E4M3; exponents are U8 or F8_E8M0
 };
 
 // 4-bit values from a tensor of I32, whose words hold eight of them along one dimension, the first in the lowest bits.

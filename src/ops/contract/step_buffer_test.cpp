@@ -46,7 +46,7 @@ TEST_F(StepBufferTest, StartsWithZerosAndUploadsWhatWasWritten) {
   EXPECT_EQ(at(third), 3);
 }
 
-TEST_F(StepBufferTest, NearRangesAreOneCopyAndDistantOnesAreTwo) {
+TEST_F(StepBufferTest, NearRangesAreOneCopyDistantOnesTwo) {
   const std::size_t near = step_.reserve(1000);
   const std::size_t gap = step_.reserve(100 << 10);
   const std::size_t far = step_.reserve(1000);

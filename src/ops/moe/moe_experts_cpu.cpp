@@ -274,7 +274,7 @@ struct Slice {
 
   void down_blocks(const RowBlock& block, std::int64_t first, std::int64_t columns, T* y, std::byte* own,
                    bool new_block) const {
-    const ir::DType dtype = std::is_same_v<T, Float16> ? ir::DType::kFloat32 : p.dtype;  // of DotInput<T>
+    const ir::DType dtype = std::is_same_v<T, Float16> ? ir::DType::kFloat32 : p.dtype;  // the type DotInput<T>
     const auto* x = part<DotInput<T>>(at.activated) + block.first * p.intermediate;
     for (std::int64_t r = 0; new_block && r < block.rows; ++r)
       blocks::make_inputs(reinterpret_cast<const std::byte*>(x + r * p.intermediate), dtype, p.intermediate, block.rows,

@@ -45,7 +45,7 @@ struct Layout {
   std::size_t worker_own = 0;     // scratch of the dot kernel or of oneDNN
   std::size_t worker_w = 0;       // X[columns of a block, H or I]: weights as numbers
   std::size_t worker_codes = 0;   // u8[H or I]: a row's values, a byte each
-  std::size_t worker_packed = 0;  // of multiply_blocks()
+  std::size_t worker_packed = 0;  // scratch of multiply_blocks()
   BlockMemory packed;             // within worker_packed
 };
 

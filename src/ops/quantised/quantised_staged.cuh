@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(kStagedThreads, 2)
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
   const int tiles = p.n / p.tile_columns();
-  const int chunks = p.row_bytes / kChunkBytes;                   // of a row
+  const int chunks = p.row_bytes / kChunkBytes;                   // chunks of a row
   const int stages = (chunks + kStreamWarps - 1) / kStreamWarps;  // stages of a tile
   const int step = static_cast<int>(gridDim.x);
   if (threadIdx.x == kStreamWarps * kWarp) {

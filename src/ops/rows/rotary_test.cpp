@@ -81,7 +81,7 @@ TEST(Rotary, TableOfPositionsInThreeDimensions) {
   }
 }
 
-TEST(Rotary, ATokenOfTextHasThePlainRowToTheBit) {
+TEST(Rotary, ATextTokensRowEqualsThePlainOne) {
   std::vector<std::int32_t> positions;
   for (std::int32_t t = 0; t < 67; ++t) positions.push_back(t * 613);
   std::vector<std::int32_t> thrice;

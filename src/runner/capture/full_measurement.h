@@ -38,7 +38,7 @@ class FullMeasurement {
  private:
   struct Candidate {
     std::int64_t size = 0;
-    std::vector<double> ratios{};  // of the pairs so far: full graph's time over pieces' time
+    std::vector<double> ratios{};  // one for each pair so far: full graph's time over pieces' time
   };
 
   GraphRunner& runner() { return parts_.runner(RunnerRole::kPrefill); }

@@ -13,7 +13,7 @@ namespace tessera {
 
 struct BudgetLadder {
   std::vector<std::int64_t> sizes;  // ascending
-  std::int64_t bytes_each = 0;      // of one size's graphs
+  std::int64_t bytes_each = 0;      // one size's graphs
   bool padding = true;              // false: forwards are not padded, so a size takes only forwards of exactly its rows
   // Number of forwards by their rows. Empty: the distribution is uniform in the logarithm, so there are as many between
   // 8 and 16 rows as between 16 and 32.
@@ -27,7 +27,7 @@ struct BudgetedSizes {
   std::vector<std::int64_t> dropped_prefill;  // ascending
   std::vector<std::int64_t> dropped_decode;
   std::vector<std::int64_t> dropped_vision;
-  std::int64_t bytes = 0;  // of the kept sizes' graphs
+  std::int64_t bytes = 0;  // the kept sizes' graphs
 };
 
 // Returns the share of a forward that keeping sizes[index] is expected to save: the padding or, if no larger size

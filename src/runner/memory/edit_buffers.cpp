@@ -9,7 +9,7 @@
 namespace tessera {
 namespace {
 
-constexpr std::int64_t kElementBytes = 4;  // of every list's elements
+constexpr std::int64_t kElementBytes = 4;  // an element of any list
 constexpr auto kRows = static_cast<std::size_t>(kMaxChoiceRows);
 static_assert(kMaxChoiceRows * kElementBytes % static_cast<std::int64_t>(kDeviceAlignment) == 0,
               "first, count and mask are one block, each aligned");

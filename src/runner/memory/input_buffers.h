@@ -25,7 +25,7 @@
 namespace tessera {
 
 struct InputLimits {
-  std::int64_t max_tokens = 0;    // of one forward, padding included
+  std::int64_t max_tokens = 0;    // most tokens of one forward, padding included
   std::int64_t max_requests = 0;  // length of last_ids
   std::int64_t max_rows = 0;      // wanted rows of one run of the head
   std::vector<std::string> cache_groups;
@@ -76,7 +76,7 @@ class InputBuffers {
   std::size_t rows_begin_ = 0;
   std::size_t boundary_ = 0;  // end of the rows, start of the tokens
   std::unique_ptr<Allocation> last_ids_;
-  std::vector<std::int32_t> adapter_slots_;  // of the tokens that were staged last
+  std::vector<std::int32_t> adapter_slots_;  // one for each token that was staged last
 };
 
 }  // namespace tessera

@@ -46,8 +46,8 @@ struct StagedTokens {
 };
 struct StagedRows {
   std::span<const std::int32_t> rows;                // indices of the body's output rows that the head computes
-  std::span<const SampleRow> sampling;               // of the first rows; the others are greedy
-  std::span<const std::int32_t> adapter_slots = {};  // of the body's output rows; -1 for those past its end
+  std::span<const SampleRow> sampling;               // one for each of the first rows; the others are greedy
+  std::span<const std::int32_t> adapter_slots = {};  // one for each output row of the body; -1 past its end
 };
 
 // One token input. `write` stores rows 0 … padded - 1 of the input to `to`; rows past the real ones become padding.

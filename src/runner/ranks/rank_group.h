@@ -56,7 +56,7 @@ class RankHost {
 class RankGroup {
  public:
   struct Options {
-    int ranks = 2;                             // of all stages together
+    int ranks = 2;                             // number of ranks in all stages together
     int stages = 1;                            // pipeline stages; must divide the ranks (RankLayout)
     std::chrono::milliseconds limit{300'000};  // limit of every wait for another rank, except the loading of weights
     MakeRankHost host{};
@@ -148,7 +148,7 @@ class RankGroup {
 
   const RankLayout layout_;
   std::shared_ptr<RankChannel> channel_;
-  std::unique_ptr<Communicator> communicator_;  // of rank 0
+  std::unique_ptr<Communicator> communicator_;  // rank 0's
   const std::shared_ptr<NodeGroup> nodes_;      // null: all ranks are in this process
   RankThreads threads_;
   std::mutex when_lost_mutex_;

@@ -21,7 +21,7 @@ class Leader final : public LeadingWay {
 
  private:
   struct Sent {
-    std::uint64_t number = 0;  // of the message
+    std::uint64_t number = 0;  // number of the message
     Decision decision;
   };
   Result<Decision> lead(const ForwardInputs& inputs) override;

@@ -58,7 +58,7 @@ class LocalForwards {
  private:
   struct Flight {
     std::unique_ptr<Event> done;  // recorded behind the forward
-    std::uint64_t digest = 0;     // of what submit() has filled in
+    std::uint64_t digest = 0;     // hash of what submit() has filled in
     StepResults::Slot* results = nullptr;
   };
 

@@ -21,7 +21,7 @@
 namespace tessera {
 namespace {
 
-constexpr std::size_t kMostKept = 8;  // of failures, and of ties
+constexpr std::size_t kMostKept = 8;  // most failures, and most ties
 
 std::int64_t resident_bytes() {
   std::FILE* file = std::fopen("/proc/self/statm", "r");

@@ -13,7 +13,7 @@ namespace tessera {
 namespace {
 
 constexpr std::int64_t kSlots = 6;
-constexpr std::int64_t kMostTokens = 512;  // of one image
+constexpr std::int64_t kMostTokens = 512;  // tokens of one image
 
 bool same_rows(std::span<const float> a, std::span<const float> b) {
   return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size_bytes()) == 0);

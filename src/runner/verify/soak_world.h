@@ -115,7 +115,7 @@ class SoakWorld {
   std::vector<GroupPage> given_back_;
   std::vector<SoakImage>* gallery_ = nullptr;
   std::int64_t most_embeddings_ = INT64_MAX;
-  std::vector<float> embeddings_;  // of the batch's tokens
+  std::vector<float> embeddings_;  // rows of the batch's tokens
   std::int64_t cancelled_ = 0;
   std::int64_t finished_ = 0;
 };

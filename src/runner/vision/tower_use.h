@@ -14,7 +14,7 @@ namespace tessera {
 // One forward of packed images.
 struct TowerForward {
   std::size_t images = 0;
-  std::int64_t patches = 0;  // of the images; how.size includes padding
+  std::int64_t patches = 0;  // patches of the images; how.size includes padding
   VisionChoice how{};
 };
 

@@ -96,7 +96,7 @@ class VisionRunner {
   // Returns the measured costs of forwards; tests set them.
   CostTable& costs() { return costs_; }
 
-  VisionReason last_reason() const { return last_reason_; }  // of the last enqueued forward
+  VisionReason last_reason() const { return last_reason_; }  // reason of the last enqueued forward
   // Returns the numbers of patches that have graphs with VisionOptions::exact_graphs, ascending.
   std::vector<std::int64_t> exact_sizes() const;
   // Returns the forwards of the last encode(), in the order of its images; after an error those enqueued before it.

@@ -31,7 +31,7 @@ std::string_view batch_status_name(BatchStatus status);
 struct BatchFault {
   std::string code{};  // "invalid_line"
   std::string message{};
-  std::int64_t line = 0;  // of the input file, from 1; 0: not of a line
+  std::int64_t line = 0;  // line of the input file, from 1; 0: no line's
 };
 
 struct Batch {

@@ -23,7 +23,7 @@ inline constexpr std::size_t kMostBatchLine = std::size_t{32} << 20;
 class BatchInput {
  public:
   struct Line {
-    std::int64_t number = 0;  // of the file, from 1
+    std::int64_t number = 0;  // line number in the file, from 1
     std::string text{};
   };
   static Result<BatchInput> open(const std::filesystem::path& path);

@@ -71,7 +71,7 @@ class BatchRunner {
   struct Running {
     BatchRun* run = nullptr;
     BatchRun::Next request{};
-    std::int64_t requests = 0;  // of the engine, as a body may have several prompts
+    std::int64_t requests = 0;  // requests to the engine; a body may have several prompts
     std::string answer_id{};
     MemoryCharge memory{};
   };
@@ -105,7 +105,7 @@ class BatchRunner {
   BatchStore& batches_;
   ResponseStore& responses_;
   const Hooks hooks_;
-  std::atomic<std::int64_t> requests_ = 0;  // of the engine, that run for batches; changed by the thread alone
+  std::atomic<std::int64_t> requests_ = 0;  // the engine's requests that run for batches; changed by the thread alone
 
   // Used by the thread alone:
   EngineJobs jobs_;

@@ -24,7 +24,7 @@ namespace {
 constexpr std::string_view kFileRoute = "/v1/files/";
 constexpr std::string_view kBatchPurpose = "batch";
 constexpr std::size_t kMostFileName = 255;
-constexpr std::size_t kContentPart = std::size_t{256} << 10;  // of a file's content that is sent at once
+constexpr std::size_t kContentPart = std::size_t{256} << 10;  // how much of a file's content is sent at once
 constexpr std::int64_t kMostFileListed = 10'000;
 constexpr const char* kFileType = "application/octet-stream";
 

@@ -43,7 +43,7 @@ struct StoredFile {
 class FileStore {
  public:
   struct Limits {
-    std::int64_t bytes = std::int64_t{16} << 30;  // of all files together
+    std::int64_t bytes = std::int64_t{16} << 30;  // limit of all files together
     std::size_t number = 10'000;
   };
   using Clock = std::function<std::int64_t()>;  // Unix time

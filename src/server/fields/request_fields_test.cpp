@@ -59,7 +59,7 @@ TEST_F(RequestFields, AHarmlessFieldHasNoEffect) {
   });
 }
 
-TEST_F(RequestFields, ARefusedFieldIsNamedUnlessItAsksForNothing) {
+TEST_F(RequestFields, ARefusedFieldIsNamedUnlessEmpty) {
   model_.served.allow_unknown_fields = true;  // this option concerns unknown fields only
   for_each({"refused", "checked"}, [&](const Json& row, const std::string& object) {
     const Outcome refused = send(object, request_of(row, object, row.find("try")), model_);

@@ -39,7 +39,7 @@ struct HttpOptions {
   TlsOptions tls{};            // without a certificate: plain HTTP
   std::size_t max_header_bytes = 16 * 1024;
   std::size_t max_body_bytes = 32 * 1024 * 1024;
-  std::size_t max_form_bytes = 0;  // of a body of the type multipart/form-data, if that is more than max_body_bytes
+  std::size_t max_form_bytes = 0;  // limit of a body of the type multipart/form-data, if it is more than max_body_bytes
   std::size_t max_connections = 4096;
   double header_timeout_s = 15;      // from the connection to its first byte, and from a request's first byte to the
                                      // end of its head

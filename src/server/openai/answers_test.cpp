@@ -112,7 +112,7 @@ TEST(ChatAnswer, IsOneObject) {
   EXPECT_EQ(at(body, "usage.completion_tokens_details.reasoning_tokens"), Json(0));
 }
 
-TEST(ChatAnswer, StreamBeginsWithTheRoleAndEndsWithTheReason) {
+TEST(ChatAnswer, AStreamBeginsWithRoleAndEndsWithReason) {
   ChatStyle style = chat_style(true);
   style.logprobs = true;
   style.stream.continuous_usage_stats = true;

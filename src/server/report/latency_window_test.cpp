@@ -39,7 +39,7 @@ TEST(LatencyWindow, OneDurationIsAllPercentiles) {
   }
 }
 
-TEST(LatencyWindow, ARareSlowDurationIsInTheHighPercentileOnly) {
+TEST(LatencyWindow, ARareSlowDurationRaisesOnlyTheHighPercentile) {
   LatencyWindow window;
   for (int i = 0; i < 98; ++i) window.add(0.01, kStart);
   for (int i = 0; i < 2; ++i) window.add(5, kStart);

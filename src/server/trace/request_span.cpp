@@ -26,7 +26,7 @@ bool is_id(std::string_view text) {
 
 struct Operation {
   std::string_view route;
-  std::string_view name;  // of OpenTelemetry's conventions
+  std::string_view name;  // a name of OpenTelemetry's conventions
 };
 constexpr Operation kOperations[] = {
     {"/v1/chat/completions", "chat"},

@@ -256,7 +256,7 @@ TEST(LiveJobs, ARefusalBeforeTheStreamKeepsItsStatus) {
   EXPECT_THAT(jobs.cancelled(), ElementsAre(jobs.submitted()[1]));
 }
 
-TEST(LiveJobs, AnErrorInAStreamIsAnEventAndEndsAllTexts) {
+TEST(LiveJobs, AStreamsErrorIsAnEventAndEndsIt) {
   Jobs jobs(/*stream=*/true);
   jobs.event(0, "a");
   jobs.event(1, "", FinishReason::kTimeout, cancelled("too slow"));

@@ -21,7 +21,7 @@ SCALES = {
     Type.IQ1_S: [0], Type.IQ2_XXS: [0], Type.IQ2_XS: [0], Type.IQ2_S: [0], Type.IQ3_XXS: [0], Type.IQ3_S: [0],
     Type.IQ4_NL: [0], Type.IQ4_XS: [0], Type.IQ1_M: [], Type.MXFP4: [], Type.NVFP4: [],
 }  # fmt: skip
-VALUES = 1024  # of each type
+VALUES = 1024  # values of each type
 
 
 def random_blocks(kind, random):

@@ -8,7 +8,7 @@
 namespace tessera {
 namespace {
 
-constexpr std::int64_t kMostElements = 256;  // of a block
+constexpr std::int64_t kMostElements = 256;  // elements of the largest block
 
 constexpr PackedLayout kFourBits{.bits = 4, .num_fields = 1, .fields = {{0, 2}}};
 constexpr PackedLayout kFourBitsAndMinimum{.bits = 4, .num_fields = 2, .fields = {{0, 2}, {2, 2}}};

@@ -36,7 +36,7 @@ struct PackedLayout {
     std::int16_t bytes;
     std::int16_t count = 1;
   };
-  int bits;  // of a code
+  int bits;  // bits of a code
   int num_fields;
   Fields fields[5];  // all of a block but its codes, in the order of the packed form
 

@@ -13,7 +13,7 @@
 namespace tessera {
 namespace {
 
-constexpr std::int64_t kMostElements = 256;  // of a block
+constexpr std::int64_t kMostElements = 256;  // elements of the largest block
 
 template <class T>
 TESSERA_CPU_CLONES void store_numbers(const float* numbers, std::int64_t count, T* y) {

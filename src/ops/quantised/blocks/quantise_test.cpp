@@ -88,7 +88,7 @@ TEST(Quantise, TypesWithoutSearchHaveTheBlocksOfGgufPy) {
 
 struct Bound {
   BlockType type;
-  double most;  // of distance() for normally distributed numbers
+  double most;  // limit of distance() for normally distributed numbers
 };
 constexpr Bound kBounds[] = {
     {BlockType::kQ8_0, 0.0054},  {BlockType::kQ5_1, 0.039}, {BlockType::kQ5_0, 0.043}, {BlockType::kQ4_1, 0.080},

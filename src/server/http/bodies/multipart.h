@@ -11,7 +11,7 @@ namespace tessera {
 
 // One part of a form. The texts borrow from the body.
 struct FormPart {
-  std::string name{};          // of the field, without its quotes
+  std::string name{};          // the field's, without its quotes
   std::string filename{};      // "": the part is no file
   std::string_view content{};  // as sent
 };
