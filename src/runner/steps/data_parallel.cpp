@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "tessera/comm/communicator.h"
-#include "tessera/runner/dispatch/agreed_shape.h"
+#include "tessera/runner/steps/agreed_shape.h"
 #include "tessera/runner/steps/step_ways.h"
 
 namespace tessera {

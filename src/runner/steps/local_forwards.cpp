@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "tessera/runner/verify/step_digest.h"
+#include "tessera/runner/steps/step_digest.h"
 
 namespace tessera {
 

@@ -1,6 +1,6 @@
 // Catches: ranks that choose different graphs for one forward, and a prefill that is taken for a decode because another
 // rank decodes.
-#include "tessera/runner/dispatch/agreed_shape.h"
+#include "tessera/runner/steps/agreed_shape.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "tessera/runner/dispatch/agreed_shape.h"
+#include "tessera/runner/steps/agreed_shape.h"
 
 #include <algorithm>
 #include <vector>

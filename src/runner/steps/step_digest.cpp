@@ -1,4 +1,4 @@
-#include "tessera/runner/verify/step_digest.h"
+#include "tessera/runner/steps/step_digest.h"
 
 #include <algorithm>
 #include <cstring>
