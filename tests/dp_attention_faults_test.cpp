@@ -55,17 +55,20 @@ TEST(DpAttentionFaults, AForwardThatFailsOnOneRankEndsAll) {
   }
 }
 
-// The loss shows only when the forward is collected; by then the other ranks have received rows that were never
-// computed.
-TEST(DpAttentionFaults, OneRanksLostForwardEndsAll) {
-  const Result<Engines> engines = start({});
-  ASSERT_TRUE(engines.ok()) << engines.status().to_string();
-  devices[1]->set_plan({.replay_lost_at = 1});
-  const Served served(*engines, some_for_each());
-  EXPECT_EQ(devices[1]->counts().faults, 1);
-  for (const std::unique_ptr<Engine>& engine : *engines) {
-    EXPECT_EQ(engine->health().code(), StatusCode::kDeviceLost);
-    EXPECT_THAT(engine->health().message(), HasSubstr("injected"));
+// The loss of a forward shows only when it is collected; by then the other ranks have received rows that were never
+// computed. A lost device fails every call from then on.
+TEST(DpAttentionFaults, OneRanksLostForwardOrDeviceEndsAll) {
+  for (const FaultPlan& plan :
+       {FaultPlan{.replay_lost_at = 1}, FaultPlan{.lost_from = 1}, FaultPlan{.lost_from = 12}}) {
+    const Result<Engines> engines = start({});
+    ASSERT_TRUE(engines.ok()) << engines.status().to_string();
+    devices[1]->set_plan(plan);
+    const Served served(*engines, some_for_each());
+    EXPECT_GT(devices[1]->counts().faults, 0);
+    for (const std::unique_ptr<Engine>& engine : *engines) {
+      EXPECT_EQ(engine->health().code(), StatusCode::kDeviceLost) << plan.lost_from;
+      EXPECT_THAT(engine->health().message(), HasSubstr("injected")) << plan.lost_from;
+    }
   }
 }
 

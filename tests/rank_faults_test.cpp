@@ -1,5 +1,6 @@
 // Tests faults on several topologies. Each test is one fault; it runs on ranks that share layers and on stages of
-// layers, in one process and in two, with one step in flight and with several.
+// layers, in one process and in two, with one step in flight and with several. Ranks with requests of their own have an
+// engine each and end together at any fault, so that dp_attention_faults_test.cpp has their row of the table.
 //
 // Catches: ranks that disagree after a fault of one of them, a rank that waits forever for another, an error that does
 // not name its origin, a fault of one request that ends others, results or values of a failed step that are taken for
