@@ -13,8 +13,8 @@ namespace tessera {
 // ended. The engine's thread alone reads and writes what is not const.
 struct ServedAdapter {
   const std::string name;
-  // Tells apart every load of the engine's life, also two of one name; at least 1. Keys and values in the prefix cache
-  // belong to it.
+  // The number of this load in the engine's life, which a later load under the same name does not share; at least 1.
+  // Keys and values in the prefix cache belong to it.
   const std::int64_t number;
   const std::shared_ptr<const Adapter> content;
   const bool pinned = false;  // its slot is not given to another adapter

@@ -6,10 +6,13 @@
 namespace tessera {
 namespace {
 
-constexpr std::int64_t kCheapRows = 64;   // if nothing was measured, drafts fill a forward up to so many rows,
-constexpr double kCostOfCheapRows = 0.5;  // which are assumed to last so much longer than none
+// Before anything is measured, drafts fill a forward up to kCheapRows rows. A forward of that many rows is assumed to
+// take 1 + kCostOfCheapRows times as long as an empty one.
+constexpr std::int64_t kCheapRows = 64;
+constexpr double kCostOfCheapRows = 0.5;
 
-// What drafts must bring: estimates are uncertain, and a step with drafts is not scheduled ahead.
+// The factor by which drafts must be better than none: estimates are uncertain, and a step with drafts is not scheduled
+// ahead.
 constexpr double kMargin = 1.04;
 
 double assumed_ms(std::int64_t rows) {

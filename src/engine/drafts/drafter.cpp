@@ -9,7 +9,7 @@ constexpr std::int64_t kShortestMatch = 3;
 // The least length of a repetition for which the text's drafts are preferred: such a text mostly goes on repeating, and
 // its drafts take no forward of the layer.
 constexpr std::int64_t kMatchBeforeLayer = 16;
-// Assumed before a request's drafts were judged.
+// The probabilities that are assumed before a request's first drafts are judged.
 constexpr double kKeptOfText = 0.6;
 constexpr double kKeptOfLayer = 0.75;
 constexpr std::int64_t kPatience = 64;          // in steps, with a layer

@@ -36,8 +36,9 @@ class Drafter {
   void judge(std::int64_t drafted, std::int64_t kept);
   // Records a step in which nobody drafted.
   void rest() { ++fruitless_; }
-  // Returns whether so many such steps, and steps without a kept draft of this request, have passed in a row that
-  // drafting is not worth what it costs beside the drafts: the layer reads every token, and no step is scheduled ahead.
+  // Returns whether this request should stop drafting: in too many steps in a row nobody drafted, or none of its drafts
+  // was kept. Drafting also costs where there are no drafts: the layer reads every token, and no step is scheduled
+  // ahead.
   bool is_fruitless() const;
 
   // Sets the row of draft_hidden that the layer's first draft continues, or removes it: then the layer drafts nothing.

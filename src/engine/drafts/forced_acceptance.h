@@ -14,8 +14,8 @@ namespace tessera {
 
 class ForcedAcceptance {
  public:
-  // A step with `most_drafts` drafts gives `tokens_per_step` tokens on average, the one behind the last kept draft
-  // counted. Each draft behind kept ones is kept with the same probability, so shorter steps give fewer tokens.
+  // A step with `most_drafts` drafts gives `tokens_per_step` tokens on average, including the one behind the last kept
+  // draft. Each draft behind kept ones is kept with the same probability, so shorter steps give fewer tokens.
   // Precondition: 1 <= tokens_per_step <= most_drafts + 1.
   ForcedAcceptance(double tokens_per_step, std::int64_t most_drafts);
 

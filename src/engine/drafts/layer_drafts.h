@@ -58,7 +58,7 @@ class LayerDrafts {
   std::vector<std::int32_t> hidden_rows_;
   std::vector<Row> rows_;   // entries that still draft
   std::int32_t made_ = 0;   // drafts of this step, which lie in last_ids
-  std::int64_t steps_ = 0;  // with drafts
+  std::int64_t steps_ = 0;  // number of steps with drafts
   double draft_ms_ = 0;
 };
 

@@ -16,7 +16,7 @@ namespace {
 constexpr std::int64_t kMostRank = 65536;
 constexpr double kMostAlpha = 1e6;
 
-// Settings that change what the tensors mean or which there are, and that are not served.
+// Settings that are not served: they change what the tensors mean, or which tensors there are.
 constexpr std::string_view kRefused[] = {"use_dora",
                                          "modules_to_save",
                                          "target_parameters",

@@ -22,7 +22,7 @@ struct LinearPart;
 struct AdaptableModule {
   std::string name;       // "model.layers.0.self_attn.q_proj"
   std::int64_t rows = 0;  // rows of the whole matrix, which B has too
-  std::int64_t cols = 0;  // which A has too
+  std::int64_t cols = 0;  // columns of the whole matrix, which A has too
 };
 
 // Neighbouring columns of a linear's result: rows of one module's matrix.

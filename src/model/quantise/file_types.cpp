@@ -83,7 +83,8 @@ class Chooser {
  private:
   bool has_eight_experts() const { return content_.experts == 8; }
 
-  // Whether a layer is among those that gain most from more bits: the first and the last eighth, and every third.
+  // Returns whether a layer is among those that gain most from more bits: the first and the last eighth, and every
+  // third between them.
   static bool gains(std::int64_t index, std::int64_t count) {
     return index < count / 8 || index >= 7 * count / 8 || (index - count / 8) % 3 == 2;
   }

@@ -40,8 +40,8 @@ bool is_true(const Json& json, const char* member) {
   return flag != nullptr && *flag == Json(true);
 }
 
-// Puts a token of the text itself: {"content": …, "special": …}. One that the model's vocabulary has too keeps its kind
-// if that is a kind of its own.
+// Puts an added token: {"content": …, "special": …}. A token that the model lists as unknown or as control keeps that
+// kind.
 void put_added(FolderTokenLists& lists, std::int64_t id, const Json& token) {
   const Json* content = token.find("content");
   if (content == nullptr || !content->is_string()) return;
@@ -63,8 +63,8 @@ bool is_byte_token(std::string_view token) {
   return token.size() == 6 && token.starts_with("<0x") && token.ends_with('>');
 }
 
-// A tokenizer.json that was made from a SentencePiece model. That one merges the pair whose token has the highest
-// score; the file has these pairs in that order.
+// Returns the lists for a tokenizer.json that was made from a SentencePiece model. The model merges the pair whose
+// token has the highest score; the file lists the pairs in the order of these scores.
 FolderTokenLists lists_of_marks(const TokenizerJson& json, std::int64_t size) {
   FolderTokenLists lists = empty_lists(json.file, size);
   lists.model = "llama";

@@ -20,7 +20,8 @@ struct GgufSourceTensor {
   BlockType stored = BlockType::kF32;             // the type of the source
   const std::byte* rows = nullptr;                // the rows in that type; null if they are made or in another order
   std::shared_ptr<const TensorElements> numbers;  // as F32
-  // What a person is told of a source that no type of GGUF files is; empty and 0: `stored`, and its size.
+  // Describe, for people, a source in a format that GGUF files do not have: its name, and its bytes. Empty and 0: the
+  // source has the type `stored`, and the size that follows from it.
   std::string format = {};
   std::int64_t bytes = 0;
 

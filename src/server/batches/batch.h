@@ -61,7 +61,7 @@ struct Batch {
   Json to_json() const;
 };
 
-// Returns the text that a server keeps of a batch, and reads it. Errors name the field.
+// Return the text in which a server keeps a batch, and the batch that the text describes. Errors name the field.
 std::string batch_record(const Batch& batch);
 Result<Batch> read_batch_record(const Json& json, std::string id);
 

@@ -47,7 +47,7 @@ Status BatchAnswers::add(const std::string& custom_id, std::string_view line, bo
   if (const ApiStatus room = store_.take(std::ssize(line)); !room.ok()) return resource_exhausted(room.error().message);
   if (Status written = part.file.write(line); !written.ok()) {
     store_.give_back(std::ssize(line));
-    (void)part.file.truncate(part.bytes);  // a part of a line would be read as none
+    (void)part.file.truncate(part.bytes);  // otherwise the next line would continue this one
     return written;
   }
   part.bytes += std::ssize(line);

@@ -23,7 +23,7 @@ class BatchAnswers {
   // room.
   static Result<std::unique_ptr<BatchAnswers>> open(std::filesystem::path output, std::filesystem::path errors,
                                                     FileStore& store);
-  // Gives the room of files that were not kept back to the store.
+  // Returns to the store the room of files that were not kept.
   ~BatchAnswers();
   BatchAnswers(const BatchAnswers&) = delete;
   BatchAnswers& operator=(const BatchAnswers&) = delete;
@@ -36,8 +36,8 @@ class BatchAnswers {
   // Adds the answer of a request; `line` has its line break. Errors: there is no room, or the disk is full.
   Status add(const std::string& custom_id, std::string_view line, bool completed);
 
-  // Makes files of the store of what there is, of `like`'s owner and age, with names that begin with `name`. Sets the
-  // ids; a file without lines has none. Call it once, last.
+  // Moves the answers into files of the store, which have the owner and the age of `like` and names that begin with
+  // `name`. Sets the ids of the files; where there are no lines, there is no file and no id. Call it last, and once.
   ApiStatus keep(const StoredFile& like, std::string_view name, std::string& output_id, std::string& error_id);
 
  private:

@@ -55,10 +55,10 @@ class FileStore {
   // Keeps a new file. Sets its id, bytes and created_at. Errors: 503 if there is no room beside the other files, or the
   // disk is full; 413 if it exceeds the limit alone.
   ApiResult<StoredFile> put(StoredFile file, std::string_view content);
-  // Keeps the file at `path`, which moves into the store; its bytes were taken before. Sets its id and created_at.
-  // After an error, 503 for a full disk and else 500, the bytes are given back.
+  // Moves the file at `path` into the store; take() has reserved its bytes. Sets its id and created_at. Errors: 503 for
+  // a full disk, else 500; the bytes are then given back.
   ApiResult<StoredFile> adopt(StoredFile file, const std::filesystem::path& path);
-  // Takes room for bytes that adopt() will bring, or gives it back. Error: 503 if there is no room.
+  // Reserve room for bytes that adopt() will bring, and give it back. Error: 503 if there is no room.
   ApiStatus take(std::int64_t bytes);
   void give_back(std::int64_t bytes);
   // Returns the bytes of all files, with those that were taken.

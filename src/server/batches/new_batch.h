@@ -9,7 +9,7 @@
 
 namespace tessera {
 
-// The seconds that a file may be kept after it was made, and those that it is kept if nothing is asked.
+// The shortest and the longest time that a file may be kept after it was made, in seconds. The longest is the default.
 inline constexpr std::int64_t kLeastFileAge = 3600;
 inline constexpr std::int64_t kMostFileAge = std::int64_t{30} * 86400;
 
