@@ -1,14 +1,9 @@
 #include "tessera/runner/ranks/rank_forward.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <utility>
-
 namespace tessera {
 namespace {
 
-static_assert(sizeof(SampleRow) == 32 && sizeof(SlotCopy) == 16, "elements of lists have no padding");
+static_assert(sizeof(SampleRow) == 32, "elements of lists have no padding");
 
 }  // namespace
 
@@ -24,28 +19,7 @@ void ForwardPacker::pack(const ForwardInputs& inputs, const Decision& decision, 
   to.word(inputs.replay_graphs ? 1 : 0);
   to.word(inputs.top_logprobs);
 
-  const ForwardBatch& batch = inputs.batch;
-  to.list(batch.input_ids);
-  to.list(batch.input_rows);
-  to.list(batch.positions);
-  to.list(batch.query_lens);
-  to.list(batch.kv_lens);
-  to.list(batch.wanted_rows);
-  to.list(batch.embedding_rows);
-  to.list(batch.draft_lens);
-  to.list(batch.slot_copies);
-  to.word(std::ssize(batch.embedding_writes));
-  for (const EmbeddingWrite& write : batch.embedding_writes) {
-    to.word(write.first_row);
-    to.list(write.values);
-  }
-  groups_.resize(batch.groups.size());
-  to.word(std::ssize(batch.groups));
-  for (std::size_t g = 0; g < batch.groups.size(); ++g) {
-    to.list(batch.groups[g].slots);
-    pack_tables(batch.groups[g].page_tables, groups_[g], to);
-  }
-
+  batch_.pack(inputs.batch, to);
   for (const std::vector<std::int32_t>& axis : inputs.rope_positions) to.list(axis);
   to.list(inputs.sampling);
   to.word(inputs.has_edits() ? 1 : 0);
@@ -61,37 +35,9 @@ void ForwardPacker::pack(const ForwardInputs& inputs, const Decision& decision, 
   to.list(inputs.hidden_rows);
 }
 
-// Packs each table as its difference from the last forward's. Rows keep their order from forward to forward, except for
-// those that ended, so the search for a table continues behind the last match.
-void ForwardPacker::pack_tables(std::span<const PageTable> tables, Group& group, MessageWriter& to) {
-  to.word(std::ssize(tables));
-  group.next.clear();
-  std::size_t from = 0;
-  for (const PageTable& table : tables) {
-    std::int64_t last_row = -1;
-    std::size_t kept = 0;
-    for (std::size_t i = 0; table.number != PageTableNumber{} && i < group.last.size(); ++i) {
-      const std::size_t row = (from + i) % group.last.size();
-      if (group.last[row].number != table.number) continue;
-      last_row = static_cast<std::int64_t>(row);
-      kept = std::min(group.last[row].length, table.pages.size());
-      group.last[row] = {};
-      from = row + 1;
-      break;
-    }
-    to.number(table.number.value());
-    to.word(table.first_held);
-    to.word(last_row);
-    to.word(static_cast<std::int64_t>(kept));
-    to.list(table.pages.subspan(kept));
-    group.next.push_back({.number = table.number, .length = table.pages.size()});
-  }
-  std::swap(group.last, group.next);
-}
-
 Status ReceivedForward::unpack(MessageReader& from) {
   TRY(unpack_decision(from));
-  TRY(unpack_batch(from));
+  TRY(batch_.unpack(from));
   for (std::vector<std::int32_t>& axis : rope_positions_) TRY(from.list("rope_positions", axis));
   TRY(from.list("sampling", sampling_));
   has_edits_ = TRY(from.choice("edits", 1)) == 1;
@@ -124,85 +70,8 @@ Status ReceivedForward::unpack_decision(MessageReader& from) {
   return ok_status();
 }
 
-Status ReceivedForward::unpack_batch(MessageReader& from) {
-  TRY(from.list("input_ids", batch_.input_ids));
-  TRY(from.list("input_rows", batch_.input_rows));
-  TRY(from.list("positions", batch_.positions));
-  TRY(from.list("query_lens", batch_.query_lens));
-  TRY(from.list("kv_lens", batch_.kv_lens));
-  TRY(from.list("wanted_rows", batch_.wanted_rows));
-  TRY(from.list("embedding_rows", batch_.embedding_rows));
-  TRY(from.list("draft_lens", batch_.draft_lens));
-  TRY(from.list("slot_copies", batch_.slot_copies));
-  const std::int64_t writes = TRY(from.choice("embedding_writes", INT32_MAX));
-  batch_.embedding_writes.clear();
-  for (std::int64_t i = 0; i < writes; ++i) {
-    const std::int64_t first_row = TRY(from.word("embedding_writes"));
-    const std::span<const float> values = TRY(from.list<float>("embedding_writes"));
-    batch_.embedding_writes.push_back({.first_row = first_row, .values = values});
-  }
-  const auto groups = static_cast<std::size_t>(TRY(from.choice("groups", ir::kMaxCacheGroups)));
-  groups_.resize(groups);
-  batch_.groups.resize(groups);
-  for (std::size_t g = 0; g < groups; ++g) {
-    TRY(from.list("slots", batch_.groups[g].slots));
-    TRY(unpack_tables(from, groups_[g], batch_.groups[g].page_tables));
-  }
-  return ok_status();
-}
-
-// Unpacks the page tables. Never shrinks `group.next`, so that unused rows keep their memory for later forwards.
-Status ReceivedForward::unpack_tables(MessageReader& from, Group& group, std::vector<PageTable>& tables) {
-  const std::int64_t count = TRY(from.choice("page_tables", std::ssize(batch_.query_lens)));
-  const auto rows = static_cast<std::size_t>(count);
-  if (group.next.size() < rows) group.next.resize(rows);
-  tables.clear();
-  for (std::size_t i = 0; i < rows; ++i) {
-    Row& row = group.next[i];
-    if (Status read = unpack_table(from, group, row); !read.ok())
-      return std::move(read).with_context(fmt::format("page table {}", i));
-    tables.push_back({.pages = row.pages, .first_held = row.first_held, .number = row.number});
-  }
-  std::swap(group.last, group.next);
-  group.rows = rows;
-  return ok_status();
-}
-
-Status ReceivedForward::unpack_table(MessageReader& from, Group& group, Row& row) {
-  row.number = PageTableNumber(TRY(from.number("number")));
-  const std::int64_t first_held = TRY(from.choice("first_held", INT32_MAX));
-  const std::int64_t last_row = TRY(from.word("last_row"));
-  const auto kept = static_cast<std::size_t>(TRY(from.choice("kept", INT32_MAX)));
-  const std::span<const PageId> added = TRY(from.list<PageId>("pages"));
-  row.first_held = 0;
-  row.pages.clear();
-  if (last_row != -1) {
-    const bool known = last_row >= 0 && last_row < static_cast<std::int64_t>(group.rows) &&
-                       group.last[static_cast<std::size_t>(last_row)].number == row.number &&
-                       row.number != PageTableNumber{};
-    if (!known)
-      return data_loss(fmt::format("table {} is said to be row {} of the last forward", row.number.value(), last_row));
-    Row& last = group.last[static_cast<std::size_t>(last_row)];
-    last.number = {};
-    std::swap(row.pages, last.pages);
-    row.first_held = last.first_held;
-  }
-  if (kept > row.pages.size())
-    return data_loss(
-        fmt::format("{} entries of table {} are kept, and {} are known", kept, row.number.value(), row.pages.size()));
-  constexpr std::size_t kFewPages = 64;  // a sequence grows by a page now and then, so that this rarely reallocates
-  if (kept + added.size() > row.pages.capacity()) row.pages.reserve(std::max(kFewPages, 2 * (kept + added.size())));
-  row.pages.resize(kept);
-  row.pages.insert(row.pages.end(), added.begin(), added.end());
-  const auto end = static_cast<std::size_t>(std::min<std::int64_t>(first_held, static_cast<std::int64_t>(kept)));
-  for (auto at = static_cast<std::size_t>(std::max<std::int64_t>(row.first_held, 0)); at < end; ++at)
-    row.pages[at] = PageId(0);
-  row.first_held = first_held;
-  return ok_status();
-}
-
 ForwardInputs ReceivedForward::inputs(std::span<float> logits, std::span<float> hidden_states) const {
-  return {.batch = batch_,
+  return {.batch = batch_.batch(),
           .rope_positions = rope_positions_,
           .sampling = sampling_,
           .edits = has_edits_ ? &edits_ : nullptr,

@@ -93,6 +93,8 @@ class RandomForwards {
     batch_.kv_lens = numbers(requests);
     batch_.wanted_rows = numbers(draw(5));
     batch_.embedding_rows = numbers(draw(2) * 5);
+    batch_.draft_lens = numbers(draw(2) * requests);
+    batch_.adapter_slots = numbers(draw(2) * 4);
     batch_.slot_copies.clear();
     for (std::int64_t n = draw(3); n > 0; --n)
       batch_.slot_copies.push_back({.group = static_cast<std::size_t>(draw(2)), .from = PageId(3), .to = PageId(4)});
@@ -257,7 +259,7 @@ TEST(RankForward, MessagesOfAnotherFormAreNamed) {
   const std::vector<std::byte> good = pack(packer, {.batch = empty}, {});
   message = good;
   message.resize(message.size() + 8);
-  EXPECT_THAT(unpack(received, message).message(), HasSubstr("a message of 264 bytes that says it has 256"));
+  EXPECT_THAT(unpack(received, message).message(), HasSubstr("a message of 272 bytes that says it has 264"));
   message = good;
   message[0] = std::byte{1};
   EXPECT_THAT(unpack(received, message).message(), HasSubstr("no message of version"));

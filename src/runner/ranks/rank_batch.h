@@ -1,0 +1,62 @@
+// Packs batches into messages between ranks. Both ends keep the state of one stream of batches.
+//
+// Page tables are sent as differences. Both ends remember the tables of the last batch by number (PageTable); a table
+// that was not in that batch is sent whole.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "tessera/base/status.h"
+#include "tessera/net/message.h"
+#include "tessera/ops/contract/forward_batch.h"
+
+namespace tessera {
+
+// The sender's end of the stream. Allocates nothing for batches no larger than earlier ones.
+class BatchPacker {
+ public:
+  void pack(const ForwardBatch& batch, MessageWriter& to);
+
+ private:
+  struct Sent {
+    PageTableNumber number{};
+    std::size_t length = 0;  // length of the table as sent; 0: a row of the current batch has used it
+  };
+  struct Group {
+    std::vector<Sent> last;
+    std::vector<Sent> next;
+  };
+  static void pack_tables(std::span<const PageTable> tables, Group& group, MessageWriter& to);
+
+  std::vector<Group> groups_;
+};
+
+// The receiver's end. The batch is valid until the next unpack(); embedding writes are valid as long as the message.
+class ReceivedBatch {
+ public:
+  // Unpacks the next batch. After an error the two ends may disagree on page tables, so the group cannot continue.
+  Status unpack(MessageReader& from);
+  const ForwardBatch& batch() const { return batch_; }
+
+ private:
+  struct Row {
+    PageTableNumber number{};
+    std::int64_t first_held = 0;
+    std::vector<PageId> pages;
+  };
+  struct Group {
+    std::vector<Row> last;
+    std::vector<Row> next;
+    std::size_t rows = 0;  // number of entries of `last` in use
+  };
+  Status unpack_tables(MessageReader& from, Group& group, std::vector<PageTable>& tables);
+  static Status unpack_table(MessageReader& from, Group& group, Row& row);
+
+  ForwardBatch batch_;
+  std::vector<Group> groups_;
+};
+
+}  // namespace tessera
