@@ -179,9 +179,7 @@ ValueId build_eagle3_head(LayerBuilder& b, const EagleDraft& draft) {
   const HeadInputs inputs = declare_head_inputs(b, draft.config.hidden_size);
   const ValueId rows = b.graph.op("gather_rows", {inputs.hidden, inputs.wanted_rows});
   const ValueId normed = ResidualStream(b, rows, draft.config).norm(named("norm.weight"));
-  const LinearBlock head{.tensor = named("lm_head"), .rows = draft.vocab_size, .quantisable = Quantisable::kNo};
-  const ValueId y = b.linear(head.tensor, normed, {head}, false, Parallel::kNone);
-  return b.options().dtype == ir::DType::kFloat32 ? y : b.graph.op("cast", {y}, {{"dtype", std::string("f32")}});
+  return all_logits(b, normed, {.tensor = named("lm_head"), .rows = draft.vocab_size, .quantisable = Quantisable::kNo});
 }
 
 WeightSource with_eagle3(WeightSource model, const EagleDraft& draft) {

@@ -86,17 +86,21 @@ ir::ValueId with_deepstack(LayerBuilder& b, const ModelConfig& config, const Tok
 
 ir::ValueId logits(LayerBuilder& b, const ModelConfig& config, const HeadInputs& inputs) {
   const ir::ValueId wanted = b.graph.op("gather_rows", {inputs.hidden, inputs.wanted_rows});
-  // Each rank computes all labels of a classifier.
-  const bool sliced = config.num_labels == 0 && divides(b, config.vocab_size);
   const std::string own = config.num_labels > 0 ? "score" : "lm_head";
   const bool tied = config.tie_word_embeddings && config.num_labels == 0;
   const std::string tensor = tied ? b.tensor("embed_tokens") : own;
   const LinearBlock head{
       .tensor = tensor, .rows = config.num_logits(), .quantisable = tied ? Quantisable::kNo : Quantisable::kIfStored};
-  ir::ValueId y = b.linear(tensor, wanted, {head}, false, sliced ? Parallel::kColumn : Parallel::kNone);
-  if (sliced) y = b.graph.op("all_gather", {y}, {{"ranks", std::int64_t{b.options().tp_size}}});
-  if (b.options().dtype != ir::DType::kFloat32) y = b.graph.op("cast", {y}, {{"dtype", std::string("f32")}});
+  // Each rank computes all labels of a classifier.
+  const ir::ValueId y = all_logits(b, wanted, head, config.num_labels == 0);
   return config.logit_softcap > 0 ? b.graph.op("softcap", {y}, {{"cap", config.logit_softcap}}) : y;
+}
+
+ir::ValueId all_logits(LayerBuilder& b, ir::ValueId x, const LinearBlock& head, bool may_slice) {
+  const bool sliced = may_slice && divides(b, head.rows);
+  ir::ValueId y = b.linear(head.tensor, x, {head}, false, sliced ? Parallel::kColumn : Parallel::kNone);
+  if (sliced) y = b.graph.op("all_gather", {y}, {{"ranks", std::int64_t{b.options().tp_size}}});
+  return b.options().dtype == ir::DType::kFloat32 ? y : b.graph.op("cast", {y}, {{"dtype", std::string("f32")}});
 }
 
 }  // namespace tessera

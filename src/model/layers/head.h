@@ -37,5 +37,8 @@ ir::ValueId with_deepstack(LayerBuilder& b, const ModelConfig& config, const Tok
 // Returns the wanted rows' logits, f32[R, vocab], with the config's soft cap; or f32[R, labels] for a classifier. A
 // tied head uses the embedding's own memory, whole or in slices.
 ir::ValueId logits(LayerBuilder& b, const ModelConfig& config, const HeadInputs& inputs);
+// Returns f32[R, head.rows], the head's product with x, on every rank. If `may_slice` and the rows divide among the
+// ranks, each rank computes a slice of them.
+ir::ValueId all_logits(LayerBuilder& b, ir::ValueId x, const LinearBlock& head, bool may_slice = true);
 
 }  // namespace tessera
