@@ -58,6 +58,15 @@ inline Completion run_one(Engine& engine, const Request& r) {
   return done.ok() ? (*done)[0] : Completion{};
 }
 
+// Runs the requests and returns their tokens.
+inline std::vector<std::vector<TokenId>> outputs_of(Engine& engine, const std::vector<Request>& requests) {
+  const Result<std::vector<Completion>> done = engine.run(requests);
+  EXPECT_TRUE(done.ok()) << done.status().to_string();
+  std::vector<std::vector<TokenId>> outputs;
+  for (std::size_t i = 0; done.ok() && i < done->size(); ++i) outputs.push_back((*done)[i].output_ids);
+  return outputs;
+}
+
 // Runs each test twice: step by step, and with each step scheduled while the previous one runs.
 class EngineRuns : public ::testing::TestWithParam<bool> {
  protected:

@@ -13,7 +13,9 @@ namespace {
 constexpr std::int64_t kMeasuredEvery = 64;
 constexpr std::int64_t kFirstMeasured = 2;
 
+// A lost rank is no failure of the layer: the next forward reports it, and ends the engine.
 void log_failure(const Status& status) {
+  if (status.code() == StatusCode::kDeviceLost) return;
   log_warn("engine", "the next-token layer failed, so a step has no drafts of it: {}", status.to_string());
 }
 
@@ -55,7 +57,9 @@ void LayerDrafts::read(const ScheduledBatch& batch) {
     batch_.wanted_rows.push_back(static_cast<std::int32_t>(batch_.num_tokens() - 1));
   }
   if (batch_.input_ids.empty()) return;
-  if (const Status status = run_body(); !status.ok()) {
+  Status status = run_body();
+  if (status.ok()) status = runner_.drafts().settle();
+  if (!status.ok()) {
     log_failure(status);
     for (const ScheduledBatch::Entry& entry : batch.entries)
       if (entry.sequence != nullptr && entry.sequence->drafter) entry.sequence->drafter->set_layer_row(std::nullopt);
@@ -117,7 +121,7 @@ Status LayerDrafts::make(std::int64_t draft, ScheduledBatch& batch) {
     TRY(run_body());
     for (std::size_t i = 0; i < rows_.size(); ++i) rows_[i].hidden = hidden_rows_[i] = static_cast<std::int32_t>(i);
   }
-  TRY(runner_.drafts().draft(hidden_rows_, made_));
+  TRY(runner_.drafts().draft({.rows = hidden_rows_, .first_id = made_}));
   for (Row& row : rows_) {
     row.id = made_++;
     batch.batch.input_rows[place_of(*row.entry, draft)] = row.id;

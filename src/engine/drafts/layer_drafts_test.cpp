@@ -10,6 +10,7 @@ namespace tessera {
 namespace {
 
 using test::make_engine;
+using test::outputs_of;
 using test::request;
 using test::sampled;
 using ::testing::HasSubstr;
@@ -26,14 +27,6 @@ EngineOptions with_layer(EngineOptions options, std::int64_t steps = 3) {
   if (!options.drafts.any()) options.drafts.source = DraftSource::kLayer;
   options.drafts.layer_steps = steps;
   return options;
-}
-
-std::vector<std::vector<TokenId>> outputs_of(Engine& engine, const std::vector<Request>& requests) {
-  const Result<std::vector<Completion>> done = engine.run(requests);
-  EXPECT_TRUE(done.ok()) << done.status().to_string();
-  std::vector<std::vector<TokenId>> outputs;
-  for (std::size_t i = 0; done.ok() && i < done->size(); ++i) outputs.push_back((*done)[i].output_ids);
-  return outputs;
 }
 
 class LayerDraftsOf : public ::testing::TestWithParam<const char*> {};
@@ -102,9 +95,6 @@ TEST(LayerDrafts, ModelsWithoutALayerAreRefused) {
   };
   EXPECT_THAT(message(test::small_options()),
               HasSubstr("a next-token layer (MTP) of LlamaForCausalLM is not supported"));
-  EngineOptions ranks = options_of("mtp-glm4-moe");
-  ranks.tp_size = 2;
-  EXPECT_THAT(message(ranks), HasSubstr("MTP is not supported with tp_size above 1"));
   EngineOptions eagle = test::small_options();
   eagle.drafts.source = DraftSource::kEagle;
   EXPECT_THAT(message(eagle), HasSubstr("EAGLE3 needs speculative_draft_model_path"));

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "tessera/engine/engine_test_util.h"
+#include "tessera/ops/testing/ranks.h"
 
 namespace tessera {
 namespace {
@@ -15,6 +16,7 @@ struct SoakCase {
   const char* model;  // below tests/data
   DraftSource source = DraftSource::kText;
   const char* eagle = "";  // below tests/data
+  int ranks = 1;
 };
 void PrintTo(const SoakCase& soak, std::ostream* to) { *to << soak.name; }
 
@@ -33,7 +35,14 @@ constexpr SoakCase kCases[] = {
     {.name = "EagleOfExperts",
      .model = "goldens/qwen3-moe",
      .source = DraftSource::kEagle,
-     .eagle = "drafts/qwen3-moe-eagle3"}};
+     .eagle = "drafts/qwen3-moe-eagle3"},
+    {.name = "TextOfTwoRanks", .model = "goldens/llama", .ranks = 2},
+    {.name = "LayerOfTwoRanks", .model = "drafts/mtp-glm4-moe", .source = DraftSource::kLayer, .ranks = 2},
+    {.name = "EagleOfTwoRanks",
+     .model = "goldens/llama",
+     .source = DraftSource::kEagle,
+     .eagle = "drafts/llama-eagle3",
+     .ranks = 2}};
 
 using Random = std::mt19937;
 
@@ -80,8 +89,10 @@ class SpeculationSoak : public ::testing::TestWithParam<SoakCase> {};
 
 TEST_P(SpeculationSoak, OutputsAreThoseOfPlainDecodes) {
   const SoakCase& soak = GetParam();
+  if (!testing::has_devices_for(soak.ranks)) GTEST_SKIP() << "needs " << soak.ranks << " GPUs";
   EngineOptions options = test::small_options();
   options.model_path = testing::data_path(soak.model);
+  options.tp_size = soak.ranks;
   options.deterministic = true;
   options.chunked_prefill_size = 32;
   options.max_running_requests = 64;

@@ -33,17 +33,17 @@ constexpr std::string_view kCuda = "cuda";
 
 // Hashes config.json, or what stands for it in a GGUF file, and, unless the weights are random numbers, the names,
 // types and shapes of the tensors.
-Result<std::string> model_hash(const EngineOptions& options) {
+Result<std::string> model_hash(const std::string& path, LoadFormat format) {
   Hasher hasher;
-  if (const std::optional<std::string> gguf = TRY(find_gguf(options.model_path))) {
+  if (const std::optional<std::string> gguf = TRY(find_gguf(path))) {
     hasher.add(TRY(gguf_config(TRY(GgufModel::open(*gguf)))).dump());
   } else {
-    std::ifstream file(config_file(options.model_path), std::ios::binary);
-    if (!file) return not_found(fmt::format("{}: no config.json can be read there", options.model_path));
+    std::ifstream file(config_file(path), std::ios::binary);
+    if (!file) return not_found(fmt::format("{}: no config.json can be read there", path));
     hasher.add(std::string(std::istreambuf_iterator<char>(file), {}));
   }
-  if (options.load_format == LoadFormat::kDummy) return hasher.finish().hex();
-  const Checkpoint checkpoint = TRY(Checkpoint::open(options.model_path));
+  if (format == LoadFormat::kDummy) return hasher.finish().hex();
+  const Checkpoint checkpoint = TRY(Checkpoint::open(path));
   for (const std::string_view name : checkpoint.names()) {
     const StoredTensor* const tensor = checkpoint.find(name);
     hasher.add(name);
@@ -90,6 +90,7 @@ std::vector<NamedValue> shared_options(const EngineOptions& o) {
           {"enable_two_batch_overlap", number(o.two_batch_overlap)},
           {"two_batch_least_tokens", number(o.two_batch_least_tokens)},
           {"random_seed", number(o.random_seed)},
+          {"speculative_algorithm", word(o.drafts.source)},
           {"memory_plan", word(o.memory_plan)},
           {"image_cache_bytes", number(o.image_cache_bytes)},
           {"cuda_graph_mode", word(g.mode)},
@@ -152,7 +153,7 @@ Status check_nodes(const EngineOptions& options) {
 }
 
 Result<NodeHello> node_hello(const EngineOptions& options, const DeviceProperties& device) {
-  std::string model = TRY(model_hash(options));
+  std::string model = TRY(model_hash(options.model_path, options.load_format));
   NodeHello hello{.nodes = options.nnodes,
                   .node = options.node_rank,
                   .version = std::string(kBackendInterface),
@@ -161,6 +162,10 @@ Result<NodeHello> node_hello(const EngineOptions& options, const DevicePropertie
   if (!device.on_host && device.type != kCuda)
     return unimplemented(fmt::format("nnodes: {} nodes on device {} are not supported; accepted are cpu and cuda",
                                      options.nnodes, options.device));
+  if (options.drafts.source == DraftSource::kEagle)
+    hello.options.push_back(
+        {"the draft layer",
+         TRY(model_hash(options.drafts.eagle_path, options.load_format).with_context("speculative_draft_model_path"))});
   // Plugins also decide which graphs and kernels a node makes.
   hello.options.push_back({"plugins", plugins_text(*options.registry)});
   // Ranks must compute the same bits, and another instruction set or number of threads gives different ones.

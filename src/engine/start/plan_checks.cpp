@@ -41,8 +41,6 @@ Status check_draft_options(const EngineOptions& options) {
   if (forced != 0 && !(forced >= 1 && forced <= most))
     return invalid_argument(fmt::format(
         "speculative_forced_tokens: {:g} is not accepted; 1 to {:g} is, the drafts of a step and one", forced, most));
-  if (options.drafts.by_layer() && options.tp_size > 1)
-    return unimplemented("speculative_algorithm: MTP is not supported with tp_size above 1; SUFFIX is");
   if (options.pp_size > 1) return unimplemented("speculative_algorithm: a pipeline (pp_size) is not supported with it");
   if (options.dp_attention)
     return unimplemented(

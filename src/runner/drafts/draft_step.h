@@ -1,4 +1,4 @@
-// Runs a next-token layer (model/layers/draft.h) between two forwards. All calls only enqueue, operator by operator.
+// Runs a next-token layer (model/layers/draft.h) between two forwards, on all ranks of the model.
 //
 //   forward   leaves the hidden states of its rows in draft_hidden
 //   read      the body on the tokens behind these rows → hidden states of the wanted rows, in draft_hidden
@@ -8,63 +8,56 @@
 //
 // Drafts stay on the device: a row of read(), or of the forward that checks them, names them by
 // ForwardBatch::input_rows.
+//
+// Rank 0 sends each call to the other ranks and does its own part beside them (LocalDrafts). Every rank drafts the same
+// tokens, because each has the logits of all ids. Rank 0 does not wait for the others between these calls; settle()
+// does. An error names the rank that it came from, and the ranks can continue after it unless it is kDeviceLost.
 #pragma once
 
 #include <cstdint>
-#include <memory>
+#include <functional>
 #include <span>
+#include <vector>
 
 #include "tessera/base/status.h"
 #include "tessera/base/strong_id.h"
-#include "tessera/device/device.h"
-#include "tessera/ops/contract/forward_batch.h"
+#include "tessera/runner/drafts/draft_inputs.h"
+#include "tessera/runner/drafts/local_drafts.h"
 #include "tessera/runner/launcher.h"
-#include "tessera/runner/memory/input_table.h"
 #include "tessera/runner/runner_parts.h"
 
 namespace tessera {
 
-// The rows of a draft. Spans and references are borrowed for the call.
-struct DraftInputs {
-  // The row of position p has the id of token p + 1, but the position and the slot of token p. The hidden states of
-  // the wanted rows are kept.
-  const ForwardBatch& batch;
-  const RopeAxes& rope_positions = kPlainRope;
-  std::span<const std::int32_t> rows;  // [T]: the row of draft_hidden that each token continues
-};
+class RankGroup;
 
 class DraftStep {
  public:
   // `parts` and `launcher` must outlive this object.
-  DraftStep(RunnerParts& parts, Launcher& launcher) : parts_(parts), launcher_(launcher) {}
+  DraftStep(RunnerParts& parts, Launcher& launcher) : model_(parts.model), here_(parts, launcher) {}
 
-  // Preconditions of all calls: the model has a next-token layer, and no forward is in flight. kInternal if the inputs
-  // disagree or a row does not exist.
-
-  // Computes the rows. Leaves the wanted rows' hidden states in the first rows of draft_hidden, in order.
+  // The first three calls are those of LocalDrafts, on all ranks. They may return the error of an earlier call.
   Status read(const DraftInputs& inputs);
-  // Writes the most probable token behind each of these `rows` of draft_hidden to last_ids, from `first_id` on; what
-  // lies behind the end of last_ids is dropped. If `logits` [rows × ids of the layer's head] is not empty, waits and
-  // writes them too. Waits as well if the head has ids of its own.
-  Status draft(std::span<const std::int32_t> rows, std::int64_t first_id, std::span<float> logits = {});
-  // Copies the first `count` ids of last_ids to the host. fetched() has them once the stream has passed.
+  Status draft(const DraftRows& from, std::span<float> logits = {});
+  // Settles, and copies the first `count` ids of last_ids to the host. fetched() has them once the stream has passed.
   Status fetch(std::int64_t count);
-  std::span<const TokenId> fetched() const { return fetched_; }
+  std::span<const TokenId> fetched() const { return here_.fetched(); }
+  // Waits until every rank has enqueued its part of all calls, and returns the first error of one. It must be called,
+  // or fetch(), before the ranks do anything else together.
+  Status settle() { return settle(ok_status()); }
+
+  // Returns this rank's part, for a rank that follows rank 0.
+  LocalDrafts& here() { return here_; }
 
  private:
-  Status check(const DraftInputs& inputs) const;
-  Status check_rows(std::span<const std::int32_t> rows) const;
-  Status allocate_host();
-  // Moves the first `count` rows of draft_hidden to where the head reads.
-  Status hand_over(std::int64_t count);
-  Status run_head(std::span<const std::int32_t> rows, std::int64_t first_id, std::span<float> logits);
-  Status name_as_target(std::int64_t first_id, std::int64_t count);
+  using Send = std::function<Result<std::uint64_t>(RankGroup& ranks)>;
+  // Sends a call to the other ranks if this is rank 0 of several, and runs `local`.
+  Status on_all_ranks(const Send& send, const std::function<Status()>& local);
+  // Ends the calls that were sent. `own` is how the last of them ended on this rank.
+  Status settle(const Status& own);
 
-  RunnerParts& parts_;
-  Launcher& launcher_;
-  std::unique_ptr<HostAllocation> host_;  // [max_requests] ids
-  std::span<TokenId> ids_;                // the whole of host_
-  std::span<const TokenId> fetched_;
+  const RunnerModel& model_;
+  LocalDrafts here_;
+  std::vector<std::uint64_t> sent_;  // numbers of the messages whose answers were not looked at
 };
 
 }  // namespace tessera

@@ -84,7 +84,7 @@ Drafts draft(RunnerBench& bench, const std::vector<TestRequest>& requests, Rows 
   DraftStep& step = bench.runner->drafts();
   const Status read = step.read({.batch = batch, .rows = rows});
   EXPECT_TRUE(read.ok()) << read.to_string();
-  const Status drafted = step.draft(count_up(batch.num_wanted_rows()), 0, made.logits);
+  const Status drafted = step.draft({.rows = count_up(batch.num_wanted_rows())}, made.logits);
   EXPECT_TRUE(drafted.ok()) << drafted.to_string();
   EXPECT_TRUE(step.fetch(std::min(batch.num_wanted_rows(), bench.runner->options().max_requests)).ok());
   EXPECT_TRUE(bench.runner->stream().synchronize().ok());
@@ -278,7 +278,7 @@ TEST(DraftStep, RowsNameDraftsThatAreOnTheDevice) {
     if (by_row) batch.input_rows[0] = 0;
     std::vector<float> logits(static_cast<std::size_t>(bench.runner->vocab_size()));
     EXPECT_TRUE(step.read({.batch = batch, .rows = std::vector<std::int32_t>{0}}).ok());
-    EXPECT_TRUE(step.draft(std::vector<std::int32_t>{0}, 1, logits).ok());
+    EXPECT_TRUE(step.draft({.rows = std::vector<std::int32_t>{0}, .first_id = 1}, logits).ok());
     return logits;
   };
   EXPECT_EQ(second(true), second(false));
@@ -293,7 +293,8 @@ TEST(DraftStep, InputsThatDisagreeAreRefused) {
   };
   EXPECT_THAT(message({0, 1, 2}), HasSubstr("4 tokens with 3 hidden states"));
   EXPECT_THAT(message({0, 1, 2, 256}), HasSubstr("not among the 256 hidden states"));
-  EXPECT_THAT(step.draft(std::vector<std::int32_t>{256}, 0).to_string(), HasSubstr("not among the 256 hidden states"));
+  EXPECT_THAT(step.draft({.rows = std::vector<std::int32_t>{256}}).to_string(),
+              HasSubstr("not among the 256 hidden states"));
   EXPECT_THAT(step.fetch(bench.runner->options().max_requests + 1).to_string(), HasSubstr("drafts are fetched"));
   RunnerBench plain = testing::make_bench("llama", testing::small_options());
   EXPECT_THAT(plain.runner->drafts().read({.batch = batch, .rows = {}}).to_string(), HasSubstr("without a next-token"));

@@ -44,6 +44,8 @@ Status RankFollower::carry_out(std::span<const std::byte> message, RankAnswer& a
   switch (kind) {
     case RankOrderKind::kForward: return forwards_->run(reader, answer);
     case RankOrderKind::kEncodeImages: return encode(reader);
+    case RankOrderKind::kReadDrafts: return read_drafts(reader);
+    case RankOrderKind::kDraft: return runner_->drafts().here().draft(TRY(unpack_draft_rows(reader)));
     default: return carry_out(TRY(unpack_order(kind, reader)), answer);
   }
 }
@@ -116,6 +118,13 @@ Status RankFollower::encode(MessageReader& from) {
   std::vector<const Patches*> images;
   for (const Patches& image : received.images) images.push_back(&image);
   return tower->encode(images, received.first_rows, runner_->embeddings_base());
+}
+
+// A rank is lost after a message that it cannot read, because later messages build on it.
+Status RankFollower::read_drafts(MessageReader& from) {
+  if (const Status read = draft_inputs_.unpack(from); !read.ok())
+    return device_lost(fmt::format("the message of rows to draft from cannot be read: {}", read.message()));
+  return runner_->drafts().here().read(draft_inputs_.inputs());
 }
 
 Status RankFollower::drop(GraphRunner& runner, std::int64_t size) {

@@ -8,6 +8,7 @@
 #include "tessera/comm/communicator.h"
 #include "tessera/runner/model_runner.h"
 #include "tessera/runner/ranks/rank_channel.h"
+#include "tessera/runner/ranks/rank_drafts.h"
 #include "tessera/runner/ranks/rank_group.h"
 #include "tessera/runner/ranks/rank_order.h"
 #include "tessera/runner/steps/followed_forwards.h"
@@ -29,6 +30,7 @@ class RankFollower {
   Status make_plan(std::int64_t max_requests, RankAnswer& answer);
   Status load(MessageReader& from);
   Status encode(MessageReader& from);
+  Status read_drafts(MessageReader& from);
   Status drop(GraphRunner& runner, std::int64_t size);
   Status verify_here();
   Status soak_here(const RankOrder& order);
@@ -39,6 +41,7 @@ class RankFollower {
   std::unique_ptr<RankHost> host_;
   ModelRunner* runner_ = nullptr;             // owned by the host; null before kLoad
   std::optional<FollowedForwards> forwards_;  // empty before kLoad
+  ReceivedDraftInputs draft_inputs_;
 };
 
 }  // namespace tessera

@@ -242,6 +242,14 @@ Result<std::uint64_t> RankGroup::send_forward(const ForwardInputs& inputs, const
   return send(RankOrderKind::kForward, [&](MessageWriter& writer) { packer_.pack(inputs, decision, writer); });
 }
 
+Result<std::uint64_t> RankGroup::send_draft_inputs(const DraftInputs& inputs) {
+  return send(RankOrderKind::kReadDrafts, [&](MessageWriter& writer) { draft_packer_.pack(inputs, writer); });
+}
+
+Result<std::uint64_t> RankGroup::send_draft_rows(const DraftRows& rows) {
+  return send(RankOrderKind::kDraft, [&](MessageWriter& writer) { pack_draft_rows(rows, writer); });
+}
+
 // Compares the digests of the last stage's ranks. Earlier stages have no results; their faults reach the last stage's
 // results.
 Status RankGroup::same_results(std::uint64_t number, std::uint64_t digest) const {

@@ -34,6 +34,7 @@
 #include "tessera/runner/dispatch/forward_end.h"
 #include "tessera/runner/memory/memory_report.h"
 #include "tessera/runner/ranks/rank_channel.h"
+#include "tessera/runner/ranks/rank_drafts.h"
 #include "tessera/runner/ranks/rank_forward.h"
 #include "tessera/runner/ranks/rank_order.h"
 #include "tessera/runner/ranks/rank_threads.h"
@@ -104,12 +105,16 @@ class RankGroup {
   // Returns whether rank 0's forwards must be sent; false within together().
   bool leads() const { return !alone_; }
 
-  // The functions below serve the classes that run a step (runner/steps/).
+  // The functions below serve the classes that run a step (runner/steps/), and DraftStep.
   // Sends a forward, and returns the message's number. Within a process a steady decode allocates nothing; frames to
   // and from other nodes allocate memory.
   Result<std::uint64_t> send_forward(const ForwardInputs& inputs, const Decision& decision);
   // Returns the message of the last sent forward; valid until the next message.
   std::span<const std::byte> last_forward() const { return *last_forward_; }
+  // Send work of a next-token layer (drafts/draft_step.h), and return the message's number. Allocate nothing for work
+  // no larger than earlier work.
+  Result<std::uint64_t> send_draft_inputs(const DraftInputs& inputs);
+  Result<std::uint64_t> send_draft_rows(const DraftRows& rows);
   // Sends an order to the other ranks, and returns the message's number.
   Result<std::uint64_t> send(const RankOrder& order);
   // Waits for the answers to a message and to all earlier ones. An error ends the group.
@@ -154,6 +159,7 @@ class RankGroup {
   std::mutex when_lost_mutex_;
   std::function<void()> when_lost_;
   ForwardPacker packer_;
+  DraftPacker draft_packer_;
   const std::vector<std::byte>* last_forward_ = nullptr;
   std::function<void()> before_orders_;
   bool alone_ = false;

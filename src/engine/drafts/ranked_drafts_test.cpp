@@ -1,0 +1,168 @@
+// Catches: drafts of a model on several ranks that change what a request gets; slices of a draft layer or of its head
+// that are another rank's; ranks that draft different tokens; and memory of a draft layer that a rank's report or its
+// prediction leaves out. The ranks are CPU ranks of one process.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tessera/engine/engine_test_util.h"
+#include "tessera/engine/ranks/rank_places.h"
+#include "tessera/ops/testing/ranks.h"
+#include "tessera/runner/memory/prediction.h"
+
+namespace tessera {
+namespace {
+
+using test::make_engine;
+using test::outputs_of;
+using test::request;
+using test::sampled;
+
+struct RankedModel {
+  const char* name;
+  const char* model;       // below tests/data
+  const char* eagle = "";  // below tests/data; empty: the checkpoint's own layer
+  int ranks = 2;
+};
+void PrintTo(const RankedModel& of, std::ostream* to) { *to << of.name; }
+
+EngineOptions options_of(const RankedModel& of) {
+  EngineOptions options = test::small_options();
+  options.model_path = testing::data_path(of.model);
+  options.deterministic = true;  // bits of a row do not depend on the number of rows
+  options.max_running_requests = 32;
+  options.tp_size = of.ranks;
+  return options;
+}
+
+EngineOptions with_layer(EngineOptions options, const RankedModel& of) {
+  options.drafts.source = *of.eagle == '\0' ? DraftSource::kLayer : DraftSource::kEagle;
+  if (*of.eagle != '\0') options.drafts.eagle_path = testing::data_path(of.eagle);
+  return options;
+}
+
+// Returns requests with texts of a few different tokens, whose drafts are kept now and then.
+std::vector<Request> few_tokens() {
+  std::vector<Request> requests{request(12, 40), request(20, 25, 2), request(1, 30, 3), sampled(14, 40, 1)};
+  for (Request& made : requests) made.sampling.allowed_tokens = {TokenId(5), TokenId(6), TokenId(7)};
+  return requests;
+}
+
+class RankedDrafts : public ::testing::TestWithParam<RankedModel> {
+ protected:
+  void SetUp() override {
+    if (!testing::has_devices_for(GetParam().ranks)) GTEST_SKIP() << "needs " << GetParam().ranks << " GPUs";
+  }
+};
+
+TEST_P(RankedDrafts, OutputsAreThoseOfPlainDecodes) {
+  const std::unique_ptr<Engine> plain = make_engine(options_of(GetParam()));
+  const std::unique_ptr<Engine> drafting = make_engine(with_layer(options_of(GetParam()), GetParam()));
+  const std::vector<Request> requests = few_tokens();
+  for (const bool cached : {false, true})
+    EXPECT_EQ(outputs_of(*drafting, requests), outputs_of(*plain, requests)) << (cached ? "cached" : "");
+  EXPECT_GT(drafting->stats().drafts.kept, 10);
+  EXPECT_LE(drafting->stats().steps, plain->stats().steps);
+}
+
+// A layer of random weights guesses right about as often as wrong. As many drafts are therefore kept as on one rank
+// only if every rank has its slices of the layer and of the head.
+TEST_P(RankedDrafts, AsManyDraftsAreKeptAsOnOneRank) {
+  RankedModel one = GetParam();
+  one.ranks = 1;
+  const std::unique_ptr<Engine> alone = make_engine(with_layer(options_of(one), one));
+  const std::unique_ptr<Engine> ranked = make_engine(with_layer(options_of(GetParam()), GetParam()));
+  const std::vector<Request> requests = few_tokens();
+  ASSERT_EQ(outputs_of(*ranked, requests), outputs_of(*alone, requests));
+  EXPECT_NEAR(static_cast<double>(ranked->stats().drafts.kept), static_cast<double>(alone->stats().drafts.kept), 3);
+}
+
+TEST_P(RankedDrafts, PromptsInPartsAndPreemptionChangeNothing) {
+  EngineOptions options = options_of(GetParam());
+  options.chunked_prefill_size = 16;
+  options.max_total_tokens = 160;
+  const std::vector<Request> requests{request(40, 40), request(50, 40, 2), request(33, 40, 3)};
+  const std::unique_ptr<Engine> plain = make_engine(options);
+  const std::unique_ptr<Engine> drafting = make_engine(with_layer(options, GetParam()));
+  EXPECT_EQ(outputs_of(*drafting, requests), outputs_of(*plain, requests));
+  EXPECT_GT(drafting->stats().drafts.drafted, 0);
+}
+
+TEST_P(RankedDrafts, PromptsInHalvesChangeNothing) {
+  EngineOptions options = options_of(GetParam());
+  const std::unique_ptr<Engine> plain = make_engine(options);
+  options.two_batch_overlap = true;
+  options.two_batch_least_tokens = 8;
+  const std::unique_ptr<Engine> drafting = make_engine(with_layer(options, GetParam()));
+  const std::vector<Request> requests{request(40, 20), request(50, 14, 2), request(33, 20, 3)};
+  EXPECT_EQ(outputs_of(*drafting, requests), outputs_of(*plain, requests));
+  EXPECT_GT(drafting->stats().drafts.drafted, 0);
+}
+
+// Every rank reports weights, cache and hidden states of the layer, and was planned with them.
+TEST_P(RankedDrafts, MemoryOfTheLayerIsInReportAndPrediction) {
+  const EngineOptions options = with_layer(options_of(GetParam()), GetParam());
+  const std::unique_ptr<Engine> engine = make_engine(options);
+  const std::unique_ptr<Engine> plain = make_engine(options_of(GetParam()));
+  outputs_of(*engine, few_tokens());
+  const std::unique_ptr<Device> device = open_device(options).value();
+  const EnginePlan plan = plan_engine(options, *device).value();
+  const MemoryReport planned = *predict_memory(plan.graphs, plan.runner, *device);
+  const Result<std::vector<MemoryReport>> others = engine->peers().memory();
+  ASSERT_TRUE(others.ok()) << others.status().to_string();
+  ASSERT_EQ(std::ssize(*others), GetParam().ranks - 1);
+  const MemoryReport own = engine->runner().memory();
+  for (const MemoryUse use : {MemoryUse::kStaticInputs, MemoryUse::kPlans, MemoryUse::kArena}) {
+    EXPECT_EQ(own[use], planned[use]) << memory_use_name(use);
+    for (const MemoryReport& other : *others) EXPECT_EQ(other[use], own[use]) << memory_use_name(use);
+  }
+  for (const MemoryUse use : {MemoryUse::kWeights, MemoryUse::kStaticInputs})
+    EXPECT_GT(own[use], plain->runner().memory()[use]) << memory_use_name(use);
+  for (const MemoryReport& other : *others) {
+    EXPECT_EQ(other[MemoryUse::kWeights], own[MemoryUse::kWeights]);
+    EXPECT_EQ(other[MemoryUse::kKvCache], own[MemoryUse::kKvCache]);
+  }
+}
+
+constexpr RankedModel kModels[] = {
+    {.name = "Latents", .model = "drafts/mtp-deepseek-v3"},
+    {.name = "LatentsOfFourRanks", .model = "drafts/mtp-deepseek-v3", .ranks = 4},
+    {.name = "Experts", .model = "drafts/mtp-glm4-moe"},
+    {.name = "States", .model = "drafts/mtp-qwen3.5"},
+    {.name = "Eagle", .model = "goldens/llama", .eagle = "drafts/llama-eagle3"},
+    {.name = "EagleOfExperts", .model = "goldens/qwen3-moe", .eagle = "drafts/qwen3-moe-eagle3"}};
+
+INSTANTIATE_TEST_SUITE_P(Models, RankedDrafts, ::testing::ValuesIn(kModels),
+                         [](const auto& of) { return std::string(of.param.name); });
+
+TEST(RankedDraftsOfOneModel, TextsOfAGrammarAreThoseOfPlainDecodes) {
+  if (!GrammarCompiler::available()) GTEST_SKIP() << "built without xgrammar";
+  if (!testing::has_devices_for(2)) GTEST_SKIP() << "needs 2 GPUs";
+  EngineOptions options = test::demo_options();
+  options.deterministic = true;
+  options.tp_size = 2;
+  options.max_running_requests = 32;
+  const std::unique_ptr<Engine> plain = make_engine(options);
+  options.drafts.source = DraftSource::kLayer;
+  const std::unique_ptr<Engine> drafting = make_engine(options);
+  const auto compiler = GrammarCompiler::create(*plain->tokenizer(), plain->config().vocab_size, plain->end_ids());
+  ASSERT_TRUE(compiler.ok());
+  const GrammarSpec spec{
+      .kind = GrammarSpec::Kind::kJsonSchema,
+      .text = R"({"type": "array", "minItems": 2, "maxItems": 4, "items": {"type": "object", "properties":
+               {"name": {"enum": ["cat", "dog"]}, "legs": {"enum": [2, 4]}}, "required": ["name", "legs"],
+               "additionalProperties": false}})"};
+  std::vector<Request> requests;
+  for (std::int64_t i = 0; i < 4; ++i) {
+    Request made{.prompt = *plain->tokenizer()->encode("Tell me about cats and dogs."),
+                 .sampling = {.temperature = i < 2 ? 0.0 : 1.0, .seed = i},
+                 .stop = {.max_new_tokens = 60}};
+    made.stop.min_new_tokens = 0;
+    made.grammar = (*compiler)->compile(spec).value();
+    requests.push_back(std::move(made));
+  }
+  EXPECT_EQ(outputs_of(*drafting, requests), outputs_of(*plain, requests));
+  EXPECT_GT(drafting->stats().drafts.kept, 10);
+}
+
+}  // namespace
+}  // namespace tessera

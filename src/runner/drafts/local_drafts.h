@@ -1,0 +1,53 @@
+// This rank's part of a next-token layer's work (draft_step.h). All calls only enqueue, operator by operator.
+//
+// Threads: the runner's thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "tessera/base/status.h"
+#include "tessera/base/strong_id.h"
+#include "tessera/device/device.h"
+#include "tessera/runner/drafts/draft_inputs.h"
+#include "tessera/runner/launcher.h"
+#include "tessera/runner/runner_parts.h"
+
+namespace tessera {
+
+class LocalDrafts {
+ public:
+  // `parts` and `launcher` must outlive this object.
+  LocalDrafts(RunnerParts& parts, Launcher& launcher) : parts_(parts), launcher_(launcher) {}
+
+  // Preconditions of all calls: the model has a next-token layer, and no forward is in flight. kInternal if the inputs
+  // disagree or a row does not exist.
+
+  // Computes the rows. Leaves the wanted rows' hidden states in the first rows of draft_hidden, in order.
+  Status read(const DraftInputs& inputs);
+  // Writes the most probable token behind each row to last_ids; what lies behind the end of last_ids is dropped. If
+  // `logits` [rows × ids of the layer's head] is not empty, waits and writes them too. Waits as well if the head has
+  // ids of its own.
+  Status draft(const DraftRows& from, std::span<float> logits = {});
+  // Copies the first `count` ids of last_ids to the host. fetched() has them once the stream has passed.
+  Status fetch(std::int64_t count);
+  std::span<const TokenId> fetched() const { return fetched_; }
+
+ private:
+  Status check(const DraftInputs& inputs) const;
+  Status check_rows(std::span<const std::int32_t> rows) const;
+  Status allocate_host();
+  // Moves the first `count` rows of draft_hidden to where the head reads.
+  Status hand_over(std::int64_t count);
+  Status run_head(const DraftRows& from, std::span<float> logits);
+  Status name_as_target(std::int64_t first_id, std::int64_t count);
+
+  RunnerParts& parts_;
+  Launcher& launcher_;
+  std::unique_ptr<HostAllocation> host_;  // [max_requests] ids
+  std::span<TokenId> ids_;                // the whole of host_
+  std::span<const TokenId> fetched_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,42 @@
+// Packs the work of a next-token layer into messages between ranks (drafts/draft_step.h): the rows that its body reads,
+// and the rows from which its head drafts.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "tessera/base/status.h"
+#include "tessera/net/message.h"
+#include "tessera/runner/drafts/draft_inputs.h"
+#include "tessera/runner/ranks/rank_batch.h"
+
+namespace tessera {
+
+// Rank 0's end of the stream of rows that the body reads. Allocates nothing for batches no larger than earlier ones.
+class DraftPacker {
+ public:
+  void pack(const DraftInputs& inputs, MessageWriter& to);
+
+ private:
+  BatchPacker batch_;
+};
+
+// The receiving end. Its contents are valid until the next unpack().
+class ReceivedDraftInputs {
+ public:
+  // Unpacks the next rows. After an error the two ends may disagree on page tables, so the group cannot continue.
+  Status unpack(MessageReader& from);
+  DraftInputs inputs() const { return {.batch = batch_.batch(), .rope_positions = rope_positions_, .rows = rows_}; }
+
+ private:
+  ReceivedBatch batch_;
+  RopeAxes rope_positions_;
+  std::vector<std::int32_t> rows_;
+};
+
+void pack_draft_rows(const DraftRows& rows, MessageWriter& to);
+// The rows are valid as long as the message.
+Result<DraftRows> unpack_draft_rows(MessageReader& from);
+
+}  // namespace tessera

@@ -1,0 +1,154 @@
+// Tests faults of ranks that draft by a layer; rank_faults_test.cpp tests faults of other steps.
+//
+// Catches: ranks that disagree after a fault within a draft, a rank that waits forever for another's part of it, a
+// fault that gives a request wrong tokens, an error that does not name its origin or that is told twice, and a thread
+// or a node that is left running.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "faulty_nodes.h"
+
+namespace tessera {
+namespace {
+
+using ::testing::AllOf;
+using testing::devices;
+using ::testing::HasSubstr;
+using testing::Nodes;
+using ::testing::Not;
+using testing::plans;
+using testing::request;
+using testing::tokens;
+
+EngineOptions one_rank() { return testing::faulty_options(testing::faulty_registry(), 1); }
+
+EngineOptions drafting() {
+  EngineOptions options = testing::faulty_options(testing::faulty_registry(), 2);
+  options.max_running_requests = 8;
+  options.drafts.source = DraftSource::kEagle;
+  options.drafts.eagle_path = testing::data_path("drafts/llama-eagle3");
+  return options;
+}
+
+std::string of_two(int rank) { return "rank " + std::to_string(rank) + " of 2"; }
+
+// What a request's tokens and the log said while one launch of a rank failed.
+struct Outcome {
+  Status status;
+  std::string log;
+  bool failed_once = false;  // the launch came
+};
+
+Outcome fail_launch(Engine& engine, int rank, std::int64_t n) {
+  FakeDevice& device = *devices[static_cast<std::size_t>(rank)];
+  engine.flush_prefix_cache();
+  device.set_plan({.launch_fails_at = n});
+  ::testing::internal::CaptureStderr();
+  const Result<std::vector<TokenId>> got = tokens(engine);
+  Outcome outcome{.status = got.status(), .log = ::testing::internal::GetCapturedStderr()};
+  outcome.failed_once = device.counts().faults > 0;
+  device.set_plan({});
+  while (!engine.idle()) EXPECT_TRUE(engine.step().ok());
+  if (got.ok()) {
+    EXPECT_EQ(*got, testing::right_tokens(one_rank())) << n;
+  }
+  return outcome;
+}
+
+class RankDraftFaults : public testing::FaultyRanks, public ::testing::WithParamInterface<int> {
+ protected:
+  // Fails each third launch of a rank, one in each request.
+  static void fail_launches(Engine& engine, int rank) {
+    int within_drafts = 0;
+    int within_forwards = 0;
+    for (std::int64_t n = 1;; n += 3) {
+      const Outcome outcome = fail_launch(engine, rank, n);
+      if (!outcome.failed_once) break;
+      if (outcome.status.ok()) {
+        ++within_drafts;
+        EXPECT_THAT(outcome.log,
+                    AllOf(HasSubstr("the next-token layer failed"), HasSubstr(of_two(rank)), HasSubstr("injected")))
+            << n;
+      } else {
+        ++within_forwards;
+        EXPECT_THAT(outcome.status.message(), AllOf(HasSubstr(of_two(rank)), HasSubstr("injected"))) << n;
+      }
+      testing::expect_right(engine, one_rank(), static_cast<int>(n));
+      if (HasFailure()) return;
+    }
+    EXPECT_GT(within_drafts, 10);
+    EXPECT_GT(within_forwards, 5);
+  }
+};
+
+TEST_P(RankDraftFaults, AFailedDraftCostsNoRequest) {
+  plans = {};
+  const std::unique_ptr<Engine> engine = Engine::create(drafting()).value();
+  fail_launches(*engine, GetParam());
+}
+
+TEST_P(RankDraftFaults, AFailedDraftOfNodesCostsNoRequest) {
+  Nodes nodes({}, drafting());
+  ASSERT_TRUE(nodes.started.ok()) << nodes.started.to_string();
+  fail_launches(nodes.engine(), GetParam());
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, RankDraftFaults, ::testing::Values(0, 1),
+                         [](const auto& rank) { return "Rank" + std::to_string(rank.param); });
+
+// The device is lost at calls that are further and further into a request, until one is past its end.
+TEST_F(RankDraftFaults, ALostDeviceIsToldOnceAndNamed) {
+  int lost = 0;
+  for (std::int64_t call = 20;; call += 70) {
+    plans = {};
+    const std::unique_ptr<Engine> engine = Engine::create(drafting()).value();
+    devices[1]->set_plan({.lost_from = call});
+    ::testing::internal::CaptureStderr();
+    const Status failed = tokens(*engine).status();
+    const std::string log = ::testing::internal::GetCapturedStderr();
+    if (failed.ok()) break;
+    ++lost;
+    EXPECT_EQ(failed.code(), StatusCode::kDeviceLost) << call << ": " << failed.to_string();
+    EXPECT_THAT(failed.message(), HasSubstr(of_two(1))) << call;
+    EXPECT_THAT(log, Not(HasSubstr("next-token layer failed"))) << call;
+  }
+  EXPECT_GT(lost, 3);
+}
+
+TEST_F(RankDraftFaults, ANodeThatLeavesIsToldOnceAndNamed) {
+  Nodes nodes({}, drafting());
+  ASSERT_TRUE(nodes.started.ok()) << nodes.started.to_string();
+  ASSERT_TRUE(nodes.engine().submit(request(9, 40)).ok());
+  for (int step = 0; step < 5; ++step) ASSERT_TRUE(nodes.engine().step().ok());
+  EXPECT_GT(nodes.engine().stats().drafts.drafted, 0);
+  ::testing::internal::CaptureStderr();
+  nodes.leave();
+  Status failed;
+  while (failed.ok()) failed = nodes.engine().step().status();
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(failed.code(), StatusCode::kDeviceLost);
+  EXPECT_THAT(failed.message(), AllOf(HasSubstr("node 1 of 2"), HasSubstr("rank 1")));
+  EXPECT_THAT(log, Not(HasSubstr("next-token layer failed")));
+  EXPECT_TRUE(nodes.end().ok());
+}
+
+// Nodes whose draft layers differ would draft different tokens.
+TEST_F(RankDraftFaults, AnotherDraftLayerIsNamed) {
+  EngineOptions leads = drafting();
+  leads.nnodes = 2;
+  EngineOptions follows = leads;
+  follows.node_rank = 1;
+  follows.drafts.eagle_path = testing::data_path("drafts/qwen3-moe-eagle3");
+  const std::unique_ptr<FakeDevice> device = FakeDevice::create({}, {.threads = 1}).value();
+  const NodeHello leader = node_hello(leads, device->properties()).value();
+  EXPECT_THAT(check_hello(leader, node_hello(follows, device->properties()).value()).message(),
+              HasSubstr("the draft layer: "));
+  follows.drafts = {};
+  EXPECT_THAT(check_hello(leader, node_hello(follows, device->properties()).value()).message(),
+              HasSubstr("speculative_algorithm: "));
+}
+
+}  // namespace
+}  // namespace tessera
