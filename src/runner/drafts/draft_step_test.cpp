@@ -5,10 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <map>
 
 #include "tessera/model/families/eagle3.h"
 #include "tessera/model/weights/safetensors.h"
 #include "tessera/runner/runner_test_util.h"
+#include "tessera/runner/verify/verify.h"
 
 #include "../../../tests/golden.h"
 
@@ -17,6 +19,7 @@ namespace {
 
 using testing::Golden;
 using ::testing::HasSubstr;
+using ::testing::IsSupersetOf;
 using testing::make_batch;
 using testing::Rows;
 using testing::RunnerBench;
@@ -283,6 +286,25 @@ TEST(DraftStep, RowsNameDraftsThatAreOnTheDevice) {
   };
   EXPECT_EQ(second(true), second(false));
 }
+
+class DraftVerify : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(DraftVerify, LayerAndHeadEqualTheirIsolatedRuns) {
+  RunnerBench bench = make_drafting(GetParam());
+  ASSERT_TRUE(bench.runner->capture().ok());
+  const Result<VerifyReport> report = verify(*bench.runner, false);
+  ASSERT_TRUE(report.ok()) << report.status().to_string();
+  std::map<std::string, std::vector<std::int64_t>> sizes;
+  for (const VerifyRow& row : report->rows) {
+    EXPECT_EQ(row.difference, "") << row.runner << " " << row.size;
+    sizes[row.runner].push_back(row.size);
+  }
+  EXPECT_THAT(sizes["draft"], IsSupersetOf({1, 2, 4, 8, 16, 128, 256}));
+  EXPECT_THAT(sizes["draft head"], IsSupersetOf({1, 8, 256}));
+}
+
+INSTANTIATE_TEST_SUITE_P(Layers, DraftVerify, ::testing::Values("mtp-deepseek-v3", "mtp-glm4-moe", "mtp-qwen3.5"),
+                         name_of);
 
 TEST(DraftStep, InputsThatDisagreeAreRefused) {
   RunnerBench bench = make_drafting("mtp-glm4-moe");

@@ -11,10 +11,10 @@
 #include "tessera/base/progress.h"
 #include "tessera/comm/communicator.h"
 #include "tessera/ops/attention/attention.h"
-#include "tessera/ops/embedding/embedding.h"
 #include "tessera/runner/capture/make_executable.h"
 #include "tessera/runner/ranks/rank_order.h"
 #include "tessera/runner/verify/find_nan.h"
+#include "tessera/runner/verify/poisoned_padding.h"
 #include "tessera/runner/verify/verify_batch.h"
 #include "tessera/runner/verify/verify_outcome.h"
 #include "tessera/runner/verify/verify_vision.h"
@@ -34,13 +34,15 @@ class Verifier {
         table_(runner.dispatch_table()),
         show_progress_(show_progress),
         replayed_(runner.device()),
-        expected_(runner.device()) {}
+        expected_(runner.device()),
+        padding_(runner.parts()),
+        stateful_(&runner.parts().model.graphs.body) {}
 
   Result<VerifyReport> run() {
     const auto start = std::chrono::steady_clock::now();
-    TRY(poison_padding_id());
+    poisoned_id_ = TRY(padding_.poison());
     const Status compared = compare_all();
-    TRY(restore_padding_id());
+    TRY(padding_.restore());
     TRY(compared);
     report_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return std::move(report_);
@@ -67,6 +69,26 @@ class Verifier {
     for (const RunnerRole role : {RunnerRole::kHead, RunnerRole::kAdapterHead})
       if (r_.model.graphs.has_head && r_.find_runner(role) != nullptr)
         TRY(compare_heads(r_.runner(role), *TRY(isolated(role))));
+    if (!r_.model.graphs.draft) return ok_status();
+    TRY(compare_heads(r_.runner(RunnerRole::kDraftHead), *TRY(isolated(RunnerRole::kDraftHead))));
+    return compare_draft_layer(r_.runner(RunnerRole::kDraft), *TRY(isolated(RunnerRole::kDraft)));
+  }
+
+  // Compares the next-token layer, which has no graphs, at sizes that double, and at its largest.
+  Status compare_draft_layer(GraphRunner& runner, Executable& isolated) {
+    stateful_ = &r_.model.graphs.draft->body;
+    const std::vector<std::int64_t>& ladder = runner.spec().ladder;
+    for (std::size_t i = 0; i < ladder.size(); ++i) {
+      const std::int64_t size = ladder[i];
+      if ((size & (size - 1)) != 0 && i + 1 < ladder.size()) continue;
+      const std::int64_t below = i == 0 ? 0 : ladder[i - 1];
+      TRY(runner.make_ready(size));
+      TRY(isolated.bind(runner.bucket(size)));
+      TRY(compare(runner, isolated, size, size));
+      if (below + 1 < size) TRY(compare(runner, isolated, size, below + 1));
+      isolated.drop(runner.bucket(size));
+    }
+    stateful_ = &r_.model.graphs.body;
     return ok_status();
   }
 
@@ -172,6 +194,7 @@ class Verifier {
   Status compare(GraphRunner& runner, Executable& isolated, std::int64_t size, std::int64_t real, const Way& way) {
     const bool full = way.form == GraphForm::kFull;
     const bool decode = is_decode_role(runner.spec().role);
+    const bool is_draft = runner.spec().role == RunnerRole::kDraft;
     const VerifyBatch made =
         TRY(make_verify_batch({.options = r_.model.options,
                                .groups = r_.model.graphs.body.cache_groups,
@@ -181,7 +204,10 @@ class Verifier {
                                .last_rows_wanted = way.last_rows,
                                .adapter_slots = has_adapters(runner.spec().role) ? r_.adapters()->num_slots() : 0},
                               real, decode));
-    const StagedTokens tokens{.batch = made.batch, .rope_positions = made.rope_positions, .padding_id = poisoned_id_};
+    draft_rows_.clear();
+    for (std::int64_t row = 0; is_draft && row < made.batch.num_tokens(); ++row)
+      draft_rows_.push_back(static_cast<std::int32_t>(row * 7 % r_.draft_hidden()->rows()));
+    const StagedTokens tokens{made.batch, made.rope_positions, poisoned_id_, draft_rows_};
     pages_ = made.pages;
     rows_.resize(static_cast<std::size_t>(made.batch.num_tokens()));
     std::iota(rows_.begin(), rows_.end(), 0);
@@ -189,7 +215,7 @@ class Verifier {
     const ir::Bucket bucket = runner.bucket(size);
 
     TRY(prepare(tokens, decode, size));
-    TRY(runner.replay(size, way.form));
+    TRY(is_draft ? runner.run(size) : runner.replay(size, way.form));
     TRY(read(runner.executable(), bucket, /*states=*/true, replayed_));
 
     TRY(prepare(tokens, decode, size));
@@ -211,6 +237,7 @@ class Verifier {
   Status prepare(const StagedTokens& tokens, bool decode, std::int64_t size) {
     const ForwardBatch& batch = tokens.batch;
     TRY(fill_kv_cache());
+    if (!tokens.draft_rows.empty()) TRY(fill_draft_hidden());
     for (const EmbeddingWrite& write : batch.embedding_writes) {
       TRY(r_.embeddings().reserve(std::ssize(write.values) / r_.embeddings().row_values()));
       TRY(r_.embeddings().write(write, r_.stream()));
@@ -252,8 +279,8 @@ class Verifier {
 
   // Fills pages that belong to no request of the batch, page 0 included, with NaN.
   Status fill_kv_cache() {
-    for (const ir::ValueId id : r_.model.graphs.body.states) {
-      const ir::Value& state = r_.model.graphs.body.value(id);
+    for (const ir::ValueId id : stateful_->states) {
+      const ir::Value& state = stateful_->value(id);
       const std::size_t group = *ir::cache_group_of(state.type);
       const MemoryRange named = pages_of(state, named_pages(group));
       const MemoryRange own = pages_of(state, pages_[group]);
@@ -262,6 +289,13 @@ class Verifier {
       TRY(r_.stream().copy(own.data, content, own.bytes));
     }
     return ok_status();
+  }
+
+  // Fills the hidden states from which drafts continue.
+  Status fill_draft_hidden() {
+    DraftHidden& hidden = *r_.draft_hidden();
+    const ir::DType dtype = stateful_->find_value(input_names::kDraftHidden)->type.dtype;
+    return hidden.keep(TRY(content_of(static_cast<std::size_t>(hidden.bytes()), dtype)), hidden.rows(), r_.stream());
   }
 
   // Returns at least `bytes` bytes of small finite numbers of either sign, with exponents well below the maximum. Every
@@ -284,9 +318,9 @@ class Verifier {
       sections.push_back(
           rows_of(view.data, static_cast<std::size_t>(view.bytes() / std::max<std::int64_t>(view.dim(0), 1))));
     }
-    for (const ir::ValueId id : r_.model.graphs.body.states) {
+    for (const ir::ValueId id : stateful_->states) {
       if (!states) break;
-      const ir::Value& state = r_.model.graphs.body.value(id);
+      const ir::Value& state = stateful_->value(id);
       PageRange pages = named_pages(*ir::cache_group_of(state.type));
       pages.begin = 1;
       sections.push_back({pages_of(state, pages)});
@@ -328,39 +362,10 @@ class Verifier {
     }
     for (std::size_t i = num_outputs; i < expected_.num_sections(); ++i) {
       const std::int64_t at = find_difference(replayed_.section(i), expected_.section(i));
-      const ir::ValueId state = r_.model.graphs.body.states[i - num_outputs];
-      if (at >= 0)
-        return fmt::format("%{} differs from the isolated run at byte {}", r_.model.graphs.body.value(state).name, at);
+      const ir::ValueId state = stateful_->states[i - num_outputs];
+      if (at >= 0) return fmt::format("%{} differs from the isolated run at byte {}", stateful_->value(state).name, at);
     }
     return std::string();
-  }
-
-  // Makes the vocabulary's last id the padding id, and fills its embedding row with NaN during the comparison, on the
-  // rank that has the row.
-  Status poison_padding_id() {
-    const std::vector<ir::Node>& nodes = r_.model.graphs.body.nodes;
-    const auto embedding = std::ranges::find(nodes, kEmbedding.name, &ir::Node::op);
-    if (r_.model.graphs.own_layers.begin > 0) {  // the first stage embeds the ids
-      poisoned_id_ = TokenId(static_cast<std::int32_t>(r_.model.vocab_size - 1));
-      return ok_status();
-    }
-    if (embedding == nodes.end()) return internal_error("the model embeds no ids");
-    const ir::Value* table = &r_.model.graphs.body.value(embedding->operands[1]);
-    const std::int64_t rows = *table->type.shape[0].constant();
-    const std::int64_t all = embedding->attribute_or("table_rows", rows);
-    poisoned_id_ = TokenId(static_cast<std::int32_t>(all - 1));
-    if (embedding->attribute_or("first_row", std::int64_t{0}) + rows < all) return ok_status();
-    row_bytes_ = static_cast<std::size_t>(*table->type.shape[1].constant()) * ir::dtype_size(table->type.dtype);
-    row_ = r_.externals().find(table->name, {}) + static_cast<std::size_t>(rows - 1) * row_bytes_;
-    saved_row_.resize(row_bytes_);
-    TRY(r_.stream().download(saved_row_.data(), row_, row_bytes_));
-    TRY(r_.stream().synchronize());
-    return r_.stream().fill(row_, IsolatedMemory::kPoison, row_bytes_);
-  }
-  Status restore_padding_id() {
-    if (saved_row_.empty()) return ok_status();
-    TRY(r_.stream().upload(row_, saved_row_.data(), row_bytes_));
-    return r_.stream().synchronize();
   }
 
   RunnerParts& r_;
@@ -373,10 +378,10 @@ class Verifier {
   std::vector<PageRange> pages_;                              // [cache groups]: pages of the current batch
   std::vector<std::int32_t> rows_;                            // rows of the batch that are compared
   std::map<ir::DType, std::unique_ptr<Allocation>> content_;  // the initial content of every state, on the device
+  PoisonedPadding padding_;
   TokenId poisoned_id_;
-  DeviceAddress row_;
-  std::size_t row_bytes_ = 0;
-  std::vector<std::byte> saved_row_;
+  const ir::Graph* stateful_;             // the graph whose states are compared
+  std::vector<std::int32_t> draft_rows_;  // of the current batch; empty for forwards of the model itself
 };
 
 Result<VerifyReport> verify(ModelRunner& runner, bool show_progress) {

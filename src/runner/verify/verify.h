@@ -11,7 +11,8 @@
 // before a window. Pages that belong to no request are NaN, which exposes a kernel that reads another group's page
 // table. KV cache contents are compared too.
 //
-// The head, which is not captured, is compared for its sizes. verify_vision.h compares a vision tower. A prefill size
+// The head, which is not captured, is compared for its sizes, and so are a next-token layer and its head; the layer's
+// sizes are those that double, and the largest. verify_vision.h compares a vision tower. A prefill size
 // with a full graph is compared in both forms. If the last attention computes wanted rows alone, each prefill size
 // above 1 is also compared with a batch that wants the last row of each request, which other kernels compute.
 #pragma once
@@ -26,7 +27,8 @@
 namespace tessera {
 
 struct VerifyRow {
-  // "prefill" "prefill, full" "prefill, last rows" "prefill, full, last rows" "decode" "head" "vision"
+  // "prefill" "prefill, full" "prefill, last rows" "prefill, full, last rows" "decode" "head" "draft" "draft head"
+  // "vision"
   std::string runner;
   std::int64_t size = 0;
   std::int64_t real = 0;   // rows that are not padding

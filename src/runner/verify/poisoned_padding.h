@@ -1,0 +1,30 @@
+// Gives padding an id whose embedding is NaN, so that the oracle notices a padded row that influences a real one.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "tessera/base/status.h"
+#include "tessera/base/strong_id.h"
+#include "tessera/device/device.h"
+#include "tessera/runner/runner_parts.h"
+
+namespace tessera {
+
+class PoisonedPadding {
+ public:
+  // `parts` must outlive this object.
+  explicit PoisonedPadding(RunnerParts& parts) : parts_(parts) {}
+
+  // Returns the padding's id, the vocabulary's last, and fills its embedding with NaN on the rank that has it. Waits.
+  Result<TokenId> poison();
+  // Gives the id its embedding back, and waits.
+  Status restore();
+
+ private:
+  RunnerParts& parts_;
+  DeviceAddress row_;
+  std::vector<std::byte> saved_;  // empty: this rank does not have the embedding
+};
+
+}  // namespace tessera
