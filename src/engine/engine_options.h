@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tessera/base/timeline.h"
@@ -51,10 +52,13 @@ struct GraphOptions {
 // in one forward.
 enum class DraftSource : std::uint8_t {
   kNone,   // every token is decoded by itself
+  kAuto,   // AUTO: kLayer if the checkpoint has a layer and nothing else that was asked for excludes drafts; else kNone
   kText,   // speculative_algorithm SUFFIX: what followed earlier in the request's text
   kLayer,  // MTP: the checkpoint's next-token layer, or the text if it repeats itself
   kEagle,  // EAGLE3: like kLayer, but with the layer of another folder
 };
+
+std::string_view draft_source_name(DraftSource source);  // "none" "auto" "suffix" "mtp" "eagle3"
 
 struct DraftOptions {
   DraftSource source = DraftSource::kNone;
@@ -67,7 +71,11 @@ struct DraftOptions {
   double forced_tokens = 0;
 
   bool any() const { return source != DraftSource::kNone; }
-  bool by_layer() const { return source == DraftSource::kLayer || source == DraftSource::kEagle; }
+  // Returns whether a layer drafts; with kAuto, whether one may. A plan and a loaded model have decided that
+  // (EnginePlan::drafts).
+  bool by_layer() const {
+    return source == DraftSource::kAuto || source == DraftSource::kLayer || source == DraftSource::kEagle;
+  }
   // Returns the most drafts of a request in a step by the chosen source.
   std::int64_t most() const { return by_layer() ? layer_steps : most_tokens; }
 };

@@ -94,26 +94,9 @@ Result<ir::Graph> finish(LayerBuilder& b, ir::ValueId output, const char* name, 
   return graph;
 }
 
-Status check_draft_layer(const ModelConfig& config, const ModelFamily& family) {
-  if (family.build_draft == nullptr)
-    return unimplemented(fmt::format("a next-token layer (MTP) of {} is not supported", family.architecture));
-  if (config.draft_layers == 0)
-    return invalid_argument(
-        "the checkpoint has no next-token layer (MTP): config.json has neither num_nextn_predict_layers nor "
-        "mtp_num_hidden_layers, or it is 0");
-  if (config.draft_layers > 1)
-    return unimplemented(
-        fmt::format("the checkpoint has {} next-token layers (MTP); one is supported", config.draft_layers));
-  if (family.make_body || family.change_body)
-    return unimplemented(fmt::format(
-        "a next-token layer (MTP) of {}, whose body was given as a whole, is not supported", family.architecture));
-  return ok_status();
-}
-
 // Builds the next-token layer and its head, which is the model's.
 Result<DraftGraphs> build_draft(const ModelConfig& config, const ModelOptions& options, const ir::OpTable& ops,
                                 const ModelFamily& family, ModelGraphs& graphs) {
-  TRY(check_draft_layer(config, family));
   LayerBuilder b("draft", options, ops, config.tensor_prefix, config.formats);
   DraftGraphs draft;
   draft.body = TRY(finish(b, family.build_draft(b, with_draft_layer(config)), "hidden", graphs.weights));
@@ -239,6 +222,7 @@ Result<ModelGraphs> build_model(const ModelConfig& config, const ModelOptions& o
     rename_tensors(family->tensor_name, graphs.weights_elsewhere);
   }
   graphs.sampler = TRY(build_sampler(config.num_logits(), ops));
+  if (options.draft_layer) TRY(check_draft_layer(config, families));
   if (options.draft_layer) graphs.draft = TRY(build_draft(config, options, ops, *family, graphs));
   if (options.eagle != nullptr) graphs.draft = TRY(build_eagle_draft(config, options, ops, graphs));
   graphs.choose = TRY(build_choose(config.num_logits(), ops));

@@ -11,14 +11,18 @@ namespace tessera {
 namespace {
 
 constexpr std::string_view kSupported =
-    "SUFFIX, also called NGRAM, MTP, also called NEXTN, for checkpoints with a next-token layer, and EAGLE3";
+    "SUFFIX, also called NGRAM, MTP, also called NEXTN, for checkpoints with a next-token layer, AUTO and EAGLE3";
 
 // Takes an algorithm in SGLang's spelling or in vLLM's, which has a name for the next-token layers of each family:
 // "deepseek_mtp", "qwen3_next_mtp".
 Status take_algorithm(const std::string& flag, std::string_view text, EngineOptions& engine) {
   std::string upper(text);
   std::ranges::transform(upper, upper.begin(), [](char c) { return c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c; });
-  if (upper == "SUFFIX" || upper == "NGRAM")
+  if (upper == "NONE")
+    engine.drafts.source = DraftSource::kNone;
+  else if (upper == "AUTO")
+    engine.drafts.source = DraftSource::kAuto;
+  else if (upper == "SUFFIX" || upper == "NGRAM")
     engine.drafts.source = DraftSource::kText;
   else if (upper == "MTP" || upper == "NEXTN" || upper.ends_with("_MTP"))
     engine.drafts.source = DraftSource::kLayer;
@@ -58,9 +62,9 @@ Status take_config(const std::string& flag, const std::string& text, EngineOptio
 
 void add_draft_flags(CommandFlags& add, EngineOptions& engine) {
   add.value(
-      "--speculative-algorithm", "SUFFIX|NGRAM|MTP|NEXTN|EAGLE3",
+      "--speculative-algorithm", "NONE|AUTO|SUFFIX|NGRAM|MTP|NEXTN|EAGLE3",
       "drafts several tokens, from a request's own text or by the checkpoint's next-token layer, and checks them in "
-      "one forward",
+      "one forward; AUTO: by the layer, if the checkpoint has one (NONE)",
       [&engine](const std::string& flag, const std::string& text) { return take_algorithm(flag, text, engine); });
   add.value("--speculative-num-draft-tokens", "N", "most drafts from the text, of a request in a forward, up to 64 (8)",
             [&engine](const std::string& flag, const std::string& text) {

@@ -66,6 +66,8 @@ constexpr Published kLines[] = {
     {"MODEL --speculative-config {\"method\":\"eagle3\",\"model\":\"d\",\"num_speculative_tokens\":3}"},
     {"MODEL --speculative-config {\"method\":\"qwen3_next_mtp\",\"num_speculative_tokens\":2}"},
     {"MODEL --speculative-config {\"method\":\"ngram\",\"num_speculative_tokens\":5}"},
+    {"MODEL --speculative-algorithm AUTO --speculative-num-steps 2"},
+    {"MODEL --speculative-algorithm NONE"},
     {"MODEL --speculative-config {\"method\":\"ngram\",\"model\":\"d\"}", "method and num_speculative_tokens are"},
     {"MODEL -O3", "--cuda-graph-mode"},
     {"MODEL --compilation-config {}", "--cuda-graph-mode"},

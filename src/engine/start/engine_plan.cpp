@@ -11,9 +11,9 @@ namespace tessera {
 namespace {
 
 constexpr PlanStep kPlanSteps[] = {
-    check_values,   read_config,    choose_limits,  choose_running,  choose_compilers, choose_types,
-    reserve_images, build_graphs,   rewrite_graphs, add_wanted_rows, add_adapters,     choose_graphs,
-    choose_cuts,    choose_ladders, note_halves,    check_drafts,    choose_tower,     divide_memory,
+    check_values,  read_config,    choose_limits,  choose_drafts,  choose_running,  choose_compilers,
+    choose_types,  reserve_images, build_graphs,   rewrite_graphs, add_wanted_rows, add_adapters,
+    choose_graphs, choose_cuts,    choose_ladders, note_halves,    choose_tower,    divide_memory,
 };
 
 Result<EnginePlan> plan_once(const EngineOptions& options, Device& device, int rank) {

@@ -52,6 +52,7 @@ struct EnginePlan {
   ModelGraphs graphs;
   RunnerOptions runner;
   StepOrder steps;
+  DraftOptions drafts;             // with a source that was decided: never kAuto
   std::vector<PassReport> passes;  // reports for body, head and sampler, each in the order in which the passes ran
   std::int64_t parameters = 0;     // number in the whole model, over all ranks
   std::vector<std::string> facts;  // one line each: what is so, and no reason to warn

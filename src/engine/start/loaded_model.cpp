@@ -108,6 +108,7 @@ Status ModelStart::plan() {
   model_.start.record("config", began, planning);
   model_.start.record("plan", planning, Clock::now());
   model_.peers = TRY(start_peers(model_.options, *model_.device, plan_));
+  model_.options.drafts = plan_.drafts;
   model_.config = plan_.config;
   model_.embedding = plan_.embedding;
   model_.parameters = plan_.parameters;

@@ -284,10 +284,10 @@ Status build_graphs(PlanDraft& draft) {
   plan.model.max_requests = runner.max_requests;
   plan.model.max_embeddings = std::max({runner.context_length, runner.max_tokens, runner.embedding_rows});
   plan.model.context_length = runner.context_length;
-  plan.model.draft_layer = options.drafts.source == DraftSource::kLayer;
-  if (options.drafts.source == DraftSource::kEagle)
+  plan.model.draft_layer = plan.drafts.source == DraftSource::kLayer;
+  if (plan.drafts.source == DraftSource::kEagle)
     plan.model.eagle = std::make_shared<const EagleDraft>(
-        TRY(read_eagle3(options.drafts.eagle_path, plan.config, options.registry->families,
+        TRY(read_eagle3(plan.drafts.eagle_path, plan.config, options.registry->families,
                         options.load_format != LoadFormat::kDummy)
                 .with_context("speculative_draft_model_path")));
   plan.model.max_draft_rows = std::max(runner.max_tokens, runner.max_requests);
@@ -340,14 +340,14 @@ Status add_wanted_rows(PlanDraft& draft) {
 namespace {
 
 // Refuses by name what adapters do not go with.
-Status check_adapters(const EngineOptions& options) {
+Status check_adapters(const EngineOptions& options, const DraftOptions& drafts) {
   const auto refuse = [](std::string_view option) {
     return unimplemented(fmt::format("enable_lora: {} is not supported with adapters", option));
   };
   if (options.tp_size > 1) return refuse("tp_size above 1");
   if (options.pp_size > 1) return refuse("pp_size above 1");
   if (options.replicas > 1) return refuse("dp_size above 1");
-  if (options.drafts.any()) return refuse("speculative_algorithm");
+  if (drafts.any()) return refuse("speculative_algorithm");
   if (options.two_batch_overlap) return refuse("enable_two_batch_overlap");
   return ok_status();
 }
@@ -358,7 +358,7 @@ Status add_adapters(PlanDraft& draft) {
   EnginePlan& plan = draft.plan;
   const AdapterOptions& options = draft.options.adapters;
   if (!options.enabled) return ok_status();
-  TRY(check_adapters(draft.options));
+  TRY(check_adapters(draft.options, plan.drafts));
   AdapterLayout layout = TRY(AdapterLayout::create(plan.graphs.linears, options.limits, plan.model.dtype));
   plan.facts.push_back(fmt::format("adapters: {} slots of rank {} for {} linears ({})", options.limits.slots,
                                    options.limits.max_rank, layout.linears().size(), layout.target_names()));

@@ -92,15 +92,6 @@ Status choose_cuts(PlanDraft& draft) {
   return ok_status();
 }
 
-Status check_drafts(PlanDraft& draft) {
-  if (!draft.options.drafts.any()) return ok_status();
-  if (draft.plan.runner.max_requests < 2)
-    return invalid_argument(
-        "max_running_requests: 1 is not accepted with speculative_algorithm, because drafts are sampled from the "
-        "rows of further requests; 2 or more is");
-  return ok_status();
-}
-
 Status note_halves(PlanDraft& draft) {
   const RunnerOptions& runner = draft.plan.runner;
   if (runner.halves_from > max_padded_tokens(runner))

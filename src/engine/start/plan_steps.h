@@ -25,6 +25,11 @@ using PlanStep = Status (*)(PlanDraft& draft);
 // Steps in plan_checks.cpp:
 Status check_values(PlanDraft& draft);  // checks option values, as far as no model is needed
 
+// Steps in plan_drafts.cpp:
+Status choose_drafts(PlanDraft& draft);  // where drafts come from; refuses them if they cannot be exact
+// Checks the options of drafts that need no model.
+Status check_draft_options(const EngineOptions& options);
+
 // Steps in plan_model.cpp:
 Status read_config(PlanDraft& draft);     // config, embedding
 Status choose_types(PlanDraft& draft);    // types of activations and KV cache
@@ -46,7 +51,6 @@ Status choose_running(PlanDraft& draft);    // how steps and forwards are run, m
 Status choose_compilers(PlanDraft& draft);  // compilers of pieces and decodes
 Status choose_graphs(PlanDraft& draft);     // decides which forwards have graphs, by the rules
 Status choose_cuts(PlanDraft& draft);       // operators at which prefill graphs are cut
-Status check_drafts(PlanDraft& draft);      // refuses speculative decoding if it cannot be exact
 Status note_halves(PlanDraft& draft);       // notes that two-batch overlap has no effect
 
 }  // namespace tessera

@@ -15,10 +15,10 @@ Result<WeightSource> weight_source(const EngineOptions& options, const EnginePla
   std::shared_ptr<const Checkpoint> checkpoint = plan.checkpoint;
   if (checkpoint == nullptr) checkpoint = std::make_shared<const Checkpoint>(TRY(Checkpoint::open(options.model_path)));
   const std::string unread = unread_tensors(*checkpoint, all_weights(plan.graphs));
-  const bool has_idle_layer = plan.config.draft_layers > 0 && !options.drafts.by_layer();
+  const bool has_idle_layer = plan.config.draft_layers > 0 && !plan.drafts.by_layer();
   if (!unread.empty())
     log_info("engine", "tensors of the checkpoint that text generation does not read: {}{}", unread,
-             has_idle_layer ? "; those of a next-token layer are read with --speculative-algorithm MTP" : "");
+             has_idle_layer ? "; those of a next-token layer are read with --speculative-algorithm MTP or AUTO" : "");
   WeightSource source = checkpoint_source(std::move(checkpoint));
   return plan.model.eagle == nullptr ? source : with_eagle3(std::move(source), *plan.model.eagle);
 }

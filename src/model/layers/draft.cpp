@@ -2,10 +2,29 @@
 
 #include <fmt/format.h>
 
+#include "tessera/model/family.h"
 #include "tessera/model/layers/head.h"
 #include "tessera/model/model.h"
 
 namespace tessera {
+
+Status check_draft_layer(const ModelConfig& config, const FamilyRegistry& families) {
+  const ModelFamily& family = *families.find(config.architecture);
+  if (family.build_draft == nullptr)
+    return unimplemented(fmt::format("a next-token layer (MTP) of {} is not supported", family.architecture));
+  if (config.draft_layers == 0)
+    return invalid_argument(
+        "the checkpoint has no next-token layer (MTP): config.json has neither num_nextn_predict_layers nor "
+        "mtp_num_hidden_layers, or it is 0");
+  if (config.draft_layers > 1)
+    return unimplemented(
+        fmt::format("the checkpoint has {} next-token layers (MTP); one is supported", config.draft_layers));
+  if (family.make_body || family.change_body)
+    return unimplemented(fmt::format(
+        "a next-token layer (MTP) of {}, whose body was given as a whole, is not supported", family.architecture));
+  return ok_status();
+}
+
 ir::ValueId given_hidden(LayerBuilder& b, const ModelConfig& config) {
   const ir::ValueId hidden = b.graph.input(std::string(input_names::kDraftHidden),
                                            {b.options().dtype, {b.options().max_draft_rows, config.hidden_size}});

@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 
+#include "tessera/base/status.h"
 #include "tessera/model/config/config.h"
 #include "tessera/model/layers/attention.h"
 #include "tessera/model/layers/inputs.h"
@@ -18,6 +19,12 @@
 #include "tessera/model/layers/norm.h"
 
 namespace tessera {
+
+class FamilyRegistry;
+
+// Returns ok if a model with this config can have its checkpoint's next-token layer (ModelOptions::draft_layer), or why
+// not. Precondition: the family is known.
+Status check_draft_layer(const ModelConfig& config, const FamilyRegistry& families);
 
 // Returns the config with one more layer, the next-token layer: full attention, and experts if the model has some.
 // Precondition: config.draft_layers is 1.

@@ -1,0 +1,58 @@
+// Catches: speculative_algorithm AUTO that drafts where it cannot, does not where it can, ends a start that would work
+// without drafts, or does not say what it chose.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tessera/engine/engine_test_util.h"
+
+namespace tessera {
+namespace {
+
+using test::make_engine;
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+
+constexpr const char* kPlain = "speculative_algorithm: AUTO decodes without drafts";
+
+EngineOptions with_auto(const char* model) {
+  EngineOptions options = test::small_options();
+  options.model_path = testing::data_path(model);
+  options.deterministic = true;
+  options.max_running_requests = 32;
+  options.drafts.source = DraftSource::kAuto;
+  return options;
+}
+
+TEST(AutoDrafts, ALayerOfTheCheckpointDrafts) {
+  EngineOptions options = with_auto("drafts/mtp-glm4-moe");
+  const std::unique_ptr<Engine> engine = make_engine(options);
+  EXPECT_EQ(engine->options().drafts.source, DraftSource::kLayer);
+  EXPECT_THAT(engine->notes(), Contains(AllOf(HasSubstr("AUTO drafts by the checkpoint's next-token layer, up to 3 "),
+                                              HasSubstr("NONE switches it off"))));
+  const Completion done = test::run_one(*engine, test::request(12, 40));
+  EXPECT_GT(engine->stats().drafts.drafted, 0);
+  options.drafts.source = DraftSource::kNone;
+  EXPECT_EQ(done.output_ids, test::run_one(*make_engine(options), test::request(12, 40)).output_ids);
+}
+
+TEST(AutoDrafts, StartsWithoutDraftsAndSaysWhy) {
+  const auto expect_plain = [](const EngineOptions& options, const char* why) {
+    const std::unique_ptr<Engine> engine = make_engine(options);
+    ASSERT_NE(engine, nullptr) << why;
+    EXPECT_FALSE(engine->options().drafts.any()) << why;
+    EXPECT_THAT(engine->notes(), Contains(AllOf(HasSubstr(kPlain), HasSubstr(why))));
+    EXPECT_EQ(test::run_one(*engine, test::request(12, 5)).output_ids.size(), 5U) << why;
+  };
+  expect_plain(with_auto("goldens/llama"), "of LlamaForCausalLM is not supported");
+  expect_plain(with_auto("goldens/qwen3"), "the checkpoint has no next-token layer");
+  EngineOptions options = with_auto("drafts/mtp-glm4-moe");
+  options.max_running_requests = 1;
+  expect_plain(options, "max_running_requests: 1");
+  options = with_auto("drafts/mtp-glm4-moe");
+  options.pp_size = 2;
+  if (testing::test_device_name() == "cpu") expect_plain(options, "a pipeline (pp_size)");
+}
+
+}  // namespace
+}  // namespace tessera

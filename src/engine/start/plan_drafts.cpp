@@ -1,0 +1,93 @@
+// The step of a plan that decides where drafts come from, and its checks.
+#include <fmt/format.h>
+
+#include "tessera/engine/start/plan_steps.h"
+#include "tessera/model/layers/draft.h"
+
+namespace tessera {
+namespace {
+
+constexpr std::int64_t kMostDrafts = 64;  // most drafts of a request in a step
+
+Status check_counts(const DraftOptions& drafts) {
+  const auto check = [](std::string_view option, std::int64_t count) -> Status {
+    if (count >= 1 && count <= kMostDrafts) return ok_status();
+    return invalid_argument(fmt::format("{}: {} is not accepted; 1 to {} is", option, count, kMostDrafts));
+  };
+  TRY(check("speculative_num_draft_tokens", drafts.most_tokens));
+  return check("speculative_num_steps", drafts.layer_steps);
+}
+
+// Checks the options that speculative decoding does not go with.
+Status check_ways(const EngineOptions& options) {
+  if (options.pp_size > 1) return unimplemented("speculative_algorithm: a pipeline (pp_size) is not supported with it");
+  if (options.dp_attention)
+    return unimplemented(
+        "speculative_algorithm: data-parallel attention (enable_dp_attention) is not supported with it");
+  return ok_status();
+}
+
+// Checks the number of requests of a forward.
+Status check_rows(const PlanDraft& draft) {
+  if (draft.plan.runner.max_requests >= 2) return ok_status();
+  return invalid_argument(
+      "max_running_requests: 1 is not accepted with speculative_algorithm, because drafts are sampled from the "
+      "rows of further requests; 2 or more is");
+}
+
+// Returns ok if the checkpoint's layer can draft, or why not.
+Status check_layer(const PlanDraft& draft) {
+  TRY(check_ways(draft.options));
+  TRY(check_rows(draft));
+  if (!draft.plan.generates()) return unimplemented("the model generates no tokens");
+  if (draft.options.adapters.enabled)
+    return unimplemented("enable_lora: speculative_algorithm is not supported with adapters");
+  return check_draft_layer(draft.plan.config, draft.options.registry->families);
+}
+
+}  // namespace
+
+std::string_view draft_source_name(DraftSource source) {
+  switch (source) {
+    case DraftSource::kNone: return "none";
+    case DraftSource::kAuto: return "auto";
+    case DraftSource::kText: return "suffix";
+    case DraftSource::kLayer: return "mtp";
+    case DraftSource::kEagle: return "eagle3";
+  }
+  return "unknown";
+}
+
+Status check_draft_options(const EngineOptions& options) {
+  const DraftOptions& drafts = options.drafts;
+  TRY(check_counts(drafts));
+  if (drafts.source == DraftSource::kEagle && drafts.eagle_path.empty())
+    return invalid_argument("speculative_algorithm: EAGLE3 needs speculative_draft_model_path, the draft's folder");
+  if (drafts.source != DraftSource::kEagle && !drafts.eagle_path.empty())
+    return invalid_argument(fmt::format(
+        "speculative_draft_model_path: {} is not accepted without speculative_algorithm EAGLE3", drafts.eagle_path));
+  if (!drafts.any()) return ok_status();
+  const auto most = static_cast<double>(drafts.most() + 1);
+  if (drafts.forced_tokens != 0 && !(drafts.forced_tokens >= 1 && drafts.forced_tokens <= most))
+    return invalid_argument(
+        fmt::format("speculative_forced_tokens: {:g} is not accepted; 1 to {:g} is, the drafts of a step and one",
+                    drafts.forced_tokens, most));
+  return drafts.source == DraftSource::kAuto ? ok_status() : check_ways(options);
+}
+
+Status choose_drafts(PlanDraft& draft) {
+  EnginePlan& plan = draft.plan;
+  plan.drafts = draft.options.drafts;
+  if (plan.drafts.source != DraftSource::kAuto) return plan.drafts.any() ? check_rows(draft) : ok_status();
+  const Status layer = check_layer(draft);
+  plan.drafts.source = layer.ok() ? DraftSource::kLayer : DraftSource::kNone;
+  plan.facts.push_back(
+      layer.ok()
+          ? fmt::format("speculative_algorithm: AUTO drafts by the checkpoint's next-token layer, up to {} tokens in a "
+                        "step, as long as kept drafts and measured costs say that it pays; NONE switches it off",
+                        plan.drafts.layer_steps)
+          : fmt::format("speculative_algorithm: AUTO decodes without drafts: {}", layer.message()));
+  return ok_status();
+}
+
+}  // namespace tessera
