@@ -57,6 +57,26 @@ std::optional<ImageExample> image_example(const EnginePlan& plan, std::int64_t t
                                     patches)};
 }
 
+Result<std::optional<ExplainedDraftLayer>> draft_layer_of(const ModelGraphs& graphs) {
+  if (!graphs.draft) return std::optional<ExplainedDraftLayer>();
+  const DraftGraphs& draft = *graphs.draft;
+  const ir::Type& logits = draft.head.value(draft.head.outputs[0]).type;
+  const ir::Type& hidden = draft.body.find_value(input_names::kDraftHidden)->type;
+  ExplainedDraftLayer layer{.layer_ops = std::ssize(draft.body.nodes),
+                            .head_ops = std::ssize(draft.head.nodes) + std::ssize(draft.sampler.nodes),
+                            .head_ids = *logits.shape.back().constant(),
+                            .hidden_rows = *hidden.shape[0].constant(),
+                            .hidden_bytes = TRY(ir::size_bytes(hidden, {}))};
+  const auto reads = [](const ir::Graph& graph, const WeightSpec& weight) {
+    return graph.find_value(weight.name) != nullptr;
+  };
+  for (const WeightSpec& weight : graphs.weights)
+    if ((reads(draft.body, weight) || reads(draft.head, weight)) && !reads(graphs.body, weight) &&
+        !reads(graphs.head, weight))
+      layer.own_bytes += TRY(ir::size_bytes(weight.type, {}));
+  return std::optional(layer);
+}
+
 }  // namespace
 
 Result<Explanation> explain(const EngineOptions& options, std::optional<std::int64_t> num_tokens,
@@ -71,6 +91,7 @@ Result<Explanation> explain(const EngineOptions& options, std::optional<std::int
   e.stitching = TRY(split_graph(graphs.prefill_body(), options.registry->ops, e.plan.runner.split_ops));
   e.decode_ops = std::ssize(graphs.body.nodes) + std::ssize(graphs.head.nodes) + std::ssize(graphs.sampler.nodes);
   for (const WeightSpec& weight : graphs.weights) e.weight_bytes += TRY(ir::size_bytes(weight.type, {}));
+  e.draft_layer = TRY(draft_layer_of(graphs));
   e.memory = TRY(predict_memory(graphs, e.plan.runner, *device, PredictionDetail::kEverySize));
   for (std::vector<std::string>* notes : {&e.plan.notes, &e.stitching.notes})
     for (std::string& note : *notes) note = with_flags(note, flags);

@@ -34,6 +34,16 @@ struct ImageExample {
   VisionChoice choice;
 };
 
+// The layer of speculative decoding by a layer (EnginePlan::drafts).
+struct ExplainedDraftLayer {
+  std::int64_t layer_ops = 0;
+  std::int64_t head_ops = 0;   // with the sampler
+  std::int64_t head_ids = 0;   // ids that the head knows
+  std::int64_t own_bytes = 0;  // weights that only the layer and its head read
+  std::int64_t hidden_rows = 0;
+  std::int64_t hidden_bytes = 0;  // hidden states that its rows continue
+};
+
 struct Explanation {
   std::string model_path;
   std::string device;  // the value of the flag
@@ -42,6 +52,7 @@ struct Explanation {
   std::vector<std::int64_t> full_sizes;  // prefill sizes that earlier starts measured to be faster as one graph
   std::int64_t decode_ops = 0;
   std::int64_t weight_bytes = 0;
+  std::optional<ExplainedDraftLayer> draft_layer;
   std::vector<ExplainedSchedule> schedules;
   MemoryReport memory;                    // predicted, with the needs of every size
   std::vector<DispatchExample> examples;  // set with --num-tokens

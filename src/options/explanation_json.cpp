@@ -62,6 +62,17 @@ Json runners_json(const Explanation& e) {
   return json;
 }
 
+Json drafts_json(const Explanation& e) {
+  const DraftOptions& drafts = e.plan.drafts;
+  Json json = Json::object();
+  json.set("source", draft_source_name(drafts.source)).set("most_by_step", drafts.most());
+  if (!e.draft_layer) return json;
+  json.set("layer_ops", e.draft_layer->layer_ops).set("head_ops", e.draft_layer->head_ops);
+  json.set("head_ids", e.draft_layer->head_ids).set("own_weight_bytes", e.draft_layer->own_bytes);
+  json.set("hidden_rows", e.draft_layer->hidden_rows).set("hidden_bytes", e.draft_layer->hidden_bytes);
+  return json;
+}
+
 Json rules_json(const Explanation& e) {
   Json rules = Json::array();
   for (const Rule& rule : piecewise_rules()) {
@@ -171,6 +182,7 @@ Json to_json(const Explanation& e) {
   json.set("passes", passes_json(e));
   json.set("runners", runners_json(e)).set("rules", rules_json(e)).set("notes", std::move(notes));
   json.set("memory", memory_json(e));
+  if (e.plan.drafts.any()) json.set("drafts", drafts_json(e));
   if (!e.schedules.empty()) json.set("schedules", to_json(e.schedules));
   if (!e.examples.empty()) json.set("dispatch", examples_json(e));
   return json;

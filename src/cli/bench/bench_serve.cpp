@@ -25,6 +25,7 @@
 #include "tessera/cli/serve/session.h"
 #include "tessera/cli/table.h"
 #include "tessera/load/run.h"
+#include "tessera/load/served_drafts.h"
 
 namespace tessera::cli {
 namespace {
@@ -42,7 +43,8 @@ struct Run {
   LoadRun done{};
   Clock::time_point began{};  // time span of the requests that count
   Clock::time_point ended{};
-  std::optional<ServeTimes> times{};  // set if the engine was profiled
+  std::optional<ServeTimes> times{};     // set if the engine was profiled
+  std::optional<ServedDrafts> drafts{};  // set if the server tells
 };
 
 std::string rate_text(std::optional<double> rate) {
@@ -78,6 +80,7 @@ class LoadBench {
                       std::size_t number) const {
     Run run{.label = label(rate, graphs), .rate = rate, .graphs = graphs};
     std::optional<Progress> progress;
+    std::optional<ServedDrafts> before;
     run.done = TRY(run_load(target, load_,
                             {.rate = rate,
                              .seed = options_.load.seed,
@@ -86,11 +89,14 @@ class LoadBench {
                              .max_concurrency = options_.max_concurrency,
                              .on_start =
                                  [&](std::int64_t requests) {
+                                   before = ask_drafts(target.client);
                                    run.began = Clock::now();
                                    progress.emplace(run.label, requests, "requests", progress_wanted());
                                  },
                              .on_end = [&] { progress->advance(1); }}));
     run.ended = Clock::now();
+    const std::optional<ServedDrafts> after = ask_drafts(target.client);
+    if (before && after) run.drafts = after->since(*before);
     return run;
   }
 
@@ -123,6 +129,14 @@ Json options_json(const BenchServeOptions& options) {
   return std::move(json.set("warmup", options.warmup));
 }
 
+Json drafts_json(const ServedDrafts& drafts) {
+  Json json = Json::object();
+  json.set("steps", drafts.steps).set("drafted", drafts.drafted).set("kept", drafts.kept);
+  json.set("tokens_per_step", drafts.mean_length());
+  json.set("drafted_at", Json::Array(drafts.drafted_at.begin(), drafts.drafted_at.end()));
+  return std::move(json.set("kept_at", Json::Array(drafts.kept_at.begin(), drafts.kept_at.end())));
+}
+
 Json to_json(const BenchServeOptions& options, const std::vector<Run>& runs) {
   Json json = Json::object();
   json.set("bench", "serve").set("model", options.url.empty() ? Json(options.engine.model_path) : Json());
@@ -136,6 +150,7 @@ Json to_json(const BenchServeOptions& options, const std::vector<Run>& runs) {
     entry.set("client_cpu_share", run.done.cpu_share);
     const Json measured = to_json(run.done.result);
     for (const auto& [key, value] : measured.as_object()) entry.set(key, value);
+    entry.set("drafts", run.drafts ? drafts_json(*run.drafts) : Json());
     if (run.times) entry.set("profile", to_json(*run.times));
     list.push_back(std::move(entry));
   }
@@ -156,13 +171,15 @@ std::string to_text(const std::vector<Run>& runs) {
   std::vector<LabelledResult> rows;
   std::string notes;
   for (const Run& run : runs) {
-    rows.push_back({run.label, run.done.result});
+    rows.push_back({.label = run.label, .result = run.done.result, .drafts = run.drafts});
     if (run.done.clipped > 0)
       notes += fmt::format("  {}: {} shortened to the context\n", run.label, plural(run.done.clipped, "request"));
     for (const auto& [reason, count] : run.done.result.failures)
       notes += fmt::format("  {}: {} failed: {}\n", run.label, count_text(count), reason);
   }
-  std::string text = throughput_table(rows) + "\n" + latency_table(rows) + (notes.empty() ? "" : "\n" + notes);
+  std::string text = throughput_table(rows) + "\n" + latency_table(rows);
+  if (const std::string drafts = drafts_table(rows); !drafts.empty()) text += "\n" + drafts;
+  if (!notes.empty()) text += "\n" + notes;
   const std::string comparison = to_text(compare(runs));
   if (!comparison.empty()) text += "\n" + comparison;
   for (const Run& run : runs)

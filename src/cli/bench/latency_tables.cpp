@@ -1,12 +1,27 @@
 #include "tessera/cli/bench/latency_tables.h"
 
+#include <fmt/format.h>
+
 #include "tessera/cli/table.h"
 
 namespace tessera::cli {
+namespace {
+
+// Returns "92 88 79": what percentage of the drafts at each position was kept.
+std::string kept_by_position(const ServedDrafts& drafts) {
+  std::string text;
+  for (std::size_t i = 0; i < drafts.drafted_at.size() && i < drafts.kept_at.size(); ++i)
+    if (drafts.drafted_at[i] > 0)
+      text += fmt::format("{}{:.0f}", text.empty() ? "" : " ",
+                          100 * static_cast<double>(drafts.kept_at[i]) / static_cast<double>(drafts.drafted_at[i]));
+  return text;
+}
+
+}  // namespace
 
 std::string throughput_table(std::span<const LabelledResult> runs) {
   Table table({"run", ">done", ">failed", ">seconds", ">requests/s", ">input tokens/s", ">output tokens/s"});
-  for (const auto& [label, result] : runs) {
+  for (const auto& [label, result, drafts] : runs) {
     table.add({label, count_text(result.completed), count_text(result.failed), number_text(result.seconds),
                number_text(result.per_second(result.completed)), number_text(result.per_second(result.input_tokens)),
                number_text(result.per_second(result.output_tokens))});
@@ -17,13 +32,22 @@ std::string throughput_table(std::span<const LabelledResult> runs) {
 std::string latency_table(std::span<const LabelledResult> runs) {
   Table table({"ms", "run", ">mean", ">p50", ">p90", ">p99"});
   for (const LatencyMetric& metric : kLatencyMetrics) {
-    for (const auto& [label, result] : runs) {
+    for (const auto& [label, result, drafts] : runs) {
       const Distribution& values = result.*metric.values;
       table.add({metric.heading, label, number_text(values.mean), number_text(values.p50), number_text(values.p90),
                  number_text(values.p99)});
     }
   }
   return table.text();
+}
+
+std::string drafts_table(std::span<const LabelledResult> runs) {
+  Table table({"run", ">steps with drafts", ">drafts", ">kept", ">tokens a step", "kept by position, %"});
+  for (const LabelledResult& run : runs)
+    if (run.drafts && run.drafts->steps > 0)
+      table.add({run.label, count_text(run.drafts->steps), count_text(run.drafts->drafted),
+                 count_text(run.drafts->kept), number_text(run.drafts->mean_length()), kept_by_position(*run.drafts)});
+  return table.empty() ? "" : table.text();
 }
 
 }  // namespace tessera::cli

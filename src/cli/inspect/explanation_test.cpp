@@ -93,5 +93,22 @@ TEST(Explanation, AVisionModelShowsItsTowersBudgets) {
   EXPECT_FALSE(explain({.model_path = testing::data_path("goldens/llama")}, 20, {})->image.has_value());
 }
 
+TEST(Explanation, ShowsTheLayerThatDrafts) {
+  EngineOptions options{.model_path = testing::data_path("goldens/llama")};
+  EXPECT_THAT(to_text(*explain(options, std::nullopt, {})), Not(HasSubstr("Drafts\n")));
+  options.drafts.source = DraftSource::kText;
+  EXPECT_THAT(to_text(*explain(options, std::nullopt, {})),
+              HasSubstr("from a request's own text, up to 8 in a step\n"));
+  options.drafts.source = DraftSource::kEagle;
+  options.drafts.eagle_path = testing::data_path("drafts/llama-eagle3");
+  const Explanation e = *explain(options, std::nullopt, {});
+  ASSERT_TRUE(e.draft_layer.has_value());
+  EXPECT_EQ(e.draft_layer->head_ids, 320);
+  EXPECT_GT(e.draft_layer->own_bytes, e.draft_layer->head_ids * e.plan.config.hidden_size * 2) << "more than its head";
+  const std::string text = to_text(e);
+  EXPECT_THAT(text, ::testing::AllOf(HasSubstr("by the EAGLE-3 layer of "), HasSubstr("320 of 512 ids")));
+  EXPECT_THAT(to_json(e).dump(), ::testing::AllOf(HasSubstr(R"("source": "eagle3")"), HasSubstr(R"("head_ids": 320)")));
+}
+
 }  // namespace
 }  // namespace tessera::cli

@@ -120,6 +120,26 @@ std::string ladders_text(const Explanation& e) {
                      runner.decode_padding ? "" : "\n  decode graphs serve exact sizes only", vision_text(e));
 }
 
+// Returns "" without speculative decoding.
+std::string drafts_text(const Explanation& e) {
+  const DraftOptions& drafts = e.plan.drafts;
+  if (!drafts.any()) return "";
+  std::string text = "Drafts\n";
+  const std::string of_text = fmt::format("from a request's own text, up to {} in a step", drafts.most_tokens);
+  if (!e.draft_layer) return text + fmt::format("  made               {}\n\n", of_text);
+  const ExplainedDraftLayer& layer = *e.draft_layer;
+  text += fmt::format("  made               by {}, up to {} in a step; {}\n",
+                      drafts.source == DraftSource::kEagle ? "the EAGLE-3 layer of " + drafts.eagle_path
+                                                           : "the checkpoint's next-token layer",
+                      drafts.layer_steps, of_text);
+  text += fmt::format("  layer              {}, run one by one between forwards; {} of weights of its own\n",
+                      plural(layer.layer_ops, "op"), bytes_text(layer.own_bytes));
+  text += fmt::format("  head               {}, {} of {} ids\n", plural(layer.head_ops, "op"),
+                      count_text(layer.head_ids), count_text(e.plan.config.vocab_size));
+  return text + fmt::format("  hidden states      {} for {}\n\n", bytes_text(layer.hidden_bytes),
+                            plural(layer.hidden_rows, "row"));
+}
+
 std::string rules_text(const Explanation& e) {
   std::string text = "Rules that turn piecewise graphs off\n";
   for (const Rule& rule : piecewise_rules())
@@ -214,8 +234,8 @@ std::string examples_text(const Explanation& e) {
 }  // namespace
 
 std::string to_text(const Explanation& e) {
-  return model_text(e) + passes_text(e) + parts_text(e.stitching) + ladders_text(e) + rules_text(e) + memory_text(e) +
-         schedules_text(e) + examples_text(e);
+  return model_text(e) + passes_text(e) + parts_text(e.stitching) + ladders_text(e) + drafts_text(e) + rules_text(e) +
+         memory_text(e) + schedules_text(e) + examples_text(e);
 }
 
 }  // namespace tessera::cli

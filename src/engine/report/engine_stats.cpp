@@ -27,9 +27,7 @@ void EngineStats::add(const EngineStats& more) {
   images.by_reason.add(more.images.by_reason);
   images.tower_seconds += more.images.tower_seconds;
   images.cached_bytes += more.images.cached_bytes;
-  drafts.steps += more.drafts.steps;
-  drafts.drafted += more.drafts.drafted;
-  drafts.kept += more.drafts.kept;
+  drafts.add(more.drafts);
   forwards.add(more.forwards);
 }
 

@@ -9,25 +9,11 @@
 
 #include "tessera/engine/cache/cache_manager.h"
 #include "tessera/engine/images/image_stats.h"
+#include "tessera/engine/report/draft_stats.h"
 #include "tessera/engine/report/graph_inventory.h"
 #include "tessera/runner/forward_counters.h"
 
 namespace tessera {
-
-// Counters of speculative decoding since the start.
-struct DraftStats {
-  std::int64_t steps = 0;    // forwards of a request that had drafts
-  std::int64_t drafted = 0;  // tokens
-  std::int64_t kept = 0;     // tokens among them that were output
-
-  void add(std::int64_t more_drafted, std::int64_t more_kept) {
-    ++steps;
-    drafted += more_drafted;
-    kept += more_kept;
-  }
-  // Returns the average number of tokens that a forward with drafts gave, its own token included; 0 before the first.
-  double mean_length() const { return steps == 0 ? 0 : 1 + static_cast<double>(kept) / static_cast<double>(steps); }
-};
 
 struct EngineStats {
   std::int64_t running = 0;        // requests in the current batch

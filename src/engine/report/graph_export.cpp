@@ -82,6 +82,10 @@ Result<std::vector<NamedGraph>> graphs_of(const EnginePlan& plan, std::span<cons
   add(graphs, "prefill", of.prefill_body(), ops);
   add(graphs, "prefill_head", of.prefill_head(), ops);
   if (of.vision) add(graphs, "tower", of.vision->graph, ops);
+  if (of.draft) {
+    add(graphs, "draft", of.draft->body, ops);
+    add(graphs, "draft_head", TRY(chain("draft_head", std::vector{&of.draft->head, &of.draft->sampler})), ops);
+  }
   TRY(add_stitched(plan, graphs));
   TRY(add_passes(plan, disabled_passes, graphs));
   return graphs;

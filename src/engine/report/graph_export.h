@@ -21,8 +21,8 @@ namespace tessera {
 
 struct NamedGraph {
   // The name: "body" "head" "sampler" "choose" "logprobs" "decode" "prefill" "prefill_head" "tower" (with a vision
-  // tower) "stitched". "0" is a part of the stitched graph. "pass:remove_dead_code:body:before" and "…:after" are the
-  // graphs before and after a pass.
+  // tower) "draft" "draft_head" (with a layer that drafts) "stitched". "0" is a part of the stitched graph.
+  // "pass:remove_dead_code:body:before" and "…:after" are the graphs before and after a pass.
   std::string name;
   ir::Graph graph;
   std::string text;                 // the text form; for the stitched graph, that of its parts

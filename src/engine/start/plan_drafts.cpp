@@ -1,13 +1,12 @@
 // The step of a plan that decides where drafts come from, and its checks.
 #include <fmt/format.h>
 
+#include "tessera/engine/report/draft_stats.h"
 #include "tessera/engine/start/plan_steps.h"
 #include "tessera/model/layers/draft.h"
 
 namespace tessera {
 namespace {
-
-constexpr std::int64_t kMostDrafts = 64;  // most drafts of a request in a step
 
 Status check_counts(const DraftOptions& drafts) {
   const auto check = [](std::string_view option, std::int64_t count) -> Status {

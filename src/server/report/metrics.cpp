@@ -279,6 +279,15 @@ void ServerMetrics::Impl::add_vllm(Families& families, const EngineStats& stats)
   families.counter("vllm:spec_decode_num_draft_tokens_total", "Drafts that were checked.", labels,
                    stats.drafts.drafted);
   families.counter("vllm:spec_decode_num_accepted_tokens_total", "Drafts that were output.", labels, stats.drafts.kept);
+  std::vector<Sample> by_position;
+  for (std::size_t at = 0; at < stats.drafts.positions(); ++at) {
+    MetricLabels with_position = labels;
+    with_position.emplace_back("position", std::to_string(at));
+    by_position.push_back({std::move(with_position), static_cast<double>(stats.drafts.kept_at[at])});
+  }
+  if (!by_position.empty())
+    families.counters("vllm:spec_decode_num_accepted_tokens_per_pos_total",
+                      "Drafts that were output, by position behind the last token.", by_position);
   families.counter("vllm:num_preemptions_total", "Requests put back for want of pages.", labels, stats.preemptions);
   std::vector<Sample> by_reason;
   for (const auto& [reason, count] : ends) {

@@ -40,7 +40,7 @@ void write_worker(JsonWriter& json, const Engine& engine, const ServedModel& mod
   json.key("disaggregation_mode").value("null");
 }
 
-void write_sizes(JsonWriter& json, const std::vector<std::int64_t>& sizes) {
+void write_sizes(JsonWriter& json, std::span<const std::int64_t> sizes) {
   json.array();
   for (const std::int64_t size : sizes) json.value(size);
   json.end_array();
@@ -71,7 +71,10 @@ void write_stats(JsonWriter& json, const EngineStats& stats) {
   json.key("usable_pages").value(cache.usable_pages).key("prompt_tokens").value(stats.prompt_tokens);
   json.key("cached_tokens").value(stats.cached_tokens).key("output_tokens").value(stats.output_tokens);
   json.key("drafts").object().key("steps").value(stats.drafts.steps).key("drafted").value(stats.drafts.drafted);
-  json.key("kept").value(stats.drafts.kept).end_object();
+  json.key("kept").value(stats.drafts.kept);
+  write_sizes(json.key("drafted_at"), stats.drafts.by_position(stats.drafts.drafted_at));
+  write_sizes(json.key("kept_at"), stats.drafts.by_position(stats.drafts.kept_at));
+  json.end_object();
   json.key("preemptions").value(stats.preemptions).key("steps").value(stats.steps).key("forwards");
   write_forwards(json, stats.forwards);
   json.end_object();

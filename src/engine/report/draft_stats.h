@@ -1,0 +1,53 @@
+// Counters of speculative decoding since the start.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace tessera {
+
+inline constexpr std::int64_t kMostDrafts = 64;  // most drafts of a request in a step
+
+struct DraftStats {
+  // Counts by position behind the request's last token: the first draft's first.
+  using ByPosition = std::array<std::int64_t, kMostDrafts>;
+
+  std::int64_t steps = 0;    // forwards of a request that had drafts
+  std::int64_t drafted = 0;  // tokens
+  std::int64_t kept = 0;     // tokens among them that were output
+  ByPosition drafted_at{};
+  ByPosition kept_at{};
+
+  // Adds one forward of a request. Precondition: 1 ≤ more_drafted ≤ kMostDrafts, 0 ≤ more_kept ≤ more_drafted.
+  void add(std::int64_t more_drafted, std::int64_t more_kept) {
+    ++steps;
+    drafted += more_drafted;
+    kept += more_kept;
+    for (std::int64_t at = 0; at < more_drafted; ++at) ++drafted_at[static_cast<std::size_t>(at)];
+    for (std::int64_t at = 0; at < more_kept; ++at) ++kept_at[static_cast<std::size_t>(at)];
+  }
+  void add(const DraftStats& more) {
+    steps += more.steps;
+    drafted += more.drafted;
+    kept += more.kept;
+    for (std::size_t at = 0; at < drafted_at.size(); ++at) {
+      drafted_at[at] += more.drafted_at[at];
+      kept_at[at] += more.kept_at[at];
+    }
+  }
+
+  // Returns the average number of tokens that a forward with drafts gave, its own token included; 0 before the first.
+  double mean_length() const { return steps == 0 ? 0 : 1 + static_cast<double>(kept) / static_cast<double>(steps); }
+  // Returns how many positions have had a draft. They are the first ones, since a step's drafts follow one another.
+  std::size_t positions() const {
+    std::size_t count = 0;
+    while (count < drafted_at.size() && drafted_at[count] > 0) ++count;
+    return count;
+  }
+  // Returns one of the two lists without the positions that had no draft.
+  std::span<const std::int64_t> by_position(const ByPosition& list) const { return std::span(list).first(positions()); }
+};
+
+}  // namespace tessera
