@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "tessera/compile/isolated_memory.h"
-#include "tessera/ops/rows/embedding.h"
+#include "tessera/ops/embedding/embedding.h"
 
 namespace tessera {
 
