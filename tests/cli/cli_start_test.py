@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """The tessera command: failed starts, configuration files, the cache folder. tests/cli/cli_start_test.py PROGRAM [TEST …]
 
-Catches: a failed start without advice or report, limits of mapped memory that are planned beyond, a configuration file that overrides the command line, and a cache that
-changes an answer or is not cleared.
+Catches: a failed start without advice or report, limits of mapped memory that are planned beyond, a configuration file that overrides the command line, a cache that
+changes an answer or is not cleared, and measurements and programs that are lost when a server is killed.
 Prints a line for each test; the last line is "N passed, N failed"."""
 
 import json
 import os
 import resource
+import shutil
 import subprocess
 import time
 import unittest.mock
@@ -238,6 +239,25 @@ class Cache(CliTest):
             self.assertEqual(server.metric("profile_cache_hits_total"), 0)
             self.assertEqual(self.wait_for_costs(), file)
         self.assertEqual(json.loads(file.read_text())["key"], kept["key"])
+
+    def test_a_server_killed_after_a_second_keeps_its_measurements(self):
+        fused = ["--piecewise-cuda-graph-compiler", "fused"]  # its programs are kept on a CPU too
+        for _ in range(3):  # a second of a busy machine may hold no idle moment
+            with Serving(flags=fused) as server:
+                compiled = server.metric("general_compiles_total")
+                self.assertGreater(compiled, 0)
+                self.assertEqual(server.metric("program_cache_hits_total"), 0)
+                time.sleep(max(0, server.ready + 1 - time.monotonic()))
+                server.kill()
+            kept = set(self.info()["kinds"])
+            if "costs" in kept:
+                break
+            shutil.rmtree(self.cache)
+        self.assertGreaterEqual(kept, {"costs", "programs", "schedules"})
+        with Serving(flags=fused) as server:
+            self.assertEqual(server.metric("program_cache_hits_total"), compiled)
+            self.assertEqual(server.metric("general_compiles_total"), 0)
+            self.assertEqual(server.metric("profile_cache_hits_total"), 2)  # costs and schedules
 
     def test_a_start_needs_no_cache(self):
         arguments = ["generate", "--model-path", LLAMA, "--input-ids", "1,2", "--max-new-tokens", 3, "--ignore-eos",

@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import struct
 import subprocess
 import sys
@@ -76,12 +77,13 @@ class CliTest(unittest.TestCase):
 class Serving:
     """`tessera serve` of the bundled model on a free port, with a key. `said`, at the end: its standard error, if that
     is a pipe."""
-    def __init__(self, stderr=subprocess.DEVNULL):
-        self.stderr = stderr
+    def __init__(self, stderr=subprocess.DEVNULL, flags=()):
+        self.stderr, self.flags = stderr, flags
+        self.ends = 0  # the exit status that is expected
 
     def __enter__(self):
         self.process = subprocess.Popen([str(PROGRAM), "serve", "--model-path", str(DEMO), "--port", "0", "--api-key",
-                                         "secret", "--served-model-name", "demo", "--drain-timeout", "0", *FEW_SIZES],
+                                         "secret", "--served-model-name", "demo", "--drain-timeout", "0", *FEW_SIZES, *self.flags],
                                         stdout=subprocess.PIPE, stderr=self.stderr, text=True)
         self.url = self.process.stdout.readline().split()[-1]
         self.ready = time.monotonic()
@@ -98,10 +100,15 @@ class Serving:
         lines = [line for line in self.get("/metrics").splitlines() if not line.startswith("#")]
         return sum(float(line.split()[-1]) for line in lines if line.split("{")[0].split()[0].endswith(name))
 
+    def kill(self):
+        """Ends the server so that it can do nothing more, as the kernel does when memory runs out."""
+        self.ends = -signal.SIGKILL
+        self.process.kill()
+
     def __exit__(self, *_):
         self.process.terminate()
         self.said = self.process.communicate(timeout=60)[1]
-        assert self.process.returncode == 0, self.process.returncode
+        assert self.process.returncode == self.ends, self.process.returncode
 
 
 class LineResult(unittest.TextTestResult):
