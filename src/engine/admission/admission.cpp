@@ -153,13 +153,16 @@ std::unique_ptr<Sequence> Admission::sequence_of(Request request) {
   if (model_.tokenizer() != nullptr && (kept.wants_text || !kept.stop.texts.empty()))
     sequence->text.emplace(*model_.tokenizer(), kept);
   place_images(model_.config, *sequence);
-  const DraftOptions& drafts = model_.options.drafts;
-  if (drafts.any() && may_draft(*sequence)) {
-    // Texts of kept draws repeat themselves, and the layer is what is measured then.
-    const bool by_layer_alone = drafts.by_layer() && drafts.forced_tokens > 0;
-    sequence->drafter.emplace(by_layer_alone ? 0 : drafts.most_tokens, drafts.by_layer() ? drafts.layer_steps : 0);
-  }
   sequence->arrived = Clock::now();
+  const DraftOptions& drafts = model_.options.drafts;
+  const bool by_layer = drafts.by_layer();
+  // A text may begin to repeat itself whatever others did, so only the layer is tried on few.
+  if (drafts.any() && may_draft(*sequence) && (!by_layer || trials_->begin(sequence->arrived))) {
+    // Texts of kept draws repeat themselves, and the layer is what is measured then.
+    const bool by_layer_alone = by_layer && drafts.forced_tokens > 0;
+    sequence->drafter.emplace(by_layer_alone ? 0 : drafts.most_tokens, by_layer ? drafts.layer_steps : 0,
+                              by_layer ? trials_ : nullptr);
+  }
   if (kept.timeout_s > 0) {
     sequence->deadline =
         sequence->arrived + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(kept.timeout_s));

@@ -1,6 +1,7 @@
 #include "tessera/engine/drafts/drafter.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace tessera {
 namespace {
@@ -14,11 +15,23 @@ constexpr double kKeptOfText = 0.6;
 constexpr double kKeptOfLayer = 0.75;
 constexpr std::int64_t kPatience = 64;          // in steps, with a layer
 constexpr std::int64_t kPatienceOfText = 1024;  // texts may begin to repeat themselves late
+// A step in which somebody drafts is not scheduled ahead, and the layer reads its tokens. That costs about a twentieth
+// of a step, and a kept draft saves a step.
+constexpr std::int64_t kStepsOfKept = 16;
+constexpr std::int64_t kStepsToTell = 16;
 
 }  // namespace
 
-Drafter::Drafter(std::int64_t most_of_text, std::int64_t most_of_layer)
-    : most_of_text_(most_of_text), most_of_layer_(most_of_layer), text_pace_(kKeptOfText), layer_pace_(kKeptOfLayer) {}
+Drafter::Drafter(std::int64_t most_of_text, std::int64_t most_of_layer, std::shared_ptr<DraftTrials> trials)
+    : most_of_text_(most_of_text),
+      most_of_layer_(most_of_layer),
+      text_pace_(kKeptOfText),
+      layer_pace_(kKeptOfLayer),
+      trials_(std::move(trials)) {}
+
+Drafter::~Drafter() {
+  if (trials_ != nullptr) trials_->end(paid(), DraftTrials::Clock::now());
+}
 
 std::int64_t Drafter::read(std::span<const TokenId> tokens, std::int64_t most) {
   const std::int64_t begin = text_.size();
@@ -54,6 +67,13 @@ void Drafter::propose(std::span<const TokenId> tokens, std::int64_t count, std::
 void Drafter::judge(std::int64_t drafted, std::int64_t kept) {
   (by_layer_ ? layer_pace_ : text_pace_).judge(drafted, kept);
   fruitless_ = kept > 0 ? 0 : fruitless_ + 1;
+  ++steps_;
+  kept_ += kept;
+}
+
+std::optional<bool> Drafter::paid() const {
+  if (steps_ < kStepsToTell) return std::nullopt;
+  return kStepsOfKept * kept_ >= steps_;
 }
 
 bool Drafter::is_fruitless() const { return fruitless_ >= (most_of_layer_ > 0 ? kPatience : kPatienceOfText); }

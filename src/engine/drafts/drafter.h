@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "tessera/base/strong_id.h"
 #include "tessera/engine/drafts/draft_counts.h"
 #include "tessera/engine/drafts/draft_pace.h"
+#include "tessera/engine/drafts/draft_trials.h"
 #include "tessera/engine/drafts/suffix_automaton.h"
 
 namespace tessera {
@@ -21,8 +23,12 @@ namespace tessera {
 class Drafter {
  public:
   // Drafts up to `most_of_text` tokens from the text, and up to `most_of_layer` by a next-token layer; 0
-  // means that there is no such source.
-  explicit Drafter(std::int64_t most_of_text, std::int64_t most_of_layer = 0);
+  // means that there is no such source. `trials`, if given, have begun for this request; the destructor ends them.
+  explicit Drafter(std::int64_t most_of_text, std::int64_t most_of_layer = 0,
+                   std::shared_ptr<DraftTrials> trials = nullptr);
+  ~Drafter();
+  Drafter(const Drafter&) = delete;
+  Drafter& operator=(const Drafter&) = delete;
 
   // Reads up to `most` of the tokens that it has not read yet, and returns how many. `tokens` is the request's text so
   // far; it only grows from call to call.
@@ -35,11 +41,13 @@ class Drafter {
   // Records how many of the drafts of the last step were kept.
   void judge(std::int64_t drafted, std::int64_t kept);
   // Records a step in which nobody drafted.
-  void rest() { ++fruitless_; }
+  void rest() { ++fruitless_, ++steps_; }
   // Returns whether this request should stop drafting: in too many steps in a row nobody drafted, or none of its drafts
   // was kept. Drafting also costs where there are no drafts: the layer reads every token, and no step is scheduled
   // ahead.
   bool is_fruitless() const;
+  // Returns whether drafts were kept often enough to be worth the steps; nothing after too few steps to tell.
+  std::optional<bool> paid() const;
 
   // Sets the row of draft_hidden that the layer's first draft continues, or removes it: then the layer drafts nothing.
   void set_layer_row(std::optional<std::int32_t> row) { layer_row_ = row; }
@@ -55,7 +63,10 @@ class Drafter {
   SuffixAutomaton text_;
   std::optional<std::int32_t> layer_row_;
   bool by_layer_ = false;
-  std::int64_t fruitless_ = 0;  // steps
+  std::int64_t fruitless_ = 0;  // steps in a row
+  std::int64_t steps_ = 0;      // that were judged, or in which nobody drafted
+  std::int64_t kept_ = 0;       // drafts
+  std::shared_ptr<DraftTrials> trials_;
 };
 
 }  // namespace tessera

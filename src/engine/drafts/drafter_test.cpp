@@ -75,6 +75,21 @@ TEST(Drafter, IsFruitlessAfterManyStepsWithoutAKeptDraft) {
   EXPECT_TRUE(drafter.is_fruitless());
 }
 
+TEST(Drafter, TellsTheTrialsWhetherItsDraftsPaid) {
+  const auto trials = std::make_shared<DraftTrials>();
+  const DraftTrials::Clock::time_point now = DraftTrials::Clock::now();
+  const auto draft = [&](std::int64_t kept) {
+    ASSERT_TRUE(trials->begin(now));
+    Drafter drafter(8, 0, trials);
+    for (int step = 0; step < 20; ++step) drafter.judge(2, step == 3 ? kept : 0);
+    EXPECT_EQ(drafter.paid(), kept == 2);
+  };
+  for (int request = 0; request < 9; ++request) draft(2);
+  for (int request = 0; request < 4; ++request) draft(0);
+  EXPECT_FALSE(trials->begin(now));
+  EXPECT_EQ(Drafter(8).paid(), std::nullopt);
+}
+
 TEST(Drafter, ReadsALongPromptOverSeveralCalls) {
   Drafter drafter(8);
   std::vector<TokenId> text;
