@@ -29,7 +29,7 @@ TEST(LatencyTables, DraftsAreShownWhereThereWereSome) {
                                       {.label = "4/s", .result = {}}};
   EXPECT_EQ(drafts_table(runs), "");
   runs[0].drafts = {.steps = 40, .drafted = 100, .kept = 60, .drafted_at = {40, 36, 24}, .kept_at = {36, 18, 6}};
-  EXPECT_THAT(drafts_table(runs), HasSubstr("2/s                  40     100    60           2.50  90 50 25"));
+  EXPECT_THAT(drafts_table(runs), HasSubstr("2/s                 40     100    60           2.50  90 50 25"));
 }
 
 }  // namespace

@@ -64,7 +64,7 @@ class Drafter {
   std::optional<std::int32_t> layer_row_;
   bool by_layer_ = false;
   std::int64_t fruitless_ = 0;  // steps in a row
-  std::int64_t steps_ = 0;      // that were judged, or in which nobody drafted
+  std::int64_t steps_ = 0;      // steps that were judged, or in which nobody drafted
   std::int64_t kept_ = 0;       // drafts
   std::shared_ptr<DraftTrials> trials_;
 };
