@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <set>
 #include <utility>
 
@@ -13,6 +14,7 @@ namespace tessera::schema {
 namespace {
 
 constexpr char32_t kBeyond = 0x110000;
+constexpr std::size_t kMostDensePairs = 65536;
 
 std::size_t class_of(const std::vector<char32_t>& starts, char32_t code) {
   return static_cast<std::size_t>(std::ranges::upper_bound(starts, code) - starts.begin()) - 1;
@@ -24,12 +26,15 @@ Status too_large() {
 
 // Removes the states from which no accepting state can be reached.
 Automaton trimmed(const Automaton& a) {
-  std::vector<std::vector<std::int32_t>> from(a.states());
-  for (std::size_t s = 0; s < a.states(); ++s) {
-    for (std::size_t c = 0; c < a.classes(); ++c) {
-      if (a.step(s, c) != kNoState)
-        from[static_cast<std::size_t>(a.step(s, c))].push_back(static_cast<std::int32_t>(s));
-    }
+  std::vector<std::size_t> begins(a.states() + 1, 0);  // [state]: where the states that lead to it begin in `from`
+  for (const std::int32_t to : a.next) {
+    if (to != kNoState) ++begins[static_cast<std::size_t>(to)];
+  }
+  std::partial_sum(begins.begin(), begins.end(), begins.begin());
+  std::vector<std::int32_t> from(begins.back());
+  for (std::size_t i = a.next.size(); i > 0; --i) {
+    const std::int32_t to = a.next[i - 1];
+    if (to != kNoState) from[--begins[static_cast<std::size_t>(to)]] = static_cast<std::int32_t>((i - 1) / a.classes());
   }
   std::vector<std::int32_t> queue;
   std::vector<std::int32_t> id(a.states(), kNoState);
@@ -39,7 +44,9 @@ Automaton trimmed(const Automaton& a) {
     queue.push_back(static_cast<std::int32_t>(s));
   }
   for (std::size_t i = 0; i < queue.size(); ++i) {
-    for (const std::int32_t before : from[static_cast<std::size_t>(queue[i])]) {
+    const auto at = static_cast<std::size_t>(queue[i]);
+    for (std::size_t j = begins[at]; j < begins[at + 1]; ++j) {
+      const std::int32_t before = from[j];
       if (id[static_cast<std::size_t>(before)] != kNoState) continue;
       id[static_cast<std::size_t>(before)] = 0;
       queue.push_back(before);
@@ -152,23 +159,33 @@ Result<Automaton> intersection(const Automaton& a, const Automaton& b, WorkLimit
   std::ranges::set_union(a.starts, b.starts, std::back_inserter(out.starts));
   std::vector<std::pair<std::size_t, std::size_t>> classes;
   for (const char32_t start : out.starts) classes.emplace_back(class_of(a.starts, start), class_of(b.starts, start));
-  std::map<std::pair<std::int32_t, std::int32_t>, std::int32_t> ids = {{{0, 0}, 0}};
-  std::vector<std::pair<std::int32_t, std::int32_t>> pairs = {{0, 0}};
+  // Most automata are small, and a table of all pairs is faster than a map.
+  const bool dense = a.states() * b.states() <= kMostDensePairs;
+  std::vector<std::int32_t> table(dense ? a.states() * b.states() : 0, kNoState);
+  std::map<std::pair<std::size_t, std::size_t>, std::int32_t> map;
+  const auto id_of = [&](std::size_t s, std::size_t t) -> std::int32_t& {
+    return dense ? table[s * b.states() + t] : map.try_emplace({s, t}, kNoState).first->second;
+  };
+  id_of(0, 0) = 0;
+  std::vector<std::pair<std::size_t, std::size_t>> pairs = {{0, 0}};
   for (std::size_t i = 0; i < pairs.size(); ++i) {
     TRY(work.spend(10 * classes.size()));
-    const auto [s, t] = pairs[i];
-    const auto state_a = static_cast<std::size_t>(s);
-    const auto state_b = static_cast<std::size_t>(t);
+    const auto [state_a, state_b] = pairs[i];
     out.accepts.push_back(a.accepts[state_a] != 0 && b.accepts[state_b] != 0 ? 1 : 0);
     for (const auto& [class_a, class_b] : classes) {
-      const std::pair to = {a.step(state_a, class_a), b.step(state_b, class_b)};
-      if (to.first == kNoState || to.second == kNoState) {
+      const std::int32_t to_a = a.step(state_a, class_a);
+      const std::int32_t to_b = b.step(state_b, class_b);
+      if (to_a == kNoState || to_b == kNoState) {
         out.next.push_back(kNoState);
         continue;
       }
-      const auto [found, added] = ids.try_emplace(to, static_cast<std::int32_t>(pairs.size()));
-      if (added) pairs.push_back(to);
-      out.next.push_back(found->second);
+      const std::pair to = {static_cast<std::size_t>(to_a), static_cast<std::size_t>(to_b)};
+      std::int32_t& id = id_of(to.first, to.second);
+      if (id == kNoState) {
+        id = static_cast<std::int32_t>(pairs.size());
+        pairs.push_back(to);
+      }
+      out.next.push_back(id);
     }
     // Allows more states than the limit, since dead ends are removed later.
     if (pairs.size() > 8 * kMaxStates) return too_large();
@@ -183,13 +200,15 @@ Result<Automaton> complement(const Automaton& a, WorkLimit& work) {
   const Automaton any = TRY(length_automaton(0, -1));  // supplies the classes of all characters except surrogates
   Automaton out;
   std::ranges::set_union(a.starts, any.starts, std::back_inserter(out.starts));
+  std::vector<std::size_t> classes;
+  for (const char32_t start : out.starts) classes.push_back(class_of(a.starts, start));
   const auto sink = static_cast<std::int32_t>(a.states());
   for (std::size_t s = 0; s <= a.states(); ++s) {
     out.accepts.push_back(s == a.states() || a.accepts[s] == 0 ? 1 : 0);
-    for (const char32_t start : out.starts) {
-      std::int32_t to = s == a.states() ? kNoState : a.step(s, class_of(a.starts, start));
+    for (std::size_t c = 0; c < classes.size(); ++c) {
+      std::int32_t to = s == a.states() ? kNoState : a.step(s, classes[c]);
       if (to == kNoState) to = sink;
-      out.next.push_back(start >= 0xD800 && start < 0xE000 ? kNoState : to);
+      out.next.push_back(out.starts[c] >= 0xD800 && out.starts[c] < 0xE000 ? kNoState : to);
     }
   }
   return trimmed(out);
