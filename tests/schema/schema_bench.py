@@ -2,7 +2,9 @@
 """Measures the compilation of a folder of JSON schemas: tests/schema/schema_bench.py PROGRAM FOLDER [--tokenizer FILE] [--end TOKEN]
 
 PROGRAM is schema_samples; every *.json file below FOLDER is one schema. Prints the share that is accepted, the 50th, 90th
-and 99th percentile of the time (of the processor; refusals count), the slowest files, and the reasons of refusal by count."""
+and 99th percentile of the processor's time and of the time that passed (refusals count), the slowest files, and the reasons of
+refusal by count. Beside other work the time that passed is longer; the processor's time grows too, by less, since the cores
+share their caches."""
 
 import argparse
 import collections
@@ -60,14 +62,11 @@ def main():
     if options.json:
         options.json.write_text(json.dumps(dict(zip(paths, answers)), indent=0))
     served = sum(answer["status"] == "served" for answer in answers)
-    ms = sorted(answer["ms"] for answer in answers)
-
-    def percentile(share):
-        return ms[min(int(share * len(ms)), len(ms) - 1)]
-
     print(f"{len(paths)} schemas: {served} accepted, {100 * served / len(paths):.2f} %")
-    print("ms to compile: " + ", ".join(f"p{100 * share:g} {percentile(share):.1f}" for share in (0.5, 0.9, 0.99)) +
-          f", most {ms[-1]:.0f}")
+    for what, field in (("of the processor", "ms"), ("that passed", "wall_ms")):
+        ms = sorted(answer[field] for answer in answers)
+        shares = ", ".join(f"p{100 * share:g} {ms[min(int(share * len(ms)), len(ms) - 1)]:.1f}" for share in (0.5, 0.9, 0.99))
+        print(f"ms {what} to compile: {shares}, most {ms[-1]:.0f}")
     for answer, path in sorted(zip(answers, paths), key=lambda pair: -pair[0]["ms"])[:10]:
         print(f"  {answer['ms']:.0f} ms  {path} ({answer['status']})")
     reasons = collections.Counter(reason(a["message"]) for a in answers if a["status"] != "served")
