@@ -8,6 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <unordered_set>
 
+#include "tessera/base/lfs_pointer.h"
+
 namespace tessera {
 namespace {
 
@@ -139,6 +141,7 @@ Result<Json> Json::parse(std::string_view text, std::string_view what) {
 
 Result<Json> Json::read_file(const std::string& path) {
   const std::string text = TRY(read_text_file(path));
+  if (is_lfs_pointer(text)) return lfs_pointer_error(path);
   return parse(text, path);
 }
 

@@ -53,6 +53,12 @@ TEST(ReadTextFile, StopsAtTheSizeLimit) {
   EXPECT_EQ(read_text_file(::testing::TempDir()).status().code(), StatusCode::kDataLoss);
 }
 
+TEST(Json, NamesAPointerOfGitLfs) {
+  const std::string path = ::testing::TempDir() + "/pointer.json";
+  ASSERT_TRUE(write_file(path, "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 10\n").ok());
+  EXPECT_THAT(Json::read_file(path).status().message(), HasSubstr(path + " is a pointer of Git LFS"));
+}
+
 TEST(Json, NamesAMissingFile) {
   EXPECT_THAT(Json::read_file("/nonexistent/a.json").status().message(), HasSubstr("/nonexistent/a.json"));
 }

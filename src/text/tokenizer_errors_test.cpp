@@ -157,11 +157,12 @@ TEST(TokenizerErrors, DocumentsThatAreNoTokenizer) {
 }
 
 TEST(TokenizerErrors, APointerOfGitLfsIsNamed) {
-  const ScratchDir dir;
-  dir.write("tokenizer.json", "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 10\n");
-  const Status status = Tokenizer::load(dir.path()).status();
-  EXPECT_THAT(status.message(),
-              AllOf(HasSubstr(dir.path() + "/tokenizer.json is a pointer of Git LFS"), HasSubstr("git lfs pull")));
+  for (const std::string file : {"tokenizer.json", "tokenizer.model"}) {
+    const ScratchDir dir;
+    dir.write(file, "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 10\n");
+    EXPECT_THAT(Tokenizer::load(dir.path()).status().message(),
+                AllOf(HasSubstr(dir.path() + "/" + file + " is a pointer of Git LFS"), HasSubstr("git lfs pull")));
+  }
 }
 
 TEST(TokenizerErrors, DeepNestingIsAnError) {

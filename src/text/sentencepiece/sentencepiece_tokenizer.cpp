@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "tessera/base/lfs_pointer.h"
 #include "tessera/text/sentencepiece/sentencepiece_model.h"
 #include "tessera/text/tokenizer_config.h"
 #include "tessera/text/tokenizer_json.h"
@@ -103,6 +104,7 @@ Result<TokenizerParts> load_sentencepiece(const std::string& path) {
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   const TokenizerConfig config = TRY(TokenizerConfig::load(folder.string()));
   const std::string bytes = TRY(read_text_file(path));
+  if (is_lfs_pointer(bytes)) return lfs_pointer_error(path);
   // Hugging Face treats a file without the field as an older one.
   const auto prefix =
       config.legacy.value_or(true) ? SentencePieceModel::Prefix::kEveryText : SentencePieceModel::Prefix::kFirstText;
