@@ -148,6 +148,14 @@ class Explain(CliTest):
         parts = [node["part"] for node in json.loads(self.graph("stitched", "json"))["nodes"]]
         self.assertEqual((parts[0], parts[-1]), ("piece 0", "split op 5: attention"))
 
+    def test_help_names_every_graph_of_a_seeing_model(self):
+        error = self.fails(2, ["tower"], "explain", "--model-path", GOLDENS / "qwen2.5-vl", "--graph", "none").stderr
+        names = re.search(r"there are (.*?), pass:", error)[1].split(", ")
+        self.assertIn("tower", names)
+        said = re.search(r"--graph NAME(.*?)--export", self.ok("explain", "--help").stdout, re.DOTALL)[1]
+        for name in names:
+            self.assertRegex(said, rf"\b{name}\b")
+
     def test_programs_and_entries(self):
         for part in range(6):
             text = self.graph(f"program:{part}", "text")

@@ -44,7 +44,7 @@ class Admission {
   Scheduler& scheduler_;
   const AdapterPool& adapters_;
   SeedStream seeds_;
-  std::shared_ptr<DraftTrials> trials_ = std::make_shared<DraftTrials>();  // of the next-token layer
+  std::shared_ptr<DraftTrials> trials_ = std::make_shared<DraftTrials>();  // trials of the next-token layer
   std::int64_t next_id_ = 0;
 };
 
