@@ -7,6 +7,7 @@
 #include <cstring>
 #include <map>
 
+#include "adapter_golden.h"
 #include "golden.h"
 #include "tessera/device/testing/environment.h"
 #include "tessera/engine/engine.h"
@@ -15,53 +16,18 @@
 namespace tessera {
 namespace {
 
-using testing::data_path;
 using testing::distance;
+using testing::five_adapters;
+using testing::folder_of;
 using testing::Golden;
+using testing::greedy;
+using testing::kBothAdapters;
+using testing::load;
+using testing::make_engine;
+using testing::options_for;
 using testing::read_golden_folder;
-using testing::test_device_name;
-
-constexpr const char* kBoth[] = {"qwen3-lora/r8-attention", "qwen3-lora/r4-all-rslora"};
-
-EngineOptions options_for(const std::string& base, std::int64_t slots = 4) {
-  EngineOptions options{.model_path = testing::golden_path(base), .device = test_device_name(), .dtype = "float32"};
-  options.context_length = 1600;
-  options.max_running_requests = 8;
-  options.chunked_prefill_size = 256;
-  options.graphs.piecewise_tokens = {4, 16, 64, 256};
-  options.adapters = {.enabled = true, .limits = {.slots = slots, .max_rank = 16}, .paths = {}};
-  return options;
-}
-
-// Returns an adapter's folder: in the repository's data, or beside the repository if the name begins with "shared/".
-std::string folder_of(const std::string& adapter) {
-  return adapter.starts_with("shared/") ? testing::golden_path(adapter) : data_path("adapters/" + adapter);
-}
-
-std::unique_ptr<Engine> make_engine(const EngineOptions& options) {
-  Result<std::unique_ptr<Engine>> engine = Engine::create(options);
-  EXPECT_TRUE(engine.ok()) << engine.status().to_string();
-  return engine.ok() ? *std::move(engine) : nullptr;
-}
-
-Status load(Engine& engine, const std::string& name, const std::string& folder, bool replace = false) {
-  return engine.adapters().load({.name = name, .replace = replace},
-                                TRY(Adapter::load(folder, *engine.adapter_layout(), engine.device())));
-}
-
-Request scored(const std::vector<TokenId>& prompt, const std::string& adapter) {
-  return {.prompt = prompt, .adapter = adapter, .score = true};
-}
-
-Request greedy(const std::vector<TokenId>& prompt, const std::string& adapter) {
-  return {.prompt = prompt, .stop = {.max_new_tokens = 12, .ignore_eos = true}, .adapter = adapter};
-}
-
-Completion run_one(Engine& engine, const Request& request) {
-  const Result<std::vector<Completion>> done = engine.run({&request, 1});
-  EXPECT_TRUE(done.ok()) << done.status().to_string();
-  return done.ok() ? (*done)[0] : Completion{};
-}
+using testing::run_one;
+using testing::scored;
 
 struct Case {
   const char* base;
@@ -105,7 +71,7 @@ TEST_P(AdapterGoldens, GreedyTokensEqualPeft) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, AdapterGoldens,
-                         ::testing::Values(Case{"qwen3", kBoth[0]}, Case{"qwen3", kBoth[1]},
+                         ::testing::Values(Case{"qwen3", kBothAdapters[0]}, Case{"qwen3", kBothAdapters[1]},
                                            Case{"llama", "llama-lora/r16-pattern"},
                                            Case{"shared/qwen3.5", "shared/qwen3.5-lora/r8-gdn"},
                                            Case{"shared/qwen3.5", "shared/qwen3.5-lora/r16-gdn"}),
@@ -116,36 +82,13 @@ INSTANTIATE_TEST_SUITE_P(Cases, AdapterGoldens,
                            return name;
                          });
 
-// Returns five adapters of one base: the two goldens, each under several names, and none.
-std::vector<std::pair<std::string, std::string>> five_adapters() {
-  return {{"a", kBoth[0]}, {"b", kBoth[1]}, {"c", kBoth[0]}, {"d", kBoth[1]}, {"e", kBoth[0]}};
-}
-
 TEST(Adapters, AMixedBatchEqualsEachRequestAlone) {
   EngineOptions options = options_for("qwen3", /*slots=*/5);
   options.deterministic = true;
   options.disable_radix_cache = true;
   const std::unique_ptr<Engine> engine = make_engine(options);
   ASSERT_NE(engine, nullptr);
-  for (const auto& [name, golden] : five_adapters()) ASSERT_TRUE(load(*engine, name, folder_of(golden)).ok());
-  const Golden golden = read_golden_folder(folder_of(kBoth[0]));
-  std::vector<Request> requests;
-  const std::vector<std::string> names{"a", "", "b", "c", "d", "e"};
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    requests.push_back(greedy(golden.prompts[i % golden.prompts.size()], names[i]));
-    requests.back().logprobs.output = 3;
-  }
-  const Result<std::vector<Completion>> together = engine->run(requests);
-  ASSERT_TRUE(together.ok()) << together.status().to_string();
-  for (std::size_t i = 0; i < requests.size(); ++i) {
-    const Completion alone = run_one(*engine, requests[i]);
-    const Completion& mixed = (*together)[i];
-    EXPECT_EQ(mixed.output_ids, alone.output_ids) << names[i];
-    ASSERT_EQ(mixed.output_logprobs.size(), alone.output_logprobs.size());
-    for (std::size_t t = 0; t < alone.output_logprobs.size(); ++t)
-      EXPECT_EQ(mixed.output_logprobs[t].token.logprob, alone.output_logprobs[t].token.logprob)
-          << "\"" << names[i] << "\" token " << t;
-  }
+  testing::expect_mixed_equals_alone(*engine);
 }
 
 TEST(Adapters, MoreAdaptersThanSlotsTakeTurns) {
@@ -171,8 +114,8 @@ TEST(Adapters, MoreAdaptersThanSlotsTakeTurns) {
 TEST(Adapters, ThePrefixCacheKeepsAdaptersApart) {
   const std::unique_ptr<Engine> engine = make_engine(options_for("qwen3"));
   ASSERT_NE(engine, nullptr);
-  const Golden first = read_golden_folder(folder_of(kBoth[0]));
-  const Golden second = read_golden_folder(folder_of(kBoth[1]));
+  const Golden first = read_golden_folder(folder_of(kBothAdapters[0]));
+  const Golden second = read_golden_folder(folder_of(kBothAdapters[1]));
   const std::size_t longest = first.prompts.size() - 1;
   const auto tokens = [&](const std::string& name) { return run_one(*engine, greedy(first.prompts[longest], name)); };
   ASSERT_TRUE(load(*engine, "tuned", first.folder).ok());
@@ -190,8 +133,8 @@ TEST(Adapters, ThePrefixCacheKeepsAdaptersApart) {
 TEST(Adapters, BaseRequestsRunTheirOwnGraphs) {
   const std::unique_ptr<Engine> engine = make_engine(options_for("qwen3"));
   ASSERT_NE(engine, nullptr);
-  ASSERT_TRUE(load(*engine, "tuned", folder_of(kBoth[0])).ok());
-  const std::vector<TokenId> prompt = read_golden_folder(folder_of(kBoth[0])).prompts[0];
+  ASSERT_TRUE(load(*engine, "tuned", folder_of(kBothAdapters[0])).ok());
+  const std::vector<TokenId> prompt = read_golden_folder(folder_of(kBothAdapters[0])).prompts[0];
   const auto slot_writes = [&] { return engine->adapters().list()[0].on_device; };
   run_one(*engine, greedy(prompt, ""));
   EXPECT_FALSE(slot_writes());
@@ -220,7 +163,7 @@ TEST(Adapters, ThousandLoadsUnderLoad) {
   constexpr int kTokens = 2;
   const std::unique_ptr<Engine> engine = make_engine(options_for("qwen3", /*slots=*/2));
   ASSERT_NE(engine, nullptr);
-  const Golden golden = read_golden_folder(folder_of(kBoth[0]));
+  const Golden golden = read_golden_folder(folder_of(kBothAdapters[0]));
   const Result<std::shared_ptr<const Adapter>> content =
       Adapter::load(golden.folder, *engine->adapter_layout(), engine->device());
   ASSERT_TRUE(content.ok()) << content.status().to_string();
@@ -258,7 +201,7 @@ TEST(Adapters, ThousandLoadsUnderLoad) {
 }
 
 TEST(Adapters, QuantisedBasesTakeTheWholeChange) {
-  const Golden golden = read_golden_folder(folder_of(kBoth[0]));
+  const Golden golden = read_golden_folder(folder_of(kBothAdapters[0]));
   EngineOptions options = options_for("qwen3");
   options.quantization = "int8";
   const std::unique_ptr<Engine> engine = make_engine(options);
@@ -283,10 +226,10 @@ TEST(Adapters, RefuseWhatTheyDoNotGoWith) {
   EXPECT_NE(error(drafting).find("enable_lora: speculative_algorithm"), std::string::npos) << error(drafting);
   EngineOptions rank = options_for("qwen3");
   rank.adapters.limits.max_rank = 4;
-  rank.adapters.paths = {{.name = "tuned", .path = folder_of(kBoth[0])}};
+  rank.adapters.paths = {{.name = "tuned", .path = folder_of(kBothAdapters[0])}};
   EXPECT_NE(error(rank).find("at most 4 is accepted (max_lora_rank)"), std::string::npos) << error(rank);
   EngineOptions other = options_for("llama");
-  other.adapters.paths = {{.name = "tuned", .path = folder_of(kBoth[0])}};
+  other.adapters.paths = {{.name = "tuned", .path = folder_of(kBothAdapters[0])}};
   EXPECT_NE(error(other).find("lora_paths: tuned="), std::string::npos) << error(other);
 }
 

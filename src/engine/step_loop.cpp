@@ -45,7 +45,7 @@ StepPace::Clock::time_point StepLoop::due() const {
 // Copies adapters to the slots that the scheduled batch is the first to use.
 Status StepLoop::write_adapters() {
   for (const AdapterSlots::Write& write : scheduler_.adapters().writes())
-    TRY(runner().write_adapter(write.slot, *write.content));
+    TRY(runner().write_adapter(write.slot, write.content));
   scheduler_.adapters().mark_written();
   return ok_status();
 }

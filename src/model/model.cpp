@@ -145,6 +145,12 @@ Result<ir::Graph> stage_of(const ModelGraphs& graphs, const LayerBuilder& builde
                     {.layer_starts = builder.layer_starts(), .is_constant = is_constant});
 }
 
+// Drops the linears that only other stages have.
+void keep_own_linears(ModelGraphs& graphs) {
+  std::erase_if(graphs.linears,
+                [&](const AdaptableLinear& linear) { return graphs.body.find_value(linear.weight) == nullptr; });
+}
+
 void rename_tensors(const std::function<std::string(const std::string&)>& name, std::vector<WeightSpec>& weights) {
   for (WeightSpec& spec : weights) {
     for (std::vector<WeightPart>* parts : {&spec.parts, &spec.elsewhere}) {
@@ -198,10 +204,12 @@ Result<ModelGraphs> build_model(const ModelConfig& config, const ModelOptions& o
     graphs.dequantised = body.take_dequantised();
     graphs.at_start = body.take_at_start();
     graphs.linears = body.take_linears();
-    if (options.pp_size > 1)
+    if (options.pp_size > 1) {
       graphs.body =
           TRY(stage_of(graphs, body)
                   .with_context(fmt::format("pp_size: {} stages of {}", options.pp_size, family->architecture)));
+      keep_own_linears(graphs);
+    }
   }
   if (family->change_body)
     graphs.body = TRY(family->change_body(std::move(graphs.body), ops)

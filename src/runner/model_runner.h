@@ -17,6 +17,7 @@
 
 #include "tessera/base/status.h"
 #include "tessera/device/device.h"
+#include "tessera/model/adapters/adapter.h"
 #include "tessera/model/model.h"
 #include "tessera/runner/capture/full_measurement.h"
 #include "tessera/runner/capture/graph_capture.h"
@@ -130,11 +131,9 @@ class ModelRunner {
   const AdapterLayout* adapter_layout() const {
     return parts_->adapters() == nullptr ? nullptr : &parts_->adapters()->layout();
   }
-  // Copies an adapter to a slot, for forwards that are submitted later (AdapterTables::write). Precondition: adapters
-  // are served.
-  Status write_adapter(std::int64_t slot, const Adapter& adapter) {
-    return parts_->adapters()->write(slot, adapter, parts_->stream());
-  }
+  // Copies an adapter to a slot on every rank, for forwards that are submitted later (AdapterTables::write).
+  // Precondition: adapters are served.
+  Status write_adapter(std::int64_t slot, const std::shared_ptr<const Adapter>& adapter);
 
   // Measures forwards from here on; null stops it. The profiler must be removed before it is destroyed. Precondition:
   // no forward is in flight.

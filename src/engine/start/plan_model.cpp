@@ -344,12 +344,26 @@ Status check_adapters(const EngineOptions& options, const DraftOptions& drafts) 
   const auto refuse = [](std::string_view option) {
     return unimplemented(fmt::format("enable_lora: {} is not supported with adapters", option));
   };
-  if (options.tp_size > 1) return refuse("tp_size above 1");
-  if (options.pp_size > 1) return refuse("pp_size above 1");
   if (options.replicas > 1) return refuse("dp_size above 1");
   if (drafts.any()) return refuse("speculative_algorithm");
   if (options.two_batch_overlap) return refuse("enable_two_batch_overlap");
   return ok_status();
+}
+
+// Returns the linears of every rank, which an adapter is cut for when it is loaded.
+Result<AdapterLayout::OfRanks> linears_of_ranks(PlanDraft& draft) {
+  const Registry& registry = *draft.options.registry;
+  AdapterLayout::OfRanks linears;
+  for (int rank = 0; rank < layout_of(draft.options).ranks(); ++rank) {
+    if (rank == draft.rank) {
+      linears.push_back(draft.plan.graphs.linears);
+      continue;
+    }
+    ModelOptions model = draft.plan.model;
+    place_rank(draft.options, rank, model);
+    linears.push_back(TRY(build_model(draft.plan.config, model, registry.ops, registry.families)).linears);
+  }
+  return linears;
 }
 
 }  // namespace
@@ -359,7 +373,8 @@ Status add_adapters(PlanDraft& draft) {
   const AdapterOptions& options = draft.options.adapters;
   if (!options.enabled) return ok_status();
   TRY(check_adapters(draft.options, plan.drafts));
-  AdapterLayout layout = TRY(AdapterLayout::create(plan.graphs.linears, options.limits, plan.model.dtype));
+  AdapterLayout layout = TRY(AdapterLayout::create(TRY(linears_of_ranks(draft)), static_cast<std::size_t>(draft.rank),
+                                                   options.limits, plan.model.dtype));
   plan.facts.push_back(fmt::format("adapters: {} slots of rank {} for {} linears ({})", options.limits.slots,
                                    options.limits.max_rank, layout.linears().size(), layout.target_names()));
   plan.graphs.adapted = TRY(adapt_graphs(plan.graphs, std::move(layout), plan.runner.registry->ops));

@@ -10,8 +10,6 @@
 #include <system_error>
 #include <utility>
 
-#include "tessera/base/float16.h"
-#include "tessera/ir/storage_type.h"
 #include "tessera/model/adapters/adapter_config.h"
 #include "tessera/model/weights/safetensors.h"
 #include "tessera/model/weights/tensor_copy.h"
@@ -113,36 +111,6 @@ Result<std::vector<float>> floats_of(const StoredTensor& tensor, const std::stri
   return values;
 }
 
-// A module's matrices as floats. A is [rank, cols of the module], and B is [rows of the module, rank].
-struct Matrices {
-  std::int64_t rank = 0;
-  float scale = 0;
-  std::vector<float> a;
-  std::vector<float> b;
-};
-
-template <class T>
-void write_matrices(const AdaptableLinear& linear, const AdapterLinearPart& part,
-                    std::span<const Matrices* const> modules, std::byte* bytes) {
-  T* a = reinterpret_cast<T*>(bytes + part.a_offset);
-  for (const Matrices* module : modules) {
-    if (module == nullptr) continue;
-    a = std::ranges::transform(module->a, a, [](float value) { return from_float<T>(value); }).out;
-  }
-  T* const b = reinterpret_cast<T*>(bytes + part.b_offset);
-  const std::int64_t width = linear.rows();
-  std::fill_n(b, part.most_rank * width, from_float<T>(0.0F));
-  std::int64_t column = 0;
-  for (const AdaptableRange& range : linear.ranges) {
-    if (const Matrices* module = modules[range.module]; module != nullptr)
-      for (std::int64_t row = 0; row < range.rows; ++row)
-        for (std::int64_t r = 0; r < module->rank; ++r)
-          b[r * width + column + row] =
-              from_float<T>(module->b[static_cast<std::size_t>((range.first_row + row) * module->rank + r)]);
-    column += range.rows;
-  }
-}
-
 Status check_files(const std::string& folder) {
   std::error_code error;
   if (!fs::is_directory(folder, error)) return not_found(fmt::format("{} is no folder", folder));
@@ -163,15 +131,15 @@ Result<std::shared_ptr<const Adapter>> Adapter::load(const std::string& folder, 
   const AdapterConfig config = TRY(AdapterConfig::read(folder));
   const SafetensorsFile file = TRY(SafetensorsFile::open((fs::path(folder) / "adapter_model.safetensors").string()));
   const std::string& path = file.path();
-  std::map<AdapterLayout::Place, std::shared_ptr<const Matrices>> matrices;
+  std::map<AdapterLayout::Place, std::shared_ptr<const AdapterMatrices>> matrices;
   std::shared_ptr<Adapter> adapter(new Adapter);
   for (const auto& [module, pair] : TRY(pairs_of(file))) {
     const std::vector<AdapterLayout::Place> places = layout.places_of(module);
     if (places.empty())
       return invalid_argument(fmt::format("{}: adapters cannot change \"{}\" here; accepted are the model's modules {}",
                                           path, module, layout.target_names()));
-    const AdaptableModule& of_model = layout.linears()[places[0].first].modules[places[0].second];
-    const auto made = std::make_shared<Matrices>();
+    const AdaptableModule& of_model = layout.module_at(places[0]);
+    const auto made = std::make_shared<AdapterMatrices>();
     made->rank = TRY(checked_rank(path, module, pair, of_model, config, layout));
     made->scale = static_cast<float>(TRY(config.scale_of(module, made->rank)));
     made->a = TRY(floats_of(*pair.a, path));
@@ -184,38 +152,17 @@ Result<std::shared_ptr<const Adapter>> Adapter::load(const std::string& folder, 
   }
   if (file.mapping() != nullptr) TRY(file.mapping()->check_whole());
 
-  const auto element = static_cast<std::size_t>(ir::dtype_size(layout.dtype()));
-  std::size_t bytes = 0;
-  const auto take = [&](std::int64_t elements) {
-    const std::size_t begin = bytes;
-    bytes +=
-        (static_cast<std::size_t>(elements) * element + kDeviceAlignment - 1) / kDeviceAlignment * kDeviceAlignment;
-    return begin;
-  };
-  std::vector<std::vector<const Matrices*>> modules;  // [linears][modules]
-  for (std::size_t i = 0; i < layout.linears().size(); ++i) {
-    const AdaptableLinear& linear = layout.linears()[i];
-    AdapterLinearPart part;
-    std::int64_t rows_of_a = 0;
-    auto& of_linear = modules.emplace_back(linear.modules.size(), nullptr);
-    for (std::size_t m = 0; m < linear.modules.size(); ++m) {
-      const auto found = matrices.find({i, m});
-      of_linear[m] = found == matrices.end() ? nullptr : found->second.get();
-      part.ranks.push_back(of_linear[m] == nullptr ? 0 : static_cast<std::int32_t>(of_linear[m]->rank));
-      part.scales.push_back(of_linear[m] == nullptr ? 0.0F : of_linear[m]->scale);
-      rows_of_a += part.ranks.back();
-      part.most_rank = std::max<std::int64_t>(part.most_rank, part.ranks.back());
+  for (std::size_t rank = 0; rank < layout.num_ranks(); ++rank) {
+    AdapterShare::OfModules modules;
+    for (std::size_t i = 0; i < layout.linears_of(rank).size(); ++i) {
+      auto& of_linear = modules.emplace_back();
+      for (std::size_t m = 0; m < layout.linears_of(rank)[i].modules.size(); ++m) {
+        const auto found = matrices.find({.rank = rank, .linear = i, .module = m});
+        of_linear.push_back(found == matrices.end() ? nullptr : found->second.get());
+      }
     }
-    part.a_offset = take(rows_of_a * linear.cols);
-    part.b_offset = take(part.most_rank * linear.rows());
-    adapter->linears_.push_back(std::move(part));
+    adapter->shares_.push_back(TRY(AdapterShare::cut(layout, rank, modules, device)));
   }
-  adapter->memory_ = TRY(device.allocate_host(bytes, "adapter"));
-  TRY(dispatch_dtype(layout.dtype(), "adapters", [&]<class T>() -> Status {
-    for (std::size_t i = 0; i < modules.size(); ++i)
-      write_matrices<T>(layout.linears()[i], adapter->linears_[i], modules[i], adapter->memory_->data());
-    return ok_status();
-  }));
   adapter->path_ = folder;
   adapter->base_model_ = config.base_model();
   return std::shared_ptr<const Adapter>(std::move(adapter));

@@ -13,10 +13,7 @@
 namespace tessera {
 namespace {
 
-bool is_whole(const LinearPart& part) {
-  return !part.padded && std::holds_alternative<PlainStorage>(part.storage) && part.cols == part.tensor_cols &&
-         (part.slice.dim == 0 || (part.slice.begin == 0 && part.slice.size == part.tensor_cols));
-}
+bool can_change(const LinearPart& part) { return !part.padded && std::holds_alternative<PlainStorage>(part.storage); }
 
 bool is_target(const AdapterLimits& limits, const AdaptableModule& module) {
   return limits.targets.empty() || std::ranges::find(limits.targets, last_word(module.name)) != limits.targets.end();
@@ -50,8 +47,10 @@ std::int64_t AdaptableLinear::rows() const {
 
 std::optional<AdaptableLinear> adaptable_linear(std::string weight, std::span<const LinearPart> parts) {
   AdaptableLinear linear{.weight = std::move(weight), .cols = parts[0].cols, .modules = {}, .ranges = {}};
+  // Row parallelism takes one part; parts of whole rows all begin with column 0.
+  if (parts[0].slice.dim == 1) linear.first_col = parts[0].slice.begin;
   for (const LinearPart& part : parts) {
-    if (!is_whole(part)) return std::nullopt;
+    if (!can_change(part)) return std::nullopt;
     auto module = std::ranges::find(linear.modules, part.tensor, &AdaptableModule::name);
     if (module == linear.modules.end()) {
       linear.modules.push_back({.name = part.tensor, .rows = part.tensor_rows, .cols = part.tensor_cols});
@@ -80,16 +79,20 @@ std::vector<AdaptableLinear::Columns> AdaptableLinear::columns() const {
   return columns;
 }
 
-Result<AdapterLayout> AdapterLayout::create(std::vector<AdaptableLinear> linears, AdapterLimits limits,
-                                            ir::DType dtype) {
+Result<AdapterLayout> AdapterLayout::create(OfRanks linears, std::size_t rank, AdapterLimits limits, ir::DType dtype) {
   TRY(check_limits(limits));
   AdapterLayout layout;
   layout.dtype_ = dtype;
   layout.linears_ = std::move(linears);
+  layout.rank_ = rank;
+  const auto has_module = [](const AdaptableLinear& linear, const auto& counts) {
+    return std::ranges::any_of(linear.modules, counts);
+  };
   for (const std::string& target : limits.targets) {
-    const bool known = std::ranges::any_of(layout.linears_, [&](const AdaptableLinear& linear) {
-      return std::ranges::any_of(linear.modules,
-                                 [&](const AdaptableModule& module) { return last_word(module.name) == target; });
+    const bool known = std::ranges::any_of(layout.linears_, [&](const std::vector<AdaptableLinear>& of_rank) {
+      return std::ranges::any_of(of_rank, [&](const AdaptableLinear& linear) {
+        return has_module(linear, [&](const AdaptableModule& module) { return last_word(module.name) == target; });
+      });
     });
     if (!known)
       return invalid_argument(
@@ -97,34 +100,40 @@ Result<AdapterLayout> AdapterLayout::create(std::vector<AdaptableLinear> linears
                       layout.target_names()));
   }
   layout.limits_ = std::move(limits);
-  std::erase_if(layout.linears_, [&](const AdaptableLinear& linear) {
-    return std::ranges::none_of(linear.modules,
-                                [&](const AdaptableModule& module) { return is_target(layout.limits_, module); });
-  });
-  if (layout.linears_.empty()) return unimplemented("enable_lora: the model has no linear that adapters could change");
+  bool some = false;
+  for (std::vector<AdaptableLinear>& of_rank : layout.linears_) {
+    std::erase_if(of_rank, [&](const AdaptableLinear& linear) {
+      return !has_module(linear, [&](const AdaptableModule& module) { return is_target(layout.limits_, module); });
+    });
+    some = some || !of_rank.empty();
+  }
+  if (!some) return unimplemented("enable_lora: the model has no linear that adapters could change");
   return layout;
 }
 
 std::vector<AdapterLayout::Place> AdapterLayout::places_of(std::string_view module) const {
   std::vector<Place> places;
-  for (std::size_t i = 0; i < linears_.size(); ++i)
-    for (std::size_t m = 0; m < linears_[i].modules.size(); ++m) {
-      const AdaptableModule& candidate = linears_[i].modules[m];
-      if (from_layer(candidate.name) == from_layer(module) && is_target(limits_, candidate)) places.emplace_back(i, m);
-    }
+  for (std::size_t rank = 0; rank < linears_.size(); ++rank)
+    for (std::size_t i = 0; i < linears_[rank].size(); ++i)
+      for (std::size_t m = 0; m < linears_[rank][i].modules.size(); ++m) {
+        const AdaptableModule& candidate = linears_[rank][i].modules[m];
+        if (from_layer(candidate.name) == from_layer(module) && is_target(limits_, candidate))
+          places.push_back({.rank = rank, .linear = i, .module = m});
+      }
   return places;
 }
 
 const AdaptableLinear* AdapterLayout::find(std::string_view weight) const {
-  const auto found = std::ranges::find(linears_, weight, &AdaptableLinear::weight);
-  return found == linears_.end() ? nullptr : &*found;
+  const auto found = std::ranges::find(linears(), weight, &AdaptableLinear::weight);
+  return found == linears().end() ? nullptr : &*found;
 }
 
 std::string AdapterLayout::target_names() const {
   std::set<std::string_view> names;
-  for (const AdaptableLinear& linear : linears_)
-    for (const AdaptableModule& module : linear.modules)
-      if (is_target(limits_, module)) names.insert(last_word(module.name));
+  for (const std::vector<AdaptableLinear>& of_rank : linears_)
+    for (const AdaptableLinear& linear : of_rank)
+      for (const AdaptableModule& module : linear.modules)
+        if (is_target(limits_, module)) names.insert(last_word(module.name));
   return fmt::format("{}", fmt::join(names, ", "));
 }
 

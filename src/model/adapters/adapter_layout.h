@@ -1,14 +1,18 @@
 // The linears of a model that low-rank adapters (LoRA) may change, and which modules of a checkpoint each of them
 // consists of. Layers note their linears while they are built; a layout has those that the options choose.
+//
+// Ranks that share a model have linears of their own. A rank that holds some rows of a module's matrix takes these rows
+// of B and all of A. A rank that holds some columns takes these columns of A and all of B; its change is a part of a
+// sum, like the product that it is added to.
 #pragma once
 
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "tessera/base/status.h"
@@ -32,10 +36,11 @@ struct AdaptableRange {
   std::int64_t rows = 0;
 };
 
-// A linear x [T, cols] → [T, rows of all ranges].
+// A linear x [T, cols] → [T, rows of all ranges], as one rank computes it.
 struct AdaptableLinear {
   std::string weight;  // the graph's value that is its matrix
   std::int64_t cols = 0;
+  std::int64_t first_col = 0;            // in the modules' matrices
   std::vector<AdaptableModule> modules;  // each once
   std::vector<AdaptableRange> ranges;    // in the order of the result's columns
 
@@ -48,8 +53,8 @@ struct AdaptableLinear {
   std::vector<Columns> columns() const;
 };
 
-// Returns the linear of these parts, or nothing if adapters cannot change it: it is a rank's slice, has zeros behind a
-// part, is read from a stack or a transposed matrix, or has more Columns than the operators take.
+// Returns the linear of these parts, or nothing if adapters cannot change it: it has zeros behind a part, is read from
+// a stack or a transposed matrix, or has more Columns than the operators take.
 std::optional<AdaptableLinear> adaptable_linear(std::string weight, std::span<const LinearPart> parts);
 
 struct AdapterLimits {
@@ -65,25 +70,40 @@ inline constexpr std::int64_t kMaxAdapterSlots = 1024;
 
 class AdapterLayout {
  public:
-  // Chooses the linears of which some module is a target. invalid_argument for limits out of range, a target that no
-  // linear has, and a model without such linears.
-  static Result<AdapterLayout> create(std::vector<AdaptableLinear> linears, AdapterLimits limits, ir::DType dtype);
+  // The linears of each rank of the model.
+  using OfRanks = std::vector<std::vector<AdaptableLinear>>;
+  // Chooses the linears of which some module is a target, as rank `rank` sees them. invalid_argument for limits out of
+  // range, a target that no linear has, and a model without such linears.
+  static Result<AdapterLayout> create(OfRanks linears, std::size_t rank, AdapterLimits limits, ir::DType dtype);
 
-  const std::vector<AdaptableLinear>& linears() const { return linears_; }
+  const std::vector<AdaptableLinear>& linears() const { return linears_[rank_]; }  // of this rank
+  const std::vector<AdaptableLinear>& linears_of(std::size_t rank) const { return linears_[rank]; }
+  std::size_t rank() const { return rank_; }
+  std::size_t num_ranks() const { return linears_.size(); }
   const AdapterLimits& limits() const { return limits_; }
   ir::DType dtype() const { return dtype_; }  // the type of the matrices and of activations
 
-  // The places of a module: its linear, and its number among that linear's modules. A module may have several, as a
-  // projection does whose rows are split between two linears. Empty: adapters may not change it.
-  using Place = std::pair<std::size_t, std::size_t>;
+  // A place of a module: a rank, one of its linears, and the module's number among that linear's modules.
+  struct Place {
+    std::size_t rank;
+    std::size_t linear;
+    std::size_t module;
+    friend auto operator<=>(const Place&, const Place&) = default;
+  };
+  const AdaptableModule& module_at(const Place& place) const {
+    return linears_[place.rank][place.linear].modules[place.module];
+  }
+  // Returns the places of a module. It may have several on a rank, as a projection does whose rows are split between
+  // two linears. Empty: adapters may not change it.
   std::vector<Place> places_of(std::string_view module) const;
-  // Returns the linear of a weight; null if the layout does not have it.
+  // Returns this rank's linear of a weight; null if the layout does not have it.
   const AdaptableLinear* find(std::string_view weight) const;
   // Returns the last words of all modules, each once, for messages.
   std::string target_names() const;
 
  private:
-  std::vector<AdaptableLinear> linears_;
+  OfRanks linears_;
+  std::size_t rank_ = 0;
   AdapterLimits limits_;
   ir::DType dtype_ = ir::DType::kFloat32;
 };

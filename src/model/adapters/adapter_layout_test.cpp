@@ -1,5 +1,5 @@
-// Catches: rows of one module that are taken for another's, a linear that is chosen without a target, and slices or
-// padded matrices that adapters would change wrongly.
+// Catches: rows of one module that are taken for another's, a linear that is chosen without a target, and columns of
+// a rank or padded matrices that adapters would change wrongly.
 #include "tessera/model/adapters/adapter_layout.h"
 
 #include "tessera/model/layers/linear_parts.h"
@@ -39,10 +39,19 @@ TEST(AdapterLayout, JoinsNeighbouringRowsOfAModule) {
   EXPECT_EQ(linear->rows(), 40);
 }
 
-TEST(AdapterLayout, LeavesOutSlicesPaddingAndManyRanges) {
+TEST(AdapterLayout, KeepsTheColumnsThatARankHolds) {
   LinearPart columns = part("o", 0, 32, 32);
+  columns.slice = {.dim = 1, .begin = 16, .size = 16};
   columns.cols = 16;
-  EXPECT_FALSE(adaptable_linear("w", {&columns, 1}));
+  const std::optional<AdaptableLinear> linear = adaptable_linear("w", {&columns, 1});
+  ASSERT_TRUE(linear);
+  EXPECT_EQ(linear->first_col, 16);
+  EXPECT_EQ(linear->cols, 16);
+  EXPECT_EQ(linear->modules[0].cols, 32);
+  EXPECT_EQ(linear->ranges[0].first_row, 0);
+}
+
+TEST(AdapterLayout, LeavesOutPaddingAndManyRanges) {
   LinearPart padded = part("o", 0, 32, 32);
   padded.padded = true;
   EXPECT_FALSE(adaptable_linear("w", {&padded, 1}));
@@ -55,27 +64,41 @@ TEST(AdapterLayout, LeavesOutSlicesPaddingAndManyRanges) {
 
 TEST(AdapterLayout, KeepsLinearsWithATarget) {
   const Result<AdapterLayout> layout =
-      AdapterLayout::create(two_linears(), {.targets = {"k_proj"}}, ir::DType::kFloat32);
+      AdapterLayout::create({two_linears()}, 0, {.targets = {"k_proj"}}, ir::DType::kFloat32);
   ASSERT_TRUE(layout.ok()) << layout.status().message();
   ASSERT_EQ(layout->linears().size(), 1u);
   EXPECT_NE(layout->find("qkv.weight"), nullptr);
   EXPECT_EQ(layout->find("down.weight"), nullptr);
   EXPECT_TRUE(layout->places_of("model.layers.0.self_attn.q_proj").empty());
   EXPECT_EQ(layout->places_of("model.language_model.layers.0.self_attn.k_proj"),
-            (std::vector<AdapterLayout::Place>{{0, 1}}));
+            (std::vector<AdapterLayout::Place>{{.rank = 0, .linear = 0, .module = 1}}));
   EXPECT_TRUE(layout->places_of("model.layers.10.self_attn.k_proj").empty());
   EXPECT_EQ(layout->target_names(), "k_proj");
 }
 
+TEST(AdapterLayout, KnowsTheModulesOfEveryRank) {
+  // Stages of layers: rank 0 has no linear of its own.
+  const Result<AdapterLayout> layout =
+      AdapterLayout::create({{}, two_linears()}, 0, {.targets = {"down_proj"}}, ir::DType::kFloat32);
+  ASSERT_TRUE(layout.ok()) << layout.status().message();
+  EXPECT_TRUE(layout->linears().empty());
+  EXPECT_EQ(layout->find("down.weight"), nullptr);
+  ASSERT_EQ(layout->places_of("model.layers.0.mlp.down_proj"),
+            (std::vector<AdapterLayout::Place>{{.rank = 1, .linear = 0, .module = 0}}));
+  EXPECT_EQ(layout->module_at({.rank = 1, .linear = 0, .module = 0}).name, "model.layers.0.mlp.down_proj");
+  EXPECT_EQ(layout->target_names(), "down_proj");
+}
+
 TEST(AdapterLayout, RefusesLimitsAndUnknownTargets) {
   const auto create = [](AdapterLimits limits) {
-    return AdapterLayout::create(two_linears(), std::move(limits), ir::DType::kFloat32);
+    return AdapterLayout::create({two_linears()}, 0, std::move(limits), ir::DType::kFloat32);
   };
   expect_error(create({.slots = 0}), StatusCode::kInvalidArgument, {"max_loras_per_batch", "0"});
   expect_error(create({.max_rank = 513}), StatusCode::kInvalidArgument, {"max_lora_rank", "513", "512"});
   expect_error(create({.targets = {"lm_head"}}), StatusCode::kInvalidArgument,
                {"lora_target_modules", "lm_head", "down_proj, k_proj, q_proj"});
-  expect_error(AdapterLayout::create({}, {}, ir::DType::kFloat32), StatusCode::kUnimplemented, {"enable_lora"});
+  expect_error(AdapterLayout::create(AdapterLayout::OfRanks(1), 0, {}, ir::DType::kFloat32), StatusCode::kUnimplemented,
+               {"enable_lora"});
 }
 
 }  // namespace

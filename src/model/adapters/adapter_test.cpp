@@ -20,7 +20,7 @@ AdapterLayout layout_of(std::int64_t max_rank = 4) {
                          .cols = kCols,
                          .modules = {{"model.layers.0.q_proj", 4, kCols}, {"model.layers.0.k_proj", 2, kCols}},
                          .ranges = {{0, 0, 4}, {1, 0, 2}}};
-  return *AdapterLayout::create({linear}, {.slots = 2, .max_rank = max_rank}, ir::DType::kFloat32);
+  return *AdapterLayout::create({{linear}}, 0, {.slots = 2, .max_rank = max_rank}, ir::DType::kFloat32);
 }
 
 // An adapter's folder in the making: tensors of the numbers first, first + 1, …
@@ -54,9 +54,9 @@ class Folder {
   std::vector<StoredTensor> tensors_;
 };
 
-std::vector<float> floats(const Adapter& adapter, std::size_t offset, std::size_t count) {
+std::vector<float> floats(const AdapterShare& share, std::size_t offset, std::size_t count) {
   std::vector<float> values(count);
-  std::memcpy(values.data(), adapter.bytes() + offset, count * sizeof(float));
+  std::memcpy(values.data(), share.bytes().data() + offset, count * sizeof(float));
   return values;
 }
 
@@ -66,15 +66,49 @@ TEST(Adapter, PlacesMatricesByModule) {
   folder.add_pair("model.layers.0.q_proj", 4, 2, 0);
   const auto adapter = folder.load(layout_of(), R"(, "rank_pattern": {"k_proj": 1})");
   ASSERT_TRUE(adapter.ok()) << adapter.status().message();
-  const AdapterLinearPart& part = (*adapter)->linears()[0];
+  const AdapterShare& share = (*adapter)->share(0);
+  const AdapterLinearPart& part = share.linears()[0];
   EXPECT_EQ(part.ranks, (std::vector<std::int32_t>{2, 1}));
   EXPECT_EQ(part.scales, (std::vector<float>{3, 6}));
   EXPECT_EQ(part.most_rank, 2);
   EXPECT_EQ((*adapter)->rank(), 2);
-  EXPECT_EQ(floats(**adapter, part.a_offset, 9), (std::vector<float>{0, 1, 2, 3, 4, 5, 50, 51, 52}));
+  EXPECT_EQ(floats(share, part.a_offset, 9), (std::vector<float>{0, 1, 2, 3, 4, 5, 50, 51, 52}));
   // Row r of B transposed: q's four rows, then k's two, which have zeros behind rank 1.
-  EXPECT_EQ(floats(**adapter, part.b_offset, 12),
+  EXPECT_EQ(floats(share, part.b_offset, 12),
             (std::vector<float>{100, 102, 104, 106, 150, 151, 101, 103, 105, 107, 0, 0}));
+}
+
+// Two ranks share q by its rows and o by its columns.
+AdapterLayout layout_of_ranks() {
+  const auto of_rank = [](std::int64_t rank) {
+    AdaptableLinear q{.weight = "q.weight",
+                      .cols = kCols,
+                      .modules = {{"model.layers.0.q_proj", 4, kCols}},
+                      .ranges = {{0, 2 * rank, 2}}};
+    AdaptableLinear o{.weight = "o.weight",
+                      .cols = rank == 0 ? 2 : 1,
+                      .first_col = 2 * rank,
+                      .modules = {{"model.layers.0.o_proj", 4, kCols}},
+                      .ranges = {{0, 0, 4}}};
+    return std::vector{q, o};
+  };
+  return *AdapterLayout::create({of_rank(0), of_rank(1)}, 0, {.slots = 2, .max_rank = 4}, ir::DType::kFloat32);
+}
+
+TEST(Adapter, CutsAShareForEachRank) {
+  Folder folder;
+  folder.add_pair("model.layers.0.q_proj", 4, 2, 0);
+  folder.add_pair("model.layers.0.o_proj", 4, 2, 10);
+  const auto adapter = folder.load(layout_of_ranks());
+  ASSERT_TRUE(adapter.ok()) << adapter.status().message();
+  ASSERT_EQ((*adapter)->num_shares(), 2u);
+  const AdapterShare& share = (*adapter)->share(1);
+  const AdapterLinearPart& q = share.linears()[0];
+  EXPECT_EQ(floats(share, q.a_offset, 6), (std::vector<float>{0, 1, 2, 3, 4, 5})) << "all of A";
+  EXPECT_EQ(floats(share, q.b_offset, 4), (std::vector<float>{104, 106, 105, 107})) << "its rows of B";
+  const AdapterLinearPart& o = share.linears()[1];
+  EXPECT_EQ(floats(share, o.a_offset, 2), (std::vector<float>{12, 15})) << "its column of A";
+  EXPECT_EQ(floats(share, o.b_offset, 8), (std::vector<float>{110, 112, 114, 116, 111, 113, 115, 117})) << "all of B";
 }
 
 TEST(Adapter, LeavesOtherModulesUnchanged) {
@@ -82,7 +116,7 @@ TEST(Adapter, LeavesOtherModulesUnchanged) {
   folder.add_pair("model.layers.0.k_proj", 2, 2, 0);
   const auto adapter = folder.load(layout_of());
   ASSERT_TRUE(adapter.ok()) << adapter.status().message();
-  EXPECT_EQ((*adapter)->linears()[0].ranks, (std::vector<std::int32_t>{0, 2}));
+  EXPECT_EQ((*adapter)->share(0).linears()[0].ranks, (std::vector<std::int32_t>{0, 2}));
 }
 
 TEST(Adapter, RefusesMatricesThatDoNotFit) {

@@ -31,7 +31,7 @@ AdaptableLinear qkv() {
 }
 
 AdapterLayout layout_of(std::vector<AdaptableLinear> linears) {
-  return *AdapterLayout::create(std::move(linears), {.slots = 3, .max_rank = 4}, ir::DType::kFloat32);
+  return *AdapterLayout::create({std::move(linears)}, 0, {.slots = 3, .max_rank = 4}, ir::DType::kFloat32);
 }
 
 ModelGraphs graphs() {

@@ -86,13 +86,13 @@ Status AdapterTables::fill_at_random(Stream& stream) {
   return stream.upload(memory_->data(), content.data(), content.size());
 }
 
-Status AdapterTables::write(std::int64_t slot, const Adapter& adapter, Stream& stream) {
+Status AdapterTables::write(std::int64_t slot, const AdapterShare& share, Stream& stream) {
   if (slot < 0 || slot >= num_slots())
     return internal_error(fmt::format("slot {} of adapters; there are {}", slot, num_slots()));
   const std::size_t element = ir::dtype_size(layout_.dtype());
   for (std::size_t i = 0; i < places_.linears.size(); ++i) {
     const AdaptableLinear& linear = layout_.linears()[i];
-    const AdapterLinearPart& part = adapter.linears()[i];
+    const AdapterLinearPart& part = share.linears()[i];
     const Place& place = places_.linears[i];
     const auto at = static_cast<std::size_t>(slot);
     const std::size_t modules = linear.modules.size();
@@ -102,7 +102,7 @@ Status AdapterTables::write(std::int64_t slot, const Adapter& adapter, Stream& s
                 modules * sizeof(float));
     const std::size_t row = static_cast<std::size_t>(linear.cols) * element;
     const std::size_t module_bytes = static_cast<std::size_t>(layout_.limits().max_rank) * row;
-    const std::byte* from = adapter.bytes() + part.a_offset;
+    const std::byte* from = share.bytes().data() + part.a_offset;
     for (std::size_t m = 0; m < modules; ++m) {
       const std::size_t bytes = static_cast<std::size_t>(part.ranks[m]) * row;
       if (bytes > 0) TRY(stream.upload(memory_->data() + place.a + (at * modules + m) * module_bytes, from, bytes));
@@ -111,7 +111,7 @@ Status AdapterTables::write(std::int64_t slot, const Adapter& adapter, Stream& s
     const std::size_t width = static_cast<std::size_t>(linear.rows()) * element;
     if (part.most_rank > 0)
       TRY(stream.upload(memory_->data() + place.b + at * static_cast<std::size_t>(layout_.limits().max_rank) * width,
-                        adapter.bytes() + part.b_offset, static_cast<std::size_t>(part.most_rank) * width));
+                        share.bytes().data() + part.b_offset, static_cast<std::size_t>(part.most_rank) * width));
   }
   return stream.upload(memory_->data() + places_.numbers, numbers_.data(), numbers_.size());
 }

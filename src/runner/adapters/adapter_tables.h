@@ -10,8 +10,8 @@
 
 #include "tessera/base/status.h"
 #include "tessera/device/device.h"
-#include "tessera/model/adapters/adapter.h"
 #include "tessera/model/adapters/adapter_layout.h"
+#include "tessera/model/adapters/adapter_share.h"
 #include "tessera/piecewise/external_values.h"
 
 namespace tessera {
@@ -28,9 +28,10 @@ class AdapterTables {
   std::int64_t num_slots() const { return layout_.limits().slots; }
   std::int64_t bytes() const { return static_cast<std::int64_t>(memory_->size()); }
 
-  // Copies an adapter to a slot. Forwards that were enqueued before still read the slot's old content; later ones read
-  // the new. kInternal for a slot that does not exist. The adapter must live until the stream has passed the copies.
-  Status write(std::int64_t slot, const Adapter& adapter, Stream& stream);
+  // Copies this rank's share of an adapter to a slot. Forwards that were enqueued before still read the slot's old
+  // content; later ones read the new. kInternal for a slot that does not exist. The share must live until the stream
+  // has passed the copies.
+  Status write(std::int64_t slot, const AdapterShare& share, Stream& stream);
   // Fills every slot with small pseudo-random numbers of the largest rank, for the oracle and measurements. Enqueues on
   // `stream`. Precondition: no slot is in use.
   Status fill_at_random(Stream& stream);

@@ -8,6 +8,7 @@
 
 #include "tessera/base/testing/scratch_dir.h"
 #include "tessera/device/cpu/cpu_device.h"
+#include "tessera/model/adapters/adapter.h"
 #include "tessera/model/weights/safetensors.h"
 #include "tessera/runner/adapters/adapted_graphs.h"
 
@@ -19,7 +20,7 @@ AdapterLayout layout() {
                                .cols = 2,
                                .modules = {{"model.layers.0.q", 3, 2}, {"model.layers.0.k", 1, 2}},
                                .ranges = {{0, 0, 3}, {1, 0, 1}}};
-  return *AdapterLayout::create({linear}, {.slots = 2, .max_rank = 2}, ir::DType::kFloat32);
+  return *AdapterLayout::create({{linear}}, 0, {.slots = 2, .max_rank = 2}, ir::DType::kFloat32);
 }
 
 // Returns an adapter of one module with rank 1, whose values are all `value`.
@@ -59,8 +60,8 @@ class AdapterTablesTest : public ::testing::Test {
 };
 
 TEST_F(AdapterTablesTest, WritesEachSlotToItsPlace) {
-  ASSERT_TRUE(tables_->write(1, *adapter_of("model.layers.0.k", 1, 7, *device_), *stream_).ok());
-  ASSERT_TRUE(tables_->write(0, *adapter_of("model.layers.0.q", 3, 5, *device_), *stream_).ok());
+  ASSERT_TRUE(tables_->write(1, adapter_of("model.layers.0.k", 1, 7, *device_)->share(0), *stream_).ok());
+  ASSERT_TRUE(tables_->write(0, adapter_of("model.layers.0.q", 3, 5, *device_)->share(0), *stream_).ok());
   EXPECT_EQ(read<std::int32_t>(AdapterTable::kRanks, 4), (std::vector<std::int32_t>{1, 0, 0, 1}));
   EXPECT_EQ(read<float>(AdapterTable::kScales, 4), (std::vector<float>{3, 0, 0, 3}));
   // [slots, 2 modules of 2 rows, 2 columns]: row 0 of q in slot 0, row 0 of k in slot 1.
@@ -70,8 +71,8 @@ TEST_F(AdapterTablesTest, WritesEachSlotToItsPlace) {
 }
 
 TEST_F(AdapterTablesTest, LeavesNothingOfAnEarlierAdapter) {
-  ASSERT_TRUE(tables_->write(0, *adapter_of("model.layers.0.q", 3, 5, *device_), *stream_).ok());
-  ASSERT_TRUE(tables_->write(0, *adapter_of("model.layers.0.k", 1, 7, *device_), *stream_).ok());
+  ASSERT_TRUE(tables_->write(0, adapter_of("model.layers.0.q", 3, 5, *device_)->share(0), *stream_).ok());
+  ASSERT_TRUE(tables_->write(0, adapter_of("model.layers.0.k", 1, 7, *device_)->share(0), *stream_).ok());
   EXPECT_EQ(read<std::int32_t>(AdapterTable::kRanks, 2), (std::vector<std::int32_t>{0, 1}));
 }
 
@@ -80,7 +81,7 @@ TEST_F(AdapterTablesTest, TakesThePredictedMemory) {
 }
 
 TEST_F(AdapterTablesTest, RefusesASlotThatDoesNotExist) {
-  const Status status = tables_->write(2, *adapter_of("model.layers.0.q", 3, 5, *device_), *stream_);
+  const Status status = tables_->write(2, adapter_of("model.layers.0.q", 3, 5, *device_)->share(0), *stream_);
   EXPECT_EQ(status.code(), StatusCode::kInternal);
 }
 

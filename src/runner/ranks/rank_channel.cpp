@@ -28,9 +28,10 @@ Result<std::vector<std::byte>*> RankChannel::begin() {
   return &slot(sent_ + 1).bytes;
 }
 
-std::uint64_t RankChannel::send() {
+std::uint64_t RankChannel::send(std::shared_ptr<const void> beside) {
   const std::lock_guard lock(mutex_);
   ++sent_;
+  slot(sent_).beside = std::move(beside);
   came_.notify_all();
   return sent_;
 }
@@ -83,7 +84,7 @@ std::optional<RankChannel::Message> RankChannel::receive(int rank) {
   const std::uint64_t number = done_[static_cast<std::size_t>(rank)] + 1;
   came_.wait(lock, [&] { return closed_ || sent_ >= number; });
   if (closed_) return std::nullopt;
-  return Message{.number = number, .bytes = slot(number).bytes};
+  return Message{.number = number, .bytes = slot(number).bytes, .beside = slot(number).beside};
 }
 
 void RankChannel::reply(int rank, std::uint64_t number, RankAnswer answer) {
@@ -111,8 +112,10 @@ void RankChannel::answer_with(int rank, std::uint64_t number, RankAnswer answer)
 
 void RankChannel::free_answered() {
   for (std::uint64_t number = sent_; number > 0 && sent_ - number < kSlots; --number) {
+    if (!all_answered(number)) continue;
+    slot(number).beside.reset();
     std::vector<std::byte>& bytes = slot(number).bytes;
-    if (bytes.capacity() > kMostKeptBytes && all_answered(number)) std::vector<std::byte>().swap(bytes);
+    if (bytes.capacity() > kMostKeptBytes) std::vector<std::byte>().swap(bytes);
   }
 }
 

@@ -23,6 +23,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -67,7 +68,8 @@ class RankChannel {
   // Returns the buffer of the next message. Waits for the answers to the last message that used it; errors are those of
   // wait().
   Result<std::vector<std::byte>*> begin();
-  std::uint64_t send();
+  // Sends the message. `beside` reaches the ranks of this process with it, and lives until all have answered.
+  std::uint64_t send(std::shared_ptr<const void> beside = {});
   // Waits until all ranks have answered this message and all earlier ones. Returns kDeviceLost after `limit`, naming
   // the ranks that have not answered; their state is unknown. After lose() it returns that error at once.
   Status wait(std::uint64_t number);
@@ -86,6 +88,7 @@ class RankChannel {
   struct Message {
     std::uint64_t number = 0;
     std::span<const std::byte> bytes;  // valid until the message is answered
+    std::shared_ptr<const void> beside{};
   };
   // Returns the next message, waiting without a limit; nothing once the channel is closed.
   std::optional<Message> receive(int rank);
@@ -97,6 +100,7 @@ class RankChannel {
  private:
   struct Slot {
     std::vector<std::byte> bytes;
+    std::shared_ptr<const void> beside;
     std::vector<RankAnswer> answers;  // [ranks]; the entry of rank 0 is unused
   };
   Slot& slot(std::uint64_t number) { return slots_[number % kSlots]; }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "tessera/runner/capture/graph_capture.h"
+#include "tessera/runner/ranks/adapter_order.h"
 #include "tessera/runner/verify/dummy_batch.h"
 #include "tessera/runner/verify/soak.h"
 #include "tessera/runner/verify/verify.h"
@@ -24,7 +25,7 @@ void RankFollower::run() {
   while (const std::optional<RankChannel::Message> message = channel_.receive(rank_)) {
     RankAnswer answer;
     try {
-      answer.status = carry_out(message->bytes, answer);
+      answer.status = carry_out(*message, answer);
     } catch (const std::exception& e) {  // usually out of memory; the state that was being changed is unknown
       answer.status = device_lost(fmt::format("it ended by an exception: {}", e.what()));
     }
@@ -33,8 +34,8 @@ void RankFollower::run() {
   }
 }
 
-Status RankFollower::carry_out(std::span<const std::byte> message, RankAnswer& answer) {
-  MessageReader reader = TRY(MessageReader::open(message));
+Status RankFollower::carry_out(const RankChannel::Message& message, RankAnswer& answer) {
+  MessageReader reader = TRY(MessageReader::open(message.bytes));
   if (reader.kind() < 1 || reader.kind() > kLastRankOrder)
     return data_loss(fmt::format("a message of kind {}; 1 to {} is accepted", reader.kind(), kLastRankOrder));
   const auto kind = static_cast<RankOrderKind>(reader.kind());
@@ -46,6 +47,7 @@ Status RankFollower::carry_out(std::span<const std::byte> message, RankAnswer& a
     case RankOrderKind::kEncodeImages: return encode(reader);
     case RankOrderKind::kReadDrafts: return read_drafts(reader);
     case RankOrderKind::kDraft: return runner_->drafts().here().draft(TRY(unpack_draft_rows(reader)));
+    case RankOrderKind::kWriteAdapter: return write_adapter(reader, message.beside);
     default: return carry_out(TRY(unpack_order(kind, reader)), answer);
   }
 }
@@ -125,6 +127,22 @@ Status RankFollower::read_drafts(MessageReader& from) {
   if (const Status read = draft_inputs_.unpack(from); !read.ok())
     return device_lost(fmt::format("the message of rows to draft from cannot be read: {}", read.message()));
   return runner_->drafts().here().read(draft_inputs_.inputs());
+}
+
+Status RankFollower::write_adapter(MessageReader& from, std::shared_ptr<const void> beside) {
+  const RunnerParts& parts = runner_->parts();
+  if (parts.adapters() == nullptr) return failed_precondition("an adapter for a model that serves none");
+  const AdapterLayout& layout = parts.adapters()->layout();
+  const std::int64_t slot = TRY(from.choice("slot", layout.limits().slots - 1));
+  std::shared_ptr<const AdapterShare>& share = written_[slot];
+  if (beside != nullptr) {
+    const auto adapter = std::static_pointer_cast<const Adapter>(std::move(beside));
+    TRY(from.finish());
+    share = {adapter, &adapter->share(layout.rank())};
+  } else {
+    share = std::make_shared<const AdapterShare>(TRY(unpack_share(from, layout, runner_->device())));
+  }
+  return parts.adapters()->write(slot, *share, parts.stream());
 }
 
 Status RankFollower::drop(GraphRunner& runner, std::int64_t size) {

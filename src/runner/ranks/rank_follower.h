@@ -1,11 +1,13 @@
 // Follows rank 0 on another rank: carries out its messages in order and answers them. It decides nothing.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 
 #include "tessera/base/status.h"
 #include "tessera/comm/communicator.h"
+#include "tessera/model/adapters/adapter_share.h"
 #include "tessera/runner/model_runner.h"
 #include "tessera/runner/ranks/rank_channel.h"
 #include "tessera/runner/ranks/rank_drafts.h"
@@ -25,12 +27,13 @@ class RankFollower {
   void run();
 
  private:
-  Status carry_out(std::span<const std::byte> message, RankAnswer& answer);
+  Status carry_out(const RankChannel::Message& message, RankAnswer& answer);
   Status carry_out(const RankOrder& order, RankAnswer& answer);
   Status make_plan(std::int64_t max_requests, RankAnswer& answer);
   Status load(MessageReader& from);
   Status encode(MessageReader& from);
   Status read_drafts(MessageReader& from);
+  Status write_adapter(MessageReader& from, std::shared_ptr<const void> beside);
   Status drop(GraphRunner& runner, std::int64_t size);
   Status verify_here();
   Status soak_here(const RankOrder& order);
@@ -42,6 +45,8 @@ class RankFollower {
   ModelRunner* runner_ = nullptr;             // owned by the host; null before kLoad
   std::optional<FollowedForwards> forwards_;  // empty before kLoad
   ReceivedDraftInputs draft_inputs_;
+  // By slot, what was last written there. It lives while the stream may still copy it.
+  std::map<std::int64_t, std::shared_ptr<const AdapterShare>> written_;
 };
 
 }  // namespace tessera

@@ -13,6 +13,7 @@ void ForwardPacker::pack(const ForwardInputs& inputs, const Decision& decision, 
   to.word(decision.padding);
   to.word(static_cast<std::int64_t>(decision.reason));
   to.word(static_cast<std::int64_t>(decision.form));
+  to.word(decision.adapters ? 1 : 0);
   to.word(inputs.logits.empty() ? 0 : 1);
   to.word(inputs.hidden_states.empty() ? 0 : 1);
   to.word(inputs.force_eager ? 1 : 0);
@@ -62,6 +63,7 @@ Status ReceivedForward::unpack_decision(MessageReader& from) {
   decision_.padding = TRY(from.word("padding"));
   decision_.reason = static_cast<Reason>(TRY(from.choice("reason", kNumReasons - 1)));
   decision_.form = static_cast<GraphForm>(TRY(from.choice("form", static_cast<std::int64_t>(GraphForm::kFull))));
+  decision_.adapters = TRY(from.choice("adapters", 1)) == 1;
   wants_logits_ = TRY(from.choice("logits", 1)) == 1;
   wants_hidden_ = TRY(from.choice("hidden_states", 1)) == 1;
   force_eager_ = TRY(from.choice("force_eager", 1)) == 1;

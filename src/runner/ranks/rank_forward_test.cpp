@@ -120,7 +120,8 @@ class RandomForwards {
                  .size = draw(4096),
                  .padding = draw(64),
                  .reason = static_cast<Reason>(draw(kNumReasons)),
-                 .form = static_cast<GraphForm>(draw(2))};
+                 .form = static_cast<GraphForm>(draw(2)),
+                 .adapters = draw(2) == 0};
     inputs_.emplace(ForwardInputs{.batch = batch_,
                                   .rope_positions = rope_,
                                   .sampling = sampling_,

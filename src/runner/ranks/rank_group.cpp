@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "tessera/runner/ranks/adapter_order.h"
 #include "tessera/runner/ranks/rank_wire.h"
 
 namespace tessera {
@@ -75,7 +76,7 @@ void RankGroup::when_lost(std::function<void()> call) {
 Status RankGroup::health() const { return lost_.ok() ? channel_->lost() : lost_; }
 
 template <class Pack>
-Result<std::uint64_t> RankGroup::send(RankOrderKind kind, const Pack& pack) {
+Result<std::uint64_t> RankGroup::send(RankOrderKind kind, const Pack& pack, std::shared_ptr<const void> beside) {
   TRY(health());
   std::vector<std::byte>& message = *TRY(channel_->begin());
   MessageWriter writer(message, static_cast<std::uint32_t>(kind), channel_->next_number());
@@ -85,7 +86,7 @@ Result<std::uint64_t> RankGroup::send(RankOrderKind kind, const Pack& pack) {
     return resource_exhausted(fmt::format("a message of {} bytes to the ranks of other nodes; {} are accepted",
                                           message.size(), kMostFrameBytes));
   if (kind == RankOrderKind::kForward) last_forward_ = &message;
-  const std::uint64_t number = channel_->send();
+  const std::uint64_t number = channel_->send(std::move(beside));
   // A node that does not get the message is lost, which wait() reports. The message stays valid until all have
   // answered.
   if (nodes_ != nullptr) (void)nodes_->send_to_all(FrameKind::kOrder, std::array{std::span<const std::byte>(message)});
@@ -224,6 +225,16 @@ Status RankGroup::encode_images(std::span<const Patches* const> images, std::spa
   return finish(
       send(RankOrderKind::kEncodeImages, [&](MessageWriter& writer) { pack_images(images, first_rows, writer); }),
       local);
+}
+
+Status RankGroup::write_adapter(std::int64_t slot, const std::shared_ptr<const Adapter>& adapter,
+                                const std::function<Status()>& local) {
+  if (before_orders_) before_orders_();
+  const auto pack = [&](MessageWriter& writer) {
+    writer.word(slot);
+    if (nodes_ != nullptr) pack_shares(*adapter, writer);
+  };
+  return finish(send(RankOrderKind::kWriteAdapter, pack, nodes_ == nullptr ? adapter : nullptr), local);
 }
 
 Result<std::vector<MemoryReport>> RankGroup::memory() {

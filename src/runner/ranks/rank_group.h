@@ -41,6 +41,7 @@
 
 namespace tessera {
 
+class Adapter;
 class ModelRunner;
 
 // The work of a rank other than 0. Created, used and destroyed on the rank's own thread.
@@ -95,11 +96,14 @@ class RankGroup {
   // Encodes images to rows of embeddings on all ranks, each with its own tower.
   Status encode_images(std::span<const Patches* const> images, std::span<const std::int64_t> first_rows,
                        const std::function<Status()>& local);
+  // Copies an adapter to a slot on all ranks, for forwards that are sent later; `local` is rank 0's part.
+  Status write_adapter(std::int64_t slot, const std::shared_ptr<const Adapter>& adapter,
+                       const std::function<Status()>& local);
   // Returns the memory of the ranks 1 and up. This is a barrier: the others answer quickly, but only once they have
   // finished their current work.
   Result<std::vector<MemoryReport>> memory();
 
-  // Sets a function that is called before each RankOrder except kCollect is sent. Null removes it.
+  // Sets a function that is called before each RankOrder except kCollect, and before write_adapter(). Null removes it.
   void before_orders(std::function<void()> call) { before_orders_ = std::move(call); }
 
   // Returns whether rank 0's forwards must be sent; false within together().
@@ -141,9 +145,9 @@ class RankGroup {
 
   void start_nodes(int ranks_here);
 
-  // Packs a message by `pack(writer)`, sends it, and returns its number.
+  // Packs a message by `pack(writer)`, sends it with what goes `beside` it, and returns its number.
   template <class Pack>
-  Result<std::uint64_t> send(RankOrderKind kind, const Pack& pack);
+  Result<std::uint64_t> send(RankOrderKind kind, const Pack& pack, std::shared_ptr<const void> beside = {});
   // Returns the limits of the ranks 1 and up, as RankHost::plan gives them.
   Result<std::vector<RankLimits>> plans(std::int64_t max_requests);
   // Sends the order, does rank 0's part, and waits for the other ranks.

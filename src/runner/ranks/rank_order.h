@@ -42,8 +42,9 @@ enum class RankOrderKind : std::uint8_t {
   kDiscard = 22,     // drop the newest forward, which failed on some rank
   kReadDrafts = 23,  // rows that the body of the next-token layer reads
   kDraft = 24,       // rows from which its head drafts
+  kWriteAdapter = 25,  // slot, shares: copy an adapter to a slot (adapter_order.h)
 };
-inline constexpr int kLastRankOrder = 24;
+inline constexpr int kLastRankOrder = 25;
 inline constexpr std::int64_t kTowersStart = 1;
 
 // An order with a few numbers. Numbers that a kind does not use are 0.

@@ -1,0 +1,104 @@
+#include "tessera/model/adapters/adapter_share.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "tessera/base/float16.h"
+#include "tessera/device/alignment.h"
+#include "tessera/ir/storage_type.h"
+
+namespace tessera {
+namespace {
+
+template <class T>
+void write_part(const AdaptableLinear& linear, const AdapterLinearPart& part,
+                std::span<const AdapterMatrices* const> modules, std::byte* bytes) {
+  T* a = reinterpret_cast<T*>(bytes + part.a_offset);
+  for (std::size_t m = 0; m < modules.size(); ++m) {
+    if (modules[m] == nullptr) continue;
+    for (std::int64_t r = 0; r < modules[m]->rank; ++r) {
+      const float* row = modules[m]->a.data() + r * linear.modules[m].cols + linear.first_col;
+      a = std::transform(row, row + linear.cols, a, [](float value) { return from_float<T>(value); });
+    }
+  }
+  T* const b = reinterpret_cast<T*>(bytes + part.b_offset);
+  const std::int64_t width = linear.rows();
+  std::fill_n(b, part.most_rank * width, from_float<T>(0.0F));
+  std::int64_t column = 0;
+  for (const AdaptableRange& range : linear.ranges) {
+    if (const AdapterMatrices* module = modules[range.module]; module != nullptr)
+      for (std::int64_t row = 0; row < range.rows; ++row)
+        for (std::int64_t r = 0; r < module->rank; ++r)
+          b[r * width + column + row] =
+              from_float<T>(module->b[static_cast<std::size_t>((range.first_row + row) * module->rank + r)]);
+    column += range.rows;
+  }
+}
+
+}  // namespace
+
+Result<AdapterShare> AdapterShare::place(const std::vector<AdaptableLinear>& of_rank, ir::DType dtype,
+                                         std::vector<AdapterLinearPart> linears, Device& device) {
+  AdapterShare share;
+  const auto element = static_cast<std::int64_t>(ir::dtype_size(dtype));
+  const auto take = [&](std::int64_t elements) {
+    const std::size_t begin = share.size_;
+    share.size_ += static_cast<std::size_t>(align_up(elements * element));
+    return begin;
+  };
+  for (std::size_t i = 0; i < linears.size(); ++i) {
+    AdapterLinearPart& part = linears[i];
+    std::int64_t rows_of_a = 0;
+    for (const std::int32_t rank : part.ranks) {
+      rows_of_a += rank;
+      part.most_rank = std::max<std::int64_t>(part.most_rank, rank);
+    }
+    part.a_offset = take(rows_of_a * of_rank[i].cols);
+    part.b_offset = take(part.most_rank * of_rank[i].rows());
+  }
+  share.linears_ = std::move(linears);
+  if (share.size_ > 0) share.memory_ = TRY(device.allocate_host(share.size_, "adapter"));
+  return share;
+}
+
+Result<AdapterShare> AdapterShare::cut(const AdapterLayout& layout, std::size_t rank, const OfModules& matrices,
+                                       Device& device) {
+  const std::vector<AdaptableLinear>& of_rank = layout.linears_of(rank);
+  std::vector<AdapterLinearPart> linears(of_rank.size());
+  for (std::size_t i = 0; i < of_rank.size(); ++i)
+    for (const AdapterMatrices* module : matrices[i]) {
+      linears[i].ranks.push_back(module == nullptr ? 0 : static_cast<std::int32_t>(module->rank));
+      linears[i].scales.push_back(module == nullptr ? 0.0F : module->scale);
+    }
+  AdapterShare share = TRY(place(of_rank, layout.dtype(), std::move(linears), device));
+  TRY(dispatch_dtype(layout.dtype(), "adapters", [&]<class T>() -> Status {
+    for (std::size_t i = 0; i < of_rank.size(); ++i)
+      if (share.linears_[i].most_rank > 0)
+        write_part<T>(of_rank[i], share.linears_[i], matrices[i], share.memory_->data());
+    return ok_status();
+  }));
+  return share;
+}
+
+Result<AdapterShare> AdapterShare::copy(const AdapterLayout& layout, std::vector<AdapterLinearPart> linears,
+                                        std::span<const std::byte> bytes, Device& device) {
+  const std::vector<AdaptableLinear>& of_rank = layout.linears();
+  if (linears.size() != of_rank.size())
+    return data_loss(fmt::format("an adapter of {} linears; the rank has {}", linears.size(), of_rank.size()));
+  for (std::size_t i = 0; i < linears.size(); ++i) {
+    const auto fits = [&](std::int32_t rank) { return rank >= 0 && rank <= layout.limits().max_rank; };
+    if (linears[i].ranks.size() != of_rank[i].modules.size() || linears[i].scales.size() != linears[i].ranks.size() ||
+        !std::ranges::all_of(linears[i].ranks, fits))
+      return data_loss(fmt::format("an adapter whose ranks of \"{}\" do not fit the rank's", of_rank[i].weight));
+  }
+  AdapterShare share = TRY(place(of_rank, layout.dtype(), std::move(linears), device));
+  if (bytes.size() != share.size_)
+    return data_loss(fmt::format("an adapter of {} bytes; the rank's has {}", bytes.size(), share.size_));
+  if (share.size_ > 0) std::memcpy(share.memory_->data(), bytes.data(), share.size_);
+  return share;
+}
+
+}  // namespace tessera

@@ -1,0 +1,151 @@
+// Catches: ranks that hold another part of an adapter than of the matrix that it changes, a change that is added once
+// for each rank, a rank without the adapter or with another one, and a lost rank whose error does not name it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <optional>
+
+#include "adapter_golden.h"
+#include "faulty_nodes.h"
+#include "tessera/ops/testing/ranks.h"
+#include "tessera/runner/verify/verify.h"
+
+namespace tessera {
+namespace {
+
+using testing::devices;
+using testing::folder_of;
+using testing::Golden;
+using testing::greedy;
+using ::testing::HasSubstr;
+using testing::kBothAdapters;
+using testing::read_golden_folder;
+using testing::run_one;
+using testing::scored;
+
+struct Division {
+  const char* name;
+  int tp_size = 1;
+  int pp_size = 1;
+  int ranks() const { return tp_size * pp_size; }
+};
+constexpr Division kRanks{.name = "Ranks", .tp_size = 2};
+constexpr Division kStages{.name = "Stages", .pp_size = 2};
+constexpr Division kBoth{.name = "RanksOfStages", .tp_size = 2, .pp_size = 2};
+
+void PrintTo(const Division& of, std::ostream* to) { *to << of.name; }
+std::string name_of(const ::testing::TestParamInfo<Division>& info) { return info.param.name; }
+
+EngineOptions options_of(const Division& of, const std::string& base = "qwen3", std::int64_t slots = 4) {
+  EngineOptions options = testing::options_for(base, slots);
+  options.tp_size = of.tp_size;
+  options.pp_size = of.pp_size;
+  options.rank_timeout_s = 60;
+  return options;
+}
+
+void expect_golden(Engine& engine, const Golden& golden, const char* what) {
+  double greatest = 0;
+  for (std::size_t i = 0; i < golden.prompts.size(); ++i) {
+    const Completion done = run_one(engine, scored(golden.prompts[i], "tuned"));
+    greatest = std::max(greatest, testing::distance(done.logits, golden.stored_rows(i)).absolute);
+    EXPECT_EQ(run_one(engine, greedy(golden.prompts[i], "tuned")).output_ids, golden.greedy[i]) << "prompt " << i;
+  }
+  std::printf("  %s: greatest difference %.2e\n", what, greatest);
+  EXPECT_LE(greatest, 1e-4);
+}
+
+class AdapterRanks : public ::testing::TestWithParam<Division> {
+ protected:
+  void SetUp() override {
+    if (!testing::has_devices_for(GetParam().ranks())) GTEST_SKIP() << "needs " << GetParam().ranks() << " GPUs";
+  }
+};
+
+TEST_P(AdapterRanks, LogitsAndTokensEqualPeft) {
+  const std::pair<const char*, const char*> kCases[] = {
+      {"qwen3", kBothAdapters[0]}, {"qwen3", kBothAdapters[1]}, {"llama", "llama-lora/r16-pattern"}};
+  for (const auto& [base, adapter] : kCases) {
+    const Golden golden = read_golden_folder(folder_of(adapter));
+    EngineOptions options = options_of(GetParam(), base);
+    options.adapters.paths = {{.name = "tuned", .path = golden.folder}};
+    const std::unique_ptr<Engine> engine = testing::make_engine(options);
+    ASSERT_NE(engine, nullptr);
+    expect_golden(*engine, golden, adapter);
+  }
+}
+
+TEST_P(AdapterRanks, AMixedBatchEqualsEachRequestAlone) {
+  EngineOptions options = options_of(GetParam(), "qwen3", /*slots=*/5);
+  options.deterministic = true;
+  options.disable_radix_cache = true;
+  const std::unique_ptr<Engine> engine = testing::make_engine(options);
+  ASSERT_NE(engine, nullptr);
+  testing::expect_mixed_equals_alone(*engine);
+}
+
+TEST_P(AdapterRanks, EveryRankGetsWhatTakesASlot) {
+  const std::unique_ptr<Engine> engine = testing::make_engine(options_of(GetParam(), "qwen3", /*slots=*/1));
+  ASSERT_NE(engine, nullptr);
+  for (int round = 0; round < 2; ++round)
+    for (const char* adapter : kBothAdapters) {
+      const Golden golden = read_golden_folder(folder_of(adapter));
+      ASSERT_TRUE(testing::load(*engine, "tuned", golden.folder, /*replace=*/true).ok());
+      EXPECT_EQ(run_one(*engine, greedy(golden.prompts[0], "tuned")).output_ids, golden.greedy[0]) << adapter;
+    }
+}
+
+TEST_P(AdapterRanks, VerifyComparesTheGraphsOfEveryRank) {
+  const std::unique_ptr<Engine> engine = testing::make_engine(options_of(GetParam()));
+  ASSERT_NE(engine, nullptr);
+  const Result<VerifyReport> report = verify(engine->runner(), false);
+  ASSERT_TRUE(report.ok()) << report.status().to_string();
+  int compared = 0;
+  for (const VerifyRow& row : report->rows) {
+    compared += row.runner.starts_with("adapter") ? 1 : 0;
+    EXPECT_EQ(row.difference, "") << row.runner << " " << row.size;
+  }
+  EXPECT_GT(compared, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, AdapterRanks, ::testing::Values(kRanks, kStages, kBoth), name_of);
+
+// Rank 1 is lost, in this process or in another one.
+class LostAdapterRanks : public ::testing::TestWithParam<bool> {};
+
+TEST_P(LostAdapterRanks, AreNamedInOneError) {
+  const Golden golden = read_golden_folder(folder_of("llama-lora/r16-pattern"));
+  EngineOptions options = testing::faulty_options(testing::faulty_registry(), 2);
+  options.adapters = {.enabled = true, .limits = {.slots = 2}, .paths = {{.name = "tuned", .path = golden.folder}}};
+  Request request = testing::request(11, 6);
+  request.adapter = "tuned";
+  EngineOptions whole = options;
+  whole.tp_size = 1;
+  const std::vector<TokenId> right = run_one(**Engine::create(whole), request).output_ids;
+  std::optional<testing::Nodes> nodes;
+  std::unique_ptr<Engine> here;
+  testing::plans = {};
+  if (GetParam()) {
+    nodes.emplace(FaultPlan{}, options);
+    ASSERT_TRUE(nodes->started.ok()) << nodes->started.to_string();
+  } else {
+    here = testing::make_engine(options);
+    ASSERT_NE(here, nullptr);
+  }
+  Engine& engine = GetParam() ? nodes->engine() : *here;
+  EXPECT_EQ(run_one(engine, request).output_ids, right);
+  // The next use of the name writes the slot, which is the first call that fails.
+  ASSERT_TRUE(testing::load(engine, "tuned", golden.folder, /*replace=*/true).ok());
+  devices[1]->set_plan({.lost_from = 1});
+  const Status failed = engine.run({&request, 1}).status();
+  EXPECT_EQ(failed.code(), StatusCode::kDeviceLost) << failed.to_string();
+  EXPECT_THAT(failed.message(), HasSubstr("rank 1 of 2"));
+  EXPECT_EQ(engine.step().status().code(), StatusCode::kDeviceLost);
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, LostAdapterRanks, ::testing::Bool(),
+                         [](const auto& c) { return c.param ? "AnotherProcess" : "ThisProcess"; });
+
+}  // namespace
+}  // namespace tessera
