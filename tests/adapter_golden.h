@@ -31,6 +31,13 @@ inline std::string folder_of(const std::string& adapter) {
   return adapter.starts_with("shared/") ? golden_path(adapter) : data_path("adapters/" + adapter);
 }
 
+// Returns the targets that an adapter needs: embedding, head and experts are none unless they are named.
+inline std::vector<std::string> targets_of(std::string_view adapter) {
+  if (adapter.ends_with("embed-head")) return {std::string(kAllLinears), "embed_tokens", "lm_head"};
+  if (adapter.find("qwen3-moe-lora/") != std::string_view::npos) return {std::string(kAllLinears), "experts"};
+  return {};
+}
+
 inline std::unique_ptr<Engine> make_engine(const EngineOptions& options) {
   Result<std::unique_ptr<Engine>> engine = Engine::create(options);
   EXPECT_TRUE(engine.ok()) << engine.status().to_string();

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
-#include <cstring>
 #include <map>
 
 #include "adapter_golden.h"
@@ -43,6 +42,7 @@ TEST_P(AdapterGoldens, LogitsEqualPeft) {
     EngineOptions options = options_for(GetParam().base);
     options.graphs.disable_cuda_graph = !graphs;
     options.adapters.paths = {{.name = "tuned", .path = golden.folder}};
+    options.adapters.limits.targets = testing::targets_of(GetParam().adapter);
     const std::unique_ptr<Engine> engine = make_engine(options);
     ASSERT_NE(engine, nullptr);
     double greatest = 0;
@@ -60,6 +60,7 @@ TEST_P(AdapterGoldens, GreedyTokensEqualPeft) {
   const Golden golden = read_golden_folder(folder_of(GetParam().adapter));
   EngineOptions options = options_for(GetParam().base);
   options.adapters.paths = {{.name = "tuned", .path = golden.folder}};
+  options.adapters.limits.targets = testing::targets_of(GetParam().adapter);
   const std::unique_ptr<Engine> engine = make_engine(options);
   ASSERT_NE(engine, nullptr);
   std::vector<Request> requests;
@@ -73,6 +74,9 @@ TEST_P(AdapterGoldens, GreedyTokensEqualPeft) {
 INSTANTIATE_TEST_SUITE_P(Cases, AdapterGoldens,
                          ::testing::Values(Case{"qwen3", kBothAdapters[0]}, Case{"qwen3", kBothAdapters[1]},
                                            Case{"llama", "llama-lora/r16-pattern"},
+                                           Case{"llama", "llama-lora/r4-embed-head"},
+                                           Case{"qwen3-moe", "qwen3-moe-lora/r4-target-parameters"},
+                                           Case{"qwen3-moe", "qwen3-moe-lora/r4-experts-linear"},
                                            Case{"shared/qwen3.5", "shared/qwen3.5-lora/r8-gdn"},
                                            Case{"shared/qwen3.5", "shared/qwen3.5-lora/r16-gdn"}),
                          [](const auto& c) {
@@ -228,6 +232,9 @@ TEST(Adapters, RefuseWhatTheyDoNotGoWith) {
   rank.adapters.limits.max_rank = 4;
   rank.adapters.paths = {{.name = "tuned", .path = folder_of(kBothAdapters[0])}};
   EXPECT_NE(error(rank).find("at most 4 is accepted (max_lora_rank)"), std::string::npos) << error(rank);
+  EngineOptions head = options_for("llama");
+  head.adapters.paths = {{.name = "tuned", .path = folder_of("llama-lora/r4-embed-head")}};
+  EXPECT_NE(error(head).find("(lora_target_modules)"), std::string::npos) << error(head);
   EngineOptions other = options_for("llama");
   other.adapters.paths = {{.name = "tuned", .path = folder_of(kBothAdapters[0])}};
   EXPECT_NE(error(other).find("lora_paths: tuned="), std::string::npos) << error(other);

@@ -64,12 +64,16 @@ class AdapterRanks : public ::testing::TestWithParam<Division> {
 };
 
 TEST_P(AdapterRanks, LogitsAndTokensEqualPeft) {
-  const std::pair<const char*, const char*> kCases[] = {
-      {"qwen3", kBothAdapters[0]}, {"qwen3", kBothAdapters[1]}, {"llama", "llama-lora/r16-pattern"}};
+  const std::pair<const char*, const char*> kCases[] = {{"qwen3", kBothAdapters[0]},
+                                                        {"qwen3", kBothAdapters[1]},
+                                                        {"llama", "llama-lora/r16-pattern"},
+                                                        {"llama", "llama-lora/r4-embed-head"},
+                                                        {"qwen3-moe", "qwen3-moe-lora/r4-target-parameters"}};
   for (const auto& [base, adapter] : kCases) {
     const Golden golden = read_golden_folder(folder_of(adapter));
     EngineOptions options = options_of(GetParam(), base);
     options.adapters.paths = {{.name = "tuned", .path = golden.folder}};
+    options.adapters.limits.targets = testing::targets_of(adapter);
     const std::unique_ptr<Engine> engine = testing::make_engine(options);
     ASSERT_NE(engine, nullptr);
     expect_golden(*engine, golden, adapter);

@@ -151,6 +151,14 @@ void keep_own_linears(ModelGraphs& graphs) {
                 [&](const AdaptableLinear& linear) { return graphs.body.find_value(linear.weight) == nullptr; });
 }
 
+// Adds the head to what adapters may change. A tied head is a module of its own to PEFT, whatever its matrix.
+void add_head_linear(LayerBuilder& head, ModelGraphs& graphs) {
+  for (AdaptableLinear& linear : head.take_linears()) {
+    linear.modules[0].name = "lm_head";
+    graphs.linears.push_back(std::move(linear));
+  }
+}
+
 void rename_tensors(const std::function<std::string(const std::string&)>& name, std::vector<WeightSpec>& weights) {
   for (WeightSpec& spec : weights) {
     for (std::vector<WeightPart>* parts : {&spec.parts, &spec.elsewhere}) {
@@ -196,6 +204,7 @@ Result<ModelGraphs> build_model(const ModelConfig& config, const ModelOptions& o
   } else {
     LayerBuilder body("body", options, ops, config.tensor_prefix, config.formats);
     const ir::ValueId hidden = family->build_body(body, config);
+    graphs.linears = body.take_linears();  // without what an EAGLE-3 draft adds to the body
     std::optional<ir::ValueId> fused;
     if (options.eagle != nullptr) fused = TRY(fuse_layer_inputs(body, *options.eagle));
     graphs.body = TRY(finish(body, hidden, "hidden", graphs.weights, fused));
@@ -203,7 +212,6 @@ Result<ModelGraphs> build_model(const ModelConfig& config, const ModelOptions& o
     graphs.stored = body.take_stored();
     graphs.dequantised = body.take_dequantised();
     graphs.at_start = body.take_at_start();
-    graphs.linears = body.take_linears();
     if (options.pp_size > 1) {
       graphs.body =
           TRY(stage_of(graphs, body)
@@ -219,6 +227,7 @@ Result<ModelGraphs> build_model(const ModelConfig& config, const ModelOptions& o
   graphs.head = TRY(finish(head, y, "logits", graphs.weights));
   std::ranges::move(head.take_stored(), std::back_inserter(graphs.stored));
   std::ranges::move(head.take_at_start(), std::back_inserter(graphs.at_start));
+  if (graphs.has_head && config.num_labels == 0 && !family->make_body) add_head_linear(head, graphs);
   if (config.vision) {
     LayerBuilder tower("tower", options, ops, config.vision->tensor_prefix);
     const ir::ValueId rows = family->build_tower(tower, *config.vision);

@@ -133,6 +133,7 @@ struct WeightAtStart {
 struct AdaptedGraphs {
   AdapterLayout layout;
   ir::Graph body;
+  ir::Graph head;
   std::optional<PrefillGraphs> prefill = std::nullopt;  // set if ModelGraphs::prefill is
 };
 
@@ -147,7 +148,7 @@ struct ModelGraphs {
   std::vector<DequantisedWeight> dequantised = {};
   std::vector<WeightAtStart> at_start = {};   // matrices of body and head, each once
   std::vector<LayerInfo> layers = {};         // [layers], or empty: ForwardContext::layers
-  std::vector<AdaptableLinear> linears = {};  // the body's linears that adapters may change
+  std::vector<AdaptableLinear> linears = {};  // linears of body and head that adapters may change
   std::optional<VisionGraph> vision = std::nullopt;
   std::optional<DraftGraphs> draft = std::nullopt;  // ModelOptions::draft_layer
   // Layers of this pipeline stage. The head and the graphs after it belong to the last stage; other stages only declare

@@ -55,11 +55,10 @@ void add_adapter_flags(CommandFlags& add, EngineOptions& engine) {
               {1, kMaxAdapterSlots}, adapters.limits.slots);
   add.integer("--max-lora-rank", "the largest rank of an adapter (16)", {1, kMaxAdapterRank}, adapters.limits.max_rank);
   add.values(
-      "--lora-target-modules", "NAME", "modules that adapters may change, like q_proj (all linears)",
+      "--lora-target-modules", "NAME", "modules that adapters may change, like q_proj or lm_head (all-linear)",
       [&adapters](const std::string& flag, const std::string& text) -> Status {
-        const std::vector<std::string> names = TRY(parse_names(flag, text));
-        if (text != "all" && text != "all-linear")
-          adapters.limits.targets.insert(adapters.limits.targets.end(), names.begin(), names.end());
+        for (const std::string& name : TRY(parse_names(flag, text)))
+          adapters.limits.targets.push_back(name == "all" ? std::string(kAllLinears) : name);
         return ok_status();
       },
       kMostWords);

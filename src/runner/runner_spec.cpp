@@ -197,8 +197,9 @@ Result<std::vector<RunnerSpec>> make_runner_specs(const ModelGraphs& graphs, con
   if (graphs.adapted) {
     // These differ from the model's own runners in their graphs alone.
     const std::optional<PrefillGraphs>& adapted = graphs.adapted->prefill;
-    const std::vector heads{adapted ? &adapted->head : &graphs.head, &graphs.sampler};
+    const std::vector heads{adapted ? &adapted->head : &graphs.adapted->head, &graphs.sampler};
     decoded[0] = &graphs.adapted->body;
+    if (graphs.has_head) decoded[1] = &graphs.adapted->head;
     std::vector<ir::Graph> changed;
     changed.push_back(adapted ? adapted->body : graphs.adapted->body);
     changed.push_back(TRY(chain("adapter_head", heads)));

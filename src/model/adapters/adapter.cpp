@@ -10,7 +10,9 @@
 #include <system_error>
 #include <utility>
 
+#include "tessera/base/log.h"
 #include "tessera/model/adapters/adapter_config.h"
+#include "tessera/model/adapters/expert_stacks.h"
 #include "tessera/model/weights/safetensors.h"
 #include "tessera/model/weights/tensor_copy.h"
 
@@ -23,6 +25,7 @@ namespace fs = std::filesystem;
 struct Pair {
   const StoredTensor* a = nullptr;
   const StoredTensor* b = nullptr;
+  bool embeds = false;  // they change an embedding
 };
 using Pairs = std::map<std::string, Pair>;  // by the module's name
 
@@ -30,23 +33,40 @@ using Pairs = std::map<std::string, Pair>;  // by the module's name
 struct TensorRole {
   std::string module;
   bool is_a = false;
+  bool embeds = false;
+  bool is_base = false;  // the base's own matrix of the module
   std::string_view refused = {};
 };
+
+struct Ending {
+  std::string_view text;
+  bool is_a = false;
+  bool embeds = false;
+  bool is_base = false;
+};
+// PEFT leaves the adapter's name, "default", out of files; other writers leave it in.
+constexpr Ending kEndings[] = {{.text = ".lora_A.weight", .is_a = true},
+                               {.text = ".lora_A.default.weight", .is_a = true},
+                               {.text = ".lora_B.weight"},
+                               {.text = ".lora_B.default.weight"},
+                               {.text = ".lora_embedding_A", .is_a = true, .embeds = true},
+                               {.text = ".lora_embedding_A.default", .is_a = true, .embeds = true},
+                               {.text = ".lora_embedding_B", .embeds = true},
+                               {.text = ".lora_embedding_B.default", .embeds = true},
+                               {.text = ".base_layer.weight", .is_base = true}};
 
 TensorRole role_of(std::string_view name) {
   constexpr std::string_view kPrefix = "base_model.model.";
   if (name.starts_with(kPrefix)) name.remove_prefix(kPrefix.size());
-  // PEFT leaves the adapter's name out of files; other writers leave it in.
-  for (const std::string_view suffix : {".lora_A.weight", ".lora_A.default.weight"})
-    if (name.ends_with(suffix))
-      return {.module = std::string(name.substr(0, name.size() - suffix.size())), .is_a = true};
-  for (const std::string_view suffix : {".lora_B.weight", ".lora_B.default.weight"})
-    if (name.ends_with(suffix)) return {.module = std::string(name.substr(0, name.size() - suffix.size()))};
+  for (const Ending& ending : kEndings)
+    if (name.ends_with(ending.text))
+      return {.module = std::string(name.substr(0, name.size() - ending.text.size())),
+              .is_a = ending.is_a,
+              .embeds = ending.embeds,
+              .is_base = ending.is_base};
   TensorRole role{.module = std::string(name)};
   if (name.find("lora_magnitude_vector") != std::string_view::npos)
     role.refused = "a part of DoRA";
-  else if (name.find("lora_embedding_") != std::string_view::npos)
-    role.refused = "a change of an embedding";
   else if (name.ends_with(".bias"))
     role.refused = "a bias";
   else
@@ -56,33 +76,56 @@ TensorRole role_of(std::string_view name) {
 
 Result<Pairs> pairs_of(const SafetensorsFile& file) {
   Pairs pairs;
+  std::vector<std::string> base;
   for (const StoredTensor& tensor : file.tensors()) {
     const TensorRole role = role_of(tensor.name);
     if (!role.refused.empty())
       return unimplemented(
           fmt::format("{}: tensor \"{}\" is {}, which is not supported; accepted: lora_A.weight and "
-                      "lora_B.weight of linears",
+                      "lora_B.weight of linears, lora_embedding_A and lora_embedding_B",
                       file.path(), tensor.name, role.refused));
-    const StoredTensor*& place = role.is_a ? pairs[role.module].a : pairs[role.module].b;
-    if (place != nullptr)
-      return invalid_argument(
-          fmt::format("{}: tensors \"{}\" and \"{}\" are the same matrix", file.path(), place->name, tensor.name));
+    if (role.is_base) {
+      base.push_back(role.module);
+      continue;
+    }
+    Pair& pair = pairs[role.module];
+    if (pair.a == nullptr && pair.b == nullptr) pair.embeds = role.embeds;
+    const StoredTensor*& place = role.is_a ? pair.a : pair.b;
+    if (place != nullptr || pair.embeds != role.embeds)
+      return invalid_argument(fmt::format("{}: tensors \"{}\" and \"{}\" are the same matrix", file.path(),
+                                          (place != nullptr    ? place
+                                           : pair.a != nullptr ? pair.a
+                                                               : pair.b)
+                                              ->name,
+                                          tensor.name));
     if (!is_weight_dtype(tensor.dtype))
       return invalid_argument(fmt::format("{}: tensor \"{}\" is {}; accepted: F32, F16, BF16", file.path(), tensor.name,
                                           stored_dtype_name(tensor.dtype)));
     place = &tensor;
   }
+  for (const std::string& module : base) {
+    if (!pairs.contains(module))
+      return unimplemented(
+          fmt::format("{}: \"{}.base_layer.weight\" is a whole matrix of a module that the adapter does not change, "
+                      "which is not supported",
+                      file.path(), module));
+    log_info("engine", "{}: \"{}.base_layer.weight\" is PEFT's copy of the base's own, and is not read", file.path(),
+             module);
+  }
   if (pairs.empty()) return invalid_argument(fmt::format("{}: the adapter has no tensor", file.path()));
   return pairs;
+}
+
+Status check_whole(const std::string& path, const std::string& module, const Pair& pair) {
+  if (pair.a != nullptr && pair.b != nullptr) return ok_status();
+  return invalid_argument(fmt::format("{}: \"{}\" has lora_{} and no lora_{}", path, module,
+                                      pair.a == nullptr ? "B" : "A", pair.a == nullptr ? "A" : "B"));
 }
 
 // Checks the two matrices of a module, and returns their rank.
 Result<std::int64_t> checked_rank(const std::string& path, const std::string& module, const Pair& pair,
                                   const AdaptableModule& of_model, const AdapterConfig& config,
                                   const AdapterLayout& layout) {
-  if (pair.a == nullptr || pair.b == nullptr)
-    return invalid_argument(fmt::format("{}: \"{}\" has lora_{} and no lora_{}", path, module,
-                                        pair.a == nullptr ? "B" : "A", pair.a == nullptr ? "A" : "B"));
   const std::int64_t rank = pair.a->shape.empty() ? 0 : pair.a->shape[0];
   if (pair.a->shape != std::vector{rank, of_model.cols} || pair.b->shape != std::vector{of_model.rows, rank} ||
       rank < 1)
@@ -134,14 +177,31 @@ Result<std::shared_ptr<const Adapter>> Adapter::load(const std::string& folder, 
   std::map<AdapterLayout::Place, std::shared_ptr<const AdapterMatrices>> matrices;
   std::shared_ptr<Adapter> adapter(new Adapter);
   for (const auto& [module, pair] : TRY(pairs_of(file))) {
+    TRY(check_whole(path, module, pair));
+    if (is_expert_stack(module)) {
+      const AdapterMatrix a{.values = TRY(floats_of(*pair.a, path)), .shape = pair.a->shape};
+      const AdapterMatrix b{.values = TRY(floats_of(*pair.b, path)), .shape = pair.b->shape};
+      for (const ExpertMatrices& expert : TRY(cut_expert_stack(path, module, a, b, config, layout))) {
+        adapter->rank_ = std::max(adapter->rank_, expert.matrices->rank);
+        if (!matrices.emplace(expert.place, expert.matrices).second)
+          return invalid_argument(fmt::format("{}: two names are the model's module \"{}\", one of them \"{}\"", path,
+                                              layout.module_at(expert.place).name, module));
+      }
+      continue;
+    }
     const std::vector<AdapterLayout::Place> places = layout.places_of(module);
     if (places.empty())
-      return invalid_argument(fmt::format("{}: adapters cannot change \"{}\" here; accepted are the model's modules {}",
-                                          path, module, layout.target_names()));
+      return invalid_argument(fmt::format(
+          "{}: adapters cannot change \"{}\" here; accepted are the model's modules {} (lora_target_modules)", path,
+          module, layout.target_names()));
     const AdaptableModule& of_model = layout.module_at(places[0]);
+    if (layout.linear_at(places[0]).embeds != pair.embeds)
+      return invalid_argument(fmt::format("{}: \"{}\" has {}, but is {} of the model", path, module,
+                                          pair.embeds ? "lora_embedding_A" : "lora_A and lora_B",
+                                          pair.embeds ? "a linear" : "an embedding"));
     const auto made = std::make_shared<AdapterMatrices>();
     made->rank = TRY(checked_rank(path, module, pair, of_model, config, layout));
-    made->scale = static_cast<float>(TRY(config.scale_of(module, made->rank)));
+    made->scale = TRY(config.scale_of(module, made->rank));
     made->a = TRY(floats_of(*pair.a, path));
     made->b = TRY(floats_of(*pair.b, path));
     adapter->rank_ = std::max(adapter->rank_, made->rank);

@@ -22,7 +22,9 @@ class Adapter {
   //   invalid_argument  a module that the model does not have, or another shape than its own; a rank above the layout's
   //                     or other than the settings'; a module that is no target; A without B; a value that is not
   //                     finite
-  //   unimplemented     tensors of DoRA, embeddings, biases and whole modules
+  //   unimplemented     tensors of DoRA, biases and whole modules
+  // Beside the change of an embedding or a head, PEFT writes the base's own matrix (base_layer.weight), which a message
+  // of the log names and which is not read.
   // Reads the disk and converts on the calling thread: tens of milliseconds for a model of 8 G parameters. Thread-safe.
   static Result<std::shared_ptr<const Adapter>> load(const std::string& folder, const AdapterLayout& layout,
                                                      Device& device);

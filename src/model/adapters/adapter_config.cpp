@@ -19,7 +19,6 @@ constexpr double kMostAlpha = 1e6;
 // Settings that are not served: they change what the tensors mean, or which tensors there are.
 constexpr std::string_view kRefused[] = {"use_dora",
                                          "modules_to_save",
-                                         "target_parameters",
                                          "use_qalora",
                                          "use_bdlora",
                                          "lora_bias",

@@ -18,8 +18,7 @@ namespace tessera {
 class AdapterConfig {
  public:
   // Reads adapter_config.json in `folder`. not_found if there is none; data_loss or invalid_argument for a value out of
-  // range; unimplemented, with the setting's name, for what is not served: DoRA, modules_to_save, target_parameters and
-  // others.
+  // range; unimplemented, with the setting's name, for what is not served: DoRA, modules_to_save and others.
   static Result<AdapterConfig> read(const std::string& folder);
 
   // Returns the rank that the settings give a module, "model.layers.0.self_attn.q_proj".

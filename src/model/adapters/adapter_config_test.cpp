@@ -46,7 +46,6 @@ TEST(AdapterConfig, PatternsMatchEndsOfNamesInOrder) {
 TEST(AdapterConfig, RefusesKindsByTheirSetting) {
   const std::pair<const char*, const char*> kRefused[] = {{"use_dora", "true"},
                                                           {"modules_to_save", R"(["lm_head"])"},
-                                                          {"target_parameters", R"(["mlp.experts.down_proj"])"},
                                                           {"layer_replication", "[[0, 4], [2, 5]]"},
                                                           {"trainable_token_indices", "[1]"},
                                                           {"alora_invocation_tokens", "[7]"},

@@ -13,10 +13,34 @@
 namespace tessera {
 namespace {
 
+constexpr std::string_view kLayers = "layers.";
+
 bool can_change(const LinearPart& part) { return !part.padded && std::holds_alternative<PlainStorage>(part.storage); }
 
+bool names(const AdapterLimits& limits, std::string_view target) {
+  return std::ranges::find(limits.targets, target) != limits.targets.end();
+}
+
+// Returns the word by which targets name a module.
+std::string_view target_word(const AdaptableModule& module) {
+  return module.expert >= 0 ? kExperts : last_word(module.name);
+}
+
 bool is_target(const AdapterLimits& limits, const AdaptableModule& module) {
-  return limits.targets.empty() || std::ranges::find(limits.targets, last_word(module.name)) != limits.targets.end();
+  if (names(limits, target_word(module))) return true;
+  const bool in_layer = module.expert < 0 && from_layer(module.name).starts_with(kLayers);
+  return in_layer && (limits.targets.empty() || names(limits, kAllLinears));
+}
+
+// Returns the target words of the modules for which `counts` is true, each once.
+template <class Counts>
+std::string target_words(const AdapterLayout::OfRanks& linears, const Counts& counts) {
+  std::set<std::string_view> words;
+  for (const std::vector<AdaptableLinear>& of_rank : linears)
+    for (const AdaptableLinear& linear : of_rank)
+      for (const AdaptableModule& module : linear.modules)
+        if (counts(module)) words.insert(target_word(module));
+  return fmt::format("{}", fmt::join(words, ", "));
 }
 
 Status check_limits(const AdapterLimits& limits) {
@@ -34,10 +58,11 @@ Status check_limits(const AdapterLimits& limits) {
 std::string_view last_word(std::string_view module) { return module.substr(module.rfind('.') + 1); }
 
 std::string_view from_layer(std::string_view module) {
-  constexpr std::string_view kLayers = "layers.";
   if (module.starts_with(kLayers)) return module;
   const std::size_t at = module.find(".layers.");
-  return at == std::string_view::npos ? module : module.substr(at + 1);
+  if (at != std::string_view::npos) return module.substr(at + 1);
+  const std::string_view word = last_word(module);
+  return word == "embed_tokens" || word == "lm_head" ? word : module;
 }
 
 std::int64_t AdaptableLinear::rows() const {
@@ -91,13 +116,13 @@ Result<AdapterLayout> AdapterLayout::create(OfRanks linears, std::size_t rank, A
   for (const std::string& target : limits.targets) {
     const bool known = std::ranges::any_of(layout.linears_, [&](const std::vector<AdaptableLinear>& of_rank) {
       return std::ranges::any_of(of_rank, [&](const AdaptableLinear& linear) {
-        return has_module(linear, [&](const AdaptableModule& module) { return last_word(module.name) == target; });
+        return has_module(linear, [&](const AdaptableModule& module) { return target_word(module) == target; });
       });
     });
-    if (!known)
+    if (!known && target != kAllLinears)
       return invalid_argument(
           fmt::format("lora_target_modules: adapters cannot change a module \"{}\" of this model; accepted: {}", target,
-                      layout.target_names()));
+                      target_words(layout.linears_, [](const AdaptableModule&) { return true; })));
   }
   layout.limits_ = std::move(limits);
   bool some = false;
@@ -108,33 +133,29 @@ Result<AdapterLayout> AdapterLayout::create(OfRanks linears, std::size_t rank, A
     some = some || !of_rank.empty();
   }
   if (!some) return unimplemented("enable_lora: the model has no linear that adapters could change");
+  for (std::size_t of = 0; of < layout.linears_.size(); ++of)
+    for (std::size_t i = 0; i < layout.linears_[of].size(); ++i)
+      for (std::size_t m = 0; m < layout.linears_[of][i].modules.size(); ++m) {
+        const AdaptableModule& module = layout.linears_[of][i].modules[m];
+        if (is_target(layout.limits_, module))
+          layout.places_[std::string(from_layer(module.name))].push_back({.rank = of, .linear = i, .module = m});
+      }
   return layout;
 }
 
 std::vector<AdapterLayout::Place> AdapterLayout::places_of(std::string_view module) const {
-  std::vector<Place> places;
-  for (std::size_t rank = 0; rank < linears_.size(); ++rank)
-    for (std::size_t i = 0; i < linears_[rank].size(); ++i)
-      for (std::size_t m = 0; m < linears_[rank][i].modules.size(); ++m) {
-        const AdaptableModule& candidate = linears_[rank][i].modules[m];
-        if (from_layer(candidate.name) == from_layer(module) && is_target(limits_, candidate))
-          places.push_back({.rank = rank, .linear = i, .module = m});
-      }
-  return places;
+  const auto found = places_.find(from_layer(module));
+  return found == places_.end() ? std::vector<Place>() : found->second;
 }
 
-const AdaptableLinear* AdapterLayout::find(std::string_view weight) const {
-  const auto found = std::ranges::find(linears(), weight, &AdaptableLinear::weight);
+const AdaptableLinear* AdapterLayout::find(std::string_view weight, bool embeds) const {
+  const auto found = std::ranges::find_if(
+      linears(), [&](const AdaptableLinear& linear) { return linear.weight == weight && linear.embeds == embeds; });
   return found == linears().end() ? nullptr : &*found;
 }
 
 std::string AdapterLayout::target_names() const {
-  std::set<std::string_view> names;
-  for (const std::vector<AdaptableLinear>& of_rank : linears_)
-    for (const AdaptableLinear& linear : of_rank)
-      for (const AdaptableModule& module : linear.modules)
-        if (is_target(limits_, module)) names.insert(last_word(module.name));
-  return fmt::format("{}", fmt::join(names, ", "));
+  return target_words(linears_, [this](const AdaptableModule& module) { return is_target(limits_, module); });
 }
 
 }  // namespace tessera

@@ -9,6 +9,8 @@
 #include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -24,9 +26,11 @@ struct LinearPart;
 
 // A matrix of the checkpoint, by the name that adapters use.
 struct AdaptableModule {
-  std::string name;       // "model.layers.0.self_attn.q_proj"
-  std::int64_t rows = 0;  // rows of the whole matrix, which B has too
-  std::int64_t cols = 0;  // columns of the whole matrix, which A has too
+  std::string name;            // "model.layers.0.self_attn.q_proj"
+  std::int64_t rows = 0;       // rows of the whole matrix, which B has too
+  std::int64_t cols = 0;       // columns of the whole matrix, which A has too
+  std::int64_t expert = -1;    // expert whose matrix it is; -1: none
+  std::int64_t stack_row = 0;  // where it begins in the expert's matrix of the stack: up lies behind gate
 };
 
 // Neighbouring columns of a linear's result: rows of one module's matrix.
@@ -36,9 +40,13 @@ struct AdaptableRange {
   std::int64_t rows = 0;
 };
 
-// A linear x [T, cols] → [T, rows of all ranges], as one rank computes it.
+// A linear x [T, cols] → [T, rows of all ranges], as one rank computes it. An embedding is the linear of rows that are
+// 1 at their token and 0 elsewhere: its matrix is [hidden size, ids], the transpose of its table.
 struct AdaptableLinear {
-  std::string weight;  // the graph's value that is its matrix
+  std::string weight;  // the graph's value that is its matrix or table
+  bool embeds = false;
+  std::int64_t experts = 0;  // it is a stack of experts' matrices, of so many in the model; 0: it is none
+  double factor = 1;         // what the module's result, and so its change, is multiplied by
   std::int64_t cols = 0;
   std::int64_t first_col = 0;            // in the modules' matrices
   std::vector<AdaptableModule> modules;  // each once
@@ -60,9 +68,12 @@ std::optional<AdaptableLinear> adaptable_linear(std::string weight, std::span<co
 struct AdapterLimits {
   std::int64_t slots = 8;      // adapters that one forward may mix; at least 1
   std::int64_t max_rank = 16;  // at least 1
-  // Last words of the names of modules that adapters may change: "q_proj". Empty: all of the body's linears.
+  // Last words of the names of modules that adapters may change, such as "q_proj" or "lm_head". kExperts stands for the
+  // experts' matrices. kAllLinears stands for all other linears of the layers, and so does an empty list.
   std::vector<std::string> targets = {};
 };
+inline constexpr std::string_view kAllLinears = "all-linear";  // PEFT's word
+inline constexpr std::string_view kExperts = "experts";
 
 // The bounds that vLLM and SGLang have too.
 inline constexpr std::int64_t kMaxAdapterRank = 512;
@@ -90,19 +101,19 @@ class AdapterLayout {
     std::size_t module;
     friend auto operator<=>(const Place&, const Place&) = default;
   };
-  const AdaptableModule& module_at(const Place& place) const {
-    return linears_[place.rank][place.linear].modules[place.module];
-  }
+  const AdaptableLinear& linear_at(const Place& place) const { return linears_[place.rank][place.linear]; }
+  const AdaptableModule& module_at(const Place& place) const { return linear_at(place).modules[place.module]; }
   // Returns the places of a module. It may have several on a rank, as a projection does whose rows are split between
   // two linears. Empty: adapters may not change it.
   std::vector<Place> places_of(std::string_view module) const;
-  // Returns this rank's linear of a weight; null if the layout does not have it.
-  const AdaptableLinear* find(std::string_view weight) const;
+  // Returns this rank's linear, or embedding, of a weight; null if the layout does not have it.
+  const AdaptableLinear* find(std::string_view weight, bool embeds = false) const;
   // Returns the last words of all modules, each once, for messages.
   std::string target_names() const;
 
  private:
   OfRanks linears_;
+  std::map<std::string, std::vector<Place>, std::less<>> places_;  // by from_layer() of the module's name
   std::size_t rank_ = 0;
   AdapterLimits limits_;
   ir::DType dtype_ = ir::DType::kFloat32;
@@ -111,7 +122,8 @@ class AdapterLayout {
 // Returns the last word of a module's name: "q_proj".
 std::string_view last_word(std::string_view module);
 // Returns a module's name from its layer on: "layers.0.self_attn.q_proj". Checkpoints of one model have different
-// prefixes before it. A name without a layer is returned whole.
+// prefixes before it. The names of the embedding and the head become "embed_tokens" and "lm_head"; another name without
+// a layer is returned whole.
 std::string_view from_layer(std::string_view module);
 
 }  // namespace tessera

@@ -76,6 +76,29 @@ TEST(AdapterLayout, KeepsLinearsWithATarget) {
   EXPECT_EQ(layout->target_names(), "k_proj");
 }
 
+TEST(AdapterLayout, TakesEmbeddingAndHeadOnlyByName) {
+  std::vector<AdaptableLinear> linears = two_linears();
+  linears.push_back({.weight = "embed.weight",
+                     .embeds = true,
+                     .cols = 100,
+                     .modules = {{"model.language_model.embed_tokens", 32, 100}},
+                     .ranges = {{0, 0, 32}}});
+  linears.push_back({.weight = "embed.weight", .cols = 32, .modules = {{"lm_head", 100, 32}}, .ranges = {{0, 0, 100}}});
+  const auto names = [&](std::vector<std::string> targets) {
+    return AdapterLayout::create({linears}, 0, {.targets = std::move(targets)}, ir::DType::kFloat32)->target_names();
+  };
+  EXPECT_EQ(names({}), "down_proj, k_proj, q_proj");
+  EXPECT_EQ(names({"all-linear"}), "down_proj, k_proj, q_proj");
+  EXPECT_EQ(names({"lm_head"}), "lm_head");
+  EXPECT_EQ(names({"all-linear", "embed_tokens"}), "down_proj, embed_tokens, k_proj, q_proj");
+  const AdapterLayout layout =
+      *AdapterLayout::create({linears}, 0, {.targets = {"lm_head", "embed_tokens"}}, ir::DType::kFloat32);
+  EXPECT_EQ(layout.places_of("model.embed_tokens").size(), 1u);
+  EXPECT_EQ(layout.places_of("language_model.lm_head").size(), 1u);
+  EXPECT_TRUE(layout.find("embed.weight", /*embeds=*/true)->embeds);
+  EXPECT_EQ(layout.find("embed.weight")->modules[0].name, "lm_head");
+}
+
 TEST(AdapterLayout, KnowsTheModulesOfEveryRank) {
   // Stages of layers: rank 0 has no linear of its own.
   const Result<AdapterLayout> layout =

@@ -71,7 +71,7 @@ Result<AdapterShare> AdapterShare::cut(const AdapterLayout& layout, std::size_t 
   for (std::size_t i = 0; i < of_rank.size(); ++i)
     for (const AdapterMatrices* module : matrices[i]) {
       linears[i].ranks.push_back(module == nullptr ? 0 : static_cast<std::int32_t>(module->rank));
-      linears[i].scales.push_back(module == nullptr ? 0.0F : module->scale);
+      linears[i].scales.push_back(module == nullptr ? 0.0F : static_cast<float>(module->scale * of_rank[i].factor));
     }
   AdapterShare share = TRY(place(of_rank, layout.dtype(), std::move(linears), device));
   TRY(dispatch_dtype(layout.dtype(), "adapters", [&]<class T>() -> Status {

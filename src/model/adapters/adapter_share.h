@@ -18,7 +18,7 @@ namespace tessera {
 // A module's whole matrices as floats, as the adapter's file has them.
 struct AdapterMatrices {
   std::int64_t rank = 0;
-  float scale = 0;
+  double scale = 0;
   std::vector<float> a;  // [rank, cols of the module]
   std::vector<float> b;  // [rows of the module, rank]
 };

@@ -134,7 +134,7 @@ TEST(Adapter, RefusesMatricesThatDoNotFit) {
 TEST(Adapter, RefusesEveryTensorThatItDoesNotUse) {
   const std::pair<const char*, const char*> kRefused[] = {
       {"base_model.model.model.layers.0.q_proj.lora_magnitude_vector", "DoRA"},
-      {"base_model.model.model.embed_tokens.lora_embedding_A", "embedding"},
+      {"base_model.model.model.layers.0.k_proj.base_layer.weight", "a whole matrix"},
       {"base_model.model.model.layers.0.q_proj.lora_B.bias", "bias"},
       {"base_model.model.lm_head.weight", "neither A nor B"}};
   for (const auto& [name, what] : kRefused) {
@@ -160,6 +160,106 @@ TEST(Adapter, RefusesHalvesAndDoublesOfPairs) {
   two_names.add_pair("model.layers.0.q_proj", 4, 2, 0);
   two_names.add_pair("model.language_model.layers.0.q_proj", 4, 2, 0);
   expect_error(two_names.load(layout_of()), StatusCode::kInvalidArgument, {"two names"});
+}
+
+// An embedding of 3 tokens to 4 values, and the head behind it.
+AdapterLayout layout_of_ends() {
+  const AdaptableLinear embedding{.weight = "embed.weight",
+                                  .embeds = true,
+                                  .factor = 5,
+                                  .cols = kCols,
+                                  .modules = {{"model.embed_tokens", 4, kCols}},
+                                  .ranges = {{0, 0, 4}}};
+  const AdaptableLinear head{
+      .weight = "embed.weight", .cols = kCols, .modules = {{"lm_head", 4, kCols}}, .ranges = {{0, 0, 4}}};
+  return *AdapterLayout::create({{embedding, head}}, 0, {.max_rank = 4, .targets = {"lm_head", "embed_tokens"}},
+                                ir::DType::kFloat32);
+}
+
+TEST(Adapter, ReadsEmbeddingAndHead) {
+  Folder folder;
+  folder.add("base_model.model.model.embed_tokens.lora_embedding_A", {2, kCols}, 0);
+  folder.add("base_model.model.model.embed_tokens.lora_embedding_B", {4, 2}, 10);
+  folder.add("base_model.model.model.embed_tokens.base_layer.weight", {kCols, 4}, 0);
+  folder.add_pair("lm_head", 4, 2, 50);
+  const auto adapter = folder.load(layout_of_ends());
+  ASSERT_TRUE(adapter.ok()) << adapter.status().message();
+  const AdapterShare& share = (*adapter)->share(0);
+  EXPECT_EQ(share.linears()[0].scales, (std::vector<float>{15})) << "alpha / rank, and the embedding's factor";
+  EXPECT_EQ(share.linears()[1].scales, (std::vector<float>{3}));
+  EXPECT_EQ(floats(share, share.linears()[0].a_offset, 6), (std::vector<float>{0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(floats(share, share.linears()[0].b_offset, 8), (std::vector<float>{10, 12, 14, 16, 11, 13, 15, 17}));
+  EXPECT_EQ(floats(share, share.linears()[1].a_offset, 1), (std::vector<float>{50}));
+}
+
+TEST(Adapter, RefusesAnEmbeddingsMatricesForALinear) {
+  Folder folder;
+  folder.add("lm_head.lora_embedding_A", {2, kCols}, 0);
+  folder.add("lm_head.lora_embedding_B", {4, 2}, 0);
+  expect_error(folder.load(layout_of_ends()), StatusCode::kInvalidArgument, {"lm_head", "a linear of the model"});
+  Folder mixed;
+  mixed.add("lm_head.lora_A.weight", {2, kCols}, 0);
+  mixed.add("lm_head.lora_embedding_B", {4, 2}, 0);
+  expect_error(mixed.load(layout_of_ends()), StatusCode::kInvalidArgument, {"lm_head"});
+}
+
+// Two experts of size 1 with 3 hidden values, each on a rank of its own.
+AdapterLayout layout_of_experts() {
+  const auto of_rank = [](std::int64_t e) {
+    const std::string prefix = "model.layers.0.mlp.experts." + std::to_string(e) + ".";
+    AdaptableLinear gate_up{
+        .weight = "gate_up.weight",
+        .experts = 2,
+        .cols = kCols,
+        .modules = {{.name = prefix + "gate_proj", .rows = 1, .cols = kCols, .expert = e, .stack_row = 0},
+                    {.name = prefix + "up_proj", .rows = 1, .cols = kCols, .expert = e, .stack_row = 1}},
+        .ranges = {{0, 0, 1}, {1, 0, 1}}};
+    AdaptableLinear down{.weight = "down.weight",
+                         .experts = 2,
+                         .cols = 1,
+                         .modules = {{.name = prefix + "down_proj", .rows = kCols, .cols = 1, .expert = e}},
+                         .ranges = {{0, 0, kCols}}};
+    return std::vector{gate_up, down};
+  };
+  return *AdapterLayout::create({of_rank(0), of_rank(1)}, 0, {.max_rank = 4, .targets = {"experts"}},
+                                ir::DType::kFloat32);
+}
+
+TEST(Adapter, CutsStacksOfExperts) {
+  Folder folder;
+  const std::string stack = "base_model.model.model.layers.0.mlp.experts.";
+  folder.add(stack + "base_layer.lora_A.weight", {4, kCols}, 0);  // rank 2 of expert 0, then of expert 1
+  folder.add(stack + "base_layer.lora_B.weight", {2, 4}, 100);    // gate and up; rank 0 of both experts first
+  folder.add(stack + "lora_A.weight", {4, 1}, 200);
+  folder.add(stack + "lora_B.weight", {kCols, 4}, 300);
+  const auto adapter = folder.load(layout_of_experts());
+  ASSERT_TRUE(adapter.ok()) << adapter.status().message();
+  const AdapterShare& share = (*adapter)->share(1);
+  const AdapterLinearPart& gate_up = share.linears()[0];
+  EXPECT_EQ(gate_up.ranks, (std::vector<std::int32_t>{2, 2}));
+  EXPECT_EQ(floats(share, gate_up.a_offset, 12), (std::vector<float>{6, 7, 8, 9, 10, 11, 6, 7, 8, 9, 10, 11}));
+  EXPECT_EQ(floats(share, gate_up.b_offset, 4), (std::vector<float>{101, 105, 103, 107}));
+  const AdapterLinearPart& down = share.linears()[1];
+  EXPECT_EQ(floats(share, down.a_offset, 2), (std::vector<float>{202, 203}));
+  EXPECT_EQ(floats(share, down.b_offset, 6), (std::vector<float>{301, 305, 309, 303, 307, 311}));
+}
+
+TEST(Adapter, RefusesStacksThatFitNoExperts) {
+  const std::string stack = "base_model.model.model.layers.0.mlp.experts.";
+  Folder other;
+  other.add(stack + "lora_A.weight", {4, 2}, 0);
+  other.add(stack + "lora_B.weight", {5, 4}, 0);
+  expect_error(other.load(layout_of_experts()), StatusCode::kInvalidArgument,
+               {"mlp.experts", "[4, 2]", "another model"});
+  Folder unknown;
+  unknown.add(stack + "lora_A.weight", {4, 1}, 0);
+  unknown.add(stack + "lora_B.weight", {kCols, 4}, 0);
+  expect_error(unknown.load(layout_of()), StatusCode::kInvalidArgument, {"mlp.experts", "lora_target_modules"});
+  Folder rank;
+  rank.add(stack + "lora_A.weight", {6, 1}, 0);
+  rank.add(stack + "lora_B.weight", {kCols, 6}, 0);
+  expect_error(rank.load(layout_of_experts()), StatusCode::kInvalidArgument,
+               {"rank 3 for each of 2 experts", "says 2"});
 }
 
 TEST(Adapter, RefusesValuesThatAreNotFinite) {

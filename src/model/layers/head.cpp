@@ -39,6 +39,13 @@ Result<WeightSpec> table_weight(LayerBuilder& b, const EmbeddingTable& table, co
                     .parts = {{.tensor = table.tensor, .shape = {table.rows, table.cols}, .slice = slice}}};
 }
 
+// Returns what a table's rows are multiplied by.
+double scale_of(const ir::Attributes& attributes) {
+  for (const auto& [name, value] : attributes)
+    if (name == "scale") return std::get<double>(value);
+  return 1;
+}
+
 }  // namespace
 
 ir::ValueId resolve_ids(LayerBuilder& b, const TokenInputs& inputs, const ir::Attributes& attributes) {
@@ -71,6 +78,14 @@ ir::ValueId look_up(LayerBuilder& b, const EmbeddingTable& table, ir::ValueId id
     b.graph.fail(weight.status());
     return ids;
   }
+  if (table.tensor == b.tensor("embed_tokens.weight"))
+    b.note_adaptable({.weight = weight->name,
+                      .embeds = true,
+                      .factor = scale_of(attributes),
+                      .cols = rows,
+                      .first_col = first,
+                      .modules = {{.name = b.tensor("embed_tokens"), .rows = table.cols, .cols = table.rows}},
+                      .ranges = {{.module = 0, .first_row = 0, .rows = table.cols}}});
   std::vector<ir::ValueId> all{ids, b.add_weight(*std::move(weight))};
   all.insert(all.end(), operands.begin(), operands.end());
   const ir::ValueId y = b.graph.op("embedding", all, attributes);

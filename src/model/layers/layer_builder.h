@@ -142,7 +142,9 @@ class LayerBuilder {
   std::vector<StoredMatrix> take_stored() { return std::move(stored_); }
   std::vector<DequantisedWeight> take_dequantised() { return std::move(dequantised_); }
   std::vector<WeightAtStart> take_at_start() { return std::move(at_start_); }
-  // Returns the linears that adapters may change.
+  // Notes an embedding or a linear that adapters may change. linear() notes its own.
+  void note_adaptable(AdaptableLinear linear) { linears_.push_back(std::move(linear)); }
+  // Returns what adapters may change.
   std::vector<AdaptableLinear> take_linears() { return std::move(linears_); }
   // Returns [layers begun], or nothing if no layer was described.
   std::vector<LayerInfo> take_layers();

@@ -119,6 +119,43 @@ Status check_slices(const MoeConfig& moe, const ModelOptions& options) {
   return ok_status();
 }
 
+// Notes both stacks as linears of the experts' matrices, which adapters may change.
+void note_experts(LayerBuilder& b, const ModelConfig& config, const ExpertParts& parts, const ExpertTensors& tensors,
+                  const ExpertStacks& stacks) {
+  const ExpertShare share = expert_share(*config.moe, b.options());
+  const std::int64_t size = parts.whole_size();
+  const std::int64_t local = parts.local_size();
+  const std::int64_t hidden = config.hidden_size;
+  const auto stack = [&](ir::ValueId weight, std::int64_t cols, std::int64_t first_col) {
+    return AdaptableLinear{.weight = b.graph.graph().value(weight).name,
+                           .experts = config.moe->num_experts,
+                           .cols = cols,
+                           .first_col = first_col,
+                           .modules = {},
+                           .ranges = {}};
+  };
+  AdaptableLinear gate_up = stack(stacks.gate_up, hidden, 0);
+  AdaptableLinear down = stack(stacks.down, local, share.slice * local);
+  const auto add = [&](AdaptableLinear& to, std::int64_t expert, const std::string& name, std::int64_t rows,
+                       std::int64_t cols, std::int64_t stack_row, AdaptableRange range) {
+    range.module = to.modules.size();
+    to.ranges.push_back(range);
+    to.modules.push_back({.name = fmt::format("{}{}.{}", tensors.prefix, expert, name),
+                          .rows = rows,
+                          .cols = cols,
+                          .expert = expert,
+                          .stack_row = stack_row});
+  };
+  for (std::int64_t e = share.first_expert; e < share.first_expert + share.experts; ++e) {
+    const AdaptableRange of_rank{.first_row = share.slice * local, .rows = local};
+    add(gate_up, e, tensors.gate, size, hidden, 0, of_rank);
+    add(gate_up, e, tensors.up, size, hidden, size, of_rank);
+    add(down, e, tensors.down, hidden, size, 0, {.first_row = 0, .rows = hidden});
+  }
+  b.note_adaptable(std::move(gate_up));
+  b.note_adaptable(std::move(down));
+}
+
 // Returns y + the shared MLP. This rank computes a part of the MLP, because y is also only the rank's part.
 ir::ValueId add_shared(LayerBuilder& b, const ModelConfig& config, ir::ValueId x, ir::ValueId y,
                        const MoeTensors& tensors) {
@@ -187,6 +224,8 @@ ir::ValueId add_experts(LayerBuilder& b, const ModelConfig& config, ir::ValueId 
     b.graph.fail(stacks.status());
     return x;
   }
+  if (stacks->more.empty() && !moe.expert_bias && moe.swiglu_limit == 0)
+    note_experts(b, config, parts, stored, *stacks);
   const ir::DType dtype = b.options().weight_type();
   const bool down_bias = moe.expert_bias && parts.adds_down_bias();
   std::vector<ir::ValueId> operands{x, routing.ids, routing.weights, stacks->gate_up, stacks->down};

@@ -1,8 +1,13 @@
+#include "tessera/ops/adapters/adapter_experts.h"
 #include "tessera/ops/adapters/adapter_linear.h"
+#include "tessera/ops/adapters/adapter_lookup.h"
 #include "tessera/ops/contract/rooms.h"
 
 namespace tessera {
 
-void add_adapters(OpList& list) { list.add({&kAdapterAdd, &kAdapterShrink}, {kAdapterAddCpu, kAdapterShrinkCpu}); }
+void add_adapters(OpList& list) {
+  list.add({&kAdapterAdd, &kAdapterExperts, &kAdapterLookup, &kAdapterShrink},
+           {kAdapterAddCpu, kAdapterExpertsCpu, kAdapterLookupCpu, kAdapterShrinkCpu});
+}
 
 }  // namespace tessera

@@ -1,8 +1,12 @@
+#include "tessera/ops/adapters/adapter_experts.h"
 #include "tessera/ops/adapters/adapter_linear.h"
+#include "tessera/ops/adapters/adapter_lookup.h"
 #include "tessera/ops/contract/rooms.h"
 
 namespace tessera {
 
-void add_adapters_cuda(KernelList& list) { list.add({kAdapterAddCuda, kAdapterShrinkCuda}); }
+void add_adapters_cuda(KernelList& list) {
+  list.add({kAdapterAddCuda, kAdapterExpertsCuda, kAdapterLookupCuda, kAdapterShrinkCuda});
+}
 
 }  // namespace tessera

@@ -7,9 +7,13 @@
 #include <vector>
 
 #include "tessera/ir/verify.h"
+#include "tessera/ops/adapters/adapter_experts.h"
 #include "tessera/ops/adapters/adapter_linear.h"
+#include "tessera/ops/adapters/adapter_lookup.h"
 #include "tessera/ops/linear/linear.h"
+#include "tessera/ops/moe/moe_experts.h"
 #include "tessera/ops/quantised/quantised_linear.h"
+#include "tessera/ops/rows/embedding.h"
 
 namespace tessera {
 namespace {
@@ -20,23 +24,27 @@ using ir::Value;
 using ir::ValueId;
 using ir::ValueKind;
 
-// Copies a graph node by node, and adds the operators around the layout's linears.
+// Copies a graph node by node, and adds the operators of the layout's linears and embedding.
 class Adapting {
  public:
-  Adapting(const ir::Graph& graph, const AdapterLayout& layout, std::set<std::string>& found)
+  Adapting(const ir::Graph& graph, const AdapterLayout& layout, std::set<const AdaptableLinear*>& found)
       : from_(graph), layout_(layout), found_(found), to_(graph) {
     to_.nodes.clear();
   }
 
   ir::Graph finish() {
     for (const Node& node : from_.nodes) {
+      const bool embeds = node.op == kEmbedding.name;
       const bool is_linear = node.op == kLinear.name || node.op == kQuantisedLinear.name;
-      const AdaptableLinear* linear = is_linear ? layout_.find(to_.value(node.operands[1]).name) : nullptr;
-      if (linear != nullptr) {
-        add_adapted(node, *linear);
-      } else {
-        add(node);
-      }
+      const AdaptableLinear* linear =
+          is_linear || embeds ? layout_.find(to_.value(node.operands[1]).name, embeds) : nullptr;
+      // What the adapters' smaller matrix gives does not depend on the linear, which loads its weights meanwhile.
+      const ValueId shrunk = linear != nullptr && !embeds ? add_shrink(node.operands[0], *linear) : ValueId();
+      add(node);
+      if (node.op == kMoeExperts.name) add_experts(node);
+      if (linear == nullptr) continue;
+      found_.insert(linear);
+      add_change(node.results[0], embeds ? add_lookup(node, *linear) : shrunk, *linear);
     }
     return std::move(to_);
   }
@@ -63,32 +71,70 @@ class Adapting {
   }
 
   ValueId table(const AdaptableLinear& linear, AdapterTable table) {
-    return input(adapter_input(linear.weight, table), adapter_type(layout_, linear, table));
+    return input(adapter_input(linear, table), adapter_type(layout_, linear, table));
   }
 
-  // Returns the input with the table of rows of x: tokens, or the rows that a head computes.
+  // Returns the input with the table of rows: tokens, or the rows that a head computes.
   ValueId table_of(const ir::Dim& rows) {
     const bool tokens = rows == ir::Dim(ir::Symbol::kTokens);
     return input(std::string(tokens ? input_names::kAdapterRows : input_names::kAdapterHeadRows),
                  {ir::DType::kInt32, {kAdapterRowLists, rows}});
   }
 
-  // Adds the linear between the operators that compute the adapters' change to it.
-  void add_adapted(const Node& node, const AdaptableLinear& linear) {
-    found_.insert(linear.weight);
-    const ValueId x = node.operands[0];
-    const ValueId y = node.results[0];
-    const ir::Dim rows = to_.value(x).type.shape[0];
-    const ValueId row_table = table_of(rows);
-    const ValueId ranks = table(linear, AdapterTable::kRanks);
+  ValueId shrunk(const ir::Dim& rows, const AdaptableLinear& linear) {
     const auto values = static_cast<std::int64_t>(linear.modules.size()) * layout_.limits().max_rank;
-    const ValueId t =
-        add_value({.name = linear.weight + ".shrunk", .type = {ir::DType::kFloat32, {rows, ir::Dim(values)}}});
+    return add_value({.name = linear.weight + (linear.embeds ? ".looked_up" : ".shrunk"),
+                      .type = {ir::DType::kFloat32, {rows, ir::Dim(values)}}});
+  }
+
+  ValueId add_shrink(ValueId x, const AdaptableLinear& linear) {
+    const ir::Dim rows = to_.value(x).type.shape[0];
+    const ValueId t = shrunk(rows, linear);
     add({.op = std::string(kAdapterShrink.name),
-         .operands = {x, table(linear, AdapterTable::kA), ranks, row_table},
+         .operands = {x, table(linear, AdapterTable::kA), table(linear, AdapterTable::kRanks), table_of(rows)},
          .mutates = std::vector<bool>(4, false),
          .results = {t}});
-    add(node);
+    return t;
+  }
+
+  // Reads A by the ids of an embedding. Rows that the embedding takes from elsewhere are left out.
+  ValueId add_lookup(const Node& embedding, const AdaptableLinear& linear) {
+    const ValueId ids = embedding.operands[0];
+    const ir::Dim rows = to_.value(ids).type.shape[0];
+    const ValueId t = shrunk(rows, linear);
+    std::vector<ValueId> operands{ids, table(linear, AdapterTable::kA), table(linear, AdapterTable::kRanks),
+                                  table_of(rows)};
+    if (embedding.operands.size() > 2) operands.push_back(embedding.operands[2]);
+    add({.op = std::string(kAdapterLookup.name),
+         .operands = operands,
+         .mutates = std::vector<bool>(operands.size(), false),
+         .results = {t},
+         .attributes = {{"first_row", linear.first_col}}});
+    return t;
+  }
+
+  // Adds what computes rows again whose adapter changes experts.
+  void add_experts(const Node& experts) {
+    const AdaptableLinear* const gate_up = layout_.find(to_.value(experts.operands[3]).name);
+    const AdaptableLinear* const down = layout_.find(to_.value(experts.operands[4]).name);
+    if (gate_up == nullptr || down == nullptr) return;
+    found_.insert({gate_up, down});
+    const ValueId y = experts.results[0];
+    std::vector<ValueId> operands{y};
+    operands.insert(operands.end(), experts.operands.begin(), experts.operands.begin() + 5);
+    for (const AdaptableLinear* const stack : {gate_up, down})
+      for (const AdapterTable of : {AdapterTable::kA, AdapterTable::kB, AdapterTable::kRanks, AdapterTable::kScales})
+        operands.push_back(table(*stack, of));
+    operands.push_back(table_of(to_.value(y).type.shape[0]));
+    std::vector<bool> mutates(operands.size(), false);
+    mutates[0] = true;
+    Node node{.op = std::string(kAdapterExperts.name), .operands = std::move(operands), .mutates = std::move(mutates)};
+    if (const ir::Attribute* activation = experts.find_attribute("activation"))
+      node.attributes.emplace_back("activation", *activation);
+    add(std::move(node));
+  }
+
+  void add_change(ValueId y, ValueId t, const AdaptableLinear& linear) {
     std::vector<std::int64_t> range_rows;
     std::vector<std::int64_t> modules;
     for (const AdaptableLinear::Columns& columns : linear.columns()) {
@@ -96,19 +142,20 @@ class Adapting {
       modules.push_back(static_cast<std::int64_t>(columns.module));
     }
     add({.op = std::string(kAdapterAdd.name),
-         .operands = {y, t, table(linear, AdapterTable::kB), ranks, table(linear, AdapterTable::kScales), row_table},
+         .operands = {y, t, table(linear, AdapterTable::kB), table(linear, AdapterTable::kRanks),
+                      table(linear, AdapterTable::kScales), table_of(to_.value(y).type.shape[0])},
          .mutates = {true, false, false, false, false, false},
          .attributes = {{"modules", modules}, {"rows", range_rows}}});
   }
 
   const ir::Graph& from_;
   const AdapterLayout& layout_;
-  std::set<std::string>& found_;  // weights of the linears that were adapted
+  std::set<const AdaptableLinear*>& found_;  // weights of the linears that were adapted
   ir::Graph to_;
 };
 
 Result<ir::Graph> adapt(const ir::Graph& graph, const AdapterLayout& layout, const ir::OpTable& ops,
-                        std::set<std::string>& found) {
+                        std::set<const AdaptableLinear*>& found) {
   ir::Graph adapted = Adapting(graph, layout, found).finish();
   TRY(ir::verify(adapted, ops).with_context(fmt::format("{} with adapters", graph.name)));
   return adapted;
@@ -116,9 +163,10 @@ Result<ir::Graph> adapt(const ir::Graph& graph, const AdapterLayout& layout, con
 
 }  // namespace
 
-std::string adapter_input(std::string_view weight, AdapterTable table) {
+std::string adapter_input(const AdaptableLinear& linear, AdapterTable table) {
   constexpr std::string_view kNames[] = {"a", "b", "ranks", "scales"};
-  return fmt::format("adapters.{}.{}", weight, kNames[static_cast<std::size_t>(table)]);
+  return fmt::format("adapters.{}{}.{}", linear.weight, linear.embeds ? ".embedding" : "",
+                     kNames[static_cast<std::size_t>(table)]);
 }
 
 ir::Type adapter_type(const AdapterLayout& layout, const AdaptableLinear& linear, AdapterTable table) {
@@ -135,11 +183,12 @@ ir::Type adapter_type(const AdapterLayout& layout, const AdaptableLinear& linear
 }
 
 Result<AdaptedGraphs> adapt_graphs(const ModelGraphs& graphs, AdapterLayout layout, const ir::OpTable& ops) {
-  std::set<std::string> found;
-  AdaptedGraphs adapted{.layout = std::move(layout), .body = {}, .prefill = {}};
+  std::set<const AdaptableLinear*> found;
+  AdaptedGraphs adapted{.layout = std::move(layout), .body = {}, .head = {}, .prefill = {}};
   adapted.body = TRY(adapt(graphs.body, adapted.layout, ops, found));
+  adapted.head = TRY(adapt(graphs.head, adapted.layout, ops, found));
   for (const AdaptableLinear& linear : adapted.layout.linears())
-    if (!found.contains(linear.weight))
+    if (!found.contains(&linear))
       return unimplemented(fmt::format(
           "enable_lora: a pass has replaced the linear of \"{}\", and adapters cannot change it", linear.weight));
   if (!graphs.prefill) return adapted;

@@ -5,6 +5,9 @@
 //   %y = linear(%x, "….weight")
 //   adapter_add(mut %y, %t, %b, %ranks, %scales, %rows) {…}
 //
+// Behind moe_experts, if the layout has its stacks, stands adapter_experts (ops/adapters/adapter_experts.h).
+// Behind an embedding of the layout stand adapter_lookup (ops/adapters/adapter_lookup.h) and adapter_add.
+//
 // The small product comes first, because a linear that is launched early loads its weights meanwhile.
 // Everything else is as in the first set, which forwards without adapters run, so that those cost nothing. A row
 // without an adapter has the same bits in both sets as long as no joined kernel takes a linear together with what
@@ -33,7 +36,7 @@ enum class AdapterTable : std::uint8_t {
   kRanks,   // i32[slots, modules]
   kScales,  // f32[slots, modules]
 };
-std::string adapter_input(std::string_view weight, AdapterTable table);
+std::string adapter_input(const AdaptableLinear& linear, AdapterTable table);
 ir::Type adapter_type(const AdapterLayout& layout, const AdaptableLinear& linear, AdapterTable table);
 
 }  // namespace tessera

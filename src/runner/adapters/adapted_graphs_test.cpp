@@ -59,6 +59,23 @@ TEST(AdaptedGraphs, AddOperatorsAroundLinearsOfTheLayout) {
   EXPECT_FALSE(adapted->prefill);
 }
 
+TEST(AdaptedGraphs, AddOperatorsBehindTheEmbedding) {
+  const AdaptableLinear embedding{.weight = "table",
+                                  .embeds = true,
+                                  .cols = 10,
+                                  .first_col = 20,
+                                  .modules = {{"model.embed_tokens", 8, 10}},
+                                  .ranges = {{0, 0, 8}}};
+  AdapterLayout layout = *AdapterLayout::create(
+      {{embedding}}, 0, {.slots = 3, .max_rank = 4, .targets = {"embed_tokens"}}, ir::DType::kFloat32);
+  const Result<AdaptedGraphs> adapted = adapt_graphs(graphs(), std::move(layout), built_in_ops());
+  ASSERT_TRUE(adapted.ok()) << adapted.status().message();
+  const std::string text = ir::to_text(adapted->body);
+  EXPECT_THAT(text, HasSubstr(R"(  %h: f32[T, 8] = embedding(%input_ids, %table)
+  %table.looked_up: f32[T, 4] = adapter_lookup(%input_ids, %adapters.table.embedding.a, %adapters.table.embedding.ranks, %adapter_rows) {first_row = 20}
+  adapter_add(mut %h, %table.looked_up, %adapters.table.embedding.b, )"));
+}
+
 TEST(AdaptedGraphs, RefuseALinearThatNoGraphHas) {
   AdaptableLinear other = qkv();
   other.weight = "fused_away.weight";

@@ -53,12 +53,12 @@ Result<std::int64_t> AdapterTables::bytes_needed(const AdapterLayout& layout) {
 
 void AdapterTables::add_to(ExternalValues& externals) const {
   for (std::size_t i = 0; i < places_.linears.size(); ++i) {
-    const std::string& weight = layout_.linears()[i].weight;
+    const AdaptableLinear& linear = layout_.linears()[i];
     const Place& place = places_.linears[i];
-    externals.add(adapter_input(weight, AdapterTable::kA), memory_->data() + place.a);
-    externals.add(adapter_input(weight, AdapterTable::kB), memory_->data() + place.b);
-    externals.add(adapter_input(weight, AdapterTable::kRanks), memory_->data() + place.ranks);
-    externals.add(adapter_input(weight, AdapterTable::kScales), memory_->data() + place.scales);
+    externals.add(adapter_input(linear, AdapterTable::kA), memory_->data() + place.a);
+    externals.add(adapter_input(linear, AdapterTable::kB), memory_->data() + place.b);
+    externals.add(adapter_input(linear, AdapterTable::kRanks), memory_->data() + place.ranks);
+    externals.add(adapter_input(linear, AdapterTable::kScales), memory_->data() + place.scales);
   }
 }
 

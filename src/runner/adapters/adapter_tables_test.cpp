@@ -48,7 +48,9 @@ class AdapterTablesTest : public ::testing::Test {
     tables_->add_to(externals);
     std::vector<T> values(count);
     EXPECT_TRUE(
-        stream_->download(values.data(), externals.find(adapter_input("w", table), {}), count * sizeof(T)).ok());
+        stream_
+            ->download(values.data(), externals.find(adapter_input(layout_.linears()[0], table), {}), count * sizeof(T))
+            .ok());
     EXPECT_TRUE(stream_->synchronize().ok());
     return values;
   }

@@ -1,0 +1,65 @@
+// The change that low-rank adapters make to experts (ops/moe/moe_experts.h). It reaches into the experts' activation,
+// so rows with such an adapter are computed again as a whole:
+//
+//   adapter_experts(mut y X[T, H], x X[T, H], ids i32[T, K], weights f32[T, K], gate_up X[E, 2I, H], down X[E, H, I],
+//                   gate_up_a X[S, 2E·R, H], gate_up_b X[S, R, E·2I], gate_up_ranks i32[S, 2E], gate_up_scales f32[S,
+//                   2E], down_a X[S, E·R, I], down_b X[S, R, E·H], down_ranks i32[S, E], down_scales f32[S, E], slots
+//                   i32[5, T])
+//     {activation = "silu"}
+//
+//   y[t] = Σ_k weights[t, k] · down'[e] · a(gate_up'[e] · x[t]),   e = ids[t, k]
+//
+// M'[e] is M[e] + scale · Bᵀ · A for the matrices of the row's slot. The tables are those of adapter_linear.h for
+// linears whose modules are gate 0, up 0, gate 1, … and down 0, down 1, …: S slots, R the largest rank. `slots` is the
+// table of adapter_rows.h. A row whose
+// slot is negative or S or more, or whose experts the adapter does not change, keeps its y. Products with M' and a()
+// are rounded to X; the sum over k is in float32, in the order of k, and rounded once. A row's result depends on that
+// row and on its slot alone. The kernels are plain ones: each row reads its experts by itself.
+#pragma once
+
+#include <cstdint>
+
+#include "tessera/ir/op_decl.h"
+#include "tessera/ops/adapters/adapter_rows.h"
+#include "tessera/ops/contract/op.h"
+
+namespace tessera {
+
+extern const ir::OpDecl kAdapterExperts;
+extern const KernelDef kAdapterExpertsCpu;
+extern const KernelDef kAdapterExpertsCuda;
+
+// The tables of one stack of matrices.
+struct AdapterStack {
+  const void* a = nullptr;              // X[num_slots, modules · rank, columns]
+  const void* b = nullptr;              // X[num_slots, rank, width]
+  const std::int32_t* ranks = nullptr;  // [num_slots, modules]
+  const float* scales = nullptr;        // [num_slots, modules]
+  std::int64_t modules = 0;
+  std::int64_t columns = 0;
+  std::int64_t width = 0;  // rows of all modules' matrices
+};
+
+// The operands as a kernel takes them.
+struct AdapterExpertsArgs {
+  void* y = nullptr;
+  const void* x = nullptr;
+  const std::int32_t* ids = nullptr;
+  const float* weights = nullptr;
+  const void* gate_up = nullptr;
+  const void* down = nullptr;
+  AdapterStack gate_up_change{};
+  AdapterStack down_change{};
+  const std::int32_t* slots = nullptr;
+  std::int64_t rows = 0;
+  std::int64_t top_k = 0;
+  std::int64_t experts = 0;
+  std::int64_t hidden = 0;
+  std::int64_t intermediate = 0;
+  std::int32_t num_slots = 0;
+  std::int32_t rank = 0;  // the largest
+  bool gelu = false;      // gelu by tanh instead of silu
+};
+AdapterExpertsArgs adapter_experts_args(const BindArgs& args);
+
+}  // namespace tessera

@@ -1,0 +1,48 @@
+// The first half of the change that a low-rank adapter makes to an embedding: t = column of A for the row's token.
+// adapter_add (adapter_linear.h) adds the second half, y += scale · t · B, as it does behind a linear.
+//
+//   adapter_lookup(ids i32[T], a X[S, R, V], ranks i32[S, 1], slots i32[5, T], [rows i32[T]]) {first_row = 0} → f32[T, R]
+//
+// `slots` is the table of adapter_rows.h. t[row, r] is a[slot, r, ids[row] - first_row] for r below ranks[slot], and 0 behind it. It is 0 too for a row without
+// an adapter, for a row that `rows` replaces (rows[row] ≥ 0, such as an image's), and for an id outside the V columns,
+// which are one rank's part of the vocabulary.
+#pragma once
+
+#include <cstdint>
+
+#include "tessera/ir/op_decl.h"
+#include "tessera/ops/adapters/adapter_rows.h"
+#include "tessera/ops/contract/op.h"
+
+namespace tessera {
+
+extern const ir::OpDecl kAdapterLookup;
+extern const KernelDef kAdapterLookupCpu;
+extern const KernelDef kAdapterLookupCuda;
+
+// The operands as a kernel takes them.
+struct AdapterLookupArgs {
+  const std::int32_t* ids = nullptr;    // [rows]
+  const void* a = nullptr;              // X[num_slots, rank, columns]
+  const std::int32_t* ranks = nullptr;  // [num_slots]
+  const std::int32_t* slots = nullptr;  // [rows]
+  const std::int32_t* given = nullptr;  // [rows], or null
+  float* t = nullptr;                   // [rows, rank]
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+  std::int64_t first_row = 0;
+  std::int32_t num_slots = 0;
+  std::int32_t rank = 0;  // the largest
+
+  // Returns the index in `a` of value r of a row; -1 if the value is 0.
+  constexpr std::int64_t place(std::int64_t row, std::int32_t r) const {
+    const std::int32_t slot = slots[row];
+    if (slot < 0 || slot >= num_slots || r >= ranks[slot]) return -1;
+    if (given != nullptr && given[row] >= 0) return -1;
+    const std::int64_t column = ids[row] - first_row;
+    return column < 0 || column >= columns ? -1 : (std::int64_t{slot} * rank + r) * columns + column;
+  }
+};
+AdapterLookupArgs adapter_lookup_args(const BindArgs& args);
+
+}  // namespace tessera
