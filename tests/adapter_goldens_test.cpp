@@ -224,10 +224,10 @@ TEST(Adapters, QuantisedBasesTakeTheWholeChange) {
 }
 
 TEST(Adapters, RefuseWhatTheyDoNotGoWith) {
-  EngineOptions drafting = options_for("qwen3");
-  drafting.drafts.source = DraftSource::kText;
+  EngineOptions halves = options_for("qwen3");
+  halves.two_batch_overlap = true;
   const auto error = [](const EngineOptions& options) { return Engine::create(options).status().message(); };
-  EXPECT_NE(error(drafting).find("enable_lora: speculative_algorithm"), std::string::npos) << error(drafting);
+  EXPECT_NE(error(halves).find("enable_lora: enable_two_batch_overlap"), std::string::npos) << error(halves);
   EngineOptions rank = options_for("qwen3");
   rank.adapters.limits.max_rank = 4;
   rank.adapters.paths = {{.name = "tuned", .path = folder_of(kBothAdapters[0])}};

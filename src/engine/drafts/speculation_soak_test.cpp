@@ -1,10 +1,12 @@
 // Catches: drafts that change a request's output in random conditions: prefixes that others computed, prompts in
-// chunks, preemption, cancelled neighbours, greedy and random sampling. TESSERA_SOAK_PROMPTS sets the number of prompts
-// for each model (64).
+// chunks, preemption, cancelled neighbours, greedy and random sampling, adapters. TESSERA_SOAK_PROMPTS sets the number
+// of prompts for each model (64).
 #include <gtest/gtest.h>
 
 #include <random>
 
+#include "tessera/base/testing/scratch_dir.h"
+#include "tessera/engine/adapters/random_adapter.h"
 #include "tessera/engine/engine_test_util.h"
 #include "tessera/ops/testing/ranks.h"
 
@@ -17,6 +19,7 @@ struct SoakCase {
   DraftSource source = DraftSource::kText;
   const char* eagle = "";  // below tests/data
   int ranks = 1;
+  bool adapters = false;   // some requests have a low-rank adapter
 };
 void PrintTo(const SoakCase& soak, std::ostream* to) { *to << soak.name; }
 
@@ -42,7 +45,14 @@ constexpr SoakCase kCases[] = {
      .model = "goldens/llama",
      .source = DraftSource::kEagle,
      .eagle = "drafts/llama-eagle3",
-     .ranks = 2}};
+     .ranks = 2},
+    {.name = "TextOfAdapters", .model = "goldens/llama", .adapters = true},
+    {.name = "LayerOfAdapters", .model = "drafts/mtp-qwen3.5", .source = DraftSource::kLayer, .adapters = true},
+    {.name = "EagleOfAdapters",
+     .model = "goldens/llama",
+     .source = DraftSource::kEagle,
+     .eagle = "drafts/llama-eagle3",
+     .adapters = true}};
 
 using Random = std::mt19937;
 
@@ -52,13 +62,14 @@ std::int32_t draw(Random& random, std::int32_t low, std::int32_t high) {
 
 // Prompts begin with one of a few texts, so that prefixes are found again. Half of the requests may choose only a few
 // tokens; their texts repeat themselves, so drafts are kept.
-Request random_request(Random& random) {
+Request random_request(Random& random, bool adapters) {
   Request made = test::request(draw(random, 1, 36), draw(random, 1, 24), draw(random, 1, 4));
   const std::int32_t own = draw(random, 0, 6);
   for (std::int32_t i = 0; i < own; ++i) made.prompt.emplace_back(draw(random, 3, 400));
   if (draw(random, 0, 2) == 0) made.sampling = {.temperature = 0.7, .seed = draw(random, 0, 1000)};
   if (draw(random, 0, 1) == 0) made.sampling.allowed_tokens = {TokenId(5), TokenId(6), TokenId(draw(random, 7, 9))};
   if (draw(random, 0, 7) == 0) made.sampling.presence_penalty = 0.5;
+  if (adapters && draw(random, 0, 2) > 0) made.adapter = std::string("tuned") + std::to_string(draw(random, 0, 2));
   return made;
 }
 
@@ -85,6 +96,18 @@ std::vector<std::vector<TokenId>> run(Engine& engine, const std::vector<Request>
   return outputs;
 }
 
+// Loads three adapters, of which two find a slot at a time.
+void load_adapters(Engine& engine) {
+  for (std::uint32_t i = 0; i < 3; ++i) {
+    const test::ScratchDir folder;
+    test::write_random_adapter(folder.path(), *engine.adapter_layout(), i);
+    const Result<std::shared_ptr<const Adapter>> content =
+        Adapter::load(folder.path(), *engine.adapter_layout(), engine.device());
+    ASSERT_TRUE(content.ok()) << content.status().to_string();
+    ASSERT_TRUE(engine.adapters().load({.name = "tuned" + std::to_string(i)}, *content).ok());
+  }
+}
+
 class SpeculationSoak : public ::testing::TestWithParam<SoakCase> {};
 
 TEST_P(SpeculationSoak, OutputsAreThoseOfPlainDecodes) {
@@ -97,10 +120,13 @@ TEST_P(SpeculationSoak, OutputsAreThoseOfPlainDecodes) {
   options.chunked_prefill_size = 32;
   options.max_running_requests = 64;
   options.max_total_tokens = 512;
+  options.adapters = {.enabled = soak.adapters, .limits = {.slots = 2}, .paths = {}};
   const std::unique_ptr<Engine> plain = test::make_engine(options);
   options.drafts.source = soak.source;
   if (soak.source == DraftSource::kEagle) options.drafts.eagle_path = testing::data_path(soak.eagle);
   const std::unique_ptr<Engine> drafting = test::make_engine(options);
+  for (Engine* engine : {plain.get(), drafting.get()})
+    if (soak.adapters) load_adapters(*engine);
 
   const int prompts = std::stoi(testing::environment_or("TESSERA_SOAK_PROMPTS", "64"));
   Random random(7);
@@ -109,7 +135,7 @@ TEST_P(SpeculationSoak, OutputsAreThoseOfPlainDecodes) {
     std::vector<Request> requests;
     std::vector<bool> cancelled;
     for (std::int32_t i = 0; i < count; ++i) {
-      requests.push_back(random_request(random));
+      requests.push_back(random_request(random, soak.adapters));
       cancelled.push_back(draw(random, 0, 9) == 0);
     }
     const auto company = static_cast<std::size_t>(draw(random, 1, 64));

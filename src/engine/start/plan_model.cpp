@@ -340,12 +340,11 @@ Status add_wanted_rows(PlanDraft& draft) {
 namespace {
 
 // Refuses by name what adapters do not go with.
-Status check_adapters(const EngineOptions& options, const DraftOptions& drafts) {
+Status check_adapters(const EngineOptions& options) {
   const auto refuse = [](std::string_view option) {
     return unimplemented(fmt::format("enable_lora: {} is not supported with adapters", option));
   };
   if (options.replicas > 1) return refuse("dp_size above 1");
-  if (drafts.any()) return refuse("speculative_algorithm");
   if (options.two_batch_overlap) return refuse("enable_two_batch_overlap");
   return ok_status();
 }
@@ -372,7 +371,7 @@ Status add_adapters(PlanDraft& draft) {
   EnginePlan& plan = draft.plan;
   const AdapterOptions& options = draft.options.adapters;
   if (!options.enabled) return ok_status();
-  TRY(check_adapters(draft.options, plan.drafts));
+  TRY(check_adapters(draft.options));
   AdapterLayout layout = TRY(AdapterLayout::create(TRY(linears_of_ranks(draft)), static_cast<std::size_t>(draft.rank),
                                                    options.limits, plan.model.dtype));
   plan.facts.push_back(fmt::format("adapters: {} slots of rank {} for {} linears ({})", options.limits.slots,
