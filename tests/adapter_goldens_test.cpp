@@ -8,7 +8,10 @@
 
 #include "adapter_golden.h"
 #include "golden.h"
+#include "golden_cases.h"
+#include "tessera/base/testing/scratch_dir.h"
 #include "tessera/device/testing/environment.h"
+#include "tessera/engine/adapters/random_adapter.h"
 #include "tessera/engine/engine.h"
 #include "tessera/runner/verify/verify.h"
 
@@ -204,10 +207,18 @@ TEST(Adapters, ThousandLoadsUnderLoad) {
   EXPECT_EQ(content->use_count(), 1 + 2) << "the test, and what was last written to each slot";
 }
 
-TEST(Adapters, QuantisedBasesTakeTheWholeChange) {
+// Formats that the base is rounded to at the start, and how far logits may then be from those of PEFT.
+struct Rounding {
+  const char* format;
+  double most;
+};
+
+class RoundedBases : public ::testing::TestWithParam<Rounding> {};
+
+TEST_P(RoundedBases, TakeTheWholeChange) {
   const Golden golden = read_golden_folder(folder_of(kBothAdapters[0]));
   EngineOptions options = options_for("qwen3");
-  options.quantization = "int8";
+  options.quantization = GetParam().format;
   const std::unique_ptr<Engine> engine = make_engine(options);
   ASSERT_NE(engine, nullptr);
   ASSERT_TRUE(load(*engine, "tuned", golden.folder).ok());
@@ -218,10 +229,43 @@ TEST(Adapters, QuantisedBasesTakeTheWholeChange) {
     with = std::max(with, distance(run_one(*engine, scored(golden.prompts[i], "tuned")).logits, want).relative);
     without = std::max(without, distance(run_one(*engine, scored(golden.prompts[i], "")).logits, want).relative);
   }
-  std::printf("  relative distance with the adapter %.3f, without %.3f\n", with, without);
-  EXPECT_LE(with, 0.03);
-  EXPECT_GE(without, 0.1);
+  std::printf("  %s: relative distance with the adapter %.3f, without %.3f\n", GetParam().format, with, without);
+  EXPECT_LE(with, GetParam().most);
+  EXPECT_GE(without, 2 * GetParam().most);
 }
+
+INSTANTIATE_TEST_SUITE_P(Formats, RoundedBases,
+                         ::testing::Values(Rounding{"int8", 0.03}, Rounding{"fp8", 0.1}, Rounding{"int4", 0.2}),
+                         [](const auto& c) { return std::string(c.param.format); });
+
+// Checkpoints in FP8 and in integers of four bits.
+class QuantisedBases : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(QuantisedBases, ServeAdaptersBesideBaseRequests) {
+  EngineOptions options = options_for(GetParam());
+  options.deterministic = true;
+  options.disable_radix_cache = true;
+  options.adapters.limits.targets = {std::string(kAllLinears), "lm_head"};
+  const std::unique_ptr<Engine> engine = make_engine(options);
+  ASSERT_NE(engine, nullptr);
+  const std::vector<TokenId> prompt = testing::read_golden(GetParam()).prompts[0];
+  const Completion before = run_one(*engine, scored(prompt, ""));
+  const test::ScratchDir folder;
+  test::write_random_adapter(folder.path(), *engine->adapter_layout(), 1);
+  ASSERT_TRUE(load(*engine, "tuned", folder.path()).ok());
+  const Completion tuned = run_one(*engine, scored(prompt, "tuned"));
+  const Result<std::vector<Completion>> mixed =
+      engine->run(std::vector{scored(prompt, ""), scored(prompt, "tuned"), scored(prompt, "")});
+  ASSERT_TRUE(mixed.ok()) << mixed.status().to_string();
+  EXPECT_EQ((*mixed)[0].logits, before.logits);
+  EXPECT_EQ((*mixed)[1].logits, tuned.logits);
+  EXPECT_GT(distance(tuned.logits, before.logits).relative, 0.01);
+}
+
+INSTANTIATE_TEST_SUITE_P(Formats, QuantisedBases,
+                         ::testing::Values("quantised/qwen3-fp8-block", "quantised/llama-fbgemm-fp8",
+                                           "quantised/qwen3-gptq", "quantised/llama-awq"),
+                         testing::case_name);
 
 TEST(Adapters, RefuseWhatTheyDoNotGoWith) {
   EngineOptions halves = options_for("qwen3");
