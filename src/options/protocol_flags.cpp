@@ -52,6 +52,7 @@ void add_protocol_flags(CommandFlags& add, ServerOptions& server, EngineOptions&
             name_of_parser(server.tool_call_parser));
   add.value("--reasoning-parser", "qwen3|deepseek-r1|deepseek-v3|glm45|gpt-oss|mistral|none",
             "how reasoning is marked (as the chat template has it)", name_of_parser(server.reasoning_parser));
+  add.text("--lora-folder", "FOLDER", "folder from which requests may load adapters (any)", server.adapter_folder);
   add.flag("--allow-unknown-fields", "in requests: ignored, instead of refused", server.allow_unknown_fields);
   add.value(
       "--constrained-json-whitespace-pattern", "REGEX",

@@ -101,9 +101,11 @@ Result<std::optional<ImageInput>> read_image_input(const ServerOptions& options,
 }
 
 // Returns the adapters that the engine has loaded; null if it serves none.
-Result<std::shared_ptr<ServedAdapters>> adapters_of(const Engine& engine, const ServedModel& model) {
+Result<std::shared_ptr<ServedAdapters>> adapters_of(const ServerOptions& options, const Engine& engine,
+                                                    const ServedModel& model) {
   if (engine.adapter_layout() == nullptr) return std::shared_ptr<ServedAdapters>();
-  auto adapters = std::make_shared<ServedAdapters>(*engine.adapter_layout(), engine.device());
+  std::shared_ptr<ServedAdapters> adapters =
+      TRY(ServedAdapters::create(*engine.adapter_layout(), engine.device(), options.adapter_folder));
   const std::vector<std::string> own = model.names();
   for (const AdapterInfo& info : engine.adapters().list()) {
     if (std::ranges::find(own, info.name) != own.end())
@@ -157,7 +159,7 @@ Result<ServedModel> ServedModel::create(const ServerOptions& options, const Engi
   model.bos_token = engine.tokenizer_config().bos_token;
   model.eos_token = engine.tokenizer_config().eos_token;
   model.images = TRY(read_image_input(options, engine));
-  model.adapters = TRY(adapters_of(engine, model));
+  model.adapters = TRY(adapters_of(options, engine, model));
   std::string source;
   std::string tool_source;
   if (options.chat_template.empty()) {

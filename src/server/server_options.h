@@ -39,6 +39,8 @@ struct ServerOptions {
   // The folder of uploaded files and batches (file_folder.h), and the limit for all files. "": there are none.
   std::string file_folder{};
   std::int64_t file_bytes = std::int64_t{16} << 30;
+  // The folder from which requests may load adapters, with what lies below it. "": every folder.
+  std::string adapter_folder{};
   double last_answers_s = 1;  // seconds that a server whose engines have failed still reports it
 };
 

@@ -38,8 +38,10 @@ ApiResult<LoadAdapterRequest> read_load_adapter(const ServedModel& model, std::s
   LoadAdapterFields read = TRY(read_load_adapter_fields(model, body));
   if (model.adapters == nullptr)
     return unsupported_field("lora_name", "the server serves no adapters; accepted: a server with --enable-lora");
+  const Result<std::string> path = model.adapters->allowed_path(read.path);
+  if (!path.ok()) return invalid_field("lora_path", path.status().message());
   Result<std::shared_ptr<const Adapter>> content =
-      Adapter::load(read.path, model.adapters->layout(), model.adapters->device());
+      Adapter::load(*path, model.adapters->layout(), model.adapters->device());
   if (!content.ok()) return invalid_field("lora_path", content.status().message());
   return LoadAdapterRequest{.load = std::move(read.load), .content = *std::move(content)};
 }

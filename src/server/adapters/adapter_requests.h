@@ -25,7 +25,7 @@ struct LoadAdapterRequest {
 };
 
 // Reads the fields, and the adapter from its folder. Errors: 400 if the server serves no adapters, for a wrong field,
-// and for an adapter that cannot be served (Adapter::load).
+// for a path outside of the allowed folder, and for an adapter that cannot be served (Adapter::load).
 ApiResult<LoadAdapterRequest> read_load_adapter(const ServedModel& model, std::string_view body);
 
 struct UnloadAdapterRequest {

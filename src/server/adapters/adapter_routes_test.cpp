@@ -5,6 +5,9 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <filesystem>
+
+#include "tessera/base/testing/scratch_dir.h"
 #include "tessera/server/server_test_util.h"
 
 namespace tessera::testing {
@@ -111,6 +114,25 @@ TEST_F(AdapterRoutes, FaultyLoadsAreRefusedByName) {
   EXPECT_NE(ids(running.json(complete("tuned"))), first);
   EXPECT_THAT(message(running.json(post("/generate", R"({"input_ids": [5], "lora_path": "other"})"), 404)),
               HasSubstr("no adapter \"other\" is loaded"));
+}
+
+TEST_F(AdapterRoutes, OnlyTheAllowedFolderIsRead) {
+  const test::ScratchDir folder;
+  std::filesystem::copy(adapter("r8-attention"), folder.path() + "/inside");
+  std::filesystem::create_directory_symlink(adapter("r8-attention"), folder.path() + "/link");
+  const Running running(*engine_, {.adapter_folder = folder.path()});
+  running.json(load("absolute", folder.path() + "/inside"));
+  running.json(load("relative", "inside"));
+  for (const std::string& outside :
+       {adapter("r8-attention"), std::string("link"), folder.path() + "/inside/../../other", std::string("../other")})
+    EXPECT_THAT(message(running.json(load("outside", outside), 400)), HasSubstr("(--lora-folder)")) << outside;
+  EXPECT_THAT(message(running.json(load("outside", "nothing"), 400)), HasSubstr("is no folder"));
+  EXPECT_EQ(running.json(get("/v1/models")).find("data")->as_array().size(), 3u);
+}
+
+TEST_F(AdapterRoutes, AnAllowedFolderMustBeOne) {
+  const Result<ServedModel> made = ServedModel::create({.adapter_folder = "/nowhere"}, *engine_);
+  EXPECT_THAT(made.status().message(), HasSubstr("--lora-folder: /nowhere is no folder"));
 }
 
 TEST_F(AdapterRoutes, ServersWithoutAdaptersSaySo) {

@@ -4,11 +4,14 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "tessera/base/status.h"
 #include "tessera/device/device.h"
 #include "tessera/model/adapters/adapter_layout.h"
 
@@ -16,8 +19,14 @@ namespace tessera {
 
 class ServedAdapters {
  public:
-  // What Adapter::load() needs; both outlive the object.
-  ServedAdapters(const AdapterLayout& layout, Device& device) : layout_(layout), device_(device) {}
+  // `layout` and `device`, which Adapter::load() needs, outlive the object. Requests may load adapters that lie in
+  // `folder` or below it; "": all. invalid_argument if `folder` is no folder.
+  static Result<std::shared_ptr<ServedAdapters>> create(const AdapterLayout& layout, Device& device,
+                                                        const std::string& folder);
+
+  // Returns the path of an adapter that a request names. A relative path begins in the allowed folder, if there is one.
+  // invalid_argument for a path outside of it, whether by "..", by a link or as it is.
+  Result<std::string> allowed_path(const std::string& path) const;
 
   const AdapterLayout& layout() const { return layout_; }
   Device& device() const { return device_; }
@@ -30,8 +39,12 @@ class ServedAdapters {
   std::string json() const;
 
  private:
+  ServedAdapters(const AdapterLayout& layout, Device& device, std::string folder)
+      : layout_(layout), device_(device), folder_(std::move(folder)) {}
+
   const AdapterLayout& layout_;
   Device& device_;
+  const std::string folder_;  // without links; "": all are allowed
   mutable std::mutex mutex_;
   std::map<std::string, std::string, std::less<>> paths_;
 };
