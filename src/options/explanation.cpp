@@ -62,11 +62,12 @@ Result<std::optional<ExplainedDraftLayer>> draft_layer_of(const ModelGraphs& gra
   const DraftGraphs& draft = *graphs.draft;
   const ir::Type& logits = draft.head.value(draft.head.outputs[0]).type;
   const ir::Type& hidden = draft.body.find_value(input_names::kDraftHidden)->type;
+  const std::int64_t hidden_bytes = TRY(ir::size_bytes(hidden, {}));
   ExplainedDraftLayer layer{.layer_ops = std::ssize(draft.body.nodes),
                             .head_ops = std::ssize(draft.head.nodes) + std::ssize(draft.sampler.nodes),
                             .head_ids = *logits.shape.back().constant(),
                             .hidden_rows = *hidden.shape[0].constant(),
-                            .hidden_bytes = TRY(ir::size_bytes(hidden, {}))};
+                            .hidden_bytes = hidden_bytes};
   const auto reads = [](const ir::Graph& graph, const WeightSpec& weight) {
     return graph.find_value(weight.name) != nullptr;
   };

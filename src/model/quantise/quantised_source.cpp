@@ -161,9 +161,10 @@ Result<std::optional<QuantisedSource::Linear>> QuantisedSource::find(const Store
         fmt::format("{}: {} is stored as {}; accepted: FP8, INT8, NVFP4, MXFP4, and int4 of compressed-tensors "
                     "without zero points",
                     checkpoint_.model_path(), module, describe(format)));
-  Linear linear{.numbers = {.name = module + ".weight", .dtype = StoredDtype::kF32, .shape = {}, .data = {}},
-                .format = describe(format),
-                .bytes = 0};
+  Linear linear;
+  linear.numbers.name = module + ".weight";
+  linear.numbers.dtype = StoredDtype::kF32;
+  linear.format = describe(format);
   if (name != values_name(format.spelling)) return std::optional(std::move(linear));  // is read with the values
   if (tensor.shape.size() != 2)
     return data_loss(fmt::format("{}: tensor {}: shape is {}; accepted: two dimensions", checkpoint_.model_path(),

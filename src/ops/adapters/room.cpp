@@ -1,4 +1,3 @@
-#include "tessera/ops/adapters/adapter_experts.h"
 #include "tessera/ops/adapters/adapter_linear.h"
 #include "tessera/ops/adapters/adapter_lookup.h"
 #include "tessera/ops/contract/rooms.h"
@@ -6,8 +5,8 @@
 namespace tessera {
 
 void add_adapters(OpList& list) {
-  list.add({&kAdapterAdd, &kAdapterExperts, &kAdapterLookup, &kAdapterShrink},
-           {kAdapterAddCpu, kAdapterExpertsCpu, kAdapterLookupCpu, kAdapterShrinkCpu});
+  list.add({&kAdapterAdd, &kAdapterLookup, &kAdapterShrink},
+           {kAdapterAddCpu, kAdapterLookupCpu, kAdapterShrinkCpu});
 }
 
 }  // namespace tessera

@@ -1,4 +1,3 @@
-#include "tessera/ops/adapters/adapter_experts.h"
 #include "tessera/ops/adapters/adapter_linear.h"
 #include "tessera/ops/adapters/adapter_lookup.h"
 #include "tessera/ops/contract/rooms.h"
@@ -6,7 +5,7 @@
 namespace tessera {
 
 void add_adapters_cuda(KernelList& list) {
-  list.add({kAdapterAddCuda, kAdapterExpertsCuda, kAdapterLookupCuda, kAdapterShrinkCuda});
+  list.add({kAdapterAddCuda, kAdapterLookupCuda, kAdapterShrinkCuda});
 }
 
 }  // namespace tessera

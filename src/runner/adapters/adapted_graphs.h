@@ -5,7 +5,7 @@
 //   %y = linear(%x, "….weight")
 //   adapter_add(mut %y, %t, %b, %ranks, %scales, %rows) {…}
 //
-// Behind moe_experts, if the layout has its stacks, stands adapter_experts (ops/adapters/adapter_experts.h).
+// Behind moe_experts, if the layout has its stacks, stands adapter_experts (ops/moe/adapter_experts.h).
 // Behind an embedding of the layout stand adapter_lookup (ops/adapters/adapter_lookup.h) and adapter_add.
 //
 // The small product comes first, because a linear that is launched early loads its weights meanwhile.

@@ -1,6 +1,5 @@
-#include <fmt/format.h>
+#include "tessera/ops/moe/adapter_experts.h"
 
-#include "tessera/ops/adapters/adapter_experts.h"
 #include "tessera/ops/cuda/cuda_launch.cuh"
 #include "tessera/ops/cuda/cuda_math.cuh"
 #include "tessera/ops/cuda/cuda_op.h"
@@ -108,11 +107,7 @@ __global__ void adapter_experts(const AdapterExpertsArgs in) {
 
 Result<std::unique_ptr<BoundOp>> bind_experts(const BindArgs& args) {
   const AdapterExpertsArgs in = adapter_experts_args(args);
-  if (in.hidden > kMostHidden || in.intermediate > kMostIntermediate || in.rank > kMostRank)
-    return unimplemented(
-        fmt::format("adapter_experts: hidden size {}, intermediate size {} and rank {}; at most {}, {} "
-                    "and {} are accepted",
-                    in.hidden, in.intermediate, in.rank, kMostHidden, kMostIntermediate, kMostRank));
+  TRY(check_sizes(in, {.hidden = kMostHidden, .intermediate = kMostIntermediate, .rank = kMostRank}));
   return cuda::dispatch_dtype(
       args.operands[0].dtype, "adapter_experts", [&]<class T>() -> Result<std::unique_ptr<BoundOp>> {
         const LaunchShape shape{.grid = dim3(static_cast<unsigned>(in.rows)), .block = dim3(kBlockThreads)};

@@ -1,6 +1,6 @@
 // Catches: matrices of another expert, slot or rank, a row that is changed without need, ids of other ranks' experts
 // that are read, sums that depend on other rows, and operands that do not fit.
-#include "tessera/ops/adapters/adapter_experts.h"
+#include "tessera/ops/moe/adapter_experts.h"
 
 #include <gmock/gmock.h>
 

@@ -62,4 +62,13 @@ struct AdapterExpertsArgs {
 };
 AdapterExpertsArgs adapter_experts_args(const BindArgs& args);
 
+// The greatest sizes that a kernel takes.
+struct AdapterExpertsLimits {
+  std::int64_t hidden;
+  std::int64_t intermediate;
+  std::int32_t rank;
+};
+// Returns kUnimplemented, with the sizes and the limits, if some size is above its limit.
+Status check_sizes(const AdapterExpertsArgs& in, const AdapterExpertsLimits& most);
+
 }  // namespace tessera

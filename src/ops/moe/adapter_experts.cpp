@@ -1,4 +1,4 @@
-#include "tessera/ops/adapters/adapter_experts.h"
+#include "tessera/ops/moe/adapter_experts.h"
 
 #include <fmt/format.h>
 
@@ -174,6 +174,13 @@ AdapterStack stack_of(const BindArgs& args, std::size_t first) {
 }
 
 }  // namespace
+
+Status check_sizes(const AdapterExpertsArgs& in, const AdapterExpertsLimits& most) {
+  if (in.hidden <= most.hidden && in.intermediate <= most.intermediate && in.rank <= most.rank) return ok_status();
+  return unimplemented(fmt::format(
+      "adapter_experts: hidden size {}, intermediate size {} and rank {}; at most {}, {} and {} are accepted", in.hidden,
+      in.intermediate, in.rank, most.hidden, most.intermediate, most.rank));
+}
 
 AdapterExpertsArgs adapter_experts_args(const BindArgs& args) {
   return {.y = args.operands[0].data.raw(),
