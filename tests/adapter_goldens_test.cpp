@@ -235,7 +235,7 @@ TEST_P(RoundedBases, TakeTheWholeChange) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Formats, RoundedBases,
-                         ::testing::Values(Rounding{"int8", 0.03}, Rounding{"fp8", 0.1}, Rounding{"int4", 0.2}),
+                         ::testing::Values(Rounding{"int8", 0.03}, Rounding{"fp8", 0.15}, Rounding{"int4", 0.5}),
                          [](const auto& c) { return std::string(c.param.format); });
 
 // Checkpoints in FP8 and in integers of four bits.

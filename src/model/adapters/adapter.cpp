@@ -76,7 +76,7 @@ TensorRole role_of(std::string_view name) {
 
 Result<Pairs> pairs_of(const SafetensorsFile& file) {
   Pairs pairs;
-  std::vector<std::string> base;
+  std::vector<std::pair<std::string, std::string>> base;  // modules and their tensors
   for (const StoredTensor& tensor : file.tensors()) {
     const TensorRole role = role_of(tensor.name);
     if (!role.refused.empty())
@@ -85,7 +85,7 @@ Result<Pairs> pairs_of(const SafetensorsFile& file) {
                       "lora_B.weight of linears, lora_embedding_A and lora_embedding_B",
                       file.path(), tensor.name, role.refused));
     if (role.is_base) {
-      base.push_back(role.module);
+      base.emplace_back(role.module, tensor.name);
       continue;
     }
     Pair& pair = pairs[role.module];
@@ -103,14 +103,12 @@ Result<Pairs> pairs_of(const SafetensorsFile& file) {
                                           stored_dtype_name(tensor.dtype)));
     place = &tensor;
   }
-  for (const std::string& module : base) {
+  for (const auto& [module, tensor] : base) {
     if (!pairs.contains(module))
-      return unimplemented(
-          fmt::format("{}: \"{}.base_layer.weight\" is a whole matrix of a module that the adapter does not change, "
-                      "which is not supported",
-                      file.path(), module));
-    log_info("engine", "{}: \"{}.base_layer.weight\" is PEFT's copy of the base's own, and is not read", file.path(),
-             module);
+      return unimplemented(fmt::format(
+          "{}: \"{}\" is a whole matrix of a module that the adapter does not change, which is not supported",
+          file.path(), tensor));
+    log_info("engine", "{}: \"{}\" is PEFT's copy of the base's own, and is not read", file.path(), tensor);
   }
   if (pairs.empty()) return invalid_argument(fmt::format("{}: the adapter has no tensor", file.path()));
   return pairs;

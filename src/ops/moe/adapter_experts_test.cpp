@@ -55,6 +55,13 @@ std::vector<HostTensor> expert_operands(DType dtype) {
           slot_table({0, 1, -1, 1, 2, 1})};
 }
 
+double rounded_to(DType dtype, double value) {
+  const auto single = static_cast<float>(value);
+  if (dtype == DType::kBFloat16) return to_float(from_float<BFloat16>(single));
+  if (dtype == DType::kFloat16) return to_float(from_float<Float16>(single));
+  return value;
+}
+
 // Returns (w + scale · Bᵀ · A) · x for the matrix of one module, whose tables are operands `first` to `first` + 3.
 std::vector<double> changed_product(const std::vector<HostTensor>& o, std::size_t first, std::int64_t slot,
                                     std::int64_t module, std::int64_t modules, const HostTensor& w, std::int64_t w_at,
@@ -71,7 +78,7 @@ std::vector<double> changed_product(const std::vector<HostTensor>& o, std::size_
       sum += o[first + 3].at(slot * modules + module) * t *
              o[first + 1].at((slot * kExpertRank + r) * modules * rows + module * rows + row);
     }
-    y.push_back(sum);
+    y.push_back(rounded_to(o[0].dtype, sum));
   }
   return y;
 }
@@ -89,7 +96,8 @@ std::vector<double> row_reference(const std::vector<HostTensor>& o, std::int64_t
     const auto up =
         changed_product(o, 6, slot, 2 * e + 1, 2 * kNumExperts, o[4], at + kExpertSize * kExpertHidden, kExpertSize, x);
     std::vector<double> a;
-    for (std::size_t i = 0; i < gate.size(); ++i) a.push_back(gate[i] / (1 + std::exp(-gate[i])) * up[i]);
+    for (std::size_t i = 0; i < gate.size(); ++i) 
+      a.push_back(rounded_to(o[0].dtype, rounded_to(o[0].dtype, gate[i] / (1 + std::exp(-gate[i]))) * up[i]));
     const auto down =
         changed_product(o, 10, slot, e, kNumExperts, o[5], e * kExpertHidden * kExpertSize, kExpertHidden, a);
     for (std::size_t i = 0; i < down.size(); ++i) y[i] += o[3].at(row * kExpertTopK + k) * down[i];

@@ -260,7 +260,7 @@ TEST(RankForward, MessagesOfAnotherFormAreNamed) {
   const std::vector<std::byte> good = pack(packer, {.batch = empty}, {});
   message = good;
   message.resize(message.size() + 8);
-  EXPECT_THAT(unpack(received, message).message(), HasSubstr("a message of 272 bytes that says it has 264"));
+  EXPECT_THAT(unpack(received, message).message(), HasSubstr("a message of 280 bytes that says it has 272"));
   message = good;
   message[0] = std::byte{1};
   EXPECT_THAT(unpack(received, message).message(), HasSubstr("no message of version"));
