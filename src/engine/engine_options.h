@@ -69,6 +69,8 @@ struct DraftOptions {
   // speculative_forced_tokens: for measurements, keeps drafts by a draw, so that a step gives so many tokens on average
   // (ForcedAcceptance); 0: keeps what the model would have chosen.
   double forced_tokens = 0;
+  // For tests: a layer drafts for every request, although it seldom pays (draft_trials.h).
+  bool for_all_requests = false;
 
   bool any() const { return source != DraftSource::kNone; }
   // Returns whether a layer drafts; with kAuto, whether one may. A plan and a loaded model have decided that

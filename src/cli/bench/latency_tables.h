@@ -14,7 +14,7 @@ namespace tessera::cli {
 struct LabelledResult {
   std::string label;
   LoadResult result;
-  std::optional<ServedDrafts> drafts = std::nullopt;  // those of the run; absent: the server does not tell
+  std::optional<ServedDrafts> drafts = std::nullopt;  // drafts of the run; absent: the server does not tell
 };
 std::string throughput_table(std::span<const LabelledResult> runs);
 std::string latency_table(std::span<const LabelledResult> runs);

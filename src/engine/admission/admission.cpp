@@ -156,12 +156,13 @@ std::unique_ptr<Sequence> Admission::sequence_of(Request request) {
   sequence->arrived = Clock::now();
   const DraftOptions& drafts = model_.options.drafts;
   const bool by_layer = drafts.by_layer();
+  const bool is_tried = by_layer && !drafts.for_all_requests;
   // A text may begin to repeat itself whatever others did, so only the layer is tried on few.
-  if (drafts.any() && may_draft(*sequence) && (!by_layer || trials_->begin(sequence->arrived))) {
+  if (drafts.any() && may_draft(*sequence) && (!is_tried || trials_->begin(sequence->arrived))) {
     // Texts of kept draws repeat themselves, and the layer is what is measured then.
     const bool by_layer_alone = by_layer && drafts.forced_tokens > 0;
     sequence->drafter.emplace(by_layer_alone ? 0 : drafts.most_tokens, by_layer ? drafts.layer_steps : 0,
-                              by_layer ? trials_ : nullptr);
+                              is_tried ? trials_ : nullptr);
   }
   if (kept.timeout_s > 0) {
     sequence->deadline =

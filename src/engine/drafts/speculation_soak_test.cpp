@@ -19,7 +19,7 @@ struct SoakCase {
   DraftSource source = DraftSource::kText;
   const char* eagle = "";  // below tests/data
   int ranks = 1;
-  bool adapters = false;   // some requests have a low-rank adapter
+  bool adapters = false;  // some requests have a low-rank adapter
 };
 void PrintTo(const SoakCase& soak, std::ostream* to) { *to << soak.name; }
 
@@ -116,6 +116,7 @@ TEST_P(SpeculationSoak, OutputsAreThoseOfPlainDecodes) {
   EngineOptions options = test::small_options();
   options.model_path = testing::data_path(soak.model);
   options.tp_size = soak.ranks;
+  options.drafts.for_all_requests = true;
   options.deterministic = true;
   options.chunked_prefill_size = 32;
   options.max_running_requests = 64;

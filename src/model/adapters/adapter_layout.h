@@ -87,7 +87,7 @@ class AdapterLayout {
   // range, a target that no linear has, and a model without such linears.
   static Result<AdapterLayout> create(OfRanks linears, std::size_t rank, AdapterLimits limits, ir::DType dtype);
 
-  const std::vector<AdaptableLinear>& linears() const { return linears_[rank_]; }  // of this rank
+  const std::vector<AdaptableLinear>& linears() const { return linears_[rank_]; }  // this rank's
   const std::vector<AdaptableLinear>& linears_of(std::size_t rank) const { return linears_[rank]; }
   std::size_t rank() const { return rank_; }
   std::size_t num_ranks() const { return linears_.size(); }

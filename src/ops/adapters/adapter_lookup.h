@@ -1,11 +1,12 @@
 // The first half of the change that a low-rank adapter makes to an embedding: t = column of A for the row's token.
 // adapter_add (adapter_linear.h) adds the second half, y += scale · t · B, as it does behind a linear.
 //
-//   adapter_lookup(ids i32[T], a X[S, R, V], ranks i32[S, 1], slots i32[5, T], [rows i32[T]]) {first_row = 0} → f32[T, R]
+//   adapter_lookup(ids i32[T], a X[S, R, V], ranks i32[S, 1], slots i32[5, T], [rows i32[T]]) {first_row = 0} → f32[T,
+//   R]
 //
-// `slots` is the table of adapter_rows.h. t[row, r] is a[slot, r, ids[row] - first_row] for r below ranks[slot], and 0 behind it. It is 0 too for a row without
-// an adapter, for a row that `rows` replaces (rows[row] ≥ 0, such as an image's), and for an id outside the V columns,
-// which are one rank's part of the vocabulary.
+// `slots` is the table of adapter_rows.h. t[row, r] is a[slot, r, ids[row] - first_row] for r below ranks[slot], and 0
+// behind it. It is 0 too for a row without an adapter, for a row that `rows` replaces (rows[row] ≥ 0, such as an
+// image's), and for an id outside the V columns, which are one rank's part of the vocabulary.
 #pragma once
 
 #include <cstdint>

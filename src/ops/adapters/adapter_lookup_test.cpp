@@ -43,11 +43,12 @@ std::vector<HostTensor> lookup_operands(DType dtype, bool given) {
     rows.push_back(row.given);
   }
   const std::int64_t count = std::ssize(ids);
-  std::vector<std::int32_t> table = slots;  // of which the kernels read the slots alone
+  std::vector<std::int32_t> table = slots;  // the kernels read the slots alone
   table.resize(static_cast<std::size_t>(kAdapterRowLists * count));
-  std::vector<HostTensor> operands{
-      id_tensor({count}, ids), random_tensor(dtype, {kLookupSlots, kLookupRank, kLookupIds}, 1),
-      id_tensor({kLookupSlots, 1}, {kLookupRanks[0], kLookupRanks[1], kLookupRanks[2]}), id_tensor({kAdapterRowLists, count}, table)};
+  std::vector<HostTensor> operands{id_tensor({count}, ids),
+                                   random_tensor(dtype, {kLookupSlots, kLookupRank, kLookupIds}, 1),
+                                   id_tensor({kLookupSlots, 1}, {kLookupRanks[0], kLookupRanks[1], kLookupRanks[2]}),
+                                   id_tensor({kAdapterRowLists, count}, table)};
   if (given) operands.push_back(id_tensor({count}, rows));
   return operands;
 }

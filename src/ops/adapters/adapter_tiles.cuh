@@ -25,15 +25,15 @@
 namespace tessera::cuda::adapters {
 
 inline constexpr int kValues = 16;       // rows of A in a product
-inline constexpr int kStepColumns = 32;  // of a warp's step: 16 bytes for each lane of a quad
-inline constexpr int kFewWarps = 16;     // of a block of shrink_few
-inline constexpr int kHeldSteps = 8;     // of a warp, whose rows of A are loaded before the wait
-inline constexpr int kFewColumns = kFewWarps * kHeldSteps * kStepColumns;  // of a block of shrink_few
+inline constexpr int kStepColumns = 32;  // columns of a warp's step: 16 bytes for each lane of a quad
+inline constexpr int kFewWarps = 16;     // warps of a block of shrink_few
+inline constexpr int kHeldSteps = 8;     // steps of a warp whose rows of A are loaded before the wait
+inline constexpr int kFewColumns = kFewWarps * kHeldSteps * kStepColumns;  // columns of a block of shrink_few
 inline constexpr int kMostParts = 4;                                       // blocks of its cluster
-inline constexpr int kManyWarps = 8;                                       // of a block of shrink_many
+inline constexpr int kManyWarps = 8;                                       // warps of a block of shrink_many
 inline constexpr int kMostGroups = 3;   // groups of kValues rows of A that a block of shrink_many takes
-inline constexpr int kAddWarps = 4;     // of a block of adapter_add
-inline constexpr int kAddColumns = 64;  // of a warp
+inline constexpr int kAddWarps = 4;     // warps of a block of adapter_add
+inline constexpr int kAddColumns = 64;  // columns of one of these warps
 inline constexpr int kDepth = 16;       // values of t in a product
 
 // Sixteen bytes of a row if `is_there`, else zeros.
@@ -267,7 +267,7 @@ __global__ void __launch_bounds__(kAddWarps* kWarp) add_tiles(const AdapterAddAr
   const int pair = lane % 4 * 2;
   const Chunk chunk(in.table, blockIdx.y);
   const std::int64_t column =
-      (std::int64_t{blockIdx.x} * kAddWarps + threadIdx.x / kWarp) * kAddColumns;  // of the warp's first
+      (std::int64_t{blockIdx.x} * kAddWarps + threadIdx.x / kWarp) * kAddColumns;  // the warp's first
   const bool works = chunk.slot >= 0 && column < in.cols;
   const std::int32_t module = works ? module_of(in.ranges, column) : 0;
   const std::int32_t rank = works ? in.ranks[chunk.slot * in.modules + module] : 0;
@@ -315,7 +315,7 @@ __global__ void __launch_bounds__(kAddWarps* kWarp) add_tiles(const AdapterAddAr
       std::uint32_t low[4];
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const int r = depth + i / 2 * 8;  // of the lane's first value
+        const int r = depth + i / 2 * 8;  // the lane's first value
         const bool within = is_row[i % 2] && r + pair < rank;
         const float v0 = within ? t[i % 2][r] : 0.0F;
         const float v1 = within && r + pair + 1 < rank ? t[i % 2][r + 1] : 0.0F;

@@ -5,8 +5,7 @@
 namespace tessera {
 
 void add_adapters(OpList& list) {
-  list.add({&kAdapterAdd, &kAdapterLookup, &kAdapterShrink},
-           {kAdapterAddCpu, kAdapterLookupCpu, kAdapterShrinkCpu});
+  list.add({&kAdapterAdd, &kAdapterLookup, &kAdapterShrink}, {kAdapterAddCpu, kAdapterLookupCpu, kAdapterShrinkCpu});
 }
 
 }  // namespace tessera

@@ -4,8 +4,6 @@
 
 namespace tessera {
 
-void add_adapters_cuda(KernelList& list) {
-  list.add({kAdapterAddCuda, kAdapterLookupCuda, kAdapterShrinkCuda});
-}
+void add_adapters_cuda(KernelList& list) { list.add({kAdapterAddCuda, kAdapterLookupCuda, kAdapterShrinkCuda}); }
 
 }  // namespace tessera

@@ -178,8 +178,8 @@ AdapterStack stack_of(const BindArgs& args, std::size_t first) {
 Status check_sizes(const AdapterExpertsArgs& in, const AdapterExpertsLimits& most) {
   if (in.hidden <= most.hidden && in.intermediate <= most.intermediate && in.rank <= most.rank) return ok_status();
   return unimplemented(fmt::format(
-      "adapter_experts: hidden size {}, intermediate size {} and rank {}; at most {}, {} and {} are accepted", in.hidden,
-      in.intermediate, in.rank, most.hidden, most.intermediate, most.rank));
+      "adapter_experts: hidden size {}, intermediate size {} and rank {}; at most {}, {} and {} are accepted",
+      in.hidden, in.intermediate, in.rank, most.hidden, most.intermediate, most.rank));
 }
 
 AdapterExpertsArgs adapter_experts_args(const BindArgs& args) {

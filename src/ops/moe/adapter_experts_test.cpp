@@ -96,7 +96,7 @@ std::vector<double> row_reference(const std::vector<HostTensor>& o, std::int64_t
     const auto up =
         changed_product(o, 6, slot, 2 * e + 1, 2 * kNumExperts, o[4], at + kExpertSize * kExpertHidden, kExpertSize, x);
     std::vector<double> a;
-    for (std::size_t i = 0; i < gate.size(); ++i) 
+    for (std::size_t i = 0; i < gate.size(); ++i)
       a.push_back(rounded_to(o[0].dtype, rounded_to(o[0].dtype, gate[i] / (1 + std::exp(-gate[i]))) * up[i]));
     const auto down =
         changed_product(o, 10, slot, e, kNumExperts, o[5], e * kExpertHidden * kExpertSize, kExpertHidden, a);

@@ -7,13 +7,13 @@
 #include <vector>
 
 #include "tessera/ir/verify.h"
-#include "tessera/ops/moe/adapter_experts.h"
 #include "tessera/ops/adapters/adapter_linear.h"
 #include "tessera/ops/adapters/adapter_lookup.h"
+#include "tessera/ops/embedding/embedding.h"
 #include "tessera/ops/linear/linear.h"
+#include "tessera/ops/moe/adapter_experts.h"
 #include "tessera/ops/moe/moe_experts.h"
 #include "tessera/ops/quantised/quantised_linear.h"
-#include "tessera/ops/embedding/embedding.h"
 
 namespace tessera {
 namespace {

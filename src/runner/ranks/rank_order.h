@@ -35,13 +35,13 @@ enum class RankOrderKind : std::uint8_t {
   kCaptureTower = 15,  // the tower's next size or, with kTowersStart in `size`, the sizes of a start
   kEncodeImages = 16,  // images, encoded to rows of embeddings
   kForward = 17,
-  kCollect = 18,     // collect the oldest forward; answers the digest of its results
-  kMemory = 19,      // answers the memory that the rank takes
-  kVerify = 20,      // run the oracle, each rank on its own
-  kSoak = 21,        // batches, seed, tolerance; each rank on its own
-  kDiscard = 22,     // drop the newest forward, which failed on some rank
-  kReadDrafts = 23,  // rows that the body of the next-token layer reads
-  kDraft = 24,       // rows from which its head drafts
+  kCollect = 18,       // collect the oldest forward; answers the digest of its results
+  kMemory = 19,        // answers the memory that the rank takes
+  kVerify = 20,        // run the oracle, each rank on its own
+  kSoak = 21,          // batches, seed, tolerance; each rank on its own
+  kDiscard = 22,       // drop the newest forward, which failed on some rank
+  kReadDrafts = 23,    // rows that the body of the next-token layer reads
+  kDraft = 24,         // rows from which its head drafts
   kWriteAdapter = 25,  // slot, shares: copy an adapter to a slot (adapter_order.h)
 };
 inline constexpr int kLastRankOrder = 25;

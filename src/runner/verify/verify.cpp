@@ -381,7 +381,7 @@ class Verifier {
   PoisonedPadding padding_;
   TokenId poisoned_id_;
   const ir::Graph* stateful_;             // the graph whose states are compared
-  std::vector<std::int32_t> draft_rows_;  // of the current batch; empty for forwards of the model itself
+  std::vector<std::int32_t> draft_rows_;  // the current batch's; empty for forwards of the model itself
 };
 
 Result<VerifyReport> verify(ModelRunner& runner, bool show_progress) {
