@@ -44,10 +44,15 @@ StepPace::Clock::time_point StepLoop::due() const {
 
 // Copies adapters to the slots that the scheduled batch is the first to use.
 Status StepLoop::write_adapters() {
-  for (const AdapterSlots::Write& write : scheduler_.adapters().writes())
-    TRY(runner().write_adapter(write.slot, write.content));
-  scheduler_.adapters().mark_written();
-  return ok_status();
+  Status status = ok_status();
+  std::int64_t written = 0;
+  for (const AdapterSlots::Write& write : scheduler_.adapters().writes()) {
+    status = runner().write_adapter(write.slot, write.content);
+    if (!status.ok()) break;
+    ++written;
+  }
+  scheduler_.adapters().mark_written(written);
+  return status;
 }
 
 // Schedules a batch behind those in flight and enqueues it.

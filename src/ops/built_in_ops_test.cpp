@@ -23,6 +23,8 @@ TEST(BuiltInOps, ListsExactlyTheExpectedNames) {
     std::printf("  %-13s %s\n", std::string(decl->name).c_str(), std::string(decl->summary).c_str());
   }
   EXPECT_THAT(names, ElementsAreArray({"adapter_add",
+                                       "adapter_experts",
+                                       "adapter_lookup",
                                        "adapter_shrink",
                                        "add",
                                        "add_gated",

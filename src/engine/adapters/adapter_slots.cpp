@@ -33,7 +33,9 @@ void AdapterSlots::acquire(const std::shared_ptr<ServedAdapter>& adapter) {
 void AdapterSlots::release(ServedAdapter& adapter) {
   --adapter.running;
   slots_[static_cast<std::size_t>(adapter.slot)].last_use = ++clock_;
-  unload(adapter);
+  const bool waits = std::ranges::find(writes_, adapter.slot, &Write::slot) != writes_.end();
+  // An adapter that could not be written would fail the next forwards too, so it holds no slot when nobody needs it.
+  if (adapter.running == 0 && (adapter.unloaded || waits)) vacate(adapter);
 }
 
 void AdapterSlots::unload(ServedAdapter& adapter) {
@@ -48,9 +50,11 @@ void AdapterSlots::vacate(ServedAdapter& adapter) {
   slots_[static_cast<std::size_t>(slot)].holder.reset();  // may be the last owner
 }
 
-void AdapterSlots::mark_written() {
-  for (Write& write : writes_) slots_[static_cast<std::size_t>(write.slot)].written = std::move(write.content);
-  writes_.clear();
+void AdapterSlots::mark_written(std::int64_t count) {
+  const auto end = writes_.begin() + count;
+  for (auto write = writes_.begin(); write != end; ++write)
+    slots_[static_cast<std::size_t>(write->slot)].written = std::move(write->content);
+  writes_.erase(writes_.begin(), end);
 }
 
 std::int64_t AdapterSlots::num_held() const {

@@ -23,7 +23,8 @@ class AdapterSlots {
   bool has_room(const ServedAdapter& adapter) const { return adapter.slot >= 0 || free_slot() >= 0; }
   // Gives the adapter a slot for one more running sequence. Precondition: has_room().
   void acquire(const std::shared_ptr<ServedAdapter>& adapter);
-  // Ends one running sequence's use. An unloaded adapter without running sequences loses its slot.
+  // Ends one running sequence's use. Without running sequences an adapter loses its slot if it was unloaded, or if it
+  // is still to be written.
   void release(ServedAdapter& adapter);
   // Takes the slot from an adapter that was unloaded, if no running sequence uses it.
   void unload(ServedAdapter& adapter);
@@ -33,9 +34,11 @@ class AdapterSlots {
     std::int64_t slot;
     std::shared_ptr<const Adapter> content;
   };
-  // Returns what is to be written, in order. mark_written() forgets it; until then it is returned again.
+  // Returns what is to be written, in order. mark_written() forgets the first `count`; until then they are returned
+  // again.
   std::span<const Write> writes() const { return writes_; }
-  void mark_written();
+  void mark_written(std::int64_t count);
+  void mark_written() { mark_written(std::ssize(writes_)); }
 
   std::int64_t count() const { return static_cast<std::int64_t>(slots_.size()); }
   std::int64_t num_held() const;  // slots that hold an adapter

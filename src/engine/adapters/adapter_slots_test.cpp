@@ -36,7 +36,9 @@ TEST(AdapterSlots, EvictsTheIdleAdapterUsedLongestAgo) {
   slots.acquire(a);
   slots.acquire(b);
   EXPECT_FALSE(slots.has_room(*c));
+  slots.mark_written();
   slots.release(*b);
+  slots.mark_written();
   slots.release(*a);
   slots.acquire(c);
   EXPECT_EQ(b->slot, -1);
@@ -48,6 +50,7 @@ TEST(AdapterSlots, KeepsPinnedAdapters) {
   AdapterSlots slots(1);
   const auto pinned = adapter(1, true);
   slots.acquire(pinned);
+  slots.mark_written();
   slots.release(*pinned);
   EXPECT_FALSE(slots.has_room(*adapter(2)));
   EXPECT_TRUE(slots.has_room(*pinned));
@@ -65,6 +68,20 @@ TEST(AdapterSlots, FreesAnUnloadedAdapterAfterItsLastSequence) {
   slots.release(*a);
   EXPECT_EQ(slots.num_held(), 0);
   EXPECT_EQ(a.use_count(), 1);
+}
+
+TEST(AdapterSlots, AnAdapterThatCannotBeWrittenLosesItsSlot) {
+  AdapterSlots slots(2);
+  const auto a = adapter(1);
+  const auto b = adapter(2);
+  slots.acquire(a);
+  slots.acquire(b);
+  slots.mark_written(1);  // writing b fails
+  slots.release(*a);
+  slots.release(*b);
+  EXPECT_EQ(a->slot, 0) << "written, and kept for the next request";
+  EXPECT_EQ(b->slot, -1);
+  EXPECT_TRUE(slots.writes().empty()) << "later forwards do not try again";
 }
 
 TEST(AdapterSlots, DropsWritesOfASlotThatIsTakenAway) {

@@ -18,7 +18,10 @@ bool DraftTrials::begin(Clock::time_point now) {
 
 void DraftTrials::end(std::optional<bool> paid, Clock::time_point now) {
   --drafting_;
-  if (!paid) return;
+  if (!paid) {
+    if (in_vain_ >= kManyInVain) next_trial_ = now + pause_;
+    return;
+  }
   if (*paid) {
     in_vain_ = 0;
     pause_ = kShortestPause;

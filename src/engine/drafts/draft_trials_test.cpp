@@ -57,6 +57,14 @@ TEST_F(DraftTrialsTest, RequestsTooShortToTellChangeNothing) {
   EXPECT_FALSE(begin(0));
 }
 
+TEST_F(DraftTrialsTest, ATrialTooShortToTellIsFollowedByAPause) {
+  draft_in_vain(4);
+  ASSERT_TRUE(begin(1));
+  end(std::nullopt, 1);
+  EXPECT_FALSE(begin(2));
+  EXPECT_TRUE(begin(3));
+}
+
 TEST_F(DraftTrialsTest, RequestsThatBeganBeforeCountToo) {
   for (int i = 0; i < 64; ++i) EXPECT_TRUE(begin(0));
   for (int i = 0; i < 64; ++i) end(false, 0);

@@ -40,7 +40,11 @@ void StepDrafts::choose(const Step& step, std::span<const ChosenTokens> decoding
     }
     offers_.push_back(offer);
   }
-  if (waits) return;
+  if (waits) {
+    for (const auto& [sequence, count] : decoding)
+      if (sequence->drafter) sequence->drafter->rest();
+    return;
+  }
 
   const std::int64_t room = std::min(step.most_rows - std::ssize(step.running), step.budget);
   const std::span<const std::int64_t> counts = counts_.choose(

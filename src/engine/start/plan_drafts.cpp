@@ -39,8 +39,6 @@ Status check_layer(const PlanDraft& draft) {
   TRY(check_ways(draft.options));
   TRY(check_rows(draft));
   if (!draft.plan.generates()) return unimplemented("the model generates no tokens");
-  if (draft.options.adapters.enabled)
-    return unimplemented("enable_lora: speculative_algorithm is not supported with adapters");
   return check_draft_layer(draft.plan.config, draft.options.registry->families);
 }
 

@@ -224,7 +224,8 @@ ir::ValueId add_experts(LayerBuilder& b, const ModelConfig& config, ir::ValueId 
     b.graph.fail(stacks.status());
     return x;
   }
-  if (stacks->more.empty() && !moe.expert_bias && moe.swiglu_limit == 0)
+  // After a failure the stacks are no values of the graph.
+  if (b.graph.ok() && stacks->more.empty() && !moe.expert_bias && moe.swiglu_limit == 0)
     note_experts(b, config, parts, stored, *stacks);
   const ir::DType dtype = b.options().weight_type();
   const bool down_bias = moe.expert_bias && parts.adds_down_bias();

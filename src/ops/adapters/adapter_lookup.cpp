@@ -63,7 +63,7 @@ AdapterLookupArgs adapter_lookup_args(const BindArgs& args) {
 const ir::OpDecl kAdapterLookup{
     .name = "adapter_lookup",
     .summary =
-        "column ids[t] - first_row of a of the row's slot: i32[T], [S, R, V], i32[S, 1], i32[T], i32[T] -> "
+        "column ids[t] - first_row of a of the row's slot: i32[T], [S, R, V], i32[S, 1], i32[5, T], i32[T] -> "
         "f32[T, R]",
     .operands = {{"ids"}, {"a"}, {"ranks"}, {"slots"}, {.name = "rows", .optional = true}},
     .attributes = {{"first_row", ir::AttributeKind::kInt}},

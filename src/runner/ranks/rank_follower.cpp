@@ -135,6 +135,7 @@ Status RankFollower::write_adapter(MessageReader& from, std::shared_ptr<const vo
   const AdapterLayout& layout = parts.adapters()->layout();
   const std::int64_t slot = TRY(from.choice("slot", layout.limits().slots - 1));
   std::shared_ptr<const AdapterShare>& share = written_[slot];
+  if (share != nullptr) TRY(parts.stream().synchronize());  // it may still be copied
   if (beside != nullptr) {
     const auto adapter = std::static_pointer_cast<const Adapter>(std::move(beside));
     TRY(from.finish());
