@@ -57,7 +57,7 @@ TEST_F(DraftTrialsTest, RequestsTooShortToTellChangeNothing) {
   EXPECT_FALSE(begin(0));
 }
 
-TEST_F(DraftTrialsTest, ATrialTooShortToTellIsFollowedByAPause) {
+TEST_F(DraftTrialsTest, ATrialTooShortToTellStartsAPause) {
   draft_in_vain(4);
   ASSERT_TRUE(begin(1));
   end(std::nullopt, 1);
