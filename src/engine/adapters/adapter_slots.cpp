@@ -33,13 +33,14 @@ void AdapterSlots::acquire(const std::shared_ptr<ServedAdapter>& adapter) {
 void AdapterSlots::release(ServedAdapter& adapter) {
   --adapter.running;
   slots_[static_cast<std::size_t>(adapter.slot)].last_use = ++clock_;
-  const bool waits = std::ranges::find(writes_, adapter.slot, &Write::slot) != writes_.end();
-  // An adapter that could not be written would fail the next forwards too, so it holds no slot when nobody needs it.
-  if (adapter.running == 0 && (adapter.unloaded || waits)) vacate(adapter);
+  unload(adapter);
 }
 
+// An adapter that could not be written would fail the next forwards too, so it holds no slot when nobody needs it.
 void AdapterSlots::unload(ServedAdapter& adapter) {
-  if (adapter.unloaded && adapter.running == 0 && adapter.slot >= 0) vacate(adapter);
+  if (adapter.running > 0 || adapter.slot < 0) return;
+  const bool waits = std::ranges::find(writes_, adapter.slot, &Write::slot) != writes_.end();
+  if (adapter.unloaded || waits) vacate(adapter);
 }
 
 // Frees the adapter's slot. A write of it that has not happened is dropped.

@@ -26,7 +26,7 @@ class AdapterSlots {
   // Ends one running sequence's use. Without running sequences an adapter loses its slot if it was unloaded, or if it
   // is still to be written.
   void release(ServedAdapter& adapter);
-  // Takes the slot from an adapter that was unloaded, if no running sequence uses it.
+  // Takes the slot from an adapter that was unloaded or is still to be written, if no running sequence uses it.
   void unload(ServedAdapter& adapter);
 
   // A slot whose adapter must be written to the device before the next forward.
