@@ -1,15 +1,14 @@
 #include "tessera/ops/adapters/adapter_rows.h"
 
-#include <cstring>
 #include <vector>
 
 namespace tessera {
 namespace {
 
-// Returns for each slot the place in `order` of its first row, and one entry more, for the end.
+// Returns for each slot the place in `order` of its first row, and one entry more, for the end. Precondition: some row
+// has an adapter.
 std::vector<std::int32_t> begins_of(std::span<const std::int32_t> slots) {
-  const std::int32_t most = slots.empty() ? -1 : std::ranges::max(slots);
-  std::vector<std::int32_t> begins(static_cast<std::size_t>(std::max(most, -1) + 2));
+  std::vector<std::int32_t> begins(static_cast<std::size_t>(std::ranges::max(slots)) + 2);
   for (const std::int32_t slot : slots)
     if (slot >= 0) ++begins[static_cast<std::size_t>(slot) + 1];
   for (std::size_t i = 1; i < begins.size(); ++i) begins[i] += begins[i - 1];
@@ -19,12 +18,14 @@ std::vector<std::int32_t> begins_of(std::span<const std::int32_t> slots) {
 }  // namespace
 
 void write_adapter_rows(std::span<const std::int32_t> slots, std::size_t padded, std::byte* to) {
-  std::vector<std::int32_t> table(static_cast<std::size_t>(kAdapterRowLists) * padded, 0);
-  const std::span<std::int32_t> all(table);
+  const std::span<std::int32_t> all(reinterpret_cast<std::int32_t*>(to),
+                                    static_cast<std::size_t>(kAdapterRowLists) * padded);
   const auto list = [&](std::size_t i) { return all.subspan(i * padded, padded); };
+  std::ranges::fill(all, 0);
   std::ranges::fill(list(0), -1);
   std::ranges::copy(slots, list(0).begin());
   std::ranges::fill(list(2), -1);
+  if (std::ranges::all_of(slots, [](std::int32_t slot) { return slot < 0; })) return;
 
   const std::vector<std::int32_t> begins = begins_of(slots);
   std::vector<std::int32_t> next = begins;
@@ -40,7 +41,6 @@ void write_adapter_rows(std::span<const std::int32_t> slots, std::size_t padded,
       list(3)[chunk] = begin;
       list(4)[chunk] = std::min(most, begins[slot + 1] - begin);
     }
-  if (!table.empty()) std::memcpy(to, table.data(), table.size() * sizeof(std::int32_t));
 }
 
 }  // namespace tessera

@@ -30,7 +30,7 @@ constexpr std::int64_t max_adapter_chunks(std::int64_t rows, std::int64_t slots)
   return std::min(rows, rows / adapter_chunk_rows(rows) + std::min(slots, rows));
 }
 
-// Writes the table of `padded` rows to `to`, which need not be aligned. Rows behind slots.size() have no adapter.
+// Writes the table of `padded` rows to `to`, which is aligned for i32. Rows behind slots.size() have no adapter.
 // Precondition: slots.size() <= padded.
 void write_adapter_rows(std::span<const std::int32_t> slots, std::size_t padded, std::byte* to);
 
