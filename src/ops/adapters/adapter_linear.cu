@@ -5,6 +5,7 @@
 #include "tessera/ops/adapters/adapter_linear.h"
 #include "tessera/ops/adapters/adapter_tiles.cuh"
 #include "tessera/ops/cuda/cuda_op.h"
+#include "tessera/ops/cuda/is_aligned.h"
 
 namespace tessera {
 namespace cuda::adapters {
@@ -130,8 +131,6 @@ bool are_whole_tiles(const AdapterRanges& ranges) {
     if (ranges.ends[i] % kAddColumns != 0) return false;
   return true;
 }
-
-bool is_aligned(const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; }
 
 Result<std::unique_ptr<BoundOp>> bind_shrink(const BindArgs& args) {
   const AdapterShrinkArgs in = adapter_shrink_args(args);

@@ -8,6 +8,7 @@
 
 #include "tessera/ops/contract/op_test_util.h"
 #include "tessera/ops/fused/row_kernel_builder.h"
+#include "tessera/ops/rows/row_test_util.h"
 
 namespace tessera {
 namespace {
@@ -18,6 +19,7 @@ using testing::HostTensor;
 using testing::int_tensor;
 using testing::poisoned_tensor;
 using testing::random_tensor;
+using testing::rounded_to;
 
 // Builds a kernel value by value.
 class Draft {
@@ -59,13 +61,6 @@ class Draft {
   DType dtype_;
   RowKernel kernel_;
 };
-
-double rounded_to(DType dtype, double x) {
-  const float value = static_cast<float>(x);
-  if (dtype == DType::kBFloat16) return static_cast<double>(to_float(from_float<BFloat16>(value)));
-  if (dtype == DType::kFloat16) return static_cast<double>(to_float(from_float<Float16>(value)));
-  return static_cast<double>(value);
-}
 
 // Computes a row's values in double, rounded where the kernel rounds.
 std::vector<std::vector<double>> reference_row(const RowKernel& kernel, const std::vector<HostTensor>& operands,

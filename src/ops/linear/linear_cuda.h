@@ -10,14 +10,12 @@
 
 #include "tessera/base/status.h"
 #include "tessera/ops/contract/op.h"
+#include "tessera/ops/cuda/is_aligned.h"
 #include "tessera/ops/linear/linear_problem.h"
 
 namespace tessera {
 
 class Json;  // nvcc's front end cannot compile base/json.h
-
-// Returns whether 16-byte copies may start at this address.
-inline bool is_aligned(const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; }
 
 // Returns whether all our kernels for 16-bit types can run: sums may be in another order than the library's, and x and
 // w can be copied 16 bytes at a time.

@@ -55,13 +55,6 @@ std::vector<HostTensor> expert_operands(DType dtype) {
           slot_table({0, 1, -1, 1, 2, 1})};
 }
 
-double rounded_to(DType dtype, double value) {
-  const auto single = static_cast<float>(value);
-  if (dtype == DType::kBFloat16) return to_float(from_float<BFloat16>(single));
-  if (dtype == DType::kFloat16) return to_float(from_float<Float16>(single));
-  return value;
-}
-
 // Returns (w + scale · Bᵀ · A) · x for the matrix of one module, whose tables are operands `first` to `first` + 3.
 std::vector<double> changed_product(const std::vector<HostTensor>& o, std::size_t first, std::int64_t slot,
                                     std::int64_t module, std::int64_t modules, const HostTensor& w, std::int64_t w_at,

@@ -14,6 +14,14 @@ namespace tessera::testing {
 
 inline constexpr ir::DType kFloatingDTypes[] = {ir::DType::kFloat32, ir::DType::kBFloat16, ir::DType::kFloat16};
 
+// Returns the nearest value of a floating type.
+inline double rounded_to(ir::DType dtype, double x) {
+  const float value = static_cast<float>(x);
+  if (dtype == ir::DType::kBFloat16) return static_cast<double>(to_float(from_float<BFloat16>(value)));
+  if (dtype == ir::DType::kFloat16) return static_cast<double>(to_float(from_float<Float16>(value)));
+  return static_cast<double>(value);
+}
+
 inline std::size_t row_bytes(const HostTensor& t) { return t.bytes.size() / static_cast<std::size_t>(t.dims[0]); }
 
 // Returns rows [begin, end) of the first dimension.
