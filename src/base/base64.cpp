@@ -9,7 +9,7 @@ namespace {
 constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 constexpr std::uint8_t kNoDigit = 255;
 
-// The value of each digit by its byte; kNoDigit for every other byte.
+// The value of each base64 digit, indexed by its byte; kNoDigit for all other bytes.
 constexpr std::array<std::uint8_t, 256> kValues = [] {
   std::array<std::uint8_t, 256> values{};
   values.fill(kNoDigit);
@@ -46,7 +46,7 @@ std::optional<std::string> from_base64(std::string_view text) {
       word = word << 6 | digit;
     }
     if ((word & ((1u << (24 - 8 * (digits - 1))) - 1)) != 0)
-      return std::nullopt;  // the bits after the last byte must be 0
+      return std::nullopt;  // the unused bits of the last digit must be 0
     for (std::size_t k = 0; k + 1 < digits; ++k) bytes += static_cast<char>(word >> (16 - 8 * k) & 255);
   }
   return bytes;

@@ -8,7 +8,7 @@
 namespace tessera {
 
 std::string to_base64(std::string_view bytes);
-// Returns nothing for text that to_base64() cannot produce.
+// Returns std::nullopt for text that to_base64() cannot produce.
 std::optional<std::string> from_base64(std::string_view text);
 
 }  // namespace tessera

@@ -6,7 +6,7 @@
 #include <bit>
 #include <cstdint>
 
-// Forces inlining into kernels that are compiled for several instruction sets.
+// Forces inlining, so that the code is compiled for each instruction set of the calling kernel.
 #define TESSERA_INLINE inline __attribute__((always_inline))
 
 namespace tessera {
@@ -26,7 +26,7 @@ TESSERA_INLINE float to_float(Float16 x) {
   const std::uint32_t sign = static_cast<std::uint32_t>(x.bits & 0x8000) << 16;
   const std::uint32_t normal = magnitude + ((127u - 15u) << 23);
   const std::uint32_t special = magnitude + ((255u - 31u) << 23);
-  // Computes a subnormal m·2^-24 as the difference of two normal floats, so flush-to-zero does not affect it.
+  // Computes a subnormal m·2^-24 as the difference of two normal floats, so flush-to-zero modes do not affect it.
   const float base = std::bit_cast<float>(113u << 23);  // 2^-14
   const std::uint32_t subnormal = std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude + (113u << 23)) - base);
   std::uint32_t bits = magnitude >= (31u << 23) ? special : normal;
@@ -52,9 +52,10 @@ template <>
 TESSERA_INLINE Float16 from_float<Float16>(float x) {
   const std::uint32_t all = std::bit_cast<std::uint32_t>(x);
   const std::uint32_t bits = all & 0x7fffffffu;
-  // Values of 65520 and above carry into the exponent 31, which is infinity.
+  // From 65520 on, rounding carries into exponent 31, which means infinity.
   const std::uint32_t normal = (bits - ((127u - 15u) << 23) + 0xfffu + ((bits >> 13) & 1u)) >> 13;
-  // Adding 0.5 puts the half's last bit, 2^-24, at the float's last bit; the addition rounds.
+  // A result below 2^-14 is subnormal. Adding 0.5 aligns its last bit, 2^-24, with the float's last bit, so the
+  // addition rounds correctly.
   const std::uint32_t subnormal =
       std::bit_cast<std::uint32_t>(std::bit_cast<float>(bits) + 0.5f) - std::bit_cast<std::uint32_t>(0.5f);
   const std::uint32_t special = bits > 0x7f800000u ? 0x7e00u : 0x7c00u;

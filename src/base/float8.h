@@ -1,6 +1,6 @@
-// E4M3, a number of eight bits, as a storage type: one sign bit, four exponent bits and three mantissa bits. It reaches
-// from -448 to 448 and has no infinity; 0x7f and 0xff are NaN. Conversions are branch-free bit operations, like those
-// of float16.h.
+// E4M3, an eight-bit floating-point storage type: one sign bit, four exponent bits and three mantissa bits. Its range
+// is -448 to 448. It has no infinity; 0x7f and 0xff are NaN. Conversions are branch-free bit operations, like those of
+// float16.h.
 #pragma once
 
 #include <bit>
@@ -15,11 +15,11 @@ struct Float8E4M3 {
   std::uint8_t bits;
 };
 
-// Returns the number that the lowest eight bits encode, exactly.
+// Returns the number that the lowest eight bits of `v` encode, exactly.
 TESSERA_INLINE float number_of_e4m3(std::uint32_t v) {
   const std::uint32_t magnitude = (v & 0x7fu) << 20;
-  // A normal number needs another bias of the exponent, 127 in place of 7. A subnormal one becomes the fraction of a
-  // normal number, whose leading one is then taken away.
+  // A normal number only needs another exponent bias, 127 instead of 7. A subnormal one becomes the fraction of a
+  // normal float, whose leading one is then subtracted.
   const float normal = std::bit_cast<float>(magnitude + (120u << 23));
   const float subnormal = std::bit_cast<float>(magnitude + (121u << 23)) - std::bit_cast<float>(121u << 23);
   float value = magnitude < (1u << 23) ? subnormal : normal;
@@ -37,7 +37,8 @@ TESSERA_INLINE Float8E4M3 from_float<Float8E4M3>(float x) {
   constexpr std::uint32_t kGreatest = 0x43e00000u;  // 448
   const std::uint32_t bounded = bits < kGreatest ? bits : kGreatest;
   const std::uint32_t normal = (bounded - (120u << 23) + 0x7ffffu + ((bounded >> 20) & 1u)) >> 20;
-  // Adding 2^14 puts the last bit of a subnormal number, 2^-9, at the float's last bit; the addition rounds.
+  // Adding 2^14 aligns the last bit of a subnormal number, 2^-9, with the float's last bit, so the addition rounds
+  // correctly.
   const float base = std::bit_cast<float>(141u << 23);
   const std::uint32_t subnormal =
       std::bit_cast<std::uint32_t>(std::bit_cast<float>(bounded) + base) - std::bit_cast<std::uint32_t>(base);

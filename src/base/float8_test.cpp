@@ -1,4 +1,4 @@
-// Catches: a number that is converted inexactly, ties that are not rounded to even, magnitudes that wrap in place of
+// Catches: a number that is converted inexactly, ties that are not rounded to even, magnitudes that wrap instead of
 // saturating, and NaN that becomes a number.
 #include "tessera/base/float8.h"
 

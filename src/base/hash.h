@@ -1,5 +1,5 @@
-// A 128-bit content hash for cache keys. Equal bytes give equal hashes on every machine and in every version. Not for
-// secrets.
+// A 128-bit content hash for cache keys. Equal bytes give equal hashes on every machine and in every version. It is not
+// cryptographic.
 //
 //   Hasher h; h.add(graph_text); h.add(std::int64_t{bucket}); std::string key = h.finish().hex();
 #pragma once
@@ -21,7 +21,7 @@ struct Hash128 {
 
 class Hasher {
  public:
-  // Adds the length too, so that add("ab"), add("c") differs from add("a"), add("bc").
+  // Also adds the length, so that add("ab"), add("c") differs from add("a"), add("bc").
   void add(std::string_view bytes);
   void add(const char* text) { add(std::string_view(text)); }
   template <class T>

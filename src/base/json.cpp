@@ -13,8 +13,8 @@
 namespace tessera {
 namespace {
 
-// Builds a Json from the events of nlohmann's parser. That parser has neither our depth limit nor a check for duplicate
-// keys.
+// Builds a Json from the events of nlohmann's parser. That parser does not limit the depth and accepts duplicate
+// keys, so this class checks both.
 class Reader : public nlohmann::json_sax<nlohmann::json> {
  public:
   bool null() override { return put(Json()); }
@@ -122,7 +122,7 @@ void print(const Json& value, int indent, int level, std::string& out) {
   } else if (value.is_int()) {
     out += std::to_string(value.as_int());
   } else if (value.is_number()) {
-    // JSON has no NaN or infinity. Like other printers this writes null for them.
+    // JSON has no NaN or infinity. Both are written as null, which is what other printers do.
     out += std::isfinite(value.as_double()) ? nlohmann::json(value.as_double()).dump() : "null";
   } else {
     out += "null";

@@ -20,7 +20,7 @@ class Json {
  public:
   using Array = std::vector<Json>;
   using Member = std::pair<std::string, Json>;
-  using Object = std::vector<Member>;  // in the order written; keys are unique
+  using Object = std::vector<Member>;  // members in the order of the text; keys are unique
 
   Json() = default;  // null
   // NOLINTBEGIN(google-explicit-constructor): implicit conversions let a Json be written as its content
@@ -62,9 +62,9 @@ class Json {
   Array& as_array() { return std::get<Array>(value_); }
   const Object& as_object() const { return std::get<Object>(value_); }
 
-  // Returns the member; null if this is no object or has no such key.
+  // Returns the member; null if this is not an object or has no such key.
   const Json* find(std::string_view key) const;
-  // Sets or replaces. Precondition: is_object().
+  // Sets a member, or replaces it. Precondition: is_object().
   Json& set(std::string key, Json value);
   // Appends an element. Precondition: is_array().
   void push_back(Json value) { std::get<Array>(value_).push_back(std::move(value)); }
@@ -79,8 +79,8 @@ class Json {
   std::variant<std::monostate, bool, std::int64_t, double, std::string, Array, Object> value_;
 };
 
-// Reads a whole file. Errors name path and reason. A file of more than `most` bytes is an error, and reading stops
-// there.
+// Reads a whole file. Errors name path and reason. If the file has more than `most` bytes, stops reading and returns an
+// error.
 Result<std::string> read_text_file(const std::string& path, std::size_t most = SIZE_MAX);
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// Recognises the pointer files that a clone without Git LFS has in place of large files.
+// Recognises Git LFS pointer files, which a clone without LFS has in place of large files.
 #pragma once
 
 #include <fmt/format.h>

@@ -20,7 +20,7 @@ constexpr std::size_t kNumTopics = std::size(kLogTopics);
 
 struct Levels {
   std::array<std::atomic<LogLevel>, kNumTopics> topics;
-  std::array<std::atomic<bool>, kNumTopics> own{};  // the topic was given its own level
+  std::array<std::atomic<bool>, kNumTopics> own{};  // [topic]: whether the topic has a level of its own
 
   Levels() { set_all(LogLevel::kInfo); }
   void set_all(LogLevel level) {
@@ -49,7 +49,7 @@ spdlog::logger& sink() {
   static auto logger = [] {
     auto l = std::make_shared<spdlog::logger>("tessera", std::make_shared<spdlog::sinks::stderr_sink_mt>());
     l->set_pattern("[%H:%M:%S.%e] %L %v");
-    l->set_level(spdlog::level::debug);  // topics are filtered before the line gets here
+    l->set_level(spdlog::level::debug);  // lines are filtered by topic before they get here
     l->flush_on(spdlog::level::warn);
     return l;
   }();
@@ -57,7 +57,7 @@ spdlog::logger& sink() {
 }
 
 std::optional<LogLevel> level_of(std::string_view name) {
-  if (name == "warning") return LogLevel::kWarn;  // Python's name for it
+  if (name == "warning") return LogLevel::kWarn;  // Python's name of the level
   const auto it = std::find(kLevelNames.begin(), kLevelNames.end(), name);
   if (it == kLevelNames.end()) return std::nullopt;
   return static_cast<LogLevel>(it - kLevelNames.begin());
@@ -74,7 +74,7 @@ Status set_topic_level(std::string_view topic, LogLevel level) {
   return invalid_argument(fmt::format("there is no log topic \"{}\": {} are", topic, fmt::join(names, ", ")));
 }
 
-// Escapes control characters. A line may contain a client's text, which must not begin a new line or control the
+// Escapes control characters. A line may contain a client's text, which must not start a new line or control the
 // terminal.
 std::string on_one_line(std::string_view text) {
   std::string line;

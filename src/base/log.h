@@ -19,7 +19,7 @@ enum class LogLevel { kDebug, kInfo, kWarn, kError, kOff };
 
 struct LogTopicName {
   std::string_view name;
-  std::string_view lines;  // what the topic's lines report
+  std::string_view lines;  // describes the topic's lines
 };
 // All topics. docs/serving.md has the same list.
 inline constexpr LogTopicName kLogTopics[] = {
@@ -40,7 +40,7 @@ inline constexpr LogTopicName kLogTopics[] = {
     {"split", "a forward cut into pieces and split ops"},
 };
 
-// A name from kLogTopics. Any other name does not compile.
+// A topic, written as its name. A name that is not in kLogTopics does not compile.
 class LogTopic {
  public:
   // NOLINTNEXTLINE(google-explicit-constructor): a topic is written as its name
@@ -51,7 +51,7 @@ class LogTopic {
   static consteval std::size_t find(std::string_view name) {
     for (std::size_t i = 0; i < std::size(kLogTopics); ++i)
       if (kLogTopics[i].name == name) return i;
-    throw "this topic is not in kLogTopics";  // at compile time
+    throw "this topic is not in kLogTopics";  // makes the compilation fail
   }
   std::size_t index_;
 };
@@ -60,13 +60,13 @@ class LogTopic {
 // known ones.
 Status set_log_level(std::string_view spec);
 
-// Sets a function that rewrites every line, for example to call options by the names that users know. Call it before
-// other threads log. An empty function leaves lines unchanged.
+// Sets a function that rewrites every line, for example to replace options' internal names by those that users know.
+// Call it before other threads log. An empty function leaves lines unchanged.
 void set_log_wording(std::function<std::string(std::string_view line)> wording);
 
 bool log_enabled(LogTopic topic, LogLevel level);
-// Writes a line. Thread-safe. `line` has no line break at its end; control characters in it are written as "\n" and
-// "\x1b".
+// Writes a line. Thread-safe. `line` has no line break at its end. Control characters inside are escaped, for example
+// as "\n" or "\x1b".
 void log_line(LogTopic topic, LogLevel level, std::string_view line);
 
 template <class... Args>

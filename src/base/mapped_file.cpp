@@ -15,12 +15,12 @@
 
 namespace tessera {
 
-// A mapping that the handler knows. Ranges are never freed, only used again, so that the handler can walk their list at
-// any time.
+// A mapping in the list that the signal handler reads. Entries are reused but never freed, so that the handler can walk
+// the list at any time.
 struct MappedRange {
   std::atomic<std::uintptr_t> begin = 0;  // 0: unused
   std::atomic<std::size_t> size = 0;
-  std::atomic<bool> lost = false;  // some page could not be read
+  std::atomic<bool> lost = false;  // whether a page of the mapping could not be read
   MappedRange* next = nullptr;
 };
 
@@ -29,12 +29,12 @@ namespace {
 std::atomic<MappedRange*> all_ranges = nullptr;
 std::mutex ranges_mutex;
 std::size_t page_size = 0;
-struct sigaction other_action = {};  // what handled the signal before
+struct sigaction other_action = {};  // the action for SIGBUS before this handler was installed
 
 static_assert(std::atomic<std::uintptr_t>::is_always_lock_free && std::atomic<bool>::is_always_lock_free,
               "the handler reads these");
 
-// Does what the process would do without this handler. After a return the same access faults again.
+// Does what the process would do without this handler. If it returns, the same access faults again.
 void pass_on(int signal, siginfo_t* info, void* context) {
   if ((other_action.sa_flags & SA_SIGINFO) != 0) {
     other_action.sa_sigaction(signal, info, context);
@@ -45,8 +45,8 @@ void pass_on(int signal, siginfo_t* info, void* context) {
   }
 }
 
-// Puts zeros in place of the pages from the one that cannot be read to the mapping's end. Calls only mmap, which is a
-// plain system call.
+// Replaces the pages from the unreadable one to the mapping's end by zeros. Calls only mmap, which is a plain system
+// call and therefore safe in a signal handler.
 void on_missing_page(int signal, siginfo_t* info, void* context) {
   const int error = errno;
   const auto address = reinterpret_cast<std::uintptr_t>(info->si_addr);
@@ -124,7 +124,7 @@ Result<std::shared_ptr<const MappedFile>> MappedFile::open(const std::string& pa
 
   void* const address = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
   if (address == MAP_FAILED) return system_error("map", path);
-  ::madvise(address, size, MADV_SEQUENTIAL);  // only advice; nothing depends on its success
+  ::madvise(address, size, MADV_SEQUENTIAL);  // only a hint; failure is harmless
   file->bytes_ = {static_cast<const std::byte*>(address), size};
   file->range_ = add_range(address, size);
   return std::shared_ptr<const MappedFile>(std::move(file));

@@ -10,7 +10,7 @@
 
 namespace tessera {
 
-// Owns a descriptor and closes it. One thread at a time may use it.
+// Owns a file descriptor and closes it. One thread at a time may use it.
 class OpenFile {
  public:
   // Opens for reading and writing, and creates the file if it does not exist. Errors name path and reason.
@@ -21,15 +21,15 @@ class OpenFile {
 
   // Returns the size in bytes.
   Result<std::int64_t> size() const;
-  // Reads from the current position. Fewer bytes than asked for mean the end of the file.
+  // Reads from the current position. Returns the number of bytes read; fewer than `size` mean the end of the file.
   Result<std::int64_t> read(char* to, std::size_t size);
   // Writes all of `bytes` at the current position.
   Status write(std::string_view bytes);
   // Truncates the file to `size` bytes and moves the position there.
   Status truncate(std::int64_t size);
-  // Returns once the content is on disk.
+  // Waits until the content is on disk.
   Status sync();
-  // Takes the lock of flock(2), which excludes other processes and other OpenFiles. If another holder has it, calls
+  // Takes the lock of flock(2), which excludes other processes and other OpenFiles. If it is held elsewhere, calls
   // `on_wait` once and waits. Closing releases the lock.
   Status lock(void (*on_wait)(const std::filesystem::path&));
 
@@ -39,7 +39,8 @@ class OpenFile {
   std::filesystem::path path_;
 };
 
-// Returns "cannot <do what> <path>: <reason>" from errno: resource_exhausted for a full disk, else not_found.
+// Returns the error "cannot <doing> <path>: <reason>" from errno: kResourceExhausted for a full disk, otherwise
+// kNotFound.
 Status file_error(std::string_view doing, const std::filesystem::path& path);
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// A progress bar on standard error. A terminal shows it in place; elsewhere one line is written at the end.
+// A progress bar on standard error. On a terminal it is updated in place; elsewhere one line is written at the end.
 #pragma once
 
 #include <chrono>
@@ -9,16 +9,16 @@ namespace tessera {
 
 class Progress {
  public:
-  // Starts a bar. `unit` "B" prints bytes in MiB; any other unit is printed after the number. enabled = false draws
-  // nothing.
+  // Starts a bar. If `unit` is "B", bytes are printed in MiB; any other unit is printed after the number. If `enabled`
+  // is false, nothing is drawn.
   Progress(std::string title, std::int64_t total, std::string unit, bool enabled);
-  ~Progress();  // finishes the line
+  ~Progress();  // completes the line
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
   void advance(std::int64_t by) { set(done_ + by); }
   void set(std::int64_t done, const std::string& note = {});
-  // Returns what is drawn for the current state. The bar itself has `width` columns.
+  // Returns the text of the bar in its current state. The bar itself has `width` columns.
   std::string render(int width) const;
 
  private:

@@ -1,4 +1,4 @@
-// The place of a rank in a model that is divided in two ways. Pipeline parallelism divides the layers into stages of
+// The numbering of ranks in a model that is divided in two ways. Pipeline parallelism divides the layers into stages of
 // consecutive layers. Tensor parallelism divides each layer of a stage among the stage's ranks.
 //
 // Ranks are numbered from the last stage to the first. Rank 0 schedules and answers the requests. The last stage
@@ -11,8 +11,8 @@
 namespace tessera {
 
 struct RankLayout {
-  int tp_size = 1;  // ranks of a stage
-  int pp_size = 1;  // stages
+  int tp_size = 1;  // ranks in each stage
+  int pp_size = 1;  // number of stages
 
   int ranks() const { return tp_size * pp_size; }
   // Return a rank's stage and its index in the stage. Stage 0 has the embedding; stage pp_size - 1 has the head.

@@ -25,7 +25,7 @@ ReplacementFile::~ReplacementFile() {
 }
 
 Status ReplacementFile::write(std::int64_t offset, std::span<const std::byte> data) const {
-  constexpr std::size_t kMostBytes = std::size_t{1} << 30;  // most bytes of one call
+  constexpr std::size_t kMostBytes = std::size_t{1} << 30;  // the most bytes that one call writes
   TRY(status_);
   while (!data.empty()) {
     const ssize_t written = ::pwrite(fd_, data.data(), std::min(data.size(), kMostBytes), offset);

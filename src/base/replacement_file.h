@@ -1,4 +1,4 @@
-// A large file that is written by several threads and replaces another one when it is complete.
+// A large file that several threads write. Once complete, it replaces another file.
 #pragma once
 
 #include <cstddef>
@@ -11,10 +11,10 @@
 namespace tessera {
 
 // A temporary file beside `path`, "<path>.tmp-<process>-<number>". The destructor removes it unless commit() renamed it
-// to `path`. Errors name both files and the reason: resource_exhausted for a full disk, else data_loss.
+// to `path`. Errors name both files and the reason: kResourceExhausted for a full disk, otherwise kDataLoss.
 class ReplacementFile {
  public:
-  // Creates the temporary file. An error is returned by the first write().
+  // Creates the temporary file. If that fails, the first write() returns the error.
   explicit ReplacementFile(const std::string& path);
   ~ReplacementFile();
   ReplacementFile(const ReplacementFile&) = delete;
@@ -22,7 +22,8 @@ class ReplacementFile {
 
   // Writes at byte `offset` of the file. Any thread may call it.
   Status write(std::int64_t offset, std::span<const std::byte> data) const;
-  // Makes sure that the content is on disk, and renames the file. Returns the first error of all.
+  // Waits until the content is on disk, and renames the file. Returns an error if the file could not be created,
+  // flushed or renamed.
   Status commit();
 
  private:

@@ -1,4 +1,4 @@
-// Catches: a file that is replaced before it is complete, and temporary files that stay.
+// Catches: a file that is replaced before it is complete, and temporary files that are left behind.
 #include "tessera/base/replacement_file.h"
 
 #include <gtest/gtest.h>

@@ -6,8 +6,8 @@
 //   // or, in a function that itself returns Status or Result<U>:
 //   Config config = TRY(Config::read(path));
 //
-// A message says what went wrong, with which value, and what is accepted. with_context() prepends what the caller was
-// doing, outermost first.
+// A message says what went wrong, names the wrong value, and says what is accepted. with_context() prepends what the
+// caller was doing; the outermost caller comes first.
 #pragma once
 
 #include <cassert>
@@ -24,12 +24,12 @@ enum class StatusCode {
   kInvalidArgument,     // wrong input: a flag, a file's content, a request
   kNotFound,            // a file, tensor, model or entry is missing
   kFailedPrecondition,  // valid input at the wrong time (allocation while recording, use after close)
-  kResourceExhausted,   // memory, pages or slots ran out: fewer or smaller would work
+  kResourceExhausted,   // memory, pages or slots ran out; a smaller request would work
   kUnimplemented,       // valid, but not supported by this engine
   kDeviceLost,          // the device is unusable until the process restarts
   kDataLoss,            // stored data is corrupt
-  kCancelled,           // the requester has left
-  kInternal,            // a defect in this program
+  kCancelled,           // the requester no longer wants the result
+  kInternal,            // a bug in this program
 };
 
 // Returns the code in words: "invalid argument", "resource exhausted", ….
@@ -46,7 +46,7 @@ class [[nodiscard]] Status {
   StatusCode code() const { return code_; }
   const std::string& message() const { return message_; }
 
-  // Prepends what was being attempted: "<context>: <message>". Ok stays ok.
+  // Prepends what was attempted: "<context>: <message>". An ok Status is unchanged.
   Status with_context(std::string_view context) &&;
   Status with_context(std::string_view context) const&;
 
@@ -80,7 +80,7 @@ class [[nodiscard]] Result {
   Result(Status status) : status_(std::move(status)) {
     assert(!status_.ok() && "a Result made of a Status holds an error");
   }
-  // Converts a value that is convertible to T (a unique_ptr to a derived class, a literal to a string).
+  // Converts from a value that is convertible to T (a unique_ptr to a derived class, a string literal).
   template <class U>
   requires(std::is_convertible_v<U&&, T> && !std::is_same_v<std::remove_cvref_t<U>, Result> &&
            !std::is_same_v<std::remove_cvref_t<U>, T> && !std::is_same_v<std::remove_cvref_t<U>, Status>) Result(U&& v)
@@ -140,11 +140,12 @@ T take_value(Result<T>&& r) {
 }  // namespace internal
 
 // Evaluates to the value of a Result, or to nothing for an ok Status, or returns the error from the enclosing function.
-// g++, clang++ and nvcc accept this statement expression. If it returns, g++ 12 leaks the members of a braced
-// initialiser that are already built, the first captures of a lambda, and what `new` has allocated. Therefore TRY has a
-// statement of its own before these (tools/check_try.py). As a first member or a function's argument it is harmless.
+// g++, clang++ and nvcc accept this statement expression. When it returns early, g++ 12 leaks the members of a braced
+// initialiser that are already built, the first captures of a lambda, and memory that `new` has allocated. A TRY must
+// therefore be in a statement of its own before such an expression (tools/check_try.py). As the first member or as a
+// function's argument it is harmless.
 #define TRY(...) TESSERA_TRY_NUMBERED(__COUNTER__, __VA_ARGS__)
-// The number makes the variable's name unique, so that a TRY may stand in another TRY's argument.
+// The counter makes the variable's name unique, so that a TRY may be used in another TRY's argument.
 #define TESSERA_TRY_NUMBERED(number, ...) TESSERA_TRY_NUMBERED_(number, __VA_ARGS__)
 #define TESSERA_TRY_NUMBERED_(number, ...) TESSERA_TRY_NAMED(try_result_##number, __VA_ARGS__)
 #define TESSERA_TRY_NAMED(result, ...)                                                 \

@@ -1,4 +1,5 @@
-// Catches: an error that is lost or changed on its way up, and a copy of a value that can only be moved.
+// Catches: an error that is lost or changed while it is passed up, and a value that is copied although it can only be
+// moved.
 #include "tessera/base/status.h"
 
 #include <gtest/gtest.h>

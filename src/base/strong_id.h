@@ -1,4 +1,4 @@
-// Integers of distinct types that cannot be confused: a token id is not a slot, and a slot is not a page.
+// Distinct integer types that cannot be confused: a token id is not a slot, and a slot is not a page.
 //
 //   using PageId = StrongId<struct PageIdTag, int32_t>;
 //   PageId page{7};  page.value() == 7;
@@ -20,7 +20,7 @@ class StrongId {
   constexpr StrongId() = default;
   constexpr explicit StrongId(Int value) : value_(value) {}
   constexpr Int value() const { return value_; }
-  // Returns the value for use as a subscript. Precondition: value() >= 0.
+  // Returns the value as a subscript. Precondition: value() >= 0.
   constexpr std::size_t index() const { return static_cast<std::size_t>(value_); }
   friend constexpr auto operator<=>(StrongId, StrongId) = default;
 

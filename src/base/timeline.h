@@ -1,4 +1,4 @@
-// Records the phases of a program's start. Phases have names, share one clock and may overlap.
+// Records the phases of a program's start. Phases have names and may overlap. All use one clock.
 //
 //   Timeline start(process_start);
 //   {
@@ -21,7 +21,7 @@ class Timeline {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // A phase, in seconds from the origin.
+  // A phase. Times are seconds from the origin.
   struct Phase {
     std::string name;
     double begin_s = 0;
@@ -29,7 +29,7 @@ class Timeline {
     double seconds() const { return end_s - begin_s; }
   };
 
-  // Records its own lifetime as a phase. The timeline outlives it. If the timeline is null, nothing is recorded.
+  // Records its own lifetime as a phase. The timeline must outlive it. If the timeline is null, records nothing.
   class Scope {
    public:
     Scope(Timeline* timeline, std::string_view name) : timeline_(timeline), name_(name), begin_(Clock::now()) {}
@@ -52,15 +52,15 @@ class Timeline {
   Scope scope(std::string_view name) { return {this, name}; }
 
   double seconds_at(Clock::time_point time) const { return std::chrono::duration<double>(time - origin_).count(); }
-  // Returns the phases in the order of their beginnings.
+  // Returns the phases ordered by when they began.
   std::span<const Phase> phases() const { return phases_; }
   // Returns the duration of the phase in seconds; 0 if there is none.
   double seconds_of(std::string_view name) const;
-  // Returns the time from the origin to the end of the last phase.
+  // Returns the time in seconds from the origin to the end of the last phase.
   double end_s() const;
-  // Returns the part of end_s() that no phase covers.
+  // Returns the part of end_s() that no phase covers, in seconds.
   double uncovered_s() const;
-  // Returns a log line: "312.4 ms (process 0.0-9.1, plan 12.2-30.5 …; 1.3 in none of these)", in milliseconds.
+  // Returns a log line in milliseconds: "312.4 ms (process 0.0-9.1, plan 12.2-30.5 …; 1.3 in none of these)".
   std::string line() const;
 
  private:

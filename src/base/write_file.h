@@ -9,15 +9,15 @@
 
 namespace tessera {
 
-// Writes in place, so `path` may be a pipe or a device. Afterwards the file holds only `text`. An error names the file,
-// which may then hold a part of the text.
+// Writes a file in place, so `path` may also be a pipe or a device. The old content of a file is dropped. Errors name
+// the file. After an error the file may hold a part of the text.
 Status write_file(const std::string& path, std::string_view text);
 
-// Replaces the file at `path` by renaming. A reader sees the old content or the new one, never a part. The content is
-// on disk when it returns. After an error the old file is unchanged and nothing is left beside it. The new content is
-// written to "<path>.<process>-<number>.new" first; a process that is killed meanwhile leaves that file.
+// Replaces the file at `path` atomically. A reader sees the old or the new content, never a part. The content is on
+// disk when the call returns. After an error the old file is unchanged and no other file is left. The new content is
+// first written to "<path>.<process>-<number>.new". If the process is killed meanwhile, that file remains.
 Status replace_file(const std::filesystem::path& path, std::string_view content);
-// Replaces what is at `path` by a symbolic link to `target`, in the same way.
+// Replaces the file or link at `path` by a symbolic link to `target`, also atomically.
 Status replace_link(const std::filesystem::path& path, const std::filesystem::path& target);
 
 // Renames a file. Replaces what is at `to`.

@@ -1,5 +1,5 @@
-// The paths of the repository and of real data, for tests only. The build sets them. Environment variables replace them
-// if the tests were carried to another machine.
+// The paths of the repository and of real data, for tests. The build sets them. Environment variables override them,
+// for tests that are run on another machine.
 #pragma once
 
 #include <cstdlib>
@@ -19,7 +19,7 @@ inline std::string source_path(const std::string& name) {
 }
 inline std::string data_path(const std::string& name) { return source_path("tests/data/" + name); }
 
-// Returns the path of a file in the folder of real data beside the repository, which may be absent.
+// Returns the path of a file of real data. The real data are in a folder beside the repository, which may be absent.
 inline std::string shared_path(const std::string& name) {
   return environment_or("TESSERA_SHARED_DIR", source_path("../shared")) + "/" + name;
 }

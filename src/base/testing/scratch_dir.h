@@ -1,4 +1,4 @@
-// A folder for one test. For tests only.
+// A temporary folder for one test.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 
 namespace tessera::test {
 
-// Makes a new folder. The destructor removes it with all its content.
+// Creates a new folder. The destructor removes it with all its content.
 class ScratchDir {
  public:
   ScratchDir() {
@@ -27,7 +27,7 @@ class ScratchDir {
   ScratchDir& operator=(const ScratchDir&) = delete;
 
   std::string path() const { return path_.string(); }
-  // Writes a file with this name and returns its path.
+  // Writes a file of this name into the folder, and returns its path.
   std::string write(const std::string& name, std::string_view content) const {
     const std::string file = (path_ / name).string();
     std::ofstream(file, std::ios::binary) << content;
