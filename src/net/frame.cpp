@@ -8,7 +8,8 @@ namespace tessera {
 namespace {
 
 constexpr std::uint64_t kMagic = 0x3165646f6e727374;  // "tsrnode1"
-constexpr std::size_t kStep = std::size_t{16} << 20;  // bytes of memory allocated ahead of the received ones
+// Memory is allocated at most this many bytes ahead of the received ones.
+constexpr std::size_t kStep = std::size_t{16} << 20;
 
 }  // namespace
 
@@ -48,10 +49,12 @@ Result<FrameReader::Progress> FrameReader::advance(Socket& socket, std::chrono::
   if (got_ < sizeof(Header)) {
     come = TRY(socket.receive(std::as_writable_bytes(std::span(&header_, 1)).subspan(got_), limit));
     got_ += come;
-    if (got_ >= sizeof(header_.magic)) TRY(check_magic());  // a foreign client may send less than a header
+    // Checks the magic number as soon as it has arrived, because a foreign client may never send a whole header.
+    if (got_ >= sizeof(header_.magic)) TRY(check_magic());
     if (got_ < sizeof(Header)) return come > 0 ? Progress::kSome : Progress::kNothing;
     TRY(check_header());
-    limit = std::chrono::milliseconds(0);  // the rest of a frame mostly arrives with its beginning
+    // The next reads do not wait, because the rest of a frame mostly arrives with its header.
+    limit = std::chrono::milliseconds(0);
   }
   for (std::size_t at = got_ - sizeof(Header); at < header_.bytes; at = got_ - sizeof(Header)) {
     if (at == payload_.size()) payload_.resize(std::min<std::size_t>(header_.bytes, at + kStep));

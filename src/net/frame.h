@@ -1,4 +1,4 @@
-// Frames: the form of messages on a connection. A frame is a header, then a payload whose meaning depends on the kind.
+// A message on a connection is sent as a frame: a header, then a payload whose meaning depends on the frame's kind.
 //
 //   header   magic, kind, payload bytes     8 + 8 + 8 bytes, in the machine's byte order
 //
@@ -23,24 +23,25 @@ enum class FrameKind : std::uint64_t {
   kRefused = 3,  // the node is refused; the payload is the reason as text
   kAlive = 4,
   kEnd = 5,      // the sender sends nothing more; the payload is "" for an orderly end, else the reason as text
-  kOrder = 6,    // an order of node 0 to the ranks of a node
-  kAnswer = 7,   // a rank's answer to an order
+  kOrder = 6,    // a command from node 0 to the ranks of a node
+  kAnswer = 7,   // a rank's answer to a command
   kTensors = 8,  // the operands of a node's ranks in a collective
   kResult = 9,   // the result of the collective
   kAbort = 10,   // no collective can continue; the payload is the reason
   kRestart = 11,
-  kStageValue = 12,  // a value of a rank for the next stage of a pipeline
+  kStageValue = 12,  // a value that a rank sends to the next stage of a pipeline
   kStageTaken = 13,  // how many stage values the next stage has received
-  kForward = 14,     // a rank awaits all others in the forward with this number
-  kStop = 15,        // the server of the node with this number ends, so all end
-  kDone = 16,        // the node has no requests any more; from node 0: no node has any
+  kForward = 14,     // a rank waits for all others; the payload is the number of its forward
+  kStop = 15,        // all servers end, because one does; the payload is the number of that server's node
+  kDone = 16,        // the node has no more requests; if node 0 sends it, no node has any
 };
 inline constexpr std::uint64_t kLastFrame = 16;
 inline constexpr std::size_t kMostFrameBytes = std::size_t{4} << 30;
 
 using FrameParts = std::span<const std::span<const std::byte>>;  // the parts of a payload, sent one after another
 
-// Sends a frame. kResourceExhausted if the parts together exceed kMostFrameBytes; else errors as in Socket::send.
+// Sends a frame. Returns kResourceExhausted if the parts together exceed kMostFrameBytes. Other errors are those of
+// Socket::send.
 Status send_frame(Socket& socket, FrameKind kind, FrameParts parts, std::chrono::milliseconds limit);
 
 class FrameReader {
@@ -49,8 +50,8 @@ class FrameReader {
 
   enum class Progress : std::uint8_t { kNothing, kSome, kFrame };
   // Receives what is available or arrives within `limit`. After kFrame, kind() and payload() belong to a whole frame
-  // until the next call. kDataLoss for bytes that are not a frame or exceed the accepted length; else errors as in
-  // Socket::receive.
+  // until the next call. Returns kDataLoss if the bytes are not a frame or exceed the accepted length. Other errors are
+  // those of Socket::receive.
   Result<Progress> advance(Socket& socket, std::chrono::milliseconds limit);
 
   FrameKind kind() const { return static_cast<FrameKind>(header_.kind); }
@@ -74,7 +75,7 @@ class FrameReader {
   std::vector<std::byte> payload_;
 };
 
-// Receives the next frame. kDeviceLost if it does not arrive before `deadline`.
+// Receives the next frame. Returns kDeviceLost if it does not arrive before `deadline`.
 Status receive_frame(Socket& socket, FrameReader& reader, NetClock::time_point deadline);
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
-// Catches: bytes of a foreign client that are taken for a message, memory allocated for a length before the data
-// arrived, and a frame that is assembled wrongly from pieces.
+// Catches: bytes of a foreign client that are taken for a message; memory that is allocated for a length before the
+// data arrived; a frame that is assembled wrongly from pieces.
 #include "tessera/net/frame.h"
 
 #include <gmock/gmock.h>

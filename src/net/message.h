@@ -34,7 +34,7 @@ inline constexpr std::size_t kMessageHeaderBytes = 32;
 
 class MessageWriter {
  public:
-  // Clears the buffer but keeps its memory: it allocates only if the message is longer than any before.
+  // Clears the buffer but keeps its memory, so memory is allocated only if the message is longer than any before.
   MessageWriter(std::vector<std::byte>& to, std::uint32_t kind, std::uint64_t number);
 
   void word(std::int64_t value) { append(&value, sizeof(value)); }

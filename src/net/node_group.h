@@ -9,7 +9,7 @@
 //
 // The port trusts its network, like the ports of NCCL and torch.distributed: anyone who reaches it can take part.
 // Nothing received is executed. A malformed frame ends the connection, and lengths are checked before they are used. A
-// node does not fully check whether the numbers in node 0's orders make sense.
+// node does not fully check whether the numbers in node 0's commands make sense.
 #pragma once
 
 #include <array>
@@ -37,10 +37,10 @@ class NodeGroup {
   using TakeEnd = std::function<void(int node, const Status& why)>;
 
   // Joins the group: waits until all nodes are connected and agree (check_hello). Errors:
-  // - kInvalidArgument on a node that node 0 refuses, with what differs. Node 0 logs the refusal and waits for another
-  //   node.
-  // - kNotFound on node 0 if a node did not come in time, with the node refused last. The nodes that waited with node 0
-  //   get the same text as kInvalidArgument.
+  // - kInvalidArgument on a node that node 0 refuses. The text says which value differs. Node 0 logs the refusal and
+  //   waits for another node.
+  // - kNotFound on node 0 if a node did not connect in time. The text names the node that was refused last. The nodes
+  //   that had already connected get kInvalidArgument with this text.
   // - kNotFound on another node that could not reach node 0.
   // - The errors of Listener::open.
   static Result<std::shared_ptr<NodeGroup>> join(const NodeHello& own, const NodeGroupOptions& options);
@@ -57,11 +57,11 @@ class NodeGroup {
   // (NodeLink::TakeFrame).
   void take(FrameKind kind, Take take) { takers_[static_cast<std::size_t>(kind)] = std::move(take); }
   // Adds a function to call when a node has ended. Call it before start(). All added functions are called in order,
-  // once for each node, on that node's connection thread. If one throws because memory ran out, it is called once more
-  // with a short error.
+  // once for each node, on that node's connection thread. If a function throws because memory ran out, it is called
+  // once more with a short error.
   void when_ended(TakeEnd take_end) { end_takers_.push_back(std::move(take_end)); }
   void start();
-  // Sends a frame: node 0 to any other node, the others to node 0. Callable from any thread.
+  // Sends a frame. Node 0 may send to any other node, the other nodes only to node 0. Callable from any thread.
   Status send(int node, FrameKind kind, FrameParts parts);
   // Sends a frame from node 0 to all other nodes except `except`. Tries all of them and returns the first error.
   Status send_to_all(FrameKind kind, FrameParts parts, int except = 0);

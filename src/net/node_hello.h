@@ -29,10 +29,11 @@ struct NodeHello {
 };
 
 std::vector<std::byte> pack_hello(const NodeHello& hello);
-// Reads a hello; kDataLoss if it is malformed. If its protocol version differs, reads only the version.
+// Reads a hello. Returns kDataLoss if it is malformed. If its protocol version differs, reads only the version.
 Result<NodeHello> unpack_hello(std::span<const std::byte> bytes);
 
-// Checks that `other` can follow `leader`. kInvalidArgument names the first difference with both values.
+// Checks that `other` can follow `leader`. Otherwise returns kInvalidArgument; the message names the first difference
+// with both values.
 Status check_hello(const NodeHello& leader, const NodeHello& other);
 
 }  // namespace tessera

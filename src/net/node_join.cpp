@@ -18,7 +18,7 @@ constexpr std::chrono::seconds kAnswerLimit(5);  // time for an answer of node 0
 void refuse(Socket& socket, const Status& why) {
   const std::span<const std::byte> text = std::as_bytes(std::span(why.message()));
   (void)send_frame(socket, FrameKind::kRefused, std::span(&text, 1),
-                   kAnswerLimit);  // the connection is closed in any case
+                   kAnswerLimit);  // an error is ignored, because the connection is closed anyway
   // Ends only the sending side. Closing a connection with unread bytes would reset it, and the reason might not arrive.
   socket.end_sending();
 }
@@ -28,8 +28,8 @@ void refuse_all(std::vector<Socket>& sockets, const Status& why) {
     if (socket.descriptor() >= 0) refuse(socket, why);
 }
 
-// Returns whether a process that has joined is still connected. It sends nothing until all nodes have joined. If it was
-// ended and restarted, the new process takes its place.
+// Returns whether a process that has joined is still connected. Such a process sends nothing until all nodes have
+// joined. If the process was ended and restarted, the new process takes its place.
 bool is_there(Socket& socket) {
   std::byte unexpected{};
   const Result<std::size_t> come = socket.receive(std::span(&unexpected, 1), std::chrono::milliseconds(0));
@@ -56,7 +56,7 @@ Status take_place(const NodeHello& own, NodeArrivals::Arrival& come, std::vector
   return ok_status();
 }
 
-// Fills `sockets`, indexed by node. Tells a process that it cannot take part, and keeps waiting: anybody may have
+// Fills `sockets`, indexed by node. Refuses a process that cannot take part and keeps waiting, because anybody may have
 // connected.
 Status gather(const NodeHello& own, const NodeGroupOptions& options, std::vector<Socket>& sockets) {
   const NetClock::time_point deadline = NetClock::now() + options.join_limit;

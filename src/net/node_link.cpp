@@ -38,8 +38,8 @@ void NodeLink::leave(const Status& why) {
   if (ended_) return;
   ended_ = true;  // set before the other end can answer with its own end
   const std::span<const std::byte> reason = std::as_bytes(std::span(why.message()));
-  (void)send_frame(socket_, FrameKind::kEnd, std::span(&reason, 1), kLast);  // a node that has already gone needs no
-                                                                             // message
+  // Ignores an error, because a node that has already gone needs no message.
+  (void)send_frame(socket_, FrameKind::kEnd, std::span(&reason, 1), kLast);
   socket_.end_sending();
 }
 
@@ -48,7 +48,7 @@ void NodeLink::end() {
   if (thread_.joinable()) thread_.join();
 }
 
-// Sends a sign of life, unless another thread is sending: its frame is a sign of life too.
+// Sends a sign of life. Does nothing while another thread sends, because that thread's frame is a sign of life too.
 void NodeLink::say_alive(NetClock::time_point now) {
   const std::unique_lock lock(sending_, std::try_to_lock);
   if (!lock.owns_lock() || ended_ || now - last_sent_ < std::min(kAlive, silence_ / 4)) return;
@@ -61,7 +61,7 @@ Status NodeLink::receive_all() {
   FrameReader reader;
   NetClock::time_point last_heard = NetClock::now();
   NetClock::time_point end_by = NetClock::time_point::max();
-  // Takes no lock that a send may hold for long: if both ends send much at once, both must keep reading.
+  // Takes no lock that a send may hold for long, because both ends must keep reading if both send much at once.
   for (;;) {
     const FrameReader::Progress progress = TRY(reader.advance(socket_, std::min(kLook, silence_ / 4)));
     const NetClock::time_point now = NetClock::now();
@@ -91,7 +91,7 @@ void NodeLink::run() {
   tell_end(ended_ ? ok_status() : std::move(why));
 }
 
-// Tells everybody who waits for the other node that it has ended, even if memory suffices only for a short message.
+// Reports the end of the other node, even if memory suffices only for a short message.
 void NodeLink::tell_end(const Status& why) {
   Status told;
   try {

@@ -23,8 +23,8 @@ class NodeLink {
  public:
   // Takes a frame, and may swap its payload for another buffer. Must return soon. An error ends the link.
   using TakeFrame = std::function<Status(FrameKind kind, std::vector<std::byte>& payload)>;
-  // Called once when the other end has ended: with ok if in order, else with kDeviceLost, name and reason. Must not
-  // throw.
+  // Called once when the other end has ended. `why` is ok for an orderly end, else kDeviceLost with the node's name and
+  // the reason. Must not throw.
   using TakeEnd = std::function<void(const Status& why)>;
 
   // `name` is the other node's name in errors.

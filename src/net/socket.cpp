@@ -23,7 +23,7 @@ namespace {
 
 using Addresses = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 
-constexpr std::chrono::milliseconds kPause(100);  // between two attempts
+constexpr std::chrono::milliseconds kPause(100);  // between two attempts to resolve a name or to connect
 
 std::string error_text(int error) { return std::generic_category().message(error); }
 
@@ -177,7 +177,7 @@ void Socket::shut_down() { ::shutdown(descriptor_, SHUT_RDWR); }
 
 Result<Listener> Listener::open(const NodeAddress& address, NetClock::time_point deadline) {
   Result<Addresses> found = resolve(address);
-  // A cluster may publish a process's own name some seconds after its start.
+  // Retries, because a cluster may publish a process's own name some seconds after the process has started.
   while (!found.ok() && NetClock::now() < deadline) {
     std::this_thread::sleep_for(kPause);
     found = resolve(address);

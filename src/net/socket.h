@@ -29,7 +29,7 @@ struct NodeAddress {
   std::string text() const;  // "host:port", "[::1]:port"
   friend bool operator==(const NodeAddress&, const NodeAddress&) = default;
 };
-// Parses "HOST:PORT", or "[::1]:PORT" for IPv6. kInvalidArgument says what is accepted.
+// Parses "HOST:PORT", or "[::1]:PORT" for IPv6. Otherwise returns kInvalidArgument; the message says what is accepted.
 Result<NodeAddress> parse_node_address(std::string_view text);
 
 // An open connection, closed on destruction.
@@ -44,10 +44,10 @@ class Socket {
 
   int descriptor() const { return descriptor_; }
   std::string peer() const;  // "10.0.0.2:4711"
-  // Sends all bytes of `parts` in order. kDeviceLost if the other end is gone or takes no bytes for `limit`.
+  // Sends all bytes of `parts` in order. Returns kDeviceLost if the other end is gone or takes no bytes for `limit`.
   Status send(std::span<const std::span<const std::byte>> parts, std::chrono::milliseconds limit);
   // Receives up to to.size() bytes: what is available, or else what arrives first within `limit`. Returns 0 if nothing
-  // came. kDeviceLost if the other end is gone.
+  // came. Returns kDeviceLost if the other end is gone.
   Result<std::size_t> receive(std::span<std::byte> to, std::chrono::milliseconds limit);
   // Ends this side's sending. The other end reads the end of the stream after the data already sent.
   void end_sending();
@@ -60,8 +60,8 @@ class Socket {
 
 class Listener {
  public:
-  // Listens on exactly this address. Waits up to `deadline` if its name cannot be resolved yet. kInvalidArgument if the
-  // name stays unknown, the address is taken, or it does not belong to this machine.
+  // Listens on exactly this address. Waits up to `deadline` if its name cannot be resolved yet. Returns
+  // kInvalidArgument if the name stays unknown, the address is taken, or it does not belong to this machine.
   static Result<Listener> open(const NodeAddress& address, NetClock::time_point deadline);
   // Returns the next connection; nothing if none comes before `deadline`.
   Result<std::optional<Socket>> accept(NetClock::time_point deadline);
