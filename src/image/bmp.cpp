@@ -16,7 +16,7 @@ namespace {
 constexpr std::string_view kBmp = "BMP";
 constexpr std::size_t kFileHeader = 14;
 constexpr std::uint32_t kCoreHeader = 12;  // OS/2's header, with 16-bit sizes
-constexpr std::uint32_t kInfoHeader = 40;  // later headers are longer but begin the same
+constexpr std::uint32_t kInfoHeader = 40;  // later headers are longer but begin like this one
 constexpr std::uint32_t kWithoutRuns = 0;
 constexpr std::uint32_t kWithMasks = 3;
 
@@ -37,7 +37,7 @@ struct BmpHeader {
   std::uint32_t bits = 0;  // per pixel
   std::array<std::uint32_t, 3> masks{};
   std::size_t pixels = 0;  // offset of the pixels
-  std::size_t stride = 0;  // bytes of a row, a multiple of 4
+  std::size_t stride = 0;  // number of bytes in a row, a multiple of 4
   Palette palette{};
 };
 
@@ -64,7 +64,8 @@ Result<BmpHeader> read_sizes(std::span<const std::byte> file) {
   return header;
 }
 
-// Reads the masks. Later headers contain them; after the oldest header they follow it.
+// Reads the masks. Headers after the version kInfoHeader contain the masks. After a header of that version, the masks
+// follow it.
 Status read_masks(std::span<const std::byte> file, BmpHeader& header) {
   const std::uint32_t compression = header.size == kCoreHeader ? kWithoutRuns : word_at(file, 30, 4);
   const bool masked = compression == kWithMasks && (header.bits == 16 || header.bits == 32);
@@ -99,14 +100,14 @@ Status read_palette(std::span<const std::byte> file, BmpHeader& header) {
   return ok_status();
 }
 
-// Returns the bits under a mask, scaled to 0 … 255; returns 0 if the mask is 0.
+// Returns the number in the bits that the mask selects, scaled to 0 … 255. Returns 0 if the mask is 0.
 std::uint8_t masked_value(std::uint32_t word, std::uint32_t mask) {
   if (mask == 0) return 0;
   const int shift = std::countr_zero(mask);
   return static_cast<std::uint8_t>(std::uint64_t{(word & mask) >> shift} * 255 / (mask >> shift));
 }
 
-// Fills a row of `rgb`. Returns false if a pixel has a colour that the palette lacks.
+// Converts a row of the file to `rgb`. Returns false if a pixel has a colour that the palette lacks.
 bool read_row(const BmpHeader& header, std::span<const std::byte> row, std::uint8_t* rgb) {
   const auto width = static_cast<std::size_t>(header.width);
   for (std::size_t x = 0; x < width; ++x, rgb += 3) {

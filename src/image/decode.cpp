@@ -13,7 +13,7 @@ namespace {
 
 using Decoder = Result<StoredImage> (*)(std::span<const std::byte>, const DecodeLimits&);
 
-// Returns the decoder for a file that begins like this, or null.
+// Returns the decoder for a file, which its first bytes determine. Returns null if no format fits.
 Decoder decoder_of(std::string_view file) {
   if (file.starts_with("\x89PNG\r\n\x1a\n")) return decode_png;
   if (file.starts_with("\xff\xd8\xff")) return decode_jpeg;
@@ -23,8 +23,8 @@ Decoder decoder_of(std::string_view file) {
   if (file.starts_with("P6")) return decode_ppm;
   if (file.starts_with("GIF87a") || file.starts_with("GIF89a")) return decode_gif;
   if (file.starts_with("BM")) return decode_bmp;
-  // In a TIFF, "II" marks little-endian and "MM" big-endian. 42 follows in a normal TIFF, 43 in one with 64-bit
-  // offsets.
+  // A TIFF begins with "II" if it is little-endian, or "MM" if it is big-endian. Then follows 42 ('*'), or 43 ('+') if
+  // the file has 64-bit offsets.
   for (const std::string_view mark : {std::string_view("II*\0", 4), std::string_view("MM\0*", 4),
                                       std::string_view("II+\0", 4), std::string_view("MM\0+", 4)})
     if (file.starts_with(mark)) return decode_tiff;
@@ -50,8 +50,8 @@ Status check_image_size(std::string_view format, std::int64_t width, std::int64_
                     height, limits.most_ratio));
   }
   if (limits.take_memory == nullptr) return ok_status();
-  // Counts 3 bytes per pixel, and 3 more while the image is turned. The coefficients of a progressive JPEG take 9;
-  // libwebp takes up to 4.
+  // The image takes 3 bytes per pixel, and 3 more while it is turned. Decoding takes up to 9 more for the coefficients
+  // of a progressive JPEG, and up to 4 more in libwebp.
   const std::int64_t bytes_of_pixel = format == "JPEG" ? 12 : 8;
   return (*limits.take_memory)(width * height * bytes_of_pixel);
 }

@@ -1,10 +1,10 @@
-// Decodes image files into pixels: PNG, JPEG, WebP, GIF, BMP, TIFF and binary PPM (P6). The file's bytes tell the
-// format.
+// Decodes image files into pixels: PNG, JPEG, WebP, GIF, BMP, TIFF and binary PPM (P6). The first bytes of a file
+// determine its format.
 //
 // The pixels equal those of Pillow's Image.open, ImageOps.exif_transpose and convert("RGB"), which Hugging Face's
 // load_image uses:
-// - EXIF's orientation is applied, so the model sees what a viewer shows.
-// - Alpha is dropped, not blended: the stored colour stays.
+// - EXIF's orientation is applied, so that the model sees the picture as viewers show it.
+// - Alpha is dropped, and colours are not blended with a background.
 // - Palettes and grey become RGB. 16-bit samples keep their high 8 bits; a TIFF's colours are rounded to the nearest
 //   8-bit value. (Pillow clips 16-bit grey, which turns it white.)
 // - CMYK and YCCK in a JPEG are read inverted, as Adobe writes them.
@@ -24,21 +24,22 @@
 
 namespace tessera {
 
-// Limits of what a file may claim. The header is checked before memory for pixels is allocated.
+// Limits for a file and for the size in its header. They are checked before memory for pixels is allocated.
 struct DecodeLimits {
   std::int64_t most_bytes = std::int64_t{64} << 20;  // size of the file
   std::int64_t most_pixels = std::int64_t{64}
                              << 20;  // decoding takes 3 bytes per pixel, and up to 9 more for a progressive JPEG
   std::int32_t most_side = 32768;    // pixels
-  double most_ratio = 200;           // longer side divided by the shorter; the image processors refuse more
-  // Called once or twice before memory is allocated. `bytes` is an upper bound of what decoding will take, computed
-  // from the size in the header. An error ends the decoding and is returned. Null: not called. Borrowed.
+  double most_ratio = 200;  // longer side divided by the shorter side; the image processors refuse greater ratios
+  // Called once or twice before memory is allocated. `bytes` is an upper bound of the memory that decoding will take,
+  // computed from the size in the header. If it returns an error, decode_image() ends and returns this error. May be
+  // null. Borrowed.
   const std::function<Status(std::int64_t bytes)>* take_memory = nullptr;
 };
 
 // Decodes a whole file. Thread-safe; keeps no reference to `file`. Returns the errors of take_memory. Returns
-// invalid_argument if the file is not an image in one of these formats, is damaged, truncated or animated, or claims
-// more than `limits` allow. For a limit the message has the limit and the file's value.
+// invalid_argument if the file is not an image in one of these formats, is damaged, truncated or animated, or exceeds a
+// limit. In the last case the message has the limit and the file's value.
 Result<Image> decode_image(std::span<const std::byte> file, const DecodeLimits& limits = {});
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
-// Catches: pixels that differ from Pillow's, memory allocated for a mere claim of a header, and damaged or foreign
-// files that are accepted, crash, or are refused without the reason and the limit.
+// Catches: pixels that differ from Pillow's; memory that is allocated only because a header claims a large image;
+// damaged or foreign files that are accepted, cause a crash, or are refused without the reason and the limit.
 #include "tessera/image/decode.h"
 
 #include <fmt/format.h>
@@ -39,7 +39,7 @@ std::string png_chunk(const std::string& name, const std::string& data) {
   return big_endian(static_cast<std::uint32_t>(data.size())) + checked + big_endian(static_cast<std::uint32_t>(sum));
 }
 
-// Returns an RGB PNG with a valid header and no pixels.
+// Returns an RGB PNG with a valid header of this size and without pixels.
 std::string png_claiming(std::uint32_t width, std::uint32_t height) {
   const std::string header = big_endian(width) + big_endian(height) + std::string("\x08\x02\0\0\0", 5);
   return "\x89PNG\r\n\x1a\n" + png_chunk("IHDR", header) + png_chunk("IDAT", "") + png_chunk("IEND", "");
@@ -58,7 +58,7 @@ TEST(Decoding, PixelsEqualPillows) {
   }
 }
 
-// Pillow clips such an image to white.
+// Pillow clips 16-bit grey to white, so this test does not compare with Pillow.
 TEST(Decoding, TakesTheHighBitsOfDeepGrey) {
   const Image image = *decode_image(as_file(read_data("deep_grey.png")));
   const Image source = make_test_image(21, 13, 2);
@@ -71,7 +71,8 @@ TEST(Decoding, RefusesEveryTruncatedFile) {
     const std::string whole = read_data(name);
     for (std::size_t size = 0; size < whole.size(); ++size) {
       const Result<Image> image = decode_image(as_file(std::string_view(whole).substr(0, size)));
-      // An end marker, padding and data after the pixels may be missing, but the pixels may not.
+      // Some cuts remove only an end marker, padding or data after the pixels. The image may then be read, but its
+      // pixels must be complete.
       if (!image.ok()) continue;
       EXPECT_EQ(test::sha256(image->rgb), expected.as_array()[2].as_string())
           << name << ", " << size << " of " << whole.size();
@@ -107,7 +108,7 @@ TEST(Decoding, ChecksTheHeadersClaimsBeforeTakingMemory) {
   EXPECT_THAT(refusal(std::string(101, 'x'), limits), HasSubstr("101 bytes; accepted are at most 100"));
 }
 
-// The files have only a few bytes and claim pixels within the limits, which they do not contain.
+// The headers of these files state a size within the limits, but the files have no pixels or only one.
 TEST(Decoding, RefusesAnImageWithoutItsPixels) {
   EXPECT_THAT(refusal(png_claiming(4000, 4000)), HasSubstr("the PNG image cannot be read: "));
   EXPECT_THAT(refusal("P6 40 40 255\n123"), HasSubstr("it is cut off: 3 bytes of pixels of 4800"));
@@ -133,7 +134,8 @@ std::string gif_screen(std::uint16_t width, std::uint16_t height, const std::str
   return file + std::string(3, '\0') + rest;
 }
 
-// These GIFs lack their frame and this TIFF its strips: the claimed size must be refused before they are read.
+// These GIFs have no frame, and this TIFF has no strips. The size in the header must be refused before frame or strips
+// are read.
 TEST(Decoding, ChecksTheSizesOfGifBmpAndTiffFirst) {
   const std::string frame("\x2c\0\0\0\0\xff\xff\xff\xff\0\2", 11);
   EXPECT_THAT(refusal(gif_screen(1, 1, frame)), HasSubstr("the GIF image has 65535 × 65535 pixels"));
@@ -160,7 +162,7 @@ TEST(Decoding, RefusesGifBmpAndTiffThatItCannotRead) {
   bmp[28] = 7;
   EXPECT_THAT(refusal(bmp), HasSubstr("its pixels have 7 bits"));
   bmp = read_data("palette.bmp");
-  bmp[46] = 1;  // number of colours
+  bmp[46] = 1;  // the header's number of colours
   EXPECT_THAT(refusal(bmp), HasSubstr("a colour that its palette lacks"));
   bmp = read_data("rgb.bmp");
   bmp[14] = 9;
@@ -173,7 +175,7 @@ TEST(Decoding, NamesTheLibrarysReason) {
   png[png.find("IDAT") + 10] ^= 1;
   EXPECT_THAT(refusal(png), HasSubstr("the PNG image cannot be read: "));
   std::string jpeg = read_data("rgb.jpg");
-  jpeg[jpeg.find("\xff\xc0") + 4] = 12;  // bits of a sample
+  jpeg[jpeg.find("\xff\xc0") + 4] = 12;  // the header's number of bits of a sample
   EXPECT_THAT(refusal(jpeg), HasSubstr("precision 12"));
   std::string two = read_data("rgb.jpg");
   EXPECT_THAT(refusal(two.substr(0, 300)), HasSubstr("the JPEG image cannot be read: "));
@@ -182,7 +184,7 @@ TEST(Decoding, NamesTheLibrarysReason) {
   EXPECT_NE(refusal(webp), "");
 }
 
-// Repeats a JPEG's second scan many times. Each scan processes the whole image.
+// Repeats a JPEG's last scan many times. For each scan the decoder processes the whole image, which takes long.
 TEST(Decoding, RefusesManyScans) {
   const std::string jpeg = read_data("progressive.jpg");
   const std::size_t last = jpeg.rfind("\xff\xda");
@@ -206,7 +208,7 @@ TEST(Orientation, ADamagedBlockMeansUpright) {
   other[18] = 9;
   EXPECT_EQ(exif_orientation(as_file(other)), 1);
   other = exif;
-  other[12] = 4;  // a value of another type
+  other[12] = 4;  // the type of the value
   EXPECT_EQ(exif_orientation(as_file(other)), 1);
   other = exif;
   other[4] = other[5] = other[6] = other[7] = '\xff';

@@ -1,5 +1,5 @@
-// The decoders behind decode.h, one per format. Each reads and checks the header, allocates memory and reads the
-// pixels. Errors begin with the format's name. All are thread-safe.
+// The decoders that decode_image() calls, one per format. Each decoder reads and checks the header, allocates memory
+// and reads the pixels. Error messages begin with the format's name. All functions are thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace tessera {
 
-// The pixels as stored in the file, and the orientation to be applied.
+// The pixels as stored in the file, and the orientation that must be applied to them.
 struct StoredImage {
   Image image;
   int orientation = 1;  // EXIF orientation, 1 … 8; 1 if the file has none
@@ -27,7 +27,7 @@ Result<StoredImage> decode_bmp(std::span<const std::byte> file, const DecodeLimi
 Result<StoredImage> decode_tiff(std::span<const std::byte> file, const DecodeLimits& limits);
 Result<StoredImage> decode_ppm(std::span<const std::byte> file, const DecodeLimits& limits);
 
-// Checks that an image of the size in its header is within `limits`, and calls limits.take_memory. `format` is "PNG",
+// Checks that the size in an image's header is within `limits`, and calls limits.take_memory. `format` is "PNG",
 // "JPEG", ….
 Status check_image_size(std::string_view format, std::int64_t width, std::int64_t height, const DecodeLimits& limits);
 

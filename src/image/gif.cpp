@@ -39,7 +39,8 @@ Status gif_error(int code) {
   return unreadable_image(kGif, words != nullptr ? words : "it is damaged");
 }
 
-// Reads up to the first frame's description. Returns the index of the frame's transparent colour, or nothing.
+// Reads the file up to the description of the first frame. Returns the index of the frame's transparent colour, or
+// nothing if the frame has none.
 Result<std::optional<int>> find_frame(GifFileType& gif) {
   std::optional<int> transparent;
   for (;;) {
@@ -52,7 +53,7 @@ Result<std::optional<int>> find_frame(GifFileType& gif) {
     }
     if (type != EXTENSION_RECORD_TYPE) continue;
     int code = 0;
-    GifByteType* block = nullptr;  // the block's size, then its bytes
+    GifByteType* block = nullptr;  // the size of the block, then the block's bytes
     if (DGifGetExtension(&gif, &code, &block) == GIF_ERROR) return gif_error(gif.Error);
     GraphicsControlBlock control{};
     if (code == GRAPHICS_EXT_FUNC_CODE && block != nullptr &&
@@ -64,7 +65,7 @@ Result<std::optional<int>> find_frame(GifFileType& gif) {
   }
 }
 
-// Writes one pixel. A colour index outside the palette becomes grey, as in Pillow.
+// Writes one pixel. A colour index outside of the palette becomes a grey of this value, as in Pillow.
 void put_pixel(const ColorMapObject* colours, int index, std::uint8_t* rgb) {
   const bool known = colours != nullptr && index < colours->ColorCount;
   const auto grey = static_cast<std::uint8_t>(index);
@@ -89,8 +90,8 @@ std::vector<std::int32_t> row_order(std::int32_t height, bool interlaced) {
 
 }  // namespace
 
-// Decodes the screen with the first frame on it. If the screen is larger than the frame, the rest has the transparent
-// colour, or else colour 0.
+// Decodes the screen with the first frame on it. The part of the screen outside of the frame gets the transparent
+// colour, or colour 0 if there is none.
 Result<StoredImage> decode_gif(std::span<const std::byte> file, const DecodeLimits& limits) {
   GifSource source{bytes_of(file), file.size()};
   int error = 0;

@@ -1,4 +1,4 @@
-// Catches: pixel values that differ from the vision towers' inputs in the goldens.
+// Catches: patches that differ from the vision towers' inputs in the goldens.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -25,7 +25,8 @@ std::string read_file(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-// Reads one tensor's float32 values from a safetensors file. The proper reader belongs to a higher layer.
+// Reads one tensor's float32 values from a safetensors file. SafetensorsFile cannot be used here, because it belongs to
+// a higher layer.
 std::vector<float> read_tensor(const std::string& file, const std::string& name) {
   std::uint64_t header_size = 0;
   std::memcpy(&header_size, file.data(), sizeof header_size);

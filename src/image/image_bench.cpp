@@ -1,5 +1,5 @@
-// Measures what an image costs before the vision tower, in ms of one core: decoding 1280 × 800 pixels (1.02 MP) in each
-// format, and making patches for each family.
+// Measures the cost of an image before the vision tower, in ms on one core: decoding 1280 × 800 pixels (1.02 MP) in
+// each format, and making patches for each family.
 //   build/image_bench [RUNS]
 #include <fmt/format.h>
 #include <png.h>
@@ -15,7 +15,7 @@
 
 #include "tessera/image/decode.h"
 #include "tessera/image/patches.h"
-// Must be included before jpeglib.h, which needs <cstdio>.
+// <cstdio> must be included before jpeglib.h, which needs it.
 #include <jpeglib.h>
 
 using namespace tessera;
@@ -95,8 +95,8 @@ Bytes to_ppm(const Image& image) {
   return bytes;
 }
 
-// Returns the median of `runs` calls in ms of processor time, which other programs do not affect. Ends the program if a
-// call fails.
+// Returns the median time of `runs` calls, in ms of processor time, which other programs do not affect. Ends the
+// program if a call fails.
 template <class Call>
 double median_ms(int runs, Call call) {
   std::vector<double> times;

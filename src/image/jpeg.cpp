@@ -1,5 +1,5 @@
-// Decodes JPEG with libjpeg-turbo. Its errors jump out by longjmp, so no object that is created between setjmp and the
-// calls into libjpeg may have a destructor.
+// Decodes JPEG with libjpeg-turbo. libjpeg reports errors with longjmp, which skips destructors. So no object that is
+// created between setjmp and the calls into libjpeg may have a destructor.
 #include <fmt/format.h>
 
 #include <csetjmp>
@@ -9,7 +9,7 @@
 
 #include "tessera/image/decoders.h"
 #include "tessera/image/orientation.h"
-// Must be included before jpeglib.h, which needs <cstdio>.
+// <cstdio> must be included before jpeglib.h, which needs it.
 #include <jerror.h>
 #include <jpeglib.h>
 
@@ -17,10 +17,11 @@ namespace tessera {
 namespace {
 
 constexpr std::string_view kFormat = "JPEG";
-// The most scans of a file: a scan of a few bytes makes a decoder process the whole image. Encoders write about ten.
+// The maximum number of scans in a file. There is a limit because a scan of a few bytes makes a decoder process the
+// whole image. Encoders write about ten scans.
 constexpr int kMostScans = 100;
 
-// Reads one file. A step that fails returns false and sets `reason`; no other step may follow.
+// Reads one file in steps. A step that fails returns false and sets the reason. Then no other step may follow.
 class JpegReader {
  public:
   explicit JpegReader(std::span<const std::byte> file) : file_(file) {
@@ -93,7 +94,8 @@ class JpegReader {
     std::longjmp(escape_, 1);
   }
 
-  // Handles warnings and traces. If the file ends early, libjpeg only warns and would fill the rest with grey.
+  // Handles warnings and traces. If the file ends early, libjpeg only warns and fills the rest with grey. This function
+  // makes that an error.
   static void on_message(j_common_ptr jpeg, int level) {
     if (level < 0 && jpeg->err->msg_code == JWRN_JPEG_EOF) of(jpeg).fail("it is cut off");
   }
@@ -104,12 +106,13 @@ class JpegReader {
     }
   }
 
-  // Converts CMYK. Adobe stores inverted values, 255 for no ink, and readers assume that all writers do so.
+  // Converts CMYK to RGB. Adobe stores inverted values, 255 for no ink, and readers assume that all writers do so.
   void cmyk_to_rgb(const std::uint8_t* cmyk, std::uint8_t* rgb) const {
     for (JDIMENSION x = 0; x < jpeg_.output_width; ++x, cmyk += 4, rgb += 3) {
       for (int c = 0; c < 3; ++c) {
-        // Computes ink · black / 255, where both values are light that passes. Like Pillow, rounds by subtracting the
-        // light that the ink absorbs from black.
+        // The stored values are inverted, so that each is the light that its ink lets pass, and the result is their
+        // product cmyk[c] · cmyk[3] / 255. To round like Pillow, this is computed as cmyk[3] minus the rounded light
+        // that the colour's ink absorbs.
         const int ink = 255 - cmyk[c];
         const int product = ink * cmyk[3] + 128;
         const int taken = ((product >> 8) + product) >> 8;

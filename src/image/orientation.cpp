@@ -7,7 +7,7 @@
 namespace tessera {
 namespace {
 
-// Reads numbers of a TIFF block in the block's byte order. Returns nothing beyond its end.
+// Reads numbers of a TIFF block in the block's byte order. Returns nothing for numbers beyond the end of the block.
 class TiffReader {
  public:
   TiffReader(std::span<const std::byte> bytes, bool big_endian) : bytes_(bytes), big_endian_(big_endian) {}
@@ -54,8 +54,8 @@ Image oriented(Image image, int orientation) {
   const bool exchanged = orientation >= 5;
   Image shown{exchanged ? image.height : image.width, exchanged ? image.width : image.height};
   shown.rgb.resize(image.rgb.size());
-  // True if rows are shown from the bottom, before width and height are exchanged; the next flag is the same for
-  // columns.
+  // from_bottom is true if rows are shown from the bottom up, from_right if columns are shown from right to left. Both
+  // apply before width and height are exchanged.
   const bool from_bottom = orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
   const bool from_right = orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
   const std::uint8_t* from = image.rgb.data();

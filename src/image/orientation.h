@@ -1,4 +1,4 @@
-// Applies EXIF's orientation, which says how the camera was held, so that the picture can be turned.
+// Turns an image as its EXIF orientation says, which depends on how the camera was held.
 #pragma once
 
 #include <cstddef>
@@ -9,12 +9,13 @@
 namespace tessera {
 
 // Returns the orientation, 1 … 8, in an EXIF block (a TIFF header and its first directory). Returns 1 if the block has
-// none or is damaged.
+// no orientation or is damaged.
 int exif_orientation(std::span<const std::byte> tiff);
 
-// Returns the image as a viewer shows it. The orientation says where the first row and the first column are shown: 1
-// top, left; 2 top, right; 3 bottom, right; 4 bottom, left; 5 left, top; 6 right, top; 7 right, bottom; 8 left, bottom.
-// Orientations 5 to 8 exchange the sides. Any other number counts as 1.
+// Returns the image as a viewer shows it. The orientation says at which side the first row and the first column are
+// shown. First row, first column: 1 top, left; 2 top, right; 3 bottom, right; 4 bottom, left; 5 left, top; 6 right,
+// top; 7 right, bottom; 8 left, bottom. Orientations 5 to 8 exchange width and height. A number outside of 1 … 8 counts
+// as 1.
 Image oriented(Image image, int orientation);
 
 }  // namespace tessera

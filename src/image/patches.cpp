@@ -13,8 +13,8 @@
 namespace tessera {
 namespace {
 
-// The normalised result for each byte value 0 … 255, computed in float32 like transformers: (value - mean / rescale) /
-// (deviation / rescale).
+// The normalised number for each byte value 0 … 255. It is (value - mean / rescale) / (deviation / rescale), computed
+// in float32 as by transformers.
 using ColourTable = std::array<float, 256>;
 
 std::array<ColourTable, 3> normalising_tables(const ImageProcessorConfig& config) {
@@ -30,7 +30,7 @@ std::array<ColourTable, 3> normalising_tables(const ImageProcessorConfig& config
   return tables;
 }
 
-// Writes the patch whose first pixel is (x, y): [3, temporal_patch_size, patch_size, patch_size].
+// Writes the patch whose first pixel is (x, y), as [3, temporal_patch_size, patch_size, patch_size].
 void write_patch(const RowPlanes& pixels, std::int64_t x, std::int64_t y, const ImageProcessorConfig& config,
                  const std::array<ColourTable, 3>& tables, float* to) {
   const std::int64_t side = config.patch_size;
@@ -62,9 +62,9 @@ void write_patches(const RowPlanes& pixels, const ImageProcessorConfig& config, 
   }
 }
 
-// Returns the hash of the content. Images of different users share caches by this hash, so nobody may be able to make
-// an image with another image's hash. The pixels therefore go through SHA-256; base's hash, which can be inverted,
-// hashes only the digest.
+// Returns the hash of the content. Images of different users share caches by this hash, so it must be impossible to
+// make an image with another image's hash. Hash128 alone does not ensure that, so the pixels are hashed with SHA-256,
+// and Hash128 hashes only the digest.
 Result<Hash128> content_of(const RowPlanes& pixels, const ImageProcessorConfig& config) {
   std::array<unsigned char, 32> digest{};
   if (EVP_Digest(pixels.values.data(), pixels.values.size(), digest.data(), nullptr, EVP_sha256(), nullptr) != 1) {
@@ -96,7 +96,7 @@ Result<PatchGrid> patch_grid(std::int32_t width, std::int32_t height, const Imag
   }
   const double unit = config.side_unit();
   const double pixels = static_cast<double>(width) * height;
-  // Rounds the sides to whole units, and halves to the even number, like Python's round().
+  // Rounds the sides to whole units. A half is rounded to the even number, as by Python's round().
   double h = std::nearbyint(height / unit);
   double w = std::nearbyint(width / unit);
   const double resized = h * unit * (w * unit);

@@ -1,8 +1,9 @@
-// Turns pixels into the input of a vision tower: resized to whole tokens, normalised, and cut into patches.
+// Converts pixels to the input of a vision tower. The image is resized to whole tokens, normalised, and cut into
+// patches.
 //
-// The result equals that of transformers 5.17's Qwen2VLImageProcessor to the last bit, in the same order. That is the
-// default variant, which resizes bytes by torchvision with 16-bit weights, like PyTorch on a CPU with AVX2. The PIL
-// variant (Qwen2VLImageProcessorPil) rounds differently, by 1/255 in some pixels.
+// The result equals that of Qwen2VLImageProcessor in transformers 5.17, to the last bit and in the same order. This is
+// the default variant of the processor. It resizes bytes with torchvision, which uses 16-bit weights on a CPU with
+// AVX2. The results of the PIL variant (Qwen2VLImageProcessorPil) differ by 1/255 in some pixels.
 #pragma once
 
 #include <cstdint>
@@ -15,26 +16,26 @@
 
 namespace tessera {
 
-// The size of an image in patches: Hugging Face's image_grid_thw.
+// The size of an image in patches, which Hugging Face calls image_grid_thw.
 struct PatchGrid {
   std::int32_t t = 1;  // frames; 1 for an image
   std::int32_t h = 0;  // rows
   std::int32_t w = 0;  // columns
 
   std::int64_t patches() const { return std::int64_t{t} * h * w; }
-  // Returns the number of tokens for the language model: the tower merges merge × merge patches into one.
+  // Returns the number of tokens for the language model. The tower merges merge_size × merge_size patches into a token.
   std::int64_t tokens(std::int32_t merge_size) const { return patches() / (std::int64_t{merge_size} * merge_size); }
   friend bool operator==(const PatchGrid&, const PatchGrid&) = default;
 };
 
-// The input of a tower for one image: Hugging Face's pixel_values.
+// The input of a tower for one image. Hugging Face calls the values pixel_values.
 struct Patches {
   PatchGrid grid;
   std::int32_t merge_size = 0;
   std::int64_t patch_values = 0;
-  // [grid.patches(), patch_values]. Patches are grouped into merge × merge blocks, row-major over blocks and inside
-  // each block, so token i has the merge² patches from i · merge² on. The values of a patch: [3 colours,
-  // temporal_patch_size frames, height, width].
+  // [grid.patches(), patch_values]. Patches are grouped into blocks of merge_size × merge_size. The order is row-major
+  // over blocks and inside each block, so that the patches of a token are consecutive. The values of a patch are [3
+  // colours, temporal_patch_size frames, height, width].
   std::vector<float> values{};
   // The hash of the resized pixels, the grid and all processing settings. Equal hashes mean equal `values`, so caches
   // use it as their key.
@@ -43,13 +44,14 @@ struct Patches {
   std::int64_t tokens() const { return grid.tokens(merge_size); }
 };
 
-// Returns the grid of an image of this size, and so its number of tokens, without its pixels. This is "smart resize":
-// each side is rounded to the nearest multiple of side_unit(), and both are scaled if the result is outside min_pixels
-// … max_pixels. invalid_argument for a side below 1 or a ratio of the sides above 200.
+// Returns the grid of an image of this size. Needs no pixels. This is Hugging Face's "smart resize": each side is
+// rounded to the nearest multiple of side_unit(), and both sides are scaled if the number of pixels is then outside
+// min_pixels … max_pixels. Returns invalid_argument for a side below 1 or a ratio of the sides above 200.
 Result<PatchGrid> patch_grid(std::int32_t width, std::int32_t height, const ImageProcessorConfig& config);
 
-// Makes the patches, using only the calling thread. Thread-safe. Takes 4 · temporal_patch_size · 3 bytes per resized
-// pixel. Errors: those of patch_grid; invalid_argument if the size of image.rgb is not width × height.
+// Makes the patches, using only the calling thread. Thread-safe. The result takes 4 · temporal_patch_size · 3 bytes per
+// resized pixel. Returns the errors of patch_grid(), and invalid_argument if the size of image.rgb is not width ×
+// height × 3.
 Result<Patches> make_patches(const Image& image, const ImageProcessorConfig& config);
 
 }  // namespace tessera

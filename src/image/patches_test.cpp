@@ -1,4 +1,4 @@
-// Catches: values, grids or orders of patches that differ from Hugging Face's, cache keys that confuse two images, and
+// Catches: values, grids or orders of patches that differ from Hugging Face's; cache keys that confuse two images;
 // sizes that no tower accepts.
 #include "tessera/image/patches.h"
 
@@ -48,8 +48,8 @@ TEST(Patches, EqualThoseOfHuggingFace) {
   }
 }
 
-// The image of 8 × 4 pixels has 2 × 4 patches of 2 × 2 pixels: two blocks side by side. The red value of each pixel is
-// the pixel's number.
+// The image of 8 × 4 pixels has 2 × 4 patches of 2 × 2 pixels. They form two blocks side by side, each of which is a
+// token. The red value of each pixel is the pixel's number.
 TEST(Patches, AreBlocksOfATokenWithColoursOutermost) {
   Image image{8, 4};
   for (std::uint8_t i = 0; i < 32; ++i) image.rgb.insert(image.rgb.end(), {i, 100, 200});
@@ -65,7 +65,7 @@ TEST(Patches, AreBlocksOfATokenWithColoursOutermost) {
   EXPECT_THAT(reds(1), ElementsAre(2, 3, 10, 11));
   EXPECT_THAT(reds(2), ElementsAre(16, 17, 24, 25));
   EXPECT_THAT(reds(4), ElementsAre(4, 5, 12, 13));
-  // The order is red, red of the second frame, green twice, blue twice.
+  // The order of a patch is red of the first frame, red of the second frame, green of both frames, blue of both frames.
   EXPECT_THAT(std::vector<float>(patches.values.begin(), patches.values.begin() + 24),
               ElementsAre(0, 1, 8, 9, 0, 1, 8, 9, 100, 100, 100, 100, 100, 100, 100, 100, 200, 200, 200, 200, 200, 200,
                           200, 200));

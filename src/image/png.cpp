@@ -1,5 +1,5 @@
-// Decodes PNG with libpng. Its errors jump out by longjmp, so no object that is created between setjmp and the calls
-// into libpng may have a destructor.
+// Decodes PNG with libpng. libpng reports errors with longjmp, which skips destructors. So no object that is created
+// between setjmp and the calls into libpng may have a destructor.
 #include <fmt/format.h>
 #include <png.h>
 
@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::string_view kPng = "PNG";
 
-// Reads one file. A step that fails returns false and sets `reason`; no other step may follow.
+// Reads one file in steps. A step that fails returns false and sets the reason. Then no other step may follow.
 class PngReader {
  public:
   explicit PngReader(std::span<const std::byte> file) : next_(bytes_of(file)), left_(file.size()) {}
@@ -32,7 +32,7 @@ class PngReader {
       return false;
     }
     if (setjmp(escape_) != 0) return false;
-    // Turns off libpng's limits, because we check the sizes ourselves.
+    // Turns off libpng's limits, because decode_png() checks the size itself.
     png_set_user_limits(png_, PNG_UINT_31_MAX, PNG_UINT_31_MAX);
     png_set_read_fn(png_, this, on_read);
     png_read_info(png_, info_);
@@ -67,7 +67,7 @@ class PngReader {
     return true;
   }
 
-  // Returns EXIF's orientation. Call it after read_pixels(), because the EXIF block may come last.
+  // Returns EXIF's orientation. Call it after read_pixels(), because the EXIF block may follow the pixels.
   int orientation() {
     png_uint_32 size = 0;
     png_bytep exif = nullptr;
@@ -103,7 +103,8 @@ class PngReader {
   std::jmp_buf escape_;
 };
 
-// Checks the size, which comes first in a PNG. libpng would refuse a side of 0 without naming the number.
+// Checks the size in the header before libpng reads it, because libpng's error for a side of 0 does not name the
+// number.
 Status check_claimed_size(std::span<const std::byte> file, const DecodeLimits& limits) {
   constexpr std::size_t kSizes = 16;
   if (file.size() < kSizes + 8) return unreadable_image(kPng, "it is cut off");

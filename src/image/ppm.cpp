@@ -1,5 +1,6 @@
-// Decodes binary PPM: "P6", width, height and 255 in decimal separated by white space, one white space, and the pixels.
-// A comment runs from # to the end of its line. https://netpbm.sourceforge.net/doc/ppm.html
+// Decodes binary PPM. Such a file has "P6", then width, height and 255 in decimal, all separated by white space, then
+// one white-space character and the pixels. A comment runs from # to the end of its line.
+// https://netpbm.sourceforge.net/doc/ppm.html
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,7 +13,8 @@ namespace {
 
 constexpr bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
-// Removes the next number from the front and returns it; -1 if there is none or it has more than nine digits.
+// Removes the next number from the front of `text` and returns it. Returns -1 if there is no number or if it has more
+// than nine digits.
 std::int64_t take_number(std::string_view& text) {
   while (!text.empty() && (is_space(text.front()) || text.front() == '#')) {
     text.remove_prefix(text.front() == '#' ? std::min(text.find('\n'), text.size()) : 1);

@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::int64_t kMostPixels = std::int64_t{1} << 26;
 
-// Reads members of a JSON object into numbers that already have their default.
+// Reads members of a JSON object into numbers that already have their default values.
 class FieldReader {
  public:
   FieldReader(const Json& object, std::string_view what) : object_(object), what_(what) {}
@@ -47,7 +47,7 @@ class FieldReader {
     return ok_status();
   }
 
-  // Checks a member that may have only one value: what this program always does.
+  // Checks a member that may have only the value `only`, because this program implements no other value.
   Status fixed(std::string_view name, const Json& only) const {
     const Json* value = present(name);
     return value == nullptr || *value == only ? ok_status() : refused(name, *value, only.dump());
@@ -70,7 +70,7 @@ class FieldReader {
 Status check_type(const FieldReader& reader) {
   const Json* type = reader.present("image_processor_type");
   if (type == nullptr) return ok_status();
-  // Also accepts Qwen2_5_VL…, which early checkpoints of Qwen2.5-VL have and which means the same.
+  // Early checkpoints of Qwen2.5-VL have Qwen2_5_VLImageProcessor, which means the same as Qwen2VLImageProcessor.
   for (const char* known : {"Qwen2VLImageProcessor", "Qwen2VLImageProcessorFast", "Qwen2_5_VLImageProcessor"}) {
     if (*type == Json(known)) return ok_status();
   }

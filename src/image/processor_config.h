@@ -14,33 +14,33 @@ namespace tessera {
 // The settings of Hugging Face's Qwen2VLImageProcessor, with the same defaults (transformers 5.17).
 struct ImageProcessorConfig {
   std::int32_t patch_size = 14;              // side of a patch in pixels
-  std::int32_t temporal_patch_size = 2;      // frames per patch; a still image is repeated
+  std::int32_t temporal_patch_size = 2;      // frames per patch; a still image is repeated for each
   std::int32_t merge_size = 2;               // the tower merges merge_size × merge_size patches into a token
   std::int64_t min_pixels = 56 * 56;         // images are resized to at least this many pixels
   std::int64_t max_pixels = 28 * 28 * 1280;  // images are resized to at most this many pixels
-  double rescale_factor = 1.0 / 255;         // applied to the values 0 … 255
-  std::array<double, 3> mean{0.48145466, 0.4578275, 0.40821073};            // subtracted after rescaling: red, green,
-                                                                            // blue
-  std::array<double, 3> std_deviation{0.26862954, 0.26130258, 0.27577711};  // divisor after subtracting the mean: red,
-                                                                            // green, blue
+  double rescale_factor = 1.0 / 255;         // factor of the values 0 … 255
+  // Subtracted after rescaling: red, green, blue.
+  std::array<double, 3> mean{0.48145466, 0.4578275, 0.40821073};
+  // Divisors after the mean is subtracted: red, green, blue.
+  std::array<double, 3> std_deviation{0.26862954, 0.26130258, 0.27577711};
 
-  // Returns the side of a token in pixels. Both sides of a resized image are multiples of it.
+  // Returns the side of a token in pixels. Both sides of a resized image are multiples of this number.
   std::int32_t side_unit() const { return patch_size * merge_size; }
   // Returns the values of a patch: colours × frames × height × width.
   std::int64_t patch_values() const { return std::int64_t{3} * temporal_patch_size * patch_size * patch_size; }
 };
 
-// Returns the settings of a family's published models, for checkpoints without the file. `model_type` is from
-// config.json ("qwen2_5_vl", "qwen3_vl", "qwen3_5" and their mixture-of-experts variants). Any other type gets the
-// defaults above.
+// Returns the settings of a family's published models, for checkpoints without preprocessor_config.json. `model_type`
+// is the field of config.json ("qwen2_5_vl", "qwen3_vl", "qwen3_5" and their mixture-of-experts variants). For any
+// other type, returns the defaults above.
 ImageProcessorConfig default_processor_config(std::string_view model_type);
 
-// Parses the settings. Missing fields have the defaults above, as in transformers. Both old names (min_pixels,
-// max_pixels) and new ones (size.shortest_edge, size.longest_edge) are read. `what` names the source in errors.
-// invalid_argument for an impossible value, and for a processor that works differently (no resizing, another filter
-// than bicubic).
+// Parses the settings. Missing fields have the defaults above, as in transformers. Both the old names (min_pixels,
+// max_pixels) and the new names (size.shortest_edge, size.longest_edge) are read. `what` names the source in errors.
+// Returns invalid_argument for an impossible value, and for a processor that works differently, for example without
+// resizing or with another filter than bicubic.
 Result<ImageProcessorConfig> parse_processor_config(const Json& json, std::string_view what);
-// Reads and parses the file. Also returns not_found if there is no such file.
+// Reads and parses the file. Returns not_found if it does not exist; otherwise the errors of parse_processor_config().
 Result<ImageProcessorConfig> read_processor_config(const std::filesystem::path& preprocessor_config_json);
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
-// Catches: a published file that is read differently than by transformers, and an accepted file that asks for
-// unsupported processing.
+// Catches: a published file that is read differently than by transformers; a file that asks for unsupported processing
+// but is accepted.
 #include "tessera/image/processor_config.h"
 
 #include <gmock/gmock.h>

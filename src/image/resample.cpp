@@ -4,8 +4,8 @@
 #include <cmath>
 #include <cstddef>
 
-// Compiles a function for AVX-512, AVX2 and the baseline; the loader picks one. Only g++ on x86-64 supports this.
-// Sanitizers start after the loader's choice, so they build without it.
+// Compiles a function for AVX-512, AVX2 and the baseline. The loader chooses one of these variants. Only g++ on x86-64
+// supports this. Builds with sanitizers have only one variant, because sanitizers start after the loader's choice.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
     !defined(__SANITIZE_THREAD__)
 #define TESSERA_RESAMPLE_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
@@ -16,8 +16,8 @@
 namespace tessera {
 namespace {
 
-// Red, green, blue and an unused value, so that one vector operation adds a pixel to a sum. It is a struct because a
-// vector type loses its attribute if it is a template argument.
+// Red, green, blue and an unused value, so that one vector operation adds a pixel to a sum. The vector is in a struct
+// because a vector type loses its attribute if it is a template argument.
 struct Pixel {
   using Vector = std::int32_t __attribute__((vector_size(16)));
   Vector colours;
@@ -50,7 +50,7 @@ TESSERA_RESAMPLE_CLONES void resample_row(const Pixel* row, const ResampleTable&
   }
 }
 
-// Computes output row `y`, of `values` numbers, from input rows of the same length.
+// Computes row `y` of the output from the input's rows. A row of either has `values` numbers.
 TESSERA_RESAMPLE_CLONES void resample_column(const std::uint8_t* rows, std::size_t values, const ResampleTable& table,
                                              std::size_t y, std::uint8_t* to) {
   constexpr std::size_t kBlock = 64;
@@ -138,7 +138,7 @@ ResampleTable make_resample_table(std::int32_t from, std::int32_t to) {
     table.count[static_cast<std::size_t>(i)] = count;
   }
 
-  constexpr std::int32_t kMostPrecision = 22;  // with this, the sum of products of weights and bytes fits 32 bits
+  constexpr std::int32_t kMostPrecision = 22;  // with it the sum of products of weights and bytes fits in 32 bits
   while (table.precision < kMostPrecision && 0.5 + greatest * (1 << (table.precision + 1)) < (1 << 15))
     ++table.precision;
   for (std::size_t i = 0; i < exact.size(); ++i) {

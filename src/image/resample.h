@@ -1,6 +1,6 @@
-// Resizes bytes bicubically with antialiasing. The result equals that of PyTorch's interpolate(mode="bicubic",
-// antialias=True) for a uint8 image on a CPU with AVX2, bit for bit. It is Pillow's algorithm with 16-bit instead of
-// 32-bit weights.
+// Resizes bytes bicubically with antialiasing. The result equals, bit for bit, that of PyTorch's
+// interpolate(mode="bicubic", antialias=True) for a uint8 image on a CPU with AVX2. The algorithm is that of Pillow,
+// but with 16-bit weights instead of 32-bit weights.
 #pragma once
 
 #include <cstdint>
@@ -10,24 +10,24 @@
 
 namespace tessera {
 
-// The weights with which each output of a resized line sums the inputs.
+// The weights for resizing a line of numbers. Each output is a weighted sum of inputs.
 //
-// Output i has the centre c = (i + 1/2) · scale with scale = from / to. It uses the inputs within 2 · max(scale, 1) of
-// c, weighted by Keys' cubic (a = -1/2) of their distance divided by max(scale, 1). The weights are normalised to a sum
-// of 1 and rounded to integers with `precision` binary places. This is the greatest precision for which the largest
-// weight is below 2^15.
+// Output i has the centre c = (i + 1/2) · scale with scale = from / to. It uses the inputs whose distance to c is at
+// most 2 · max(scale, 1). An input's weight is Keys' cubic (a = -1/2) of this distance divided by max(scale, 1). The
+// weights are normalised to a sum of 1 and rounded to integers with `precision` binary places. `precision` is the
+// greatest for which the largest weight is below 2^15.
 struct ResampleTable {
-  std::int32_t taps = 0;  // greatest number of weights of an output
+  std::int32_t taps = 0;  // the greatest number of weights of any output
   std::int32_t precision = 0;
-  std::vector<std::int32_t> first;    // [to]: index of the first input
-  std::vector<std::int32_t> count;    // [to]: number of weighted inputs, at most `taps`
+  std::vector<std::int32_t> first;    // [to]: index of each output's first input
+  std::vector<std::int32_t> count;    // [to]: number of each output's inputs, at most `taps`
   std::vector<std::int16_t> weights;  // [to, taps]
 };
 
 // Makes the weights for resizing a line of `from` values to `to` values. Precondition: both are at least 1.
 ResampleTable make_resample_table(std::int32_t from, std::int32_t to);
 
-// One plane per colour, interleaved by row: [height, 3, width].
+// Pixels in which each row has all its red values, then all green, then all blue: [height, 3, width].
 struct RowPlanes {
   std::int32_t width = 0;
   std::int32_t height = 0;
@@ -37,8 +37,8 @@ struct RowPlanes {
   std::uint8_t* row(std::int64_t y, int colour) { return values.data() + (y * 3 + colour) * width; }
 };
 
-// Resizes the rows, then the columns; each step rounds to bytes. Skips a direction whose size does not change. Besides
-// the result it needs 3 bytes per pixel of width × image.height.
+// Resizes the rows, then the columns. Each of these steps rounds to bytes, and is skipped if its size does not change.
+// In addition to the result, this needs 3 · width · image.height bytes.
 RowPlanes resize_bicubic(const Image& image, std::int32_t width, std::int32_t height);
 
 }  // namespace tessera

@@ -15,7 +15,8 @@ namespace tessera {
 namespace {
 
 constexpr std::string_view kTiff = "TIFF";
-// The accepted compressions: those of cameras, scanners and Pillow. libtiff may be built with others for special uses.
+// The accepted compressions, which are those that cameras, scanners and Pillow write. libtiff may support others, for
+// special uses.
 constexpr std::uint16_t kCompressions[] = {COMPRESSION_NONE,      COMPRESSION_CCITTRLE, COMPRESSION_CCITTFAX3,
                                            COMPRESSION_CCITTFAX4, COMPRESSION_LZW,      COMPRESSION_JPEG,
                                            COMPRESSION_PACKBITS,  COMPRESSION_DEFLATE,  COMPRESSION_ADOBE_DEFLATE};
@@ -50,7 +51,8 @@ struct TiffSource {
     if (source.reason[0] == '\0') std::vsnprintf(source.reason, sizeof source.reason, format, values);
     return 1;
   }
-  // Makes an error of the warning that a tag lies beyond the file's end, because the tag may have been the palette.
+  // Treats the warning that a tag's data lie beyond the end of the file as an error, because the tag may be the
+  // palette.
   static int on_warning(TIFF* tiff, void* user, const char* module, const char* format, va_list values) {
     return std::string_view(format).starts_with("IO error") ? on_error(tiff, user, module, format, values) : 1;
   }
@@ -67,7 +69,8 @@ using OpenTiff = std::unique_ptr<TIFF, CloseTiff>;
 OpenTiff open_tiff(TiffSource& source, const DecodeLimits& limits) {
   const std::unique_ptr<TIFFOpenOptions, FreeOptions> options(TIFFOpenOptionsAlloc());
   if (options == nullptr) return nullptr;
-  // A strip or a tile may be as large as the picture, with 16 bits and four colours.
+  // Eight bytes per pixel are enough, because the largest strip or tile is the whole picture, with four colours of 16
+  // bits.
   TIFFOpenOptionsSetMaxSingleMemAlloc(options.get(), static_cast<tmsize_t>(limits.most_pixels * 8));
   TIFFOpenOptionsSetErrorHandlerExtR(options.get(), &TiffSource::on_error, &source);
   TIFFOpenOptionsSetWarningHandlerExtR(options.get(), &TiffSource::on_warning, &source);
@@ -80,7 +83,7 @@ Status tiff_error(const TiffSource& source) {
   return unreadable_image(kTiff, source.reason[0] != '\0' ? source.reason : "it is damaged");
 }
 
-// Checks the header, whose size is that of the picture as stored.
+// Checks the size in the header. This is the size of the stored picture, before its orientation is applied.
 Status check_header(TIFF* tiff, const DecodeLimits& limits) {
   std::uint32_t width = 0;
   std::uint32_t height = 0;
@@ -96,7 +99,7 @@ Status check_header(TIFF* tiff, const DecodeLimits& limits) {
   return ok_status();
 }
 
-// Makes libtiff return the picture as stored: not turned, and with colours not multiplied by alpha. Returns the
+// Makes libtiff return the stored picture, without turning it and without multiplying colours by alpha. Returns the
 // picture's orientation.
 int keep_stored(TIFF* tiff) {
   std::uint16_t orientation = ORIENTATION_TOPLEFT;

@@ -1,4 +1,5 @@
-// Decodes WebP with libwebp. The container: https://developers.google.com/speed/webp/docs/riff_container
+// Decodes WebP with libwebp. The container format is described at
+// https://developers.google.com/speed/webp/docs/riff_container
 #include <fmt/format.h>
 #include <webp/decode.h>
 
@@ -13,7 +14,7 @@ namespace {
 
 constexpr std::string_view kFormat = "WebP";
 
-// Returns the content of the first chunk with this name; empty if there is none.
+// Returns the content of the first chunk with this name. Returns nothing if the file has no such chunk.
 std::span<const std::byte> find_chunk(std::span<const std::byte> file, std::string_view name) {
   constexpr std::size_t kHeader = 12;  // "RIFF", size, "WEBP"
   constexpr std::size_t kChunkHeader = 8;
@@ -30,7 +31,7 @@ std::span<const std::byte> find_chunk(std::span<const std::byte> file, std::stri
   return {};
 }
 
-// Returns the EXIF block, without JPEG's marker, which some writers put before it.
+// Returns the EXIF block. Some writers put JPEG's marker before it; the result does not include this marker.
 std::span<const std::byte> exif_of(std::span<const std::byte> file) {
   constexpr std::string_view kMark("Exif\0\0", 6);
   const std::span<const std::byte> exif = find_chunk(file, "EXIF");
