@@ -66,7 +66,7 @@ std::int32_t AddedTokens::Trie::child(std::int32_t node, unsigned char byte) con
 }
 
 void AddedTokens::Trie::add(std::string_view text, std::int32_t token) {
-  if (text.empty()) return;  // normalisation may leave nothing of a token; it then matches nothing
+  if (text.empty()) return;  // normalisation may leave an empty text, which matches nothing
   first_bytes_[static_cast<unsigned char>(text.front())] = true;
   std::int32_t node = 0;
   for (const char c : text) {
@@ -104,7 +104,7 @@ Result<AddedTokens> AddedTokens::create(const Field& field, const Vocabulary& mo
   AddedTokens out;
   if (field.absent()) return out;
   const std::vector<Field> items = TRY(field.elements());
-  out.tokens_.reserve(items.size());  // by_content_ points into it
+  out.tokens_.reserve(items.size());  // by_content_ holds views into this vector, so it must not grow
   for (const Field& item : items) {
     AddedToken token = TRY(read_token(item));
     const std::int32_t in_model = model.find(token.content);
@@ -143,7 +143,7 @@ std::vector<AddedSpan> AddedTokens::split(std::string_view text, bool normalized
     if (token.single_word && (is_word(character_before(text, match.begin)) || is_word(character_at(text, match.end)))) {
       continue;
     }
-    // An earlier token with rstrip has already taken these spaces.
+    // The match is white space that an earlier token with rstrip has already taken.
     if (match.end <= done) continue;
     std::size_t begin = std::max(match.begin, done);
     if (token.lstrip) begin = skip_spaces_back(text, begin, done);

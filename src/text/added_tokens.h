@@ -17,13 +17,13 @@ namespace tessera {
 
 struct AddedToken {
   std::string content;
-  std::string written;  // decoded text: the content, passed through the normalizer if `normalized`
+  std::string written;  // the text to find and to decode to: the content, passed through the normalizer if `normalized`
   std::int32_t id = 0;
   bool special = false;
   bool normalized = false;   // is found in the normalised text; otherwise in the text as given
   bool lstrip = false;       // includes the white space on its left
   bool rstrip = false;       // includes the white space on its right
-  bool single_word = false;  // matches only without a word character beside it
+  bool single_word = false;  // matches only if no word character is next to it
 };
 
 // A range of text that is one added token or, if id < 0, the text between two added tokens.
@@ -40,8 +40,8 @@ class AddedTokens {
   // differs from the model's vocabulary.
   static Result<AddedTokens> create(const Field& field, const Vocabulary& model, const Normalizer* normalizer);
 
-  // Cuts `text` at the tokens of one kind (normalized or not). The leftmost match comes first; among matches at one
-  // place, the longest.
+  // Cuts `text` at those added tokens whose member `normalized` has this value. The leftmost match comes first. If
+  // several tokens match at one place, the longest counts. Special tokens are found only if `parse_special`.
   std::vector<AddedSpan> split(std::string_view text, bool normalized, bool parse_special) const;
 
   const AddedToken* find(std::string_view content) const;  // null if there is none

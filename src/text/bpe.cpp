@@ -10,7 +10,7 @@
 namespace tessera {
 namespace {
 
-// Up to this many symbols, scanning all pairs is faster than a heap.
+// In a piece with at most this many symbols, scanning all pairs is faster than a heap.
 constexpr std::size_t kFewSymbols = 24;
 
 std::uint64_t pair_of(std::int32_t left, std::int32_t right) {
@@ -83,7 +83,7 @@ Status Bpe::read_merges(const TokenizerJson& file) {
     const std::uint64_t pair = pair_of(left_id, right_id);
     std::size_t slot = hash_pair(pair) & mask;
     while (merges_[slot].pair != kNoPair && merges_[slot].pair != pair) slot = (slot + 1) & mask;
-    // A pair that is listed twice has its last rank, as in Hugging Face's library.
+    // If a pair is listed twice, its last rank counts, as in Hugging Face's library.
     merges_[slot] = {pair, static_cast<std::int32_t>(rank), result};
   }
   return ok_status();
@@ -143,9 +143,9 @@ void Bpe::merge_piece(std::string_view piece, Workspace& symbols) const {
   }
 }
 
-// Adds the symbol of each character. A character without a symbol adds the tokens of its bytes, or else the unknown
-// token. A pending unknown token is added just before the next known character. Byte tokens in between therefore come
-// before it, which is Hugging Face's order.
+// Adds the symbol of each character. A character without a symbol adds the tokens of its bytes. If there are no such
+// tokens, an unknown token is due. As in Hugging Face's library, it is added only before the next character that has a
+// symbol, so byte tokens in between come before it.
 void Bpe::split_characters(std::string_view piece, Workspace& symbols) const {
   symbols.ids.clear();
   bool pending_unknown = false;

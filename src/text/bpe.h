@@ -16,13 +16,13 @@ namespace tessera {
 
 class Bpe : public TokenModel {
  public:
-  // Returns an error for a merge with parts or a result that are not tokens, a duplicate token or id, an unknown
-  // unk_token, dropout other than 0, or fields of the wrong type.
+  // Returns an error for a merge whose parts or result are not tokens, a duplicate token or id, an unknown unk_token,
+  // dropout other than 0, or fields of the wrong type.
   static Result<Bpe> create(const TokenizerJson& file);
 
   // Encodes each piece. A character without a token becomes the tokens of its bytes (byte_fallback) or the unknown
-  // token. If the model has neither, it gives nothing, like Hugging Face's library. Cost: O(n log n) in the length of a
-  // piece; a piece that is itself a token takes one hash look-up.
+  // token. If the model has neither, the character is left out, as in Hugging Face's library. Cost: O(n log n) in the
+  // length of a piece; a piece that is itself a token takes one hash look-up.
   Status encode(const Pieces& pieces, std::vector<TokenId>& out) const override;
 
   const Vocabulary& vocabulary() const override { return vocabulary_; }
@@ -40,7 +40,8 @@ class Bpe : public TokenModel {
     std::int32_t rank = 0;
     std::int32_t result = 0;
   };
-  // Says whether merging a token's own text gives that token. whole_ remembers the answer: kYes saves further merges.
+  // Whether merging the text of a token results in that token. If so, a piece with this text needs no merging. whole_
+  // caches this answer for each token.
   enum class Whole : std::uint8_t { kUnknown, kYes, kNo };
   static constexpr std::uint64_t kNoPair = ~std::uint64_t{0};
 

@@ -18,8 +18,8 @@ std::optional<unsigned char> symbol_to_byte(char32_t code);
 // Appends the symbols of all bytes of `text`.
 void append_symbols(std::string& out, std::string_view text);
 
-// Appends the bytes that `symbols` stand for. If some character stands for no byte, appends the whole text unchanged
-// (an added token such as "<|a b|>" is written as plain text).
+// Appends the bytes that `symbols` stand for. If some character stands for no byte, appends the whole text unchanged.
+// An added token may contain such a character: a vocabulary has "<|a b|>" as plain text.
 void append_bytes(std::string& out, std::string_view symbols);
 
 }  // namespace tessera

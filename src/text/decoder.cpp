@@ -11,7 +11,8 @@ namespace {
 using Step = Decoder::Step;
 using StepSpec = Decoder::StepSpec;
 
-// A step of the chain: takes tokens and passes them on. Behind a Fuse, the tokens are fragments of one text.
+// One step of the chain: changes the tokens that it gets and passes them on to the next step. After a Fuse step, the
+// tokens are fragments of one text.
 class Stage {
  public:
   virtual ~Stage() = default;
@@ -165,7 +166,7 @@ class ByteLevelStage : public Stage {
   std::string held_;  // beginning of an incomplete character
 };
 
-// Strips one character at both ends: of each token or, behind a Fuse, of the whole text.
+// Strips one character at both ends: of each token or, after a Fuse, of the whole text.
 class StripStage : public Stage {
  public:
   StripStage(const StepSpec& spec, bool fused, Stage& next) : spec_(spec), fused_(fused), next_(next) {}
@@ -177,7 +178,7 @@ class StripStage : public Stage {
     if (!token.empty()) {
       at_beginning_ = false;
       held_ += token;
-      // All but the last `stop` occurrences at the end are certain to remain.
+      // Only the last `stop` occurrences at the end may still be stripped; everything before them is final.
       std::size_t end = held_.size();
       for (std::int64_t i = 0; i < spec_.stop && std::string_view(held_).substr(0, end).ends_with(spec_.content); ++i) {
         end -= spec_.content.size();
@@ -201,7 +202,7 @@ class StripStage : public Stage {
   const StepSpec& spec_;
   bool fused_;
   Stage& next_;
-  std::string held_;  // removed at the end, unless more text follows
+  std::string held_;  // stripped if the text ends here, passed on if more text follows
   bool at_beginning_ = true;
   std::int64_t stripped_ = 0;
 };
@@ -211,14 +212,14 @@ class Chain : public TokenStream {
   Chain(std::vector<StepSpec> steps, bool join_with_spaces) : steps_(std::move(steps)) {
     head_ = &output_;
     if (join_with_spaces) add(std::make_unique<JoinWithSpaces>(*head_));
-    std::size_t fuse = 0;  // index of the first step that sees one text
+    std::size_t fuse = 0;  // index of the first step that joins all tokens to one text
     while (fuse < steps_.size() && steps_[fuse].step != Step::kFuse && steps_[fuse].step != Step::kByteLevel) ++fuse;
     for (std::size_t i = steps_.size(); i-- > 0;) {
       const StepSpec& spec = steps_[i];
       switch (spec.step) {
         case Step::kReplace: add(std::make_unique<ReplaceStage>(spec, *head_)); break;
         case Step::kByteFallback: add(std::make_unique<ByteFallbackStage>(*head_)); break;
-        case Step::kFuse: break;  // the fragments are tokens already
+        case Step::kFuse: break;  // nothing to do: the steps after it already treat the tokens as fragments
         case Step::kStrip: add(std::make_unique<StripStage>(spec, i > fuse, *head_)); break;
         case Step::kMetaspace: add(std::make_unique<MetaspaceStage>(spec, *head_)); break;
         case Step::kByteLevel: add(std::make_unique<ByteLevelStage>(*head_)); break;

@@ -33,13 +33,13 @@ class Decoder {
     Step step;
     std::string pattern = {};  // kReplace, kMetaspace: the text to replace
     std::string content = {};  // kReplace: the replacement; kStrip: the character to strip
-    std::int64_t start = 0;    // kStrip: limit of characters to strip at the beginning
-    std::int64_t stop = 0;     // kStrip: limit of characters to strip at the end
+    std::int64_t start = 0;    // kStrip: at most this many characters are stripped at the beginning
+    std::int64_t stop = 0;     // kStrip: at most this many characters are stripped at the end
     bool strip_first = false;  // kMetaspace: no space at the very beginning
   };
 
   // Makes the decoder of a file. If the field is absent, tokens are joined by spaces. Supported types are ByteLevel,
-  // Metaspace, Replace (of a string), ByteFallback, Fuse, Strip, and Sequence. Other types, and a Replace behind a
+  // Metaspace, Replace (of a string), ByteFallback, Fuse, Strip, and Sequence. Other types, and a Replace after a
   // Fuse, are unimplemented.
   static Result<Decoder> create(const Field& field);
 

@@ -41,7 +41,7 @@ class Field {
   Result<bool> boolean_or(bool otherwise) const;
   Result<std::int64_t> integer() const;
   Result<std::int64_t> integer_or(std::int64_t otherwise) const;
-  // Returns the only character of a string of one character.
+  // Returns the character of a string that has exactly one character.
   Result<char32_t> character() const;
   // Returns an error for nesting deeper than kMaxSequenceDepth.
   Status check_depth(int depth) const;

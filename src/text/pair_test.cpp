@@ -1,4 +1,4 @@
-// Catches: two texts joined by tokens other than those of the tokenizer's file, or in another order.
+// Catches: two texts joined by tokens other than those of the tokenizer's file, or in the wrong order.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -32,7 +32,7 @@ std::vector<int> pair_of(const Tokenizer& tokenizer, bool special = true) {
   return out;
 }
 
-// Returns a template with these items for pairs.
+// Returns a post-processor whose template for two texts has the items `pair`.
 std::string with_pair(const std::string& pair) {
   return R"({"type": "TemplateProcessing", "single": [{"Sequence": {"id": "A"}}], "pair": )" + pair +
          R"(, "special_tokens": {"[C]": {"ids": [2]}, "[S]": {"ids": [3]}}})";
@@ -67,7 +67,7 @@ TEST(Pairs, AreRefusedWithoutAJoiningProcessor) {
   EXPECT_THAT(make(unknown).status().message(), HasSubstr("special_tokens.[Q].ids"));
 }
 
-// Under AddressSanitizer this also catches a first text's ids that leak.
+// Under AddressSanitizer, this test also catches a leak of the first text's ids.
 TEST(Pairs, AreRefusedIfEitherTextIsNotUtf8) {
   const Tokenizer tokenizer = *make(R"({"type": "BertProcessing", "cls": ["[C]", 2], "sep": ["[S]", 3]})");
   for (const auto& [first, second] : {std::pair{"\xff", "b"}, std::pair{"a", "\xff"}})

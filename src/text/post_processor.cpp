@@ -24,7 +24,7 @@ Result<std::vector<TokenId>> special_token_ids(const Field& special_tokens, cons
   return out;
 }
 
-// Returns nothing if the file has no form for pairs, or one that does not begin with the first text.
+// Returns nothing if the file has no template for pairs, or if its template does not begin with the first text.
 Result<std::optional<PairTemplate>> make_pair(const Field& field) {
   const Field pair = field.member("pair");
   if (pair.absent()) return std::optional<PairTemplate>();
@@ -67,7 +67,7 @@ Result<PostProcessor> make_template(const Field& field) {
   return out;
 }
 
-// Returns the id of ["</s>", 2].
+// Returns the id in a field such as ["</s>", 2].
 Result<TokenId> token_of_pair(const Field& field) {
   const std::vector<Field> pair = TRY(field.elements());
   if (pair.size() != 2) return field.invalid("accepted: [token, id]");
@@ -89,7 +89,7 @@ Result<PostProcessor> make(const Field& field, int depth) {
   TRY(field.check_depth(depth));
   const Field type_field = field.member("type");
   const std::string type = TRY(type_field.string());
-  if (type == "ByteLevel") return PostProcessor{};  // it only moves offsets
+  if (type == "ByteLevel") return PostProcessor{};  // it changes only character offsets, never ids
   if (type == "TemplateProcessing") return make_template(field);
   if (type == "BertProcessing") return make_classifier(field, 1);
   if (type == "RobertaProcessing") return make_classifier(field, 2);
@@ -99,7 +99,7 @@ Result<PostProcessor> make(const Field& field, int depth) {
       const PostProcessor step = TRY(make(item, depth + 1));
       out.before.insert(out.before.begin(), step.before.begin(), step.before.end());
       out.after.insert(out.after.end(), step.after.begin(), step.after.end());
-      if (step.pair) out.pair = step.pair;  // the last step that joins texts decides
+      if (step.pair) out.pair = step.pair;  // the last step with a template for pairs counts
     }
     return out;
   }

@@ -17,7 +17,8 @@ using PreTokenizerPtr = std::unique_ptr<PreTokenizer>;
 constexpr std::string_view kGpt2Pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
-// Words and the text between them. Oniguruma counts the two joiners as word characters here.
+// Matches words, and runs of characters that are neither words nor white space. The two joiners are word characters, as
+// in Oniguruma.
 constexpr std::string_view kWords = R"([\w\x{200c}\x{200d}]+|[^\w\s\x{200c}\x{200d}]+)";
 
 // The treatment of the matches of a split.
@@ -38,7 +39,7 @@ struct Part {
   bool is_match;
 };
 
-// Returns the matches and the gaps between them, which cover all `size` bytes.
+// Returns the matches and the gaps between them, which together cover all `size` bytes. `invert` exchanges the two.
 std::vector<Part> with_gaps(const std::vector<TextRange>& matches, std::size_t size, bool invert) {
   std::vector<Part> parts;
   parts.reserve(2 * matches.size() + 1);
@@ -154,7 +155,7 @@ class ByteLevel : public PreTokenizer {
 
  private:
   bool add_prefix_space_;
-  PreTokenizerPtr split_;  // null: no pattern of its own
+  PreTokenizerPtr split_;  // null if ByteLevel itself does not split
 };
 
 enum class PrependScheme { kAlways, kFirst, kNever };

@@ -117,7 +117,7 @@ class Translator {
       out_ += c == 's' ? kSpace : kWord;
       pos_ += 2;
     } else {
-      // \S in a class remains PCRE2's, which differs only in U+180E.
+      // A \S in a class is copied: PCRE2's \S differs from Oniguruma's in U+180E only.
       copy_escape();
     }
     return ok_status();

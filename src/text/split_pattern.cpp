@@ -76,8 +76,9 @@ Status SplitPattern::find_regex(std::string_view text, std::vector<TextRange>& o
   for (std::size_t pos = 0; pos < text.size();) {
     int rc = PCRE2_ERROR_JIT_STACKLIMIT;
     if (compiled_->jit) rc = pcre2_jit_match(code, subject, text.size(), pos, 0, data.get(), nullptr);
-    // The JIT's stack is 32 KiB; the interpreter's is on the heap. Neither validates the text, which was done before: a
-    // check at each match would make the loop quadratic.
+    // The JIT's stack has only 32 KiB. If it overflows, the interpreter matches instead, because its stack is on the
+    // heap. Both skip the check for valid UTF-8: the text is checked already, and a check at each match would make the
+    // loop quadratic.
     if (rc == PCRE2_ERROR_JIT_STACKLIMIT) {
       rc = pcre2_match(code, subject, text.size(), pos, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, data.get(), nullptr);
     }
@@ -90,7 +91,7 @@ Status SplitPattern::find_regex(std::string_view text, std::vector<TextRange>& o
       out.push_back({found[0], found[1]});
       pos = found[1];
     } else {
-      pos = std::max(pos, found[1]) + 1;  // after an empty match, continue behind the next character
+      pos = std::max(pos, found[1]) + 1;  // after an empty match, continues after the next character
       while (pos < text.size() && (static_cast<unsigned char>(text[pos]) & 0xC0) == 0x80) ++pos;
     }
   }

@@ -28,7 +28,7 @@ TEST(StreamDecoder, PiecesAreUtf8AndTogetherEqualDecode) {
     for (int round = 0; round < 300; ++round) {
       std::vector<TokenId> ids;
       for (std::size_t i = 0; i < 1 + random() % 20; ++i) {
-        // Uses mostly bytes, where characters break; some ids have no token.
+        // About two thirds of the ids are tokens of single bytes, which split characters. A few ids have no token.
         const auto range = random() % 3 == 0 ? tokenizer.vocab_size() + 2 : std::int64_t{260};
         ids.emplace_back(static_cast<std::int32_t>(random() % static_cast<std::uint64_t>(range)));
       }

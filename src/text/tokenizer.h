@@ -43,14 +43,15 @@ struct EncodeOptions {
 class Tokenizer {
  public:
   // Loads a tokenizer. `path` is tokenizer.json, a file that ends in ".model", or a folder with tokenizer.json or else
-  // tokenizer.model. Errors name file, field, value and what is accepted: not_found (no such file), invalid_argument
-  // (malformed content), unimplemented (a type that this engine does not support). Cost: about 0.2 s for a vocabulary
-  // of 150 000.
+  // tokenizer.model. Errors name the file, the field, the value and what is accepted. Returns not_found if there is no
+  // such file, invalid_argument for malformed content, and unimplemented for a type that this engine does not support.
+  // Cost: about 0.2 s for a vocabulary of 150 000.
   static Result<Tokenizer> load(const std::string& path);
   // Reads the file's text from memory; `name` identifies the file in errors.
   static Result<Tokenizer> parse(std::string_view json, const std::string& name);
-  // Makes a tokenizer of lists of tokens (lists/token_lists.h), which may go away afterwards. Errors name the file, the
-  // list and the value: invalid_argument, or unimplemented for a kind of tokenizer that is not known.
+  // Makes a tokenizer from lists of tokens (lists/token_lists.h), which may go away afterwards. Returns
+  // invalid_argument for wrong lists, and unimplemented for an unknown kind of tokenizer; the message names the file,
+  // the list and the value.
   static Result<Tokenizer> create(const TokenLists& lists);
 
   Tokenizer(Tokenizer&&) noexcept;

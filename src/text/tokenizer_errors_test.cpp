@@ -17,7 +17,8 @@ using test::ScratchDir;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// Returns the smallest file that loads, with `changed` as the member `key` (of model: "model.…").
+// Returns the smallest file that loads, with `changed` as its member `key`. The key "model.x" is the member "x" of
+// "model".
 std::string with(const std::string& key, const std::string& changed) {
   Json file = *Json::parse(R"({"model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2, "<0x0A>": 3},
     "merges": ["a b"]}, "added_tokens": [{"id": 4, "content": "<x>", "special": true}]})",

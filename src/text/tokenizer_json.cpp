@@ -181,7 +181,7 @@ Result<TokenizerJson> TokenizerJson::parse(std::string_view text, const std::str
   auto document = std::make_shared<Document>();
   const simdjson::error_code error = document->parser.parse(text.data(), text.size()).get(document->root);
   if (error != simdjson::SUCCESS) {
-    // The slower parser reports the place of the fault.
+    // Json::parse() is slower, but its error says where the fault is.
     TRY(Json::parse(text, file));
     return invalid_argument(file + " is not valid JSON: " + simdjson::error_message(error));
   }

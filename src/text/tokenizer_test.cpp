@@ -95,7 +95,7 @@ TEST(Tokenizer, RandomUnicodeSurvivesARoundTrip) {
       append_utf8(text, static_cast<char32_t>(random() % kRanges[random() % 5]));
     }
     EXPECT_EQ(byte_level.decode(*byte_level.encode(text, kAsText)), text);
-    // This decoder writes a space for U+2581.
+    // The decoder of `pieces` replaces U+2581 by a space.
     std::string expected;
     for (std::size_t pos = 0; pos < text.size();) {
       const Utf8Step step = decode_utf8(text, pos);

@@ -33,7 +33,7 @@ std::string tokenizer_file(const std::string& name) {
   return plain.empty() ? unpacked_shared_data("tokenizers/" + name) : plain;
 }
 
-// Reads the texts. A line with the mark ends each text.
+// Reads the texts of the file. A line with the mark follows each text.
 std::vector<std::string> read_texts(const std::string& path) {
   const std::string mark = "\n__ggml_vocab_test__\n";
   const std::string all = test::read_bytes(path);
@@ -148,7 +148,7 @@ std::string random_text(std::mt19937& random) {
 std::string changed(std::string text, Change change) {
   if (change == Change::kNfc) return *normalize(text, NormalForm::kNfc);
   if (change == Change::kMetaspace) {
-    // U+2581 is decoded as a space.
+    // The decoder replaces U+2581 by a space.
     for (std::size_t at; (at = text.find("▁")) != std::string::npos;) text.replace(at, 3, " ");
   }
   return text;

@@ -38,8 +38,8 @@ std::size_t find_invalid_utf8(std::string_view text);
 // Replaces each ill-formed part, and an incomplete character at the end, by one U+FFFD.
 std::string replace_invalid_utf8(std::string_view text);
 
-// Returns how many leading bytes can be returned when more bytes will follow: everything but an incomplete character at
-// the end. Ill-formed bytes are included, because later bytes cannot complete them.
+// Returns the number of bytes before an incomplete character at the end of `text`, or text.size() if there is none.
+// Ill-formed bytes count too, because later bytes cannot complete them.
 std::size_t complete_utf8_prefix(std::string_view text);
 
 // Returns the number of characters. Each ill-formed part counts as one.

@@ -1,4 +1,5 @@
-// Looks up tokens by id and ids by token: one open hash table over strings in one block of memory.
+// Looks up tokens by id and ids by token. All tokens are stored in one block of memory, with an open hash table over
+// them.
 #pragma once
 
 #include <array>

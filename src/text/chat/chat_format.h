@@ -1,5 +1,6 @@
-// Chat formats that a program adds: how a model writes reasoning and tool calls in its text. The server has its own
-// formats (server/tools/tool_call_parser.h, server/reasoning/reasoning_parser.h), and looks here for other names.
+// Chat formats that plugins add. A chat format is the way in which a model writes reasoning and tool calls in its text.
+// The server has formats of its own (server/tools/tool_call_parser.h, server/reasoning/reasoning_parser.h). It looks
+// here for names that it does not know.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,7 @@ struct ChatPiece {
     kContent,
     kReasoning,
     kCall,       // begins a call: `text` is the name of the function
-    kArguments,  // arguments of the last call: a part of the JSON text of an object
+    kArguments,  // a part of the arguments of the last call, which are the JSON text of an object
   };
   Kind kind = Kind::kContent;
   std::string text{};
@@ -39,9 +40,9 @@ struct ReasoningMarks {
   std::string opening{};
   std::string closing{};
 
-  // Returns the state of the reasoning where the model's text begins. `prompt` is the whole prompt. `begun` is the
-  // unfinished message at its end; "" if the text begins a new one. Spaces and line ends at the end of `prompt` and of
-  // `opening` are ignored.
+  // Returns the state of the reasoning where the model's text begins. `prompt` is the whole prompt. If the prompt ends
+  // with an unfinished message, which the model continues, `begun` is the text of that message; otherwise it is "".
+  // Spaces and line ends at the end of `prompt` and of `opening` are ignored.
   ReasoningStart start(std::string_view prompt, std::string_view begun) const;
 };
 
@@ -63,22 +64,23 @@ class ChatFormat {
   enum class Part : std::uint8_t { kReasoning, kCalls };
   struct Request {
     Part part = Part::kCalls;
-    // kCalls: [{"function": {"name": …, …}}, …], borrowed for the parser's life; null: any
+    // Used by kCalls only: the tools as [{"function": {"name": …, …}}, …], which must outlive the parser. Null: calls
+    // of any function are accepted.
     const Json* tools = nullptr;
-    ReasoningStart start = ReasoningStart::kBefore;  // kReasoning: computed with the format's marks
+    ReasoningStart start = ReasoningStart::kBefore;  // used by kReasoning only: reasoning_marks().start(…)
   };
 
   virtual ~ChatFormat() = default;
   virtual const std::string& name() const = 0;
   virtual bool finds(Part part) const = 0;
-  // Returns whether the format's marks are special tokens of the model, which the text must then include.
+  // Returns whether the format's marks are special tokens of the model. If so, the text must include special tokens.
   virtual bool reads_special_tokens() const = 0;
   virtual ReasoningMarks reasoning_marks() const = 0;
   // Begins to parse a text. Precondition: finds(request.part).
   virtual Result<std::unique_ptr<ChatParser>> begin(const Request& request) const = 0;
 };
 
-// The chat formats that a program adds. One thread adds them before anyone reads them; then they are immutable and
+// The chat formats of all plugins. One thread adds them before anyone reads them; then they are immutable and
 // thread-safe.
 class ChatFormats {
  public:

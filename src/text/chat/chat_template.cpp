@@ -14,7 +14,7 @@ struct TemplateProgram {
 
 namespace {
 
-// Sets the variables of an object, replacing those that are already set.
+// Sets a variable for each member of the object `variables`. Replaces variables that are already set.
 Status add_variables(jinja::Interpreter& interpreter, const Json& variables, const std::string& what) {
   if (!variables.is_object()) {
     return invalid_argument(what + " are of type " + std::string(variables.type_name()) + "; accepted: an object");

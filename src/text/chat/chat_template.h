@@ -31,8 +31,8 @@ namespace tessera {
 
 struct TemplateProgram;
 
-// The defaults are far above what conversations need (64 MB of text handled in all), and small enough that every
-// template ends within a second.
+// The defaults are far above what conversations need: the steps suffice to handle 64 MB of text. They are small enough
+// that every template ends within a second.
 struct TemplateLimits {
   // Counts evaluated nodes, loop rounds, compared and printed elements, and every 16 bytes of text read or written.
   std::int64_t max_steps = 4'000'000;

@@ -30,6 +30,7 @@ struct CallSyntax {
 };
 
 struct Expression {
+  // The comments show the expression in Jinja's syntax, with the members below in place of its parts.
   enum class Kind {
     kConstant,     // constant
     kName,         // name
@@ -78,15 +79,16 @@ struct Target {
 struct Signature {
   std::vector<std::string> names;
   std::vector<ExpressionPtr> defaults;
-  bool uses_caller = false;  // the body uses the name `caller`; the next two likewise
-  bool uses_varargs = false;
-  bool uses_kwargs = false;
+  bool uses_caller = false;   // whether the body uses the name `caller`
+  bool uses_varargs = false;  // whether the body uses the name `varargs`
+  bool uses_kwargs = false;   // whether the body uses the name `kwargs`
 };
 
 struct Statement;
 using Body = std::vector<std::unique_ptr<const Statement>>;
 
 struct Statement {
+  // The comments show the statement in Jinja's syntax, with the members below in place of its parts.
   enum class Kind {
     kText,         // name: the text
     kPrint,        // expressions

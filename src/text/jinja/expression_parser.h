@@ -18,8 +18,8 @@ class ExpressionParser {
   Result<ExpressionPtr> parse(bool with_conditional = true);
   // Parses one expression, or a tuple of several separated by commas.
   Result<ExpressionPtr> parse_tuple(bool with_conditional = true, bool parenthesised = false);
-  // Parses "| a | b" after a set block's name, or (with `inline_first`) "a | b" in a filter block; both apply to a
-  // kBlockText.
+  // Parses the filters of a block: "| a | b" after a set block's name, or (with `inline_first`) "a | b" in a filter
+  // block. The filters apply to a kBlockText expression.
   Result<ExpressionPtr> parse_block_filters(bool inline_first);
 
  private:

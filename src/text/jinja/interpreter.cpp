@@ -79,7 +79,7 @@ Interpreter::Interpreter(const Program& program, Budget budget, std::optional<st
 }
 
 Interpreter::~Interpreter() {
-  // Clears values first, because a macro kept in one scope may be named in another.
+  // A kept scope may hold a macro that refers to another scope, so all values are released before any scope is.
   globals_.names.clear();
   for (const auto& scope : kept_) scope->names.clear();
 }
@@ -265,7 +265,8 @@ Status Interpreter::assign(const Target& target, const Value& value) {
       return place(target.offset, invalid_argument("cannot assign to '" + target.name + "." + target.member +
                                                    "'; accepted: members of a namespace"));
     }
-    // Namespaces are refused, as in a dict, so that no value can contain itself.
+    // A member's value must not be a namespace, so that no value can contain itself. Value::list() returns an error for
+    // a namespace, and for a value that is nested too deep.
     Result<Value> checked = Value::list({value});
     if (!checked.ok()) return place(target.offset, std::move(checked).status());
     for (auto& [name, member] : space->as_namespace().members) {

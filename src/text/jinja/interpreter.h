@@ -51,7 +51,7 @@ class Interpreter {
     ~Nested() { --interpreter_.depth_; }
     Nested(const Nested&) = delete;
     Nested& operator=(const Nested&) = delete;
-    Status check() const;  // resource_exhausted if the nesting is too deep
+    Status check() const;  // returns resource_exhausted if the nesting is too deep
 
    private:
     Interpreter& interpreter_;
@@ -72,7 +72,7 @@ class Interpreter {
   Status run_filter_block(const Statement& statement, std::string& out);
   Status run_with(const Statement& statement, std::string& out);
   Status assign(const Target& target, const Value& value);
-  // Returns the current scope and keeps it alive as long as this object, because a function refers to it.
+  // Returns the current scope, and keeps it alive as long as the interpreter, because a function refers to the scope.
   Result<Scope*> keep_scope();
   Result<Value> make_macro(const Statement& statement, const std::string& name);
   Result<Value> call_macro(const Statement& statement, const std::string& name, Scope* around,

@@ -1,6 +1,6 @@
-// Catches: differences from Jinja2 3.1 (which computed the expected results, set up as in Hugging Face's
-// apply_chat_template) in language, white space, filters, methods and printing; templates that fail there and pass
-// here; and templates that exhaust stack, memory or time.
+// Catches: differences from Jinja2 3.1 in language, white space, filters, methods and printing; templates that fail in
+// Jinja2 and pass here; and templates that exhaust stack, memory or time. Jinja2, set up as in Hugging Face's
+// apply_chat_template, computed the expected results.
 #include "tessera/text/chat/chat_template.h"
 
 #include <fmt/format.h>
@@ -205,7 +205,7 @@ TEST(Template, TemplatesWithoutEndAreStopped) {
            "%}{% endfor %}"
            "{% for i in range(100000) %}{% macro f() %}{% endmacro %}{{ f() }}{% endfor %}",
            "{% set x = 'a' * 12000000 %}{{ x }}{{ x }}",
-           // Long texts are read repeatedly by operations that look cheap.
+           // These operations look cheap, but read a long text again and again.
            "{% set s = 'a' * 9000000 %}{% for i in range(99999) %}{% if s.find('a' * 30000 ~ 'b') == 0 %}{% endif %}{% "
            "endfor %}",
            "{% set s = 'a' * 9000000 %}{% for i in range(99999) %}{{ s.rfind('b' ~ 'a' * 30000) }}{% endfor %}",
@@ -261,7 +261,7 @@ TEST(Template, ValuesOutliveTheLoopTheyWereMadeIn) {
   EXPECT_EQ(*render("{% set ns = namespace() %}{% for a in [1, 2] %}{% for x in [7] recursive %}{{ x }}{{ a }}"
                     "{% set ns.l = loop %}{% endfor %}{% endfor %};{{ ns.l([8]) }}"),
             "7172;82");
-  // This loop would contain itself.
+  // loop.changed() stores its arguments in the loop, so this loop would contain itself.
   EXPECT_EQ(*render("{% for a in [1] %}{{ loop.changed(loop, [loop.cycle]) }}{% endfor %}"), "True");
 }
 

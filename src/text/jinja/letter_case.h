@@ -10,7 +10,7 @@ std::string upper(std::string_view text);
 std::string lower(std::string_view text);
 std::string capitalize(std::string_view text);  // the first character upper, the others lower
 std::string swap_case(std::string_view text);
-// Converts like str.title(): a letter becomes upper case behind any character that is not a cased letter; other letters
+// Converts like str.title(): a letter becomes upper case after any character that is not a cased letter; other letters
 // become lower case.
 std::string title(std::string_view text);
 // Converts like the filter `title`: words end only at white space, hyphens and opening brackets.

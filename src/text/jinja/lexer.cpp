@@ -64,7 +64,8 @@ class Lexer {
     if (!data.empty()) out_.push_back({Token::Kind::kText, std::string(data), offset});
   }
 
-  // Returns the part of the text before a tag that is kept. lstrip_blocks applies to blocks and comments.
+  // Returns what remains of `data`, the text before a tag, after Jinja's rules for white space. lstrip_blocks applies
+  // to blocks and comments.
   std::string_view strip_before(std::string_view data, char sign, bool block) const {
     if (sign == '-') return trim_end(data);
     if (sign == '+' || !block) return data;
@@ -76,7 +77,7 @@ class Lexer {
 
   void skip_space() { pos_ += text_.size() - pos_ - trim_start(text_.substr(pos_)).size(); }
 
-  // Consumes the end of a tag, "<sign>xx", and the white space that belongs to it, if the end comes next.
+  // If the end of a tag, "<sign>xx", comes next, consumes it and the white space that belongs to it, and returns true.
   // `trims_newline`: drops a newline directly after the tag (trim_blocks).
   bool close(std::string_view end, bool trims_newline) {
     const char sign = sign_at(pos_);

@@ -54,7 +54,7 @@ Result<Value> integer_arithmetic(BinaryOperator op, std::int64_t a, std::int64_t
   }
   if (b == 0) return invalid_argument("division by zero");
   if (op == BinaryOperator::kDivide) return Value(static_cast<double>(a) / static_cast<double>(b));
-  if (b == -1) {  // handles the one quotient that overflows
+  if (b == -1) {  // the only divisor with which a / b can overflow
     if (op == BinaryOperator::kModulo) return Value(std::int64_t{0});
     return __builtin_sub_overflow(std::int64_t{0}, a, &out) ? Result<Value>(overflow()) : Value(out);
   }
@@ -143,7 +143,7 @@ Result<std::optional<std::int64_t>> slice_index(const Value& value) {
   if (!value.is_int() && !value.is_bool()) {
     return invalid_argument("a slice index of type '" + std::string(type_name(value)) + "'; accepted: integers, none");
   }
-  // This position is far outside any text, yet small enough to add sizes to it.
+  // The bound is far outside any text, and so small that adding a text's size to it does not overflow.
   constexpr std::int64_t kFar = std::int64_t{1} << 60;
   return std::optional<std::int64_t>(std::clamp(value.as_int(), -kFar, kFar));
 }
@@ -340,7 +340,7 @@ Result<Value> get_slice(const Value& value, const Value& start, const Value& sto
   const std::vector<Value> letters = value.is_string() ? characters(value.as_string()) : std::vector<Value>();
   const std::vector<Value>& items = value.is_string() ? letters : value.as_list().items;
   const auto size = static_cast<std::int64_t>(items.size());
-  by = std::clamp(by, -size - 1, size + 1);  // equivalent to any larger step, and cannot overflow
+  by = std::clamp(by, -size - 1, size + 1);  // a larger step has the same effect, but i + by could overflow
   const std::int64_t low = by > 0 ? 0 : -1;
   const std::int64_t high = by > 0 ? size : size - 1;
   const std::int64_t begin = from ? clamp_index(*from, size, low, high) : (by > 0 ? 0 : size - 1);

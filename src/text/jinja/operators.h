@@ -22,8 +22,8 @@ Result<Value> get_attribute(const Value& value, std::string_view name, Budget& b
 Result<Value> get_item(const Value& value, const Value& key, Budget& budget);
 Result<Value> get_slice(const Value& value, const Value& start, const Value& stop, const Value& step, Budget& budget);
 
-// Returns the member that a filter's `attribute` names: "a.b.0" or a number. If `otherwise` is not null, it replaces
-// every undefined step of the path.
+// Returns the member that a filter's `attribute` names: "a.b.0" or a number. If a step of the path is undefined and
+// `otherwise` is not null, `otherwise` replaces the step's value.
 Result<Value> get_path(const Value& value, const Value& path, const Value* otherwise, Budget& budget);
 
 }  // namespace tessera::jinja

@@ -64,7 +64,7 @@ class StatementParser {
     return out;
   }
 
-  // Parses a body and the word behind it, which is consumed.
+  // Parses a body and the word after it, which is consumed.
   Result<Body> parse_body_and_end(std::string_view end) {
     TRY(tokens_.expect(Token::Kind::kBlockEnd, "end of statement block"));
     Body body = TRY(parse_body({end}));
@@ -155,7 +155,7 @@ class StatementParser {
     return StatementPtr(std::move(set));
   }
 
-  // Parses the body of a macro or caller. A `break` there does not belong to a loop around it.
+  // Parses the body of a macro or caller. A `break` in the body cannot leave a loop around the macro or caller.
   Result<Body> parse_callable_body(std::string_view end, Signature& signature) {
     const int outer_loops = std::exchange(loops_, 0);
     tokens_.begin_signature(signature);

@@ -9,8 +9,8 @@
 
 namespace tessera::jinja {
 
-// Parses a template. Errors have line and column: invalid_argument for a syntax error or an unknown filter or test,
-// unimplemented for valid Jinja that this interpreter lacks (inheritance, imports).
+// Parses a template. Errors name the line and the column. Returns invalid_argument for a syntax error or an unknown
+// filter or test, and unimplemented for valid Jinja that this interpreter lacks (inheritance, imports).
 Result<std::unique_ptr<const Program>> parse_template(std::string source, std::string name);
 
 }  // namespace tessera::jinja

@@ -182,7 +182,8 @@ Result<std::string> format_percent(std::string_view format, const std::vector<Va
     ++used;
     TRY(budget.spend_bytes(out.size()));
   }
-  // Python allows a single unused mapping or list, because it could be looked up by key.
+  // Python accepts a single argument that is a mapping or a list even if the format does not use it, because "%(key)s"
+  // could look it up.
   const bool lenient = arguments.size() == 1 && (arguments[0].is_dict() || arguments[0].is_kind(List::Kind::kList) ||
                                                  arguments[0].is_kind(List::Kind::kRange));
   if (used < arguments.size() && !lenient)

@@ -13,7 +13,7 @@ namespace tessera::jinja {
 // run of Python (functions, generators) are unimplemented.
 Status append_str(const Value& value, std::string& out, Budget& budget);
 Result<std::string> str(const Value& value, Budget& budget);
-// Writes 'text' in quotes; other values as str() does.
+// Appends Python's repr(value): a string in quotes, and any other value as in str().
 Status append_repr(const Value& value, std::string& out, Budget& budget);
 
 // Returns the shortest decimal form that reads back equal, spelled as in Python: 1.0, 1e-07, 1e+16, inf.

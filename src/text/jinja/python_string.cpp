@@ -61,8 +61,8 @@ std::string_view trim_start(std::string_view text, std::string_view set) { retur
 std::string_view trim_end(std::string_view text, std::string_view set) { return trim_end_if(text, one_of(set)); }
 
 std::size_t find_first(std::string_view text, std::string_view part, std::size_t from) {
-  // std::string_view's search takes the product of both sizes at worst, and glibc's their sum. It is not used for short
-  // parts, because a sanitizer checks the whole text at each call.
+  // In the worst case, std::string_view::find() takes time proportional to the product of both sizes, and glibc's
+  // memmem() to their sum. Short parts do not use memmem(), because a sanitizer checks the whole text at each call.
   constexpr std::size_t kShort = 16;
   if (part.size() <= kShort || from > text.size()) return text.find(part, from);
   const void* at = ::memmem(text.data() + from, text.size() - from, part.data(), part.size());

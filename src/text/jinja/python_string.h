@@ -18,7 +18,7 @@ std::string_view trim_start(std::string_view text, std::string_view set);
 std::string_view trim_end(std::string_view text, std::string_view set);
 
 // Return the offset of the first occurrence of `part` at or after `from`, and of the last occurrence; npos if there is
-// none. Cost: linear in the sizes for any texts.
+// none. Cost: linear in the sum of the sizes, even in the worst case.
 std::size_t find_first(std::string_view text, std::string_view part, std::size_t from = 0);
 std::size_t find_last(std::string_view text, std::string_view part);
 

@@ -19,7 +19,7 @@ using ListPointer = std::shared_ptr<const List>;
 
 Result<Value> generator(std::vector<Value> items) { return Value::list(std::move(items), List::Kind::kGenerator); }
 
-// The key by which sequences are ordered and compared.
+// The key by which items of a sequence are sorted or compared.
 struct KeyRule {
   const Value* attribute = nullptr;  // null: the item itself
   bool case_sensitive = false;
@@ -30,8 +30,9 @@ struct KeyRule {
     if (!case_sensitive && out.is_string()) out = Value(lower(out.as_string()));
     return out;
   }
-  // Returns an item's key for sorting: a list, even of one element. "a,b" means by a, then by b. Comparing lists skips
-  // equal elements without comparing their order.
+  // Returns the key by which sorting orders an item: a list with one element for each attribute in "a,b". It is a list
+  // even for one attribute, because comparing lists skips equal elements, so that elements without an order may be
+  // equal.
   Result<Value> sort_key(const Value& item, Budget& budget) const {
     if (attribute == nullptr || !attribute->is_string()) return Value::list({TRY(key(item, budget))});
     std::vector<Value> parts;
@@ -43,8 +44,8 @@ struct KeyRule {
   }
 };
 
-// Sorts positions by a stable merge sort. std::stable_sort does not allow a comparison that can fail or that, with NaN,
-// is not an order.
+// Sorts positions by a stable merge sort. std::stable_sort is not usable, because a comparison may fail, and comparing
+// with NaN is not a valid order.
 Status sort_positions(const std::vector<Value>& keys, bool reverse, std::vector<std::size_t>& order, Budget& budget) {
   std::vector<std::size_t> merged(order.size());
   for (std::size_t width = 1; width < order.size(); width *= 2) {
@@ -247,7 +248,8 @@ Result<Value> map_attribute(Interpreter& interpreter, const ListPointer& items, 
 }
 
 Result<Value> map_filter(Interpreter& interpreter, const Value& input, const CallArguments& call) {
-  if (!truthy(input)) return generator({});  // also for none, and with any arguments, as in Jinja
+  // A falsy input (also `none`) makes an empty sequence, even if the arguments are wrong. Jinja does the same.
+  if (!truthy(input)) return generator({});
   const ListPointer items = TRY(iterate(input, interpreter.budget()));
   if (call.positional.empty() && !call.named.empty()) return map_attribute(interpreter, items, call);
   const std::string name = TRY(name_argument(call, 0, "a filter"));
@@ -262,7 +264,7 @@ Result<Value> map_filter(Interpreter& interpreter, const Value& input, const Cal
 // select, reject, selectattr, rejectattr: keep the items for which a test returns `wanted`.
 template <bool wanted, bool by_attribute>
 Result<Value> select(Interpreter& interpreter, const Value& input, const CallArguments& call) {
-  if (!truthy(input)) return generator({});  // like map_filter
+  if (!truthy(input)) return generator({});  // as in map_filter
   const ListPointer items = TRY(iterate(input, interpreter.budget()));
   constexpr std::size_t kName = by_attribute ? 1 : 0;
   if (by_attribute && call.positional.empty()) return invalid_argument("accepted: the name of an attribute");

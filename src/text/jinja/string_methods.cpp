@@ -46,7 +46,7 @@ template <bool from_right>
 Result<Value> split_method(Interpreter& interpreter, const Value& self, const CallArguments& call) {
   const Arguments a = TRY(Arguments::bind("split", call, {"sep", "maxsplit"}));
   const std::string& text = self.as_string();
-  // The budget bounds the number of parts.
+  // A split into more parts than this would exceed the budget.
   const std::int64_t most = interpreter.budget().steps_left() + 1;
   std::int64_t limit = TRY(a.integer_or(1, -1));
   if (limit < 0 || limit > most) limit = most;
@@ -59,7 +59,8 @@ Result<Value> split_method(Interpreter& interpreter, const Value& self, const Ca
 Result<Value> splitlines(Interpreter& interpreter, const Value& self, const CallArguments& call) {
   const Arguments a = TRY(Arguments::bind("splitlines", call, {"keepends"}));
   const std::string& text = self.as_string();
-  // Spends the budget before the lines are made. Counts all bytes that end a line or begin a line-ending character.
+  // Spends the budget before the lines are made. Every byte that ends a line or begins a line-ending character is
+  // counted.
   const auto lines = std::count_if(text.begin(), text.end(), [](char c) {
     const auto byte = static_cast<unsigned char>(c);
     return (byte >= 0x0A && byte <= 0x1E) || byte == 0xC2 || byte == 0xE2;
@@ -187,7 +188,7 @@ Result<Value> is_case(Interpreter&, const Value& self, const CallArguments& call
   return Value(some);
 }
 
-// Pads to `width` characters with `fill`, of which `left` are on the left.
+// Pads `text` to `width` characters with `fill`. left_of() returns how many of the missing characters go to the left.
 Result<Value> pad(Interpreter& interpreter, const std::string& text, std::int64_t width, const std::string& fill,
                   std::int64_t (*left_of)(std::int64_t missing, std::int64_t width)) {
   const auto missing = std::max<std::int64_t>(0, width - static_cast<std::int64_t>(count_characters(text)));

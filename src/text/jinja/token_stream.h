@@ -40,7 +40,8 @@ class TokenStream {
   // Returns "unexpected 'x'".
   std::string unexpected() const;
 
-  // Between these two calls, the names that are read are recorded in the signature (caller, varargs, kwargs).
+  // From begin_signature() to end_signature(), the signature records which of the names caller, varargs and kwargs are
+  // read.
   void begin_signature(Signature& signature) { signatures_.push_back(&signature); }
   void end_signature() { signatures_.pop_back(); }
   void note_name(std::string_view name);

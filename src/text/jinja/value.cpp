@@ -76,7 +76,7 @@ Result<Value> Value::list(std::vector<Value> items, List::Kind kind) {
 
 Result<Value> Value::dict(std::vector<std::pair<Value, Value>> items) {
   auto dict = std::make_shared<Dict>();
-  // Few keys are not strings, so comparing them is cheap.
+  // Only keys that are not strings are compared one by one. A dict has few of them, so this work needs no budget.
   Budget unlimited(INT64_MAX, SIZE_MAX);
   for (auto& [key, value] : items) {
     if (!key.is_string() && !key.is_number() && !key.is_none()) {
@@ -89,7 +89,8 @@ Result<Value> Value::dict(std::vector<std::pair<Value, Value>> items) {
       continue;
     }
     dict->items.emplace_back(std::move(key), std::move(value));
-    // The view points into the shared text, which later insertions do not move.
+    // The index holds a view of the key's text. Later insertions do not move that text, because the key only points to
+    // it.
     const Value& stored = dict->items.back().first;
     if (stored.is_string()) dict->index.emplace(stored.as_string(), dict->items.size() - 1);
   }

@@ -55,7 +55,7 @@ struct Text {
   bool safe = false;  // came from the filter `safe` or `escape`
 };
 
-// A sequence of elements of any kind.
+// A sequence of values: a list, a tuple, or what a function such as range() or dict.items() returns.
 struct List {
   enum class Kind { kList, kTuple, kRange, kGenerator, kKeys, kValues, kItems };
   Kind kind = Kind::kList;

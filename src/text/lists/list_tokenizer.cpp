@@ -36,7 +36,7 @@ bool is_kind(const TokenLists& lists, std::size_t id, TokenKind kind) {
   return !lists.kinds.empty() && lists.kinds[id] == kind;
 }
 
-// The tokens that are found in the text itself.
+// Returns the added tokens in the form of tokenizer.json. They are found in a text before the text is split.
 Json added_tokens(const TokenLists& lists) {
   Json::Array added;
   for (std::size_t id = 0; id < lists.tokens.size(); ++id) {
@@ -51,7 +51,8 @@ Json added_tokens(const TokenLists& lists) {
   return added;
 }
 
-// Control tokens are no tokens of the model, so that no text without parsing gives one.
+// Adds all tokens except control tokens to the vocabulary. Only the added tokens have those, so the tokenizer returns a
+// control token only if special tokens are parsed.
 Status add_vocabulary(const TokenLists& lists, TokenizerJson& json) {
   for (std::size_t id = 0; id < lists.tokens.size(); ++id)
     if (!is_kind(lists, id, TokenKind::kControl))

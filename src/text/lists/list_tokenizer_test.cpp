@@ -1,5 +1,5 @@
-// Catches: lists of tokens that give other ids than the library for which a model was made, and wrong lists that are
-// accepted.
+// Catches: tokenizers made of lists whose ids differ from those of the library for which the model was made; and wrong
+// lists that are accepted.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// All symbols of bytes, then "he", "ll", "hell" and two control tokens.
+// Holds a vocabulary: the symbols of all bytes, then "he", "ll", "hell" and two control tokens.
 struct Words {
   std::vector<std::string> texts;
   TokenLists lists;
@@ -117,7 +117,8 @@ TEST(ListTokenizer, ListsThatContradictAreErrors) {
   with([](TokenLists& l) { l.model = "llama"; }, "tokenizer.ggml.scores has 0 entries; accepted: 261");
 }
 
-// SentencePiece joins the neighbours of the best score first, and writes what has no piece as bytes.
+// SentencePiece first joins the two neighbours whose joined piece has the best score. Text without a piece becomes byte
+// tokens.
 TEST(ListTokenizer, PiecesJoinByScore) {
   TokenLists lists;
   lists.file = "m.gguf";

@@ -10,7 +10,7 @@
 namespace tessera {
 namespace {
 
-// Numbers of the fields of sentencepiece_model.proto, and of its algorithm for byte-pair encoding.
+// Field numbers of sentencepiece_model.proto, and its number for byte-pair encoding.
 constexpr std::uint32_t kPieces = 1;
 constexpr std::uint32_t kTrainerSpec = 2;
 constexpr std::uint32_t kNormalizerSpec = 3;

@@ -46,7 +46,7 @@ struct Row {
   bool nfc = false;
   bool ignore_merges = false;
   bool add_bos = false;
-  bool raw = false;  // spaces are "▁", and bytes are no symbols
+  bool raw = false;  // spaces become "▁", and bytes are not replaced by symbols
 };
 
 const std::vector<Row>& rows() {
@@ -93,7 +93,7 @@ Json pre_tokenizer_of(const Row& row) {
   return with_type("Sequence").set("pretokenizers", std::move(steps));
 }
 
-// Returns whether a member is `value`, or absent while `value` is its default.
+// Returns whether the member equals `value`. An absent member has the value `initial`.
 bool is_flag(const Json& step, const char* member, bool value, bool initial) {
   const Json* flag = step.find(member);
   return flag == nullptr || flag->is_null() ? value == initial : *flag == Json(value);
@@ -104,7 +104,7 @@ bool is_type(const Json& step, const char* type) {
   return name != nullptr && *name == Json(type);
 }
 
-// Returns the steps of a pre-tokenizer or normalizer: those of a sequence, or the one that it is.
+// Returns the steps of a pre-tokenizer or normalizer: the members of a sequence, or else the object itself.
 Json::Array steps_of(const Json& json, const char* member) {
   if (!json.is_object()) return {};
   const Json* steps = json.find(member);
@@ -112,12 +112,12 @@ Json::Array steps_of(const Json& json, const char* member) {
   return {json};
 }
 
-// Returns what a pre-tokenizer does, as a row without names; nothing for steps that no row has.
+// Converts a pre-tokenizer to a row without names. Returns nothing if no row can express one of its steps.
 std::optional<Row> row_of(const Json& pre_tokenizer, std::vector<std::string>& patterns) {
   Row row{};
   bool bytes = false;
   for (const Json& step : steps_of(pre_tokenizer, "pretokenizers")) {
-    if (bytes) return std::nullopt;  // something follows the bytes
+    if (bytes) return std::nullopt;  // no step may follow the byte-level one
     if (is_type(step, "Digits") && is_flag(step, "individual_digits", true, false) && patterns.empty()) {
       row.single_digits = true;
     } else if (is_type(step, "Split") && is_flag(step, "invert", false, false)) {
@@ -137,7 +137,7 @@ std::optional<Row> row_of(const Json& pre_tokenizer, std::vector<std::string>& p
   return bytes ? std::optional<Row>(std::move(row)) : std::nullopt;
 }
 
-// Spaces become "▁".
+// Returns the normalizer that replaces each space by "▁".
 Json space_marks() {
   Json space = Json::object();
   space.set("String", " ");

@@ -1,4 +1,4 @@
-// A tokenizer as lists of tokens, as GGUF files have it.
+// The lists of tokens that define a tokenizer in a GGUF file.
 #pragma once
 
 #include <cstdint>
@@ -15,24 +15,24 @@ namespace tessera {
 enum class TokenKind : std::uint8_t {
   kNormal = 1,
   kUnknown = 2,      // stands for text that has no tokens
-  kControl = 3,      // special: a text gives it only if special tokens are parsed
-  kUserDefined = 4,  // always found in a text
+  kControl = 3,      // special: the tokenizer returns it only if special tokens are parsed
+  kUserDefined = 4,  // matched in every text before the text is split
   kUnused = 5,
   kByte = 6,  // "<0x0A>"
 };
 
-// Borrows the texts, for as long as a tokenizer is made of them.
+// The lists of one tokenizer. The texts are borrowed, and must stay valid until the tokenizer has been made.
 struct TokenLists {
   std::string file;   // for errors
   std::string model;  // "gpt2" and "gemma4": byte-pair encoding with merges; "llama": SentencePiece's, with scores
   std::string pre;    // how texts are cut before merging: "qwen2", "llama-bpe", …; not used for "llama"
-  std::vector<std::string_view> tokens;  // by id
-  std::vector<TokenKind> kinds;          // as many; or none, and all are normal
+  std::vector<std::string_view> tokens;  // [id]
+  std::vector<TokenKind> kinds;          // [id]; if empty, all tokens are kNormal
   std::vector<std::string_view> merges;  // "left right", in order of rank
-  std::vector<float> scores;             // as many as tokens
+  std::vector<float> scores;             // [id]
   std::optional<TokenId> bos;
   std::optional<TokenId> eos;
-  // Absent ones are as for most models of that kind.
+  // If one of the next three is absent, the default of most tokenizers with the same `model` applies.
   std::optional<bool> add_bos;
   std::optional<bool> add_eos;
   std::optional<bool> add_space_prefix;

@@ -42,7 +42,8 @@ Status SentencePieceModel::load(const std::string& bytes, const std::string& nam
   try {
     const auto status = processor_->library.LoadFromSerializedProto(bytes);
     if (!status.ok()) return invalid_argument(name + " is not a SentencePiece model: " + status.ToString());
-  } catch (const std::exception& e) {  // thrown when it builds its trie, for example for a piece that begins with NUL
+  } catch (const std::exception& e) {
+    // The library throws while it builds its trie, for example if a piece begins with NUL.
     return invalid_argument(name + " is not a SentencePiece model: " + e.what());
   }
   for (int id = 0; id < library.GetPieceSize(); ++id) {
@@ -62,7 +63,7 @@ std::string SentencePieceModel::normalize(std::string_view text, bool prefix) co
     for (const char c : out) {
       if (c != ' ' || (!words.empty() && words.back() != ' ')) words += c;
     }
-    // The library reads its own space mark as a space at the end of the text, and only there.
+    // At the end of a text, and only there, the library treats its space mark like a space.
     for (;;) {
       if (words.ends_with(' ')) {
         words.pop_back();

@@ -1,6 +1,6 @@
 // A SentencePiece file (".model": Llama 2, Mistral, Gemma, T5, …), read and run by libsentencepiece. Normalisation and
 // the leading space are done here instead: the file's table of replacements is looked up with checks, and the space can
-// be left out behind an added token.
+// be left out after an added token.
 #pragma once
 
 #include <cstdint>
@@ -19,12 +19,12 @@ class SentencePieceModel : public TokenModel {
  public:
   // Where to put the leading space of a text, for a file that asks for one.
   enum class Prefix {
-    kEveryText,  // at the beginning and behind each added token ("legacy" in Hugging Face)
+    kEveryText,  // at the beginning and after each added token ("legacy" in Hugging Face)
     kFirstText,  // at the beginning only
   };
 
   // Parses a file. `name` identifies it in errors. Returns invalid_argument if it is not a SentencePiece model, and
-  // unimplemented for spaces behind words (treat_whitespace_as_suffix).
+  // unimplemented for spaces after words (treat_whitespace_as_suffix).
   static Result<std::unique_ptr<SentencePieceModel>> parse(std::string_view bytes, const std::string& name,
                                                            Prefix prefix);
   ~SentencePieceModel() override;
@@ -33,7 +33,8 @@ class SentencePieceModel : public TokenModel {
   const Vocabulary& vocabulary() const override { return vocabulary_; }
 
   bool adds_prefix() const { return add_prefix_; }
-  // Returns the tokens that only their written name in a text gives: "<unk>", "<s>", "</s>", "[INST]", …
+  // Returns the control tokens and the unknown token ("<s>", "</s>", "[INST]", "<unk>", …). They are matched as added
+  // tokens, because the library itself never returns a control token for a text.
   const std::vector<TokenId>& control_tokens() const { return control_tokens_; }
   std::optional<TokenId> begin_token() const { return begin_; }  // the token that begins a text
   std::optional<TokenId> end_token() const { return end_; }

@@ -97,7 +97,7 @@ TEST(SentencePiece, DecodingTakesAwayTheSpaceThatEncodingAdded) {
     EXPECT_EQ(llama.decode(*llama.encode(text)), text);
     EXPECT_EQ(gemma.decode(*gemma.encode(text)), text);
   }
-  // Bytes of one character are returned together.
+  // A character of several byte tokens is returned in one piece.
   StreamDecoder stream(llama);
   std::string out;
   const auto ids = *llama.encode("x😀", kPlain);
@@ -185,7 +185,8 @@ TEST(SentencePiece, DamagedFilesNeverCrash) {
     const std::string whole = test::read_bytes(own_data(name));
     for (int round = 0; round < 400; ++round) {
       std::string bytes = whole;
-      // Most of the file is pieces, so every other round damages the part behind them.
+      // The pieces fill most of the file, so every other round damages only the last 1500 bytes, which follow the
+      // pieces.
       const std::size_t from = round % 2 == 0 ? 0 : bytes.size() - 1500;
       for (auto i = random() % 4 + 1; i > 0; --i) {
         const std::size_t at = from + random() % (bytes.size() - from);

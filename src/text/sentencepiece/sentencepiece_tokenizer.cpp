@@ -66,7 +66,8 @@ class AddedList {
   std::set<std::int64_t> ids_;
 };
 
-// Returns the ids at one end of a text: the token that the configuration names under `key`, else the model's.
+// Returns the special tokens at the beginning or the end of a text: the token that the configuration names, or else the
+// model's own. `key` is the configuration's member, for errors.
 Result<std::vector<TokenId>> end_tokens(const TokenizerParts& parts, const char* key, bool wanted,
                                         const std::string& configured, std::optional<TokenId> of_model) {
   if (!wanted) return std::vector<TokenId>();
@@ -105,7 +106,7 @@ Result<TokenizerParts> load_sentencepiece(const std::string& path) {
   const TokenizerConfig config = TRY(TokenizerConfig::load(folder.string()));
   const std::string bytes = TRY(read_text_file(path));
   if (is_lfs_pointer(bytes)) return lfs_pointer_error(path);
-  // Hugging Face treats a file without the field as an older one.
+  // Hugging Face treats a file without the field `legacy` as a file of its older versions.
   const auto prefix =
       config.legacy.value_or(true) ? SentencePieceModel::Prefix::kEveryText : SentencePieceModel::Prefix::kFirstText;
   AddedList added;
