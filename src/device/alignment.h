@@ -1,4 +1,4 @@
-// Rounds sizes up to kDeviceAlignment, so that buffers placed one after another are aligned.
+// Rounds sizes up to kDeviceAlignment, so that buffers placed one after another stay aligned.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace tessera {
 
-// Returns the next multiple of `multiple`. Preconditions: bytes >= 0, multiple > 0.
+// Returns the smallest multiple of `multiple` that is at least `bytes`. Preconditions: bytes >= 0, multiple > 0.
 template <class Int>
 constexpr Int align_up(Int bytes, Int multiple = static_cast<Int>(kDeviceAlignment)) {
   return (bytes + multiple - 1) / multiple * multiple;

@@ -9,7 +9,7 @@
 
 namespace tessera {
 
-// The operations of device.h that can fail, as errors and injected faults name them.
+// The operations of device.h that can fail. Errors and injected faults name them.
 enum class DeviceCall : std::uint8_t {
   kOpenDevice,
   kAllocate,
@@ -21,8 +21,8 @@ enum class DeviceCall : std::uint8_t {
   kDownload,
   kLaunch,  // a kernel, copy or fill, run or recorded
   kRecordEvent,
-  kWaitForEvent,      // a stream waits
-  kSynchronizeEvent,  // the host waits
+  kWaitForEvent,      // a stream waits for an event
+  kSynchronizeEvent,  // the host waits for an event
   kSynchronize,
   kBeginRecording,
   kEndRecording,
@@ -30,33 +30,33 @@ enum class DeviceCall : std::uint8_t {
   kInitialiseLibrary,  // initialising a library or loading code
 };
 
-// Returns text to be followed by the object's name: "allocation of", "upload on stream", …
+// Returns a text such as "allocation of" or "upload on stream", which the object's name follows.
 std::string_view device_call_name(DeviceCall call);
 
-// Returns whether the recording thread may make this call, on this or another stream.
+// Returns whether a thread that records may make this call, on the recording or any other stream.
 bool allowed_while_recording(DeviceCall call);
 
 // Returns kFailedPrecondition: the thread that records `recording` may not make `call` on `object`.
 Status refused_while_recording(DeviceCall call, std::string_view object, std::string_view recording);
 
-// Returns kResourceExhausted: `call` on `object` needs `bytes`, and the device can give `available`.
+// Returns kResourceExhausted: `call` on `object` needs `bytes`, and the device has only `available` left.
 Status out_of_device_memory(DeviceCall call, std::string_view object, std::size_t bytes, std::int64_t available);
 
-// Returns kResourceExhausted: `arena` needs more addresses than the system gives, or grew past what it reserved.
+// Return kResourceExhausted: the system has too few addresses for `arena`, or `arena` grew past its reserved addresses.
 Status out_of_addresses(std::string_view arena, std::size_t bytes);
 Status past_reserved(std::string_view arena, std::size_t bytes, std::size_t reserved);
 
-// Returns kInvalidArgument if there are bytes to copy but the memory to copy to or from is missing.
+// Returns kInvalidArgument if there are bytes to copy but the source or the destination is null.
 Status check_addresses(DeviceCall call, std::string_view stream, bool to, bool from, std::size_t bytes);
 
-// Returns kInvalidArgument: events and graphs work only on streams of their own device.
+// Return kInvalidArgument: events and graphs work only on streams of their own device.
 Status event_of_another_device(DeviceCall call, std::string_view stream);
 Status graph_of_another_device(std::string_view graph);
 
-// Returns kFailedPrecondition: a time was requested of an event that takes none, or that has not passed.
+// Returns kFailedPrecondition: a time was requested from an event that records none, or that has not passed.
 Status event_without_time(std::string_view event);
 
-// Returns kFailedPrecondition: a recording was ended that was not begun.
+// Returns kFailedPrecondition: a recording was ended that had not begun.
 Status no_open_recording(std::string_view stream);
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
-// The one recording that a device may have open. It is exclusive per device, bound to the thread that began it, and
-// void once that thread frees memory. Every backend keeps its recordings here. Thread-safe.
+// The one recording that a device may have open. It is bound to the thread that began it, and is void once that thread
+// frees memory. Every backend tracks its recording with this class. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -16,21 +16,22 @@ namespace tessera {
 
 class OpenRecording {
  public:
-  // Opens a recording. If one is open already, returns kFailedPrecondition, which names both.
+  // Opens a recording. If one is already open, returns a kFailedPrecondition error that names both.
   Status open(const Stream& stream, const std::string& what);
-  // Closes the recording. The error says what made it void. Does nothing if `stream` has none open.
+  // Closes the recording. If the recording is void, returns an error that says why. Does nothing if `stream` has none
+  // open.
   Status close(const Stream& stream);
 
   // Returns kFailedPrecondition for calls that the recording thread may not make.
   Status check(DeviceCall call, std::string_view object) const;
   bool on_this_thread() const;
-  // Returns what has made the open recording void so far; ok if `stream` has none open.
+  // Returns an error that says why the open recording is void. Returns ok if it is not void or `stream` has none open.
   Status status(const Stream& stream) const;
   // Reports that memory was freed. On the recording thread this makes the recording void.
   void note_freed(std::string_view object);
 
  private:
-  Status void_status() const;                   // the caller holds the mutex
+  Status void_status() const;                   // precondition: the caller holds the mutex
   std::atomic<const Stream*> stream_{nullptr};  // read without the mutex, as null is the common case
   mutable std::mutex mutex_;
   std::thread::id thread_;

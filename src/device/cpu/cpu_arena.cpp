@@ -11,7 +11,8 @@ namespace tessera {
 namespace {
 
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
-// Memory from this size on is mapped, so that freeing gives it back to the system at once.
+// Allocations of at least this size are mapped by mmap(2), so that freeing them returns the memory to the system at
+// once.
 constexpr std::size_t kMapFrom = std::size_t{1} << 20;
 
 std::size_t page_bytes() { return static_cast<std::size_t>(sysconf(_SC_PAGESIZE)); }

@@ -1,5 +1,5 @@
-// The CPU as a device. A stream runs each piece of work on the calling thread's worker team before the call returns.
-// Recording keeps launches in a list, and a replay walks the list.
+// The CPU as a device. A stream runs each piece of work on the calling thread's worker threads before the call returns.
+// A recording keeps launches in a list, and a replay runs the list.
 #pragma once
 
 #include <atomic>
@@ -18,8 +18,8 @@
 
 namespace tessera {
 
-// A kernel launch as kept in a recorded graph: a function and its arguments by value. Arguments are addresses and
-// numbers, so they must be trivially copyable; what they point to must outlive the graph. A kernel that can fail while
+// A kernel launch in a recorded graph: a function and its arguments by value. Arguments are addresses and numbers, so
+// they must be trivially copyable. The memory that they point to must outlive the graph. A kernel that can fail while
 // it runs (a library call, a collective) returns Status; any other kernel returns nothing.
 class CpuLaunch {
  public:
@@ -59,7 +59,8 @@ class CpuStream : public Stream {
   CpuStream(CpuDevice& device, std::string name);
   ~CpuStream() override;
 
-  // Runs `kernel()` now and returns its error, or keeps it while recording. `name` is a string literal.
+  // Runs `kernel()` now and returns its error; while recording, adds it to the recording instead. `name` is a string
+  // literal.
   template <class F>
   Status launch(const char* name, const F& kernel) {
     return enqueue(CpuLaunch(name, kernel));
@@ -81,7 +82,8 @@ class CpuStream : public Stream {
  private:
   friend class CpuGraph;
   Status enqueue(const CpuLaunch& launch);
-  // Checks that the call is allowed now. Every call except launch, begin and end does this first.
+  // Checks that the call is allowed now. Every call except launches, begin_recording() and end_recording() does this
+  // first.
   Status enter(DeviceCall call) const;
 
   CpuDevice& device_;
@@ -102,10 +104,10 @@ class CpuDevice : public Device {
   static Result<std::unique_ptr<CpuDevice>> create(Options options);
 
   const DeviceProperties& properties() const override { return properties_; }
-  // Allocates memory. Fails if the device's memory in total would exceed properties().memory_bytes or what the system
-  // has left, so that overcommitted memory fails here and not when it is touched.
+  // Allocates memory. Fails if the device would exceed properties().memory_bytes in total, or if the system has too
+  // little memory left. With overcommit, a lack of memory would otherwise only show when the memory is touched.
   Result<std::unique_ptr<Allocation>> allocate(std::size_t bytes, std::string_view name) override;
-  // Returns the same memory, as host and device are one.
+  // Allocates ordinary memory like allocate(), because host and device memory are one.
   Result<std::unique_ptr<HostAllocation>> allocate_host(std::size_t bytes, std::string_view name) override;
   Result<std::unique_ptr<Arena>> create_arena(ArenaOptions options) override;
   Result<std::unique_ptr<Stream>> create_stream(std::string name) override;
@@ -122,11 +124,11 @@ class CpuDevice : public Device {
   explicit CpuDevice(DeviceProperties properties) : properties_(std::move(properties)) {}
   static Result<DeviceProperties> read_properties(Options options);
 
-  // Called before every operation that is not refused. An error makes the operation fail (for faults that tests
-  // inject).
+  // Called before every operation that is not refused. If it returns an error, the operation fails with it. Tests
+  // override it to inject faults.
   virtual Status before(DeviceCall /*call*/, std::string_view /*object*/) { return ok_status(); }
-  // Called before the kernels of a replay run. If it returns true, the kernels do not run, but the caller is told that
-  // they did (for faults that tests inject).
+  // Called before the kernels of a replay run. If it returns true, the kernels do not run, but launch() still succeeds.
+  // Tests override it to inject faults.
   virtual bool loses_replay() { return false; }
 
  private:
@@ -139,7 +141,7 @@ class CpuDevice : public Device {
   // Refuses calls that the recording thread may not make, then calls before().
   Status enter(DeviceCall call, std::string_view object);
 
-  // Reserves `bytes` of what the device may use, until give_back(). Does not allocate.
+  // Counts `bytes` against the device's limit until give_back(). Does not allocate.
   Status claim(DeviceCall call, std::string_view object, std::size_t bytes);
   void give_back(std::size_t bytes) { used_bytes_ -= static_cast<std::int64_t>(bytes); }
 

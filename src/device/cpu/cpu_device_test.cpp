@@ -22,7 +22,7 @@ std::unique_ptr<CpuDevice> create_device(int threads = 0) {
   return std::move(CpuDevice::create({.threads = threads})).value();
 }
 
-// Bug caught: a kernel that runs later than its launch, or out of order, outside a recording.
+// Bug caught: outside a recording, a kernel that runs later than its launch or out of order.
 TEST(CpuDevice, LaunchRunsAtOnceAndInOrder) {
   std::unique_ptr<CpuDevice> device = create_device();
   std::unique_ptr<Stream> stream = device->create_stream("main").value();
@@ -58,7 +58,7 @@ TEST(CpuDevice, ReplayKeepsOrderAndArguments) {
   EXPECT_EQ(total, 357);
 }
 
-// Bug caught: a library's error inside a kernel that is dropped, or a replay that continues after it.
+// Bug caught: a library's error inside a kernel that is ignored, or a replay that continues after it.
 TEST(CpuDevice, KernelErrorsComeBackByName) {
   std::unique_ptr<CpuDevice> device = create_device();
   std::unique_ptr<Stream> stream = device->create_stream("main").value();
@@ -83,7 +83,7 @@ TEST(CpuDevice, KernelErrorsComeBackByName) {
   EXPECT_EQ(after, 1);
 }
 
-// Bug caught: arguments of the largest size that a launch takes are cut off.
+// Bug caught: a launch that cuts off arguments of the largest size that it accepts.
 TEST(CpuDevice, LargestArgumentsArrive) {
   struct Arguments {
     std::int64_t* out;
@@ -104,7 +104,7 @@ TEST(CpuDevice, LargestArgumentsArrive) {
   EXPECT_EQ(out, 29 * 30 / 2);
 }
 
-// Bug caught: a graph replayed on a stream whose device does not hold its memory.
+// Bug caught: a graph that is replayed on another device's stream, although only its own device holds its memory.
 TEST(CpuDevice, GraphOfAnotherDeviceIsRefused) {
   std::unique_ptr<CpuDevice> one = create_device();
   std::unique_ptr<CpuDevice> two = create_device();
@@ -126,7 +126,7 @@ TEST(CpuDevice, GraphOfAnotherDeviceIsRefused) {
   EXPECT_TRUE(there->end_recording().ok());
 }
 
-// Bug caught: freed memory that is not counted back, so that the device runs out of memory over days.
+// Bug caught: freed memory that is still counted, so that the device runs out of memory over days.
 TEST(CpuDevice, AvailableBytesFollowAllocations) {
   std::unique_ptr<CpuDevice> device = create_device();
   const auto most = static_cast<std::size_t>(device->available_bytes());
@@ -134,12 +134,13 @@ TEST(CpuDevice, AvailableBytesFollowAllocations) {
   EXPECT_LE(device->available_bytes(), device->properties().memory_bytes);
   const auto memory = static_cast<std::size_t>(device->properties().memory_bytes);
   for (int i = 0; i < 100; ++i) {
-    // Each allocation is more than a hundredth: if they were not given back, they would not fit together.
+    // Each allocation is a fiftieth of the memory. If freed ones were still counted, 100 of them would not fit.
     ASSERT_TRUE(device->allocate(memory / 50, "again").ok()) << i;
   }
 }
 
-// Bug caught: allocations too small to ask the system about, which together pass the device's limit.
+// Bug caught: allocations that are each too small for a check of the system's memory, but together exceed the device's
+// limit.
 TEST(CpuDevice, SmallAllocationsAreCounted) {
   constexpr std::size_t kSmall = std::size_t{64} << 10;
   std::unique_ptr<CpuDevice> device = create_device();
@@ -157,7 +158,7 @@ TEST(CpuDevice, SmallAllocationsAreCounted) {
   EXPECT_THAT(status.message(), HasSubstr("small"));
 }
 
-// Bug caught: a thread count that applies only on the thread that made the device (OpenMP keeps it per thread).
+// Bug caught: a thread count that applies only on the thread that created the device (OpenMP keeps it per thread).
 TEST(CpuDevice, ThreadCountHoldsOnEveryThread) {
 #ifdef _OPENMP
   std::unique_ptr<CpuDevice> device = create_device(3);
@@ -173,7 +174,7 @@ TEST(CpuDevice, ThreadCountHoldsOnEveryThread) {
   seen = 0;
   std::thread([&] { EXPECT_TRUE(graph->launch(*stream).ok()); }).join();
   EXPECT_EQ(seen, 3);
-  // Two devices of different widths take turns on one thread.
+  // Two devices with different thread counts alternate on one thread.
   std::unique_ptr<CpuDevice> narrow = create_device(1);
   std::unique_ptr<Stream> other = narrow->create_stream("narrow").value();
   EXPECT_TRUE(as_cpu(*other).launch("ask", [=] { *out = worker_threads(); }).ok());
@@ -222,7 +223,8 @@ TEST(CpuParallel, RangesCoverExactlyOnce) {
   }
 }
 
-// Bug caught: a kernel inside a kernel that starts threads of its own and deadlocks or oversubscribes.
+// Bug caught: a parallel loop inside a kernel's parallel loop that starts more threads and deadlocks or oversubscribes
+// the cores.
 TEST(CpuParallel, NestsWithoutMoreThreads) {
   std::unique_ptr<CpuDevice> device = create_device(2);
   std::vector<int> hits(64, 0);
@@ -236,7 +238,8 @@ TEST(CpuParallel, NestsWithoutMoreThreads) {
   EXPECT_THAT(hits, testing::Each(1));
 }
 
-// Sets a limit of this process's addresses that is too large to refuse anything, and takes it back.
+// Sets a limit of this process's address space that is too large to refuse anything. The destructor restores the old
+// one.
 class AddressLimit {
  public:
   AddressLimit() {
@@ -251,7 +254,7 @@ class AddressLimit {
   rlimit before_{};
 };
 
-// Bug caught: an arena that reserves more addresses than `ulimit -v` leaves, or whose addresses are not counted.
+// Bug caught: an arena that reserves more addresses than `ulimit -v` allows, or whose addresses do not count as memory.
 TEST(CpuDevice, ArenaHasItsMemoryUnderALimit) {
   const AddressLimit limit;
   std::unique_ptr<CpuDevice> device = create_device();

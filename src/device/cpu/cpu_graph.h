@@ -11,8 +11,8 @@
 
 namespace tessera {
 
-// An event only orders memory between threads, because a call that enqueues work returns after the work is done. A
-// thread that has waited sees what the recording thread wrote.
+// An event only orders memory accesses between threads, because work is done when the call that enqueues it returns. A
+// thread that has waited for the event sees what the recording thread wrote.
 class CpuEvent final : public Event {
  public:
   CpuEvent(CpuDevice& device, std::string name, EventKind kind)
@@ -30,14 +30,14 @@ class CpuEvent final : public Event {
   CpuDevice& device_;
   std::string name_;
   EventKind kind_;
-  std::atomic<Clock::rep> passed_{0};  // ticks of the clock; 0: never recorded
+  std::atomic<Clock::rep> passed_{0};  // clock ticks when it was recorded; 0: never recorded
 };
 
 class CpuGraph final : public RecordedGraph {
  public:
   CpuGraph(const CpuDevice& device, std::string name, std::vector<CpuLaunch> launches)
       : device_(&device), name_(std::move(name)), launches_(std::move(launches)) {}
-  // Replays the graph. kInvalidArgument for a stream of another device.
+  // Replays the graph. Returns kInvalidArgument for a stream of another device.
   Status launch(Stream& stream) override;
   GraphStats stats() const override;
 

@@ -11,7 +11,7 @@ namespace tessera {
 
 class CpuAllocation final : public Allocation {
  public:
-  // Allocates `bytes`. Precondition: the caller has claimed them from the device. On an error the caller gives them
+  // Allocates `bytes`. Precondition: the caller has claimed them from the device. If this fails, the caller gives them
   // back.
   static Result<std::unique_ptr<CpuAllocation>> create(CpuDevice& device, std::size_t bytes, std::string_view name);
   ~CpuAllocation() override;
@@ -26,7 +26,7 @@ class CpuAllocation final : public Allocation {
   std::string name_;
 };
 
-// A CpuAllocation as host memory, because host and device memory are one.
+// Wraps a CpuAllocation as host memory, because host and device memory are one.
 class CpuHostAllocation final : public HostAllocation {
  public:
   explicit CpuHostAllocation(std::unique_ptr<Allocation> memory) : memory_(std::move(memory)) {
@@ -38,7 +38,7 @@ class CpuHostAllocation final : public HostAllocation {
   std::unique_ptr<Allocation> memory_;
 };
 
-// An arena reserves its addresses at creation, without access; grow() makes pages accessible. Where mapped addresses
+// An arena reserves its addresses at creation without access rights; grow() makes pages accessible. If mapped addresses
 // count as memory (`ulimit -v`), creation makes all of them accessible.
 class CpuArena final : public Arena {
  public:

@@ -73,7 +73,7 @@ Status CpuStream::recording_status() const { return device_.recording_.status(*t
 Status CpuStream::synchronize() { return enter(DeviceCall::kSynchronize); }
 
 Status CpuStream::begin_recording(std::string what) {
-  // A second recording is refused here and not by enter(), because this error names both recordings.
+  // A second recording is refused by open() and not by enter(), because open()'s error names both recordings.
   TRY(device_.recording_.open(*this, what));
   Status allowed = device_.before(DeviceCall::kBeginRecording, what);
   if (!allowed.ok()) {
@@ -100,7 +100,7 @@ void CpuStream::abandon_recording() {
   if (!recording_) return;
   recording_ = false;
   recorded_.clear();
-  // The recording is dropped, so why it was void does not matter.
+  // The recording is dropped in any case, so it does not matter whether close() says that it was void.
   (void)device_.recording_.close(*this);
 }
 

@@ -51,7 +51,7 @@ std::optional<std::int64_t> read_field(const std::string& path, std::string_view
   return std::nullopt;
 }
 
-// The control groups' folders that limit this process for one controller: the folder of the process's group and those
+// The control group folders that limit this process for one controller: the folder of the process's own group and those
 // of all groups above it. Version 2 has one hierarchy for all controllers (`version2`), version 1 has one for each.
 struct Hierarchy {
   bool version2 = false;
@@ -92,7 +92,8 @@ std::vector<Hierarchy> read_hierarchies(const std::string& root, std::string_vie
   return found;
 }
 
-// Narrows `memory` by one level's limit. The level counts file caches as used, although they can be dropped.
+// Lowers `memory` to the limit of one control group. A group counts file caches as used; they are subtracted, because
+// they can be dropped.
 void apply_memory_limit(const std::string& folder, bool version2, HostMemory& memory) {
   const std::optional<std::int64_t> limit = read_int(folder + (version2 ? "/memory.max" : "/memory.limit_in_bytes"));
   if (!limit) return;
@@ -106,8 +107,8 @@ void apply_memory_limit(const std::string& folder, bool version2, HostMemory& me
   memory.available_bytes = std::min(memory.available_bytes, *limit - std::max<std::int64_t>(*used - caches, 0));
 }
 
-// Returns the soft limit in a line of /proc/self/limits: "Max address space         1073741824           unlimited
-// bytes".
+// Returns the soft limit in a line of /proc/self/limits:
+//   "Max address space         1073741824           unlimited            bytes"
 std::optional<std::int64_t> read_process_limit(const std::string& path, std::string_view name) {
   std::ifstream file(path);
   std::string line;
@@ -119,7 +120,7 @@ std::optional<std::int64_t> read_process_limit(const std::string& path, std::str
   return std::nullopt;
 }
 
-// Narrows `memory` by `ulimit -v` and `-d`. Both count mapped memory, whether it was touched or not.
+// Lowers `memory` to the limits of `ulimit -v` and `-d`. Both limits count mapped memory, even if it was never touched.
 void apply_process_limits(const std::string& root, HostMemory& memory) {
   struct Limit {
     std::string_view name;
@@ -135,7 +136,7 @@ void apply_process_limits(const std::string& root, HostMemory& memory) {
   }
 }
 
-// Returns a level's quota in cores, rounded up.
+// Returns the CPU quota of one control group in cores, rounded up.
 std::int64_t read_core_quota(const std::string& folder, bool version2) {
   std::optional<std::int64_t> quota;
   std::optional<std::int64_t> period;
@@ -153,13 +154,13 @@ std::int64_t read_core_quota(const std::string& folder, bool version2) {
 }
 
 std::int64_t cores_by_affinity() {
-  std::array<cpu_set_t, 16> set{};  // 16384 cores
+  std::array<cpu_set_t, 16> set{};  // room for 16384 cores
   if (sched_getaffinity(0, sizeof(set), set.data()) != 0) return 1;
   return CPU_COUNT_S(sizeof(set), set.data());
 }
 
-// Asks the kernel, for systems where /proc is not mounted. File caches count as used: the kernel does not say how much
-// of them could be dropped.
+// Reads the machine's memory by sysinfo(2), for systems where /proc is not mounted. The result counts file caches as
+// used, because the kernel does not say how much of them it could drop.
 HostMemory memory_by_kernel() {
   struct sysinfo info {};
   if (::sysinfo(&info) != 0) return {};
@@ -174,7 +175,7 @@ HostCpu read_host_cpu(const std::string& root) {
   HostCpu cpu;
   std::ifstream file(root + "/proc/cpuinfo");
   std::string line;
-  while (std::getline(file, line) && !line.empty()) {  // only the lines of the first core
+  while (std::getline(file, line) && !line.empty()) {  // stops after the first core
     const std::size_t colon = line.find(": ");
     if (colon == std::string::npos) continue;
     const std::string value = line.substr(colon + 2);

@@ -1,6 +1,6 @@
-// Reads how many cores and how much memory this process may use: the machine's, limited by the scheduler's affinity, by
-// control groups (versions 1 and 2, at every level above the process), and by the process's limits of address space and
-// data.
+// Reads how many cores and how much memory this process may use. These are the machine's, reduced by the scheduler's
+// affinity, by control groups (versions 1 and 2, at every level above the process), and by the process's limits of
+// address space and data.
 #pragma once
 
 #include <cstdint>
@@ -11,20 +11,20 @@ namespace tessera {
 struct HostCpu {
   std::string name = "CPU";      // the name in /proc/cpuinfo
   std::string vector_extension;  // "avx512", "avx2", or empty
-  bool has_native_bf16 = false;  // AVX512_BF16 or AMX
+  bool has_native_bf16 = false;  // whether it has AVX512_BF16 or AMX
 };
 
 struct HostMemory {
   std::int64_t total_bytes = 0;
   std::int64_t available_bytes = 0;  // free, or used by file caches that can be dropped
-  // `ulimit -v` or `-d` is set: what this process maps counts, whether it is used or not.
+  // Whether `ulimit -v` or `-d` is set. Memory that this process maps then counts, even if it is never touched.
   bool mapped_counts = false;
 };
 
-// Functions that read these limits. `root` is "" for this machine; tests pass a folder with proc/ and sys/ of their
-// own. A file that is missing or unreadable sets no limit. Without /proc/meminfo the kernel is asked (sysinfo(2)),
-// which does not count file caches as available. If that fails too, the result is 0 bytes, and errors of allocations
-// say so.
+// Read the limits of this process from the system's files. `root` is "" for this machine; tests pass a folder with
+// proc/ and sys/ of their own. A file that is missing or unreadable sets no limit. Without /proc/meminfo the kernel is
+// asked (sysinfo(2)), which does not count file caches as available. If that fails too, the result is 0 bytes, and
+// allocations fail with that number in their errors.
 HostCpu read_host_cpu(const std::string& root = "");
 HostMemory read_host_memory(const std::string& root = "");
 // Returns the number of cores that this process may use, at least 1. A quota of 1.5 cores counts as 2.

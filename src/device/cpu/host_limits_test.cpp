@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 
-// Provides a folder with proc/ and sys/ of its own.
+// Provides a temporary root with proc/ and sys/.
 class HostLimits : public testing::Test {
  protected:
   void SetUp() override {
@@ -31,7 +31,7 @@ class HostLimits : public testing::Test {
   std::filesystem::path root_;
 };
 
-// Bug caught: kB that are read as bytes, and MemFree that is read instead of MemAvailable.
+// Bug caught: kB that are taken for bytes, and MemFree that is used instead of MemAvailable.
 TEST_F(HostLimits, PlainMachine) {
   const HostMemory memory = read_host_memory(root());
   EXPECT_EQ(memory.total_bytes, 4096 * kMiB);
@@ -40,7 +40,7 @@ TEST_F(HostLimits, PlainMachine) {
   EXPECT_GE(read_usable_cores(root()), 1);
 }
 
-// Bug caught: no limit at all if /proc is not mounted, so that a start asks for 2^63 bytes.
+// Bug caught: an infinite limit if /proc is not mounted, so that a start asks for 2^63 bytes.
 TEST_F(HostLimits, WithoutProc) {
   std::filesystem::remove(root_ / "proc/meminfo");
   const HostMemory memory = read_host_memory(root());
@@ -66,8 +66,8 @@ TEST_F(HostLimits, LimitsOfTheProcess) {
   EXPECT_EQ(read_host_memory(root()).available_bytes, 512 * kMiB);
 }
 
-// Bug caught: a container's limit is ignored, so that the kernel kills the process instead of allocate() failing. Or
-// file caches count as used, so that a server that has read its weights finds no memory.
+// Bug caught: a container's limit that is ignored, so that the kernel kills the process instead of allocate() failing;
+// or file caches that count as used, so that a server finds no memory after it has read its weights.
 TEST_F(HostLimits, Version2AtEveryLevel) {
   write("proc/self/cgroup", "0::/outer/inner\n");
   write("sys/fs/cgroup/outer/memory.max", "1073741824\n");
@@ -82,8 +82,8 @@ TEST_F(HostLimits, Version2AtEveryLevel) {
   EXPECT_EQ(read_usable_cores(root()), 1);
 }
 
-// Bug caught: a limit that is searched only under the host's path, although a container sees its own group at the mount
-// itself.
+// Bug caught: a limit that is only searched under the group's path on the host. In a container that path does not
+// exist, because the group's folder is the mount itself.
 TEST_F(HostLimits, Version2InAContainer) {
   write("proc/self/cgroup", "0::/not/visible/here\n");
   write("sys/fs/cgroup/memory.max", "2147483648\n");
@@ -93,7 +93,7 @@ TEST_F(HostLimits, Version2InAContainer) {
   EXPECT_EQ(memory.available_bytes, 0) << "over the limit is nothing left, not less";
 }
 
-// Bug caught: names, joint controllers or the "no limit" number of version 1 that are misunderstood.
+// Bug caught: misread group names, joint controllers or the number that means "no limit" in version 1.
 TEST_F(HostLimits, Version1) {
   write("proc/self/cgroup", "4:memory:/job\n3:cpu,cpuacct:/job\n1:name=systemd:/\n");
   write("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
@@ -135,7 +135,7 @@ TEST_F(HostLimits, CpuNameAndFlags) {
   EXPECT_TRUE(cpu.has_native_bf16);
 }
 
-// Bug caught: limits that can be read only from a test's root.
+// Bug caught: limits that are read correctly only from a test's root.
 TEST(HostLimitsHere, ThisMachineHasMemory) {
   const HostMemory memory = read_host_memory();
   EXPECT_GT(memory.total_bytes, 64 * kMiB);

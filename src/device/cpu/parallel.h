@@ -10,7 +10,7 @@
 
 namespace tessera {
 
-// Returns the number of threads that a kernel started from the calling thread uses; OpenMP keeps the number per thread.
+// Returns the number of threads that a kernel uses if this thread starts it; OpenMP keeps the number per thread.
 inline int worker_threads() {
 #ifdef _OPENMP
   return omp_get_max_threads();
@@ -48,7 +48,7 @@ void parallel_for(std::int64_t count, [[maybe_unused]] std::int64_t grain, const
   body(std::int64_t{0}, count);
 }
 
-// Calls body(item) for items of uneven cost; threads take items one at a time.
+// Calls body(item) for items of uneven cost; each thread takes one item at a time.
 template <class Body>
 void parallel_for_dynamic(std::int64_t count, const Body& body) {
 #ifdef _OPENMP

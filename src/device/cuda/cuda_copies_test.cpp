@@ -1,5 +1,5 @@
-// Tests how bytes get to the GPU and back: staged or pinned, and on which streams. The tests use a driver in host
-// memory, so they run on any machine.
+// Tests how bytes are copied to the GPU and back: through the staging ring or from pinned memory, and on which streams.
+// The tests use a fake driver in host memory, so they run on any machine.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,7 +16,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Bug caught: uploads that wait for the stream although the ring has room, or that overrun it.
+// Bug caught: uploads that wait for the stream although the ring has room, or that overwrite data that was not yet
+// copied.
 TEST(CudaCopies, StagingWaitsOnlyWhereTheRingIsFull) {
   const FakeDriver fake;
   const std::unique_ptr<CudaDevice> device = open_fake(fake);
@@ -33,8 +34,8 @@ TEST(CudaCopies, StagingWaitsOnlyWhereTheRingIsFull) {
   EXPECT_EQ(fake.calls("cuStreamSynchronize"), 0);
 }
 
-// Bug caught: pinned memory that is copied a second time, or read before the stream gets there. Waiting for the stream
-// would not cover a copy to the host on its side stream.
+// Bug caught: pinned memory that is copied twice or read before the stream reaches the copy; and copies between host
+// and device on a side stream, for which synchronize() would not wait.
 TEST(CudaCopies, ASideStreamRefusesHostCopies) {
   const FakeDriver fake;
   const std::unique_ptr<CudaDevice> device = open_fake(fake);
@@ -61,7 +62,7 @@ TEST(CudaCopies, PinnedMemoryIsNotStaged) {
   from->data()[7] = std::byte{42};
   ASSERT_TRUE(stream->synchronize().ok());
   EXPECT_EQ(memory->data().raw()[7], std::byte{42});
-  // A range that begins in pinned memory and ends behind it counts as ordinary memory.
+  // A range that begins in pinned memory but ends outside it counts as ordinary memory.
   EXPECT_FALSE(device->is_pinned(from->data() + 1, 1 << 20));
   EXPECT_TRUE(device->is_pinned(from->data() + 1, (1 << 20) - 1));
 }

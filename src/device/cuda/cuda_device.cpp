@@ -19,15 +19,16 @@ std::uint64_t next_id() {
   return ++last;
 }
 
-// The id of the CudaDevice whose context is current on this thread; 0: none. It is not the context itself,
-// because the driver may give the primary context the same handle again after it was destroyed.
+// The id of the CudaDevice whose context is current on this thread; 0: none. An id is used instead of the context's
+// handle, because the driver may reuse the primary context's handle after the context was destroyed.
 thread_local std::uint64_t current_id = 0;
 
 // The usual granularity of the driver's physical memory.
 constexpr std::int64_t kBlockBytes = std::int64_t{2} << 20;
-// The memory that an instantiated graph takes: bytes per graph and per operator. A least-squares fit over 14 ladders of
-// three models on an H200 with driver 580 (30 to 1 950 graphs, 574 to 31 000 operators) gives 109 KiB a graph and 3.2
-// KiB an operator; some operators make two kernels. The fit is within 7 MiB of each ladder's memory.
+// The memory that an instantiated graph takes: bytes per graph and per node. They come from a least-squares fit over
+// the graphs of 14 runs of three models on an H200 with driver 580 (30 to 1 950 graphs, 574 to 31 000 operators). The
+// fit gives 109 KiB a graph and 3.2 KiB an operator. A node takes less than an operator, because some operators become
+// two kernels. The fit is within 7 MiB of the memory of each run.
 constexpr std::int64_t kGraphBytes = 112 << 10;
 constexpr std::int64_t kGraphNodeBytes = 3 << 10;
 
@@ -173,8 +174,8 @@ Result<std::unique_ptr<Event>> CudaDevice::create_event(EventKind kind) {
 
 std::int64_t CudaDevice::available_bytes() const {
   if (!make_current().ok()) return 0;
-  // The call only reads a number. In the default mode it would be refused during a capture and make this thread's
-  // capture fail.
+  // The call below only reads a number. In the default capture mode it would be refused during a capture and invalidate
+  // this thread's capture.
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
   if (driver_.cuThreadExchangeStreamCaptureMode(&mode) != CUDA_SUCCESS) return 0;
   std::size_t available = 0;

@@ -3,8 +3,8 @@
 //
 //   std::unique_ptr<CudaDevice> device = TRY(CudaDevice::create({.ordinal = 0}));
 //
-// The driver has a current context per thread. Every call of the device makes its own context current if it is not, and
-// leaves it current. Code that makes another context current on a thread must restore the former one.
+// The driver keeps a current context per thread. Every call of the device makes its own context current if it is not,
+// and leaves it current. Other code that changes the current context of a thread must restore it.
 #pragma once
 
 #include <atomic>
@@ -29,14 +29,14 @@ class CudaDevice final : public Device {
  public:
   struct Options {
     int ordinal = 0;                 // index among the GPUs that this process sees
-    const Driver* driver = nullptr;  // a test's driver, which is copied; null: the system's
-    int act_as = 0;                  // an older compute capability for properties() to report; 0: the GPU's own
+    const Driver* driver = nullptr;  // driver functions to copy, for tests; null: the system's driver
+    int act_as = 0;                  // older compute capability that properties() reports; 0: the GPU's own
   };
   // The oldest supported capability, as 10 · major + minor. Kernels are built for it and for newer ones.
   static constexpr int kOldestComputeCapability = 80;
 
-  // Opens the GPU. kNotFound: there is no driver, it is too old, or there is no such GPU. kUnimplemented: the GPU is
-  // too old.
+  // Opens the GPU. Returns kNotFound if there is no driver, if the driver is too old, or if there is no such GPU.
+  // Returns kUnimplemented if the GPU is too old.
   static Result<std::unique_ptr<CudaDevice>> create(Options options);
   ~CudaDevice() override;
   CudaDevice(const CudaDevice&) = delete;
@@ -57,40 +57,40 @@ class CudaDevice final : public Device {
   std::int64_t available_bytes() const override;
 
   CUdevice handle() const { return device_; }
-  // Makes the device's context current on the calling thread; makes no driver call if it is already.
+  // Makes the device's context current on the calling thread. Makes no driver call if it already is.
   Status make_current() const;
 
   // The functions below are for the parts of this device: memory, arenas, streams, events, graphs.
   const Driver& driver() const { return driver_; }
   OpenRecording& recording() { return recording_; }
 
-  // Fails at once on a lost device, and makes the context current. Every call does this first.
+  // Fails at once on a lost device; otherwise makes the context current. Every call does this first.
   Status begin(DeviceCall call, std::string_view object) const {
     if (is_lost_.load(std::memory_order_acquire)) [[unlikely]]
       return lost_before(call, object);
     return make_current();
   }
-  // Like begin(), and refuses calls that the recording thread may not make.
+  // Does what begin() does, and refuses calls that the recording thread may not make.
   Status enter(DeviceCall call, std::string_view object) const;
-  // Converts the result of a driver call to a Status. The first error that only a restart clears marks the device as
+  // Converts the result of a driver call to a Status. An error after which only a restart helps marks the device as
   // lost for good.
   Status check(CUresult result, const DriverCall& call) {
     if (result == CUDA_SUCCESS) [[likely]]
       return ok_status();
     return fail(result, call);
   }
-  // Runs `release`, which gives something back to the driver. Freeing waits for the device and would make a capture
-  // invalid. If this thread has a recording open, `release` therefore runs after it.
+  // Runs `release`, which frees a driver object. Freeing waits for the device, and would invalidate a capture. If this
+  // thread has a recording open, `release` is therefore deferred until the recording ends.
   void release(std::function<void()> release);
-  // Runs what release() deferred. Call it when a recording has ended.
+  // Runs the deferred releases. Call it after a recording has ended.
   void release_deferred();
 
-  // Registers pinned memory, which transfers may read and write while the stream runs.
+  // Registers pinned memory. Copies from and to it are asynchronous on the stream.
   void add_pinned(const std::byte* data, std::size_t bytes);
   void remove_pinned(const std::byte* data);
   bool is_pinned(const void* data, std::size_t bytes) const;
 
-  // Records `error` as the cause of the device's loss, unless an earlier one is recorded, and returns `error`.
+  // Returns `error`, and records it as the cause of the device's loss unless there is an earlier one.
   Status lose(Status error);
 
  private:

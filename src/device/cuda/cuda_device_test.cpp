@@ -1,5 +1,5 @@
-// The conformance suite on the CUDA device: on a real GPU if there is one, and always on a driver in host memory.
-// Further tests show what only a GPU can show: that the hot path allocates nothing, and what it costs.
+// Runs the conformance suite on the CUDA device: on a real GPU if there is one, and always on a fake driver in host
+// memory. Further tests need a real GPU: they check that the hot path allocates nothing and how long it takes.
 #include "tessera/device/cuda/cuda_device.h"
 
 #include <fmt/format.h>
@@ -26,8 +26,8 @@ void* allocate_counted(std::size_t bytes, std::size_t alignment) {
 }
 }  // namespace
 
-// Not inlined: if g++ 12 inlines only one of the two, as it does under sanitizers, it reports a free() of memory that
-// came from operator new.
+// noinline: if g++ 12 inlines only one of operator new and operator delete, as it does under sanitizers, it falsely
+// warns of a free() of memory from operator new.
 [[gnu::noinline]] void* operator new(std::size_t bytes) { return allocate_counted(bytes, alignof(std::max_align_t)); }
 [[gnu::noinline]] void* operator new(std::size_t bytes, std::align_val_t alignment) {
   return allocate_counted(bytes, static_cast<std::size_t>(alignment));
@@ -46,7 +46,7 @@ double elapsed_us(Clock::time_point since) {
   return std::chrono::duration<double, std::micro>(Clock::now() - since).count();
 }
 
-// Keeps the GPU's context alive from test to test, because making it takes a good part of a second.
+// Keeps the GPU's context alive between tests, because creating it takes a good part of a second.
 class OpenGpu final : public testing::Environment {
  public:
   void SetUp() override {
@@ -83,10 +83,10 @@ class CudaGpu : public testing::Test {
   std::unique_ptr<Stream> stream_;
 };
 
-// Bug caught: a heap allocation per step, which decode pays for thousands of times a second.
+// Bug caught: a heap allocation in each step, which a decode would repeat thousands of times a second.
 TEST_F(CudaGpu, SteadyStepsDoNotTouchTheHeap) {
   constexpr int kSteps = 1000;
-  constexpr std::size_t kBytes = 40000;  // many rounds of the staging ring in total
+  constexpr std::size_t kBytes = 40000;  // the ring is filled many times in total
   std::unique_ptr<Allocation> memory = device_->allocate(kBytes, "x").value();
   std::unique_ptr<HostAllocation> pinned = device_->allocate_host(64, "ids").value();
   std::unique_ptr<Stream> second = device_->create_stream("second").value();
@@ -111,8 +111,8 @@ TEST_F(CudaGpu, SteadyStepsDoNotTouchTheHeap) {
   EXPECT_EQ(pinned->data()[63], std::byte{1});
 }
 
-// Bug caught: a driver call, a lock or a wait in the calls of every step. The limits in µs are generous by an order of
-// magnitude.
+// Bug caught: an extra driver call, lock or wait in the calls of every step. The limits in µs are ten times the usual
+// values.
 TEST_F(CudaGpu, HostCostOfTheHotPath) {
   std::unique_ptr<Allocation> memory = device_->allocate(1 << 20, "x").value();
   std::unique_ptr<HostAllocation> pinned = device_->allocate_host(400, "ids").value();
@@ -146,7 +146,7 @@ TEST_F(CudaGpu, HostCostOfTheHotPath) {
   EXPECT_LT(launch_us, 100);
 }
 
-// Bug caught: a capture so slow that a ladder of 1700 pieces takes more than its 5 s.
+// Bug caught: a capture so slow that 1700 graphs take more than the 5 s allowed for them.
 TEST_F(CudaGpu, CapturesAreQuick) {
   constexpr int kGraphs = 300;
   constexpr int kNodes = 15;
@@ -167,7 +167,7 @@ TEST_F(CudaGpu, CapturesAreQuick) {
   EXPECT_TRUE(stream_->synchronize().ok());
 }
 
-// Bug caught: large uploads that wait for one copy before they stage the next one. The rate is printed beside that of
+// Bug caught: large uploads that wait for one copy before they stage the next. Prints the rate beside the rate from
 // pinned memory.
 TEST_F(CudaGpu, LargeUploads) {
   constexpr std::size_t kBytes = std::size_t{256} << 20;
@@ -188,7 +188,7 @@ TEST_F(CudaGpu, LargeUploads) {
   EXPECT_GT(staged, 0.05 * direct);
 }
 
-// Bug caught: a library's forbidden call in a capture, after which the device cannot record any more.
+// Bug caught: a forbidden call of a library during a capture, after which the device cannot record any more.
 TEST_F(CudaGpu, BrokenCaptureIsDropped) {
   std::unique_ptr<Allocation> memory = device_->allocate(64, "x").value();
   ASSERT_TRUE(stream_->begin_recording("piece 3").ok());
@@ -205,7 +205,7 @@ TEST_F(CudaGpu, BrokenCaptureIsDropped) {
   EXPECT_NE(record_fills(*memory, 3), nullptr);
 }
 
-// Prints what the arena was granted, because containers often refuse RDMA.
+// Prints which attributes the driver granted, because containers often refuse RDMA.
 TEST_F(CudaGpu, AttributesOfArenas) {
   std::unique_ptr<VmmArena> arena = VmmArena::create(*device_, {.reserve_bytes = 8 << 20, .name = "arena"}).value();
   ASSERT_TRUE(arena->grow(1).ok());
@@ -220,7 +220,7 @@ INSTANTIATE_TEST_SUITE_P(Gpu, DeviceConformance,
                              []() -> Result<std::unique_ptr<Device>> { return TRY(CudaDevice::create({})); }}),
                          device_factory_name);
 
-// Makes a new driver for each device; the driver outlives the device.
+// Makes a new fake driver for each device. The driver outlives the device.
 Result<std::unique_ptr<Device>> create_on_fake_driver() {
   static std::unique_ptr<FakeDriver> fake;
   fake.reset();

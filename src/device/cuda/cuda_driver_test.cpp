@@ -1,5 +1,5 @@
-// Tests how the CUDA device deals with its driver: what it says of machines and GPUs that it cannot use, which call
-// becomes which error, and that nothing leaks. The tests use a driver in host memory, so they run on any machine.
+// Tests how the CUDA device uses its driver: its errors for machines and GPUs that it cannot use, which failed call
+// becomes which error, and that nothing leaks. The tests use a fake driver in host memory, so they run on any machine.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -61,7 +61,7 @@ Status use(Device& device) {
   return ok_status();
 }
 
-// Bug caught: a machine without a driver on which the process crashes, or says no more than "file not found".
+// Bug caught: without a driver, a crash or an error that says no more than "file not found".
 TEST(CudaDriver, MissingDriverIsNamed) {
   const Result<Driver> driver = load_driver();
   if (driver.ok()) GTEST_SKIP() << "this machine has a driver";
@@ -90,7 +90,7 @@ TEST(CudaDriver, OrdinalOutOfRangeIsRefused) {
   EXPECT_EQ(open_status({.devices = 0}).code(), StatusCode::kNotFound);
 }
 
-// Bug caught: a driver without a GPU that is reported as a defect.
+// Bug caught: a driver without a GPU that is reported as an internal error.
 TEST(CudaDriver, NoGpuIsNotFound) {
   FakeDriver fake;
   fake.fail("cuInit", 1, CUDA_ERROR_NO_DEVICE);
@@ -99,7 +99,7 @@ TEST(CudaDriver, NoGpuIsNotFound) {
   EXPECT_THAT(status.message(), HasSubstr("no GPU"));
 }
 
-// Bug caught: an old GPU that is accepted until "no kernel image is available".
+// Bug caught: an old GPU that is accepted and only fails later with "no kernel image is available".
 TEST(CudaDriver, OldGpuIsRefused) {
   for (const int capability : {50, 61, 75}) {
     const Status status = open_status({.compute_capability = capability});
@@ -140,7 +140,7 @@ TEST(CudaDriver, NoObjectIsLeaked) {
 
 // Returns whether use() may succeed although the nth call of `function` failed.
 bool may_fail_in_silence(const std::string& function, int nth) {
-  // Destructors ignore errors of these calls, and a number that cannot be read is 0.
+  // Destructors ignore errors of these calls, and available_bytes() returns 0 if it cannot read the number.
   static const std::set<std::string> kReleases{"cuMemFree",
                                                "cuMemFreeHost",
                                                "cuMemUnmap",
@@ -153,12 +153,13 @@ bool may_fail_in_silence(const std::string& function, int nth) {
                                                "cuGraphExecDestroy",
                                                "cuDevicePrimaryCtxRelease",
                                                "cuThreadExchangeStreamCaptureMode"};
-  if (function == "cuStreamSynchronize") return nth >= 2;  // calls of the destructors of the stream and its side stream
-  if (function == "cuDeviceGetAttribute") return nth > 3;  // attributes that arenas can do without
+  // use() makes the first call. The destructors of the stream and its side stream make the others and ignore errors.
+  if (function == "cuStreamSynchronize") return nth >= 2;
+  if (function == "cuDeviceGetAttribute") return nth > 3;  // arenas work without these attributes
   return kReleases.contains(function);
 }
 
-// Bug caught: a result that is ignored, an error that does not say which call failed, and objects that leak after an
+// Bug caught: a result that is ignored, an error that does not name the failed call, and objects that leak after an
 // error. Every call of every function fails once with each of three results.
 TEST(CudaDriver, EveryCallMayFail) {
   std::vector<std::string> functions;
@@ -187,7 +188,7 @@ TEST(CudaDriver, EveryCallMayFail) {
         SCOPED_TRACE(function + " " + std::to_string(nth));
         if (may_fail_in_silence(function, nth)) continue;
         EXPECT_EQ(status.code(), fault.code) << status.to_string();
-        // If addresses are exhausted, the error has the same text as on the CPU.
+        // An error about exhausted addresses has the same text as on the CPU, without the function's name.
         const bool addresses = function == "cuMemAddressReserve" && fault.result == CUDA_ERROR_OUT_OF_MEMORY;
         EXPECT_THAT(status.message(), HasSubstr(addresses ? "addresses" : function));
         EXPECT_EQ(fake.live_objects(), 0);
@@ -197,7 +198,7 @@ TEST(CudaDriver, EveryCallMayFail) {
   EXPECT_GT(faults, 200);
 }
 
-// Bug caught: a lost device that keeps calling the driver, and returns another error each time.
+// Bug caught: a lost device that keeps calling the driver and returns a different error each time.
 TEST(CudaDriver, LostDeviceSaysSoAtOnce) {
   FakeDriver fake;
   const std::unique_ptr<CudaDevice> device = open_fake(fake);
@@ -237,7 +238,7 @@ TEST(CudaDriver, LostDeviceSaysSoAtOnce) {
   EXPECT_EQ(fake.calls(), calls) << "no call reaches the driver";
 }
 
-// Bug caught: a kernel's error that the runtime API reports and that ends the device, but that is treated as temporary.
+// Bug caught: a kernel's fatal error, reported by the runtime API, that is treated as temporary.
 TEST(CudaDriver, LaunchErrorsAreReported) {
   const FakeDriver fake;
   const std::unique_ptr<CudaDevice> device = open_fake(fake);
@@ -250,7 +251,7 @@ TEST(CudaDriver, LaunchErrorsAreReported) {
   EXPECT_THAT(as_cuda(*stream).begin_launch("next").message(), AllOf(HasSubstr("next"), HasSubstr("softmax")));
 }
 
-// Bug caught: a capture that the driver has invalidated, after which no recording is possible.
+// Bug caught: a capture that the driver has invalidated and that blocks all later recordings.
 TEST(CudaDriver, InvalidCaptureIsDropped) {
   const FakeDriver fake;
   const std::unique_ptr<CudaDevice> device = open_fake(fake);
@@ -258,7 +259,7 @@ TEST(CudaDriver, InvalidCaptureIsDropped) {
   std::unique_ptr<Stream> stream = device->create_stream("main").value();
   ASSERT_TRUE(stream->begin_recording("piece 3").ok());
   ASSERT_TRUE(stream->fill(memory->data(), 1, 64).ok());
-  // A library that allocates on its own does this.
+  // A library that allocates memory itself makes such a call.
   CUdeviceptr address = 0;
   EXPECT_EQ(fake.table().cuMemAlloc(&address, 64), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
   EXPECT_FALSE(stream->fill(memory->data(), 1, 64).ok());
@@ -270,7 +271,7 @@ TEST(CudaDriver, InvalidCaptureIsDropped) {
   EXPECT_TRUE(stream->end_recording().ok());
 }
 
-// Bug caught: a free during a capture, which makes the driver invalidate the capture, or which never happens.
+// Bug caught: memory freed during a capture, so that the driver invalidates the capture; or memory that is never freed.
 TEST(CudaDriver, FreeingWaitsForTheRecordingToEnd) {
   const FakeDriver fake;
   const std::unique_ptr<CudaDevice> device = open_fake(fake);
@@ -301,7 +302,7 @@ TEST(CudaDriver, FreeingWaitsForTheRecordingToEnd) {
   EXPECT_EQ(fake.live_objects(), before - 2 - 1 - static_cast<int>(StagingRing::kSegments));
 }
 
-// Bug caught: a driver call per launch, or a thread that launches into another device's context.
+// Bug caught: an extra driver call for each launch, or a thread that launches into another device's context.
 TEST(CudaDriver, ContextIsSetOncePerThread) {
   const FakeDriver fake;
   const std::unique_ptr<CudaDevice> device = open_fake(fake);
@@ -319,7 +320,7 @@ TEST(CudaDriver, ContextIsSetOncePerThread) {
   EXPECT_EQ(fake.calls(), calls + 3);
 }
 
-// Bug caught: an arena that needs RDMA or exports although the system refuses them, or that asks again for each piece.
+// Bug caught: an arena that fails if the system refuses RDMA or exports, or that requests them again for each piece.
 TEST(CudaDriver, ArenaWorksWithoutRefusedAttributes) {
   for (const bool rdma : {true, false}) {
     for (const bool descriptors : {true, false}) {
@@ -336,7 +337,7 @@ TEST(CudaDriver, ArenaWorksWithoutRefusedAttributes) {
   }
 }
 
-// Bug caught: memory for peers that is made of several pieces.
+// Bug caught: an arena for sharing with peers that consists of several pieces.
 TEST(CudaDriver, SingleHandleIsOnePiece) {
   const FakeDriver fake;
   const std::unique_ptr<CudaDevice> device = open_fake(fake);

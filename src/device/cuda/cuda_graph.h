@@ -20,7 +20,7 @@ class CudaEvent final : public Event {
 
   Status synchronize() override;
   Result<double> milliseconds_since(const Event& earlier) const override;
-  // Records the event behind all work that is enqueued on `stream`, in place of an earlier recording.
+  // Records the event after all work enqueued on `stream`. Replaces an earlier recording.
   Status record(CUstream stream, std::string_view stream_name);
   CUevent handle() const { return handle_; }
   const CudaDevice* device() const { return &device_; }
@@ -37,20 +37,20 @@ class CudaEvent final : public Event {
   CUevent handle_ = nullptr;
 };
 
-// A captured graph. It is instantiated and uploaded to the GPU in advance, so that the first launch costs no more than
-// the next. stats().bytes is 0: see GraphStats.
+// A captured graph. It is instantiated and uploaded to the GPU in advance, so the first launch costs no more than later
+// ones. stats().bytes is 0; see GraphStats.
 class CudaGraph final : public RecordedGraph {
  public:
-  // Instantiates `graph`, which is not changed and remains the caller's. The upload is enqueued on `stream`. With
-  // `priorities`, kernels have the priorities of the streams that they were captured on; otherwise all kernels have the
-  // priority of the stream that launches the graph.
+  // Instantiates `graph`, which is not changed and still belongs to the caller. The upload is enqueued on `stream`.
+  // With `priorities`, kernels have the priorities of the streams on which they were captured. Otherwise all kernels
+  // have the priority of the launching stream.
   static Result<std::unique_ptr<CudaGraph>> create(CudaDevice& device, std::string name, CUgraph graph, CUstream stream,
                                                    bool priorities);
   ~CudaGraph() override;
   CudaGraph(const CudaGraph&) = delete;
   CudaGraph& operator=(const CudaGraph&) = delete;
 
-  // Replays the graph. kInvalidArgument for a stream of another device.
+  // Replays the graph. Returns kInvalidArgument for a stream of another device.
   Status launch(Stream& stream) override;
   GraphStats stats() const override { return {.nodes = nodes_, .bytes = 0}; }
 

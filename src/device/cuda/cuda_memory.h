@@ -1,4 +1,4 @@
-// Memory of the CUDA device that is allocated at once: on the GPU, and pinned on the host.
+// Memory of the CUDA device that is allocated at once: on the GPU, or pinned on the host.
 #pragma once
 
 #include <memory>
@@ -24,7 +24,7 @@ class CudaAllocation final : public Allocation {
   std::string name_;
 };
 
-// Pinned host memory, which the GPU reads and writes directly, from any context.
+// Pinned host memory, which the GPU accesses directly, from any context.
 class PinnedAllocation final : public HostAllocation {
  public:
   static Result<std::unique_ptr<PinnedAllocation>> create(CudaDevice& device, std::size_t bytes, std::string_view name);

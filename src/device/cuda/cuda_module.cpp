@@ -33,7 +33,7 @@ Status CudaModule::launch(CudaStream& stream, const CudaLaunchShape& shape,
   config.hStream = stream.handle();
   config.attrs = &serialization;
   config.numAttrs = shape.early ? 1 : 0;
-  // The driver only reads the words.
+  // The driver only reads the words, so casting const away is safe.
   void* parameters[] = {const_cast<std::uint64_t*>(arguments.data())};
   return device_.check(device_.driver().cuLaunchKernelEx(&config, function_, parameters, nullptr),
                        {"cuLaunchKernelEx", DeviceCall::kLaunch, entry_});

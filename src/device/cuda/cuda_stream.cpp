@@ -12,7 +12,7 @@
 namespace tessera {
 namespace {
 
-// Returns the event as one of `device`, or null if it is not.
+// Returns the event as a CudaEvent of `device`; null if it belongs to another device.
 CudaEvent* event_of(CudaDevice& device, Event& event) {
   auto* mine = dynamic_cast<CudaEvent*>(&event);
   return mine != nullptr && mine->device() == &device ? mine : nullptr;
@@ -33,7 +33,7 @@ Result<std::unique_ptr<CudaStream>> CudaStream::create(CudaDevice& device, std::
 CudaStream::~CudaStream() {
   CudaStream::abandon_recording();
   if (handle_ == nullptr) return;
-  // Releases the handle before staging_, which the stream may still read.
+  // Destroys the stream before staging_, because the stream may still read the ring.
   device_.release([&driver = device_.driver(), handle = handle_] {
     (void)driver.cuStreamSynchronize(handle);
     (void)driver.cuStreamDestroy(handle);
@@ -57,7 +57,8 @@ Status CudaStream::enter(DeviceCall call) const {
   return device_.enter(call, name_);
 }
 
-// Refuses copies between host and device on a side stream, because synchronize() does not wait for its work.
+// Returns the error for a copy between host and device on a side stream. The copy is refused, because synchronize()
+// would not wait for it.
 Status CudaStream::of_the_host_alone() const {
   return failed_precondition(fmt::format("stream '{}' is a side stream, which cannot copy to or from the host", name_));
 }
@@ -79,7 +80,7 @@ Status CudaStream::download(void* host, DeviceAddress device, std::size_t bytes)
   TRY(check_addresses(DeviceCall::kDownload, name_, host != nullptr, bool(device), bytes));
   if (bytes == 0) return ok_status();
   if (staging_ == nullptr) return of_the_host_alone();
-  // The call returns at once for pinned memory, and after the copy for other memory.
+  // With pinned memory the call returns at once, with other memory after the copy.
   return device_.check(device_.driver().cuMemcpyDtoHAsync(host, address_of(device.raw()), bytes, handle_),
                        {"cuMemcpyDtoHAsync", DeviceCall::kDownload, name_, bytes});
 }
@@ -100,8 +101,8 @@ Status CudaStream::fill(DeviceAddress to, std::uint8_t value, std::size_t bytes)
                        {"cuMemsetD8Async", DeviceCall::kLaunch, "fill", bytes});
 }
 
-// Returns the side stream, which has the highest priority. Its kernels are a few blocks that wait for other ranks, and
-// get room whenever another kernel's block ends.
+// Returns the side stream, which has the highest priority. Its kernels have few blocks, which wait for other ranks. The
+// priority lets them start as soon as a block of another kernel ends.
 Result<Stream*> CudaStream::side() {
   if (side_ != nullptr) return side_.get();
   TRY(enter(DeviceCall::kCreateStream));
@@ -158,7 +159,7 @@ Status CudaStream::synchronize() {
 }
 
 Status CudaStream::begin_recording(std::string what) {
-  // A second recording is refused here and not by enter(), because this error names both recordings.
+  // A second recording is refused by open() and not by enter(), because open()'s error names both recordings.
   TRY(device_.recording().open(*this, what));
   Status begun = device_.begin(DeviceCall::kBeginRecording, what);
   if (begun.ok()) {
@@ -206,7 +207,7 @@ Status CudaStream::recording_status() const {
 void CudaStream::abandon_recording() {
   if (!recording_) return;
   CUgraph graph = nullptr;
-  // The recording is dropped, so why it was void does not matter.
+  // The recording is dropped in any case, so it does not matter whether end_capture() says that it was void.
   (void)end_capture(&graph);
   if (graph != nullptr) (void)device_.driver().cuGraphDestroy(graph);
   (void)device_.recording().close(*this);
@@ -222,14 +223,14 @@ Status CudaStream::end_capture(CUgraph* graph) {
                        {"cuStreamEndCapture", DeviceCall::kEndRecording, recording_what_});
 }
 
-// Replaces the driver's stream. A capture ends only on the thread that began it, or when its stream is destroyed.
-// Called if a faulty caller ends a capture on another thread.
+// Replaces the driver's stream. A capture ends only on the thread that began it, or when its stream is destroyed. If a
+// faulty caller ends the capture on another thread, the stream must therefore be destroyed.
 Status CudaStream::replace_handle() {
   const bool had_side = std::exchange(side_, nullptr) != nullptr;  // the side stream may take part in the capture
   const Driver& driver = device_.driver();
   TRY(device_.check(driver.cuStreamDestroy(handle_), {"cuStreamDestroy", DeviceCall::kEndRecording, recording_what_}));
   handle_ = nullptr;
-  // Work of the old stream runs before that of the new one.
+  // Waits for the old stream's work, so that it runs before the new stream's.
   Status made =
       device_.check(driver.cuCtxSynchronize(), {"cuCtxSynchronize", DeviceCall::kEndRecording, recording_what_});
   if (made.ok()) {
@@ -238,7 +239,8 @@ Status CudaStream::replace_handle() {
   }
   if (made.ok() && had_side) made = side().status();
   if (made.ok()) return made;
-  // The stream must not be left without a handle: work would go to the context's default stream without an error.
+  // Without a handle, later work would silently go to the context's default stream. The device is therefore marked as
+  // lost.
   if (CUstream unused = std::exchange(handle_, nullptr); unused != nullptr) (void)driver.cuStreamDestroy(unused);
   return device_.lose(device_lost(fmt::format("stream '{}' is gone with its recording: {}", name_, made.message())));
 }

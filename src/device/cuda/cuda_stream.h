@@ -1,4 +1,4 @@
-// A CUDA stream behind the device contract.
+// The CUDA implementation of Stream.
 #pragma once
 
 #include <cuda.h>
@@ -17,8 +17,8 @@ class CudaDevice;
 class CudaEvent;
 class StagingRing;
 
-// A CUDA stream. It and the legacy default stream do not wait for each other. Uploads of ordinary memory go through a
-// ring of pinned memory; downloads to ordinary memory may wait for the stream.
+// A CUDA stream. It does not synchronise with the legacy default stream. Uploads of ordinary memory go through a ring
+// of pinned memory; downloads to ordinary memory may wait for the stream.
 class CudaStream final : public Stream {
  public:
   static Result<std::unique_ptr<CudaStream>> create(CudaDevice& device, std::string name);
@@ -33,7 +33,7 @@ class CudaStream final : public Stream {
 
   // Makes the device current on the calling thread. Call it before a kernel launch, from any thread.
   Status begin_launch(const char* kernel);
-  // Returns the Status of a launch that failed: kDeviceLost if only a restart helps.
+  // Returns the Status of a failed launch. It is kDeviceLost if only a restart helps.
   Status launch_error(const char* kernel, cudaError_t error) const;
 
   Status upload(DeviceAddress device, const void* host, std::size_t bytes) override;
@@ -56,21 +56,22 @@ class CudaStream final : public Stream {
 
  private:
   CudaStream(CudaDevice& device, std::string name);
-  // Makes `later` wait for everything that is enqueued on `earlier`, even in a recording.
+  // Makes `later` wait for all work enqueued on `earlier` so far, also in a recording.
   Status order(const CudaStream& earlier, const CudaStream& later, CudaEvent& by) const;
-  // Checks that the call is allowed now. Every call except launches, begin and end does this first.
+  // Checks that the call is allowed now. Every call except launches, begin_recording() and end_recording() does this
+  // first.
   Status enter(DeviceCall call) const;
   Status of_the_host_alone() const;
-  // Ends the capture in any case. `graph` becomes the driver's graph, or null if there is nothing to keep.
+  // Ends the capture even if it returns an error. Sets `*graph` to the driver's graph, or to null if there is none.
   Status end_capture(CUgraph* graph);
   Status replace_handle();
 
   CudaDevice& device_;
   std::string name_;
   CUstream handle_ = nullptr;
-  std::unique_ptr<StagingRing> staging_;  // null for a side stream, which copies neither to nor from the host
+  std::unique_ptr<StagingRing> staging_;  // null for a side stream, which makes no copies between host and device
   bool recording_ = false;
-  bool forked_in_recording_ = false;  // the last recording has side work
+  bool forked_in_recording_ = false;  // whether the last recording has side work
   std::string recording_what_;
   // The side stream and its events; null until they are first used.
   std::unique_ptr<CudaStream> side_;

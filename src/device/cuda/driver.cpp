@@ -7,13 +7,12 @@ namespace tessera {
 namespace {
 
 constexpr const char* kLibrary = "libcuda.so.1";
-// Drivers support every CUDA version of their own major version, and older ones.
+// A driver supports every CUDA version of its own major version, and all older ones.
 constexpr int kOldestDriver = CUDA_VERSION / 1000 * 1000;
 
 std::string version_text(int version) { return fmt::format("{}.{}", version / 1000, version % 1000 / 10); }
 
-// Returns the name or the text of a result. cuGetErrorName and cuGetErrorString know no result that is newer than the
-// driver.
+// Returns the name or the text of a result, or `unknown` if the driver is older than the result code.
 const char* text_of(CUresult (*get)(CUresult, const char**), CUresult result, const char* unknown) {
   const char* text = nullptr;
   return get(result, &text) == CUDA_SUCCESS && text != nullptr ? text : unknown;
@@ -33,14 +32,14 @@ Result<Driver> load_driver() {
     function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library, symbol));
     if (function == nullptr && missing == nullptr) missing = symbol;
   };
-// Two macros, so that `symbol` is the name after cuda.h's mapping.
+// There are two macros so that `symbol` is expanded to the versioned name that cuda.h defines.
 #define TESSERA_SYMBOL_TEXT(symbol) #symbol
 #define TESSERA_FIND_FUNCTION(name) find(driver.name, TESSERA_SYMBOL_TEXT(name));
   TESSERA_DRIVER_FUNCTIONS(TESSERA_FIND_FUNCTION)
 #undef TESSERA_FIND_FUNCTION
 #undef TESSERA_SYMBOL_TEXT
   if (missing == nullptr) return driver;
-  // The version is checked first, because "the driver is too old" explains more than a missing symbol.
+  // Checks the version first, because "the driver is too old" explains more than a missing symbol.
   if (driver.cuDriverGetVersion != nullptr) TRY(check_driver_version(driver));
   return not_found(fmt::format("the NVIDIA driver lacks '{}' in {}; install a driver for CUDA {} or newer", missing,
                                kLibrary, version_text(CUDA_VERSION)));
@@ -91,7 +90,7 @@ Status driver_error(const Driver& driver, CUresult result, const DriverCall& cal
   if (result == CUDA_ERROR_OUT_OF_MEMORY) {
     return resource_exhausted(fmt::format("{} ({} MiB are available)", message, available_bytes >> 20));
   }
-  // Kernels run long after their launch, so the call that reports such an error is seldom the one that caused it.
+  // Kernels run long after their launch, so the call that reports such an error is rarely its cause.
   if (is_device_lost(result)) return device_lost(message + " (by this call or by work enqueued before it)");
   return internal_error(std::move(message));
 }

@@ -1,12 +1,12 @@
-// The CUDA driver API as a table of functions, which is looked up when the first CUDA device is opened. So this library
-// loads on machines without a driver, and a test can put functions of its own into the table.
+// The CUDA driver API as a table of functions, loaded when the first CUDA device is opened. This library therefore
+// loads on machines without a driver, and a test can put its own functions into the table.
 //
 //   const Driver driver = TRY(load_driver());
 //   const CUresult result = driver.cuEventSynchronize(event);
 //   if (result != CUDA_SUCCESS) return driver_error(driver, result, {"cuEventSynchronize", call, name}, 0);
 //
-// cuda.h maps names to the versions that it declares (cuMemAlloc to cuMemAlloc_v2). Members and their uses go through
-// the same mapping, so that both always mean the same function.
+// cuda.h maps function names to versioned symbols (cuMemAlloc to cuMemAlloc_v2). The members' names and all uses of
+// them go through the same mapping, so both always mean the same function.
 #pragma once
 
 #include <cuda.h>
@@ -50,14 +50,14 @@ inline std::byte* pointer_of(CUdeviceptr address) {
   return reinterpret_cast<std::byte*>(address);  // NOLINT(performance-no-int-to-ptr)
 }
 
-// Loads the driver. kNotFound if this machine has no NVIDIA driver, or one that is too old for this build. The library
-// stays loaded until the process ends.
+// Loads the driver. Returns kNotFound if this machine has no NVIDIA driver, or one that is too old for this build. The
+// library stays loaded until the process ends.
 Result<Driver> load_driver();
 
 // Returns kNotFound if the driver is older than the CUDA that this build was made with.
 Status check_driver_version(const Driver& driver);
 
-// The parts of a driver call that its error names.
+// Details of a driver call for its error message.
 struct DriverCall {
   const char* function = "";  // "cuMemAlloc"
   DeviceCall call = DeviceCall::kLaunch;
@@ -65,11 +65,11 @@ struct DriverCall {
   std::size_t bytes = 0;    // 0 if the call has no size
 };
 
-// Returns whether every later call of the process's context fails too, until a restart.
+// Returns whether, after this result, every later call of the process's context also fails until a restart.
 bool is_device_lost(CUresult result);
 
-// Makes the Status of a failed driver call: kDeviceLost; kResourceExhausted if memory is exhausted, with
-// `available_bytes` in the message; kInternal for everything else. Precondition: `result` is not CUDA_SUCCESS.
+// Returns the Status of a failed driver call: kDeviceLost; kResourceExhausted if memory ran out, with `available_bytes`
+// in the message; or kInternal. Precondition: `result` is not CUDA_SUCCESS.
 Status driver_error(const Driver& driver, CUresult result, const DriverCall& call, std::int64_t available_bytes);
 
 }  // namespace tessera

@@ -9,7 +9,7 @@
 
 namespace tessera {
 
-// The functions as in NVIDIA's nvrtc.h. Its interface is C and has not changed since CUDA 11.1.
+// The functions, as in NVIDIA's nvrtc.h. They have a C interface that has not changed since CUDA 11.1.
 struct Nvrtc::Functions {
   using Program = struct ProgramOfNvrtc*;
   int (*version)(int* major, int* minor) = nullptr;
@@ -31,7 +31,7 @@ namespace fs = std::filesystem;
 constexpr const char* kNames[] = {"libnvrtc.so.13", "libnvrtc.so.12"};
 constexpr const char* kToolkit = "/usr/local/cuda/lib64";
 
-// Returns the folders of NVIDIA's wheel in the system's Pythons.
+// Returns the folders in which NVIDIA's wheel installs NVRTC for the system's Pythons.
 std::vector<fs::path> wheel_folders() {
   std::vector<fs::path> folders;
   std::error_code error;

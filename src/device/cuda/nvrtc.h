@@ -1,5 +1,5 @@
-// NVRTC, CUDA's compiler as a library. It is loaded when it is first needed, from the toolkit or from NVIDIA's Python
-// wheel. The build does not need CUDA for this.
+// NVRTC, CUDA's compiler as a library. It is loaded on first use, from the toolkit or from NVIDIA's Python wheel, so
+// this project can be built without it.
 #pragma once
 
 #include <string>
@@ -11,14 +11,14 @@ namespace tessera {
 
 class Nvrtc {
  public:
-  // Loads the library once for the process: from the place that the system's loader finds, from CUDA's usual folder, or
-  // from the packages of a Python in /usr/local/lib or /usr/lib. It stays loaded. kNotFound lists the places that were
+  // Loads the library once for the process: from the loader's search path, from CUDA's usual folder, or from the
+  // packages of a Python in /usr/local/lib or /usr/lib. It stays loaded. A kNotFound error lists the places that were
   // tried.
   static Result<const Nvrtc*> load();
 
   std::string version() const;  // "13.0"
-  // Compiles `source` to machine code for a compute capability of 10 · major + minor. kInvalidArgument with the
-  // compiler's messages if the source does not compile. Thread-safe; takes some hundred milliseconds.
+  // Compiles `source` to machine code for a compute capability of 10 · major + minor. If it does not compile, returns
+  // kInvalidArgument with the compiler's messages. Thread-safe; takes some hundred milliseconds.
   Result<std::string> compile(const std::string& source, std::string_view name, int compute_capability) const;
 
  private:

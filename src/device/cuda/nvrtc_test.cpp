@@ -1,4 +1,4 @@
-// Catches: a missing compiler that is not named, and compiler messages that are lost.
+// Catches: an error that does not name the missing compiler, and compiler messages that are lost.
 #include "tessera/device/cuda/nvrtc.h"
 
 #include <gmock/gmock.h>

@@ -13,7 +13,7 @@ Result<std::unique_ptr<StagingRing>> StagingRing::create(CudaDevice& device, con
   const Driver& driver = device.driver();
   void* data = nullptr;
   const CUresult result = driver.cuMemHostAlloc(&data, kSegments * kSegmentBytes, CU_MEMHOSTALLOC_PORTABLE);
-  if (result == CUDA_ERROR_OUT_OF_MEMORY) {  // memory of the host, not of the GPU
+  if (result == CUDA_ERROR_OUT_OF_MEMORY) {  // the error concerns host memory, not GPU memory
     return out_of_device_memory(DeviceCall::kCreateStream, stream, kSegments * kSegmentBytes,
                                 read_host_memory().available_bytes)
         .with_context("cuMemHostAlloc");
@@ -44,7 +44,7 @@ Status StagingRing::upload(CUstream stream, std::byte* device, const std::byte* 
     std::memcpy(staged, host, part);
     TRY(device_.check(device_.driver().cuMemcpyHtoDAsync(address_of(device), staged, part, stream),
                       {"cuMemcpyHtoDAsync", DeviceCall::kUpload, stream_, part}));
-    offset_ += align_up(part);  // a segment is a multiple of the alignment
+    offset_ += align_up(part);  // stays within the segment, whose size is a multiple of the alignment
     device += part;
     host += part;
     bytes -= part;

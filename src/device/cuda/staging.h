@@ -1,5 +1,5 @@
-// Uploads ordinary host memory without waiting for the stream. Bytes are copied to a ring of pinned memory, and the GPU
-// fetches them when the stream gets there.
+// Uploads ordinary host memory without waiting for the stream. Bytes are copied to a ring of pinned memory, from which
+// the GPU copies them when the stream reaches the upload.
 #pragma once
 
 #include <array>
@@ -11,14 +11,15 @@
 
 namespace tessera {
 
-// The ring of one stream. Its segments are filled in turn. An event after the last copy out of a segment guards the
-// segment, so the host waits only when it is a whole ring ahead of the GPU. upload() allocates nothing.
+// The ring of one stream. Its segments are filled in turn. An event recorded after the last copy out of a segment says
+// when the segment may be reused. The host waits only if it is a whole ring ahead of the GPU. upload() allocates
+// nothing.
 class StagingRing {
  public:
   static constexpr std::size_t kSegmentBytes = std::size_t{256} << 10;
   static constexpr std::size_t kSegments = 16;  // 4 MiB in all
 
-  // Allocates the ring. `stream` names it in errors.
+  // Allocates the ring. `stream` is the stream's name, for errors.
   static Result<std::unique_ptr<StagingRing>> create(CudaDevice& device, const std::string& stream);
   ~StagingRing();
   StagingRing(const StagingRing&) = delete;
@@ -34,7 +35,7 @@ class StagingRing {
 
   struct Segment {
     CUevent fetched = nullptr;
-    bool in_flight = false;  // `fetched` was recorded, and nobody has waited for it yet
+    bool in_flight = false;  // whether `fetched` was recorded and not yet waited for
   };
 
   CudaDevice& device_;

@@ -7,7 +7,7 @@
 namespace tessera {
 namespace {
 
-// Returns whether the driver refuses the kind of memory that was requested, as opposed to having no memory left.
+// Returns whether the driver refuses the requested kind of memory. Other errors mean that no memory is left.
 bool refuses_kind(CUresult result) {
   return result == CUDA_ERROR_NOT_SUPPORTED || result == CUDA_ERROR_NOT_PERMITTED ||
          result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_INVALID_DEVICE;
@@ -18,7 +18,7 @@ bool refuses_kind(CUresult result) {
 Result<std::unique_ptr<VmmArena>> VmmArena::create(CudaDevice& device, ArenaOptions options) {
   std::unique_ptr<VmmArena> arena(new VmmArena(device, std::move(options)));
   TRY(arena->read_properties());
-  // The GPU has 49 bits of addresses. The bound also keeps the sum below from overflowing.
+  // GPU addresses have 49 bits. The bound also keeps the sum below from overflowing.
   constexpr std::size_t kMostBytes = std::size_t{1} << 49;
   const ArenaOptions& wanted = arena->options_;
   if (wanted.reserve_bytes > kMostBytes) return out_of_addresses(wanted.name, wanted.reserve_bytes);
@@ -69,7 +69,7 @@ Status VmmArena::grow(std::size_t bytes) {
   if (bytes <= size_) return ok_status();
   if (bytes > reserved_) return past_reserved(options_.name, bytes, reserved_);
   const std::size_t size = options_.single_handle ? reserved_ : align_up(bytes, granularity_);
-  // Some sizes are too large even for the driver's arithmetic.
+  // Sizes above the GPU's memory are refused here, because the driver's arithmetic overflows for very large ones.
   if (size - size_ > static_cast<std::size_t>(device_.properties().memory_bytes)) {
     return out_of_device_memory(DeviceCall::kGrowArena, options_.name, size - size_, device_.available_bytes());
   }

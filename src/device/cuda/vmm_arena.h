@@ -1,6 +1,7 @@
 // An arena on the driver's virtual memory. Addresses are reserved once; each grow() maps one more piece of physical
-// memory behind the earlier ones. Pieces can be exported as POSIX file descriptors and read by network cards (GPUDirect
-// RDMA) if the GPU and the system allow it. If they refuse, the arena works without these; it gives up RDMA first.
+// memory after the earlier ones. If the GPU and the system allow it, pieces can be exported as POSIX file descriptors,
+// and network cards can access them (GPUDirect RDMA). If they refuse, the arena works without these features; it gives
+// up RDMA first.
 #pragma once
 
 #include <memory>
@@ -19,10 +20,10 @@ class VmmArena final : public Arena {
   VmmArena(const VmmArena&) = delete;
   VmmArena& operator=(const VmmArena&) = delete;
 
-  // Takes memory in multiples of the driver's granularity (usually 2 MiB).
+  // Allocates memory in multiples of the driver's granularity (usually 2 MiB).
   Status grow(std::size_t bytes) override;
 
-  // Say what the driver granted for the pieces so far.
+  // Return whether the driver granted these features for the pieces so far.
   bool exportable() const { return properties_.requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE; }
   bool rdma_capable() const { return properties_.allocFlags.gpuDirectRDMACapable != 0; }
 

@@ -5,8 +5,7 @@
 //   INSTANTIATE_TEST_SUITE_P(Cpu, DeviceConformance, ::testing::Values(DeviceFactory{"cpu", [] { … }}),
 //   device_factory_name);
 //
-// Kernels differ from backend to backend, so the work in these tests consists of copies and fills, which are recorded
-// like kernels.
+// Kernels differ between backends, so these tests use copies and fills as work, which are recorded like kernels.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -27,7 +26,7 @@ namespace tessera {
 
 struct DeviceFactory {
   std::string name;
-  // Opens the device. kNotFound: this machine has no such device, and the suite is skipped with the message.
+  // Opens the device. If this machine has no such device, returns kNotFound, and the suite is skipped with the message.
   std::function<Result<std::unique_ptr<Device>>()> create;
 };
 
@@ -76,7 +75,7 @@ class DeviceConformance : public ::testing::TestWithParam<DeviceFactory> {
     for (const std::string& word : words) EXPECT_THAT(status.message(), ::testing::HasSubstr(word));
   }
 
-  // Returns the size of an arena that was not grown yet.
+  // Returns the initial size of an arena, before any grow().
   std::size_t size_at_first(const Arena& arena) const {
     return device_->properties().arenas_grow ? 0 : arena.reserved();
   }
@@ -115,7 +114,7 @@ class DeviceConformance : public ::testing::TestWithParam<DeviceFactory> {
     return values;
   }
 
-  // Records what `enqueue` enqueues on the stream. Returns null and fails the test if that does not work.
+  // Records the work that `enqueue` enqueues on the stream. If that fails, fails the test and returns null.
   std::unique_ptr<RecordedGraph> record(const std::string& what, const std::function<void()>& enqueue) {
     expect_ok(stream_->begin_recording(what));
     enqueue();

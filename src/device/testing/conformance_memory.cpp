@@ -21,7 +21,7 @@ TEST_P(DeviceConformance, AddressesAreAligned) {
   expect_aligned(arena->base());
 }
 
-// Bug caught: two live allocations that share bytes, or whose last bytes belong to something else.
+// Bug caught: two live allocations that share bytes, or an allocation whose last bytes are used for something else.
 TEST_P(DeviceConformance, AllocationsAreDisjoint) {
   std::vector<std::unique_ptr<Allocation>> held;
   for (unsigned i = 0; i < 16; ++i) {
@@ -34,7 +34,7 @@ TEST_P(DeviceConformance, AllocationsAreDisjoint) {
   }
 }
 
-// Bug caught: an empty tensor (no layers of a kind, no vision rows) that is reported as out of memory.
+// Bug caught: an empty tensor (a model may have no layers of some kind) that is reported as out of memory.
 TEST_P(DeviceConformance, ZeroBytesAreFine) {
   std::unique_ptr<Allocation> memory = allocate(0);
   ASSERT_NE(memory, nullptr);
@@ -58,7 +58,7 @@ TEST_P(DeviceConformance, HostMemoryIsAlignedAndMayBeEmpty) {
   }
 }
 
-// Bug caught: an impossible size that passes because memory is overcommitted or a sum overflows.
+// Bug caught: an impossible size that is accepted because memory is overcommitted or a sum overflows.
 TEST_P(DeviceConformance, AbsurdSizesAreRefusedByName) {
   const auto beyond = static_cast<std::size_t>(device_->properties().memory_bytes) + 1;
   for (const std::size_t bytes : {beyond, std::size_t{1} << 50, std::size_t{1} << 62, SIZE_MAX - 100, SIZE_MAX}) {
@@ -79,7 +79,7 @@ TEST_P(DeviceConformance, AbsurdSizesAreRefusedByName) {
   EXPECT_NE(allocate(1 << 20), nullptr) << "the device works on after a refusal";
 }
 
-// Bug caught: many allocations that fit singly but together exceed the memory; and memory that is not given back.
+// Bug caught: allocations that each fit but together exceed the memory, and memory that is not returned when freed.
 TEST_P(DeviceConformance, MemoryIsBoundedInAllAndGivenBack) {
   const auto third = static_cast<std::size_t>(device_->properties().memory_bytes) / 3 + 4096;
   for (int round = 0; round < 3; ++round) {
@@ -98,7 +98,7 @@ TEST_P(DeviceConformance, MemoryIsBoundedInAllAndGivenBack) {
   EXPECT_NE(allocate(1 << 20), nullptr);
 }
 
-// Bug caught: an arena that moves when it grows, so that recorded addresses point nowhere, or that loses its content.
+// Bug caught: an arena that moves when it grows, which invalidates recorded addresses, or that loses its content.
 TEST_P(DeviceConformance, ArenaGrowsInPlace) {
   std::unique_ptr<Arena> arena = create_arena(64 << 20);
   ASSERT_NE(arena, nullptr);
@@ -121,7 +121,7 @@ TEST_P(DeviceConformance, ArenaGrowsInPlace) {
   EXPECT_EQ(arena->size(), size) << "an arena never shrinks";
 }
 
-// Bug caught: growth past the reserved addresses into memory of others; and a failed growth that changes the arena.
+// Bug caught: growth past the reserved addresses into other memory, and a failed growth that changes the arena.
 TEST_P(DeviceConformance, ArenaStopsAtItsReserve) {
   std::unique_ptr<Arena> arena = create_arena(1 << 20, "scratch");
   ASSERT_NE(arena, nullptr);
@@ -136,7 +136,8 @@ TEST_P(DeviceConformance, ArenaStopsAtItsReserve) {
   expect_ok(arena->grow(arena->reserved()));
 }
 
-// Bug caught: addresses that count as memory (a large reserve is refused), or an arena's memory that is not counted.
+// Bug caught: reserved addresses that count as memory (so that a large reserve is refused), or arena memory that is not
+// counted.
 TEST_P(DeviceConformance, ArenaTakesMemoryOnlyByGrowing) {
   const auto memory = static_cast<std::size_t>(device_->properties().memory_bytes);
   if (!device_->properties().arenas_grow) {
@@ -153,7 +154,7 @@ TEST_P(DeviceConformance, ArenaTakesMemoryOnlyByGrowing) {
   expect_ok(arena->grow(4096));
 }
 
-// Bug caught: an absurd reservation that overflows to a small one.
+// Bug caught: an absurd reservation whose size overflows to a small one.
 TEST_P(DeviceConformance, AbsurdArenaIsRefused) {
   for (const std::size_t bytes : {std::size_t{1} << 62, SIZE_MAX - 5, SIZE_MAX}) {
     const Result<std::unique_ptr<Arena>> arena = device_->create_arena({.reserve_bytes = bytes, .name = "endless"});
@@ -163,7 +164,7 @@ TEST_P(DeviceConformance, AbsurdArenaIsRefused) {
   }
 }
 
-// Bug caught: a piece for peers to import that consists of several; and an option that the CPU cannot handle.
+// Bug caught: memory for peers to import that consists of several pieces, and an option that the CPU does not accept.
 TEST_P(DeviceConformance, SingleHandleArenaIsAnArena) {
   Result<std::unique_ptr<Arena>> created =
       device_->create_arena({.reserve_bytes = 5 << 20, .name = "exchange", .single_handle = true});

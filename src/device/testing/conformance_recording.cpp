@@ -25,7 +25,7 @@ TEST_P(DeviceConformance, RecordingKeepsWorkForReplay) {
   EXPECT_GE(graph->stats().bytes, 0);
 }
 
-// Bug caught: contents recorded instead of addresses: a replay that computes on old inputs.
+// Bug caught: a recording that keeps contents instead of addresses, so that a replay computes on old inputs.
 TEST_P(DeviceConformance, ReplaySeesNewContents) {
   std::unique_ptr<Allocation> from = allocate(1000);
   std::unique_ptr<Allocation> to = allocate(1000);
@@ -40,14 +40,14 @@ TEST_P(DeviceConformance, ReplaySeesNewContents) {
   }
 }
 
-// Bug caught: replays that overtake each other or the work around them. A chain of dependent moves shows it.
+// Bug caught: replays that overtake each other or the work around them. A chain of dependent copies shows it.
 TEST_P(DeviceConformance, ReplaysRunInOrder) {
   const std::size_t cells = 40;
   const std::size_t cell = 512;
   std::unique_ptr<Allocation> memory = allocate(cells * cell);
   ASSERT_NE(memory, nullptr);
   expect_ok(stream_->fill(memory->data(), 0, cells * cell));
-  // Each replay moves every cell one place further, the last cell first.
+  // Each replay moves every cell one place further, starting with the last cell.
   std::unique_ptr<RecordedGraph> graph = record("shift", [&] {
     for (std::size_t i = cells - 1; i > 0; --i) {
       expect_ok(stream_->copy(memory->data() + i * cell, memory->data() + (i - 1) * cell, cell));
@@ -65,7 +65,7 @@ TEST_P(DeviceConformance, ReplaysRunInOrder) {
   }
 }
 
-// Bug caught: graphs that share state. Two graphs recorded one after the other must replay in any order.
+// Bug caught: graphs that share state. Two graphs recorded one after the other must replay correctly in any order.
 TEST_P(DeviceConformance, GraphsAreIndependent) {
   std::unique_ptr<Allocation> memory = allocate(16);
   ASSERT_NE(memory, nullptr);
@@ -101,8 +101,8 @@ TEST_P(DeviceConformance, EmptyGraphReplays) {
   expect_ok(stream_->synchronize());
 }
 
-// Bug caught: side work that begins before the work that it follows, or that is passed before it has ended, eagerly and
-// in a graph.
+// Bug caught: side work that begins before the work that it must follow, and later work that does not wait for the side
+// work. Both are tested eagerly and in a graph.
 TEST_P(DeviceConformance, SideWorkIsOrderedByForkAndJoin) {
   const std::size_t bytes = std::size_t{1} << 22;
   std::unique_ptr<Allocation> memory = allocate(4 * bytes);
@@ -133,7 +133,7 @@ TEST_P(DeviceConformance, SideWorkIsOrderedByForkAndJoin) {
   EXPECT_FALSE(side->recording());
   EXPECT_EQ(graph->stats().nodes, 5);
   expect_all(1);
-  work(3);  // work after the join: the side stream no longer records
+  work(3);  // after the join the side stream no longer records
   expect_all(3);
   for (int i = 0; i < 3; ++i) expect_ok(graph->launch(*stream_));
   expect_all(2);
@@ -154,7 +154,7 @@ TEST_P(DeviceConformance, AbandonedSideWorkLeavesTheStreamsUsable) {
   EXPECT_EQ(read(memory->data(), 16), std::vector<std::uint8_t>(16, 2));
 }
 
-// Bug caught: a call that is accepted although it would break a capture, or would run once now and never in a replay.
+// Bug caught: an accepted call that would break a capture, or that would run once now and never in a replay.
 TEST_P(DeviceConformance, RecordingRefusesByName) {
   std::unique_ptr<Allocation> memory = allocate(16);
   std::unique_ptr<Arena> arena = create_arena(1 << 20, "pool");
@@ -201,7 +201,7 @@ TEST_P(DeviceConformance, FreeingVoidsTheRecording) {
   large.reset();
   expect_refused(stream_->end_recording().status(), {"short-lived", "freed", "piece 3"});
   EXPECT_FALSE(stream_->recording());
-  // The next recording starts clean.
+  // The next recording is not affected.
   EXPECT_NE(record("piece 3", [&] { expect_ok(stream_->fill(kept->data(), 1, 16)); }), nullptr);
 }
 
@@ -243,7 +243,7 @@ TEST_P(DeviceConformance, SecondRecordingIsRefused) {
   EXPECT_TRUE(other->end_recording().ok());
 }
 
-// Bug caught: a capture on one thread that keeps other threads from loading or serving.
+// Bug caught: a capture on one thread that prevents other threads from loading or serving.
 TEST_P(DeviceConformance, OtherThreadsWorkWhileOneRecords) {
   std::unique_ptr<Allocation> memory = allocate(16);
   std::unique_ptr<Stream> other = device_->create_stream("other").value();
@@ -265,7 +265,8 @@ TEST_P(DeviceConformance, OtherThreadsWorkWhileOneRecords) {
   EXPECT_EQ(graph->stats().nodes, 1) << "another stream's work is not recorded";
 }
 
-// Bug caught: a graph launched into a recording, whose replay then depends on the other graph's lifetime.
+// Bug caught: a graph that is launched into a recording, so that the recorded graph needs the other graph to stay
+// alive.
 TEST_P(DeviceConformance, ReplayOnARecordingStreamIsRefused) {
   std::unique_ptr<RecordedGraph> inner = record("inner", [] {});
   ASSERT_NE(inner, nullptr);
@@ -275,7 +276,7 @@ TEST_P(DeviceConformance, ReplayOnARecordingStreamIsRefused) {
   EXPECT_NE(outer, nullptr);
 }
 
-// Bug caught: a capture that failed midway and leaves the device unable to allocate, run or record.
+// Bug caught: a capture that fails midway and leaves the device unable to allocate, run or record.
 TEST_P(DeviceConformance, AbandoningRestoresTheDevice) {
   std::unique_ptr<Allocation> memory = allocate(16);
   ASSERT_NE(memory, nullptr);
@@ -290,10 +291,10 @@ TEST_P(DeviceConformance, AbandoningRestoresTheDevice) {
   std::unique_ptr<RecordedGraph> graph = record("good", [&] { expect_ok(stream_->fill(memory->data(), 5, 8)); });
   ASSERT_NE(graph, nullptr);
   EXPECT_EQ(graph->stats().nodes, 1) << "the abandoned launches are not in the next graph";
-  stream_->abandon_recording();  // no recording is open: nothing happens
+  stream_->abandon_recording();  // does nothing, since no recording is open
 }
 
-// Bug caught: a recording that another thread ends, after which no thread can record or allocate.
+// Bug caught: a recording that another thread has ended and that keeps every thread from recording or allocating.
 TEST_P(DeviceConformance, EndOnAnotherThreadDropsTheRecording) {
   std::unique_ptr<Allocation> memory = allocate(16);
   ASSERT_NE(memory, nullptr);
@@ -310,7 +311,7 @@ TEST_P(DeviceConformance, EndOnAnotherThreadDropsTheRecording) {
   EXPECT_EQ(read(memory->data(), 16), std::vector<std::uint8_t>(16, 3));
 }
 
-// Bug caught: a stream that is destroyed during a recording (an error path) and blocks recording for good.
+// Bug caught: a stream that is destroyed during a recording (on an error path) and prevents all later recordings.
 TEST_P(DeviceConformance, DestroyingARecordingStreamEndsIt) {
   {
     std::unique_ptr<Stream> other = device_->create_stream("other").value();
@@ -320,10 +321,10 @@ TEST_P(DeviceConformance, DestroyingARecordingStreamEndsIt) {
   EXPECT_NE(record("next", [] {}), nullptr);
 }
 
-// Bug caught: an end without a begin that returns an empty graph.
+// Bug caught: an end without a begin that returns an empty graph instead of an error.
 TEST_P(DeviceConformance, EndWithoutBeginIsRefused) { expect_refused(stream_->end_recording().status(), {"main"}); }
 
-// Bug caught: a graph that refers to a host array that no longer exists; many replays show it.
+// Bug caught: a graph that refers to a host array that no longer exists. Many replays make this visible.
 TEST_P(DeviceConformance, ManyNodesManyReplays) {
   const std::size_t nodes = 1000;
   std::unique_ptr<Allocation> memory = allocate(nodes);

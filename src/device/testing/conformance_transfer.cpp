@@ -6,7 +6,7 @@
 
 namespace tessera {
 
-// Bug caught: a copy that loses the tail, or that confuses a number of bytes with a number of elements.
+// Bug caught: a copy that loses its last bytes, or that confuses bytes with elements.
 TEST_P(DeviceConformance, TransfersRoundTrip) {
   for (const std::size_t bytes : {1ul, 7ul, 4096ul, 100003ul, 3ul << 20, (9ul << 20) + 5}) {
     std::unique_ptr<Allocation> memory = allocate(bytes + 2);
@@ -68,7 +68,7 @@ TEST_P(DeviceConformance, EventsOrderStreamsAndHost) {
   }
 }
 
-// Bug caught: a wait that never ends, for an event that was never recorded.
+// Bug caught: an endless wait for an event that was never recorded.
 TEST_P(DeviceConformance, UnrecordedEventHasPassed) {
   std::unique_ptr<Event> event = device_->create_event().value();
   expect_ok(event->synchronize());
@@ -76,7 +76,7 @@ TEST_P(DeviceConformance, UnrecordedEventHasPassed) {
   expect_ok(stream_->synchronize());
 }
 
-// Bug caught: a time that is made up, or that comes from an earlier recording of the event.
+// Bug caught: a time that was not measured, or that comes from an earlier recording of the event.
 TEST_P(DeviceConformance, EventsTakeTime) {
   std::unique_ptr<Allocation> memory = allocate(32 << 20);
   std::unique_ptr<Event> begin = device_->create_event(EventKind::kTime).value();
@@ -97,7 +97,7 @@ TEST_P(DeviceConformance, EventsTakeTime) {
   expect_refused(order->milliseconds_since(*begin).status(), {"event"});
 }
 
-// Bug caught: a null address that kills the process instead of the call.
+// Bug caught: a null address that crashes the process instead of failing the call.
 TEST_P(DeviceConformance, NullAddressesAreRefused) {
   std::unique_ptr<Allocation> memory = allocate(16);
   ASSERT_NE(memory, nullptr);
@@ -122,7 +122,7 @@ TEST_P(DeviceConformance, UploadHasReadHostMemoryWhenItReturns) {
   std::vector<std::uint8_t> host(sizes.back());
   for (std::size_t i = 0; i < memory.size(); ++i) {
     ASSERT_NE(memory[i], nullptr);
-    // Keeps the stream behind the host.
+    // Keeps the stream busy, so that uploads run later than the host's calls.
     expect_ok(stream_->fill(busy->data(), 1, busy->size()));
     const std::vector<std::uint8_t> values = pattern(memory[i]->size(), static_cast<unsigned>(i));
     std::copy(values.begin(), values.end(), host.begin());
@@ -134,7 +134,7 @@ TEST_P(DeviceConformance, UploadHasReadHostMemoryWhenItReturns) {
   }
 }
 
-// Bug caught: transfers of pinned memory that go to the wrong place, or that an event does not cover.
+// Bug caught: transfers of pinned memory that go to the wrong place, or that an event does not wait for.
 TEST_P(DeviceConformance, HostMemoryTransfersWhileTheStreamRuns) {
   const std::size_t bytes = (5 << 20) + 11;
   std::unique_ptr<HostAllocation> from = allocate_host(bytes, "from");
@@ -146,7 +146,7 @@ TEST_P(DeviceConformance, HostMemoryTransfersWhileTheStreamRuns) {
     const std::vector<std::uint8_t> values = pattern(bytes, i);
     std::memcpy(from->data(), values.data(), bytes);
     std::memset(to->data(), 0, bytes);
-    // Uploads in two parts, which meet at an odd offset.
+    // Uploads in two parts that meet at an odd offset.
     expect_ok(stream_->upload(memory->data(), from->data(), 1001));
     expect_ok(stream_->upload(memory->data() + 1001, from->data() + 1001, bytes - 1001));
     expect_ok(stream_->download(to->data() + 77, memory->data() + 77, bytes - 77));
@@ -157,7 +157,7 @@ TEST_P(DeviceConformance, HostMemoryTransfersWhileTheStreamRuns) {
   }
 }
 
-// Bug caught: ordinary memory that is mistaken for pinned memory, because it follows pinned memory or has the address
+// Bug caught: ordinary memory that is mistaken for pinned memory, because it adjoins pinned memory or has the address
 // of freed pinned memory.
 TEST_P(DeviceConformance, HostMemoryIsKnownByItsRange) {
   std::unique_ptr<Allocation> memory = allocate(4096);

@@ -1,4 +1,4 @@
-// The device that tests run on, and the paths of their data. Environment variables can change both.
+// The device that tests run on. An environment variable can change it.
 #pragma once
 
 #include <string>

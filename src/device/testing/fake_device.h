@@ -17,17 +17,18 @@
 
 namespace tessera {
 
-// The calls that fail, counted from 1; 0: none. Calls that are refused anyway are not counted.
+// The number of the call that fails, for each kind of fault. Numbers count from 1; 0: no call fails. Calls that would
+// be refused anyway are not counted.
 struct FaultPlan {
-  std::int64_t out_of_memory_at = 0;  // counts allocations and arena creation or growth
+  std::int64_t out_of_memory_at = 0;  // counts allocations, and creations and growths of arenas
   std::int64_t begin_recording_fails_at = 0;
-  bool records_nothing = false;             // every recording fails when it begins
-  std::int64_t end_recording_fails_at = 0;  // the recording is dropped
+  bool records_nothing = false;             // every begin_recording() fails
+  std::int64_t end_recording_fails_at = 0;  // the recording is then discarded
   std::int64_t launch_fails_at = 0;         // counts kernels, copies and fills, run or recorded
-  std::int64_t replay_fails_at = 0;         // nothing of the graph runs
-  // Nothing of the graph runs, and the caller of launch() is not told: the next wait for an event fails, as on a GPU.
+  std::int64_t replay_fails_at = 0;         // no part of the graph runs
+  // No part of the graph runs, but launch() succeeds. The next wait for an event fails, as on a GPU.
   std::int64_t replay_lost_at = 0;
-  std::int64_t lost_from = 0;  // the call of any kind from which on all calls fail with kDeviceLost
+  std::int64_t lost_from = 0;  // all calls from this one on fail with kDeviceLost; counts calls of every kind
 };
 
 struct FaultCounts {
@@ -44,10 +45,10 @@ class FakeDevice final : public CpuDevice {
  public:
   static Result<std::unique_ptr<FakeDevice>> create(FaultPlan plan, CpuDevice::Options options = {});
 
-  // Starts again with another plan and all counts at 0. A lost device works again.
+  // Sets another plan and resets all counts to 0. A lost device works again.
   void set_plan(FaultPlan plan);
   FaultCounts counts() const;
-  // Bytes of the allocations and arenas that are alive.
+  // Returns the bytes of live allocations and arenas.
   std::int64_t bytes_in_use() const { return used_bytes(); }
 
  protected:

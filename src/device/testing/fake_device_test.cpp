@@ -27,7 +27,7 @@ Status use(Device& device) {
   return stream->synchronize();
 }
 
-// Runs use() with the fault at the 1st, 2nd, … call and returns how many calls there were.
+// Runs use() with the fault at the first call, the second, and so on. Returns the number of calls that can fail.
 int count_faults(std::int64_t FaultPlan::*at, StatusCode code, const std::string& words) {
   for (int n = 1;; ++n) {
     FaultPlan plan;
@@ -40,7 +40,7 @@ int count_faults(std::int64_t FaultPlan::*at, StatusCode code, const std::string
     }
     EXPECT_EQ(status.code(), code) << status.to_string();
     EXPECT_THAT(status.message(), HasSubstr(words));
-    // Whatever failed, the device itself still works.
+    // The device must still work after any failed call.
     device->set_plan({});
     const Status again = use(*device);
     EXPECT_TRUE(again.ok()) << "after fault " << n << ": " << again.to_string();
@@ -94,7 +94,7 @@ TEST(FakeDevice, LostDeviceStaysLost) {
   EXPECT_EQ(device->counts().faults, 10);
 }
 
-// Bug caught: a failed end that leaves the recording open, so that the next capture is refused.
+// Bug caught: a failed end_recording() that leaves the recording open, so that the next capture is refused.
 TEST(FakeDevice, FailedEndDropsTheRecording) {
   std::unique_ptr<FakeDevice> device = FakeDevice::create({.end_recording_fails_at = 2}, {.threads = 1}).value();
   std::unique_ptr<Allocation> memory = device->allocate(16, "x").value();

@@ -85,7 +85,7 @@ Result<std::unique_ptr<Stream>> HandleDevice::create_stream(std::string name) {
 
 std::byte* HandleDevice::add(std::byte* data, std::size_t bytes) {
   std::lock_guard lock(mutex_);
-  auto* handle = reinterpret_cast<std::byte*>(++last_handle_);  // NOLINT(performance-no-int-to-ptr): never followed
+  auto* handle = reinterpret_cast<std::byte*>(++last_handle_);  // NOLINT(performance-no-int-to-ptr): never dereferenced
   ranges_[handle] = {data, bytes};
   return handle;
 }
@@ -103,7 +103,8 @@ std::byte* HandleDevice::resolve(DeviceAddress address, std::size_t bytes) const
   return range->second.data + address.offset;
 }
 
-// Returns the host address. Zero bytes and missing memory are left to the host stream's own checks.
+// Returns the host address. For zero bytes or missing memory returns no address; the host stream's own checks handle
+// these.
 Result<DeviceAddress> HandleStream::find(DeviceAddress address, std::size_t bytes) const {
   if (!address || bytes == 0) return DeviceAddress{};
   std::byte* data = device_.resolve(address, bytes);

@@ -1,5 +1,6 @@
-// A device without pointers, to test code that might assume pointers. Memory has handles that are not addresses, arenas
-// have their size from the start, and only the device's own streams find the bytes. Its memory is the host's.
+// A device without pointers, for testing code that might assume pointers. Memory has handles that are not addresses,
+// and arenas have their full size from the start. Only the device's own streams can access the bytes, which are host
+// memory.
 //
 //   auto device = HandleDevice::create().value();
 //   std::unique_ptr<Allocation> x = device->allocate(64, "x").value();
@@ -34,7 +35,7 @@ class HandleDevice final : public Device {
   Status begin_initialisation(std::string_view library) override { return host_->begin_initialisation(library); }
   std::int64_t available_bytes() const override { return host_->available_bytes(); }
 
-  // Returns where the bytes lie. Null if the memory is not alive, or if `bytes` from the address pass its end.
+  // Returns the host address of the bytes. Returns null if the memory was freed, or if the range exceeds it.
   std::byte* resolve(DeviceAddress address, std::size_t bytes) const;
 
  private:

@@ -1,4 +1,4 @@
-// Catches: a conformance suite or a test helper that only devices with pointers pass.
+// Catches: a conformance suite or a test helper that works only on devices with pointers.
 #include "tessera/device/testing/handle_device.h"
 
 #include "tessera/device/testing/conformance.h"

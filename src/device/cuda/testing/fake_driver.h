@@ -1,7 +1,7 @@
-// A CUDA driver in host memory, for tests on machines without a GPU. It is as asynchronous as a driver may be: a
-// stream's work runs only when something waits for it, so that memory that is reused too early gives wrong results. As
-// in the real driver, calls need a current context, and a call that is not allowed during a capture makes the thread's
-// capture invalid.
+// A CUDA driver in host memory, for tests on machines without a GPU. It is as asynchronous as a real driver may be: a
+// stream's work runs only when something waits for it, so memory that is reused too early gives wrong results. As in
+// the real driver, calls need a current context, and a call that is not allowed during a capture invalidates the
+// thread's capture.
 //
 //   FakeDriver fake;
 //   fake.fail("cuMemAlloc", 2, CUDA_ERROR_OUT_OF_MEMORY);
@@ -24,11 +24,11 @@ struct FakeDriverOptions {
   int devices = 1;
   int compute_capability = 90;
   std::size_t memory_bytes = std::size_t{256} << 20;
-  bool takes_rdma = true;              // cuMemCreate accepts GPUDirect RDMA
-  bool takes_file_descriptors = true;  // cuMemCreate accepts handles to export
+  bool takes_rdma = true;              // whether cuMemCreate accepts GPUDirect RDMA
+  bool takes_file_descriptors = true;  // whether cuMemCreate accepts handles for export
 };
 
-// A fake driver. There can be only one at a time, because a driver's functions have no object to belong to.
+// A fake driver. Only one can exist at a time, because a driver's functions take no object.
 class FakeDriver {
  public:
   explicit FakeDriver(FakeDriverOptions options = {});
@@ -37,11 +37,11 @@ class FakeDriver {
   FakeDriver& operator=(const FakeDriver&) = delete;
 
   const Driver& table() const { return table_; }
-  // Makes the nth call of `function` from now on, counted from 1, do nothing and return `result`.
+  // Makes a later call of `function` do nothing and return `result`. `nth` counts calls from now on, starting at 1.
   void fail(const std::string& function, int nth, CUresult result);
   // Returns the number of calls of `function`, or of all functions if it is empty.
   int calls(const std::string& function = "") const;
-  // Returns the number of calls that fail() made fail.
+  // Returns the number of calls that failed because of fail().
   int faults() const;
   // Returns the number of objects that were not released: memory, addresses, streams, events, graphs, contexts.
   int live_objects() const;

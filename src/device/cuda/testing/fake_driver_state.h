@@ -33,13 +33,15 @@ struct FakeStream {
   bool capture_valid = false;
   std::thread::id capture_thread;
   FakeGraph captured;
-  std::shared_ptr<FakeStream> origin;  // the stream whose capture this one takes part in; null: none
+  std::shared_ptr<FakeStream> origin;  // the stream whose capture this stream takes part in; null: none
   std::size_t unjoined = 0;            // items added to that capture since the origin last waited for this stream
 };
 
 struct FakeEvent {
   std::shared_ptr<FakeStream> stream;  // null: the event was never recorded
-  std::size_t at = 0;                  // passed when this many items are done; in a capture, the stream's `unjoined`
+  // The event has passed when this many of the stream's items are done. In a capture: `unjoined` of the stream when the
+  // event was recorded.
+  std::size_t at = 0;
   bool takes_time = false;
   std::shared_ptr<FakeStream> capture;  // the capture in which the event was recorded; null: none
 };
@@ -79,7 +81,7 @@ struct FakeDriver::State {
   int retains = 0;
   CUcontext context = nullptr;
 
-  // Runs the stream's items up to the first `count` ever enqueued.
+  // Runs the stream's items until `count` of all items ever enqueued are done.
   static void run_to(FakeStream& stream, std::size_t count) {
     while (stream.done < count) {
       const Work work = std::move(stream.queue.front());
@@ -113,8 +115,8 @@ struct FakeDriver::State {
     return stream->origin == nullptr ? stream : stream->origin;
   }
 
-  // Waits for an event in a capture. A stream that waits for another's event joins the capture; if the origin waits,
-  // the other stream counts as joined.
+  // Waits for an event in a capture. A stream that waits for an event of a capturing stream joins that capture. If the
+  // origin of the capture waits for an event of a joined stream, that stream's work counts as joined.
   static CUresult wait_in_capture(const std::shared_ptr<FakeStream>& stream, const FakeEvent& event) {
     if (!event.capture->capturing) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
     if (stream != event.capture)
@@ -136,7 +138,7 @@ struct FakeDriver::State {
     return joined;
   }
 
-  // Makes this thread's capture invalid, if it has one.
+  // Invalidates this thread's capture, if it has one and the capture mode is not relaxed. Returns whether it did.
   bool breaks_capture() {
     if (capture_relaxed) return false;
     for (auto& [handle, stream] : streams) {
@@ -190,7 +192,7 @@ struct FakeFunctions {
       return current_context == nullptr || current_context != s.context ? CUDA_ERROR_INVALID_CONTEXT : body(s);
     });
   }
-  // Like with_context(), but a thread that captures is refused, and its capture becomes invalid.
+  // Does what with_context() does, but refuses a capturing thread and invalidates its capture.
   template <class F>
   static CUresult unsafe(const char* function, const F& body) {
     return with_context(function, [&](FakeDriver::State& s) {

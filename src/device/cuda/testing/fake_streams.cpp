@@ -8,7 +8,8 @@ namespace tessera {
 void FakeFunctions::set_work(Driver& t) {
   t.cuMemcpyHtoDAsync = [](CUdeviceptr to, const void* from, std::size_t bytes, CUstream stream) {
     return with_context("cuMemcpyHtoDAsync", [&](auto& s) {
-      if (!s.is_pinned(from)) return CUDA_ERROR_INVALID_VALUE;  // the real copy would wait for the stream
+      // Copies from ordinary memory are refused, because the real copy would wait for the stream.
+      if (!s.is_pinned(from)) return CUDA_ERROR_INVALID_VALUE;
       return s.enqueue(stream, [=] { std::memcpy(pointer_of(to), from, bytes); });
     });
   };
@@ -127,7 +128,7 @@ void FakeFunctions::set_capture(Driver& t) {
     });
   };
   t.cuStreamEndCapture = [](CUstream stream, CUgraph* graph) {
-    // Ends the capture even if the function fails.
+    // The capture ends even if the function fails.
     std::lock_guard lock(state().mutex);
     FakeStream& on = *state().streams.at(stream);
     if (on.capturing && on.capture_thread != std::this_thread::get_id()) return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
