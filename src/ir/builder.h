@@ -30,7 +30,8 @@ class GraphBuilder {
   // `ops` must outlive the builder.
   GraphBuilder(std::string graph_name, const OpTable& ops);
 
-  // Declare values. Declaring a weight twice (a tied head) returns the first value again; its type must agree.
+  // Each of the next functions declares a value. A second declaration of a weight (a tied head) returns the first
+  // value; the types must agree.
   ValueId input(std::string name, Type type);
   ValueId weight(std::string name, Type type);
   ValueId state(std::string name, Type type);
@@ -38,7 +39,7 @@ class GraphBuilder {
 
   // Adds a node and returns its only result. Returns {-1} for an operator without results, and after an error.
   ValueId op(std::string_view name, std::vector<ValueId> operands, Attributes attributes = {});
-  // Adds a node and returns all of its results. After an error it returns kMaxResults times {-1}, so that indexing the
+  // Adds a node and returns all of its results. After an error it returns kMaxResults ids {-1}, so that indexing the
   // results is safe.
   std::vector<ValueId> multi_op(std::string_view name, std::vector<ValueId> operands, Attributes attributes = {});
 
@@ -70,7 +71,7 @@ class GraphBuilder {
   std::unordered_map<std::string, int> next_number_;  // suffix of a result's name if the plain name is taken
 };
 
-// Checks `node` against `decl`: operand count, attribute names and kinds, and mutated operands agree, and the node
+// Checks that `node` agrees with `decl` in operand count, attribute names and kinds, and mutated operands, and that it
 // mutates neither inputs nor weights. Returns the types that its results must have. `node` need not be in `graph`, but
 // its operands must.
 Result<std::vector<Type>> check_node(const OpDecl& decl, const Graph& graph, const Node& node);

@@ -106,7 +106,7 @@ std::string Dim::to_string() const {
   const auto add_term = [&](std::int64_t number, const std::string& symbol) {
     if (number == 0) return;
     const bool negative = number < 0;
-    // Negates as unsigned, so that the lowest number has a magnitude.
+    // Negates as unsigned, because int64 cannot hold the magnitude of the lowest int64.
     const std::uint64_t magnitude =
         negative ? 0 - static_cast<std::uint64_t>(number) : static_cast<std::uint64_t>(number);
     if (terms++ > 0) {
@@ -234,8 +234,8 @@ Result<Dim> Dim::parse(std::string_view text) {
   return DimParser(text).parse();
 }
 
-// Compares factors. Affine forms over the rationals factor uniquely, so a product is its rational content and the
-// multiset of its primitive factors.
+// Compares the factors of the two products. Affine forms over the rationals have a unique factorisation, so two
+// products are equal if their numeric factors agree and they have the same primitive factors, in any order.
 bool same_element_count(const Shape& a, const Shape& b) {
   struct Product {
     Int128 numerator = 1;

@@ -1,4 +1,4 @@
-// A forward as a graph: its values, its nodes in execution order, and what it reads and keeps.
+// A forward as a graph: its values, its nodes in execution order, its inputs and its states.
 //
 // Nodes are in single assignment form except for *mutated* operands: a node may write into an operand (`mut %out`), and
 // every later node sees the new content. Therefore the order of nodes in the list is the order of execution.
@@ -55,21 +55,21 @@ struct Node {
   double attribute_or(std::string_view name, double fallback) const;
 };
 
-// A group of layers whose caches follow one rule of retention. They share slots, a page table and a pool of pages. A
-// state belongs to group i if its first dimension is page_symbol(i), so that the bytes of a page follow from their
-// types.
+// A group of layers whose caches retain tokens by the same rule. The layers share slots, a page table and a pool of
+// pages. A state belongs to group i if its first dimension is page_symbol(i), so that the bytes of a page follow from
+// the types of its states.
 struct CacheGroup {
   enum class Kind : std::uint8_t {
     kPaged,   // keys and values of every token of a sequence
     kWindow,  // keys and values of the last `window` tokens; older pages go back to the pool
-    kLatent,  // one compressed row for every token: paged, with other bytes per token
-    // One slot for a sequence, whatever its length. Operators start from zeros at position 0. A slot's content at the
-    // end of a page can be copied to another slot, from which other sequences continue.
+    kLatent,  // one compressed row for every token, in pages like kPaged
+    // One slot for a sequence of any length. At position 0 operators start from zeros instead of reading the slot. The
+    // content of a slot at the end of a page can be copied to another slot, from which another sequence continues.
     kState,
   };
   std::string name;  // "full", "window.4096"
   Kind kind = Kind::kPaged;
-  std::int64_t window = 0;  // kWindow: tokens that a row sees, including itself; otherwise 0
+  std::int64_t window = 0;  // kWindow: the number of tokens that a row sees, including itself; otherwise 0
   std::vector<std::int64_t> layers = {};
   friend bool operator==(const CacheGroup&, const CacheGroup&) = default;
 };

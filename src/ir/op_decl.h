@@ -1,6 +1,6 @@
-// The declaration of an operator: all that a graph needs to know. Kernels are declared in ops/contract/op.h, so that
-// graphs can be built, checked, split and printed without a device. The functions of a declaration may carry an object,
-// such as a plugin's table; the engine's own are plain functions.
+// The declaration of an operator: all that a graph needs to know about it. Kernels are declared apart, in
+// ops/contract/op.h, so that graphs can be built, checked, split and printed without a device. The functions of a
+// declaration are std::function because a plugin's operator must carry its table of C functions.
 #pragma once
 
 #include <cstdint>
@@ -45,11 +45,11 @@ enum class Execution : std::uint8_t {
   kAllocate,  // results are memory that a later node writes; nothing runs
 };
 
-// What one row of the results depends on.
+// The rows on which a row of the results depends.
 enum class RowUse : std::uint8_t {
-  kMixed,     // several rows, a state, or unknown
-  kByRow,     // the same row of the operands and whole weights, whatever the number of rows
-  kExchange,  // rows of other ranks too; the ranks meet in the operator and exchange each row by itself
+  kMixed,     // several rows, a state, or not known
+  kByRow,     // only the same row of the operands, and weights; the number of rows does not matter
+  kExchange,  // the same row on other ranks too; all ranks run the operator, which exchanges each row separately
 };
 
 struct OpDecl {

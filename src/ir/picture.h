@@ -19,7 +19,7 @@ namespace tessera::ir {
 
 struct PictureCluster {
   std::string title;      // "piece 3"
-  bool is_split = false;  // runs between recorded graphs
+  bool is_split = false;  // the cluster is a split op, which runs between recorded graphs
 };
 
 struct PictureOptions {

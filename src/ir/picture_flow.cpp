@@ -20,7 +20,8 @@ NodeStyle style_of(const OpDecl* decl, bool in_split_cluster) {
   return NodeStyle::kKernel;
 }
 
-// Follows writes: a node that reads a value reads what the value's last writer left, even if it wrote through a view.
+// Computes which node each value comes from. A node that reads a value depends on the last node that wrote the value's
+// memory, directly or through a view.
 class FlowBuilder {
  public:
   FlowBuilder(const Graph& graph, const PictureOptions& options) : graph_(graph), options_(options) {
@@ -81,7 +82,7 @@ class FlowBuilder {
   Flow flow_;
 };
 
-// Returns the bytes of the UTF-8 character at the front if XML can show it, otherwise 0.
+// Returns the length in bytes of the UTF-8 character at the front if XML can show it, otherwise 0.
 std::size_t character_length(std::string_view text) {
   const auto byte = [&](std::size_t i) { return static_cast<std::uint32_t>(static_cast<unsigned char>(text[i])); };
   const std::uint32_t first = byte(0);

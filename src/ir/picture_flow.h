@@ -1,4 +1,5 @@
-// Computes what both pictures show: how each node looks, which nodes feed it, and which labels stand beside it.
+// Computes the data that the SVG and the DOT picture both show: how each node looks, which nodes feed it, and which
+// labels are drawn beside it.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +13,7 @@ namespace tessera::ir {
 
 enum class NodeStyle { kKernel, kSplit, kView, kAllocate };
 
-// An edge: content that flows from the node that wrote it last.
+// An edge from the node that last wrote a value to a node that reads or writes the value.
 struct FlowEdge {
   std::size_t from;
   std::size_t to;  // nodes.size() stands for the graph's outputs
@@ -36,8 +37,8 @@ struct Flow {
 // Computes the flow; references to values or nodes that do not exist are omitted.
 Flow flow_of(const Graph& graph, const PictureOptions& options);
 
-// Returns valid UTF-8 without control characters, of at most `most` characters. What is cut becomes "…"; what cannot be
-// shown becomes U+FFFD.
+// Returns the text as valid UTF-8 without control characters, cut to at most `most` characters. A cut is shown as "…",
+// and invalid or unprintable characters as U+FFFD.
 std::string printable(std::string_view text, std::size_t most);
 // Returns "%h: bf16[T, 64]".
 std::string typed_name(const Graph& graph, ValueId id);

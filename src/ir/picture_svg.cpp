@@ -176,8 +176,8 @@ class SvgWriter {
   }
   double lane_x(std::size_t lane) const { return box_x_ + kBoxWidth + kLane * (static_cast<double>(lane) + 1); }
   double middle_x() const { return box_x_ + kBoxWidth / 2; }
-  // Returns the height at which a lane edge leaves its box: beside its value's line. A value that the node wrote into
-  // leaves at the box's end.
+  // Returns the y coordinate at which a lane edge leaves its box. The edge of a result leaves beside the result's line.
+  // The edge of an operand that the node writes leaves at the box's end.
   double leave_y(const Trunk& trunk) const {
     const Row& row = rows_[trunk.from];
     const std::vector<ValueId>& named = named_in(trunk.from);
@@ -185,8 +185,8 @@ class SvgWriter {
     if (line == std::ssize(named)) return row.bottom() - 7;
     return row.top + kBoxTop + 7 + kLine * static_cast<double>(line);
   }
-  // Returns the height at which the next lane edge arrives at a box. Edges arrive one below the other, above the places
-  // where others leave.
+  // Returns the y coordinate at which the next lane edge arrives at a box. The edges arrive one below another, above
+  // those that leave the box.
   double next_arrival_y(std::size_t row) {
     const double y = rows_[row].top + 9 + 6 * rows_[row].arrivals++;
     return std::min(y, rows_[row].bottom() - 5);

@@ -23,7 +23,7 @@ std::size_t count(std::string_view text, std::string_view part) {
   return n;
 }
 
-// Returns "" if every tag is closed in order, no markup stands in text and no control character anywhere; otherwise the
+// Returns "" if every tag is closed in order, text holds no markup and no control character occurs; otherwise the
 // fault.
 std::string xml_fault(std::string_view xml) {
   std::vector<std::string> open;

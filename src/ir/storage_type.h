@@ -16,8 +16,8 @@ inline constexpr ir::DType kDTypeOf = std::is_same_v<T, float>      ? ir::DType:
                                       : std::is_same_v<T, BFloat16> ? ir::DType::kBFloat16
                                                                     : ir::DType::kFloat16;
 
-// Calls f.operator()<T>() with the storage type of a floating-point dtype and returns what it
-// returns (a Status or a Result); kUnimplemented for any other dtype. `what` begins the error message.
+// Calls f.operator()<T>() with the storage type T of a floating-point dtype, and returns its result, which is a Status
+// or a Result. Returns kUnimplemented for any other dtype; `what` begins the message.
 //   return dispatch_dtype(x.dtype, "rms_norm", [&]<class T>() -> Result<std::unique_ptr<BoundOp>> { … });
 template <class F>
 auto dispatch_dtype(ir::DType dtype, std::string_view what, F&& f) -> decltype(f.template operator()<float>()) {

@@ -1,4 +1,4 @@
-// A value of a graph as it lies in device memory: what kernels, and exchanges between ranks, read and write.
+// The memory of a graph's value on the device. Kernels, and exchanges between ranks, read and write it.
 #pragma once
 
 #include <array>

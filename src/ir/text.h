@@ -55,9 +55,9 @@ std::string to_text(const Graph& graph);
 // Prints one node's statement, without a line break, for messages and tooltips.
 std::string to_text(const Graph& graph, const Node& node);
 
-// Parses a graph. Errors name line and column (in bytes, from 1), what was found and what was expected. With `ops`
-// every node must agree with its declaration; null checks no operator. `ops` is borrowed for the call. verify() checks
-// the other rules.
+// Parses a graph. Errors name line and column (in bytes, from 1), what was found and what was expected. If `ops` is
+// given, every node must agree with its declaration; if `ops` is null, operators are not checked. `ops` is borrowed for
+// the call. verify() checks the other rules.
 Result<Graph> parse_graph(std::string_view text, const OpTable* ops);
 
 }  // namespace tessera::ir

@@ -9,7 +9,7 @@
 
 namespace tessera::ir {
 
-bool is_name_char(char c);               // whether a bare name may hold it: letters, digits, '_', '.'
+bool is_name_char(char c);               // whether a bare name may contain it: letters, digits, '_', '.'
 bool is_word(std::string_view text);     // whether it is a name that begins with a letter or '_'
 bool is_keyword(std::string_view text);  // whether it is a word that begins a statement
 
@@ -36,7 +36,7 @@ class Lexer {
  public:
   explicit Lexer(std::string_view text) : text_(text) {}
 
-  // Returns the next token. The error is a character that begins no token, or a string without its end.
+  // Returns the next token. Fails at a character that begins no token, and at a string without a closing quote.
   Result<Token> next();
   // Reads one dimension: everything before the next ',' or ']' of this line. Precondition: "[" or "," was the last
   // token.

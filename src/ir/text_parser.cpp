@@ -47,7 +47,7 @@ class Parser {
   }
 
  private:
-  // Takes the next token, which becomes the current one, token_.
+  // Reads the next token into token_.
   Status advance() {
     token_ = TRY(lexer_.next());
     return ok_status();
@@ -178,7 +178,7 @@ class Parser {
     return is_punctuation("}") ? advance() : refuse("',' or '}'");
   }
 
-  // Fills in omitted types. Without declarations no type may be omitted.
+  // Checks a node against its declaration and fills in omitted types. Without declarations no type may be omitted.
   Status check(const Token& op, const Node& node, std::vector<ResultText>& results) const {
     if (ops_ == nullptr) return ok_status();
     const auto refuse_node = [&](const Status& error) {

@@ -330,7 +330,7 @@ TEST(GraphText, TextSizeIsBounded) {
   }
 }
 
-// Accepted text prints to text that is accepted and prints the same again.
+// Mutated text is either refused, or its printed form is accepted and prints the same again.
 TEST(GraphText, MutatedTextNeverCrashes) {
   const OpTable ops = test_op_table();
   std::mt19937_64 random(3);

@@ -30,7 +30,7 @@ enum class Symbol : std::uint8_t {
   kQueryLength,  // Q: longest query of a request in a forward
   kRows,         // R: rows whose logits are wanted
   kVisionRows,   // S: patches of a vision forward
-  kPages,        // P: pages of the first cache group; a state group's slots
+  kPages,        // P: pages of the first cache group, or its slots if it is a state group
   kPages1,       // P1 … P3: pages of the other cache groups
   kPages2,
   kPages3,
@@ -50,7 +50,7 @@ struct Bucket {
   std::int64_t operator[](Symbol s) const { return sizes[static_cast<std::size_t>(s)]; }
   std::int64_t& operator[](Symbol s) { return sizes[static_cast<std::size_t>(s)]; }
   friend auto operator<=>(const Bucket&, const Bucket&) = default;
-  std::string to_string() const;  // "T=16 B=1"; without sizes "no sizes"
+  std::string to_string() const;  // "T=16 B=1"; "no sizes" if all are 0
 };
 
 // (constant + Σ coefficient·symbol) / divisor, kept in lowest terms. The division must be exact for every bucket with
@@ -77,7 +77,7 @@ class Dim {
 
   friend bool operator==(const Dim&, const Dim&) = default;
   std::string to_string() const;  // "T", "2*T", "(T + 4)/2", "64"; "unrepresentable"
-  // Parses what to_string prints, with any spacing, and not only in lowest terms.
+  // Parses the output of to_string(). Any spacing is accepted, and the terms need not be reduced.
   static Result<Dim> parse(std::string_view text);
 
  private:
@@ -104,7 +104,7 @@ struct Type {
 
 // Returns the numbers of a shape. Fails as Dim::evaluate does, or if the element count exceeds 2^62.
 Result<std::vector<std::int64_t>> evaluate(const Shape& shape, const Bucket& bucket);
-// Returns the bytes of a value of that type, without padding. Fails as evaluate() above.
+// Returns the bytes of a value of that type, without padding. Fails in the same cases as evaluate().
 Result<std::int64_t> size_bytes(const Type& type, const Bucket& bucket);
 // Returns whether the shapes have the same number of elements for every bucket, which is the rule of a reshape or view.
 // Exact: [2*T, 64] and [T, 128] agree, [T, 4] and [B, 4] do not.

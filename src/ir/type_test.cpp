@@ -37,7 +37,7 @@ class Random {
   std::mt19937_64 random_{7};
 };
 
-// Compares with the sum and product of the evaluated parts, if the parts can be evaluated.
+// Compares the value of a sum or product of dimensions with the sum or product of their values, if these exist.
 TEST(Dim, ArithmeticAgreesWithNumbers) {
   Random random;
   int compared = 0;

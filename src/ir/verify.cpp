@@ -128,7 +128,7 @@ class Verifier {
     return ok_status();
   }
 
-  // Checks that results and their producers refer to each other, once.
+  // Checks that exactly one node makes each result, and that the result names this node as its producer.
   Status check_producers() const {
     std::vector<bool> made(graph_.values.size(), false);
     for (std::size_t n = 0; n < graph_.nodes.size(); ++n) {

@@ -7,21 +7,21 @@
 
 namespace tessera::ir {
 
-// Returns the first rule that `graph` breaks, with graph, node, operator and value. The code is kInternal, because a
-// rule is broken by a faulty pass.
+// Returns the first rule that `graph` breaks, with graph, node, operator and value. The code is kInternal, because only
+// a faulty pass can break a rule.
 //
 //   Values      names are unique and not empty; dimensions can be evaluated and are not negative; inputs, weights and
 //               states are listed once, in the list of their kind; a result has one producer, which lists it.
 //   Nodes       the operator is declared and the node agrees with check_node(); result types are the inferred ones;
 //               operands are defined before.
-//   Memory      a view has one result: operand 0 with its element type and count. Inputs and weights are never written,
-//               neither directly nor through a view. A node that writes an operand has no other operand in the same
-//               memory. Memory of an allocating operator is written before a kernel reads it and before it is an
+//   Memory      a view has one result: operand 0 in another shape with as many elements. Inputs and weights are never
+//               written, neither directly nor through a view. A node that writes an operand has no other operand in the
+//               same memory. Memory of an allocating operator is written before a kernel reads it and before it is an
 //               output.
 //   Splitting   an operator that cannot be captured is split by default; one that runs nothing is never split.
 //   Outputs     outputs exist and are neither weights nor views of weights.
-//   Groups      cache groups have unique names and layers of their own, and have a window if and only if they are
-//               windowed; the integer attribute `group` of a node with a state operand is the index of one.
+//   Groups      cache groups have unique names, share no layers, and have a window if and only if they are
+//               windowed; the integer attribute `group` of a node with a state operand is the index of a group.
 //
 // `ops` is borrowed for the call. Cost: linear in the graph.
 Status verify(const Graph& graph, const OpTable& ops);

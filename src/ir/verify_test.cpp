@@ -1,4 +1,5 @@
-// Catches: rules of graphs that a faulty pass could break unnoticed. Each test breaks one rule of a valid graph.
+// Catches: graphs that are accepted although they break a rule, so that a faulty pass would go unnoticed. Each test
+// breaks one rule of a valid graph.
 #include "tessera/ir/verify.h"
 
 #include <gmock/gmock.h>
@@ -32,7 +33,7 @@ std::string broken(Change change) {
   return status.ok() ? "no error" : status.message();
 }
 
-// Like the function above, for a text whose nodes agree with their declarations.
+// Returns the verifier's message for a graph with these statements, whose nodes agree with their declarations.
 std::string broken_text(std::string_view statements, const OpTable& ops = test_op_table()) {
   const std::string text =
       "graph @g { input %x: f32[T, 8] weight %w: f32[T, 8] state %s: f32[T, 8] " + std::string(statements) + " }";
