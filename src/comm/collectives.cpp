@@ -1,4 +1,5 @@
-// Implements the collectives: the ranks of a group meet in each call, within one process and across several.
+// Implements the collectives on hosts. The ranks of one process meet at barriers in each call, and processes exchange
+// tensors over connections.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,13 +15,13 @@
 namespace tessera {
 namespace {
 
-// Converts a rank of this stage to its number among the ranks of all stages. Errors name ranks by that number.
+// Converts a rank of this stage to its number among the ranks of all stages. Errors use that number.
 std::int64_t place_of(const Communicator& communicator, std::int64_t rank) {
   return communicator.world_rank() - communicator.rank() + rank;
 }
 
-// Adds up elements [begin, end) of all tensors, in the tensors' order. The sum of the tensors' elements i becomes
-// element i - origin of each tensor in `to`.
+// Adds up elements [begin, end) of all tensors, in the tensors' order. Writes the sum of element i to element i -
+// origin of each tensor in `to`.
 template <class T>
 TESSERA_CPU_CLONES void reduce_range(std::span<const TensorView> tensors, std::span<const TensorView> to,
                                      std::int64_t begin, std::int64_t end, std::int64_t origin = 0) {
@@ -62,18 +63,18 @@ Status Communicator::enter(std::string_view call, const TensorView& x) {
     end_group(why);
     lock.lock();
   }
-  // Once all ranks have arrived, all continue, even if one aborts right after.
+  // If all ranks have arrived, the call goes on, even if a rank has aborted the group since then.
   return group_->generation != generation ? ok_status() : group_->ended;
 }
 
 void Communicator::leave() {
-  // abort() does not interrupt this wait. All ranks are between enter() and this point and wait for nothing else, and
-  // no rank may free its memory while another still works on it.
+  // abort() must not interrupt this wait, because no rank may free its memory while another rank still works on it. The
+  // wait always ends, because every rank that has entered the call gets here: its waits on the way have a limit.
   group_->meet(/*ends_call=*/true);
 }
 
-// Compares the calls of the ranks that this process sees: all ranks, or only this node's ranks if node 0 does the
-// addition.
+// Checks that the ranks are in the same call with equal shapes. On node 0 it compares all ranks, on any other node only
+// that node's ranks.
 Status Communicator::check_agreement() const {
   const auto base = static_cast<std::size_t>(group_->follows() ? group_->first : 0);
   const auto end = static_cast<std::size_t>(group_->follows() ? group_->first + group_->here : group_->size());
@@ -92,7 +93,8 @@ Status Communicator::check_agreement() const {
   return ok_status();
 }
 
-// Exchanges data with the other nodes. The first rank of this process does so, while the process's other ranks wait.
+// Exchanges data with the other nodes. Only the first rank of this process calls it, while the process's other ranks
+// wait.
 Status Communicator::exchange(std::string_view call, const TensorView& result, Share share) {
   NodeExchange& nodes = *group_->nodes;
   if (!nodes.leads()) TRY(check_agreement());
@@ -101,8 +103,8 @@ Status Communicator::exchange(std::string_view call, const TensorView& result, S
                        : nodes.trade(call, group_->tensors_here(), group_->result, limit_);
 }
 
-// Returns a buffer with room for a tensor like `own` for each rank: on node 0 for all ranks, elsewhere for this
-// process's ranks.
+// Returns a buffer with one tensor like `own` for each rank. On node 0 these are all ranks, on any other node only the
+// ranks of this process.
 TensorView Communicator::rows_of_all(const TensorView& own) const {
   const std::int64_t ranks = group_->follows() ? group_->here : group_->size();
   group_->rows.resize(static_cast<std::size_t>(own.bytes() * ranks));
@@ -110,7 +112,7 @@ TensorView Communicator::rows_of_all(const TensorView& own) const {
   return {.data = {group_->rows.data()}, .dtype = own.dtype, .rank = 2, .dims = {ranks, own.elements()}};
 }
 
-// Copies the result from the group's first rank to this rank, on a node that does not do the addition itself.
+// Copies this rank's share of the result, which the first rank of this process received from node 0.
 Status Communicator::follow(const TensorView& result, Share share) {
   const std::int64_t begin = share == Share::kRows ? (rank_ - group_->first) * result.bytes() : 0;
   if (result.bytes() > 0 && result.data != group_->result.data)
@@ -141,8 +143,8 @@ Status Communicator::together(std::string_view call, const TensorView& x, const 
 }
 
 Status Communicator::all_reduce(const TensorView& x) {
-  // Each rank adds up its share of the elements and writes it to every rank of this process. No two ranks write the
-  // same element.
+  // Each rank sums a share of the elements and writes it to every rank of this process. No two ranks write the same
+  // element.
   const std::int64_t place = rank_ - group_->first;
   const std::int64_t begin = x.elements() * place / group_->here;
   const std::int64_t end = x.elements() * (place + 1) / group_->here;
@@ -182,7 +184,7 @@ Status Communicator::reduce_scatter(const TensorView& x, const TensorView& y) {
   return dispatch_dtype(x.dtype, "reduce_scatter", [&]<class T>() -> Status {
     return together("reduce_scatter", x, y, Share::kRows, [&] {
       reduce_range<T>(group_->tensors, std::span(&y, 1), rank_ * rows, (rank_ + 1) * rows, rank_ * rows);
-      // The ranks of node 0 divide the sums for ranks of other nodes among themselves.
+      // The ranks of node 0 divide among themselves the sums that go to ranks of other nodes.
       for (int other = rank_ + group_->here; other < group_->size(); other += group_->here)
         reduce_range<T>(group_->tensors, std::span(&group_->result, 1), other * rows, (other + 1) * rows);
     });

@@ -5,16 +5,16 @@
 //   std::vector<std::unique_ptr<Communicator>> group = Communicator::create_group(2);
 //   // thread r: ForwardContext{.communicator = group[r].get()}
 //
-// A rank that fails calls abort(); destroying a communicator aborts too. Collectives that other ranks wait in, or call
-// later, then return kCancelled until the group is restarted. The group is also aborted when a rank does not arrive in
-// time.
+// A rank that fails calls abort(); destroying a communicator aborts too. The group is also aborted when a rank does not
+// arrive in time. From then on every waiting or later collective of its ranks returns kCancelled, until the group is
+// restarted.
 //
 // With a NodeGroup the group's ranks are spread over several processes, the same number in each, and each process
-// creates its own ranks. The tensors of all nodes meet on node 0 (node_exchange.h).
+// creates its own ranks. Tensors on CPUs are then combined on node 0 (node_exchange.h).
 //
-// Between GPUs the data goes from device to device (device_state.h). The communicator exchanges what the GPUs need to
-// reach each other: addresses between ranks of one process (peer_exchange.h), NCCL's id between several processes
-// (nccl_exchange.h). NCCL adds in an order of its own and in the tensor's type; all ranks hold the same bits there too.
+// Between GPUs the data goes from device to device (device_state.h). The communicator then only exchanges what the GPUs
+// need to reach each other: addresses between ranks of one process (peer_exchange.h), NCCL's id between processes
+// (nccl_exchange.h). NCCL adds in an order of its own and in the tensor's type. All ranks still get the same bits.
 #pragma once
 
 #include <atomic>
@@ -35,20 +35,20 @@ namespace tessera {
 class Pipeline;
 class NodeGroup;
 
-// One rank of the group. Its methods block until all ranks have made the same call. They belong to the rank's thread,
-// but any thread may call abort() and status().
+// One rank of the group. Its methods block until all ranks have made the same call. Only the rank's thread may call
+// them, except abort() and status(), which any thread may call.
 class Communicator {
  public:
   // Creates a group in this process. A collective waits for the other ranks for at most `limit`.
   static std::vector<std::unique_ptr<Communicator>> create_group(
       int ranks, std::chrono::milliseconds limit = std::chrono::minutes(5));
-  // Creates this process's ranks of a group over all nodes, in rank order. `ranks` counts the ranks of all nodes.
-  // Precondition: `nodes` has not been started.
+  // Creates this process's ranks of a group that spans all nodes, in rank order. `ranks` is the number of ranks on all
+  // nodes. Precondition: `nodes` has not been started.
   static std::vector<std::unique_ptr<Communicator>> create_node_group(int ranks, std::chrono::milliseconds limit,
                                                                       const std::shared_ptr<NodeGroup>& nodes);
-  // Creates ranks for the stages of a pipeline, in the order of RankLayout. The ranks of a stage form a group of their
-  // own. Whatever ends the group of one stage also ends those of all stages, and the pipeline. With `nodes` it creates
-  // the ranks of this process, which has whole stages.
+  // Creates the ranks of a pipeline's stages, in the order of RankLayout. The ranks of a stage form a group of their
+  // own. An error that ends the group of one stage also ends the groups of all stages, and the pipeline. With `nodes`,
+  // creates the ranks of this process, which has whole stages.
   static std::vector<std::unique_ptr<Communicator>> create_stages(const RankLayout& layout,
                                                                   std::chrono::milliseconds limit,
                                                                   const std::shared_ptr<NodeGroup>& nodes = nullptr);
@@ -67,43 +67,46 @@ class Communicator {
   // Return this rank's number among the ranks of all stages, and the number of all these ranks.
   int world_rank() const;
   int world_size() const;
-  Pipeline* pipeline();  // null: there is a single stage
+  Pipeline* pipeline();  // null: there is only one stage
 
   // Computes x = Σ over ranks of x in place. It adds in rank order in float32 and rounds once, so every rank gets the
   // same bits. Every rank's x has the same element count and dtype.
   Status all_reduce(const TensorView& x);
-  // Gathers x [rows, n] of all ranks to y [rows, n·ranks]. Every rank's x has the same dimensions and dtype.
+  // Gathers x [rows, n] of all ranks to y [rows, n·ranks], side by side. Every rank's x has the same dimensions and
+  // dtype.
   Status all_gather(const TensorView& x, const TensorView& y);
-  // Gathers x [n, …] to y [ranks·n, …], the ranks' rows one below the other. Every rank's x has the same dimensions and
+  // Gathers x [n, …] of all ranks to y [ranks·n, …], one below the other. Every rank's x has the same dimensions and
   // dtype.
   Status all_gather_rows(const TensorView& x, const TensorView& y);
-  // Reduces x [ranks·n, …] to y [n, …]: the sum over ranks of the n rows from row rank·n on, added as in all_reduce.
+  // Reduces x [ranks·n, …] to y [n, …]. Rank r gets the sum over ranks of rows r·n … r·n + n - 1, added as in
+  // all_reduce.
   Status reduce_scatter(const TensorView& x, const TensorView& y);
 
   // Aborts the group. `reason` appears in the other ranks' errors. Only the first call's reason is kept.
   void abort(std::string_view reason);
-  // Returns the group to its initial state. Returns kFailedPrecondition if a device's kernels take part
+  // Resets an aborted group to its initial state. Returns kFailedPrecondition if a device's kernels take part
   // (raise_when_ended), because they cannot start again. Precondition: no rank is in a collective, or calls one before
-  // this function returns. With several nodes, node 0 calls it for all.
+  // this function returns. With several nodes, only node 0 calls it, and it restarts the group on all of them.
   Status restart();
-  // Returns ok, or why the group was aborted.
+  // Returns ok, or the reason why the group was aborted.
   Status status() const;
   // Sets a function that is called once, on any thread, when the group ends. All ranks of this process share one
-  // function. Null removes it, but a call may still be under way.
+  // function. Null removes it, but a call that has begun may still be running.
   void when_ended(std::function<void()> call);
-  // Sets `flag` to 1 when the group ends, or at once if it has already ended. Kernels that wait on a device read it.
-  // `flag` must outlive the communicator, unless take_back() removes it before.
+  // Sets `flag` to 1 when the group ends, or at once if it has already ended. Waiting kernels poll it. `flag` must
+  // outlive the communicator unless take_back() removes it first.
   void raise_when_ended(std::atomic<std::uint32_t>* flag);
   void take_back(std::atomic<std::uint32_t>* flag);
   DeviceState& device_state() { return device_state_; }
-  // Returns the bytes of host memory that hold values sent to this rank: by neighbouring stages, or by other nodes. The
-  // process's first rank counts what other nodes sent to any rank of the process.
+  // Returns the bytes of host memory that hold values sent to this rank by neighbouring stages or by other nodes.
+  // Values from other nodes all count for the first rank of the process, even if another of its ranks receives them.
   std::int64_t host_bytes() const;
 
  private:
   struct Group;
   struct Stages;
-  enum class Share { kWhole, kRows };  // what a rank gets of a collective's result: the whole, or rows of its own
+  // The part of a collective's result that a rank gets: the whole, or rows of its own.
+  enum class Share { kWhole, kRows };
   Communicator(std::shared_ptr<Group> group, int rank, std::chrono::milliseconds limit);
   // Waits until all ranks are in the same call, runs body(), and waits until all ranks have run theirs. body() writes
   // `result`. With several nodes only the ranks of node 0 run it; the other ranks receive their share of the result.
@@ -114,14 +117,14 @@ class Communicator {
   TensorView rows_of_all(const TensorView& own) const;
   Status follow(const TensorView& result, Share share);
   bool is_first_here() const;
-  NodeGroup* nodes() const;  // null: all ranks are in one process
+  NodeGroup* nodes() const;  // null: all ranks are in this process
   void end_group(const Status& why);
   Status check_agreement() const;
   void leave();
 
   std::shared_ptr<Group> group_;
   DeviceState device_state_;
-  std::shared_ptr<Stages> stages_;  // null: there is a single stage
+  std::shared_ptr<Stages> stages_;  // null: there is only one stage
   int rank_;
   int place_ = 0;  // the rank's number among all stages; unused without stages_
   std::chrono::milliseconds limit_;

@@ -1,5 +1,6 @@
-// Catches: ranks with different bits, sums out of order or rounded twice, data races between ranks (under
-// ThreadSanitizer), a failing rank that leaves the others waiting, and ranks that disagree on the call or its size.
+// Catches: ranks that get different bits, sums that are added out of order or rounded twice, data races between ranks
+// (under ThreadSanitizer), a failing rank that leaves the other ranks waiting, and disagreements on the call or its
+// size that go unnoticed.
 #include "tessera/comm/communicator.h"
 
 #include <gmock/gmock.h>
@@ -169,7 +170,8 @@ TEST(Collective, DestroyingACommunicatorAborts) {
   });
 }
 
-// Whenever an abort comes, all ranks return, and no rank returns before the others have stopped using its memory.
+// An abort may come at any time. All ranks must then return, and no rank may return while another still uses its
+// memory.
 TEST(Collective, AbortAtAnyTimeReleasesAllRanks) {
   for (int round = 0; round < 200; ++round) {
     std::vector<std::unique_ptr<Communicator>> group = Communicator::create_group(3);

@@ -1,6 +1,6 @@
-// The objects through which a rank's device exchanges data with other devices: mailboxes, links, a communicator of
-// NCCL. Each object is made when the first bound operator needs it. The rank's bound operators own it, so that it is
-// destroyed before the device. The Communicator refers to it without owning it.
+// The objects through which a rank's device exchanges data with other devices: mailboxes, links, an NCCL communicator.
+// Each object is made when a bound operator first needs it. The rank's bound operators own it, so it is destroyed
+// before the device. The Communicator only holds a weak reference.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ class DeviceExchange {
   virtual std::int64_t bytes() const = 0;
 };
 
-// The exchanges of one rank's device. Only the rank's thread uses them.
+// The device exchanges of one rank. Only the rank's thread uses them.
 struct DeviceState {
   std::weak_ptr<DeviceExchange> ranks{};  // the exchange with the other ranks of the stage
   std::weak_ptr<DeviceExchange> to_next{};

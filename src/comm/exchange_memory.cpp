@@ -9,11 +9,11 @@
 namespace tessera {
 namespace {
 
-// Returns the numbers of the ranks on the other sides of this rank's links.
+// Return the ranks that this rank sends to and receives from in the neighbouring stages.
 int next_of(const ExchangePlace& place) { return place.rank - place.layout.tp_size; }
 int previous_of(const ExchangePlace& place) { return place.rank + place.layout.tp_size; }
 
-// Returns the bytes that the other nodes send, plus the bytes of the rows of a sum that are kept for ranks.
+// Returns the bytes of the frames that other nodes send, plus the bytes of Communicator::Group::rows.
 std::int64_t node_bytes(const ExchangeSizes& sizes, const ExchangePlace& place) {
   const std::int64_t here = place.ranks_here();
   const std::int64_t ranks = place.layout.ranks();

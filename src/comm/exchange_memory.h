@@ -1,5 +1,5 @@
-// Predicts the memory that a rank's exchanges take, from the sizes of what it exchanges in its largest forward.
-// DeviceState::bytes() on GPUs and Communicator::host_bytes() on hosts return what was really taken.
+// Predicts the memory that a rank's exchanges take from the sizes of the values in its largest forward.
+// DeviceState::bytes() on GPUs and Communicator::host_bytes() on hosts return the memory really taken.
 #pragma once
 
 #include <cstddef>
@@ -10,27 +10,28 @@
 
 namespace tessera {
 
-// The device memory that NCCL takes for a communicator, as measured with two ranks on H200s
-// (docs/measurements/several-gpus.md). NCCL does not say it beforehand.
+// The device memory that NCCL takes for a communicator, measured with two ranks on H200s
+// (docs/measurements/several-gpus.md). NCCL cannot tell it in advance.
 inline constexpr std::int64_t kNcclBytes = std::int64_t{870} << 20;
 
-// Bytes of one rank's values in the largest forward.
+// The bytes of one rank's values in the largest forward.
 struct ExchangeSizes {
-  std::int64_t reduced = 0;    // all_reduce: the largest x
-  std::int64_t gathered = 0;   // all_gather and all_gather_rows: the largest x
-  std::int64_t scattered = 0;  // reduce_scatter: the largest x
+  std::int64_t reduced = 0;    // the largest input of an all_reduce
+  std::int64_t gathered = 0;   // the largest input of an all_gather or all_gather_rows
+  std::int64_t scattered = 0;  // the largest input of a reduce_scatter
+  // Element n belongs to the n-th value that a forward sends to the next stage, or receives from the previous stage.
   std::vector<std::int64_t> sent{};
-  std::vector<std::int64_t> received{};  // values from the previous stage, in order
+  std::vector<std::int64_t> received{};
 
   bool has_collectives() const { return reduced > 0 || gathered > 0 || scattered > 0; }
 };
 
-// Returns the memory that exchanges take on the rank's GPU. It does not depend on the values' sizes.
+// Returns the memory that exchanges take on the rank's GPU. It does not depend on the sizes of the values.
 std::int64_t device_exchange_bytes(const ExchangeSizes& sizes, const ExchangePlace& place);
 
-// Returns the most host memory that holds values sent to a rank. Ranks of one process read each other's tensors, which
-// takes no memory. Values from other nodes are counted for the first rank of each process. Introductions
-// (introduction.h) are left out. `steps` is the number of forwards in flight.
+// Returns the largest amount of host memory that holds values sent to a rank. Ranks of one process read each other's
+// tensors directly, which takes no memory. Values from other nodes are counted for the first rank of each process.
+// Introductions (introduction.h) are left out. `steps` is the number of forwards in flight.
 std::int64_t host_exchange_bytes(const ExchangeSizes& sizes, const ExchangePlace& place, int steps);
 
 }  // namespace tessera

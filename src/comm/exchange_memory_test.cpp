@@ -1,5 +1,5 @@
-// Catches: values on a host that the prediction misses; predicted values that nobody keeps; memory that is still
-// reported after it was given back; and links or mailboxes that are predicted for ranks that have none.
+// Catches: values on a host that the prediction leaves out, predicted values that take no memory, freed memory that is
+// still reported, and links or mailboxes predicted for ranks that have none.
 #include "tessera/comm/exchange_memory.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ using Way = Pipeline::Way;
 constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 constexpr int kSteps = 3;
 
-// Sends and receives values of these sizes, step by step.
+// Sends and receives values of these sizes in each of several steps.
 void run_steps(Pipeline& from, Pipeline& to, const std::vector<std::int64_t>& values, int steps) {
   for (int step = 0; step < steps; ++step)
     for (const std::int64_t bytes : values) {

@@ -7,8 +7,9 @@ namespace tessera {
 
 // A rank's place. Every node has the same number of consecutive ranks; in a pipeline, every node has whole stages.
 struct ExchangePlace {
-  RankLayout layout{};  // tp_size counts the ranks that exchange rows or sums, whether they share requests or not
-  int rank = 0;         // this rank's number among all
+  // tp_size counts all ranks that exchange rows or sums, even if each rank serves its own requests.
+  RankLayout layout{};
+  int rank = 0;  // this rank's number among the ranks of all stages
   int nodes = 1;
 
   int ranks_here() const { return layout.ranks() / nodes; }

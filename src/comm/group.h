@@ -1,5 +1,4 @@
-// The ranks of this process that meet in collectives, and their shared state. communicator.cpp and collectives.cpp
-// use it.
+// The state that the ranks of this process share for collectives. communicator.cpp and collectives.cpp use it.
 #pragma once
 
 #include <algorithm>
@@ -32,7 +31,7 @@ struct Communicator::Group {
     return std::span(tensors).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(here));
   }
   bool follows() const { return nodes != nullptr && !nodes->leads(); }
-  // Ends the group and releases everything that waits, on hosts and devices. Precondition: the mutex is held.
+  // Ends the group and releases all waiting threads and kernels. Precondition: the mutex is held.
   void end(Status why) {
     ended = std::move(why);
     if (nodes != nullptr) nodes->end(ended);
@@ -76,7 +75,7 @@ struct Communicator::Group {
   }
   static void take_frames_of(NodeGroup& from, const std::weak_ptr<Group>& group);
 
-  const std::unique_ptr<NodeExchange> nodes;  // null: all ranks are in one process
+  const std::unique_ptr<NodeExchange> nodes;  // null: all ranks are in this process
   const int first;                            // the lowest rank of this process
   const int here;                             // the number of ranks of this process
   std::mutex mutex;
@@ -84,17 +83,17 @@ struct Communicator::Group {
   int arrived = 0;                                 // ranks at the current barrier
   std::int64_t generation = 0;                     // barriers passed so far
   Status ended;                                    // not ok once a rank has aborted
-  std::vector<std::atomic<std::uint32_t>*> flags;  // flags that raise_when_ended() added, from any rank
-  std::function<void()> told;                      // the function that when_ended() set
-  // Rank r writes entry r in enter(). For ranks of other nodes the first rank of this process writes the entry. All
-  // ranks read the entries between enter() and leave(). A rank that is not in a call has an empty name.
+  std::vector<std::atomic<std::uint32_t>*> flags;  // flags that ranks of this process gave to raise_when_ended()
+  std::function<void()> told;                      // called when the group ends; when_ended() set it
+  // Rank r writes entry r in enter(). The first rank of this process writes the entries of ranks on other nodes. All
+  // ranks read the entries between enter() and leave(). A rank that is in no call has an empty name.
   std::vector<TensorView> tensors;
   std::vector<std::string_view> calls;
   // The status of the exchange with other nodes. The first rank of this process writes it between two barriers.
   Status exchanged;
   TensorView result;
-  // The result of a collective that gives every rank rows of its own. On other nodes it holds the rows of this
-  // process's ranks. On node 0 it holds the rows of all ranks, and its own ranks' part is unused space.
+  // The result of a collective that gives each rank rows of its own. On node 0 it holds the rows of the other nodes'
+  // ranks; the part for node 0's own ranks is unused. On any other node it holds the rows of this process's ranks.
   std::vector<std::byte> rows;
   std::size_t most_rows = 0;  // the largest size of `rows` so far, in bytes
 };

@@ -1,4 +1,4 @@
-// Exchanges the data that ranks tell each other once, before their devices work together.
+// Exchanges handles and properties among ranks once, before their devices work together.
 #pragma once
 
 #include <cstddef>

@@ -1,24 +1,25 @@
-// Exchanges data between GPUs of several processes by NCCL. The collectives of a group with ranks in several processes
-// use one communicator of all ranks; values between two stages of a pipeline use a communicator of the two ranks on
-// either side. The first rank makes the communicator's id. It sends the id to the others over the nodes' connections,
-// which carry everything that ranks tell each other.
+// Exchanges data between GPUs of several processes by NCCL. The collectives of a group that spans processes use one
+// NCCL communicator of all its ranks. Values between two stages of a pipeline use a communicator of two ranks, the
+// sender and the receiver. The first rank makes the communicator's id. It sends the id to the others over the
+// connections between nodes, which also carry everything else that ranks tell each other.
 //
 //   const std::shared_ptr<NcclExchange> exchange = TRY(NcclExchange::of(communicator, {.gpu = uuid_of, …}));
 //   TRY(exchange->all_reduce(x, stream));      // eagerly, or while the stream records
 //
-// All ranks get the same bits. NCCL adds up in the tensor's type, in an order that it chooses by size and connections.
+// All ranks get the same bits. NCCL adds in the tensor's type, in an order that it chooses by size and connections.
 //
-// End of a group: a thread of each rank checks every 50 ms whether the group has ended (a node was lost, a rank failed)
-// or NCCL has lost a connection, which ends the group. A rank that does not end by itself within a second hangs in a
-// kernel or in an NCCL call; an NCCL call gets one second more. Then the communicator is aborted: kernels that wait for
-// other GPUs end with incomplete results, and the users of these results see that the group has ended.
+// How a group ends: every 50 ms a thread of each rank checks whether the group has ended (a node was lost, a rank
+// failed). It also checks whether NCCL has lost a connection, and then ends the group. A rank that does not end by
+// itself within a second hangs in a kernel or in an NCCL call; an NCCL call gets one second more. Then the thread
+// aborts NCCL's communicator. Kernels that wait for other GPUs now end with incomplete results. Readers of these
+// results see that the group has ended.
 //
-// A rank that ends by itself leaves its communicator to the end of the process. Destroying it would make NCCL wait for
-// the machine's other processes, which end only later, when this process tells them. Until then NCCL keeps the
-// communicator's memory.
+// A rank that ends by itself does not destroy its NCCL communicator, which exists until the process ends. Destroying it
+// would make NCCL wait for the machine's other processes, and these end only later, when this process tells them. Until
+// then NCCL keeps the communicator's memory.
 //
-// Threads: the rank's thread calls the collectives. This class does not use CUDA itself: streams are opaque handles,
-// and functions passed in by the caller know the GPU.
+// Threads: the rank's thread calls the collectives. This class does not call CUDA itself: streams are opaque handles,
+// and the caller passes in the functions that need the GPU.
 #pragma once
 
 #include <cstdint>
@@ -32,24 +33,25 @@
 
 namespace tessera {
 
-// One rank's part of the exchange. The communicator outlives it. It may be destroyed when the rank has no launch under
-// way and the graphs that recorded its collectives are gone.
+// One rank's part of the exchange. The Communicator must outlive it. It may be destroyed once the rank has no running
+// launch and the graphs that recorded its collectives are gone.
 class NcclExchange final : public DeviceExchange {
  public:
   struct Place {
-    // Returns a name of the GPU that is unique among all machines, of at most 40 characters. Called once.
+    // Returns a name of the GPU, unique over all machines, of at most 40 characters. Called once.
     std::function<Result<std::string>()> gpu{};
     std::function<Status()> make_current{};     // makes the GPU current for the calling thread
     std::function<std::int64_t()> available{};  // the GPU's free memory in bytes
     std::string library = NcclLibrary::kFile;
   };
-  // Returns the communicator's exchange. If there is none, makes it together with all other ranks: blocks until each
-  // has called, at most for the communicator's limit. kInvalidArgument if two ranks are on one GPU or load different
-  // versions of NCCL; kCancelled if a rank does not come or the group ends; other errors as NcclLibrary's.
+  // Returns the communicator's exchange. If there is none, makes it together with all other ranks, and blocks until
+  // each of them has called of(), at most for the communicator's limit. Returns kInvalidArgument if two ranks are on
+  // one GPU or load different versions of NCCL, kCancelled if a rank does not call or the group ends, and errors of
+  // NcclLibrary.
   static Result<std::shared_ptr<NcclExchange>> of(Communicator& communicator, const Place& place);
-  // Returns the exchange of a pipeline link to the next stage, or from the previous one, if the neighbour's rank is in
-  // another process. The link has two ranks; the sender is the first. Makes the exchange together with the other rank.
-  // Errors as of().
+  // Returns the exchange of a pipeline link between two processes: the link to the next stage, or the one from the
+  // previous stage. It has two ranks, and the sender is the first. If there is no exchange yet, makes it together with
+  // the other rank. Returns the same errors as of().
   static Result<std::shared_ptr<NcclExchange>> link(Communicator& communicator, bool to_next, const Place& place);
   ~NcclExchange() override;
   NcclExchange(const NcclExchange&) = delete;
@@ -57,21 +59,21 @@ class NcclExchange final : public DeviceExchange {
 
   const NcclLibrary& library() const;
   int ranks() const;
-  // Returns the device memory that NCCL took when the communicator was made. Memory that NCCL takes later, when the
-  // first call of a size connects GPUs, is not included.
+  // Returns the device memory that NCCL took when the communicator was made. This leaves out memory that NCCL takes
+  // later, when the first call of a size connects GPUs.
   std::int64_t bytes() const override { return bytes_; }
 
-  // The four functions below are asynchronous on `stream`, a cudaStream_t. The memory belongs to the rank's GPU. The
-  // first call of a size may connect GPUs, which takes a while and must not be recorded. kCancelled once the group has
-  // ended.
+  // The four functions below are asynchronous on `stream`, a cudaStream_t. Tensors are in the memory of the rank's GPU.
+  // The first call of a size may connect GPUs, which takes a while and must not be recorded. They return kCancelled
+  // once the group has ended.
   //
   // Computes x = Σ over ranks, in place.
   Status all_reduce(const TensorView& x, void* stream) const;
-  // Gathers `bytes` at `from` of every rank, in rank order, to `to` [ranks][bytes].
+  // Gathers `bytes` bytes at `from` of every rank to `to` [ranks][bytes], in rank order.
   Status all_gather(DeviceAddress from, DeviceAddress to, std::size_t bytes, void* stream) const;
-  // Computes y = Σ over ranks of this rank's row of x, where x is [ranks, y's elements].
+  // On rank r, computes y as the sum of row r of every rank's x. x is [ranks, y's elements].
   Status reduce_scatter(const TensorView& x, const TensorView& y, void* stream) const;
-  // Works on a link: sends x to the other side on the sender, receives x on the receiver.
+  // For a link: the sender sends x to the other side, and the receiver receives x.
   Status hand_on(const TensorView& x, void* stream) const;
 
  private:
@@ -82,9 +84,9 @@ class NcclExchange final : public DeviceExchange {
                                                     const Meeting& meeting, const Place& place);
   Status open(Communicator& communicator, const Meeting& meeting, const Place& place);
 
-  Communicator* communicator_ = nullptr;  // null until it has the flag to raise
+  Communicator* communicator_ = nullptr;  // null until raise_when_ended() holds this object's flag
   std::int64_t bytes_ = 0;
-  std::shared_ptr<Shared> shared_;  // shared with the thread that watches
+  std::shared_ptr<Shared> shared_;  // shared with the watching thread
 };
 
 }  // namespace tessera

@@ -1,7 +1,7 @@
 // Catches: ranks that do not share rank 0's id; a rank that continues although the ranks' settings differ; a start that
 // waits for ever; a communicator that is not aborted when its group ends (kernels and calls would wait for ever) or is
-// used after that; and a library that is absent, old or a different one but is called all the same. The tests run over
-// connections of two nodes, with an NCCL that moves no data (testing/fake_nccl.h).
+// used after that; and a library that is used although it is incomplete, too old or a different one. The tests run over
+// connections of two nodes, with a fake NCCL that moves no data (testing/fake_nccl.h).
 #include "tessera/comm/nccl_exchange.h"
 
 #include <dlfcn.h>
@@ -27,7 +27,7 @@ constexpr int kRemoteError = 6;
 class Nccl : public ::testing::Test {
  protected:
   Nccl() : library_(dlopen(TESSERA_FAKE_NCCL, RTLD_NOW)) {
-    if (library_ == nullptr) return;  // the program was moved without the library
+    if (library_ == nullptr) return;  // the test program was moved without the library
     auto* const find = reinterpret_cast<FakeNccl& (*)()>(dlsym(library_, kFakeNccl));
     fake_ = &find();
     fake_->version = 22809;
@@ -56,7 +56,7 @@ class Nccl : public ::testing::Test {
                 },
             .library = TESSERA_FAKE_NCCL};
   }
-  // Makes the exchanges of all ranks at once.
+  // Makes the exchanges of all ranks at the same time.
   template <class PlaceOf>
   Exchanges open(Nodes& nodes, const PlaceOf& place_of) {
     Exchanges made(nodes.ranks.size(), Result<std::shared_ptr<NcclExchange>>(internal_error("not made")));
@@ -71,7 +71,7 @@ class Nccl : public ::testing::Test {
     const std::lock_guard lock(fake_->mutex);
     return fake_->calls;
   }
-  // Waits until `call` was made; returns false after 10 s.
+  // Waits until the fake library has recorded `call`. Returns false after 10 s.
   bool comes_to(const std::string& call) {
     std::unique_lock lock(fake_->mutex);
     return fake_->moved.wait_for(lock, std::chrono::seconds(10),
@@ -139,8 +139,8 @@ TEST_F(Nccl, AllRanksOfAllNodesShareOneCommunicator) {
   EXPECT_THAT(calls(), ::testing::IsEmpty());
 }
 
-// A group's end reaches its processes one after another. A rank that ends by itself must not wait in NCCL for the
-// others.
+// The processes of a group learn of its end one after another. A rank that ends by itself must therefore not wait in
+// NCCL for the other processes.
 TEST_F(Nccl, ARankThatEndsByItselfIsNotAborted) {
   const std::unique_ptr<Nodes> nodes = make_nodes(2, 2);
   {
@@ -155,7 +155,7 @@ TEST_F(Nccl, ARankThatEndsByItselfIsNotAborted) {
   EXPECT_THAT(calls(), ::testing::IsEmpty());
 }
 
-// Only the abort ends kernels that wait for a GPU of a node that is gone.
+// Kernels that wait for a GPU of a lost node end only by an abort.
 TEST_F(Nccl, ALostNodeAbortsTheOthers) {
   const std::unique_ptr<Nodes> nodes = make_nodes(2, 2);
   const Exchanges made = open(*nodes);
@@ -168,7 +168,7 @@ TEST_F(Nccl, ALostNodeAbortsTheOthers) {
   EXPECT_EQ(nodes->rank(0).restart().code(), StatusCode::kFailedPrecondition);
 }
 
-// The first call of a size hangs like this if it connects to a GPU of a node that is gone.
+// In NCCL, the first call of a size connects GPUs. It hangs if the other GPU's node is lost.
 TEST_F(Nccl, AnAbortEndsACallThatHangs) {
   const std::unique_ptr<Nodes> nodes = make_nodes(2, 2);
   const Exchanges made = open(*nodes);
@@ -181,7 +181,7 @@ TEST_F(Nccl, AnAbortEndsACallThatHangs) {
   EXPECT_TRUE(comes_to("all_reduce 0: 2 of type 7"));
   nodes->groups[1]->leave(device_lost("its machine has gone"));
   EXPECT_TRUE(comes_to("abort 0"));
-  release();  // lets the test end if no abort has come
+  release();  // lets the test end even if there was no abort
   caller.join();
 }
 
@@ -216,7 +216,7 @@ TEST_F(Nccl, ARefusedRankEndsTheStartOfAll) {
   EXPECT_THAT(nodes->rank(0).status().message(), HasSubstr("ncclCommInitRank: remote process exited"));
 }
 
-// NCCL itself would wait for ever for a rank that is gone.
+// Without the limit NCCL would wait for ever for a rank that is gone.
 TEST_F(Nccl, AStartThatHangsEndsAtTheLimit) {
   change([](FakeNccl& fake) { fake.init_hangs = true; });
   const std::unique_ptr<Nodes> nodes = make_nodes(2, 2, milliseconds(2000));
@@ -224,7 +224,7 @@ TEST_F(Nccl, AStartThatHangsEndsAtTheLimit) {
   for (const auto& exchange : made) EXPECT_EQ(exchange.status().code(), StatusCode::kCancelled);
   EXPECT_THAT(nodes->rank(0).status().message(),
               AllOf(HasSubstr("is not connected to the others by NCCL within 2 s"), HasSubstr("NCCL_SOCKET_IFNAME")));
-  release();  // a communicator that comes too late is given back
+  release();  // a communicator that completes too late is aborted
   EXPECT_TRUE(comes_to("abort 0"));
   EXPECT_TRUE(comes_to("abort 1"));
 }
@@ -241,7 +241,7 @@ TEST_F(Nccl, ANodeLostDuringTheStartEndsIt) {
   lost.join();
   EXPECT_EQ(made[0].status().code(), StatusCode::kCancelled);
   EXPECT_THAT(made[0].status().message(), HasSubstr("its machine has gone"));
-  release();  // communicators that come too late are given back, on both nodes
+  release();  // communicators that complete too late are aborted, on both nodes
   EXPECT_TRUE(comes_to("abort 0"));
   EXPECT_TRUE(comes_to("abort 1"));
 }
@@ -286,7 +286,7 @@ TEST_F(Nccl, IncompatibleLinkSidesAreNamedByTheirRanks) {
                                HasSubstr("ranks 3 and 1")));
 }
 
-// The abort ends a GPU that waits in a link for a node that is gone.
+// A GPU that waits in a link for a lost node is released by the abort.
 TEST_F(Nccl, ALostNodeAbortsTheLinksToIt) {
   const std::unique_ptr<Nodes> nodes = make_stage_nodes(2, {.tp_size = 1, .pp_size = 2});
   Exchanges made(2, Result<std::shared_ptr<NcclExchange>>(internal_error("not made")));

@@ -6,11 +6,11 @@
 namespace tessera {
 namespace {
 
-// Values of ncclResult_t for errors of the caller.
+// Values of ncclResult_t for errors that the caller made.
 constexpr int kInvalidArgument = 4;
 constexpr int kInvalidUsage = 5;
 
-// Returns dlerror()'s text; dlerror() returns null if there is none.
+// Returns the text of dlerror(), which is null if there is no text.
 std::string loader_error() {
   const char* error = dlerror();
   return error == nullptr ? "no reason is given" : error;

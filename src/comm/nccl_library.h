@@ -1,5 +1,5 @@
-// NCCL, NVIDIA's library of collectives between GPUs of several processes, loaded at run time. Its header is not
-// needed: the functions below have a C interface, which has not changed since NCCL 2.13.
+// NCCL, NVIDIA's library of collectives between GPUs of several processes. It is loaded at run time, and its header is
+// not needed, because the functions below have a C interface that has not changed since NCCL 2.13.
 //
 //   const std::shared_ptr<const NcclLibrary> nccl = TRY(NcclLibrary::open());
 //   void* comm = nullptr;
@@ -47,15 +47,15 @@ struct NcclFunctions {
                         void* stream) = nullptr;
 };
 
-// The loaded library. It is immutable and as thread-safe as NCCL: make calls on one communicator one at a time, except
-// an abort, which ends a call that hangs.
+// The loaded library. It is immutable and as thread-safe as NCCL: calls on one communicator must not overlap, except
+// for an abort, which ends a hanging call.
 class NcclLibrary {
  public:
   static constexpr const char* kFile = "libnccl.so.2";
   static constexpr int kOldest = 21600;  // 2.16.0, the first version for CUDA 12
 
-  // Loads `file`, as dlopen() takes it; the library stays loaded. kNotFound if it cannot be loaded: the error names it
-  // and says where to get NCCL. kUnimplemented if it is too old or lacks a function.
+  // Loads `file`, as dlopen() does; the library stays loaded. Returns kNotFound if it cannot be loaded; the error names
+  // it and says where to get NCCL. Returns kUnimplemented if it is too old or lacks a function.
   static Result<std::shared_ptr<const NcclLibrary>> open(const std::string& file = kFile);
 
   const NcclFunctions& call() const { return call_; }
@@ -63,8 +63,8 @@ class NcclLibrary {
   std::string version_text() const { return version_text(version_); }  // "2.28.9"
   static std::string version_text(int version);
 
-  // Converts a function's result to a Status with NCCL's message. kDeviceLost for most errors, because ranks that
-  // failed in a collective cannot start again; kInternal for wrong arguments.
+  // Converts a function's result to a Status with NCCL's message. Returns kDeviceLost for most errors, because ranks
+  // that failed in a collective cannot start again, and kInternal for wrong arguments.
   Status check(int result, std::string_view function) const;
 
  private:

@@ -1,7 +1,7 @@
-// The messages by which the nodes of a group of ranks tell each other that the group has ended, or starts again.
+// Messages by which the nodes of a group of ranks tell each other that the group has ended or restarts.
 //
-// `Group` has end_once(why), which returns whether this call ended it, and begin(epoch). A failing rank may destroy the
-// group before its connections close; messages that come after that are dropped.
+// `Group` has end_once(why), which returns whether this call ended the group, and begin(epoch). A failing rank may
+// destroy the group before its connections close; messages that arrive after that are dropped.
 #pragma once
 
 #include <array>
@@ -16,17 +16,17 @@
 
 namespace tessera {
 
-// Tells the other nodes that the group has ended. Node 0 tells all other nodes. Any other node tells node 0, which
-// tells the rest. A node that cannot be told is lost and ends by itself. On node 0, `except` is the node that knows
-// already.
+// Tells the other nodes that the group has ended. Node 0 tells all other nodes except `except`, which knows already.
+// Any other node tells node 0, which tells the rest. A node that cannot be told is lost, and ends by itself.
 inline void tell_end(NodeGroup& nodes, std::string_view reason, int except = 0) {
   (void)nodes.tell_all(FrameKind::kAbort, std::array{std::as_bytes(std::span(reason))}, except);
 }
 
-// Sets up how `from` reacts to messages. Call it before `from` is started.
+// Registers the handlers for these messages at `from`. Call it before `from` is started.
 template <class Group>
 void take_ends(NodeGroup& from, const std::weak_ptr<Group>& group) {
-  // Ends the group here, and on the nodes that `node` cannot tell.
+  // Ends the group here. Node 0 also passes the end on to all nodes except `node`, because nodes are connected only to
+  // node 0.
   const auto end_for = [group, &from](int node, std::string_view reason) {
     if (const std::shared_ptr<Group> owner = group.lock(); owner != nullptr)
       (void)owner->end_once(cancelled(std::string(reason)));

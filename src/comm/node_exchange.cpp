@@ -9,15 +9,15 @@
 namespace tessera {
 namespace {
 
-// The collectives. A name's index in this list is its number on the wire.
+// The collectives. Frames identify a collective by its index in this list.
 constexpr std::array<std::string_view, 4> kCalls = {"all_reduce", "all_gather", "all_gather_rows", "reduce_scatter"};
 
-// Head of both kinds of frame.
+// The first bytes of a frame of tensors or of a result.
 struct WireNumber {
   std::uint64_t epoch = 0;
   std::uint64_t number = 0;
 };
-// Head of a frame of tensors. The tensors' bytes follow, one after another.
+// The first bytes of a frame of tensors. The tensors' bytes follow, one after another.
 struct WireTensors {
   WireNumber at;
   std::uint32_t call = 0;
@@ -104,7 +104,7 @@ Status NodeExchange::collect(std::span<TensorView> tensors, std::span<std::strin
 }
 
 Status NodeExchange::spread(const TensorView& result, bool in_parts) {
-  empty();  // the inboxes must be empty before the results go out, because the other nodes then send again
+  empty();  // the inboxes must be empty first, because a node that has its result sends its next tensors
   const WireNumber at{.epoch = epoch(), .number = number_};
   const std::span<const std::byte> whole = bytes_of(result);
   if (!in_parts) return nodes_->send_to_all(FrameKind::kResult, std::array{bytes_of(at), whole});
@@ -193,7 +193,8 @@ Status NodeExchange::take_result(std::vector<std::byte>& payload) {
 
 Status NodeExchange::take(Inbox& inbox, std::vector<std::byte>& payload) {
   const std::lock_guard lock(mutex_);
-  if (read<WireNumber>(payload).epoch != epoch_ || !ended_.ok()) return ok_status();  // nobody waits for it
+  // No rank waits for a frame of an earlier epoch, or after the end.
+  if (read<WireNumber>(payload).epoch != epoch_ || !ended_.ok()) return ok_status();
   if (inbox.full) return data_loss("it sent tensors of two collectives at once");
   inbox.bytes.swap(payload);
   inbox.most = std::max(inbox.most, inbox.bytes.size());

@@ -1,11 +1,11 @@
 // Collectives between the nodes of a group, for ranks on CPUs. The tensors of all ranks go to node 0, which adds them
-// up in rank order and sends the result back. The first rank of each node does this for its node.
+// in rank order and sends the result back. The first rank of each node makes these calls for its node.
 //
-// Frames have the number of the restart (their epoch) and of the collective, so that what was sent before an abort is
-// dropped after the restart.
+// Frames carry the number of the restart (their epoch) and of the collective. A frame that was sent before an abort is
+// therefore dropped after the restart.
 //
-// Threads: the node's first rank calls the collectives; the connections call the take… functions; begin() is called by
-// rank 0 on node 0, and by the connection on the others; any thread may call end().
+// Threads: the node's first rank calls the collectives, and the connections' threads call the take… functions. begin()
+// is called by rank 0 on node 0, and by the connection's thread on other nodes. Any thread may call end().
 #pragma once
 
 #include <chrono>
@@ -34,33 +34,33 @@ class NodeExchange {
   int ranks_here() const { return ranks_here_; }
   int first_rank() const { return nodes_->node() * ranks_here_; }
 
-  // Node 0: waits for the other nodes' tensors, at most for `limit`, and places views of them, with their calls, behind
-  // the entries of its own ranks. `tensors` and `calls` have an entry for each rank. The views are valid until
-  // spread(). A view has no memory if its tensor's shape or type differs from the first rank's. kCancelled if a node
-  // does not come or the exchange has ended.
+  // Node 0: waits for the other nodes' tensors, at most for `limit`. Writes views of these tensors, and the names of
+  // their calls, after the entries of node 0's own ranks. `tensors` and `calls` have an entry for each rank. The views
+  // are valid until spread(). A view has no memory if its tensor's shape or type differs from the first rank's. Returns
+  // kCancelled if a node does not answer or the exchange has ended.
   Status collect(std::span<TensorView> tensors, std::span<std::string_view> calls, std::chrono::milliseconds limit);
-  // Node 0: sends the result of what was collected to all other nodes, and accepts their next tensors from then on.
+  // Node 0: sends the result to all other nodes, and from then on accepts their next tensors.
   Status spread(const TensorView& result) { return spread(result, /*in_parts=*/false); }
-  // Like spread(), but every rank gets rows of its own: `rows` is [ranks, …], and a node gets the rows of its ranks.
+  // Does the same, but gives every rank rows of its own: `rows` is [ranks, …], and a node gets the rows of its ranks.
   Status spread_rows(const TensorView& rows) { return spread(rows, /*in_parts=*/true); }
-  // Any other node: sends its ranks' tensors and waits for the result of result.bytes() bytes, with the limit and
-  // errors of collect().
+  // Any other node: sends its ranks' tensors, and waits for the result of result.bytes() bytes. Limit and errors are
+  // those of collect().
   Status trade(std::string_view call, std::span<const TensorView> tensors, const TensorView& result,
                std::chrono::milliseconds limit);
 
-  // Makes all waits above fail with `why`, until begin().
+  // Makes the waits of all functions above fail with `why`, until begin().
   void end(const Status& why);
-  // Starts again with the restart's number. Precondition: no rank is in a collective.
+  // Starts again; `epoch` is the restart's number. Precondition: no rank is in a collective.
   void begin(std::uint64_t epoch);
   std::uint64_t epoch() const;
 
-  // Returns the bytes of memory that hold the other nodes' frames: the largest frame of each node.
+  // Returns the memory of received frames in bytes: the sum over nodes of each node's largest frame.
   std::int64_t bytes() const;
   // Returns the bytes of a frame with a node's tensors, or with a result.
   static std::int64_t tensors_bytes(std::int64_t tensors);
   static std::int64_t result_bytes(std::int64_t result);
 
-  // Receive frames. They return an error if the frame cannot be read.
+  // Receive frames. Return an error if the frame cannot be read.
   Status take_tensors(int node, std::vector<std::byte>& payload);
   Status take_result(std::vector<std::byte>& payload);
 
@@ -72,9 +72,9 @@ class NodeExchange {
   };
   Status spread(const TensorView& result, bool in_parts);
   Status take(Inbox& inbox, std::vector<std::byte>& payload);
-  // Waits until the inboxes of node `first` and of all later nodes are full. If `first` is 0, waits only for node 0's.
+  // Waits until a frame of every node from `first` on is in that node's inbox. If `first` is 0, waits only for node 0.
   Status wait(std::string_view call, int first, std::chrono::milliseconds limit);
-  // Marks all inboxes as used, so that the next tensors may come.
+  // Empties all inboxes, so that the next tensors may arrive.
   void empty();
 
   const std::shared_ptr<NodeGroup> nodes_;
@@ -86,7 +86,7 @@ class NodeExchange {
   // The members below are guarded by the mutex.
   std::uint64_t epoch_ = 0;
   Status ended_;
-  std::vector<Inbox> inboxes_;  // [nodes]; the bytes of a full inbox belong to the thread that waits
+  std::vector<Inbox> inboxes_;  // [nodes]; while an inbox is full, its bytes belong to the waiting thread
 };
 
 }  // namespace tessera

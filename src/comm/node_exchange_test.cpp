@@ -1,8 +1,8 @@
-// Catches: ranks of several nodes that get other bits than ranks of one node; results of an aborted collective that are
-// mistaken for those of a later one; a rank that waits for a node that is gone; and tensors of another shape or type
-// that are accepted.
+// Catches: ranks on several nodes that get other bits than ranks on one node; results of an aborted collective that are
+// mistaken for those of a later one; a rank that waits for a lost node; and tensors of another shape or type that are
+// accepted.
 //
-// All nodes of a group run in this process, each with its end of the connections.
+// All nodes of a group run in this process, and each has its end of the connections.
 #include "tessera/comm/node_exchange.h"
 
 #include <gmock/gmock.h>
@@ -123,7 +123,8 @@ TEST(NodeExchange, ManyCallsInARow) {
   });
 }
 
-// Whichever rank ends the group, in whatever state the others are, all ranks return, and the next round is right.
+// Any rank may end the group at any point of the others' work. All ranks must then return, and the next round is
+// correct.
 TEST(NodeExchange, ARestartedGroupWorks) {
   constexpr int kRanks = 4;
   const std::unique_ptr<Nodes> made = make_nodes(2, kRanks);
@@ -140,7 +141,8 @@ TEST(NodeExchange, ARestartedGroupWorks) {
       }
     });
     for (int r = 0; r < kRanks; ++r) {
-      while (made->rank(r).status().ok()) std::this_thread::sleep_for(milliseconds(1));  // until its node has been told
+      // Waits until the rank's node knows that the group has ended.
+      while (made->rank(r).status().ok()) std::this_thread::sleep_for(milliseconds(1));
     }
     ASSERT_TRUE(made->rank(0).restart().ok());
     run_ranks(kRanks, [&](int r) {
@@ -191,7 +193,7 @@ TEST(NodeExchange, RanksThatDisagreeGetAnError) {
   }
 }
 
-// The ranks that disagree are on a node that does not add up itself.
+// The ranks that disagree are on a node other than node 0, which does the addition.
 TEST(NodeExchange, RanksOfOneNodeThatDisagreeGetAnError) {
   const std::unique_ptr<Nodes> made = make_nodes(2, 4);
   run_ranks(4, [&](int r) {
@@ -202,7 +204,7 @@ TEST(NodeExchange, RanksOfOneNodeThatDisagreeGetAnError) {
   });
 }
 
-// The calls have equal shapes but different kinds.
+// The ranks call different collectives with equal shapes.
 TEST(NodeExchange, RanksInDifferentCallsGetAnError) {
   const std::unique_ptr<Nodes> made = make_nodes(2, 2);
   run_ranks(2, [&](int r) {
@@ -222,7 +224,7 @@ TEST(NodeExchange, AnUnreadableFrameIsAnError) {
   EXPECT_EQ(exchange.take_tensors(1, little).code(), StatusCode::kDataLoss);
   EXPECT_EQ(exchange.take_result(little).code(), StatusCode::kDataLoss);
   std::vector<std::byte> nonsense(200, std::byte{0xff});
-  std::fill(nonsense.begin(), nonsense.begin() + 8, std::byte{0});  // the epoch is the current one
+  std::fill(nonsense.begin(), nonsense.begin() + 8, std::byte{0});  // sets the epoch to the current one, which is 0
   ASSERT_TRUE(exchange.take_tensors(1, nonsense).ok());
   std::vector<std::byte> again(200);
   EXPECT_EQ(exchange.take_tensors(1, again).code(), StatusCode::kDataLoss) << "the first is still to be read";
@@ -268,7 +270,7 @@ TEST(NodeExchange, TensorsBeingAddedAreNotOverwritten) {
   EXPECT_EQ(*tensors[1].as<float>(), 6.0F);
 }
 
-// This happens if a rank's thread ends by an exception: its communicator is gone, but its connection is not.
+// This happens if an exception ends a rank's thread: its communicator is gone, but its connection is not.
 TEST(NodeExchange, FramesForDestroyedRanksAreDropped) {
   const std::unique_ptr<Nodes> made = make_nodes(2, 2);
   made->ranks[1].reset();
@@ -277,7 +279,7 @@ TEST(NodeExchange, FramesForDestroyedRanksAreDropped) {
   made->rank(0).abort("a fault");
   float x = 1;
   EXPECT_TRUE(made->groups[0]->send(1, FrameKind::kResult, std::array{std::as_bytes(std::span(&x, 1))}).ok());
-  made->groups[1]->end();  // returns when it has taken all frames
+  made->groups[1]->end();  // returns once it has handled all frames
 }
 
 TEST(NodeExchange, OnlyNodeZeroRestartsTheGroup) {

@@ -14,7 +14,7 @@
 namespace tessera::cuda {
 namespace {
 
-// The data that ranks tell each other about themselves.
+// The data that each rank sends to the others before they exchange values.
 struct Introduction {
   int ordinal = 0;
   std::byte* mailbox = nullptr;
@@ -73,7 +73,7 @@ Status PeerExchange::open(Communicator& communicator, Device& device) {
 
   int ordinal = 0;
   TRY(cuda_status(cudaGetDevice(&ordinal), "cudaGetDevice"));
-  // Once all ranks have introduced themselves, every mailbox is empty.
+  // introduce() is also a barrier: when it returns, all ranks have cleared their mailboxes.
   const std::vector<Introduction> all =
       TRY(introduce(communicator, Introduction{.ordinal = ordinal, .mailbox = mailbox}));
   peers_ = {.rank = communicator.rank(),

@@ -1,15 +1,15 @@
-// Exchanges values between the GPUs of a tensor-parallel group that threads of one process drive. No host, barrier or
-// flag takes part: every rank has a mailbox on its GPU, and the other ranks write into it.
+// Exchanges values between the GPUs of a tensor-parallel group whose ranks are threads of one process. It needs no
+// host, barrier or flag: every rank has a mailbox on its GPU, and the other ranks write into it.
 //
-// A word of 32 bits shows by itself whether it has arrived. Before a turn, all words of the mailbox are kAbsent (-0.0
-// as float32; the pair +0, -0 as 16-bit floats). A sender replaces a kAbsent in its data by zeros, which are equal as
-// numbers. A mailbox has three buffers that take turns. In turn t a rank writes to buffer t mod 3 of the others, reads
-// its own, and clears the buffer of turn t - 1. That is early enough: another rank writes to the cleared buffer again
-// in turn t + 2, after it has received values of turn t + 1, which this rank sends after turn t. The number of the turn
-// is in device memory, so that replays of recorded graphs continue the count. (Published as the Lamport all-reduce of
-// TensorRT-LLM.)
+// One launch of the exchange is a turn. The content of a 32-bit word shows whether it has arrived: before a turn, all
+// words of the mailbox are kAbsent (-0.0 as float32; the pair +0, -0 as 16-bit floats). A sender replaces a kAbsent in
+// its data by zeros, which are numerically equal. A mailbox has three buffers. In turn t a rank writes to buffer t mod
+// 3 of every other rank's mailbox, reads buffer t mod 3 of its own, and clears its buffer of turn t - 1. It clears
+// early enough, because that buffer is next written in turn t + 2. Before that, the writer must receive values of turn
+// t + 1, which this rank sends after its turn t. The turn number is in device memory, so replays of recorded graphs
+// continue the count. (TensorRT-LLM published this method as the Lamport all-reduce.)
 //
-// All launches of a group wait for one another, so every rank must make the same calls in the same order.
+// All launches of a group wait for one another, so all ranks must make the same calls in the same order.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -32,35 +32,37 @@ inline constexpr std::uint32_t kAbsent = 0x8000'0000u;
 // A rank's counters, in its device memory.
 struct Turns {
   std::uint32_t turn = 0;
-  std::uint32_t blocks_done = 0;      // blocks of the running launch that are done
-  std::uint32_t used[kBuffers] = {};  // words that the others wrote in the buffer's last turn, from its start
+  std::uint32_t blocks_done = 0;  // number of finished blocks of the running launch
+  // For each buffer, how many words from its start the other ranks wrote in its last turn.
+  std::uint32_t used[kBuffers] = {};
 };
 
-// The part of the exchange that kernels see; passed by value.
+// The arguments of the exchange's kernels; passed by value.
 struct Peers {
   int rank = 0;
   int ranks = 1;
   std::int64_t buffer_words = 0;
   Turns* turns = nullptr;                     // this rank's counters
   std::uint32_t* mailboxes[kMostPeers] = {};  // mailboxes of all ranks: [kBuffers][buffer_words]
-  const std::uint32_t* stop = nullptr;        // on the host; not 0: the group has ended, and missing values never come
+  // In host memory; not 0: the group has ended, and missing values will never arrive.
+  const std::uint32_t* stop = nullptr;
 };
 
 // Returns kInternal with `what` and CUDA's message if `error` is an error, and clears it.
 Status cuda_status(cudaError_t error, std::string_view what);
-// Lets the current GPU `own` read and write the memory of GPU `other` from now on. kUnimplemented if it cannot.
+// Lets the current GPU `own` access the memory of GPU `other` from now on. Returns kUnimplemented if it cannot.
 Status reach_peer(int own, int other);
 
-// Sets all words of the mailbox to kAbsent on the current GPU, and waits for it.
+// Sets all words of the mailbox to kAbsent on the current GPU, and waits until this is done.
 cudaError_t clear_mailbox(std::byte* mailbox, std::size_t bytes);
 
-// One rank's part of the exchange. The communicator outlives it. It may be destroyed when the rank has no launch under
-// way.
+// One rank's part of the exchange. The Communicator must outlive it. It may be destroyed once the rank has no running
+// launch.
 class PeerExchange final : public DeviceExchange {
  public:
-  // Returns the communicator's exchange. If there is none, makes it together with all other ranks: blocks until each
-  // has called. kUnimplemented if GPUs of the group cannot reach each other's memory, or there are more than
-  // kMostPeers; kInvalidArgument if two ranks are on one GPU.
+  // Returns the communicator's exchange. If there is none, makes it together with all other ranks, and blocks until
+  // each of them has called of(). Returns kUnimplemented if GPUs of the group cannot access each other's memory or
+  // there are more than kMostPeers ranks, and kInvalidArgument if two ranks are on one GPU.
   static Result<std::shared_ptr<PeerExchange>> of(Communicator& communicator, Device& device);
   ~PeerExchange() override;
   PeerExchange(const PeerExchange&) = delete;
@@ -73,9 +75,9 @@ class PeerExchange final : public DeviceExchange {
   PeerExchange() = default;
   Status open(Communicator& communicator, Device& device);
 
-  Communicator* communicator_ = nullptr;  // null until it has the flag to raise
+  Communicator* communicator_ = nullptr;  // null until raise_when_ended() holds this object's flag
   std::unique_ptr<HostAllocation> stop_;
-  std::unique_ptr<Allocation> memory_;  // Turns, then the mailbox
+  std::unique_ptr<Allocation> memory_;  // holds Turns, then the mailbox
   Peers peers_;
 };
 

@@ -14,10 +14,10 @@
 namespace tessera::cuda {
 namespace {
 
-// The data that the two sides tell each other.
+// The data that the two sides exchange before the first value.
 struct Introduction {
   int ordinal = 0;
-  std::byte* memory = nullptr;  // LinkTurns, with the counters or slots behind it
+  std::byte* memory = nullptr;  // LinkTurns, followed by counters and, on the receiver, slots
 };
 
 static_assert(sizeof(LinkTurns) <= kLinkCountersAt);

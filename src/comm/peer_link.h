@@ -1,11 +1,11 @@
-// The link between two pipeline stages on GPUs of one process: the sender writes into memory of the receiver's GPU,
-// without a host in between.
+// The link between two pipeline stages on GPUs of one process. The sender writes directly into the receiver's GPU
+// memory.
 //
-// The memory has kLinkSlots slots that take turns. Both sides count turns in device memory, so that replays of recorded
-// graphs continue the count. A launch has kLinkBlocks blocks on either side, and block b of one side synchronises only
-// with block b of the other. The sender's block waits until the receiver's has taken turn t - kLinkSlots, writes its
-// part of turn t and counts it in `sent`. The receiver's block waits for that, reads, and counts it in `taken`, which
-// lies on the sender's GPU.
+// The memory has kLinkSlots slots that are used in turn. Both sides count turns in device memory, so replays of
+// recorded graphs continue the count. A launch has kLinkBlocks blocks on either side, and block b of one side
+// synchronises only with block b of the other. In turn t the sender's block waits until the receiver's block has
+// finished turn t - kLinkSlots. It then writes its part of the slot and raises `sent`. The receiver's block waits for
+// that, reads its part, and raises `taken`, which is on the sender's GPU.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -25,23 +25,25 @@ inline constexpr int kLinkBlocks = 64;
 // The launch counters of a side, in memory of its own GPU.
 struct LinkTurns {
   std::uint32_t turn = 0;
-  std::uint32_t blocks_done = 0;  // blocks of the running launch that are done
+  std::uint32_t blocks_done = 0;  // number of finished blocks of the running launch
 };
 
-// One side of the link as kernels see it; passed by value. Counters wrap around.
+// The arguments of one side's kernels; passed by value. Counters wrap around.
 struct LinkEnd {
   LinkTurns* turns = nullptr;
-  std::byte* slots = nullptr;           // [kLinkSlots][kLinkSlotBytes], on the receiver's GPU
-  std::uint32_t* sent = nullptr;        // [kLinkBlocks], on the receiver's GPU
-  std::uint32_t* taken = nullptr;       // [kLinkBlocks], on the sender's GPU
-  const std::uint32_t* stop = nullptr;  // on the host; not 0: the group has ended, and missing values never come
+  std::byte* slots = nullptr;      // [kLinkSlots][kLinkSlotBytes], on the receiver's GPU
+  std::uint32_t* sent = nullptr;   // [kLinkBlocks], on the receiver's GPU
+  std::uint32_t* taken = nullptr;  // [kLinkBlocks], on the sender's GPU
+  // In host memory; not 0: the group has ended, and missing values will never arrive.
+  const std::uint32_t* stop = nullptr;
 };
 
-// One side of the link. The communicator outlives it. It may be destroyed when the rank has no launch under way.
+// One side of the link. The Communicator must outlive it. It may be destroyed once the rank has no running launch.
 class PeerLink final : public DeviceExchange {
  public:
-  // Returns the communicator's link to the next stage, or from the previous one. If there is none, makes it together
-  // with the neighbour: blocks until the neighbour has called. Errors as PeerExchange::of().
+  // Returns the communicator's link to the next stage, or the one from the previous stage. If there is none, makes it
+  // together with the neighbouring rank, and blocks until that rank has called of(). Returns the same errors as
+  // PeerExchange::of().
   static Result<std::shared_ptr<PeerLink>> of(Communicator& communicator, bool to_next, Device& device);
   ~PeerLink() override;
   PeerLink(const PeerLink&) = delete;
@@ -54,9 +56,9 @@ class PeerLink final : public DeviceExchange {
   PeerLink() = default;
   Status open(Communicator& communicator, bool to_next, Device& device);
 
-  Communicator* communicator_ = nullptr;  // null until it has the flag to raise
+  Communicator* communicator_ = nullptr;  // null until raise_when_ended() holds this object's flag
   std::unique_ptr<HostAllocation> stop_;
-  std::unique_ptr<Allocation> memory_;  // LinkTurns and counters; on the receiver also the slots
+  std::unique_ptr<Allocation> memory_;  // holds LinkTurns and counters, and on the receiver the slots
   LinkEnd end_;
 };
 

@@ -1,4 +1,4 @@
-// The device memory of exchanges between GPUs of one process (peer_exchange.h, peer_link.h).
+// Sizes of the device memory with which GPUs of one process exchange values (peer_exchange.h, peer_link.h).
 #pragma once
 
 #include <cstddef>
@@ -8,14 +8,14 @@
 
 namespace tessera::cuda {
 
-// A mailbox has counters, then buffers that take turns. One buffer holds an all-reduce of 16 MiB among two ranks, or of
-// 5 MiB among four. Larger all-reduces are split.
+// A mailbox has counters, then buffers that are used in turn. One buffer holds an all-reduce of 16 MiB between two
+// ranks, or of 5 MiB between four. Larger all-reduces are split.
 inline constexpr int kBuffers = 3;
 inline constexpr std::size_t kBufferBytes = std::size_t{16} << 20;
 inline constexpr std::size_t kMailboxAt = kDeviceAlignment;
 inline constexpr std::size_t kMailboxBytes = kMailboxAt + kBuffers * kBufferBytes;
 
-// A side of a link: launch counters, counters for the other side, and on the receiver the slots.
+// One side of a link has turn counters, counters that the other side writes and, on the receiver, slots.
 inline constexpr int kLinkSlots = 4;  // a power of two, so that slots stay in sequence when counters wrap around
 static_assert((kLinkSlots & (kLinkSlots - 1)) == 0);
 inline constexpr std::int64_t kLinkSlotBytes = std::int64_t{16} << 20;  // larger values take several turns

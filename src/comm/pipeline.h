@@ -1,12 +1,12 @@
-// Pipeline parallelism: each stage is a range of neighbouring layers, and ranks pass values from one stage to the next.
-// Rank r of a stage sends to rank r of the next one; links in the other direction are there too. A link is a FIFO.
+// Pipeline parallelism: each stage is a range of consecutive layers, and ranks pass values from one stage to the next.
+// Rank r of a stage sends to rank r of the next stage. There are also links in the other direction. A link is a FIFO.
 //
-// Both sides run the same steps in the same order, so the order alone identifies a value; its size in bytes is checked.
+// Both sides run the same steps in the same order, so values need no names; only their size in bytes is checked.
 //
-// Between ranks on CPUs, values wait in host memory (Pipeline); between GPUs of a process, in the receiver's memory
-// (peer_link.h). A sender waits while kMostWaiting values were not received yet. Stages may lie on several nodes; each
-// node holds whole stages. A value then travels over the connection (stage_wire.h) and waits at the receiver; between
-// GPUs it travels by NCCL (nccl_exchange.h).
+// Between ranks on CPUs, values wait in host memory (Pipeline). Between GPUs of a process they wait in the receiver's
+// memory (peer_link.h). A sender waits while kMostWaiting values have not been received. Stages may be on several
+// nodes; each node holds whole stages. A value from another node travels over the connection (stage_wire.h) and waits
+// at the receiver; between GPUs it travels by NCCL (nccl_exchange.h).
 #pragma once
 
 #include <array>
@@ -29,39 +29,39 @@ namespace tessera {
 // The links of all ranks of a process. Any thread may call any function.
 class Pipeline {
  public:
-  static constexpr std::size_t kMostWaiting = 16;  // values on a link
+  static constexpr std::size_t kMostWaiting = 16;  // values that may wait on a link
 
   enum class Way { kToNext, kToPrevious };
 
-  // `nodes` is the group of several processes; each has whole stages and the same number of ranks. Null: all ranks are
+  // `nodes` is the group of several processes, each with whole stages and the same number of ranks. Null: all ranks are
   // in this process.
   Pipeline(const RankLayout& layout, std::chrono::milliseconds limit, std::shared_ptr<NodeGroup> nodes = nullptr);
 
   const RankLayout& layout() const { return layout_; }
   bool is_here(int rank) const { return wire_ == nullptr || wire_->is_here(rank); }
-  // Returns the rank that `rank` sends to, or receives from, in direction `way`. For a rank of the first or the last
-  // stage the result may lie outside of the layout.
+  // Return the rank to which `rank` sends, and the rank from which it receives, in direction `way`. At the first or the
+  // last stage the result may be outside the layout.
   int receiver(int rank, Way way) const;
   int sender(int rank, Way way) const;
 
-  // Sends bytes to the neighbouring stage in direction `way`, which must exist. If there is no room within the
-  // limit, the pipeline ends. Returns kCancelled once the pipeline has ended.
+  // Sends bytes to the neighbouring stage in direction `way`, which must exist. Ends the pipeline if no slot becomes
+  // free within the limit. Returns kCancelled once the pipeline has ended.
   Status send(int rank, Way way, std::span<const std::byte> bytes);
-  // Takes what the neighbour sent to this rank in direction `way`: kToNext comes from the previous stage. Returns
-  // internal_error if the value and `to` differ in size.
+  // Receives the next value sent to this rank in direction `way`; with kToNext it comes from the previous stage.
+  // Returns kInternal if the value and `to` differ in size.
   Status receive(int rank, Way way, std::span<std::byte> to);
 
-  // Makes every call that waits, now or later, return `why`. Only the first call of end() counts.
+  // Makes every waiting or later call return `why`. Only the first call of end() counts.
   void end(Status why);
-  // Resets the pipeline to its first state. With several nodes `epoch` is the restart's number. Precondition: no rank
-  // is in a call.
+  // Resets the pipeline to its initial state. With several nodes, `epoch` is the restart's number. Precondition: no
+  // rank is in a call.
   void begin(std::uint64_t epoch = 0);
   std::uint64_t epoch() const;
 
-  // Returns the bytes of memory that hold waiting values for this rank or are kept for later ones.
+  // Returns the bytes of memory that hold values waiting for this rank or are kept for later values.
   std::int64_t bytes(int rank) const;
-  // Returns the most bytes that a link holds if every step sends values of these sizes and `steps` steps are in flight.
-  // `from_here`: the sender is in this process.
+  // Returns the most memory in bytes that a link holds if every step sends values of these sizes and `steps` steps are
+  // in flight. `from_here` says whether the sender is in this process.
   static std::int64_t link_bytes(std::span<const std::int64_t> values, bool from_here, int steps);
 
   // Takes a value from another node. May swap `payload` for another buffer. Returns an error for an unreadable frame.
@@ -71,7 +71,7 @@ class Pipeline {
 
  private:
   // Values in the order in which they were sent; their memory is reused. If the sender is on another node, a StageFrame
-  // precedes each value. If the receiver is on another node, its node reports `received`.
+  // precedes each value. If the receiver is on another node, messages from that node update `received`.
   struct Link {
     std::vector<std::vector<std::byte>> values;     // [kMostWaiting]
     std::array<std::size_t, kMostWaiting> bytes{};  // size of each slot: that of the largest value it has held
@@ -80,7 +80,8 @@ class Pipeline {
   };
   Link& link(int rank, int other, Way way) { return links_[link_index(rank, other, way)]; }
   std::size_t link_index(int rank, int other, Way way) const;
-  // Returns the head of a frame from another node; empty if the frame was for a third node and was passed on.
+  // Returns the first bytes of a frame from another node. Returns nothing if the frame was for a third node and was
+  // passed on.
   Result<std::optional<StageFrame>> open(FrameKind kind, std::span<const std::byte> payload);
   template <class Moved>
   Status wait(std::unique_lock<std::mutex>& lock, int rank, int other, const Moved& moved);
@@ -90,7 +91,7 @@ class Pipeline {
   const std::unique_ptr<StageWire> wire_;  // null: all ranks are in this process
   mutable std::mutex mutex_;
   std::condition_variable moved_;
-  std::vector<Link> links_;  // [stage that sends to the next][rank][way]
+  std::vector<Link> links_;  // indexed by [stage that sends to the next][rank][way]
   std::uint64_t epoch_ = 0;
   Status ended_;
 };

@@ -1,7 +1,7 @@
-// Frames between stages of a pipeline on different nodes. They carry values, and the number of values received, so that
-// the sender knows how many still wait. Nodes are connected only to node 0, which passes on frames for other nodes.
+// Frames between pipeline stages on different nodes. They carry values, or the number of values received, from which
+// the sender computes how many still wait. Nodes are connected only to node 0, which passes on frames for other nodes.
 //
-// Threads: any.
+// Threads: any thread may call any function.
 #pragma once
 
 #include <cstddef>
@@ -16,11 +16,11 @@
 
 namespace tessera {
 
-// The head of both kinds of frame. The bytes of a value follow it.
+// The first bytes of every frame between stages. In a kStageValue frame, the bytes of the value follow.
 struct StageFrame {
-  std::uint64_t epoch = 0;   // number of restarts of the group; frames from before a restart are dropped
+  std::uint64_t epoch = 0;   // number of restarts of the group; frames of an earlier epoch are dropped
   std::uint64_t number = 0;  // kStageValue: values sent before this one; kStageTaken: values received
-  std::int32_t rank = 0;     // the receiver
+  std::int32_t rank = 0;     // the rank that gets the frame
   std::int32_t way = 0;      // Pipeline::Way of the value
 };
 
@@ -30,10 +30,10 @@ class StageWire {
   StageWire(std::shared_ptr<NodeGroup> nodes, int ranks) : nodes_(std::move(nodes)), ranks_(ranks) {}
 
   bool is_here(int rank) const { return node_of(rank) == nodes_->node(); }
-  // Sends a frame. kDeviceLost if the destination node is gone.
+  // Sends a frame. Returns kDeviceLost if the destination node is gone.
   Status send(FrameKind kind, const StageFrame& head, std::span<const std::byte> value);
-  // Returns the head of a frame for a rank of this node; empty if the frame was passed on. kDataLoss if it cannot be
-  // read.
+  // Returns the first bytes of a frame for a rank of this node, or nothing if the frame was passed on. Returns
+  // kDataLoss if it cannot be read.
   Result<std::optional<StageFrame>> open(FrameKind kind, std::span<const std::byte> payload);
 
  private:

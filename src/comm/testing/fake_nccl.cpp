@@ -15,7 +15,7 @@ struct Comm {
   int rank;
 };
 
-// Returns all communicators. One that nobody aborts lives until the end of the process.
+// Returns all communicators. A communicator that is never aborted exists until the process ends.
 std::vector<std::unique_ptr<Comm>>& comms() {
   static std::vector<std::unique_ptr<Comm>> all;
   return all;
@@ -54,7 +54,7 @@ const char* ncclGetLastError(void*) { return "socket closed"; }
 int ncclGetUniqueId(NcclId* id) {
   const std::lock_guard lock(fake().mutex);
   *id = {};
-  id->bytes[127] = static_cast<char>(++fake().ids);  // in the last byte, because all bytes have to arrive
+  id->bytes[127] = static_cast<char>(++fake().ids);  // the last byte, to check that all bytes arrive
   return tessera::kNcclSuccess;
 }
 int ncclCommInitRank(void** comm, int ranks, NcclId id, int rank) {

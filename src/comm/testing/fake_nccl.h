@@ -1,5 +1,5 @@
-// A libnccl.so.2 that moves no data: it records calls and does what a test tells it. Its ranks are threads of the
-// test's process. The test reaches it through the symbol kFakeNccl of the library file.
+// A fake libnccl.so.2 that moves no data. It records calls and behaves as a test configures it. Its ranks are threads
+// of the test's process. The test reaches it through the symbol kFakeNccl of the library file.
 #pragma once
 
 #include <condition_variable>
@@ -17,12 +17,12 @@ struct FakeNccl {
   std::condition_variable moved;
   // The members below are guarded by the mutex.
   int version = 22809;
-  std::map<int, int> init_errors{};   // ncclCommInitRank's ncclResult_t by rank
-  bool init_hangs = false;            // ncclCommInitRank hangs until this is false
-  std::set<int> reduce_hangs{};       // ranks whose ncclAllReduce hangs until their ncclCommAbort
-  std::map<int, int> async_errors{};  // ncclCommGetAsyncError's result by rank
+  std::map<int, int> init_errors{};   // for each rank, the ncclResult_t of ncclCommInitRank
+  bool init_hangs = false;            // ncclCommInitRank hangs while this is true
+  std::set<int> reduce_hangs{};       // ranks whose ncclAllReduce hangs until ncclCommAbort is called for them
+  std::map<int, int> async_errors{};  // for each rank, the result of ncclCommGetAsyncError
   std::vector<std::string> calls{};   // "init 1 of 2 id 7", "all_reduce 1: 16 of type 9", "abort 1", …
-  int ids = 6;                        // number of ids made so far, from an offset
+  int ids = 6;                        // number of the last id; starts at an arbitrary value
 };
 
 inline constexpr const char* kFakeNccl = "fake_nccl";  // name of extern "C" FakeNccl& fake_nccl()

@@ -1,4 +1,4 @@
-// Several nodes of a group of ranks within one process. Each has its end of the connections.
+// Several nodes of a group of ranks within one process. Each node has its end of the connections.
 #pragma once
 
 #include <chrono>
@@ -37,7 +37,7 @@ inline std::vector<std::shared_ptr<NodeGroup>> join_nodes_here(int nodes) {
   return joined;
 }
 
-// Makes the nodes of a group. `make_ranks(group)` makes the communicators of one node.
+// Makes the nodes of a group. `make_ranks(group)` makes the communicators of one node's ranks.
 template <class MakeRanks>
 std::unique_ptr<Nodes> make_nodes_of(int nodes, const MakeRanks& make_ranks) {
   auto made = std::make_unique<Nodes>();
