@@ -9,6 +9,6 @@ namespace tessera {
 
 // Both tables are immutable and thread-safe.
 const ir::OpTable& built_in_ops();
-const KernelTable& cpu_kernels();  // one kernel for every operator that runs (Execution::kKernel)
+const KernelTable& cpu_kernels();  // one kernel for every operator whose declaration has Execution::kKernel
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
-// Catches: an operator that was declared but not listed, or listed without its kernel; contradictory declarations; and
-// operators that can neither be captured nor cut out.
+// Catches: operators that are declared but not listed, or listed without a kernel; contradictory declarations;
+// operators that can neither be captured in a graph nor run between graphs.
 #include "tessera/ops/built_in_ops.h"
 
 #include <gmock/gmock.h>
@@ -15,7 +15,8 @@ namespace {
 
 using ::testing::ElementsAreArray;
 
-// The names are a contract with models and passes. A change that adds or removes an operator also changes this list.
+// Models and passes refer to operators by these names. A change that adds or removes an operator must also change this
+// list.
 TEST(BuiltInOps, ListsExactlyTheExpectedNames) {
   std::vector<std::string_view> names;
   for (const ir::OpDecl* decl : built_in_ops().all()) {

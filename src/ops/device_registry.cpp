@@ -20,7 +20,7 @@ const char* const kBackendInterface = TESSERA_BACKEND_INTERFACE;
 
 // A type of device, and its backend or the error from loading it.
 struct DeviceRegistry::Entry {
-  // Loads the backend, and adds the additional kernels to its own.
+  // Loads the backend, and adds the kernels of add_kernel() to the backend's own.
   Status ensure_loaded() const {
     std::call_once(once, [this] {
       backend.emplace(type.load());
@@ -129,7 +129,7 @@ namespace {
 constexpr const char* kCudaLibrary = "libtessera_cuda.so";
 
 Result<std::unique_ptr<Device>> create_cpu(const DeviceChoice& choice) {
-  // Ranks on the CPU share the cores, so each rank gets an equal part.
+  // Ranks on the CPU share the cores, so each rank gets an equal number of threads.
   const int threads = choice.ranks == 1 ? 0 : std::clamp(read_usable_cores() / choice.ranks, 1, CpuDevice::kMaxThreads);
   return TRY(CpuDevice::create({.threads = threads}));
 }
@@ -143,8 +143,8 @@ Result<const Backend*> cpu_backend() {
   return &backend;
 }
 
-// Returns the error for a failed dlopen(), whose message `said` starts with the missing file: the backend, or a library
-// that it needs.
+// Returns the error for a failed dlopen(). The message of dlopen(), `said`, starts with the name of the missing file,
+// which is the backend or a library that the backend needs.
 Status cuda_not_loaded(const std::string& said) {
   if (said.starts_with(kCudaLibrary))
     return unimplemented(
@@ -159,7 +159,7 @@ Status cuda_not_loaded(const std::string& said) {
                   kCudaLibrary, said));
 }
 
-// Loads the CUDA backend. dlopen() searches the RPATH of this program or library: its own folder, and ../lib.
+// Loads the CUDA backend. dlopen() searches the RPATH of this program or library, which is its own folder and ../lib.
 Result<const Backend*> load_cuda_backend() {
   void* library = dlopen(kCudaLibrary, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return cuda_not_loaded(dlerror());

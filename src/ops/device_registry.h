@@ -21,7 +21,7 @@
 
 namespace tessera {
 
-// One of several ranks, each with a device of its own.
+// The rank for which a device is opened, and the number of ranks of its group. Each rank opens one device.
 struct RankPlace {
   int rank = 0;
   int ranks = 1;
@@ -30,14 +30,14 @@ struct RankPlace {
 // One type of device, with its name.
 struct DeviceType {
   std::string name;           // for example "cuda"; equals DeviceProperties::type
-  bool takes_choice = false;  // whether "NAME:1" and "NAME,sm_80" name its devices too
-  // Loads the backend. It is called once, on first use, and its result is kept, errors too. Returns kUnimplemented,
-  // with the reason, if this build or machine has no such backend.
+  bool takes_choice = false;  // whether a number or an architecture may follow the name: "NAME:1", "NAME,sm_80"
+  // Loads the backend. It is called once, on first use, and the registry keeps its result, even if it is an error.
+  // Returns kUnimplemented, with the reason, if this build or machine has no such backend.
   std::function<Result<const Backend*>()> load;
 };
 
-// One thread adds devices and kernels before anyone reads the registry; after that it is immutable and thread-safe.
-// Pointers that it returns live as long as the registry.
+// One thread adds all devices and kernels before any thread reads the registry. After that the registry is immutable
+// and thread-safe. Pointers that it returns live as long as the registry.
 class DeviceRegistry {
  public:
   DeviceRegistry();
@@ -45,10 +45,10 @@ class DeviceRegistry {
   DeviceRegistry(DeviceRegistry&&) noexcept;
   DeviceRegistry& operator=(DeviceRegistry&&) noexcept;
 
-  // Adds a type of device. kInvalidArgument for a name that is taken.
+  // Adds a type of device. Returns kInvalidArgument if the name is taken.
   Status add(DeviceType type);
   // Adds a kernel for devices of that type. It replaces the backend's own kernel for the same operator.
-  // kInvalidArgument for an unknown type, and if a kernel was already added for the operator.
+  // Returns kInvalidArgument if the type is unknown, or if a kernel was already added for the operator.
   Status add_kernel(std::string_view type, const KernelDef& kernel);
 
   // Return the backend of a type of device, and its kernels. Both return kInvalidArgument for an unknown type, with the
@@ -57,10 +57,11 @@ class DeviceRegistry {
   Result<const KernelTable*> kernels(std::string_view type) const;
 
   // Accepts "cpu", "cuda" (the first GPU that this process sees) or "cuda:N". "cuda,sm_80" and "cuda:N,sm_80" choose
-  // the kernels of that older GPU, in order to test what it will run. A library that was built for the older GPU alone
-  // contains PTX, which the driver compiles for the present GPU. kInvalidArgument for another name.
+  // the kernels that an older GPU would run, in order to test them on this GPU. If the CUDA library was built only for
+  // the older GPU, the driver compiles its PTX for this GPU. Returns kInvalidArgument for any other name.
   Status check_name(std::string_view name) const;
-  // Opens a device. For ranks, "cuda:N" is rank 0's device and rank r gets "cuda:(N+r)"; ranks on the CPU share it.
+  // Opens a device. For ranks, "cuda:N" is rank 0's device and rank r gets "cuda:(N+r)"; all ranks on the CPU share the
+  // CPU.
   Result<std::unique_ptr<Device>> open(std::string_view name, RankPlace place = {}) const;
 
  private:
@@ -74,10 +75,11 @@ class DeviceRegistry {
   std::vector<std::unique_ptr<Entry>> entries_;  // in the order in which they were added
 };
 
-DeviceRegistry built_in_devices();  // cpu, cuda
+DeviceRegistry built_in_devices();  // has the devices cpu and cuda
 
 // The symbol that libtessera_cuda.so exports, named kBackendSymbol. `interface` must equal the program's
-// kBackendInterface: library and program pass C++ types to each other, and these depend on version and compiler.
+// kBackendInterface, because library and program pass C++ types to each other, whose layout depends on version and
+// compiler.
 struct BackendExport {
   const char* interface = nullptr;
   const Backend* backend = nullptr;

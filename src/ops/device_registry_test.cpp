@@ -1,5 +1,5 @@
-// Catches: a misread device name, a device or kernel that silently replaces another, a backend that is loaded before
-// its first use, and a missing or foreign CUDA library that causes anything but an error message.
+// Catches: device names that are misread; a device or kernel that silently replaces another; a backend that is loaded
+// before its first use; a missing or incompatible CUDA library that causes something other than an error message.
 #include "tessera/ops/device_registry.h"
 
 #include <gmock/gmock.h>
@@ -121,7 +121,7 @@ TEST(DeviceRegistry, TheCpuIsAlwaysThere) {
   EXPECT_TRUE(device->properties().on_host);
 }
 
-// The test passes on any machine: either there is a device, or the error says what is missing.
+// The test passes on any machine, because it accepts either a device or an error that says what is missing.
 TEST(DeviceRegistry, CudaOpensOrSaysWhyNot) {
   const DeviceRegistry devices = built_in_devices();
   const Result<std::unique_ptr<Device>> device = devices.open("cuda");

@@ -1,5 +1,5 @@
-// The change that adapters make to a linear's values, for kernels of linears that add it themselves. A linear's value
-// is rounded before the change is added, as adapter_add does.
+// Lets the kernel of a linear add the change of low-rank adapters itself, instead of adapter_add. As adapter_add does,
+// it rounds the linear's value before it adds the change.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,14 @@
 
 namespace tessera::cuda {
 
-// No adapters.
+// Stands for a linear without adapters. It changes nothing.
 struct NoChange {
   __device__ void prefetch(int, int, int) const {}
   __device__ float at(int, int) const { return 0; }
   __device__ static float changed(float y, float) { return y; }
 };
 
-// Returns the module of a column.
+// Returns the module that a column of y belongs to.
 __device__ inline std::int32_t module_of(const AdapterRanges& ranges, std::int64_t column) {
   std::int32_t i = 0;
   while (i + 1 < ranges.count && column >= ranges.ends[i]) ++i;
@@ -27,8 +27,8 @@ template <class T>
 struct AdapterChange {
   AdapterAddArgs in;
 
-  // Brings what a tile of `columns` columns from `first` on needs of b to the L2 cache. Rows of b are shared out to
-  // `lane` of 16 lanes. May run before the kernels ahead have ended.
+  // Prefetches into the L2 cache the part of b that a tile of `columns` columns from `first` on needs. Sixteen lanes
+  // share out the rows of b; `lane` is the caller's number among them. May run before the preceding kernels have ended.
   __device__ void prefetch(int first, int columns, int lane) const {
     std::int32_t last_slot = -1;
     for (int row = 0; row < in.rows; ++row) {
@@ -44,7 +44,7 @@ struct AdapterChange {
     }
   }
 
-  // Returns the change of the row's adapter to a column; 0 without one.
+  // Returns the value that the row's adapter adds to a column of y; 0 without an adapter.
   __device__ float at(int row, int column) const {
     const std::int32_t slot = in.table.slots[row];
     if (slot < 0) return 0;

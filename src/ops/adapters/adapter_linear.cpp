@@ -78,7 +78,7 @@ Result<std::vector<ir::Type>> infer_add(const ir::OpSignature& s) {
   return std::vector<ir::Type>();
 }
 
-// Returns Σ x · w with partial sums in lanes, added in one order.
+// Returns Σ x · w. Each lane keeps a partial sum. The order of the additions depends on n alone.
 template <class T>
 TESSERA_CPU_CLONES float dot(const T* x, const T* w, std::int64_t n) {
   constexpr std::int64_t kLanes = 32;
@@ -95,7 +95,7 @@ TESSERA_CPU_CLONES float dot(const T* x, const T* w, std::int64_t n) {
   return sum;
 }
 
-// Adds scale · t · b to columns of one module. t is [rank]; rows of b are `stride` apart. At most kAddColumns columns.
+// Adds scale · t · b to at most kAddColumns columns of one module. t is [rank]; rows of b are `stride` elements apart.
 template <class T>
 TESSERA_CPU_CLONES void add_columns(T* y, const float* t, const T* b, std::int64_t stride, std::int32_t rank,
                                     float scale, std::int64_t columns) {

@@ -1,4 +1,5 @@
-// Binds the operators of adapters: by tensor-core instructions where the types and sizes allow it, else value by value.
+// Binds adapter_shrink and adapter_add to tensor-core kernels if the types and sizes allow it, else to kernels that
+// compute value by value.
 #include <cstdint>
 
 #include "tessera/base/ceil_div.h"
@@ -11,7 +12,7 @@ namespace tessera {
 namespace cuda::adapters {
 namespace {
 
-// Computes t = x · aᵀ. A warp takes a row and a row of A, and its lanes share out the columns.
+// Computes t = x · aᵀ. A warp multiplies a row of x by a row of A, and its lanes share out the columns.
 template <class T>
 __global__ void shrink_values(const AdapterShrinkArgs in) {
   let_next_begin();
@@ -31,7 +32,7 @@ __global__ void shrink_values(const AdapterShrinkArgs in) {
   if (threadIdx.x % kWarp == 0) in.t[row * values + n] = sum;
 }
 
-// Computes y += scale · t · b. A thread takes a column of a row.
+// Computes y += scale · t · b. A thread computes one element of y.
 template <class T>
 __global__ void add_values(const AdapterAddArgs in) {
   let_next_begin();
@@ -94,7 +95,7 @@ std::unique_ptr<BoundOp> make_shrink_many(const AdapterShrinkArgs& in) {
   return make.template operator()<1>();
 }
 
-// Chooses a kernel for the rows of a chunk, which adapter_chunk_rows() has decided.
+// Chooses the kernel for chunks of adapter_chunk_rows() rows.
 template <class T>
 std::unique_ptr<BoundOp> make_shrink_tiles(const AdapterShrinkArgs& in, bool deterministic) {
   const bool few = !deterministic && can_launch_early();
@@ -116,7 +117,8 @@ std::unique_ptr<BoundOp> make_add_tiles(const AdapterAddArgs& in) {
   });
 }
 
-// Makes a kernel that takes one row of the batch in each block along x, and `items` in blocks of `size` along y.
+// Makes an operator with one row of the batch for each index of grid x, and `size` of the row's `items` values for each
+// index of grid y.
 template <class Args>
 std::unique_ptr<BoundOp> make_by_row(const char* name, void (*kernel)(Args), const Args& in, std::int64_t items,
                                      std::int64_t size) {
@@ -125,7 +127,7 @@ std::unique_ptr<BoundOp> make_by_row(const char* name, void (*kernel)(Args), con
   return make_cuda_op(name, [=](cudaStream_t stream) { launch_early(kernel, shape, stream, in); });
 }
 
-// Returns whether the columns that a warp of add_tiles takes always belong to one module.
+// Returns whether all columns that one warp of add_tiles computes always belong to one module.
 bool are_whole_tiles(const AdapterRanges& ranges) {
   for (std::int32_t i = 0; i < ranges.count; ++i)
     if (ranges.ends[i] % kAddColumns != 0) return false;

@@ -1,7 +1,7 @@
 // The change that low-rank adapters (LoRA, Hu et al., arXiv 2106.09685) make to a linear: y += scale · (x · Aᵀ) · B.
-// Each row has its own adapter, or none. The matrices of the adapters that are in use lie in tables of slots, and a row
-// names its slot (adapter_rows.h). Slots, ranks and scales are read from device memory, so one recorded graph serves
-// every mix.
+// Each row has its own adapter, or none. Tables of slots hold the matrices of the adapters in use, and each row has the
+// number of its adapter's slot (adapter_rows.h). Kernels read slots, ranks and scales from device memory, so one
+// recorded graph serves every mix of adapters.
 //
 //   adapter_shrink(x X[T, K], a X[S, N·R, K], ranks i32[S, N], rows i32[5, T]) → f32[T, N·R]
 //   adapter_add(mut y X[T, M], t f32[T, N·R], b X[S, R, M], ranks i32[S, N], scales f32[S, N], rows i32[5, T])
@@ -9,13 +9,14 @@
 //
 // S is the number of slots, and R the largest rank. A linear may join N modules, such as q, k and v: its columns are
 // ranges of `rows[i]` columns, and range i belongs to module modules[i]. Module n of a slot has ranks[slot, n] rows of
-// A from row n · R on, and as many rows of B; what lies behind them is not read. A rank of 0 means that the adapter
-// does not change the module. In rows of t that have an adapter, values behind the rank are 0; other rows of t are
-// undefined. A row without an adapter, or with one of rank 0, keeps the bits of its y. Slots are below S. Matrices,
-// ranks, scales and rows are written by copies, so kernels may read them before the kernels ahead have ended.
+// A from row n · R on, and the same number of rows of B. Kernels do not read the rows of A and B past the rank. A rank
+// of 0 means that the adapter does not change the module. In rows of t that have an adapter, values past the rank are
+// 0; other rows of t are undefined. A row without an adapter, or with one of rank 0, keeps the bits of its y. Slots are
+// below S. Only copies write the matrices, ranks, scales and rows, never kernels. So a kernel may read them before the
+// preceding kernels have ended.
 //
-// A row's result depends on that row, its slot and the number of rows alone; in deterministic forwards, not on that
-// number either. Sums are float32, and are rounded once, when y is written.
+// A row's result depends only on that row, its slot and the number of rows. In a deterministic forward it does not
+// depend on the number of rows either. Sums are float32, and are rounded once, when y is written.
 #pragma once
 
 #include <cstddef>
@@ -57,7 +58,7 @@ struct AdapterShrinkArgs {
   std::int64_t cols = 0;
   std::int32_t num_slots = 0;
   std::int32_t modules = 0;
-  std::int32_t rank = 0;  // the largest
+  std::int32_t rank = 0;  // the largest rank of any slot
 };
 AdapterShrinkArgs adapter_shrink_args(const BindArgs& args);
 
@@ -73,7 +74,7 @@ struct AdapterAddArgs {
   std::int64_t cols = 0;
   std::int32_t num_slots = 0;
   std::int32_t modules = 0;
-  std::int32_t rank = 0;  // the largest
+  std::int32_t rank = 0;  // the largest rank of any slot
   AdapterRanges ranges{};
 };
 AdapterAddArgs adapter_add_args(const BindArgs& args);

@@ -1,5 +1,5 @@
-// Catches: a slot, module or rank of another row, padding of the tables that is read, a row without an adapter that
-// changes, sums whose order depends on the number of rows, and operands that do not fit.
+// Catches: a row that uses another row's slot, module or rank; a read of the tables' padding; a change to a row without
+// an adapter; sums whose order depends on the number of rows; operands of wrong shapes that are accepted.
 #include "tessera/ops/adapters/adapter_linear.h"
 
 #include <gmock/gmock.h>
@@ -36,14 +36,15 @@ HostTensor ints(std::vector<std::int64_t> dims, const std::function<std::int32_t
   return t;
 }
 
-// Slot 3 has no rank at all, slot 4 the largest for both modules; the others differ between modules.
+// Slot 3 has rank 0 for both modules, and slot 4 has the largest rank for both. In each other
+// slot the two modules have different ranks.
 HostTensor ranks(const Case& c) {
   const std::vector<std::int64_t> of{c.rank, 1, 0, c.rank - 3, 2, 3, 0, 0, c.rank, c.rank};
   return ints({Case::kSlots, Case::kModules},
               [&](std::int64_t i) { return static_cast<std::int32_t>(of[static_cast<std::size_t>(i)]); });
 }
 
-// Returns the table of rows `first` to `last`. Every slot has rows, and some have none.
+// Returns the table of rows `first` to `last`. Every slot has rows, and some rows have no adapter.
 HostTensor table(std::int64_t first, std::int64_t last) {
   std::vector<std::int32_t> slots;
   for (std::int64_t i = first; i < last; ++i) slots.push_back(static_cast<std::int32_t>(i % 6) - 1);
@@ -56,7 +57,7 @@ std::vector<HostTensor> shrink_operands(const Case& c) {
   std::vector<HostTensor> operands{random_tensor(c.dtype, {c.rows, c.in}, 1),
                                    random_tensor(c.dtype, {Case::kSlots, Case::kModules * c.rank, c.in}, 2), ranks(c),
                                    table(0, c.rows)};
-  // What lies behind a module's rank is NaN.
+  // Fills the rows past each module's rank with NaN.
   const std::size_t row = static_cast<std::size_t>(c.in) * ir::dtype_size(c.dtype);
   for (std::int64_t s = 0; s < Case::kSlots * Case::kModules; ++s)
     for (auto r = static_cast<std::int64_t>(operands[2].at(s)); r < c.rank; ++r)
@@ -76,7 +77,7 @@ std::vector<HostTensor> add_operands(const Case& c) {
 
 std::int64_t slot_of(const HostTensor& table, std::int64_t row) { return static_cast<std::int64_t>(table.at(row)); }
 
-// Fills the rows without an adapter with zeros: adapter_shrink leaves them undefined.
+// Fills the rows without an adapter with zeros, because adapter_shrink leaves them undefined.
 HostTensor of_adapted_rows(HostTensor t, const HostTensor& table) {
   for (std::int64_t row = 0; row < t.dims[0]; ++row)
     if (slot_of(table, row) < 0)
@@ -124,7 +125,8 @@ const std::vector<Case>& cases() {
       made.push_back({.dtype = dtype, .rows = 1, .in = 33, .ranges = {3, 5, 7}});
       made.push_back({.dtype = dtype, .rows = 0});
       made.push_back({.dtype = dtype, .rows = 70, .in = 256, .ranges = {512, 128, 8}, .rank = 16});
-      // Whole tiles of tensor cores: a decode, short and long rows, ranks above a product's depth, and many rows.
+      // These sizes run on tensor cores: few rows, as in a decode step; long rows and short ones; ranks above the depth
+      // of one tensor-core product; many rows.
       made.push_back({.dtype = dtype, .rows = 6, .in = 4168, .ranges = {64, 128, 64}, .rank = 16});
       made.push_back({.dtype = dtype, .rows = 33, .in = 520, .ranges = {64, 64, 64}, .rank = 40});
       made.push_back({.dtype = dtype, .rows = 1100, .in = 96, .ranges = {64, 128, 64}, .rank = 24});
@@ -145,13 +147,13 @@ TEST(AdapterShrink, MatchesTheReference) {
   }
 }
 
-// Other rows, and other adapters beside it, leave a row's bits as they are.
+// A row's bits depend neither on the other rows nor on their adapters.
 TEST(AdapterShrink, RowsAreIndependentOfTheOthers) {
   for (const std::int64_t rows : {6, 40, 1100}) {
     const Case c{.dtype = DType::kBFloat16, .rows = rows, .in = 4168};
     const std::vector<HostTensor> operands = shrink_operands(c);
     const OpOutcome all = run_op(kAdapterShrink, kAdapterShrinkCpu, operands);
-    std::vector<HostTensor> alone = operands;  // row 1 alone has an adapter, and the other rows are NaN
+    std::vector<HostTensor> alone = operands;  // only row 1 has an adapter, and all other rows are NaN
     std::vector<std::int32_t> slots(static_cast<std::size_t>(rows), -1);
     slots[1] = 0;
     write_adapter_rows(slots, slots.size(), alone[3].bytes.data());
@@ -178,14 +180,14 @@ TEST(AdapterAdd, KeepsTheBitsOfRowsWithoutAdapters) {
     const OpOutcome out = run_op(kAdapterAdd, kAdapterAddCpu, operands, c.attributes());
     for (std::int64_t row = 0; row < c.rows; ++row) {
       const std::int64_t slot = slot_of(operands[5], row);
-      if (slot >= 0 && slot != 3) continue;  // slot 3 has no rank
+      if (slot >= 0 && slot != 3) continue;  // slot 3 has rank 0
       EXPECT_EQ(slice_rows(out.operands[0], row, row + 1).bytes, slice_rows(operands[0], row, row + 1).bytes)
           << "row " << row;
     }
   }
 }
 
-// Sizes at which CUDA's kernels change how they share out the work (adapter_chunk_rows()).
+// Row counts for which the CUDA kernels divide their work differently (adapter_chunk_rows()).
 constexpr std::int64_t kCounts[] = {1, 3, 8, 9, 40, 1030};
 
 TEST(AdapterShrink, DeterministicRowsAreIndependentOfTheirNumber) {

@@ -9,7 +9,7 @@ namespace {
 
 using namespace cuda;
 
-// A thread reads one value.
+// A thread computes one value of t.
 template <class T>
 __global__ void adapter_lookup(const AdapterLookupArgs in) {
   let_next_begin();

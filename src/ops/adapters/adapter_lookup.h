@@ -1,12 +1,13 @@
-// The first half of the change that a low-rank adapter makes to an embedding: t = column of A for the row's token.
-// adapter_add (adapter_linear.h) adds the second half, y += scale · t · B, as it does behind a linear.
+// The first half of the change that a low-rank adapter makes to an embedding: t is the column of A for the row's token.
+// adapter_add (adapter_linear.h) adds the second half, y += scale · t · B, as it does after a linear.
 //
-//   adapter_lookup(ids i32[T], a X[S, R, V], ranks i32[S, 1], slots i32[5, T], [rows i32[T]]) {first_row = 0} → f32[T,
-//   R]
+//   adapter_lookup(ids i32[T], a X[S, R, V], ranks i32[S, 1], slots i32[5, T], [rows i32[T]]) {first_row = 0}
+//     → f32[T, R]
 //
 // `slots` is the table of adapter_rows.h. t[row, r] is a[slot, r, ids[row] - first_row] for r below ranks[slot], and 0
-// behind it. It is 0 too for a row without an adapter, for a row that `rows` replaces (rows[row] ≥ 0, such as an
-// image's), and for an id outside the V columns, which are one rank's part of the vocabulary.
+// for larger r. It is also 0 for a row without an adapter, for a row that `rows` replaces (rows[row] ≥ 0, such as an
+// image's), and for an id outside the V columns of `a`. These columns are the part of the vocabulary that one
+// tensor-parallel rank has.
 #pragma once
 
 #include <cstdint>
@@ -33,9 +34,9 @@ struct AdapterLookupArgs {
   std::int64_t columns = 0;
   std::int64_t first_row = 0;
   std::int32_t num_slots = 0;
-  std::int32_t rank = 0;  // the largest
+  std::int32_t rank = 0;  // the largest rank of any slot
 
-  // Returns the index in `a` of value r of a row; -1 if the value is 0.
+  // Returns the index of t[row, r] in `a`, or -1 if t[row, r] is 0.
   constexpr std::int64_t place(std::int64_t row, std::int32_t r) const {
     const std::int32_t slot = slots[row];
     if (slot < 0 || slot >= num_slots || r >= ranks[slot]) return -1;

@@ -1,5 +1,5 @@
-// Catches: the column of another token, slot or rank, a row of an image that is changed, an id of another rank's part
-// of the vocabulary, and operands that do not fit.
+// Catches: a read of another token's column, of another slot, or past the adapter's rank; a change to an image's row; a
+// read for an id that another tensor-parallel rank has; operands of wrong shapes that are accepted.
 #include "tessera/ops/adapters/adapter_lookup.h"
 
 #include <gmock/gmock.h>
@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 constexpr std::int64_t kLookupSlots = 3;
 constexpr std::int64_t kLookupRank = 4;
 constexpr std::int64_t kLookupIds = 10;
-constexpr std::int64_t kFirstLookupId = 20;  // the first id of this rank's part
+constexpr std::int64_t kFirstLookupId = 20;  // the first id that this tensor-parallel rank has
 
 HostTensor id_tensor(std::vector<std::int64_t> dims, const std::vector<std::int32_t>& values) {
   HostTensor t = poisoned_tensor(DType::kInt32, std::move(dims));
@@ -43,7 +43,7 @@ std::vector<HostTensor> lookup_operands(DType dtype, bool given) {
     rows.push_back(row.given);
   }
   const std::int64_t count = std::ssize(ids);
-  std::vector<std::int32_t> table = slots;  // the kernels read the slots alone
+  std::vector<std::int32_t> table = slots;  // the kernels read only this list of the table
   table.resize(static_cast<std::size_t>(kAdapterRowLists * count));
   std::vector<HostTensor> operands{id_tensor({count}, ids),
                                    random_tensor(dtype, {kLookupSlots, kLookupRank, kLookupIds}, 1),

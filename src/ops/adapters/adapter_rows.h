@@ -1,14 +1,15 @@
-// The table that tells the operators of adapters which rows have which adapter. The host writes it for each forward, so
-// that a kernel finds rows of one slot side by side, wherever they are in the batch.
+// The table that tells the adapter operators which adapter each row has. The host writes the table for each forward.
+// Rows of one slot may be anywhere in the batch, but are neighbours in the table's list `order`. A chunk is a run of
+// `order` that one thread block processes.
 //
 //   rows i32[5, T], where T is the number of rows, padding included:
 //     slots         [T]  the slot of each row; negative: the row has no adapter
-//     order         [T]  the rows with an adapter, rows of one slot together; undefined behind the last one
-//     chunk_slots   [T]  the slot of each chunk; -1 behind the last chunk
+//     order         [T]  the rows with an adapter, rows of one slot together; undefined past the last one
+//     chunk_slots   [T]  the slot of each chunk; -1 past the last chunk
 //     chunk_begins  [T]  where a chunk begins in `order`
-//     chunk_sizes   [T]  the number of its rows, 1 to adapter_chunk_rows(T); 0 behind the last chunk
+//     chunk_sizes   [T]  the number of rows in a chunk, 1 to adapter_chunk_rows(T); 0 past the last chunk
 //
-// A chunk has rows of one slot. There are at most max_adapter_chunks(T, slots) of them.
+// All rows of a chunk have one slot. There are at most max_adapter_chunks(T, slots) chunks.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +21,7 @@ namespace tessera {
 
 inline constexpr std::int64_t kAdapterRowLists = 5;
 
-// Returns the greatest number of rows of a chunk: what a block of a kernel takes together.
+// Returns the largest number of rows in a chunk, which one thread block processes together. `rows` is T.
 constexpr std::int64_t adapter_chunk_rows(std::int64_t rows) {
   if (rows <= 8) return 8;
   if (rows <= 1024) return 16;
@@ -30,11 +31,11 @@ constexpr std::int64_t max_adapter_chunks(std::int64_t rows, std::int64_t slots)
   return std::min(rows, rows / adapter_chunk_rows(rows) + std::min(slots, rows));
 }
 
-// Writes the table of `padded` rows to `to`, which is aligned for i32. Rows behind slots.size() have no adapter.
+// Writes the table of `padded` rows to `to`, which is aligned for i32. Rows past slots.size() have no adapter.
 // Precondition: slots.size() <= padded.
 void write_adapter_rows(std::span<const std::int32_t> slots, std::size_t padded, std::byte* to);
 
-// The lists of a table.
+// Points to the lists of a table.
 struct AdapterRows {
   const std::int32_t* slots = nullptr;
   const std::int32_t* order = nullptr;

@@ -1,5 +1,5 @@
-// Catches: a row that is in no chunk, or in two, chunks of several slots, chunks past the bound that kernels are
-// launched with, and padding with an adapter.
+// Catches: a row that is in no chunk, or in two; a chunk with several slots; more chunks than kernels have blocks for;
+// padding with an adapter.
 #include "tessera/ops/adapters/adapter_rows.h"
 
 #include <gmock/gmock.h>

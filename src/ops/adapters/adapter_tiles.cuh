@@ -1,15 +1,15 @@
-// The products of adapters by tensor-core instructions, for 16-bit types.
+// Tensor-core kernels for adapter_shrink and adapter_add, for 16-bit types.
 //
-// Both products are small: a decode reads 2 MiB of an 8B model's adapter in each layer, so latency is what counts. The
-// matrices and the table of rows do not depend on the kernels ahead, and a block reads what its registers hold of them
-// before it waits (cuda_launch.cuh).
+// Both products are small: a decode reads 2 MiB of an 8B model's adapter in each layer, so latency matters most. The
+// matrices and the table of rows do not depend on the preceding kernels. A block loads as much of them as its registers
+// hold before it waits for these kernels (cuda_launch.cuh).
 //
-// shrink_few: few blocks that hold all of A in registers. A block takes sixteen rows of A and 4096 columns, and a
-// cluster shares out longer rows. Smaller blocks in larger clusters take longer to start than they gain. shrink_many: a
-// block takes up to 64 rows of x and 48 rows of A, so that x is read once. Its sums have one order for any number of
-// rows, so deterministic forwards use it for few rows too. add_tiles: a warp takes 64 columns of y and the rows of a
-// chunk, sixteen at a time. A value of t is split into two numbers of 16 bits, whose sum has 16 bits of precision or
-// more, and each is multiplied.
+// shrink_few: few blocks, which together hold all of A in registers. A block takes 16 rows of A and 4096 columns, and
+// the blocks of a cluster share out longer rows. Smaller blocks in larger clusters lose more time at their start than
+// they gain. shrink_many: a block takes up to 64 rows of x and 48 rows of A, so that x is read once. Its sums have one
+// order for any number of rows, so deterministic forwards use it for few rows too. add_tiles: a warp takes 64 columns
+// of y and the rows of a chunk, 16 at a time. It splits a value of t into two 16-bit numbers, whose sum has at least 16
+// bits of precision, and multiplies each.
 #pragma once
 
 #include <cstdint>
@@ -25,24 +25,24 @@
 namespace tessera::cuda::adapters {
 
 inline constexpr int kValues = 16;       // rows of A in a product
-inline constexpr int kStepColumns = 32;  // columns of a warp's step: 16 bytes for each lane of a quad
+inline constexpr int kStepColumns = 32;  // columns that a warp takes in a step: 16 bytes for each lane of a quad
 inline constexpr int kFewWarps = 16;     // warps of a block of shrink_few
-inline constexpr int kHeldSteps = 8;     // steps of a warp whose rows of A are loaded before the wait
+inline constexpr int kHeldSteps = 8;     // steps for which a warp loads its rows of A before the wait
 inline constexpr int kFewColumns = kFewWarps * kHeldSteps * kStepColumns;  // columns of a block of shrink_few
-inline constexpr int kMostParts = 4;                                       // blocks of its cluster
+inline constexpr int kMostParts = 4;                                       // most blocks in a cluster of shrink_few
 inline constexpr int kManyWarps = 8;                                       // warps of a block of shrink_many
 inline constexpr int kMostGroups = 3;   // groups of kValues rows of A that a block of shrink_many takes
 inline constexpr int kAddWarps = 4;     // warps of a block of adapter_add
-inline constexpr int kAddColumns = 64;  // columns of one of these warps
-inline constexpr int kDepth = 16;       // values of t in a product
+inline constexpr int kAddColumns = 64;  // columns of y that one of these warps takes
+inline constexpr int kDepth = 16;       // values of t in a tensor-core product
 
-// Sixteen bytes of a row if `is_there`, else zeros.
+// Returns 16 bytes of a row if `is_there`, else zeros.
 template <class T>
 __device__ inline uint4 load_or_zero(const T* from, bool is_there) {
   return is_there ? *reinterpret_cast<const uint4*>(from) : uint4{0, 0, 0, 0};
 }
 
-// Stores to the same address in another block of the cluster.
+// Stores a value at the address `own`, but in the shared memory of block `block` of the cluster.
 __device__ inline void store_to_block(float* own, unsigned block, float value) {
   asm volatile(
       "{\n"
@@ -56,7 +56,7 @@ __device__ inline void store_to_block(float* own, unsigned block, float value) {
 
 // A chunk of rows with one adapter.
 struct Chunk {
-  std::int32_t slot;  // negative: there is none
+  std::int32_t slot;  // negative: there is no such chunk
   std::int32_t begin = 0;
   std::int32_t count = 0;
 
@@ -67,7 +67,7 @@ struct Chunk {
   }
 };
 
-// The lane's two rows of A among the kValues from `first_value` on.
+// Loads the lane's two rows of A, out of the kValues rows from `first_value` on.
 template <class T>
 struct RowsOfA {
   const T* from[2];
@@ -89,7 +89,7 @@ struct RowsOfA {
   }
 };
 
-// The lane's rows of x, one of each eight rows of a chunk.
+// Loads the lane's rows of x: one out of every eight rows of a chunk.
 template <class T, int kEights>
 struct RowsOfX {
   const T* from[kEights];
@@ -110,7 +110,7 @@ struct RowsOfX {
   }
 };
 
-// The sums of a warp: sixteen rows of A by kEights · 8 rows of x, as tensor-core instructions leave them.
+// The sums of a warp: 16 rows of A by kEights · 8 rows of x, in the register layout of the tensor-core instruction.
 template <int kEights>
 struct Sums {
   float at[kEights][4] = {};
@@ -140,8 +140,8 @@ __device__ inline void store_sum(const AdapterShrinkArgs& in, const Chunk& chunk
   if (row < chunk.count && value < values) in.t[std::int64_t{in.table.order[chunk.begin + row]} * values + value] = sum;
 }
 
-// Computes t = x · aᵀ for a chunk of up to kEights · 8 rows and kValues rows of A. Grid: kParts blocks of a cluster,
-// groups of kValues rows of A, chunks.
+// Computes t = x · aᵀ for a chunk of up to kEights · 8 rows and kValues rows of A. Grid: x has the kParts blocks of a
+// cluster, y the groups of kValues rows of A, and z the chunks.
 template <class T, int kEights, int kParts>
 __global__ void __launch_bounds__(kFewWarps* kWarp) shrink_few(const AdapterShrinkArgs in) {
   constexpr int kRows = kEights * 8;
@@ -198,7 +198,8 @@ __global__ void __launch_bounds__(kFewWarps* kWarp) shrink_few(const AdapterShri
   if (result < kResults) store_sum(in, chunk, first_value + result % kValues, result / kValues, sum);
 }
 
-// Computes t = x · aᵀ for a chunk of up to kEights · 8 rows and kGroups · kValues rows of A. Grid: groups, chunks.
+// Computes t = x · aᵀ for a chunk of up to kEights · 8 rows and kGroups · kValues rows of A. Grid: x has the groups,
+// and y the chunks.
 template <class T, int kEights, int kGroups>
 __global__ void __launch_bounds__(kManyWarps* kWarp) shrink_many(const AdapterShrinkArgs in) {
   constexpr int kRows = kEights * 8;
@@ -242,7 +243,7 @@ __global__ void __launch_bounds__(kManyWarps* kWarp) shrink_many(const AdapterSh
   }
 }
 
-// Two neighbouring rows of b for eight columns, as pairs of a column's two values.
+// Eight columns of two neighbouring rows of b. Each word has the two values of one column.
 struct ColumnPairs {
   std::uint32_t of[8];
 
@@ -257,8 +258,8 @@ struct ColumnPairs {
   }
 };
 
-// Computes y += scale · t · b for a chunk. Grid: blocks of kAddWarps · kAddColumns columns, chunks. Column 8 · n + j of
-// a warp's 64 is column n of its product j, so that a lane loads and stores neighbouring columns.
+// Computes y += scale · t · b for a chunk. Grid: x has blocks of kAddWarps · kAddColumns columns, and y the chunks.
+// Column 8 · n + j of a warp's 64 is column n of its product j, so that a lane loads and stores neighbouring columns.
 template <class T>
 __global__ void __launch_bounds__(kAddWarps* kWarp) add_tiles(const AdapterAddArgs in) {
   let_next_begin();

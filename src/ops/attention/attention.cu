@@ -1,13 +1,15 @@
-// Our own attention on CUDA, for cases without a faster kernel (cuda_attention.h): every dtype, window, softcap and
-// group, sinks, and head sizes up to 512. Queries in bf16 and f16 run on tensor cores for heads of 512 elements with a
-// cache of the same type (wide_attention.cuh), and for heads of 64, 128 and 256 elements with a cache of E4M3
-// (float8_attention.cuh); everything else runs in float32.
+// Our own attention on CUDA, for cases without a faster kernel (cuda_attention.h). It supports every dtype, window,
+// softcap and group size, sinks, and head sizes up to 512. Queries in bf16 and f16 run on tensor cores for heads of 512
+// elements with a cache of the same type (wide_attention.cuh), and for heads of 64, 128 and 256 elements with a cache
+// of E4M3 (float8_attention.cuh); everything else runs in float32.
 //
-// A block has one KV head and a tile of query rows of one request, where a row is one query head of one token. It walks
-// over the keys that its rows see in tiles: scores, online softmax, sums of values. If a forward has too few tiles for
-// the device, the keys are cut into `splits` ranges for blocks of their own, and merge_states joins them.
+// A block has one KV head and a tile of query rows of one request, where a row is one query head of one token. It
+// processes the keys that its rows see in tiles: for each tile it computes scores, the online softmax and the sums of
+// values. If a forward has too few tiles to fill the device, the keys are cut into `splits` ranges. Each range has its
+// own block, and merge_states joins the results of the ranges.
 //
-// The launch depends on the bucket's rows alone. Blocks find their request in the metadata when they run.
+// The grid of the launch depends only on the bucket's number of rows. A block finds its request in the metadata when it
+// runs.
 //
 // In deterministic forwards a row's bits do not depend on the other rows, for four reasons. Keys are not cut into
 // ranges. Tiles of keys start at the same keys for all rows. A key that a row does not see adds an exact zero. Products
@@ -27,7 +29,7 @@ namespace {
 
 using namespace own_attention;
 
-// Computes attention for one tile of rows and one split of its keys. Grid [slots, kv_heads, splits].
+// Computes attention for one tile of rows and one range of its keys. The grid is [slots(), kv_heads, splits].
 template <int kDim>
 __global__ void __launch_bounds__(kThreads) attention(const Problem p) {
   extern __shared__ __align__(16) unsigned char shared[];
@@ -40,8 +42,8 @@ __global__ void __launch_bounds__(kThreads) attention(const Problem p) {
   Rows rows;
   if (!find_rows(p, static_cast<int>(blockIdx.x), Shared::kRows, rows)) return;
 
-  // `first` and `last` are the positions of the block's rows. [begin, end) are the keys that a row sees, cut to the
-  // split.
+  // `first` and `last` are the positions of the block's first and last row. [begin, end) are the keys that any of its
+  // rows sees, within this split.
   const int first = rows.offset + rows.row_begin / p.group;
   const int last = rows.offset + (rows.row_begin + rows.rows - 1) / p.group;
   int begin = p.window > 0 ? max(0, first - p.window + 1) : 0;
@@ -71,7 +73,7 @@ __global__ void __launch_bounds__(kThreads) attention(const Problem p) {
     float scores[Sums<kDim>::kRows][4] = {};
     multiply(tile, tx, ty, used, scores);
     update_softmax(p, rows, first_key, tx, ty, scores, sums, tile);
-    __syncwarp();  // one half of a warp writes and reads a row's weights
+    __syncwarp();  // no __syncthreads(), because the same half of a warp writes and reads a row's weights
     add_values(tile, tx, ty, used, sums);
     __syncthreads();
   }
@@ -100,8 +102,8 @@ std::int64_t slots(const CudaAttention& a, std::int64_t requests) {
   return a.num_rows * a.group() / tile_rows(a) + requests;
 }
 
-// Returns the number of ranges into which keys are cut, so that every multiprocessor has two blocks. It depends on the
-// bucket's rows alone, as if each row were a request.
+// Returns the number of ranges into which keys are cut, so that every multiprocessor has two blocks. It depends only on
+// the bucket's number of rows, because it assumes that every row is a request of its own.
 int splits(const CudaAttention& a, int multiprocessors) {
   if (a.deterministic) return 1;
   constexpr std::int64_t kMost = 16;
@@ -129,8 +131,8 @@ Problem make_problem(const CudaAttention& a, int parts) {
           .query_starts = a.metadata.query_starts,
           .kv_lens = a.metadata.kv_lens,
           .page_table = a.metadata.page_table,
-          // Only a launch without parts may skip unwanted rows, because the launch that joins parts reads the parts of
-          // all rows.
+          // A launch may skip unwanted rows only if keys are not cut, because merge_states reads the results of all
+          // rows.
           .wanted_starts = a.shape.wanted_rows_only && parts == 1 ? a.metadata.wanted_starts : nullptr,
           .max_pages = static_cast<int>(a.metadata.max_pages_per_request),
           .max_requests = static_cast<int>(a.max_requests()),
@@ -148,7 +150,8 @@ Problem make_problem(const CudaAttention& a, int parts) {
           .softcap = static_cast<float>(a.shape.softcap)};
 }
 
-// Binds a kernel over the slots, and a launch that joins the parts if keys are cut. X is the type of the output.
+// Binds a kernel with one block for each tile slot. If keys are cut, it also binds a second launch, which joins the
+// results of the ranges. X is the type of the output.
 template <class X, void (*kKernel)(Problem), std::size_t kBytes>
 Result<std::unique_ptr<BoundOp>> bind_kernel(const CudaAttention& a, const Problem& p) {
   const dim3 grid(static_cast<unsigned>(slots(a, a.max_requests())), static_cast<unsigned>(a.shape.kv_heads),
@@ -170,7 +173,7 @@ Result<std::unique_ptr<BoundOp>> bind_kernel(const CudaAttention& a, const Probl
     kKernel<<<grid, kThreads, kBytes, stream>>>(p);
     if (p.splits > 1) cuda::launch_merge_states<float, X>(merge, stream);
   };
-  // The last argument tells operators with different merge kernels apart, which depend on the head size.
+  // Passes the head size as the operator's choice(), because it decides which merge kernel runs.
   return make_cuda_op("attention", launches, p.splits > 1 ? static_cast<std::uint64_t>(p.head_dim) : 0);
 }
 

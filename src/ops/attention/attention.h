@@ -1,4 +1,4 @@
-// Unified paged attention over a ragged batch: extend and decode rows alike.
+// Paged attention over a ragged batch. Extend and decode rows may be mixed.
 //
 //   attention(q X[T, Hq·D], k_cache Y[P, page_size, Hkv, D], v_cache Y[…], mut out X[T, Hq·D],
 //             [sinks f32[Hq]], [k_scale f32[1], v_scale f32[1]])
@@ -11,16 +11,16 @@
 //
 //   s_j = scale · q·k_j,  or softcap · tanh(s_j / softcap) if softcap > 0;    out = Σ softmax(s)_j · v_j
 //
-// With `sinks` the softmax of head h has one more score, sinks[h], with a zero value vector: the sink takes part of the
-// weight and adds nothing to the output ("Efficient Streaming Language Models with Attention Sinks", arXiv:2309.17453,
-// in the form that GPT-OSS uses):
+// With `sinks` the softmax of head h has one more score, sinks[h], whose value vector is zero. So a sink lowers the
+// weights of the keys and adds nothing to the output ("Efficient Streaming Language Models with Attention Sinks",
+// arXiv:2309.17453, in the form that GPT-OSS uses):
 //
 //   out = Σ exp(s_j) · v_j / (exp(sinks[h]) + Σ exp(s_j))
 //
-// A sink is neither scaled nor capped, and every row sees it, whatever its window.
+// A sink is neither scaled nor capped. Every row sees it, even if the row has a window.
 //
-// A cache of f8e4m3 has scales (ops/cache/cache_type.h): keys are k_j · k_scale and values v_j · v_scale. Kernels fold
-// k_scale into the factor of the scores, and v_scale into the factor of the output.
+// A cache of f8e4m3 has scales (ops/cache/cache_type.h): the keys are k_j · k_scale, and the values are v_j · v_scale.
+// Kernels fold k_scale into the factor of the scores, and v_scale into the factor of the output.
 //
 // The operator's plan (AttentionPlan) writes lengths and page tables to static buffers before every forward; the kernel
 // reads them when it runs, so a recorded graph works for any lengths. Rows past query_starts[num_requests] are not
@@ -55,8 +55,8 @@
 namespace tessera {
 
 extern const ir::OpDecl kAttention;
-// The name of an attribute that other operators may declare too. A graph pass sets it if nothing else reads the result
-// (runner/wanted_rows.h).
+// The name of an attribute, which other operators may declare too. A graph pass sets the attribute of an operator if
+// only the wanted rows of the operator's result are read (runner/wanted_rows.h).
 inline constexpr std::string_view kWantedRowsOnly = "wanted_rows_only";
 extern const KernelDef kAttentionCpu;
 extern const KernelDef kAttentionCuda;
@@ -66,7 +66,7 @@ constexpr bool has_sinks(std::size_t operands, ir::DType cache) { return operand
 
 // The lengths and page tables of one cache group in device memory. The addresses stay the same for the plan's life.
 struct AttentionMetadata {
-  // [1]: the number of real requests; kernels process no others
+  // [1]: the number of real requests; kernels process only these
   const std::int32_t* num_requests = nullptr;
   const std::int32_t* query_starts = nullptr;  // [max_requests + 1]: first token of each request; the last is T
   const std::int32_t* kv_lens = nullptr;       // [max_requests]
@@ -85,7 +85,7 @@ class AttentionPlan final : public OpPlan {
   // Makes a plan. `planner` may be null. Returns kInvalidArgument if a limit is below one.
   static Result<std::unique_ptr<AttentionPlan>> create(Device& device, const PlanArgs& args, StepBuffer& step,
                                                        std::unique_ptr<AttentionPlanner> planner);
-  // Returns the bytes of device memory that create() will allocate, without the planner's.
+  // Returns the bytes of device memory that create() will allocate. They do not include the planner's memory.
   static std::int64_t bytes_needed(const PlanArgs& args);
 
   // Writes the lengths to the step buffer, and uploads the changed entries of the page tables.
@@ -112,10 +112,11 @@ class AttentionPlan final : public OpPlan {
   std::unique_ptr<AttentionPlanner> planner_;
 };
 
-// Returns the kinds of attention layers in the group, each once.
+// Returns the distinct shapes of the group's attention layers.
 std::vector<AttentionShape> attention_shapes(const PlanArgs& args);
 
-// Finds the plan of the node's cache group, for a kernel's bind(). kFailedPrecondition if the context has no such plan.
+// Finds the plan of the node's cache group, for a kernel's bind(). Returns kFailedPrecondition if the context has no
+// plan for this group.
 Result<const AttentionPlan*> find_attention_plan(const BindArgs& args);
 
 }  // namespace tessera

@@ -3,10 +3,10 @@
 //   attention_bench [DEVICE [CACHE]]      cuda and bf16 by default; CACHE is the type of keys and values, like f8e4m3
 //
 // It prints a line for each case, with a column of microseconds for each kernel ("-" if the kernel does not support the
-// shape), and the host's time for one plan and for binding the first layer. Launches of several layers follow one
-// another, with enough layers that their keys and values do not stay in the device's cache. Decode launches are
-// recorded as one graph. Extend launches are not, because an engine runs them between pieces. The figure is the
-// shortest of several runs, divided by the number of layers.
+// shape), and the host's time for one plan and for binding the first layer. Each case launches several layers in
+// sequence. There are so many layers that their keys and values do not fit in the L2 cache. Decode launches are
+// recorded as one graph. Extend launches are not recorded, because an engine runs them between the recorded pieces of a
+// forward. The figure is the shortest of several runs, divided by the number of layers.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -69,7 +69,7 @@ ForwardBatch make_batch(const Case& c, std::int64_t pages) {
     batch.query_lens.push_back(decodes ? 1 : c.query_len);
     batch.kv_lens.push_back(decodes ? c.decode_kv_len : c.kv_len());
     std::vector<PageId>& table = tables.emplace_back();
-    // Consecutive pages of a request are not adjacent in memory, because the step shares no factor with the number of
+    // Consecutive pages of a request are not adjacent in memory, because 7919 shares no factor with the number of
     // pages.
     for (std::int64_t filled = 0; filled < batch.kv_lens.back(); filled += kPageSize)
       table.emplace_back(static_cast<std::int32_t>(page++ * 7919 % pages));
@@ -101,7 +101,7 @@ struct Figures {
   double bind_us = 0;    // host time of binding the first layer
 };
 
-// Measures one case on one kernel, with enough layers that their data exceeds the device's cache.
+// Measures one case on one kernel. There are so many layers that their keys and values do not fit in the L2 cache.
 class Measurement {
  public:
   static Result<Figures> run(Device& device, const KernelTable& kernels, const Model& model, const Case& c,
@@ -149,7 +149,7 @@ class Measurement {
   }
 
   Status bind_layers() {
-    constexpr std::int64_t kBeyondCache = std::int64_t{256} << 20;  // in bytes, several times the device's cache
+    constexpr std::int64_t kBeyondCache = std::int64_t{256} << 20;  // in bytes, several times the L2 cache
     const std::int64_t cache_elements = pages_ * kPageSize * model_.kv_heads * model_.head_dim;
     const auto cache_bytes = cache_elements * static_cast<std::int64_t>(ir::dtype_size(model_.cache));
     const std::int64_t layers = std::clamp<std::int64_t>(kBeyondCache / (2 * cache_bytes), 2, 28);
@@ -220,7 +220,7 @@ class Measurement {
   double bind_us_ = 0;
   // Members are destroyed in reverse order: graph, operators, plan, memory, stream.
   std::unique_ptr<Stream> stream_;
-  std::vector<std::unique_ptr<Allocation>> memory_;  // q, out, a scale, then keys and values of each layer
+  std::vector<std::unique_ptr<Allocation>> memory_;  // q, out and a scale, then the keys and values of each layer
   std::unique_ptr<Allocation> workspace_;
   ir::Node node_;
   const KernelDef* kernel_ = nullptr;

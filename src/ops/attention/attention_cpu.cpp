@@ -12,8 +12,8 @@
 namespace tessera {
 namespace {
 
-// Returns the number of requests in the metadata. A request beyond the bucket's rows would be a defect of the runner.
-// It and all later requests are left out, so that nothing is written out of bounds.
+// Returns the number of requests in the metadata. A request whose rows do not fit in the bucket would be a defect of
+// the runner. This request and all later ones are left out, so that nothing is written out of bounds.
 std::int64_t count_requests(const AttentionProblem& p) {
   std::int64_t num_requests = *p.metadata.num_requests;
   while (num_requests > 0 && p.metadata.query_starts[num_requests] > p.num_rows) --num_requests;
@@ -25,7 +25,7 @@ std::int64_t count_requests(const AttentionProblem& p) {
 // than they gain.
 std::int64_t choose_tile_rows(const AttentionProblem& p, std::int64_t num_requests) {
   constexpr std::int64_t kLeastTileRows = 12;
-  constexpr std::int64_t kRegisterRows = 6;  // the rows of cpu_gemm.cpp's register tiles
+  constexpr std::int64_t kRegisterRows = 6;  // number of rows of a register tile in cpu_gemm.cpp
   const std::int64_t rows = p.metadata.query_starts[num_requests] * p.heads;
   return std::clamp(round_up((rows + p.workers - 1) / p.workers, kRegisterRows), kLeastTileRows, kTileRows);
 }
@@ -38,7 +38,7 @@ std::int64_t count_tiles(const AttentionProblem& p, std::int64_t request) {
   return first == tokens ? 0 : tiles - first * p.group() / p.tile_rows;
 }
 
-// Returns the first work item of each request; the last entry is the total number of items.
+// Returns an array with the index of each request's first work item. Its last entry is the total number of items.
 std::int64_t* count_items(const AttentionProblem& p, std::int64_t num_requests) {
   auto* starts = reinterpret_cast<std::int64_t*>(p.workspace);
   std::int64_t count = 0;

@@ -1,4 +1,5 @@
-// The part that the CPU's paged attention kernels share. The kernels differ in where their keys and values lie.
+// Binds attention over pages on the CPU, for `attention` and `latent_attention`. The two differ in where keys and
+// values lie.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // Tests attention over a cache of f8e4m3 on each kernel that the device has. Catches: scales that are left out, applied
-// twice or swapped, numbers that are widened inexactly, lanes that take another lane's elements, and reads of slots
-// that no request owns.
+// twice or swapped; numbers that are widened inexactly; lanes that use another lane's elements; reads of slots that no
+// request owns.
 #include <gmock/gmock.h>
 
 #include "tessera/ops/attention/attention_library_test_util.h"
@@ -70,7 +70,7 @@ TEST_P(AttentionFloat8, DecodeMatchesTheReferenceWithWindowsSoftcapAndSinks) {
 INSTANTIATE_TEST_SUITE_P(Types, AttentionFloat8, ::testing::Values(DType::kFloat32, DType::kBFloat16, DType::kFloat16),
                          [](const auto& test) { return std::string(ir::dtype_name(test.param)); });
 
-// The float32 kernels only have the error of float32 sums, so that a wrong scale shows.
+// With float32 queries the only error is that of float32 sums, so even a slightly wrong scale is found.
 TEST(AttentionFloat8Exactness, Float32QueriesMatchTheReferenceClosely) {
   for (const double k_scale : {1.0, 0.013}) {
     Config c = float8_config(DType::kFloat32, 64, 2, 2);

@@ -1,6 +1,6 @@
-// Tests attention as engines run it, with the device's planner, on each kernel that the device has. Catches: lists that
-// leave out or repeat work, launches that contain lengths, chunks that are merged wrongly, padding that reaches real
-// rows, rows written past the real ones, and plans of one cache group read by another.
+// Tests attention as engines run it, with the device's planner, on each kernel that the device has. Catches: work lists
+// that leave out or repeat work; recorded launches that depend on lengths; chunks that are merged wrongly; padding that
+// changes real rows; writes to rows after the last real one; layers that read the plan of another cache group.
 #include <gmock/gmock.h>
 
 #include "tessera/ops/attention/attention_library_test_util.h"
@@ -29,7 +29,7 @@ TEST_P(AttentionLibrary, ExtendMatchesTheReferenceWithManyHeads) {
   check_extend(library_config(GetParam(), 128, 2, 34), {{200, 200}, {5, 5}, {70, 90}, {129, 300}, {1, 40}});
 }
 
-// There are more tiles than run at once, each of a few rows, so a block processes several.
+// There are more tiles than blocks that run at once, so a block processes several tiles. Each tile has a few rows.
 TEST_P(AttentionLibrary, ExtendMatchesTheReferenceWithManyRequests) {
   std::vector<Request> requests;
   for (std::int32_t i = 0; i < 40; ++i) {
@@ -123,7 +123,7 @@ TEST_P(AttentionLibrary, ConsecutiveExtendStepsMatchTheReference) {
   const std::vector<std::vector<Request>> steps = {
       {{5, 5}, {70, 90}},                        // no single-row request
       {{1, 1500}, {1, 7}, {1, 300}},             // single-row requests only
-      {{1, 900}, {40, 40}, {1, 33}, {9, 1000}},  // both kinds, mixed
+      {{1, 900}, {40, 40}, {1, 33}, {9, 1000}},  // single-row requests and longer ones
       {{130, 130}},
       {{1, 1}},
   };
@@ -233,7 +233,8 @@ TEST(AttentionGroups, ReadTheirOwnPlans) {
   }
 }
 
-// A shape that the planner does not know, and a cache of another type, both run without the planner's lists.
+// The planner has lists only for the shapes and cache types of its nodes. Any other shape or cache type must run
+// without lists.
 TEST(AttentionGroups, UnplannedShapesRunWithoutLists) {
   Config c = library_config(DType::kBFloat16, 64, 2, 2);
   Bench bench = Bench::create(16, {{library_config(DType::kBFloat16, 128, 2, 2)}});

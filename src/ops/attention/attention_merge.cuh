@@ -8,18 +8,19 @@
 
 namespace tessera::cuda {
 
-// Returns the number of real rows in a forward of `bucket_rows` rows. Requests that do not fit are not counted.
+// Returns the number of real rows in a forward of `bucket_rows` rows. Requests whose rows do not fit in the bucket are
+// not counted.
 __device__ inline int count_real_rows(const int* num_requests, const int* query_starts, int bucket_rows) {
   int n = *num_requests;
   while (n > 0 && query_starts[n] > bucket_rows) --n;
   return n > 0 ? query_starts[n] : 0;
 }
 
-// The arguments of merge_states. Row r has parts_per_row parts, from part r · parts_per_row on. If part_starts is
-// given, row r has the parts part_starts[r] … part_starts[r + 1] - 1 instead, and a row without parts is not written.
-// If out_rows is also given, row r is written to row out_rows[r] of `out`. Without part_starts, the metadata says how
-// many rows are real. `values` is Part[parts, heads, head_dim] and finite. `lse` is [parts, heads]: log2 of the part's
-// Σ exp, -inf for a part without keys.
+// The arguments of merge_states. Row r has parts_per_row parts, beginning with part r · parts_per_row. If part_starts
+// is given, row r has the parts part_starts[r] … part_starts[r + 1] - 1 instead, and a row without parts is not
+// written. If out_rows is also given, row r is written to row out_rows[r] of `out`. Without part_starts, num_requests
+// and query_starts say how many rows are real. `values` is Part[parts, heads, head_dim], and all its elements are
+// finite. `lse` is [parts, heads]: log2 of the part's Σ exp, -inf for a part without keys.
 struct MergeStates {
   const void* values;
   const float* lse;
@@ -45,9 +46,9 @@ __device__ inline float merge_max(float x, float* scratch) {
   return x;
 }
 
-// Merges the parts of each row. Grid [heads, rows]. A group of `lanes` neighbouring threads processes one part, kPack
-// elements each. The block processes as many parts at once as it has groups, so that the loads of a row are in flight
-// together.
+// Merges the parts of each row. Grid [heads, rows]. A group of `lanes` neighbouring threads processes one part, and
+// each thread has kPack elements. The groups of a block process different parts of the row at the same time, so that
+// their loads are in flight together.
 template <class Part, class X, int kPack>
 __global__ void __launch_bounds__(kMergeThreads) merge_states(const MergeStates m) {
   let_next_begin();
@@ -66,7 +67,7 @@ __global__ void __launch_bounds__(kMergeThreads) merge_states(const MergeStates 
   }
 
   __shared__ float scratch[kMergeThreads / kWarp];
-  __shared__ float sums[kMergeThreads][kPack + 1];  // weighted values, and the sum of weights in the last place
+  __shared__ float sums[kMergeThreads][kPack + 1];  // weighted values; the last column is the sum of weights
   const auto lse_at = [&](int part) { return m.lse[static_cast<long>(part) * m.heads + head]; };
   float most = -INFINITY;
   for (int part = begin + thread; part < end; part += kMergeThreads) most = fmaxf(most, lse_at(part));
@@ -109,7 +110,7 @@ __global__ void __launch_bounds__(kMergeThreads) merge_states(const MergeStates 
   }
 }
 
-// Loads the kernel's code, which cannot be done while a stream records.
+// Loads the code of merge_states, because CUDA cannot load code while a stream records.
 template <class Part, class X>
 inline Status load_merge_states(int head_dim) {
   constexpr int kWide = kPackSize<Part>;

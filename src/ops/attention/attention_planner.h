@@ -15,7 +15,7 @@
 
 namespace tessera {
 
-// One kind of attention layer of a cache group.
+// The properties by which the attention layers of a cache group may differ.
 struct AttentionShape {
   ir::DType dtype = ir::DType::kBFloat16;
   ir::DType cache_dtype = ir::DType::kBFloat16;
@@ -35,8 +35,8 @@ class AttentionPlanner {
   virtual ~AttentionPlanner() = default;
   // Plans `batch` and writes the lists to the step buffer. `wanted_starts`, [requests], is the result of
   // find_wanted_starts() for the batch; it is not read if no shape has wanted_rows_only. `padded_requests` is the
-  // number of rows of the decode graph that will run, at least the batch's requests; kExtend does not use it. Allocates
-  // nothing.
+  // number of rows of the decode graph that will run. It is at least the batch's number of requests. Batches of kExtend
+  // do not use it. Allocates nothing.
   virtual Status plan(const ForwardBatch& batch, std::span<const std::int32_t> wanted_starts, BatchKind kind,
                       std::int64_t padded_requests) = 0;
   // Returns the name of the kernel that runs attention of this shape, for results and logs.

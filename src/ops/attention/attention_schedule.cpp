@@ -74,7 +74,8 @@ std::int64_t TileSchedule::assign(const TiledRows& rows, std::span<std::int32_t>
     }
   for (std::size_t w = 1; w < starts.size(); ++w) starts[w] += starts[w - 1];
 
-  // Writes each worker's work items from its start on. `starts` advances meanwhile and is shifted back afterwards.
+  // Writes the work items of each worker. starts[w] advances with every item of worker w. At the end it is the start of
+  // worker w + 1, so all entries are moved up by one.
   std::size_t work = 0;
   for (const Tile& tile : tiles_)
     for (std::int64_t head = 0; head < heads_; ++head) {
@@ -107,7 +108,7 @@ std::int64_t plan_tiles(const TiledRows& tokens, std::int64_t group, std::int64_
 }
 
 ChunkGrid chunk_grid(std::int64_t requests, const ChunkLimits& limits) {
-  constexpr std::int64_t kEnough = 3;  // requests for each resident block (docs/measurements/kernels.md)
+  constexpr std::int64_t kEnough = 3;  // requests per resident block (docs/measurements/kernels.md)
   if (requests >= kEnough * (limits.resident_blocks / limits.kv_heads)) return {requests, false};
   return single_row_grid(requests, limits);
 }
@@ -120,7 +121,7 @@ ChunkGrid single_row_grid(std::int64_t requests, const ChunkLimits& limits) {
 
 namespace {
 
-// The numbers of keys of the single-row requests.
+// Iterates over the single-row requests and the numbers of keys that they see.
 class SingleRows {
  public:
   SingleRows(std::span<const std::int32_t> query_lens, std::span<const std::int32_t> kv_lens, std::int64_t window)

@@ -1,8 +1,8 @@
-// Decides on the host how attention's library kernels share a forward's work. These are pure functions of lengths: they
-// use no device and allocate nothing after construction.
+// Divides a forward's work among the blocks of attention's library kernels, on the host. The functions depend only on
+// lengths. They use no device, and allocate nothing after construction.
 //
-// A tile is up to `tile_rows` neighbouring query rows of one request. A chunk is a range of one request's keys. Rows
-// that are cut into several chunks are merged afterwards.
+// A tile is up to `tile_rows` neighbouring query rows of one request. A chunk is a range of one request's keys. If the
+// keys of a row are cut into several chunks, the chunks' results are merged afterwards.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ struct TileWork {
   std::uint16_t head;
 };
 
-// Selects the rows of a forward that get tiles.
+// Selects the rows of a forward that are divided into tiles.
 struct TiledRows {
   std::span<const std::int32_t> query_lens;       // [requests]
   std::span<const std::int32_t> kv_lens;          // [requests]
@@ -27,7 +27,7 @@ struct TiledRows {
   std::span<const std::int32_t> first_rows = {};  // [requests]: tiles that lie wholly before this row are left out;
                                                   // empty: no tile is left out
 
-  // Return the begin and the end of request b's tiles, for tiles of `tile_rows` rows and `group` rows a token.
+  // Return the begin and the end of request b's tiles, for tiles of `tile_rows` rows and `group` rows per token.
   // first_tile() equals tiles_end() if the request has no tile.
   std::int64_t first_tile(std::size_t b, std::int64_t group, std::int64_t tile_rows) const;
   std::int64_t tiles_end(std::size_t b, std::int64_t group, std::int64_t tile_rows) const;
@@ -38,8 +38,8 @@ inline std::int64_t most_tiles(std::int64_t tokens, std::int64_t requests, std::
   return tokens / tile_rows + requests;
 }
 
-// Assigns causal tiles to workers that run concurrently, so that all workers end at about the same time. It takes the
-// largest tile first, and gives each tile to the worker with the least work so far.
+// Assigns causal tiles to workers that run concurrently, so that all workers end at about the same time. It assigns the
+// largest tile first, and always to the worker with the least work so far.
 class TileSchedule {
  public:
   TileSchedule(std::int64_t max_tokens, std::int64_t max_requests, std::int64_t heads, std::int64_t tile_rows,
@@ -63,7 +63,8 @@ class TileSchedule {
     std::int64_t cost;
     std::int32_t worker;
   };
-  std::int32_t give(std::int64_t cost);  // assigns to the least loaded worker and returns it
+  // Adds `cost` to the load of the least loaded worker, and returns that worker.
+  std::int32_t give(std::int64_t cost);
 
   std::int64_t heads_;
   std::int64_t tile_rows_;
@@ -95,26 +96,27 @@ struct ChunkLimits {
 
 inline constexpr std::int64_t kLeastChunk = 128;  // in keys; shorter chunks cost more in merging than they save
 
-// The launch for requests of a single row: `blocks` blocks for each KV head. It is a function of the number of requests
-// alone, so that one recorded launch works for any lengths.
+// The grid of the launch for requests of a single row: `blocks` blocks for each KV head. It depends only on the number
+// of requests, so that one recorded launch works for any lengths.
 struct ChunkGrid {
   std::int64_t blocks;
-  bool split;  // rows may be cut into chunks, which are merged; otherwise block b is request b
+  bool split;  // true: a row's keys may be cut into chunks; false: block b is request b
 };
 
-// Returns the grid of a decode step. Few requests are cut into chunks to fill the device. With at least as many
-// requests as resident blocks, the grid has a block for each request plus one for each resident block, so that a long
-// row is cut and does not run alone at the end. With several requests for each resident block nothing is cut, because
-// the other requests keep the device busy.
+// Returns the grid of a decode step. With few requests, keys are cut into chunks to fill the device. With at least as
+// many requests as resident blocks, the grid has one block for each request and also one for each resident block. The
+// extra blocks take chunks of long rows, which would otherwise run alone at the end. With several requests per resident
+// block no row is cut, because the other requests keep the device busy.
 ChunkGrid chunk_grid(std::int64_t requests, const ChunkLimits& limits);
-// Returns the grid for the requests of a single row in a step that also has longer requests. It is always split. More
-// requests never give fewer blocks.
+// Returns the grid for the requests of a single row in a step that also has longer requests. `split` is always true.
+// The number of blocks never falls as the number of requests grows.
 ChunkGrid single_row_grid(std::int64_t requests, const ChunkLimits& limits);
 
-// Plans the requests of a single row in chunks of one size, which is the smallest size that fits in the grid. Requests
-// with more rows have no block, and neither has padding up to `rows` requests. `window` limits the keys that a row
-// sees; 0: it sees all keys. Returns the number of blocks that compute something; the rest of the grid is marked
-// invalid. Precondition: the grid was made for at least this number of single-row requests.
+// Divides the keys of single-row requests into chunks of one size, the smallest size that fits in the grid. Requests
+// with more rows have no block. The padding requests, which fill the batch up to `rows` requests, have none either.
+// `window` limits the keys that a row sees; 0: it sees all keys. Returns the number of blocks that compute something;
+// the rest of the grid is marked invalid. Precondition: the grid was made for at least this number of single-row
+// requests.
 std::int64_t plan_chunks(std::span<const std::int32_t> query_lens, std::span<const std::int32_t> kv_lens,
                          std::int64_t rows, const ChunkGrid& grid, std::int64_t window, const BlockPlan& plan);
 

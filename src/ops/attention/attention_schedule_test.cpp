@@ -1,5 +1,6 @@
-// Catches: a tile or chunk that is left out, assigned twice or lies past its request, one worker with far more work
-// than another, grids that depend on lengths, chunks that do not fit the grid, and padding blocks that compute.
+// Catches: tiles or chunks that are left out, are assigned twice, or lie past the end of their request; a worker with
+// far more work than another; grids that depend on lengths; chunks that do not fit in the grid; padding blocks that
+// compute.
 #include "tessera/ops/attention/attention_schedule.h"
 
 #include <gmock/gmock.h>
@@ -72,7 +73,8 @@ TEST(TileSchedule, SkipsRequestsWithFewRows) {
   EXPECT_TRUE(assign({1, 1}, {700, 3}, 4, 3, 2).works.empty());
 }
 
-// Only tiles before a request's first row are left out, even if that row is the first or last of a tile.
+// Only tiles that lie wholly before a request's first row are left out, even if that row is the first or last of a
+// tile.
 TEST(TileSchedule, SkipsTilesBeforeTheFirstRow) {
   const std::vector<std::int32_t> query_lens = {1000, 256, 256, 300, 5, 1};
   const Assignment a =
@@ -118,7 +120,7 @@ TEST(TileSchedule, BalancesKeysOverWorkers) {
   EXPECT_LE(*std::max_element(loads.begin(), loads.end()), total / 132 + greatest);
 }
 
-// Lists for a launch. They are filled with values that show which entries were not written.
+// The work lists of a launch. They are filled with values that plans never write, so that tests find unwritten entries.
 struct Blocks {
   explicit Blocks(std::int64_t blocks, std::int64_t rows)
       : requests(static_cast<std::size_t>(blocks), -1),
@@ -192,7 +194,7 @@ TEST(ChunkGrid, SplitsWhereRequestsAreFew) {
   EXPECT_FALSE(chunk_grid(99, kLimits).split);
 }
 
-// A launch that was recorded for more requests has enough blocks for fewer.
+// A launch that was recorded for some number of requests must have enough blocks for any smaller number.
 TEST(SingleRowGrid, GrowsWithTheRequests) {
   for (std::int64_t requests = 1; requests < 200; ++requests) {
     EXPECT_LE(single_row_grid(requests - 1, kLimits).blocks, single_row_grid(requests, kLimits).blocks);
@@ -246,7 +248,7 @@ TEST(PlanChunks, PlansOnlySingleRowRequests) {
     }
 }
 
-// A row with many keys is cut into chunks, however many rows with few keys run beside it.
+// A row with many keys is cut into chunks even if many rows with few keys run in the same launch.
 TEST(PlanChunks, CutsTheLongestRows) {
   std::vector<std::int32_t> kv_lens(200, 500);
   kv_lens[150] = 8000;
@@ -276,8 +278,8 @@ TEST(PlanChunks, UsesTheGridWithoutTinyChunks) {
   EXPECT_EQ(blocks.chunk_size, kLeastChunk);
 }
 
-// A launch that was recorded for many requests runs a step of one prompt. No list may contain an unused request slot,
-// whichever kernel reads the list.
+// A launch that was recorded for many requests runs a step of one prompt. None of the kernels' lists may contain an
+// unused request slot.
 TEST(UnusedRequestSlots, HaveNoWork) {
   constexpr std::int64_t kMostRequests = 512;
   constexpr std::int64_t kMostTokens = 2048;

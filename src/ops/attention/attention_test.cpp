@@ -1,7 +1,7 @@
-// Catches: a causal or window edge off by one, a query head that reads another group's keys, pages read out of order or
-// past a request's length, softmax that overflows or forgets an earlier block, head sizes that are no multiple of a
-// vector, keys read from before the window, writes to padded rows, lengths that a recorded graph contains, and plans
-// that do not fit their buffers.
+// Catches: a causal or window limit that is off by one; a query head that reads another group's keys; pages that are
+// read out of order or past a request's length; softmax that overflows or loses an earlier block of keys; wrong results
+// for head sizes that are not a multiple of a vector; reads of keys before the window; writes to padded rows; recorded
+// graphs that depend on lengths; plans that do not fit in their buffers.
 #include "tessera/ops/attention/attention.h"
 
 #include <gmock/gmock.h>
@@ -55,7 +55,8 @@ TEST_P(Attention, MatchesTheReferenceWithWindowsAndSoftcap) {
             "window " + std::to_string(window) + " softcap " + std::to_string(softcap));
 }
 
-// The heads of a group have sinks of their own. Blocks of keys, windows and softcaps do not change the sinks.
+// Each head of a group has its own sink. A sink counts once, even if there are several blocks of keys. Neither windows
+// nor softcaps apply to it.
 TEST_P(Attention, MatchesTheReferenceWithSinks) {
   for (const std::int64_t window : {0, 1, 24, 65})
     for (const double softcap : {0.0, 3.0})
@@ -99,11 +100,12 @@ TEST(AttentionBatches, MatchTheReferenceWithACacheOfAnotherType) {
   check({.dtype = DType::kBFloat16, .cache_dtype = DType::kFloat16}, kMixed, "bf16 over an f16 cache");
 }
 
-// Scores are in the hundreds, so their exponentials are far outside float32's range. A float32 score of 1000 is off by
-// 1e-4, and so are the weights.
+// Scores are in the hundreds, so their exponentials are far outside float32's range. A float32 score near 1000 has an
+// absolute error of about 1e-4, which becomes the relative error of the weights. So the tolerance is larger here.
 TEST(AttentionBatches, MatchTheReferenceWithLargeScores) { check({.scale = 30}, kMixed, "great scores", 2e-3); }
 
-// A captured graph holds only addresses and bucket sizes, so later replays may have other lengths, pages and requests.
+// A recorded graph contains only addresses and bucket sizes, so later replays may have other lengths, pages and
+// requests.
 TEST(AttentionReplay, ServesOtherLengths) {
   const Config c{.head_dim = 64};
   Bench bench = Bench::create(c.page_size);
@@ -134,7 +136,8 @@ TEST(AttentionReplay, ServesOtherLengths) {
   }
 }
 
-// Rows that do not fit the bucket are a defect elsewhere. The kernel must not write out of bounds for them.
+// A request whose rows do not fit in the bucket is a defect of the runner. Even then the kernel must not write out of
+// bounds.
 TEST(AttentionReplay, SkipsRequestsBeyondTheBucket) {
   const Config c{};
   Bench bench = Bench::create(c.page_size);
@@ -198,7 +201,7 @@ TEST(AttentionPlan, RefusesBatchesBeyondItsLimits) {
   }
   batch.groups[0].page_tables.clear();
   EXPECT_THAT(error(batch), HasSubstr("0 page tables disagree"));
-  // A refused plan does not spoil the next one.
+  // A plan that fails does not affect the next one.
   bench.plan(make_batch(kMixed, 16, 3));
   EXPECT_THAT(bench.read(bench.attention().metadata().kv_lens + 2, 1), ::testing::ElementsAre(130));
 

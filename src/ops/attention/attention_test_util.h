@@ -83,8 +83,8 @@ inline ForwardBatch make_batch(const std::vector<Request>& requests, std::int64_
   return batch;
 }
 
-// Returns the batch with an unowned page of NaN in place of every page that no row sees, because an engine frees pages
-// that have left a window.
+// Returns the batch with an unowned page of NaN in place of every page that no row sees. The page of NaN stands for
+// pages that the engine has freed because they left the window.
 inline ForwardBatch with_unseen_pages_freed(const Config& c, ForwardBatch batch) {
   for (CacheGroupBatch& group : batch.groups) {
     std::vector<bool> owned(static_cast<std::size_t>(kNumPages), false);
@@ -254,10 +254,10 @@ struct PlannedLayers {
   std::vector<PlannedNode> planned;
 };
 
-// The device under test with a plan for each cache group, and a context that passes them to operators.
+// The device under test, a plan for each cache group, and a context that passes the plans to operators.
 struct Bench {
-  // Makes the device's plans. `layers` are the layers of each group; without layers, our own kernel runs on a GPU.
-  // `kernel` and `deterministic` mean the same as in PlanLimits.
+  // Makes the device's plans. `layers` are the layers of each group; if a group has no layers, a GPU runs our own
+  // kernel. `kernel` and `deterministic` mean the same as in PlanLimits.
   static Bench create(std::int64_t page_size, const std::vector<std::vector<Config>>& layers = {{}},
                       BatchKind kind = BatchKind::kExtend, const std::string& kernel = "", bool deterministic = false) {
     Bench bench;

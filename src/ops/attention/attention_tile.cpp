@@ -2,11 +2,11 @@
 // maximum and sum, as in "Online normalizer calculation for softmax", arXiv:1805.02867) and the weighted sum of values.
 // All arithmetic is float32.
 //
-// Tiles of many rows convert the block's keys and values once and multiply matrices. Tiles of a few rows (decode) read
-// keys and values straight from the cache, and add the products of a score in another order. Blocks start at multiples
-// of 64, and keys that a row does not see add exact zeros. So a row's bits depend neither on its place in a tile nor on
-// the tile's other rows. With `deterministic` all tiles are computed as tiles of many rows, and the bits do not depend
-// on the number of rows either.
+// Tiles of many rows convert the block's keys and values to float32 once, and multiply matrices. Tiles of a few rows
+// (decode) read keys and values straight from the cache, and add up the products of a score in another order than tiles
+// of many rows. Blocks start at multiples of 64, and keys that a row does not see add exact zeros. So a row's bits
+// depend neither on its index in a tile nor on the tile's other rows. With `deterministic` all tiles are computed as
+// tiles of many rows, and the bits do not depend on the number of rows either.
 #include "tessera/ops/attention/attention_tile.h"
 
 #include <algorithm>
@@ -28,8 +28,8 @@ TESSERA_INLINE bool has_few_rows(const AttentionProblem& p, const AttentionTile&
   return tile.rows() <= kFewRows && !p.deterministic;
 }
 
-// Whether tiles of a few rows read 64 elements of a cache of type Y at once (load_by_fours(), cpu_vector.h). Their
-// queries and sums then have these elements in the same order.
+// True if tiles of a few rows read 64 elements of a cache of type Y at once. load_by_fours() (cpu_vector.h) permutes
+// these elements, so the queries and sums of such a tile are stored in the permuted order too.
 template <class Y>
 inline constexpr bool kReadsByFours = std::is_same_v<Y, Float8E4M3>;
 constexpr std::int64_t kFours = 4 * kVecFloats;
@@ -258,7 +258,8 @@ TESSERA_CPU_CLONES void attend_to_cache(const AttentionProblem& p, const Attenti
   for (std::int64_t block = keys.begin / kBlockKeys * kBlockKeys; block < keys.end; block += kBlockKeys) {
     const Range present{std::max(keys.begin, block) - block, std::min(keys.end, block + kBlockKeys) - block};
     const std::int64_t width = round_up(present.end, kVecFloats);
-    // The prefetched keys belong to the next block. Past the end, the last key is prefetched again.
+    // The last kPrefetchKeys offsets are those of keys of the next block, which are only prefetched. Past the end of
+    // all keys they repeat the last key.
     for (std::int64_t j = present.begin; j < present.end + kPrefetchKeys; ++j) {
       const std::int64_t position = std::min(block + j, keys.end - 1);
       const std::int64_t slot = tile.pages[position / p.page_size] * p.page_size + position % p.page_size;

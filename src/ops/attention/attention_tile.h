@@ -12,7 +12,7 @@
 
 namespace tessera {
 
-inline constexpr std::int64_t kTileRows = 96;   // limit of the rows of a tile: 16 register tiles of 6 rows
+inline constexpr std::int64_t kTileRows = 96;   // most rows of a tile: 16 register tiles of 6 rows
 inline constexpr std::int64_t kBlockKeys = 64;  // keys in a block
 // The number of keys by which prefetches run ahead. Consecutive keys of a head lie too far apart for hardware
 // prefetchers to follow.
@@ -23,7 +23,7 @@ inline std::int64_t round_up(std::int64_t n, std::int64_t to) { return (n + to -
 struct AttentionProblem {
   const std::byte* q;        // X[num_rows, heads, head_dim]
   const std::byte* k_cache;  // Y[num_slots, kv_heads, head_dim]
-  const std::byte* v_cache;  // like k_cache; a value is the first value_dim of the slot's head_dim elements
+  const std::byte* v_cache;  // like k_cache; a value is the first value_dim elements of its slot
   std::byte* out;            // X[num_rows, heads, value_dim]
   const float* sinks;        // [heads]; null: no sinks
   CacheScales cache_scales;
@@ -40,7 +40,7 @@ struct AttentionProblem {
   const std::int32_t* wanted_starts;  // [requests]: the first wanted row of each; null: all rows are wanted
   std::byte* workspace;
   std::int64_t workers;
-  bool deterministic;      // compute tiles of few rows in the same way as tiles of many rows
+  bool deterministic;      // true: tiles of few rows are computed like tiles of many rows
   std::int64_t tile_rows;  // rows in a tile of this forward, at most kTileRows
 
   std::int64_t group() const { return heads / kv_heads; }
@@ -65,7 +65,7 @@ struct AttentionScratch {
     return round_up(floats * static_cast<std::int64_t>(sizeof(float)), kDeviceAlignment);
   }
 
-  float* q;               // [rows, padded_dim], times scale
+  float* q;               // [rows, padded_dim]: the queries times scale
   float* keys;            // [padded_dim, kBlockKeys]
   float* values;          // [kBlockKeys, padded_dim]; padded_value_dim columns are used
   float* sums;            // [rows, padded_dim], padded_value_dim columns used: Σ exp(s_j - running max) · v_j so far
@@ -87,7 +87,8 @@ struct AttentionTile {
   std::int64_t rows() const { return row_end - row_begin; }
 };
 
-// The tile kernel for given dtypes of queries, output and cache. kUnimplemented if a dtype is not floating point.
+// The tile kernel for given dtypes of queries, output and cache. find_attend_tile() returns kUnimplemented if a dtype
+// is not floating point.
 struct AttendTile {
   void (*run)(const AttentionProblem& problem, const AttentionTile& tile, const AttentionScratch& scratch);
 };

@@ -1,6 +1,6 @@
-// Tests attention of wanted rows only, on each kernel that the device has. Catches: a wanted row that is left out or
-// gets other bits than among all rows, a row of one list that reads another list's work, launches that are left out
-// although the step has work for them, and unwanted rows that are computed anyway.
+// Tests attention of wanted rows only, on each kernel that the device has. Catches: wanted rows that are left out;
+// wanted rows whose bits differ from those of a run that computes all rows; rows of one list that use the work items of
+// another list; launches that are left out although the step has work for them; unwanted rows that are computed anyway.
 #include <gmock/gmock.h>
 
 #include "tessera/ops/attention/attention_test_util.h"
@@ -80,8 +80,8 @@ double difference(const Config& c, const HostTensor& out, const std::vector<doub
   return worst;
 }
 
-// Checks the wanted rows. In tiles they must have the same bits as among all rows. A prompt's only wanted row may run
-// on another kernel ("hopper").
+// Checks the wanted rows. A row that is computed in a tile must have the same bits as in a run of all rows. The bits
+// may differ only for a prompt's single wanted row, which may run on another kernel ("hopper").
 void expect_wanted_rows(const Config& c, const std::vector<Request>& requests, const std::vector<std::int32_t>& rows,
                         const HostTensor& all, const HostTensor& wanted, const std::vector<double>& expected,
                         bool same_bits, const std::string& what) {
@@ -169,8 +169,8 @@ TEST(AttentionOfWantedRows, ServesShortPrompts) {
   }
 }
 
-// Runs one operator for one step after the other. Then records it in a prefill's full graph, which is for requests of
-// several rows, and replays it for other steps.
+// Runs one operator for several steps. Then records the operator in a prefill's full graph, which runs only for
+// requests of several rows, and replays the graph for other steps.
 TEST(AttentionOfWantedRows, FollowsTheWantedRowsOfEachStep) {
   const Config c = of_wanted_rows(config_of(128, 4));
   const std::vector<std::vector<Request>> steps = {

@@ -24,8 +24,8 @@ namespace {
 // The kernels in order of preference. "tessera" supports every shape that the kernels after it support, so a kernel
 // after it runs only if the user names it.
 constexpr std::array kForExtend{AttentionKernel::kFa3, AttentionKernel::kFa2, AttentionKernel::kTessera};
-// cuDNN's kernel is 2 to 20 % faster than FA2 (attention_bench on an H200), but takes 40 to 500 ms to build for every
-// size.
+// cuDNN's kernel is 2 to 20 % faster than FA2 (attention_bench on an H200), but cuDNN takes 40 to 500 ms to build it
+// for each number of rows.
 constexpr std::array kForDecode{AttentionKernel::kHopper, AttentionKernel::kFa2, AttentionKernel::kTessera,
                                 AttentionKernel::kCudnn};
 
@@ -61,7 +61,8 @@ CudaAttention describe(const BindArgs& args) {
 }
 
 // An extend step in two launches: one for requests of a single row, and one for the tiles of longer requests. Most
-// steps need only one of the two. A full graph only runs batches without single-row requests.
+// steps need only one of the two launches. A full graph runs only batches without single-row requests, so the first
+// launch is left out of it.
 class ExtendInTwo final : public BoundOp {
  public:
   ExtendInTwo(std::unique_ptr<BoundOp> single_rows, std::unique_ptr<BoundOp> tiles, const ExtendWork& work,
@@ -73,14 +74,13 @@ class ExtendInTwo final : public BoundOp {
   }
 
  private:
-  // The tile kernel alone identifies the operator's kernels, because it determines the single-row kernel. The code of
-  // the single-row kernel is loaded at bind.
+  // The type of the tile kernel is enough. It determines the single-row kernel, whose code is already loaded at bind.
   std::uint64_t choice() const override { return tiles_->variant().type.hash_code(); }
 
   std::unique_ptr<BoundOp> single_rows_;
   std::unique_ptr<BoundOp> tiles_;
   const ExtendWork& work_;
-  const ForwardStates* states_;  // null: no state is ever open, or full graphs have single rows too
+  const ForwardStates* states_;  // null: `single_rows_` is launched in every state
 };
 
 Result<std::unique_ptr<BoundOp>> bind_fa3(const CudaAttention& attention, const CudaAttentionPlanner& planner) {
@@ -101,7 +101,8 @@ Result<std::unique_ptr<BoundOp>> bind_extend(AttentionKernel tiles, const CudaAt
   const bool hopper = planner.single_rows(attention.shape) == AttentionKernel::kHopper;
   std::unique_ptr<BoundOp> single_rows =
       TRY(hopper ? bind_decode_attention(attention, planner) : flashinfer::bind_fa2_single_rows(attention, planner));
-  // Whether the single-row kernel also takes the last rows of longer requests.
+  // With wanted_rows_only, "hopper" also computes the last rows of longer requests, so a full graph needs the launch of
+  // "hopper" too.
   const bool takes_last_rows = hopper && attention.shape.wanted_rows_only;
   return std::make_unique<ExtendInTwo>(std::move(single_rows), std::move(op), *work,
                                        takes_last_rows ? nullptr : states);
@@ -109,7 +110,7 @@ Result<std::unique_ptr<BoundOp>> bind_extend(AttentionKernel tiles, const CudaAt
 
 int multiprocessors(const BindArgs& args) { return std::max(1, args.device.properties().threads); }
 
-// Returns the bytes of scratch, which depend on sizes alone.
+// Returns the bytes of scratch, which depend only on sizes.
 Result<std::size_t> workspace_bytes(const BindArgs& args) {
   const CudaAttention attention = describe(args);
   return own_attention_workspace_bytes(attention, multiprocessors(args));
@@ -119,7 +120,7 @@ Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) {
   CudaAttention attention = describe(args);
   const AttentionPlan* plan = TRY(find_attention_plan(args));
   attention.metadata = plan->metadata();
-  TRY(static_cast<CudaDevice&>(args.device).make_current());  // kernel attributes belong to the current device
+  TRY(static_cast<CudaDevice&>(args.device).make_current());  // bind sets kernel attributes of the current device
   const auto* planner = static_cast<const CudaAttentionPlanner*>(plan->planner());
   AttentionKernel kernel = AttentionKernel::kTessera;
   if (planner != nullptr) kernel = planner->choice(attention.shape, attention.kind);
@@ -136,7 +137,7 @@ Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) {
   return bind_own_attention(attention, multiprocessors(args));
 }
 
-// Makes attention's plan. Without attention nodes there is no planner, and our own kernel runs.
+// Makes attention's plan. If there are no attention nodes, the plan has no planner, and our own kernel runs.
 Result<std::unique_ptr<OpPlan>> make_plan(Device& device, const PlanArgs& args, StepBuffer& step) {
   std::unique_ptr<AttentionPlanner> planner;
   if (!args.nodes.empty()) planner = TRY(CudaAttentionPlanner::create(device, args, step));

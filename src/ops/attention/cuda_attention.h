@@ -1,24 +1,24 @@
 // Attention on CUDA: the choice of kernel, and the arguments of its launch.
 //
-//   "tessera"  our own (attention.cu): head sizes to 512, every dtype, window, softcap and sinks; needs no plan
+//   "tessera"  our own (attention.cu): head sizes up to 512, every dtype, window, softcap and sinks; needs no plan
 //   "hopper"   our own for requests of a single row, on Hopper: decode (decode_attention.h)
-//   "fa3"      on Hopper: extend, without window, softcap and sinks. Our own kernel for head size 128 with an even
-//              number of query heads to a KV head (prefill_attention.h), else FlashInfer's FlashAttention-3
-//   "fa2"      FlashInfer's FlashAttention-2, for any GPU: extend, and decode with a KV head's query heads as one tile;
-//              with a softcap for head sizes of 128 and more
-//   "cudnn"    cuDNN's decode, if the machine has cuDNN and it is asked for
+//   "fa3"      extend on Hopper, without window, softcap and sinks: our own for heads of 128 elements with an even
+//              number of query heads per KV head (prefill_attention.h), otherwise FlashInfer's FlashAttention-3
+//   "fa2"      FlashInfer's FlashAttention-2, on any GPU: extend, and decode with the query heads of a KV head as one
+//              tile; a softcap only with heads of 128 elements or more
+//   "cudnn"    cuDNN's decode, if the user asks for it and the machine has cuDNN
 //
 // In an extend step that runs on fa3 or fa2, requests of a single row (decodes beside prompts) run on "hopper" or FA2's
 // decode kernel, because such a row would leave a tile of the extend kernel nearly empty. With wanted_rows_only,
-// "hopper" also takes prompts that want their last row alone.
+// "hopper" also computes the last row of prompts that want no other row.
 //
-// If the cache has another type than the queries, "tessera" runs. With a cache of f8e4m3 "hopper" runs too, but only in
-// steps of single rows.
+// If the cache has another type than the queries, "tessera" runs. There is one exception: with a cache of f8e4m3,
+// "hopper" runs in steps that have single rows only.
 //
 // All kernels but "tessera" need the lists of a CudaAttentionPlanner (cuda_attention_planner.h); without a planner
-// "tessera" runs. Deterministic forwards run one kernel for both kinds of batches. It processes all keys of a row in
-// one block, in tiles that start at the same keys in every batch: "fa2" if there is neither window nor softcap, else
-// "tessera".
+// "tessera" runs. Deterministic forwards run the same kernel for extend and decode batches. This kernel processes all
+// keys of a row in one block, in tiles that start at the same keys in every batch: "fa2" if there is neither window nor
+// softcap, else "tessera".
 #pragma once
 
 #include <cstddef>
@@ -49,16 +49,17 @@ struct AttentionTarget {
 bool attention_kernel_serves(AttentionKernel kernel, const AttentionShape& shape, BatchKind kind,
                              const AttentionTarget& target);
 // Checks the name of a kernel. Returns kInvalidArgument if no kernel has this name; "" asks for no particular kernel.
-// If cuDNN is asked for and the machine does not have it, the log says why.
+// If the name is "cudnn" and the machine cannot run cuDNN, the log says why.
 Status check_attention_kernel(std::string_view wanted);
 // Returns `wanted` if it names a kernel that supports the shape, else the fastest kernel that does.
 AttentionKernel choose_attention_kernel(const AttentionShape& shape, BatchKind kind, const AttentionTarget& target,
                                         std::string_view wanted);
 // Chooses the kernel for requests of a single row in extend steps; longer requests run on `extend`. kTessera means that
-// single rows have tiles like the longer requests. `decode` is the kernel of decode steps.
+// no other kernel is used: `extend` computes single rows in tiles too. `decode` is the kernel of decode steps.
 AttentionKernel choose_single_row_kernel(const AttentionShape& shape, AttentionKernel extend, AttentionKernel decode,
                                          const AttentionTarget& target);
-// Chooses the kernel for both kinds of batches in deterministic forwards. `wanted` means the same as above.
+// Chooses the kernel for both kinds of batches in deterministic forwards. `wanted` has the same meaning as in
+// choose_attention_kernel().
 AttentionKernel choose_deterministic_attention_kernel(const AttentionShape& shape, const AttentionTarget& target,
                                                       std::string_view wanted);
 
@@ -86,8 +87,8 @@ struct CudaAttention {
   std::int64_t max_requests() const { return num_rows < metadata.max_requests ? num_rows : metadata.max_requests; }
 };
 
-// Return the bytes of scratch of our own kernel, which supports every shape, and bind this kernel. `multiprocessors` is
-// the count of the device that it will run on.
+// The first function returns the bytes of scratch of our own kernel, and the second binds this kernel. The kernel
+// supports every shape. `multiprocessors` is the device's number of multiprocessors.
 std::size_t own_attention_workspace_bytes(const CudaAttention& attention, int multiprocessors);
 Result<std::unique_ptr<BoundOp>> bind_own_attention(const CudaAttention& attention, int multiprocessors);
 

@@ -72,7 +72,7 @@ TilePlan CudaAttentionPlanner::TileRange::at(std::byte* memory, RowList list) co
   return {starts(memory, list).data(), works(memory).data(), schedule->workers()};
 }
 
-// Decides the lists of a shape and lays them out from `offset` on. Returns their end.
+// Decides which lists a shape needs and lays them out from `offset` on. Returns the end of the last list.
 Result<std::size_t> CudaAttentionPlanner::lay_out(ShapePlan& plan, std::size_t offset,
                                                   std::int64_t multiprocessors) const {
   const AttentionShape& shape = plan.shape;
@@ -103,7 +103,7 @@ std::size_t CudaAttentionPlanner::lay_out_tiles(ShapePlan& plan, std::size_t off
                                                 std::int64_t multiprocessors) const {
   const AttentionShape& shape = plan.shape;
   const bool own = serves_prefill_attention(shape, limits_.page_size);
-  // A work item of our own kernel covers kPrefillHeads heads, and the same number of blocks runs it.
+  // A work item of our own kernel covers kPrefillHeads heads, and a cluster of kPrefillHeads blocks runs it.
   const std::int64_t heads = shape.heads / (own ? kPrefillHeads : 1);
   const std::int64_t workers = std::max<std::int64_t>(1, multiprocessors / (own ? kPrefillHeads : 1));
   const auto lay_out = [&](TileRange& range, std::int64_t tokens, std::int64_t tile_rows) {
@@ -114,7 +114,7 @@ std::size_t CudaAttentionPlanner::lay_out_tiles(ShapePlan& plan, std::size_t off
     offset = aligned(offset + range.bytes());
   };
   lay_out(plan.tiles, limits_.max_tokens, flashinfer::fa3_tile_rows(shape.head_dim));
-  // Short tiles are used as long as all short tiles of one prompt run at once.
+  // Short tiles are used only for forwards so short that, as one prompt, all their short tiles would run at once.
   const std::int64_t tokens = own ? std::min(limits_.max_tokens, workers / heads * kShortTileRows) : 0;
   if (tokens > 0) lay_out(plan.short_tiles, tokens, kShortTileRows);
   return offset;
@@ -141,7 +141,8 @@ Result<std::size_t> CudaAttentionPlanner::lay_out_segments(ShapePlan& plan, std:
     plan.wanted_segments = {offset, limits_.max_requests, segments};
     offset += aligned(plan.wanted_segments.bytes());
   }
-  // This list comes last, so that it is near the lengths and inputs that a decode step also writes.
+  // This list comes last, so that it lies next to the lengths and inputs that a decode step also writes. Then a single
+  // copy uploads all of them.
   plan.segments = {offset, limits_.max_requests, segments};
   return offset + aligned(plan.segments.bytes());
 }

@@ -25,7 +25,7 @@ std::int64_t CudaAttentionPlanner::bytes() const {
          static_cast<std::int64_t>(partial_bytes_);
 }
 
-// Writes the starts once, because they do not change. The first plan's upload carries them.
+// Writes page_starts() once, because its values do not change. The upload of the first plan copies them to the device.
 void CudaAttentionPlanner::write_page_starts() {
   if (std::exchange(page_starts_written_, true)) return;
   auto* const starts = reinterpret_cast<std::int32_t*>(step_->host(page_starts_offset_));
@@ -102,7 +102,7 @@ Result<std::unique_ptr<CudaAttentionPlanner>> CudaAttentionPlanner::create(Devic
   return planner;
 }
 
-// Clears the arrival counters once. Every launch leaves zeros behind.
+// Clears the arrival counters once. This is enough, because every launch resets them to zero.
 Status CudaAttentionPlanner::clear_arrivals() {
   const std::size_t bytes = partial_bytes_ - arrivals_offset_;
   return bytes == 0 ? ok_status()
@@ -136,8 +136,8 @@ void CudaAttentionPlanner::plan_extend(ShapePlan& plan, const ForwardBatch& batc
       RowList::kAll);
 }
 
-// Plans the lists of wanted rows. It runs after plan_extend(). If no prompt ends in the step, both functions plan the
-// same single-row requests.
+// Plans the lists of wanted rows, after plan_extend() has planned the lists of all rows. If both lists have segments
+// for the same requests, which is so if no prompt ends in this step, the segments are copied.
 void CudaAttentionPlanner::plan_wanted(ShapePlan& plan, const ForwardBatch& batch,
                                        std::span<const std::int32_t> wanted_starts) {
   plan.wanted_work = plan.work;
@@ -153,7 +153,7 @@ void CudaAttentionPlanner::plan_wanted(ShapePlan& plan, const ForwardBatch& batc
   plan.wanted_work.tiles = write_tiles(plan, tiled_wanted_rows(plan, batch, wanted_starts), RowList::kWanted);
 }
 
-// Returns the rows that get tiles, without the requests that are among the single rows.
+// Returns the rows that are divided into tiles: the wanted rows, except those that the single-row kernel computes.
 TiledRows CudaAttentionPlanner::tiled_wanted_rows(const ShapePlan& plan, const ForwardBatch& batch,
                                                   std::span<const std::int32_t> wanted_starts) {
   for (std::size_t b = 0; b < batch.query_lens.size(); ++b) {
@@ -176,7 +176,7 @@ bool CudaAttentionPlanner::write_tiles(ShapePlan& plan, const TiledRows& rows, R
   return write_works(plan.tiles, rows, list) > 0;
 }
 
-// Writes the list of work items and returns their number. The items of wanted rows lie behind the items of all rows, so
+// Writes the list of work items and returns their number. The items of wanted rows follow the items of all rows, so
 // that one copy carries both.
 std::int64_t CudaAttentionPlanner::write_works(TileRange& range, const TiledRows& rows, RowList list) {
   if (list == RowList::kAll) range.works_of_all = 0;
@@ -198,8 +198,8 @@ std::int64_t CudaAttentionPlanner::write_blocks(const ShapePlan& plan, const Blo
   return tiles;
 }
 
-// Plans the single-row requests. It writes the list to its end, because a recorded launch has blocks for as many
-// requests as fit in its rows.
+// Plans the single-row requests. It also writes the unused entries at the list's end, because a recorded launch has
+// blocks for as many requests as fit in its rows.
 void CudaAttentionPlanner::plan_single_rows(ShapePlan& plan, const ForwardBatch& batch) {
   const auto rows = std::count(batch.query_lens.begin(), batch.query_lens.end(), 1);
   const ChunkGrid grid = single_row_grid(rows, plan.limits);
@@ -219,7 +219,7 @@ std::int64_t CudaAttentionPlanner::write_segments(const SegmentRange& range, con
   return segments;
 }
 
-// Copies a list of `segments` segments, and returns this number.
+// Copies a list of `segments` segments, and returns `segments`.
 std::int64_t CudaAttentionPlanner::copy_segments(const SegmentRange& from, const SegmentRange& to,
                                                  std::int64_t segments) {
   std::copy_n(host() + from.offset, from.bytes(segments), host() + to.offset);

@@ -25,7 +25,7 @@ struct TilePlan {
   std::int64_t workers;
 };
 
-// The work that the next extend forward has, on the host.
+// Describes the work of the next extend forward, on the host.
 struct ExtendWork {
   bool tiles = false;                // whether the kernel for requests with several rows has work
   std::int64_t single_blocks = 0;    // blocks of the launch for requests of a single row; 0: there are no such requests
@@ -49,7 +49,8 @@ struct SegmentedPlan {
   std::int32_t* arrivals;     // [most_parts(workers), kv_heads]: 0 between launches
 };
 
-// The lengths that cuDNN reads in place of attention's metadata, in device memory. Padding has lengths of zero.
+// The lengths that cuDNN reads in place of attention's metadata, in device memory. Padding requests have lengths of
+// zero.
 struct SequencePlan {
   std::int32_t* query_lens;  // [max_requests]
   std::int32_t* kv_lens;     // [max_requests]
@@ -67,27 +68,28 @@ class CudaAttentionPlanner final : public AttentionPlanner {
   std::int64_t bytes() const override;
 
   // Returns the kernel for the shape; kTessera for a shape that no node of the plan has. A shape with wanted_rows_only
-  // runs on the same kernels as the shape that computes all rows. Its lists for extend differ; its chunks do not.
+  // runs on the same kernels as the shape that computes all rows. It has its own tiles and segments, but the same
+  // chunks.
   AttentionKernel choice(const AttentionShape& shape, BatchKind kind) const;
   // Returns the kernel for requests of a single row in extend steps: kHopper, kFa2, or kTessera if single rows share
-  // the tiles of the longer requests. Precondition of this and the following functions: choice() is not kTessera for
-  // both kinds.
+  // the tiles of the longer requests. Precondition of this function and the following ones: choice() is not kTessera
+  // for at least one of the two kinds of batches.
   AttentionKernel single_rows(const AttentionShape& shape) const { return find(shape)->single_rows; }
-  // Return device addresses that are valid for the planner's life. Precondition: choice() or single_rows() is the
-  // kernel that reads them.
-  TilePlan tile_plan(const AttentionShape& shape) const;            // kFa3, extend
+  // Return device addresses that are valid for the planner's life. Precondition: choice() or single_rows() returns the
+  // kernel in the comment behind the function.
+  TilePlan tile_plan(const AttentionShape& shape) const;            // kFa3, in extend steps
   TilePlan short_tile_plan(const AttentionShape& shape) const;      // our own kernel, in tiles of kShortTileRows
-  BlockPlan block_plan(const AttentionShape& shape) const;          // kFa2, extend, and decode if deterministic
-  ChunkedPlan chunked_plan(const AttentionShape& shape) const;      // kFa2, decode and single rows of extend
+  BlockPlan block_plan(const AttentionShape& shape) const;          // kFa2, in extend and deterministic decode steps
+  ChunkedPlan chunked_plan(const AttentionShape& shape) const;      // kFa2, in decode steps and for single rows
   SegmentedPlan segmented_plan(const AttentionShape& shape) const;  // kHopper
-  SequencePlan sequence_plan(const AttentionShape& shape) const;    // kCudnn, decode
-  // Returns the limit of tokens of a forward with a short_tile_plan(), or 0 if no forward has one.
+  SequencePlan sequence_plan(const AttentionShape& shape) const;    // kCudnn, in decode steps
+  // Returns the most tokens of a forward that can use short_tile_plan(); 0: no forward can.
   std::int64_t short_tile_tokens(const AttentionShape& shape) const { return find(shape)->short_tiles.tokens; }
   // Returns the work of an extend step, or null if single rows share the tiles of the longer requests. Otherwise
-  // requests of a single row (decodes beside prompts) are in the chunked or segmented plan, and tiles hold the longer
-  // requests alone: a tile has room for 64 or 128 rows, and a tile with a single row would take as long as a full one.
-  // With wanted_rows_only the segmented plan also has the requests that want their last row alone. The content changes
-  // with every plan().
+  // requests of a single row (decodes beside prompts) are in the chunked or segmented plan, and tiles hold only the
+  // longer requests: a tile has room for 64 or 128 rows, and a tile with a single row would take as long as a full one.
+  // With wanted_rows_only the segmented plan also has the requests of which only the last row is wanted. The content
+  // changes with every plan().
   const ExtendWork* extend_work(const AttentionShape& shape) const;
   // Returns cuDNN's plans, which are shared by the operators that are bound with this planner.
   cudnn::PlanCache& cudnn_plans() const { return *cudnn_plans_; }
@@ -97,7 +99,7 @@ class CudaAttentionPlanner final : public AttentionPlanner {
   }
 
  private:
-  // One list. It lies at the same offset in the step buffer's host and device memory.
+  // Says where one list lies. Its offset is the same in the step buffer's host memory and device memory.
   struct BlockRange {
     std::size_t offset = 0;
     std::int64_t blocks = 0;
@@ -109,7 +111,7 @@ class CudaAttentionPlanner final : public AttentionPlanner {
     std::size_t offset = 0;
     std::int64_t requests = 0;
     SegmentLimits limits;
-    std::size_t bytes(std::int64_t segments) const;  // size with the first `segments` segments alone
+    std::size_t bytes(std::int64_t segments) const;  // size with only the first `segments` segments
     std::size_t bytes() const { return bytes(most_segments(requests, limits.workers)); }
     SegmentPlan at(std::byte* memory) const;
   };
@@ -119,7 +121,7 @@ class CudaAttentionPlanner final : public AttentionPlanner {
     std::size_t bytes() const;
     SequencePlan at(std::byte* memory) const;
   };
-  // Says which rows a list of tiles covers: all rows, or wanted rows alone in a second list.
+  // Selects one of the two lists of tiles. The first covers all rows, and the second only the wanted rows.
   enum class RowList : std::uint8_t { kAll, kWanted };
   static RowList list_of(const AttentionShape& shape) {
     return shape.wanted_rows_only ? RowList::kWanted : RowList::kAll;
@@ -130,7 +132,7 @@ class CudaAttentionPlanner final : public AttentionPlanner {
     std::size_t offset = 0;
     std::int64_t tokens = 0;  // limit of the tokens of a forward with these tiles
     std::int64_t lists = 1;
-    std::int64_t works_of_all = 0;  // number of work items that were last written to the list of all rows
+    std::int64_t works_of_all = 0;  // number of work items now in the list of all rows
     std::size_t bytes(std::int64_t works) const;
     std::size_t bytes() const { return bytes(lists * schedule->max_works()); }
     std::span<std::int32_t> starts(std::byte* memory, RowList list) const;
@@ -145,23 +147,23 @@ class CudaAttentionPlanner final : public AttentionPlanner {
     AttentionKernel single_rows = AttentionKernel::kTessera;
     TileRange tiles;        // kFa3
     TileRange short_tiles;  // our own kernel
-    BlockRange blocks;      // kFa2, extend, and decode if deterministic
-    BlockRange chunks;      // kFa2, decode and single rows
+    BlockRange blocks;      // kFa2, in extend and deterministic decode steps
+    BlockRange chunks;      // kFa2, in decode steps and for single rows
     ChunkLimits limits;
-    SegmentRange segments;  // kHopper, decode and single rows
+    SegmentRange segments;  // kHopper, in decode steps and for single rows
     ExtendWork work;
-    // Lists for wanted_rows_only, the counterparts of the lists above. `tiles` and `short_tiles` hold their second list
-    // themselves.
+    // The lists for wanted_rows_only, which correspond to the lists above. `tiles` and `short_tiles` need no
+    // counterpart, because each contains both of its lists.
     BlockRange wanted_blocks;
     SegmentRange wanted_segments;
     ExtendWork wanted_work;
-    SequenceRange sequences;  // kCudnn, decode
+    SequenceRange sequences;  // kCudnn, in decode steps
     bool separates_single_rows() const { return single_rows != AttentionKernel::kTessera; }
     bool has_segments() const { return segments.requests > 0; }
     bool has_wanted_segments() const { return wanted_segments.requests > 0; }
   };
   CudaAttentionPlanner() = default;
-  // Makes a planner that has decided everything and allocated nothing.
+  // Makes a planner that has chosen its kernels and laid out its lists, but has allocated nothing yet.
   static Result<std::unique_ptr<CudaAttentionPlanner>> decide(Device& device, const PlanArgs& args);
   Result<std::size_t> lay_out(ShapePlan& plan, std::size_t offset, std::int64_t multiprocessors) const;
   void lay_out_partials();
@@ -186,7 +188,7 @@ class CudaAttentionPlanner final : public AttentionPlanner {
   void plan_decode(const ShapePlan& plan, const ForwardBatch& batch, std::int64_t rows);
   std::byte* host() const { return step_->host(list_offset_); }
   std::byte* lists() const { return step_->device_address(list_offset_).raw(); }
-  // Returns the plan of the shape, with wanted_rows_only or without.
+  // Returns the plan of the shape. The shape's wanted_rows_only makes no difference.
   const ShapePlan* find(AttentionShape shape) const;
 
   PlanLimits limits_;

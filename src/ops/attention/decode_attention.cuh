@@ -1,24 +1,25 @@
 // Attention of single-row requests on Hopper. Memory bandwidth limits it, so the kernel is built around loads. Each
-// warp has its own ring of stages in shared memory. As soon as it has used a stage, it asks the copy engine for the
-// next 16 keys and values of its KV head. No block-wide barrier stands between two loads, and loads continue across the
-// ends of requests.
+// warp has its own ring of stages in shared memory. As soon as the warp has used a stage, it asks the copy engine (TMA)
+// to load the next 16 keys and values of its KV head there. There is no block-wide barrier between two loads, and a
+// warp goes on to the keys of the next request without a pause.
 //
-// A block is one worker of the plan (decode_schedule.h) for one KV head. Its warps take turns at the segment's keys, 16
-// at a time. At the segment's end their sums are joined in shared memory. If a request has several parts, the block
-// that ends last joins the parts, so that no other launch follows.
+// A block is one worker of the plan (decode_schedule.h) for one KV head. Its warps take the keys of a segment in turn,
+// 16 at a time. At the segment's end, the block joins the warps' sums in shared memory. If a request has several parts,
+// the block that ends last joins the parts, so no second launch is needed.
 //
-// Tensor cores compute keys · queries, and then values · weights. The 16 rows of a product are keys, and then elements
-// of a head; its columns are up to 8 query heads.
+// Tensor cores compute keys · queries, and then values · weights. In the first product the 16 rows are keys; in the
+// second they are elements of a head. The columns of both products are up to 8 query heads.
 //
-// A cache of E4M3 takes half the bytes, and has twice the stages. Lanes widen the loaded numbers to the queries' type,
-// exactly, before they multiply. A load gives each lane four neighbouring elements of a key, instead of two of a 16-bit
-// type. Products therefore take the elements in another order, and queries and sums are kept in this order too: element
-// 4 · i + j of 16 stands at 2 · i + j if j < 2, and else at 2 · i + j + 6.
+// A cache of E4M3 takes half the bytes, so there are twice as many stages. Lanes widen the loaded numbers exactly to
+// the queries' type before they multiply. A load gives each lane four neighbouring elements of a key of E4M3, but only
+// two of a 16-bit type. So the products see the elements of an E4M3 key in a permuted order, and queries and sums are
+// stored in the same permuted order: of 16 elements, element 4 · i + j is at 2 · i + j if j < 2, and at 2 · i + j + 6
+// otherwise.
 //
-// Lists and page tables are copied to the device before a forward, and earlier forwards wrote the keys before a
-// segment's newest one. Every forward begins with launches that wait for all work before them. So a block may ask for
-// its first keys before it waits for the preceding kernels (cuda_launch.cuh), as long as these keys are older than the
-// newest.
+// A block may ask for its first keys before it waits for the preceding kernels (cuda_launch.cuh), if this forward does
+// not write these keys (KeySegment::newest). Earlier forwards have written them completely, because every forward
+// begins with launches that wait for all earlier work. A block may read lists and page tables early too, because they
+// are copied to the device before the forward.
 #pragma once
 
 #include <algorithm>
@@ -38,10 +39,11 @@
 namespace tessera::cuda {
 
 inline constexpr int kKeyBlock = 16;       // keys in a stage: a box of the copy engine, within one page
-inline constexpr int kMostRowBytes = 128;  // most bytes of one box row in shared memory: a part of one key
+inline constexpr int kMostRowBytes = 128;  // most bytes of one box row in shared memory; longer keys take several rows
 inline constexpr float kLog2E = 1.44269504088896f;
 
-// Warps in a block, and stages for each warp. Together they hold 128 KiB of keys and values. Y is the cache's type.
+// The number of warps in a block, and the number of stages of each warp. All stages of a block together have 128 KiB
+// for keys and values. Y is the cache's type.
 template <int kHeadDim>
 inline constexpr int kDecodeWarps = kHeadDim == 64    ? 16
                                     : kHeadDim <= 256 ? 8
@@ -87,9 +89,10 @@ struct alignas(1024) DecodeShared {
   WarpSums<kHeadDim, kWarps> sums;
 };
 
-// Returns the address of 16 neighbouring bytes of a key (pack `column`) in boxes that the copy engine has written,
-// whose rows have `bytes` bytes. Packs are permuted by the key's number in rows of 128 bytes, and by half of it in rows
-// of 64 bytes, so that the same pack of eight neighbouring keys lies in all banks.
+// Returns the address of 16 neighbouring bytes of a key (pack `column`) in boxes that the copy engine has written. The
+// rows of a box have `bytes` bytes. The copy engine swizzles packs: it XORs the column with the key's number if rows
+// have 128 bytes, and with half of that number if they have 64. So the packs of eight neighbouring keys in one column
+// lie in different banks.
 template <int bytes>
 __device__ inline const unsigned char* pack_in_box(const unsigned char* box, int key, int column) {
   constexpr int kPacks = bytes / 16;
@@ -114,7 +117,8 @@ class KeyLoader {
   // Returns whether the next load reads a key that this forward writes.
   __device__ bool has_newest() const { return block_ >= newest_block_; }
 
-  // Asks for the next keys and values. All lanes call it. Preconditions: keys are left, and nobody uses the stage.
+  // Starts the load of the next keys and values. All lanes call it. Preconditions: keys are left, and the stage is
+  // free.
   __device__ void load(int stage) {
     if (threadIdx.x == 0) {
       const int slot = page_ * p_.page_size + block_ * kKeyBlock % p_.page_size;
@@ -136,7 +140,8 @@ class KeyLoader {
     newest_block_ = segment_->newest / kKeyBlock;
     pages_ = p_.page_table + static_cast<std::int64_t>(segment_->request) * p_.max_pages;
   }
-  // Goes to the next segment that has keys for this warp. It reads the page number long before the keys are loaded.
+  // Moves to the next segment that has keys for this warp, if the current one has no more. Also reads the page number
+  // of the next keys. It is read here, long before these keys are loaded, so that no load waits for it.
   __device__ void settle() {
     while (block_ >= blocks_end_) {
       if (++segment_ == end_) return;
@@ -162,7 +167,8 @@ __device__ inline void load_queries(const DecodeAttention<T>& p, int row, std::u
   const int group = p.parts.heads / p.parts.kv_heads;
   const int head = static_cast<int>(threadIdx.x) / 4;
   const std::int64_t at = static_cast<std::int64_t>(row) * p.parts.heads + static_cast<int>(blockIdx.y) * group + head;
-  // A lane has the elements of its two registers side by side for E4M3, else 8 apart.
+  // Each of a lane's two registers holds two elements. For E4M3 all four are neighbours; otherwise the second pair lies
+  // 8 elements after the first.
   const T* const from = p.q + at * kHeadDim + threadIdx.x % 4 * (kIsFloat8<Y> ? 4 : 2);
 #pragma unroll
   for (int d = 0; d < kHeadDim / 16; ++d)
@@ -175,11 +181,11 @@ __device__ inline void load_queries(const DecodeAttention<T>& p, int row, std::u
 // One warp's sums for a row. Lane l has the query heads (l % 4) · 2 and (l % 4) · 2 + 1.
 template <class T, int kHeadDim>
 struct DecodeSums {
-  float out[kHeadDim / 16][4];     // element d · 16 + element_of(l, 0) of both heads, then element_of(l, 1)
+  float out[kHeadDim / 16][4];     // element d · 16 + element_of(l, 0) of both heads, then d · 16 + element_of(l, 1)
   OnlineSoftmax<BaseTwo> rows[2];  // running max and sum over this lane's keys
 };
 
-// Returns the element, 0 … 15, that half `i` of a lane's sums holds.
+// Returns which of 16 elements (0 … 15) the half `i` (0 or 1) of a lane's sums holds.
 template <class Y>
 __device__ inline int element_of(int lane, int i) {
   return kIsFloat8<Y> ? lane / 4 * 2 + i : lane / 4 + i * 8;
@@ -194,7 +200,7 @@ __device__ inline void multiply_keys(float (&score)[4], const unsigned char* key
   if constexpr (kIsFloat8<Y>) {
 #pragma unroll
     for (int d = 0; d < kHeadDim / 16; d += 2) {
-      std::uint32_t loaded[4];  // four elements of keys 0 … 7 and of keys 8 … 15, then the same of the next pack
+      std::uint32_t loaded[4];  // a pack's elements of keys 0 … 7 and 8 … 15, then those of the next pack
       load_matrices<false>(loaded, pack_in_box<kBytes>(keys, lane % 16, d + lane / 16));
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
@@ -312,8 +318,8 @@ __global__ void __launch_bounds__(kDecodeWarps<kHeadDim>* kWarp, 1)
   load_queries<T, Y, kHeadDim>(p, s.row, q);
   for (const KeySegment* next = begin + 1;; ++next) {
     DecodeSums<T, kHeadDim> sums{};
-    // A sink acts as a key with a zero value. Only the first warp of a request's first part adds it, because parts and
-    // warps are joined by their sums, which include it.
+    // A sink acts as a key with a zero value. Only the first warp of a request's first part adds the sink. If other
+    // warps did so too, it would count several times when the sums of warps and parts are joined.
     if (p.sinks != nullptr && s.part == 0 && warp == 0) {
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
@@ -329,7 +335,7 @@ __global__ void __launch_bounds__(kDecodeWarps<kHeadDim>* kWarp, 1)
       const auto sees = [&](int key) { return whole || (first + key >= s.begin && first + key < s.end); };
       auto& at = shared.stages[warp][stage];
       shared.arrived[warp][stage].wait(parity);
-      if (!whole) {  // clear unseen values: a zero weight times NaN would give NaN
+      if (!whole) {  // clear unseen values, because a zero weight times NaN is NaN
         for (int i = lane; i < Shared::kBoxBytes / 16; i += kWarp)
           if (!sees(i / kRowPacks % kKeyBlock)) *reinterpret_cast<uint4*>(at.values + i * 16) = uint4{};
         let_copies_follow_stores();

@@ -11,12 +11,12 @@ namespace tessera {
 
 class CudaAttentionPlanner;
 
-// Returns whether the kernel supports the shape. It supports head sizes of 64, 128, 256 and 512, up to 8 query heads to
-// a KV head, bf16 and f16 with a cache of the same type or of E4M3, and windows, softcaps and sinks.
+// Returns whether the kernel supports the shape. It supports head sizes of 64, 128, 256 and 512, up to 8 query heads
+// per KV head, queries in bf16 and f16 with a cache of the same type or of E4M3, and windows, softcaps and sinks.
 bool decode_attention_serves(const AttentionShape& shape, const AttentionTarget& target);
 
-// Returns a number of keys. Requests are cut at multiples of it, so that all warps of a block have the same number of
-// keys.
+// Returns the number of keys in a tile. A request is cut only between tiles, so that the warps of a block have equal
+// numbers of keys.
 std::int64_t decode_tile_keys(const AttentionShape& shape);
 // Returns the number of blocks that one multiprocessor of the current device runs at once. Precondition of this and the
 // following function: decode_attention_serves().

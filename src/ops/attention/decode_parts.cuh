@@ -1,5 +1,5 @@
-// Joins the partial sums of a row in attention of single rows (decode_attention.cuh): first over the warps of a block,
-// and then over the parts of a request. For each KV head, the block that ends last joins the parts.
+// Joins the partial sums of a row in attention of single rows (decode_attention.cuh): first the sums of a block's
+// warps, and then the sums of a request's parts. For each KV head, the block that ends last joins the parts.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,12 @@
 
 namespace tessera::cuda {
 
-inline constexpr int kDecodeHeads = 8;  // limit of the query heads of a KV head
+inline constexpr int kDecodeHeads = 8;  // most query heads of a KV head
 
-// The addresses of the output rows and of their partial results.
+// The addresses of the output rows and of the partial results. A slot is the memory of one part's results (KeySegment).
 template <class T>
 struct DecodeParts {
-  T* out;                  // [*, heads, head_dim]
+  T* out;                  // [rows, heads, head_dim]
   T* values;               // [slots, heads, head_dim], finite
   float* lse;              // [slots, heads]: log2 of the part's Σ exp
   std::int32_t* arrivals;  // [slots, kv_heads]; 0 before and after each launch
@@ -30,10 +30,10 @@ struct WarpSums {
   float values[kWarps][kDecodeHeads][kHeadDim + 4];  // padded, so that neighbouring rows start in different banks
   float running_max[kWarps][kDecodeHeads];           // max of the scores, as an exponent of two
   float total[kWarps][kDecodeHeads];                 // sum of weights
-  bool last;                                         // whether this block was the last to end for the request
+  bool last;                                         // whether this block is the last that ends for its request
 };
 
-// Joins the warps' sums of every head and divides by the weights. Calls done(head, lse) once for each head.
+// Joins the warps' sums of every head and divides by the sum of weights. Calls done(head, lse) once for each head.
 template <class T, int kHeadDim, int kWarps, class F>
 __device__ inline void join_warps(const WarpSums<kHeadDim, kWarps>& sums, int group, T* to, F&& done) {
   const int thread = static_cast<int>(threadIdx.x + threadIdx.y * kWarp);
@@ -59,8 +59,8 @@ __device__ inline void join_warps(const WarpSums<kHeadDim, kWarps>& sums, int gr
   }
 }
 
-// Joins the parts begin … end - 1 of one head, by one warp. The loads of several parts are under way together. Values
-// of other blocks are read past the L1 cache, which may still hold data of the previous launch.
+// Joins the parts begin … end - 1 of one head, by one warp. The loads of several parts are in flight together. Loads of
+// other blocks' values bypass the L1 cache, which may still hold data of the previous launch.
 template <class T, int kHeadDim>
 __device__ inline void join_parts(const DecodeParts<T>& p, int begin, int end, int head, T* to) {
   constexpr int N = kHeadDim / kWarp < kPackSize<T> ? kHeadDim / kWarp : kPackSize<T>;

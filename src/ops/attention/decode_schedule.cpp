@@ -31,7 +31,7 @@ std::int64_t plan_segments(const SegmentedRows& rows, const SegmentLimits& limit
   const std::int64_t share = std::max<std::int64_t>(1, ceil_div(total, limits.workers));
 
   std::int64_t worker = 0;
-  std::int64_t left = share;  // number of tiles that the worker still takes
+  std::int64_t left = share;  // number of tiles that the worker can still take
   std::int64_t count = 0;
   std::int64_t slots = 0;
   std::int32_t rows_before = 0;

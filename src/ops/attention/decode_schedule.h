@@ -1,11 +1,12 @@
-// Decides on the host how attention of single rows shares a forward's keys among the workers of a launch. It is a pure
-// function of lengths: it uses no device and allocates nothing.
+// Decides on the host how attention of single rows divides a forward's keys among the workers of a launch. The decision
+// depends only on lengths. It uses no device and allocates nothing.
 //
 // A single row is a request's only row, or its last row if no other row is wanted.
 //
-// The keys that the rows see are laid end to end in tiles, and every worker takes an equal range of tiles, wherever
-// requests begin and end. So all workers end at about the same time, even with one long request among short ones. A
-// border between two workers cuts at most one request, which then has to be merged.
+// The keys that the rows see form one sequence of tiles, request after request. Every worker takes an equally long
+// range of the sequence, even if the range begins or ends within a request. So all workers end at about the same time,
+// even with one long request among short ones. A border between two workers cuts at most one request, and the parts of
+// this request are merged afterwards.
 #pragma once
 
 #include <cstddef>
@@ -20,8 +21,7 @@ struct alignas(16) KeySegment {
   std::int32_t row;      // row of q and out
   std::int32_t begin;    // first key
   std::int32_t end;      // past the last key
-  std::int32_t newest;   // the first key of the request that this forward writes; for a request of one row that is its
-                         // last key
+  std::int32_t newest;   // the first of the request's keys that this forward writes; with one row, the last key
   std::int32_t part;     // 0 … parts - 1, in key order
   std::int32_t parts;    // number of parts of the request; 1: nothing is merged
   std::int32_t slot;     // index of the request's part 0 among the partial results; its other parts follow
@@ -29,7 +29,7 @@ struct alignas(16) KeySegment {
 
 struct SegmentLimits {
   std::int64_t workers = 1;    // at least 1
-  std::int64_t tile_keys = 1;  // a request is cut only at multiples of this
+  std::int64_t tile_keys = 1;  // a request is cut only at multiples of this number of keys
   std::int64_t window = 0;     // limit of the keys that a row sees; 0: it sees all keys
 };
 
@@ -46,12 +46,12 @@ constexpr std::int64_t most_segments(std::int64_t requests, std::int64_t workers
 // of the border may hold one of its parts.
 constexpr std::int64_t most_parts(std::int64_t workers) { return 2 * (workers - 1); }
 
-// The requests of a forward, each list [requests]. Request b has segments, for its last row, if that row is the only
-// one from row first_rows[b] on.
+// The requests of a forward, each list [requests]. Request b has segments only if row first_rows[b] is its last row.
+// The segments are for this row.
 struct SegmentedRows {
   std::span<const std::int32_t> query_lens;
   std::span<const std::int32_t> kv_lens;
-  std::span<const std::int32_t> first_rows = {};  // first row of each request that counts; empty: 0
+  std::span<const std::int32_t> first_rows = {};  // the first row of each request that counts; empty: row 0
 
   bool has_segments(std::size_t b) const { return query_lens[b] - (first_rows.empty() ? 0 : first_rows[b]) == 1; }
 };

@@ -1,5 +1,5 @@
-// Catches: keys that no worker has or that two have, keys outside a window, one worker with far more work than another,
-// parts that share a slot or lie past the last one, and work for requests of several rows.
+// Catches: keys that no worker or two workers process; keys outside a window; a worker with far more work than another;
+// parts that share a slot or lie past the last slot; segments for requests of which several rows are computed.
 #include "tessera/ops/attention/decode_schedule.h"
 
 #include <gmock/gmock.h>
@@ -85,7 +85,8 @@ TEST(PlanSegments, PlansNothingWithoutSingleRows) {
   EXPECT_TRUE(plan({3, 2}, {700, 2}, limits).segments.empty());
 }
 
-// The requests have several rows with only the last wanted, two wanted rows, no wanted row, and a single row.
+// The first request wants only the last of its rows, the second its last two rows, and the third no row. The fourth
+// request wants its single row, and the fifth does not want its single row.
 TEST(PlanSegments, PlansALastRowThatAloneIsWanted) {
   const SegmentLimits limits{.workers = 4, .tile_keys = 128, .window = 200};
   const Planned p = plan({5, 3, 2, 1, 1}, {600, 3, 700, 40, 50}, limits, {4, 1, 2, 0, 1});
@@ -103,8 +104,8 @@ TEST(PlanSegments, PlansALastRowThatAloneIsWanted) {
   EXPECT_EQ(p.segments[2].newest, 39);
 }
 
-// The cases are one long request among short ones, many equal requests, and a single one. No worker may have more tiles
-// than its share.
+// The cases are one long request among short ones, many equal requests, and a single request. No worker may have more
+// than an equal share of the tiles.
 TEST(PlanSegments, SharesKeysEquallyAmongWorkers) {
   constexpr SegmentLimits kLimits{.workers = 16, .tile_keys = 128};
   for (const auto& kv_lens : {std::vector<std::int32_t>{100'000, 300, 1, 900}, std::vector<std::int32_t>(200, 1000),
@@ -124,7 +125,7 @@ TEST(PlanSegments, SharesKeysEquallyAmongWorkers) {
   }
 }
 
-// Requests are cut only where a worker's share ends.
+// With as many equal requests as workers, each worker takes exactly one request.
 TEST(PlanSegments, DoesNotCutOneEqualRequestPerWorker) {
   const Planned p = plan(std::vector<std::int32_t>(16, 1), std::vector<std::int32_t>(16, 1024), {16, 128, 0});
   EXPECT_EQ(p.segments.size(), 16U);

@@ -1,12 +1,13 @@
 // Our own attention over a cache of E4M3 for queries in bf16 and f16, on tensor cores, with windows, soft caps and
-// sinks. It replaces the float32 kernel of attention.cu for heads of 64, 128 and 256 elements: it takes the same
-// problem and leaves the same partial results.
+// sinks. It replaces the float32 kernel of attention.cu for heads of 64, 128 and 256 elements. It has the same
+// arguments (Problem) and writes partial results of the same form.
 //
-// Eight warps have 16 rows each and share tiles of keys. The block widens each tile to the queries' type once, exactly,
-// on its way to shared memory. The bytes of the next tile are loaded to registers while a tile is used.
+// Eight warps have 16 rows each and share tiles of keys. The block converts each tile once, exactly, to the queries'
+// type while it copies the tile to shared memory. While a tile is used, the bytes of the next tile are loaded to
+// registers.
 //
-// A row's sums do not depend on other rows, and a key that it does not see adds an exact zero. So deterministic
-// forwards may use this kernel as they use the float32 kernel.
+// A row's sums do not depend on other rows, and a key that the row does not see adds an exact zero. So deterministic
+// forwards may use this kernel, like the float32 kernel.
 #pragma once
 
 #include "tessera/ops/attention/own_attention.cuh"
@@ -24,7 +25,7 @@ inline constexpr int kLoadElements = 16;  // elements of one load of 16 bytes
 template <int kDim>
 inline constexpr int kFloat8Keys = kDim <= 128 ? 64 : 32;
 
-// Shared memory of a block: at most 96 KiB, which every architecture has.
+// Shared memory of a block: at most 96 KiB, which every supported architecture has.
 template <class T, int kDim>
 struct Float8Shared {
   cuda::PermutedRows<T, kFloat8Rows, kDim / 8> q;
@@ -32,7 +33,7 @@ struct Float8Shared {
   cuda::PermutedRows<T, kFloat8Keys<kDim>, kDim / 8> values;
 };
 
-// The keys that a block goes over, in tiles that begin at multiples of the tile's keys.
+// The keys that a block processes, in tiles that begin at multiples of the tile's keys.
 struct Float8Range {
   int begin;
   int end;
@@ -48,13 +49,14 @@ __device__ inline Float8Range range_of(const Problem& p, const Rows& rows, int s
   return {begin + split * range, min(seen, begin + (split + 1) * range)};
 }
 
-// A thread's part of a tile of keys and values, on its way from the cache to shared memory.
+// The keys and values of a tile that one thread loads to registers and then stores to shared memory.
 template <class T, int kDim>
 class Float8Tile {
  public:
   static constexpr int kKeys = kFloat8Keys<kDim>;
 
-  // Loads the thread's part. Keys out of the range become zeros, so that a weight of zero never meets NaN.
+  // Loads the thread's keys and values. Those outside the range become zeros, so that a weight of zero never multiplies
+  // NaN.
   __device__ void load(const Problem& p, const int* pages, int kv_head, int first, const Float8Range& range) {
 #pragma unroll
     for (int i = 0; i < kLoads; ++i) {
@@ -238,7 +240,7 @@ __device__ inline void store_rows(const Problem& p, const Rows& rows, int kv_hea
   }
 }
 
-// Computes attention for one tile of rows and one split of its keys. Grid: (slots, kv_heads, splits).
+// Computes attention for one tile of rows and one range of its keys. The grid is [slots(), kv_heads, splits].
 template <class T, int kDim>
 __global__ void __launch_bounds__(kThreads, 1) float8_attention(const Problem p) {
   extern __shared__ __align__(128) unsigned char bytes[];
@@ -253,7 +255,7 @@ __global__ void __launch_bounds__(kThreads, 1) float8_attention(const Problem p)
   if (!find_rows(p, static_cast<int>(blockIdx.x), kFloat8Rows, rows)) return;
   const int* const pages = p.page_table + static_cast<std::int64_t>(rows.request) * p.max_pages;
   const Float8Range range = range_of<kDim>(p, rows, split);
-  // The keys that the warp's rows see; none if it has no rows.
+  // The range of the keys that the warp's rows see. It is empty if the warp has no rows.
   const int last_row = min(first_row + 15, rows.rows - 1);
   const int first_seen = rows.offset + (rows.row_begin + first_row) / p.group - (p.window > 0 ? p.window - 1 : 1 << 30);
   const int last_seen = last_row < first_row ? -1 : rows.offset + (rows.row_begin + last_row) / p.group;
@@ -275,7 +277,7 @@ __global__ void __launch_bounds__(kThreads, 1) float8_attention(const Problem p)
   tile.load(p, pages, kv_head, first, range);
   cuda::wait_for_copies<0>();
   for (; first < range.end; first += kKeys) {
-    __syncthreads();  // the tile before this one has been used
+    __syncthreads();  // all warps have used the previous tile
     tile.store(shared);
     if (first + kKeys < range.end) tile.load(p, pages, kv_head, first + kKeys, range);
     __syncthreads();

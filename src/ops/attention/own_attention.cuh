@@ -1,5 +1,5 @@
-// Parts of our own attention kernel (attention.cu): a block finds its rows, loads queries, keys and values, and keeps
-// the online softmax of its rows.
+// Functions of our own attention kernel (attention.cu). With them a block finds its rows, loads queries, keys and
+// values, and computes the online softmax of its rows.
 #pragma once
 
 #include "tessera/ir/type.h"
@@ -14,7 +14,7 @@ using cuda::from_float;
 using cuda::Pack;
 using cuda::to_float;
 
-inline constexpr int kThreads = 256;  // 16 × 16: rows ty, ty + 16, …; keys tx, tx + 16, …; elements 4·tx, 4·tx + 64, …
+inline constexpr int kThreads = 256;  // 16 × 16; thread (tx, ty) has rows ty, ty + 16, … and keys tx, tx + 16, …
 
 struct Problem {
   const void* q;        // X[num_rows, heads, head_dim]
@@ -46,18 +46,18 @@ struct Problem {
   float softcap;
 };
 
-// A tile of rows and keys in shared memory, for a padded head size. It fits every architecture (99 KiB).
+// A tile of rows and keys in shared memory, for a padded head size. It fits every supported architecture (99 KiB).
 template <int kDim>
 struct Tile {
   static constexpr int kRows = kDim <= 128 ? 32 : 16;
   static constexpr int kKeys = kDim <= 128 ? 64 : kDim <= 256 ? 32 : 16;
   static constexpr int kStride = kDim + 4;  // floats; neighbouring rows start in different banks
 
-  float q[kRows][kStride];  // multiplied by the scales of scores and keys
+  float q[kRows][kStride];  // multiplied by the scale of the scores and the scale of the keys
   float keys[kKeys][kStride];
   float values[kKeys][kStride];
   float weights[kRows][kKeys];
-  long offsets[kKeys];  // elements from the cache's start to the key; -1: no key
+  long offsets[kKeys];  // offset of the key from the start of the cache, in elements; -1: no key
 };
 
 // The rows [row_begin, row_begin + rows) of a request and KV head. Row r is query head r mod G of token r / G.
@@ -71,9 +71,9 @@ struct Rows {
 
 __device__ inline int ceil_div(int n, int by) { return (n + by - 1) / by; }
 
-// Finds the rows of a tile slot. The tiles of request b have the slots from query_starts[b] · G / kRows + b on. Each
-// request has at least as many slots as tiles, so a tile finds its request without a sum over the requests before it.
-// Returns false if the slot has no wanted rows.
+// Finds the rows of a tile slot. The slots of request b begin at query_starts[b] · G / tile_rows + b. A request may
+// have more slots than tiles, but never fewer. So a block finds its request from query_starts alone, without counting
+// the tiles of earlier requests. Returns false if the slot has no wanted rows.
 __device__ inline bool find_rows(const Problem& p, int slot, int tile_rows, Rows& out) {
   int n = min(*p.num_requests, p.max_requests);
   while (n > 0 && p.query_starts[n] > p.num_rows) --n;  // a defect of the runner must not cause writes out of bounds
@@ -95,8 +95,8 @@ __device__ inline bool find_rows(const Problem& p, int slot, int tile_rows, Rows
   return out.rows > 0;
 }
 
-// Loads four neighbouring elements of a row as floats; zero past head_dim. If head_dim is not a multiple of four, the
-// row is not aligned for one access.
+// Loads four neighbouring elements of a row as floats. Elements past head_dim are zero. If head_dim is not a multiple
+// of four, rows are not aligned for a load of four elements.
 template <class T>
 __device__ inline float4 load_four(const T* row, int d, int head_dim) {
   if (head_dim % 4 == 0) {
@@ -125,7 +125,8 @@ __device__ inline void load_queries(const Problem& p, const Rows& rows, int kv_h
   }
 }
 
-// Loads keys and values at the offsets. Missing keys become zero, so that their weight of zero has no effect.
+// Loads keys and values at the offsets. Missing keys and values become zero, because a weight of zero times NaN would
+// be NaN.
 template <class T, int kDim>
 __device__ inline void load_keys(const Problem& p, Tile<kDim>& tile) {
   for (int i = static_cast<int>(threadIdx.x); i < Tile<kDim>::kKeys * (kDim / 4); i += kThreads) {
@@ -165,7 +166,7 @@ __device__ inline void with_cache_type(ir::DType dtype, F&& f) {
   }
 }
 
-// One thread's part of the rows: elements 4·tx + 64·j of rows ty + 16·i.
+// The sums of one thread: elements 4·tx + 64·j and the three after them, of rows ty + 16·i.
 template <int kDim>
 struct Sums {
   static constexpr int kRows = Tile<kDim>::kRows / 16;
@@ -174,8 +175,8 @@ struct Sums {
   cuda::OnlineSoftmax<cuda::BaseE> rows[kRows];
 };
 
-// Initialises the sums before the first key. A sink is a key whose value is zero. The first range of a row's keys
-// includes the sink in its log-sum-exp, so that merging ranges needs no special case.
+// Initialises the sums before the first key. A sink acts as a key with a zero value. Only the first range of a row's
+// keys includes the sink. The log-sum-exp of this range contains it, so merging ranges needs no special case.
 template <int kDim>
 __device__ inline void start(const Problem& p, const Rows& rows, int kv_head, int split, int ty, Sums<kDim>& sums) {
   for (int i = 0; i < Sums<kDim>::kRows; ++i) {
@@ -185,8 +186,8 @@ __device__ inline void start(const Problem& p, const Rows& rows, int kv_head, in
   }
 }
 
-// Computes the scores of a tile, for the rows ty + 16·i with i < used only: a decode step fills only a tile's first
-// rows.
+// Computes the scores of a tile. It computes only the rows ty + 16·i with i < used, because a decode step fills only a
+// tile's first rows.
 template <int kDim>
 __device__ inline void multiply(const Tile<kDim>& tile, int tx, int ty, int used,
                                 float (&scores)[Sums<kDim>::kRows][4]) {

@@ -64,7 +64,7 @@ __global__ void __maxnreg__(S::kRegisters) prefill_attention(const __grid_consta
 #endif
 }
 
-// Maps queries, in boxes of a warpgroup's rows of one head.
+// Encodes the tensor map of the queries. A box has a warpgroup's rows of one head.
 Result<CUtensorMap> map_of_queries(const CudaAttention& a) {
   const std::int64_t row = a.shape.heads * kHeadDim;
   return encode_tensor_map(
@@ -76,7 +76,7 @@ Result<CUtensorMap> map_of_queries(const CudaAttention& a) {
                  TensorBox{.size = 1, .stride = a.num_rows * row, .box = 1}});
 }
 
-// Maps keys or values, in boxes of kBoxTokens tokens of one head.
+// Encodes the tensor map of the keys or values. A box has kBoxTokens tokens of one head.
 Result<CUtensorMap> map_of_cache(const CudaAttention& a, const std::byte* cache) {
   const std::int64_t token = a.shape.kv_heads * kHeadDim;
   return encode_tensor_map(

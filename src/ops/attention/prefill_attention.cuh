@@ -1,23 +1,27 @@
-// Prefill attention on Hopper over a paged cache, by the schedule of FlashAttention-3 (Shah et al., 2024,
-// arXiv:2407.08608): one warpgroup copies, and two compute, alternating between matrix products and exponentials.
+// Prefill attention on Hopper over a paged cache. It follows the schedule of FlashAttention-3 (Shah et al., 2024,
+// arXiv:2407.08608): one warpgroup copies, and two compute. While one of these runs matrix products, the other computes
+// exponentials.
 //
-// Three things differ from FlashAttention-3. First, the copy engine brings keys and values in boxes of 16 tokens, and a
-// warp looks up the page of each box. If threads gathered rows themselves, they would take registers and issue slots
-// from the threads that compute. Second, the two blocks of a cluster take two query heads of one KV head, and each
-// copies half of a tile of keys and values to both. A block alone would read 64 KiB of the L2 cache for 8.4 MFLOP,
-// which over all multiprocessors is the whole bandwidth of the L2 cache. Third, the tiles of consecutive work items
-// follow each other through one ring without a pause.
+// Three things differ from FlashAttention-3. First, the copy engine (TMA) loads keys and values in boxes of 16 tokens,
+// and a warp looks up the page of each box. If threads gathered rows themselves, they would take registers and issue
+// slots from the threads that compute. Second, the two blocks of a cluster process two query heads of one KV head, and
+// each block copies half of every tile of keys and values to the shared memory of both. If each block copied whole
+// tiles, it would read 64 KiB from the L2 cache for 8.4 MFLOP, and all multiprocessors together would need the whole
+// bandwidth of the L2 cache. Third, all work items of a block use one ring, so the tiles of the next work item are
+// copied before the current one ends.
 //
-// A work item is a tile of query rows of one request, for each block's own head. A persistent cluster takes the items
-// that the planner gave it. Lengths, page tables and work items are read from device memory, so that a recorded launch
-// works for any forward of the bucket. A copy brings them there, so blocks may read them while the preceding kernel
-// still runs. Tiles of keys begin at multiples of kKeys and are taken from the last to the first.
+// A work item is a tile of query rows of one request and two query heads, one for each block. A persistent cluster
+// processes the work items that the planner assigned to it. Lengths, page tables and work items are read from device
+// memory, so that a recorded launch works for any forward of the bucket. Blocks may read them while the preceding
+// kernel still runs, because copies before the forward wrote them, not a kernel. Tiles of keys begin at multiples of
+// kKeys and are taken from the last to the first.
 //
-// Short prompts have too few tiles of 128 rows for all multiprocessors, so the time of a single work item counts. For
-// them both warpgroups of a block take the same 64 rows, and each takes half of every tile's keys (Share::kKeys).
+// Short prompts have too few tiles of 128 rows for all multiprocessors, so the time of a single work item decides. For
+// short prompts both warpgroups of a block compute the same 64 rows, and each takes half of every tile's keys
+// (Share::kKeys).
 //
-// Arithmetic bounds the speed: 4 · head_dim operations for each row, head and visible key, at the 989 dense TFLOP/s of
-// an H200.
+// The kernel is bound by arithmetic. Each row, head and visible key needs 4 · head_dim operations, and an H200 has 989
+// dense TFLOP/s.
 #pragma once
 
 #include <cuda.h>
@@ -43,37 +47,40 @@ inline constexpr int kKeys = 128;  // keys of a tile
 inline constexpr int kBoxTokens = 16;
 inline constexpr int kBoxes = kKeys / kBoxTokens;
 
-// In shared memory a tile of keys or values consists of groups of 8 tokens. A group has a matrix of 8 by 64 for every
-// 64 columns.
+// In shared memory a tile of keys or values consists of groups of 8 tokens. A group consists of 8 × 64 matrices, one
+// for every 64 columns.
 inline constexpr int kColumns = 64;  // columns of a row of 128 bytes
 inline constexpr int kRowBytes = kColumns * 2;
 inline constexpr int kEightRowBytes = 8 * kRowBytes;
 inline constexpr int kTokenGroupBytes = kHeadDim / kColumns * kEightRowBytes;
 inline constexpr int kTileBytes = kKeys / 8 * kTokenGroupBytes;
-// Queries have a matrix of 64 rows for every 64 columns. After the last product that reads them, results are written
-// there.
+// Queries are stored as matrices of 64 rows by 64 columns. After the last product has read the queries, the results are
+// written to the same memory.
 inline constexpr int kGroupQueryBytes = kGroupRows * kHeadDim * 2;
-// To join results, a warpgroup passes half of each thread's sums, and their softmax scale, to the other warpgroup. They
-// are stored as groups of four float32 of all threads together.
+// To join results, a warpgroup passes half of each thread's sums, and its rows' running max and sum of weights, to the
+// other warpgroup. The memory holds the first four float32 of every thread, then the next four of every thread, and so
+// on.
 inline constexpr int kJoinStep = kWarpgroup * 16;
 inline constexpr int kGroupJoinBytes = (kHeadDim / 2 / kWarpgroups / 4 + 1) * kJoinStep;
-inline constexpr int kQuerySlots = 2;  // the next work item's queries arrive early
+inline constexpr int kQuerySlots = 2;  // so that the next work item's queries are copied early
 
-// Says how the warpgroups of a block share the work: each has its own rows, or its own keys of every tile.
+// Says how the warpgroups of a block divide a work item. kRows: each has its own rows. kKeys: each has its own keys of
+// every tile.
 enum class Share : bool { kRows, kKeys };
 
 template <Share kShare>
 struct Shape {
-  static constexpr bool kJoined = kShare == Share::kKeys;  // the warpgroups have results of the same rows
+  static constexpr bool kJoined = kShare == Share::kKeys;  // both warpgroups compute the same rows
   static constexpr int kRowGroups = kJoined ? 1 : kWarpgroups;
   static constexpr int kRows = kRowGroups * kGroupRows;                     // rows of a work item
   static constexpr int kGroupKeys = kJoined ? kKeys / kWarpgroups : kKeys;  // keys of a tile that a warpgroup takes
   static constexpr int kQueryBytes = kRowGroups * kGroupQueryBytes;
   static constexpr int kJoinBytes = kJoined ? kWarpgroups * kGroupJoinBytes : 0;
-  static constexpr int kSlots = kJoined ? 4 : 5;  // slots of the ring: tiles of keys and values
+  static constexpr int kSlots = kJoined ? 4 : 5;  // slots of the ring; each holds a tile of keys or values
   static constexpr int kSharedBytes = 1024 + kQuerySlots * kQueryBytes + kJoinBytes + kSlots * kTileBytes;
-  // Registers of a thread when the block begins, then of threads that copy and of threads that compute. A block of the
-  // joined shape leaves registers to the preceding kernel, and so is resident when that kernel ends.
+  // The registers of a thread at the block's start, of a copying thread, and of a computing thread. With kJoined a
+  // block starts with fewer registers, so that it fits on a multiprocessor together with a block of the preceding
+  // kernel. It is then already resident when that kernel ends.
   static constexpr int kRegisters = kJoined ? 144 : 168;
   static constexpr int kCopyingRegisters = 40;
   static constexpr int kComputingRegisters = kJoined ? 192 : 232;
@@ -94,7 +101,7 @@ struct Attention {
   const TileWork* works;
   int max_pages;
   int page_size;
-  int token_groups;  // groups of 8 tokens in the cache; boxes beyond them are filled with zeros
+  int token_groups;  // groups of 8 tokens in the cache; boxes past the last group are filled with zeros
   int rows;
   int heads;
   int group;  // query heads per KV head
@@ -120,7 +127,7 @@ __device__ inline Work work_at(const Attention<T>& p, int at, int rank) {
   w.request = work.request;
   w.head = work.head * kCluster + rank;
   w.first_row = p.query_starts[w.request];
-  // A request beyond the bucket is a defect of the runner; none of its tiles is computed.
+  // A request whose rows do not fit in the bucket is a defect of the runner. None of its tiles is computed.
   const int end = p.query_starts[w.request + 1];
   w.query_len = end <= p.rows ? end - w.first_row : 0;
   w.tile_begin = work.tile * S::kRows;
@@ -131,7 +138,7 @@ __device__ inline Work work_at(const Attention<T>& p, int at, int rank) {
   return w;
 }
 
-// A position in a ring of slots: the slot, and the parity of its phase.
+// A position in a ring of slots: the slot, and the parity of the phase of its barriers.
 template <int kCount>
 struct Place {
   int slot = 0;

@@ -1,4 +1,5 @@
-// Our prefill kernel on Hopper (prefill_attention.cuh). "fa3" runs it for the shapes that it supports.
+// Our prefill kernel on Hopper (prefill_attention.cuh). "fa3" runs this kernel for the shapes that it supports, and
+// FlashInfer's for the others.
 #pragma once
 
 #include <cstdint>
@@ -9,15 +10,15 @@
 
 namespace tessera {
 
-// Query heads of one KV head that a cluster takes at once, one per block. The `head` of a work item counts groups of
-// this size, and a worker is a cluster.
+// The number of query heads of one KV head that a cluster processes together, one per block. For this kernel, a worker
+// is a cluster, and TileWork::head is the index of a group of kPrefillHeads heads.
 inline constexpr std::int64_t kPrefillHeads = 2;
 
 // Rows of a tile of bind_short_prefill_attention().
 inline constexpr std::int64_t kShortTileRows = 64;
 
-// Returns whether the kernel supports a shape for which kFa3 is chosen: heads of 128, an even number of query heads per
-// KV head, pages of a multiple of 16 tokens.
+// Returns whether the kernel supports the shape. Precondition: the planner chose kFa3 for it. The kernel supports heads
+// of 128 elements, an even number of query heads per KV head, and page sizes that are multiples of 16 tokens.
 bool serves_prefill_attention(const AttentionShape& shape, std::int64_t page_size);
 
 // Binds the kernel. Preconditions: serves_prefill_attention() accepts the shape, and the planner chose kFa3 for extend

@@ -1,9 +1,9 @@
 // The warps of a prefill attention block that copy (prefill_attention.cuh). One warp copies the block's half of each
-// tile of keys. Another one copies the values, and the queries of each work item. Slots of the ring are filled in the
-// order in which the products use them: the keys of a tile, then the values of the previous tile.
+// tile of keys. Another one copies the values, and the queries of each work item. The slots of the ring are filled in
+// the order in which the products use them: the keys of a tile, then the values of the tile that was used before it.
 //
-// A thread takes about 100 cycles to request a box, and the first product waits for all boxes of a tile; so nothing is
-// computed between the requests.
+// A thread needs about 100 cycles to request a box, and the first product waits for all boxes of a tile. So this code
+// computes nothing between the requests of a tile.
 #pragma once
 
 #include "tessera/ops/attention/prefill_attention.cuh"
@@ -24,7 +24,7 @@ struct CopyingWarp {
   Place<kQuerySlots> query_at = {};
   Work work = {};
   int kv_head = 0;
-  int key_box = 0;  // find_box() of the next tile of keys
+  int key_box = 0;  // the result of find_box() for the next tile of keys
   int value_box = 0;
 
   // Looks up work item `i` and the boxes of its last tile. It may be called while the preceding kernel still runs.
@@ -76,9 +76,9 @@ struct CopyingWarp {
     query_at.advance();
   }
 
-  // Returns the cache index, in groups of 8 tokens, at which the lane's box of `tile` begins. A box is kBoxTokens
-  // tokens, and each lane has one of the boxes that this block copies. Returns an index beyond the cache if no row of
-  // the work item sees the box.
+  // Returns where the lane's box of `tile` begins in the cache, in groups of 8 tokens. A box has kBoxTokens tokens, and
+  // each lane has one of the boxes that this block copies. Returns an index past the end of the cache if no row of the
+  // work item sees the box.
   __device__ int find_box(int tile) const {
     const int token = tile * kKeys + (rank * kMine + lane % kMine) * kBoxTokens;
     if (tile < 0 || token >= work.seen) return p.token_groups;
@@ -86,8 +86,8 @@ struct CopyingWarp {
     return (page * p.page_size + token % p.page_size) / 8;
   }
 
-  // Copies the block's half of a tile once the slot is empty in both blocks, which fill it together. `box` is
-  // find_box() of this tile. The call replaces it by find_box() of the tile before.
+  // Copies the block's half of a tile to both blocks, as soon as the slot is empty in both. `box` is the result of
+  // find_box() for this tile. The call replaces it by the result for tile - 1, which is copied next.
   __device__ void copy_tile(const CUtensorMap& map, int tile, int& box) {
     int groups[kMine];
 #pragma unroll
@@ -106,8 +106,8 @@ struct CopyingWarp {
     __syncwarp();
   }
 
-  // Waits until all slots are empty. Then the block may end, because nobody still reads what it copied to the other
-  // block or signals its barriers.
+  // Waits until all slots are empty. Then the block may end: the other block no longer uses the data that this block
+  // copied to it, and no longer signals this block's barriers.
   __device__ void wait_for_all() {
 #pragma unroll 1
     for (int i = 0; i < S::kSlots; ++i) {

@@ -1,10 +1,11 @@
 // The warpgroups of a prefill attention block that compute (prefill_attention.cuh). Each computes kGroupRows query rows
-// of one head, over all their keys or over its part of every tile.
+// of one head. It takes either all keys of these rows, or half of every tile of keys.
 //
-// While a warpgroup turns scores into weights, its products of weights and values of the previous tile run, and so do
-// all products of the other warpgroup. Warpgroups with different rows take turns at issuing products, so that one has
-// scores to work on while the other waits for its own. Warpgroups with the same rows join their results at the end as
-// parts of a softmax: each part's sums are scaled by 2^(its running max - the greater of both running maxima).
+// While a warpgroup turns scores into weights, the tensor cores multiply its weights and values of the previous tile,
+// and run the products of the other warpgroup. Warpgroups with different rows take turns at issuing products. So one
+// warpgroup has scores to work on while the other waits for scores. Warpgroups with the same rows join their results at
+// the end: each scales its sums by 2^(its own running max - the greater of both running maxima), and the sums are
+// added.
 #pragma once
 
 #include "tessera/ops/attention/prefill_attention.cuh"
@@ -13,7 +14,7 @@
 
 namespace tessera::cuda::prefill {
 
-// These functions are named barriers of the block, separate from the barrier of __syncthreads().
+// Functions that arrive or wait at named barriers of the block, which are separate from the barrier of __syncthreads().
 __device__ inline void wait_for_turn(int warpgroup) {
   asm volatile("bar.sync %0, %1;" ::"r"(1 + warpgroup), "n"(kWarpgroups * kWarpgroup) : "memory");
 }
@@ -28,8 +29,8 @@ __device__ inline void meet_warpgroups() {
   asm volatile("bar.sync %0, %1;" ::"n"(1 + 2 * kWarpgroups), "n"(kWarpgroups * kWarpgroup) : "memory");
 }
 
-// One warpgroup that computes. Its rows follow the layout of a product's sums (wgmma.cuh): a thread has parts of two
-// rows, lane / 4 and lane / 4 + 8 of its warp's 16.
+// One warpgroup that computes. Its rows are laid out like the sums of a product (wgmma.cuh): a warp has 16 rows, and a
+// thread has some columns of two of them, lane / 4 and lane / 4 + 8.
 template <class S, class T>
 struct RowsWarpgroup {
   static constexpr int kOutSums = kHeadDim / 2;
@@ -47,11 +48,11 @@ struct RowsWarpgroup {
   float scores[kScores];
   std::uint32_t weights[kScores / 2];
   OnlineSoftmax<FastBaseTwo> rows[2];  // the sums are over the thread's keys
-  float rescale[2];                    // factor of the sums before the newest tile
+  float rescale[2];                    // factor for the sums of all tiles before the newest
 
   // Computes the work items begin … end - 1.
   __device__ void run(int begin, int end) {
-    // Gives the first turn: to issue products or, if the warpgroups join, to write results.
+    // Gives the other warpgroup its first turn, which lets it issue products or, with kJoined, write its results.
     if (S::kJoined || warpgroup == kWarpgroups - 1) give_turn(warpgroup ^ 1);
 #pragma unroll 1
     for (int i = begin; i < end; ++i) {
@@ -68,7 +69,7 @@ struct RowsWarpgroup {
   }
   // Returns the warpgroup's first key of a tile.
   __device__ int first_key(int tile) const { return tile * kKeys + (S::kJoined ? warpgroup * S::kGroupKeys : 0); }
-  // Returns where the matrices of the warpgroup's keys begin in the tile's slot.
+  // Returns the address in the tile's slot at which the matrices of the warpgroup's keys begin.
   __device__ std::uint32_t keys_at(int slot) const {
     return shared.tile(slot) + static_cast<std::uint32_t>(first_key(0) / 8 * kTokenGroupBytes);
   }
@@ -96,7 +97,8 @@ struct RowsWarpgroup {
     pack_weights();
     if (w.seen % kBoxTokens != 0) clear_unseen(w);
     --tile;
-    // The first loop takes tiles with keys that some row does not see; the second needs no mask.
+    // The first loop takes the tiles with keys that some row does not see. The second takes the other tiles, which need
+    // no mask.
 #pragma unroll 1
     for (; tile >= 0 && first_key(tile) + S::kGroupKeys > position + 1; --tile) step<true>(queries, tile, position);
 #pragma unroll 1
@@ -127,7 +129,8 @@ struct RowsWarpgroup {
     if constexpr (!S::kJoined) give_turn(warpgroup ^ 1);
   }
 
-  // Computes the scores of `tile`, and adds the values of the tile that was taken before it and has later keys.
+  // Computes the scores of `tile`, and adds the weighted values of the tile of the previous step. That is tile + 1,
+  // because the steps go from the last tile to the first.
   template <bool kMask>
   __device__ void step(std::uint32_t queries, int tile, int position) {
     const int keys = take_tile();
@@ -148,7 +151,7 @@ struct RowsWarpgroup {
     pack_weights();
   }
 
-  // Adds the values of the first tile, and finishes the rows' sums.
+  // Adds the weighted values of the last step's tile, and finishes the rows' sums.
   __device__ void finish() {
     rescale_out();
     const int values = take_tile();
@@ -205,9 +208,9 @@ struct RowsWarpgroup {
     end_products();
   }
 
-  // Sets values that no row sees to zero in the box that also has seen ones. Its memory may hold NaN, which a weight of
-  // 0 would not remove. Only the work item's last tile has such a box. Its values come next in the ring, or behind the
-  // keys of the tile before.
+  // Sets unseen values to zero in the one box that has both seen and unseen values. The unseen ones may be NaN, which a
+  // weight of 0 would not remove. Only the work item's last tile has such a box. If it is the only tile, its values
+  // come next in the ring. Otherwise they come after the keys of the tile before it.
   __device__ void clear_unseen(const Work& w) {
     Place<S::kSlots> values = at;
     if (w.tiles > 1) values.advance();
@@ -246,7 +249,7 @@ struct RowsWarpgroup {
     float shift[2];
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      float parts[4];  // four chains, so that a maximum need not wait for the previous one
+      float parts[4];  // four independent chains, so that fewer maxima wait for the previous one
 #pragma unroll
       for (int j = 0; j < kScores / 4; ++j) {
         const float two = fmaxf(scores[4 * j + 2 * h], scores[4 * j + 2 * h + 1]);
@@ -275,8 +278,9 @@ struct RowsWarpgroup {
     for (int i = 0; i < kOutSums; ++i) out[i] *= rescale[i / 2 % 2];
   }
 
-  // Joins the results: each warpgroup takes half of the columns of both. The warpgroups meet twice: when the other
-  // warpgroup's part is written, and when it has been read.
+  // Joins the results of both warpgroups. Each warpgroup joins half of the columns, and passes its sums of the other
+  // half to the other warpgroup. Before it writes them, it waits until the other has read those of the previous work
+  // item. Before it reads, it waits until both have written.
   template <int kMine>
   __device__ void join() {
     constexpr int kSums = kOutSums / kWarpgroups;
@@ -316,9 +320,8 @@ struct RowsWarpgroup {
     give_turn(warpgroup ^ 1);
   }
 
-  // Writes columns 8 kFirst … 8 (kFirst + kChunks) - 1 to `out`, 16 bytes a thread. They go through the queries' shared
-  // memory, where a row's 16-byte chunks are swizzled by the row's number. `staging` is the memory of the warpgroup's
-  // rows.
+  // Writes columns 8 kFirst … 8 (kFirst + kChunks) - 1 to `out`, 16 bytes per thread. The columns pass through the
+  // shared memory of the warpgroup's queries, `staging`, where a row's 16-byte chunks are swizzled by the row's number.
   template <int kFirst, int kChunks>
   __device__ void store(const Work& w, std::uint32_t staging) {
     constexpr int kWarpRows = 16;

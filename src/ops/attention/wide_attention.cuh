@@ -1,12 +1,14 @@
 // Our own attention for heads of 512 elements in bf16 and f16, on tensor cores, with windows, soft caps and sinks. It
-// replaces the float32 kernel of attention.cu: it takes the same problem and leaves the same partial results.
+// replaces the float32 kernel of attention.cu. It has the same arguments (Problem) and writes partial results of the
+// same form.
 //
-// Eight warps share a tile of 32 rows. The four warps of a group of 16 rows divide a tile's keys while scores are
-// computed, and the elements of the head while values are added. Keys and values have one buffer each: the next keys
-// are loaded while values are added, the next values while scores are computed. Two blocks fit on a multiprocessor.
+// Eight warps share a tile of 32 rows: four warps for each group of 16 rows. Each of the four warps computes the scores
+// of a quarter of a tile's keys, and then adds the values of a quarter of the head's elements. Keys and values have one
+// buffer each: the keys of the next tile are loaded while values are added, and the next values are loaded while scores
+// are computed. Two blocks fit on a multiprocessor.
 //
-// A row's sums do not depend on other rows, and a key that it does not see adds an exact zero. So deterministic
-// forwards may use this kernel as they use the float32 kernel.
+// A row's sums do not depend on other rows, and a key that the row does not see adds an exact zero. So deterministic
+// forwards may use this kernel, like the float32 kernel.
 #pragma once
 
 #include "tessera/ops/attention/own_attention.cuh"
@@ -20,7 +22,7 @@ inline constexpr int kWideDim = 512;
 inline constexpr int kWideRows = 32;
 inline constexpr int kWideKeys = 32;
 inline constexpr int kWideWarps = 8;
-inline constexpr int kWideGroupWarps = 4;                        // warps that share rows
+inline constexpr int kWideGroupWarps = 4;                        // warps that share a group of rows
 inline constexpr int kWideColumns = kWideDim / kWideGroupWarps;  // columns of `out` for one warp
 inline constexpr int kWidePacks = kWideDim / 8;                  // 16-byte packs of a row
 inline constexpr int kWideThreads = kWideWarps * cuda::kWarp;
@@ -29,23 +31,25 @@ inline constexpr int kWeightStride = kWideKeys + 8;  // neighbouring rows start 
 
 template <class T>
 using WideTile = cuda::PermutedRows<T, kWideKeys, kWidePacks>;
-// Shared memory of a block: 99 KiB, which every architecture has.
+// Shared memory of a block: 99 KiB, which every supported architecture has.
 template <class T>
 struct WideShared {
   WideTile<T> q;
   WideTile<T> keys;
   WideTile<T> values;
   T weights[kWideRows * kWeightStride];
-  float of_warps[kWideGroupWarps][kWideRows];  // each warp's maxima of a tile's scores; after the last tile its sums
+  // After each tile, each warp's maxima of the scores; after the last tile, each warp's sums.
+  float of_warps[kWideGroupWarps][kWideRows];
 };
 
-// The keys that a block goes over, in tiles that begin at multiples of kWideKeys.
+// The keys that a block processes, in tiles that begin at multiples of kWideKeys.
 struct KeyRange {
   int begin;
   int end;
 };
 
-// Copies keys or values to shared memory; keys out of the range become zeros, so that a weight of zero never meets NaN.
+// Copies keys or values to shared memory. Keys outside the range become zeros, so that a weight of zero never
+// multiplies NaN.
 template <class T>
 __device__ inline void load_wide(const Problem& p, const int* pages, int kv_head, int first, const KeyRange& keys,
                                  const void* cache, WideTile<T>& tile) {
@@ -74,7 +78,7 @@ __device__ inline void load_wide_queries(const Problem& p, const Rows& rows, int
   }
 }
 
-// One warp's part of its 16 rows. Lane l has rows l / 4 and l / 4 + 8.
+// One warp's sums for its 16 rows. Lane l has rows l / 4 and l / 4 + 8.
 struct WideSums {
   float out[kWideColumns / 8][4] = {};
   cuda::OnlineSoftmax<cuda::BaseTwo> rows[2];  // running max and sum over this lane's keys
@@ -108,7 +112,7 @@ __device__ inline void store_wide(const Problem& p, const Rows& rows, int kv_hea
   }
 }
 
-// Computes attention for one tile of rows and one split of its keys. Grid: (slots, kv_heads, splits).
+// Computes attention for one tile of rows and one range of its keys. The grid is [slots(), kv_heads, splits].
 template <class T>
 __global__ void __launch_bounds__(kWideThreads, 2) wide_attention(const Problem p) {
   extern __shared__ __align__(128) unsigned char bytes[];

@@ -1,4 +1,5 @@
-// Dispatches on the type of a cache's elements (cache_type.h) and converts numbers to it, in the CPU's kernels.
+// For the CPU's kernels: dispatches on the type of a cache's elements (cache_type.h), and converts numbers to this
+// type.
 #pragma once
 
 #include <string_view>

@@ -2,12 +2,11 @@
 //
 //   kv_store(k X[T, Hkv·D], v X[T, Hkv·D], slots i32[T], mut k_cache Y[P, page_size, Hkv, D], mut v_cache Y[…],
 //            [k_scale f32[1], v_scale f32[1]])
-//   k_cache[slots[t] / page_size, slots[t] mod page_size] = k[t], the same for v
+//   k_cache[slots[t] / page_size, slots[t] mod page_size] = k[t]; likewise for v
 //
 // A cache of f8e4m3 has scales, and holds k[t] / k_scale and v[t] / v_scale (cache_type.h).
 //
-// A row with a negative slot, or with a slot past the cache, is skipped. Padded rows have slot 0, which no request
-// owns.
+// A row whose slot is negative or past the end of the cache is skipped. Padded rows have slot 0, which no request owns.
 #pragma once
 
 #include "tessera/ir/op_decl.h"

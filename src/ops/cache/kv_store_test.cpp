@@ -1,4 +1,4 @@
-// Catches: keys written to the wrong slot, writes outside the cache, padded rows that overwrite real ones, and a
+// Catches: keys that are written to the wrong slot; writes outside the cache; padded rows that overwrite real ones; a
 // conversion to the cache's dtype that does not round.
 #include "tessera/ops/cache/kv_store.h"
 
@@ -45,7 +45,7 @@ TEST_P(KvStore, WritesEachRowToItsSlotAndNothingElse) {
   }
 }
 
-// Every row has a number that saturates, one of either infinity and a NaN.
+// Every row holds two numbers that saturate, both infinities and a NaN.
 TEST(KvStoreFloat8, DividesByTheScalesAndSaturates) {
   for (const DType x : {DType::kFloat32, DType::kBFloat16, DType::kFloat16})
     for (const std::int64_t head_dim : {20, 64, 128, 256}) {
@@ -59,7 +59,7 @@ TEST(KvStoreFloat8, DividesByTheScalesAndSaturates) {
         }
       }
       const HostTensor empty = filled_tensor(DType::kFloat8E4M3, {2, 4, 2, head_dim}, 9);
-      const std::vector<std::int32_t> slots = {7, 0, -1, 8};  // the last two are padding and past the end
+      const std::vector<std::int32_t> slots = {7, 0, -1, 8};  // -1 is padding, and 8 is past the end
       const double k_scale = 0.37;
       const double v_scale = 0.0125;
       const OpOutcome out =

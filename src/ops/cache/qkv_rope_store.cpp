@@ -102,15 +102,15 @@ struct HeadWeight {
   NormForm form;
 };
 
-// Returns element i of a head before the rotation: normalised if there is a weight.
+// Returns element i of a head before the rotation. The element is normalised if kNorm.
 template <bool kNorm, class X>
 TESSERA_INLINE float element(const X* x, const HeadWeight<X>& w, float scale, std::int64_t i) {
   if constexpr (kNorm) return to_float(from_float<X>(normalised(x[i], w.at[i], scale, w.form)));
   return to_float(x[i]);
 }
 
-// Processes one head of `n` elements. The first 2·half elements are rotated by the angles of cosines [half] and sines
-// [half].
+// Processes one head of `n` elements. It rotates the first 2·half elements. `cosines` has the cosines of the `half`
+// angles, and then their sines.
 template <bool kNorm, class X>
 TESSERA_CPU_CLONES void turn_head(const X* x, const HeadWeight<X>& w, const float* cosines, X* y, std::int64_t n,
                                   std::int64_t half) {
@@ -148,7 +148,8 @@ struct Kernel : QkvRopeStoreArgs<X, Y> {
     X* q = this->q + t * this->heads * n;
     const std::int64_t slot = this->slots[t];
     if (slot >= 0 && slot < this->num_slots) {
-      // The keys come first: if the cache has a type of its own, each key is rotated in the first query's place.
+      // Stores the keys before the queries, because a key for a cache of another type is first rotated into the output
+      // memory of the first query. The query overwrites it later.
       const X* keys = queries + this->heads * n;
       const std::int64_t at = slot * this->kv_heads * n;
       for (std::int64_t h = 0; h < this->kv_heads; ++h) store_key(keys + h * n, t, q, this->k_cache + at + h * n);

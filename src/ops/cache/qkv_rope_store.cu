@@ -25,11 +25,12 @@ __device__ void store_as(Y* to, const Pack<X, N>& values, float scale) {
   store_pack(to, out);
 }
 
-constexpr int kMostThreads = 1024;  // upper limit of a block's threads
+constexpr int kMostThreads = 1024;  // most threads of a block
 
-// Normalises, rotates and stores the heads of all tokens, which run along the grid's x. A group of blockDim.x threads
-// takes one of the row's heads, and a thread takes one slot of the head (cuda_rotary.cuh). All values stay in registers
-// and are loaded at once. A group larger than a warp has a block of its own (row_sum).
+// Normalises, rotates and stores the heads of all tokens. blockIdx.x is the token. A group of blockDim.x threads takes
+// one of the token's heads, and a thread takes one slot of the head (cuda_rotary.cuh). A thread loads all its values at
+// once and keeps them in registers. A group larger than a warp is a whole block, because row_sum() adds over either a
+// part of a warp or a block.
 template <class X, class Y, int N>
 __global__ void __launch_bounds__(kMostThreads) qkv_rope_store(const __grid_constant__ QkvRopeStoreArgs<X, Y> args) {
   __shared__ float scratch[kWarp];
@@ -74,7 +75,7 @@ __global__ void __launch_bounds__(kMostThreads) qkv_rope_store(const __grid_cons
   const std::int64_t cache_slot = args.slots[token];
 
   if (args.q_weight != nullptr) {
-    // The two packs of a slot are added first, as in head_norm's sum over lanes.
+    // Adds the two packs of a slot first, so that the sums are added in the same order as in head_norm.
     const float first = is_mine ? sum_of_squares(a) : 0.0f;
     const float second = has_second ? sum_of_squares(b) : 0.0f;
     const float scale = rms_scale(row_sum(first + second, scratch), args.head_dim, args.eps);

@@ -1,4 +1,4 @@
-// qkv_rope_store does everything between a layer's joint projection and its attention.
+// qkv_rope_store does everything between a layer's joint projection of queries, keys and values and its attention.
 //
 //   qkv_rope_store(qkv X[T, (Hq + 2·Hkv)·D], table f32[T, Dr], slots i32[T],
 //                  mut k_cache Y[P, page_size, Hkv, D], mut v_cache Y[…], [q_weight X[D], k_weight X[D]],
@@ -7,10 +7,11 @@
 //       → q X[T, Hq·D]
 //   A row of qkv holds Hq query heads, Hkv key heads and Hkv value heads. With qk_norm, both weights are present, and
 //   query and key heads are normalised first (head_norm). Then query and key heads are rotated (rotary, not
-//   interleaved). The result is the queries; keys and values go to their slots of the cache (kv_store, with its rules
-//   for slots and scales). If there are weights and scales, the scales come last.
+//   interleaved). The result is the queries. Keys and values are written to their slots of the cache, and the rules of
+//   kv_store for slots and scales apply. If there are both weights and scales, the scales come last.
 //
-// Native form: split, head_norm, rotary, kv_store. Values are rounded to X wherever that form would store them.
+// The operator decomposes into split, head_norm, rotary and kv_store. It rounds values to X wherever these operators
+// would store them.
 #pragma once
 
 #include "tessera/ir/op_decl.h"

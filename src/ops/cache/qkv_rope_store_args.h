@@ -27,9 +27,9 @@ struct QkvRopeStoreArgs {
   std::int64_t heads;
   std::int64_t kv_heads;
   std::int64_t head_dim;
-  std::int64_t half;  // rotated pairs of a head; 2 · half <= head_dim
+  std::int64_t half;  // number of rotated pairs of a head; 2 · half <= head_dim
   float eps;
-  NormForm form;  // form of both norms
+  NormForm form;  // the form of the query norm and the key norm
 
   constexpr std::int64_t row_heads() const { return heads + 2 * kv_heads; }
 };

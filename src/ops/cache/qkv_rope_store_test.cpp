@@ -1,6 +1,6 @@
-// Catches: heads read from the wrong part of a row, the wrong weight, pairs at the wrong distance, values past Dr that
-// are rotated or lost, keys stored before they are rotated, slots that are off, and sizes that only the fast path
-// handles.
+// Catches: heads that are read from the wrong part of a row; norms with the wrong weight; rotated pairs whose elements
+// have the wrong distance; elements past Dr that are rotated or lost; keys that are stored before they are rotated;
+// wrong slots; wrong results for sizes that the fast path does not support.
 #include "tessera/ops/cache/qkv_rope_store.h"
 
 #include <gmock/gmock.h>
@@ -72,7 +72,7 @@ std::vector<HostTensor> make_operands(const Config& c, const std::vector<std::in
   return operands;
 }
 
-// Computes one head, normalised and rotated in double, and rounded to the dtype at each step.
+// Computes one head. Norm and rotation are computed in double, and the result of each is rounded to the dtype.
 HostTensor reference_head(const Config& c, const std::vector<HostTensor>& operands, std::int64_t token,
                           std::int64_t row_head) {
   const std::int64_t n = c.head_dim;
@@ -129,8 +129,8 @@ Reference reference(const Config& c, const std::vector<HostTensor>& operands) {
   return out;
 }
 
-// Returns the allowed difference. The reference rounds too, and a value near the middle of two numbers may round to the
-// other one. With a norm this happens before the rotation as well.
+// Returns the allowed difference. The reference and the kernel both round, and they may round a value near the midpoint
+// of two representable numbers to different numbers. With a norm, this can also happen before the rotation.
 Tolerance allowed(const Config& c, DType stored) {
   Tolerance t = testing::tolerance(stored, 2);
   if (c.norm) t.absolute = 5 * testing::tolerance(c.dtype).relative;

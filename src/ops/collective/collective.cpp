@@ -1,4 +1,4 @@
-// The collectives as operators, and their kernels on the CPU.
+// Declares the collectives as operators, and implements them on CPUs.
 #include "tessera/ops/collective/collective.h"
 
 #include <fmt/format.h>
@@ -27,7 +27,7 @@ Result<std::vector<ir::Type>> infer_all_gather(const ir::OpSignature& signature)
   return std::vector<ir::Type>{{x.dtype, {x.shape[0], x.shape[1] * ranks}}};
 }
 
-// Ends the group if this rank has failed, so that the other ranks do not wait for it.
+// Aborts the group if `status` is an error, so that the other ranks do not wait for this one.
 Status abort_on_error(Communicator& communicator, Status status) {
   if (!status.ok()) communicator.abort(status.message());
   return status;

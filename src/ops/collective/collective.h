@@ -2,10 +2,10 @@
 //
 //   all_reduce(mut x X[*, N])   x = Σ over ranks of x, added in rank order in float32 and rounded once: the same
 //                               bits on every rank. With one rank (no communicator) nothing happens.
-//   all_gather(x X[R, N]) {ranks} → X[R, N·ranks]   the ranks' columns side by side, in rank order
+//   all_gather(x X[R, N]) {ranks} → X[R, N·ranks]   the columns of all ranks side by side, in rank order
 //
-// Between GPUs of several processes NCCL adds in an order of its own and in the tensor's type; all ranks hold the same
-// bits there too.
+// Between GPUs of several processes NCCL does the sums, in its own order and in the tensor's type. Then too all ranks
+// get the same bits.
 #pragma once
 
 #include "tessera/ir/op_decl.h"

@@ -2,9 +2,10 @@
 //
 //   collective_bench [RANKS] [LIBNCCL]      2 ranks and libnccl.so.2 by default
 //
-// It prints a line for each size of a bfloat16 all-reduce: microseconds per call of our two methods and of NCCL (0 if
-// NCCL is missing), within a graph of many calls that is launched on all GPUs at once. The time is the median of
-// several launches. It is taken on the GPU that began last, because that GPU waited for no other.
+// It prints a line for each size of a bfloat16 all-reduce. The line has the microseconds per call of our two methods
+// and of NCCL (0 if NCCL is missing). To measure, it records many calls in a graph and launches the graph on all GPUs
+// at once. The time is the median of several launches, on the GPU that began last, because this GPU did not wait for
+// another.
 #include <dlfcn.h>
 #include <fmt/format.h>
 
@@ -61,8 +62,8 @@ class Nccl {
   std::vector<void*> comms_;
 };
 
-// The ranks, one for each GPU. Each rank is recorded on its own thread, as NCCL requires. One thread launches all
-// ranks.
+// The ranks, one for each GPU. Each rank records its graph on its own thread, as NCCL requires. One thread launches all
+// graphs.
 class Bench {
  public:
   static Result<std::unique_ptr<Bench>> create(int ranks) {
@@ -70,7 +71,7 @@ class Bench {
     bench->group_ = Communicator::create_group(ranks);
     const auto count = static_cast<std::size_t>(ranks);
     bench->ranks_.resize(count);
-    // All ranks open a mailbox at the same time.
+    // Opening a mailbox waits until all ranks open theirs, so each rank has its own thread here.
     TRY(bench->on_each([&](std::size_t r) { return bench->ranks_[r].open(*bench->group_[r], static_cast<int>(r)); }));
     return bench;
   }

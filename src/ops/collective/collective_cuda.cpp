@@ -15,7 +15,7 @@
 namespace tessera {
 namespace {
 
-// The collective of a single rank. It copies if the addresses differ.
+// A collective for a group of one rank. It copies `from` to `to` unless both are the same address.
 class CopyOp final : public BoundOp {
  public:
   CopyOp(DeviceAddress to, DeviceAddress from, std::int64_t bytes)

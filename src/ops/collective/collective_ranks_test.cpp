@@ -1,6 +1,6 @@
-// Tests the device under test. Catches: ranks with other bits than the sum in rank order, values of an earlier call
-// that are taken for values of this one (also in replays), errors after calls of other sizes in between, and ranks that
-// wait forever for a rank that has gone. On GPUs each rank needs a GPU of its own.
+// Tests collectives on the device under test. Catches: results that differ from the sum in rank order; values of an
+// earlier call that are mistaken for values of this call (also in replays); wrong results after calls of other sizes;
+// ranks that wait forever for a rank that has failed. On GPUs each rank needs its own GPU.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,7 +20,8 @@ namespace {
 
 using ir::DType;
 
-// One rank: its device, its stream and its bound operators. Members are declared in the order that destruction needs.
+// One rank: its device, its stream and its bound operators. The members are destroyed in reverse order, so each is
+// declared after those that it uses.
 class Rank {
  public:
   static Result<std::unique_ptr<Rank>> create(Communicator& communicator) {
@@ -117,7 +118,7 @@ HostTensor data_of(DType dtype, std::vector<std::int64_t> dims, int rank, int ro
   return t;
 }
 
-// Returns the sum in rank order, in float32 and rounded once. Zeros have no sign.
+// Returns the sum over the ranks, added in rank order in float32 and rounded once. Zeros in the result are positive.
 std::vector<double> sum_of(DType dtype, const std::vector<std::int64_t>& dims, int ranks, int round) {
   std::vector<float> sum;
   for (int r = 0; r < ranks; ++r) {
@@ -150,7 +151,8 @@ class CollectiveRanks : public ::testing::TestWithParam<Group> {
   }
 };
 
-// The sizes have rows of multiples of 4 bytes and of 16 bytes, fit one block and many, and exceed a mailbox.
+// The bytes of some rows are a multiple of 16; those of others are only a multiple of 4. Some sizes need one block,
+// some many blocks, and some are larger than a mailbox.
 TEST_P(CollectiveRanks, RepeatedCallsOfEverySizeGiveTheSum) {
   const auto [ranks, dtype] = GetParam();
   std::vector<std::vector<std::int64_t>> sizes = {{1, 2}, {3, 64}, {1, 4096}, {7, 130}, {2, 8}};
@@ -167,7 +169,8 @@ TEST_P(CollectiveRanks, RepeatedCallsOfEverySizeGiveTheSum) {
       TRY(rank.bind(kAllGather, {mine.back()}, {gathered.back()}, {{"ranks", std::int64_t{ranks}}}));
     }
     const std::unique_ptr<RecordedGraph> graph = TRY(rank.record());
-    // Each size runs at least once eagerly and once as a graph, and more often if that takes the host little time.
+    // Large sizes run once eagerly and once as a graph. Other sizes run five times, because computing the expected sums
+    // takes little time for them.
     const auto is_done = [&](std::size_t i, int round) { return round >= (sizes[i][0] >= 1024 ? 2 : 5); };
     for (int round = 0; round < 5; ++round) {
       for (std::size_t i = 0; i < sizes.size(); ++i) {
@@ -188,7 +191,7 @@ TEST_P(CollectiveRanks, RepeatedCallsOfEverySizeGiveTheSum) {
   });
 }
 
-// No rank waits on the host in between, so ranks run ahead of one another as far as the calls let them.
+// The host does not wait between the calls, so only the calls themselves keep the ranks in step.
 TEST_P(CollectiveRanks, ManyCallsInARowGiveTheSum) {
   const auto [ranks, dtype] = GetParam();
   const std::vector<std::int64_t> dims = {2, 256};
@@ -196,8 +199,9 @@ TEST_P(CollectiveRanks, ManyCallsInARowGiveTheSum) {
     const TensorView x = TRY(rank.place(poisoned_tensor(dtype, dims)));
     TRY(rank.bind(kAllReduce, {x}, {}));
     TRY(rank.upload(x, filled_tensor(dtype, dims, 0.0)));
-    // Each call multiplies the value by the number of ranks. The value 0 stays 0, and one wrong word would grow.
-    const int calls = on_cuda() ? 2000 : 100;  // the CPU's ranks take turns on its cores
+    // Each call multiplies the value by the number of ranks. The value 0 stays 0, whereas an error in one word would
+    // grow with every call.
+    const int calls = on_cuda() ? 2000 : 100;  // on a CPU all ranks share the cores
     for (int call = 0; call < calls; ++call) TRY(rank.enqueue());
     EXPECT_EQ(TRY(rank.download(x)).values(), filled_tensor(dtype, dims, 0.0).values());
     TRY(rank.upload(x, filled_tensor(dtype, dims, 1.0)));
@@ -207,7 +211,8 @@ TEST_P(CollectiveRanks, ManyCallsInARowGiveTheSum) {
   });
 }
 
-// The sum over ranks of slices of an embedding equals the row from the whole table, also for given rows.
+// Each rank looks up ids in its slice of an embedding table. The sum over the ranks must equal the rows of the whole
+// table, also where a row is given instead of looked up.
 TEST_P(CollectiveRanks, SlicesOfATableGiveItsRows) {
   const auto [ranks, dtype] = GetParam();
   const std::int64_t rows = 6;
@@ -243,7 +248,7 @@ TEST_P(CollectiveRanks, SlicesOfATableGiveItsRows) {
   });
 }
 
-// The rows have one and two units for each thread, and a tail.
+// The sizes have rows of less than one unit per thread, of exactly one, and of between one and two.
 TEST_P(CollectiveRanks, TheJoinedNormEqualsItsOperators) {
   const auto [ranks, dtype] = GetParam();
   const KernelTable& kernels = **test_devices().kernels(test_device().properties().type);

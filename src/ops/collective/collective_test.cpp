@@ -1,4 +1,4 @@
-// Catches: collectives that exchange nothing when they are replayed, and operands that do not fit and are accepted.
+// Catches: collectives that exchange nothing when they are replayed; operands of wrong sizes that are accepted.
 #include "tessera/ops/collective/collective.h"
 
 #include <gmock/gmock.h>

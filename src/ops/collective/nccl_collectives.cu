@@ -9,11 +9,12 @@
 namespace tessera::cuda {
 namespace {
 
-// Bytes of the ranks' rows that are gathered at once; more rows take several turns. This keeps scratch small in
-// comparison to the activations. A turn of this size is limited by bandwidth, not by latency.
+// The most bytes that one ncclAllGather gathers from all ranks; more rows take several calls. The limit keeps the
+// scratch memory small in comparison to the activations. It costs no speed, because a call of this size is limited by
+// bandwidth, not by latency.
 constexpr std::int64_t kGatherBytes = std::int64_t{16} << 20;
 
-// Returns the number of rows of [R, bytes of a row] that a turn takes.
+// Returns how many of `rows` rows one call gathers. `row_bytes` is the size of one row of all ranks together.
 std::int64_t rows_at_once(std::int64_t rows, std::int64_t row_bytes) {
   return std::min(rows, std::max<std::int64_t>(1, kGatherBytes / std::max<std::int64_t>(row_bytes, 1)));
 }
@@ -40,14 +41,16 @@ class NcclReduceOp final : public BoundOp {
   }
 
  private:
-  // Distinguishes sizes, because NCCL may choose another algorithm for another size. Its first call connects the GPUs.
+  // Each size has its own choice(), because NCCL may choose another algorithm for it, and the first call of an
+  // algorithm connects the GPUs.
   std::uint64_t choice() const override { return static_cast<std::uint64_t>(x_.bytes()); }
 
   std::shared_ptr<const NcclExchange> exchange_;
   TensorView x_;
 };
 
-// Gathers the rows of all ranks on each rank, or sums the ranks' rows and gives each rank its own part.
+// If `sums` is false, gathers the rows of all ranks on each rank. Otherwise sums the rows over the ranks, and each rank
+// gets its own part of the sums.
 class NcclRowsOp final : public BoundOp {
  public:
   NcclRowsOp(std::shared_ptr<const NcclExchange> exchange, bool sums, const TensorView& x, const TensorView& y)
@@ -60,7 +63,8 @@ class NcclRowsOp final : public BoundOp {
   }
 
  private:
-  // Distinguishes sizes, as for a reduction, and also the two operations, because a size may occur in both.
+  // Each size has its own choice(), as in a reduction. So has each of the two operations, because both may occur with
+  // the same size.
   std::uint64_t choice() const override { return static_cast<std::uint64_t>(x_.bytes()) * 2 + (sums_ ? 1 : 0); }
 
   std::shared_ptr<const NcclExchange> exchange_;
@@ -80,8 +84,8 @@ class NcclLinkOp final : public BoundOp {
   }
 
  private:
-  // Distinguishes sizes, as for a reduction, and also the two sides: a stage between two others has both, and each side
-  // warms up together with another stage.
+  // Each size has its own choice(), as in a reduction. So has each side of a link, because a stage between two others
+  // sends and receives, and must warm up once with either neighbour.
   std::uint64_t choice() const override { return static_cast<std::uint64_t>(x_.bytes()) * 2 + (sends_ ? 1 : 0); }
 
   std::shared_ptr<const NcclExchange> link_;
@@ -119,7 +123,7 @@ class NcclGatherOp final : public BoundOp {
  private:
   std::uint64_t choice() const override { return static_cast<std::uint64_t>(x_.bytes()); }
 
-  // Moves the data that arrived for `rows` rows from scratch to its place.
+  // Copies `rows` gathered rows from scratch to `to`, with the columns of all ranks side by side.
   Status order(DeviceAddress to, std::int64_t rows, CudaStream& stream) const {
     TRY(stream.begin_launch("all_gather"));
     if (row_bytes_ % 16 == 0) {

@@ -9,25 +9,26 @@
 
 namespace tessera::cuda {
 
-// Returns a GPU's place in its communicator. `device` is a CudaDevice and must outlive everything made with it.
+// Returns the device's GPU in the form that NcclExchange takes. `device` is a CudaDevice, and must outlive every object
+// that is made with the result.
 NcclExchange::Place nccl_place(Device& device);
-// Returns NcclExchange::of() for the device's rank. Precondition: the group has ranks in other processes.
+// Returns the result of NcclExchange::of() for the device's rank. Precondition: the group has ranks in other processes.
 Result<std::shared_ptr<NcclExchange>> nccl_of(Communicator& communicator, Device& device);
 
-// Sends x to the next stage, or receives it from the previous one, through one side of a link. `sends` says which side
-// this is.
+// Binds one side of a link between two stages: if `sends`, it sends x to the next stage, otherwise it receives x from
+// the previous one.
 std::unique_ptr<BoundOp> bind_nccl_link(std::shared_ptr<const NcclExchange> link, bool sends, const TensorView& x);
 
 // Binds x = Σ over ranks, in place.
 std::unique_ptr<BoundOp> bind_nccl_reduce(std::shared_ptr<const NcclExchange> exchange, const TensorView& x);
 
-// Binds x [R, N] → y [R, ranks · N]. `scratch` has nccl_gather_scratch() bytes, because NCCL writes the ranks' rows one
-// behind another.
+// Binds x [R, N] → y [R, ranks · N]. NCCL writes each rank's rows as one block to `scratch`, which has
+// nccl_gather_scratch() bytes; a kernel then puts the columns side by side.
 std::unique_ptr<BoundOp> bind_nccl_gather(std::shared_ptr<const NcclExchange> exchange, const TensorView& x,
                                           const TensorView& y, DeviceAddress scratch);
 std::size_t nccl_gather_scratch(const TensorView& y);
 
-// Bind the operators that do what Communicator::all_gather_rows and reduce_scatter do.
+// Bind all_gather_rows and reduce_scatter, which work as the Communicator's functions of these names.
 std::unique_ptr<BoundOp> bind_nccl_gather_rows(std::shared_ptr<const NcclExchange> exchange, const TensorView& x,
                                                const TensorView& y);
 std::unique_ptr<BoundOp> bind_nccl_scatter(std::shared_ptr<const NcclExchange> exchange, const TensorView& x,

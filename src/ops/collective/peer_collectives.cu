@@ -9,16 +9,16 @@
 namespace tessera::cuda {
 namespace {
 
-// The limit of blocks. Each block waits only for the same block of its peers. A peer's device starts that block sooner
-// or later, because everything that runs there ends by itself; beside kernels that fill the device (two-batch overlap),
-// the block may start late.
+// The most blocks of a launch. Block b waits only for block b of the peers. The peer's block starts in the end, because
+// the kernels before it on the peer's GPU do not wait for this block. It may start late if other kernels fill the
+// peer's GPU (two-batch overlap).
 constexpr std::int64_t kMostBlocks = 128;
-// Sums of this many bytes or more are added up in two steps, for two ranks and for three or more: the bytes on the wire
-// then cost more than a second hop.
+// Sums of at least this many bytes are done in two steps, because their transfer takes longer than a second hop. The
+// first limit is for two ranks, the second for three or more.
 constexpr std::int64_t kTwoStepBytesOfTwo = 2 << 20;
 constexpr std::int64_t kTwoStepBytes = 256 << 10;
-// The limit of bytes of one turn in two steps. The mailboxes of three turns and the data then stay in the L2 cache; a
-// larger turn is three times as slow.
+// The most bytes of one launch in two steps. Up to this size the data and the three buffers of a mailbox stay in the L2
+// cache. Larger launches are three times as slow.
 constexpr std::int64_t kMostTwoStepBytes = 8 << 20;
 
 LaunchShape shape_of(std::int64_t items) {
@@ -26,11 +26,11 @@ LaunchShape shape_of(std::int64_t items) {
           .block = dim3(kPeerThreads)};
 }
 
-// Returns the number of units of a rank's data that a buffer takes.
+// Returns how many units of a rank's data fit in a mailbox's buffer.
 std::int64_t most_units(const Peers& peers, int words, bool two_steps) {
   const std::int64_t units = peers.buffer_words / words;
   if (!two_steps) return units / (peers.ranks - 1);
-  // Solves (ranks - 1) · ⌈units / ranks⌉ + units ≤ the units of a buffer.
+  // Returns a number of units such that (ranks - 1) · ⌈units / ranks⌉ + units fit in a buffer.
   return std::min((units - peers.ranks) * peers.ranks / (2 * peers.ranks - 1), kMostTwoStepBytes / (4 * words));
 }
 

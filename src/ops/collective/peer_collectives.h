@@ -13,7 +13,7 @@
 namespace tessera::cuda {
 
 enum class ReduceWay {
-  kAtOnce,    // every rank sends all its data to all others: (ranks - 1) · bytes, one hop of latency
+  kAtOnce,    // each rank sends all its data to all others: (ranks - 1) · bytes, one hop of latency
   kTwoSteps,  // each rank adds up a part and sends the sums: 2 · (ranks - 1) / ranks · bytes, two hops
 };
 ReduceWay reduce_way(int ranks, std::int64_t bytes);
@@ -26,8 +26,8 @@ Result<std::unique_ptr<BoundOp>> bind_peer_gather(std::shared_ptr<PeerExchange> 
                                                   const TensorView& y);
 std::int64_t most_gathered_bytes(const Peers& peers);
 
-// Bind the operators that do what Communicator::all_gather_rows and reduce_scatter do. The bytes of a rank's rows must
-// be a multiple of 4.
+// Bind all_gather_rows and reduce_scatter, which work as the Communicator's functions of these names. The bytes of a
+// rank's rows must be a multiple of 4.
 Result<std::unique_ptr<BoundOp>> bind_peer_gather_rows(std::shared_ptr<PeerExchange> exchange, const TensorView& x,
                                                        const TensorView& y);
 Result<std::unique_ptr<BoundOp>> bind_peer_scatter(std::shared_ptr<PeerExchange> exchange, const TensorView& x,

@@ -1,8 +1,9 @@
-// The kernels of the collectives over mailboxes (peer_exchange.h). Values travel as Units of 4 or 16 bytes. A thread
-// sends its units to all others, then waits for theirs, so that it waits only for data in flight.
+// The kernels of the collectives over mailboxes (peer_exchange.h). Each launch is one turn, and each turn uses the next
+// buffer of every mailbox. Values are sent as Units of 4 or 16 bytes. A thread sends its units to all other ranks
+// before it waits for the units of the others, so that no two ranks wait for each other.
 //
-// Sums are made in rank order in float32 and rounded once. A rank adds its own values in the form in which it sends
-// them, so that every rank gets the same bits.
+// Values are added in rank order in float32, and the sum is rounded once. To its own values a rank applies present()
+// before it adds them, as it does before it sends them, so that every rank gets the same bits.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,7 @@
 namespace tessera::cuda {
 
 inline constexpr int kPeerThreads = 512;
-// The number of polls between two reads of the stop flag. The flag lies on the host, and a read takes a microsecond.
+// The number of polls between two reads of the stop flag. The flag is in host memory, and a read takes a microsecond.
 inline constexpr int kLooksBetweenStops = 1 << 14;
 
 template <int kWords>
@@ -47,7 +48,7 @@ __device__ inline void store_mail(Unit<4>* to, const Unit<4>& unit) {
                : "memory");
 }
 
-// Prepares a unit for sending: replaces words that would read as absent.
+// Prepares a unit for sending. It replaces words of the value kAbsent, which the receiver would take for missing words.
 template <int kWords>
 __device__ inline Unit<kWords> present(Unit<kWords> unit) {
 #pragma unroll
@@ -62,8 +63,8 @@ __device__ inline bool is_absent(const Unit<kWords>& unit) {
   return absent;
 }
 
-// The turn of a launch, with the buffer that it uses and the words that it clears. Every thread calls begin_turn() for
-// it, after wait_for_previous().
+// One turn: its number modulo kBuffers, the buffer that it uses, and the words that it clears. Every thread calls
+// begin_turn() once, after wait_for_previous().
 struct Turn {
   std::uint32_t number;
   std::int64_t buffer_at;  // words from a mailbox's start to the turn's buffer
@@ -86,7 +87,7 @@ __device__ inline std::int64_t thread_of_grid() {
 }
 __device__ inline std::int64_t threads_of_grid() { return static_cast<std::int64_t>(gridDim.x) * kPeerThreads; }
 
-// Clears this thread's part of what the last turn left in this rank's mailbox.
+// Clears this thread's part of the words that were written to this rank's mailbox in the previous turn.
 __device__ inline void clear_last_turn(const Peers& peers, const Turn& turn) {
   uint4* buffer = reinterpret_cast<uint4*>(peers.mailboxes[peers.rank] + turn.clear_at);
   const std::int64_t packs = (static_cast<std::int64_t>(turn.clear_words) + 3) / 4;
@@ -94,8 +95,8 @@ __device__ inline void clear_last_turn(const Peers& peers, const Turn& turn) {
     buffer[i] = make_uint4(kAbsent, kAbsent, kAbsent, kAbsent);
 }
 
-// Ends the turn: the last block counts it. `used` is the number of words from the buffer's start that others wrote
-// here.
+// Ends the turn. The last block that ends increments the turn's number. `used` is the number of words that the other
+// ranks wrote to this rank's buffer, counted from its start.
 __device__ inline void end_turn(const Peers& peers, const Turn& turn, std::int64_t used) {
   __syncthreads();
   if (threadIdx.x != 0) return;
@@ -103,11 +104,13 @@ __device__ inline void end_turn(const Peers& peers, const Turn& turn, std::int64
   if (atomicAdd(&turns->blocks_done, 1u) + 1 < gridDim.x) return;
   turns->blocks_done = 0;
   turns->used[turn.number % kBuffers] = static_cast<std::uint32_t>(used);
-  turns->turn = (turn.number + 1) % kBuffers;  // modulo kBuffers, because a free-running count would wrap around out of
-                                               // step
+  // The number is kept modulo kBuffers. A number that wraps around at 2^32 would skip a buffer, because 2^32 is not a
+  // multiple of kBuffers.
+  turns->turn = (turn.number + 1) % kBuffers;
 }
 
-// Returns where rank `from` writes in the mailbox of rank `to`: slots of `units` units, one for each other rank.
+// Returns the address of rank `from`'s slot in the mailbox of rank `to`. A mailbox has one slot of `units` units for
+// each other rank.
 template <int kWords>
 __device__ inline Unit<kWords>* slot_of(const Peers& peers, const Turn& turn, int to, int from, std::int64_t units) {
   Unit<kWords>* buffer = reinterpret_cast<Unit<kWords>*>(peers.mailboxes[to] + turn.buffer_at);
@@ -146,7 +149,8 @@ __device__ inline Unit<kWords> receive(const Peers& peers, const Unit<kWords>* f
   return unit;
 }
 
-// Sends a thread's unit: unit `at` of this rank's slot in the mailboxes of all others, beginning with the next rank.
+// Sends a thread's unit. It becomes unit `at` of this rank's slot in the mailboxes of all others, beginning with the
+// next rank.
 template <int kWords>
 __device__ inline void send_to_others(const Peers& peers, const Turn& turn, std::int64_t units, std::int64_t at,
                                       const Unit<kWords>& unit) {
@@ -175,8 +179,8 @@ __device__ inline Unit<kWords> sum_of_ranks(const Unit<kWords> (&of_rank)[kMostP
   return unit;
 }
 
-// Loads a kernel's code. Code is otherwise loaded at the first use, which may wait for the device while a kernel on it
-// waits for this rank.
+// Loads a kernel's code. Otherwise the first launch would load it, and loading may wait until the device is idle. If a
+// kernel on the device waits for this rank at that time, neither wait would end.
 template <class Kernel>
 inline Status load_code(Kernel* kernel) {
   cudaFuncAttributes attributes{};
@@ -204,7 +208,8 @@ __global__ void __launch_bounds__(kPeerThreads, 1)
   end_turn(peers, turn, (peers.ranks - 1) * units * kWords);
 }
 
-// Adds up x over the ranks by ReduceWay::kTwoSteps. A buffer holds the slots of a part, then the sums of all parts.
+// Adds up x over the ranks by ReduceWay::kTwoSteps. Each rank adds up one part of x. A rank's buffer holds the other
+// ranks' values of that part, and then the sums of all parts.
 template <class T, int kWords>
 __global__ void __launch_bounds__(kPeerThreads, 1)
     reduce_in_two_steps(const __grid_constant__ Peers peers, Unit<kWords>* x, std::int64_t units) {

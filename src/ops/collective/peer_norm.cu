@@ -1,5 +1,5 @@
-// all_reduce and the add_rms_norm behind it in one launch, for the few rows of a decode step. A block sends its row,
-// adds it up over the ranks, and normalises it without writing the ranks' sum to memory.
+// Runs all_reduce and the following add_rms_norm in one launch, for the few rows of a decode step. Each block has one
+// row. It sends the row, adds up the rows of all ranks, and normalises the sum without writing it to memory first.
 #include <utility>
 
 #include "tessera/ops/collective/peer_collectives.h"
@@ -11,7 +11,7 @@
 namespace tessera::cuda {
 namespace {
 
-constexpr int kHeld = 2;  // limit of a thread's 16-byte units of a row
+constexpr int kHeld = 2;  // most 16-byte units of a row that a thread holds
 
 template <class T>
 struct PeerNorm {
@@ -105,8 +105,8 @@ Result<std::unique_ptr<BoundOp>> bind_of(const BindArgs& reduce, const BindArgs&
   });
 }
 
-// Returns null with one rank: nothing has to be waited for, and the norm has a kernel of its own. Returns null also if
-// ranks are in other processes, whose memory cannot be reached from here.
+// Returns null for one rank, because nothing is exchanged then and add_rms_norm has its own kernel. Also returns null
+// if some ranks are in other processes, because this process cannot access their memory.
 Result<std::unique_ptr<BoundOp>> bind(std::span<const BindArgs> calls) {
   const Communicator* communicator = calls[0].context.communicator;
   if (communicator == nullptr || communicator->ranks() == 1 || communicator->spans_processes())
@@ -120,7 +120,7 @@ Result<std::unique_ptr<BoundOp>> bind(std::span<const BindArgs> calls) {
 
 }  // namespace
 
-// Each row has a block of 512 threads, and all blocks must be on the device at once, so 128 rows are the limit.
+// Each row has a block of 512 threads. All blocks must run on the device at once, so the limit is 128 rows.
 const JoinedKernelDef kPeerNorm{.ops = {"all_reduce", "add_rms_norm"}, .name = "peers", .most_rows = 128, .bind = bind};
 
 }  // namespace tessera::cuda

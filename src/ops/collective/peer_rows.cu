@@ -1,4 +1,4 @@
-// The exchange of rows over mailboxes: all-gather of every rank's rows, and reduce-scatter of every rank's rows.
+// The exchange of rows over mailboxes: all_gather_rows and reduce_scatter.
 #include <algorithm>
 #include <utility>
 
@@ -9,9 +9,9 @@
 namespace tessera::cuda {
 namespace {
 
-// The limit of blocks. Each block waits only for the same block of its peers. A peer's device starts that block sooner
-// or later, because everything that runs there ends by itself; beside kernels that fill the device (two-batch overlap),
-// the block may start late.
+// The most blocks of a launch. Block b waits only for block b of the peers. The peer's block starts in the end, because
+// the kernels before it on the peer's GPU do not wait for this block. It may start late if other kernels fill the
+// peer's GPU (two-batch overlap).
 constexpr std::int64_t kMostBlocks = 128;
 
 LaunchShape shape_of(std::int64_t units) {

@@ -1,4 +1,4 @@
-// The exchange of rows as operators, and its kernels on CPUs.
+// Declares the exchanges of rows as operators, and implements them on CPUs.
 #include "tessera/ops/collective/row_exchange.h"
 
 #include <fmt/format.h>
@@ -35,7 +35,7 @@ Result<std::vector<ir::Type>> infer_scatter(const ir::OpSignature& signature) {
   return std::vector<ir::Type>{std::move(y)};
 }
 
-// Ends the group if this rank has failed, so that the other ranks do not wait for it.
+// Aborts the group if `status` is an error, so that the other ranks do not wait for this one.
 Status abort_on_error(Communicator& communicator, Status status) {
   if (!status.ok()) communicator.abort(status.message());
   return status;

@@ -1,16 +1,17 @@
-// Operators for ranks that each have tokens of their own. Before a layer's experts the rows of all ranks are gathered;
-// after the experts each rank takes back the sums of its own rows.
+// Operators for ranks that each process their own tokens. Before a layer's experts all ranks gather the rows of every
+// rank. After the experts each rank gets the sums of its own rows.
 //
-//   all_gather_rows(x X[T, …]) {ranks} → X[ranks·T, …]    the ranks' rows one below the other, in rank order
+//   all_gather_rows(x X[T, …]) {ranks} → X[ranks·T, …]    the rows of all ranks, in rank order
 //   reduce_scatter(x X[ranks·T, N]) {ranks} → X[T, N]     Σ over ranks of the T rows that begin with row rank·T, added
 //                                                         in rank order in float32 and rounded once
 //
-// T is the same on every rank: the ranks agree on a size, and a rank with fewer tokens pads. So no buffer depends on
-// what a router chose, and the calls can be captured. With one rank (no communicator) both operators copy.
+// T is the same on every rank, because the ranks agree on a size and a rank with fewer tokens adds padding. So no
+// buffer's size depends on the router's choices, and the calls can be captured. With one rank (no communicator) both
+// operators copy.
 //
 // The ranks are threads of one process or of several (Communicator). Between GPUs of one process, rows go through
-// mailboxes (peer_exchange.h), in which -0.0 becomes +0.0. Between GPUs of several processes they go by NCCL, which
-// adds up in the tensor's type and in an order of its own.
+// mailboxes (peer_exchange.h), in which -0.0 becomes +0.0. Between GPUs of several processes NCCL exchanges the rows.
+// Its sums are made in the tensor's type and in its own order.
 #pragma once
 
 #include "tessera/ir/op_decl.h"
@@ -25,7 +26,8 @@ extern const ir::OpDecl kReduceScatter;
 extern const KernelDef kReduceScatterCpu;
 extern const KernelDef kReduceScatterCuda;
 
-// Returns the number of ranks in the node's attribute. kFailedPrecondition if the communicator has another number.
+// Returns the number of ranks in the node's attribute. Returns kFailedPrecondition if the communicator has another
+// number of ranks.
 Result<std::int64_t> ranks_of_exchange(const BindArgs& args);
 
 }  // namespace tessera

@@ -1,4 +1,5 @@
-// The exchange of rows between GPUs: over each other's memory within one process, by NCCL between several processes.
+// The exchange of rows between GPUs. GPUs of one process access each other's memory; GPUs of several processes use
+// NCCL.
 #include "tessera/ops/collective/row_exchange.h"
 
 #include <fmt/format.h>
@@ -17,7 +18,7 @@ Status check_bytes(const BindArgs& args, std::int64_t bytes) {
       fmt::format("{} of {} bytes of a rank between GPUs; multiples of 4 are accepted", args.node.op, bytes));
 }
 
-// Copies the rows of a single rank, which are all rows.
+// The exchange for a group of one rank. It copies the rank's rows, which are all rows.
 class CopyOp final : public BoundOp {
  public:
   CopyOp(const TensorView& x, const TensorView& y) : x_(x), y_(y) {}

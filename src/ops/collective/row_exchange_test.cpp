@@ -1,6 +1,6 @@
-// Catches, on the device under test: rows of one rank in another's place, sums out of rank order or rounded twice,
-// values of an earlier call that are mistaken for those of this one (also by replays), and ranks that wait for ever for
-// a rank that is gone. On GPUs each rank needs a GPU of its own.
+// Tests the exchange of rows on the device under test. Catches: rows in the place of another rank's rows; sums that are
+// not added in rank order or are rounded twice; values of an earlier call that are mistaken for values of this call
+// (also in replays); ranks that wait forever for a rank that has failed. On GPUs each rank needs its own GPU.
 #include "tessera/ops/collective/row_exchange.h"
 
 #include <gmock/gmock.h>
@@ -24,7 +24,8 @@ HostTensor rows_of_rank(DType dtype, std::vector<std::int64_t> dims, int rank, i
   return t;
 }
 
-// Removes the sign of zeros before a comparison: a sum that begins with +0 has none, and mailboxes keep none.
+// Makes all zeros positive before a comparison, because the sign of a zero is lost in sums that begin with +0 and in
+// mailboxes.
 std::vector<double> unsigned_zeros(std::vector<double> values) {
   for (double& value : values) value += 0.0;
   return values;
@@ -60,7 +61,8 @@ class Exchange {
     return made;
   }
 
-  // Runs all exchanges with the data of `round`, by the graph or eagerly, and compares every result.
+  // Runs all exchanges with the data of `round` and compares every result. If `replay`, the graph is launched;
+  // otherwise the exchanges run eagerly.
   Status run(int round, bool replay) {
     for (std::size_t i = 0; i < calls_.size(); ++i) {
       const HostTensor x = operand(i, rank_, round);
@@ -176,7 +178,8 @@ void exchange_on_ranks(int ranks, const Body& body) {
 
 class RowExchange : public ::testing::TestWithParam<RowGroup> {};
 
-// The sizes have rows of multiples of 4 bytes and of 16 bytes, fit one block and many, and exceed a mailbox.
+// The bytes of some rows are a multiple of 16; those of others are only a multiple of 4. Some sizes need one block,
+// some many blocks, and some are larger than a mailbox.
 TEST_P(RowExchange, EverySizeInTurnAndAgain) {
   const auto [ranks, dtype] = GetParam();
   if (!has_devices_for(ranks)) GTEST_SKIP() << "needs " << ranks << " GPUs";

@@ -1,4 +1,4 @@
-// The link between stages as operators, and their kernels on CPUs.
+// Declares the link between stages as operators, and implements them on CPUs.
 #include "tessera/ops/collective/stage_exchange.h"
 
 #include <fmt/format.h>
@@ -27,7 +27,7 @@ Result<Communicator*> communicator_of(const BindArgs& args) {
 
 std::span<std::byte> bytes_of(const TensorView& x) { return {x.data.raw(), static_cast<std::size_t>(x.bytes())}; }
 
-// Ends the group if this rank has failed, so that the other ranks do not wait for it.
+// Aborts the group if `status` is an error, so that the other ranks do not wait for this one.
 Status abort_on_error(Communicator& communicator, Status status) {
   if (!status.ok()) communicator.abort(status.message());
   return status;

@@ -34,7 +34,7 @@ __device__ inline void store_counter(std::uint32_t* to, std::uint32_t value) {
 }
 
 // Waits until the counter has reached `value`. Thread 0 of the block waits for the whole block. Returns false if the
-// group has ended, so that the counter never gets there.
+// group ends before that.
 __device__ inline bool wait_for_counter(const std::uint32_t* counter, std::uint32_t value, const std::uint32_t* stop) {
   __shared__ bool reached;
   if (threadIdx.x == 0) {
@@ -51,7 +51,7 @@ __device__ inline bool wait_for_counter(const std::uint32_t* counter, std::uint3
   return reached;
 }
 
-// Ends the turn: the last block counts it.
+// Ends the turn. The last block that ends increments the turn's number.
 __device__ inline void end_turn(LinkTurns* turns, std::uint32_t turn) {
   if (threadIdx.x != 0) return;
   if (atomicAdd(&turns->blocks_done, 1u) + 1 < gridDim.x) return;
@@ -71,7 +71,7 @@ template <int kWords>
 __global__ void __launch_bounds__(kThreads)
     send_units(const __grid_constant__ LinkEnd end, Unit<kWords>* x, std::int64_t units) {
   const std::uint32_t turn = *static_cast<const volatile std::uint32_t*>(&end.turns->turn);
-  // Waits until the slot's previous turn was read, if there was one.
+  // Waits until the receiver has read the slot's previous content, if there was one.
   if (wait_for_counter(&end.taken[blockIdx.x], turn - cuda::kLinkSlots + 1, end.stop)) {
     Unit<kWords>* slot = slot_of<kWords>(end, turn);
     const std::int64_t last = first_unit(units, blockIdx.x + 1);

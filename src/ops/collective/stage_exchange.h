@@ -1,10 +1,10 @@
 // Two operators that pass hidden states from one stage of a pipeline to the next (comm/pipeline.h). Rank r of a stage
-// sends to rank r of the next one.
+// sends to rank r of the next stage.
 //
 //   send_to_next(mut x X[T, N])            x goes to the next stage
-//   receive_from_previous(mut x X[T, N])   x = what the previous stage sent, in FIFO order
+//   receive_from_previous(mut x X[T, N])   x becomes what the previous stage sent, in FIFO order
 //
-// Both operators declare that they write x, so that no pass removes one or moves it past another.
+// Both operators declare that they write x, so that no pass removes such an operator or changes the order of two.
 #pragma once
 
 #include "tessera/ir/op_decl.h"

@@ -1,6 +1,6 @@
-// Catches, on the device under test: values that overtake one another between stages or are mistaken for those of an
-// earlier step (also by replays), and a sender that overwrites a value that was not received yet. On GPUs each rank
-// needs a GPU of its own.
+// Tests the link between stages on the device under test. Catches: values that arrive in the wrong order; values of an
+// earlier step that are mistaken for values of this step (also in replays); senders that overwrite a value before it is
+// received. On GPUs each rank needs its own GPU.
 #include "tessera/ops/collective/stage_exchange.h"
 
 #include <gmock/gmock.h>
@@ -21,7 +21,8 @@ using ::testing::HasSubstr;
 
 constexpr RankLayout kTwoRanks{.tp_size = 1, .pp_size = 2};
 
-// Runs one side of a link: steps that send or receive tensors of several sizes, alternately eagerly and by a replay.
+// Runs one side of a link. Each step sends or receives tensors of several sizes. Steps run eagerly and as a replay in
+// turn.
 Status run_side(Communicator& communicator, const ir::OpDecl& decl, const std::vector<std::int64_t>& columns,
                 int steps) {
   const std::unique_ptr<Device> device = TRY(open_rank_device(communicator));
@@ -71,8 +72,8 @@ Status run_side(Communicator& communicator, const ir::OpDecl& decl, const std::v
 TEST(PipelineOps, EveryStepReceivesWhatItsNeighbourSent) {
   if (!has_devices_for(2)) GTEST_SKIP() << "needs 2 GPUs";
   const auto group = Communicator::create_stages(kTwoRanks, std::chrono::seconds(30));
-  // Sizes: a multiple of sixteen bytes and of four; fewer bytes than one thread for each block; more than a slot takes
-  // on a GPU.
+  // The sizes are a multiple of 16 bytes, 12 bytes (too few for every block to have a share), a multiple of 4 bytes
+  // only, and, on a GPU, more than a slot holds.
   const std::vector<std::int64_t> columns =
       on_cuda() ? std::vector<std::int64_t>{64, 1, 1025, 3'000'000} : std::vector<std::int64_t>{64, 1, 1025};
   Status sent;

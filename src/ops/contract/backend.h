@@ -1,5 +1,5 @@
-// What the engine calls of one type of device: how to open it, its kernels, and what its libraries keep for later
-// processes.
+// The engine's interface to one type of device. It opens devices, has their kernels, and exports algorithms that
+// libraries have chosen, for later processes.
 #pragma once
 
 #include <functional>
@@ -17,37 +17,38 @@ class RowKernelBuilder;
 
 // Says which device of a type to open, and how.
 struct DeviceChoice {
-  int ordinal = 0;  // index among the devices that this process sees; for a rank, the rank's own
-  int act_as = 0;   // choose the kernels of this older compute capability; 0: of the device's own
+  int ordinal = 0;  // index of the device among those that this process sees
+  int act_as = 0;   // older compute capability whose kernels are used; 0: that of the device
   int ranks = 1;    // number of ranks, each with a device of this type
 };
 
 // The engine's interface to one type of device. Immutable, and valid to the end of the process.
 struct Backend {
   std::function<Result<std::unique_ptr<Device>>(const DeviceChoice& choice)> create_device{};
-  // Returns the kernels. It is a function, because the kernels are objects that static initialisation has to make
-  // first.
+  // Returns the kernels. It is a function and not a pointer, because static initialisation may construct the kernels
+  // after this object.
   const KernelTable& (*kernels)() = nullptr;
   // Returns the versions of driver and libraries. Measured times and chosen algorithms apply only to the same versions
-  // and the same device name. Null: the device name alone decides.
+  // and the same device name. Null: they apply to every device of the same name.
   std::function<std::string()> versions{};
   // export_algorithms() returns the algorithms that libraries have chosen so far in this process, in an opaque form.
   // import_algorithms() takes the export of an earlier process with the same device and the same versions(). It must
-  // run before anything is bound; each algorithm is checked before it is used. kDataLoss for data that no export made.
-  // Thread-safe. Null: the libraries have no algorithms to keep.
+  // run before anything is bound; each algorithm is checked before it is used. It returns kDataLoss if
+  // export_algorithms() did not make the data. Thread-safe. Null: the libraries have no algorithms to keep.
   Json (*export_algorithms)() = nullptr;
   Status (*import_algorithms)(const Json& algorithms) = nullptr;
-  // Adds the measurements of other processes to later exports; this process keeps its own algorithms. kDataLoss for
-  // data that no export made. Null: nothing is measured.
+  // Adds the measurements of other processes to later exports. This process still uses its own algorithms. Returns
+  // kDataLoss if export_algorithms() did not make the data. Null: nothing is measured.
   Status (*learn_algorithms)(const Json& algorithms) = nullptr;
-  // Measures algorithms for one problem that this process has met and that no process has measured yet. The device must
-  // be idle; the call is short. Later exports include the result, for later processes. Returns false if no problem is
-  // left. Null: nothing is measured.
+  // Measures the algorithms for one matrix-product problem that this process has used and that no process has measured
+  // yet. The device must be idle; the call is short. Later exports include the result, for later processes. Returns
+  // false if no problem is left. Null: nothing is measured.
   Result<bool> (*measure_algorithms)(Device& device) = nullptr;
   // Generates kernels for a fusing compiler (fused/row_kernel_builder.h). Null: the backend generates none.
   const RowKernelBuilder& (*row_kernels)() = nullptr;
   // Runs the one-time initialisation that libraries would otherwise do at their first use. It may run on a thread of
-  // its own while the device is in use. A failure shows again where the library is used. Null: nothing to initialise.
+  // its own while the device is in use. A failure is not reported here, because it occurs again where the library is
+  // used. Null: nothing to initialise.
   void (*start_libraries)(Device& device) = nullptr;
   // Launches a kernel that is not the engine's own. It calls `enqueue` with the stream's native handle (CUDA:
   // cudaStream_t), and returns the error of that call or of its launches. `name` is the kernel's name. Null: streams

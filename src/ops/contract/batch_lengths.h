@@ -1,6 +1,6 @@
-// Keeps the lengths of a forward's requests in device memory at fixed addresses. A plan passes these addresses to its
-// kernels if they work request by request. The lengths lie in the step buffer, so that the step's one upload carries
-// them.
+// Keeps the lengths of a forward's requests in device memory at fixed addresses. Plans pass these addresses to kernels
+// that process a forward request by request. The lengths lie in the step buffer, so that the single upload of a step
+// includes them.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ namespace tessera {
 // Pointers to device memory. Request b has the rows query_starts[b] … query_starts[b + 1] - 1 of the forward. These
 // rows stand at the positions kv_lens[b] - (number of rows) … kv_lens[b] - 1.
 struct RequestLengths {
-  const std::int32_t* num_requests = nullptr;  // [1]: the number of real requests; kernels process no others
+  const std::int32_t* num_requests = nullptr;  // [1]: the number of real requests; kernels process only these
   const std::int32_t* query_starts =
       nullptr;  // [max_requests + 1]: first row of each request; the last entry is the number of real rows
   const std::int32_t* kv_lens = nullptr;  // [max_requests]
@@ -26,8 +26,8 @@ class BatchLengths {
   BatchLengths(const PlanLimits& limits, StepBuffer& step);
   static std::int64_t bytes_needed(const PlanLimits& limits);
 
-  // Writes the batch's lengths to the step buffer. Preconditions: at most limits.max_requests requests, and equal
-  // numbers of kv_lens and query_lens. Allocates nothing.
+  // Writes the batch's lengths to the step buffer. Preconditions: the batch has at most limits.max_requests requests,
+  // and as many kv_lens as query_lens. Allocates nothing.
   void write(const ForwardBatch& batch);
   RequestLengths lengths() const;
 

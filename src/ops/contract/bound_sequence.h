@@ -1,5 +1,5 @@
-// Makes one bound operator of several that run one after another, for kernels that leave a part of their work to
-// another kernel.
+// Combines several bound operators into one that enqueues them in order. bind() of a kernel uses it if another kernel
+// does a part of the work.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// Catches: kernels of deterministic forwards with row results that depend on the number of rows, on addresses, on the
-// batch's other requests, on padding, on how a prompt is cut into chunks, or on whether a token is an extend or a
-// decode step. All comparisons are bitwise.
+// Catches: kernels of deterministic forwards whose row results depend on the number of rows, on addresses, on other
+// requests of the batch, on padding, on how a prompt is cut into chunks, or on whether a token is computed in an extend
+// or a decode step. All comparisons are bitwise.
 #include <gtest/gtest.h>
 
 #include "tessera/ops/attention/attention_test_util.h"
@@ -29,8 +29,8 @@ std::vector<std::int64_t> up_to(std::int64_t last) {
 
 class Deterministic : public ::testing::TestWithParam<DType> {};
 
-// Compares the bits of linear's rows between forwards of `counts` rows. With `terms`, linear adds a bias, and a
-// residual that cancels most of each sum, so that rounding to the dtype hides no difference.
+// Compares the bits of linear's rows between forwards of `counts` rows. With `terms`, linear also adds a bias and a
+// residual. The residual cancels most of each sum, so that rounding to the dtype hides no difference.
 void check_linear(DType dtype, std::int64_t n, std::int64_t k, bool terms, const std::vector<std::int64_t>& counts) {
   const std::int64_t rows = counts.back();
   const ForwardContext context = deterministic_context();
@@ -56,7 +56,7 @@ TEST_P(Deterministic, RowCountNeverChangesLinearBitsOfAnySize) {
       check_linear(GetParam(), n, k, terms, counts);
 }
 
-// Rows of odd lengths start at every alignment.
+// Some row lengths are odd, so that rows start at every alignment.
 TEST_P(Deterministic, RowWiseOperatorsIgnoreTheRowCount) {
   const DType dtype = GetParam();
   const std::vector<std::int64_t> counts = {1, 2, 3, 8, 31, 64};
@@ -91,7 +91,7 @@ History make_history(const Config& c, std::int64_t length) {
           random_tensor(c.cache_dtype, {length, c.kv_heads * c.head_dim}, 13, -2, 2)};
 }
 
-// A forward in which the request has the positions [begin, end), beside other requests.
+// A forward of the request's positions [begin, end) and of other requests, which come before and after it in the batch.
 struct Forward {
   std::int64_t begin;
   std::int64_t end;
@@ -106,7 +106,7 @@ void put_rows(HostTensor& to, std::int64_t row, const HostTensor& rows) {
   std::copy(rows.bytes.begin(), rows.bytes.end(), to.bytes.begin() + at);
 }
 
-// Returns the request's rows of attention's output. Each `seed` places the request's pages elsewhere.
+// Returns the request's rows of attention's output. With another `seed` the request has other pages.
 HostTensor attend(const Config& c, Bench& bench, const History& history, const Forward& forward, std::uint32_t seed) {
   std::vector<Request> requests = forward.before;
   requests.push_back({static_cast<std::int32_t>(forward.end - forward.begin), static_cast<std::int32_t>(forward.end)});

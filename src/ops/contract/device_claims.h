@@ -2,7 +2,7 @@
 // streams could deadlock: each might have part of its blocks on the device and wait for the rest.
 //
 //   std::shared_ptr<const DeviceClaim> claim = DeviceClaims::of_process().take(ordinal, &call.context, "…");
-//   if (claim == nullptr) return …;   // another engine has it, as the log says: the operators' own kernels run
+//   if (claim == nullptr) return …;   // another engine has the claim: run other kernels
 #pragma once
 
 #include <map>
@@ -13,7 +13,7 @@
 namespace tessera {
 
 // A claim lets its holders run kernels with blocks that wait for one another. It ends with the last copy of the
-// pointer. Launches of one owner follow each other on one stream.
+// pointer. One owner launches all such kernels on one stream, so they run one after another.
 struct DeviceClaim {
   const void* owner;
 };
@@ -21,11 +21,12 @@ struct DeviceClaim {
 // The claims of a process. Thread-safe.
 class DeviceClaims {
  public:
-  // Returns the object that all engines of the process use: they share its devices, but do not know of one another.
+  // Returns the object that all engines of the process use, because they share the devices but do not know of one
+  // another.
   static DeviceClaims& of_process();
 
-  // Claims the device for `owner`. While another owner holds a claim on it, returns null instead, and logs a warning
-  // that names the kernel. `device` is the device's number in the process. `owner` lives as long as the claim.
+  // Claims the device for `owner`. If another owner holds a claim on the device, returns null and logs a warning that
+  // names the kernel. `device` is the device's number in the process. `owner` lives as long as the claim.
   std::shared_ptr<const DeviceClaim> take(int device, const void* owner, std::string_view kernel);
 
  private:

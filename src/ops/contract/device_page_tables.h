@@ -1,6 +1,6 @@
-// The page tables of a forward's requests in device memory, one row for each request. A row records which table it
-// holds and how much of that table is on the device. So a forward uploads only changes: new pages, and the tables of
-// rows that now hold another request's table.
+// The page tables of a forward's requests in device memory, one row for each request. For each row, the host records
+// which table the row holds and how much of that table is on the device. So a forward uploads only changes: new pages,
+// and whole tables where a row now holds another request's table.
 #pragma once
 
 #include <cstdint>
@@ -22,15 +22,16 @@ class DevicePageTables {
   // Returns the bytes of device memory that create() will allocate.
   static std::int64_t bytes_needed(const PlanLimits& limits);
 
-  // Writes the tables, [B], to the first rows; the other rows stay as they are. Request b has kv_lens[b] tokens. The
+  // Writes the tables, [B], to the first B rows. The other rows stay as they are. Request b has kv_lens[b] tokens. The
   // upload runs in the order of `stream`, and the tables are not read after the call. Only new entries are checked.
   // Returns kInternal if a page is outside the cache or a table is too short, and kResourceExhausted if a table is too
   // long; then nothing has changed. After an upload error the next call uploads all rows. Precondition: at most
   // limits.max_requests tables. Allocates nothing.
   Status update(std::span<const PageTable> tables, std::span<const std::int32_t> kv_lens, Stream& stream);
 
-  // Returns i32[max_requests, max_pages_per_request] in device memory, at a fixed address that is aligned to a single
-  // entry only. The content is undefined before the first update(). Entries past a table's end are valid page ids.
+  // Returns i32[max_requests, max_pages_per_request] in device memory, at a fixed address. The address is aligned only
+  // to the size of one entry. The content is undefined before the first update(). Entries past a table's end are valid
+  // page ids.
   const std::int32_t* data() const { return reinterpret_cast<const std::int32_t*>(start().raw()); }
   std::int64_t bytes() const { return static_cast<std::int64_t>(memory_->size()); }
 
@@ -40,10 +41,10 @@ class DevicePageTables {
     std::size_t size = 0;  // in entries
     std::size_t first_held = 0;
   };
-  // Bytes before the first row: half of a sector (32 bytes, 8 entries), the unit that a GPU reads at once. FlashInfer's
+  // Bytes before the first row: half of a sector (32 bytes, 8 entries), the unit in which a GPU reads. FlashInfer's
   // decode reads the entries of 128 keys at a time, which are 8 pages of 16 tokens. If these 8 entries were exactly one
-  // sector, each read would wait for a new sector. Now they straddle two sectors, and the first half has already
-  // arrived with the entries before. A step of Qwen3-0.6B with 8 requests of 1024 tokens takes 1.7 % less time
+  // sector, each read would wait for a new sector. With the skew they straddle two sectors, and the first of the two
+  // was already read with the entries before. A step of Qwen3-0.6B with 8 requests of 1024 tokens takes 1.7 % less time
   // (docs/measurements/redesign.md).
   static constexpr std::int64_t kSkew = 16;
   struct Range {  // in entries
@@ -52,7 +53,7 @@ class DevicePageTables {
   };
 
   DevicePageTables(const PlanLimits& limits, std::int64_t num_pages);
-  // Returns the part of the table that the row already has. It is empty if the row holds another table.
+  // Returns the part of `table` that row b already has. The part is empty if the row holds another table.
   Row known(std::size_t b, const PageTable& table) const;
   Status check(std::size_t b, const PageTable& table, std::int64_t kv_len) const;
   Status check_unchanged(std::size_t b, const PageTable& table) const;

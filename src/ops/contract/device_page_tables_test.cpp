@@ -1,7 +1,7 @@
-// Catches: tables on the device that differ from the batch's after any history of a row: its table grew, lost pages to
-// the window, or came back, also shorter, or another request took the row. Also catches work that grows with the
-// tables' size instead of with the changes, unchecked entries that reach the device, and a failed upload that is not
-// repeated.
+// Catches: tables on the device that differ from the batch's tables; work that grows with the tables' size instead of
+// with the changes; unchecked entries that reach the device; a failed upload that is not repeated. Tables are compared
+// after random histories of a row: its table grows, loses pages that leave the window, or is absent for some steps and
+// comes back, possibly shorter, or another request's table takes the row.
 #include "tessera/ops/contract/device_page_tables.h"
 
 #include <gmock/gmock.h>
@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 
 constexpr std::int64_t kPages = 1000;
 
-// A request on the engine's side, which owns the pages.
+// A request as the engine keeps it. It owns its pages.
 struct Owner {
   std::vector<PageId> pages;
   std::int64_t first_held = 0;
@@ -53,7 +53,7 @@ class DevicePageTablesTest : public ::testing::Test {
 };
 
 TEST_F(DevicePageTablesTest, MatchTheBatchAfterAnyHistory) {
-  limits_.check_page_tables = true;  // checks that the test itself keeps the contract
+  limits_.check_page_tables = true;  // also checks that the test changes tables only as PageTable allows
   DevicePageTables checked = DevicePageTables::create(*device_, limits_, kPages).value();
   std::vector<Owner> owners;
   for (int step = 0; step < 20000; ++step) {
@@ -76,7 +76,7 @@ TEST_F(DevicePageTablesTest, MatchTheBatchAfterAnyHistory) {
       }
     }
     while (owners.size() < below(9)) owners.push_back({.pages = {draw()}});
-    // Not all requests are in every batch, and some have fewer pages in it than they own.
+    // Not all requests are in every batch, and some pass fewer pages to the batch than they own.
     std::vector<PageTable> batch;
     for (const Owner& owner : owners) {
       if (below(8) == 0) continue;
@@ -116,12 +116,12 @@ class LargePageTablesTest : public DevicePageTablesTest {
   std::vector<Owner> owners_;
 };
 
-// A row has 8192 entries, which is large enough for an upload of its own.
+// A row has 8192 entries, so changes in distant rows are uploaded separately (StepBuffer::kMaxGap).
 TEST_F(LargePageTablesTest, UploadsOnlyWhatChanged) {
   EXPECT_EQ(uploads(batch()), 1);
   EXPECT_EQ(uploads(batch()), 0) << "nothing changed";
   for (const std::size_t b : {3u, 4u, 200u}) owners_[b].pages.push_back(draw());
-  // Entries that the device already has are not read, so they could be anything.
+  // Entries that the device already has are not read, so the test may overwrite them.
   std::vector<Owner> spoilt = owners_;
   for (Owner& owner : spoilt) std::fill_n(owner.pages.begin(), kEntries, PageId(-7));
   std::vector<PageTable> step;

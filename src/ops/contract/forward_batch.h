@@ -1,6 +1,6 @@
 // The description of one forward: the host's side (ForwardBatch), and the device-side view that captured kernels read
-// (ForwardContext). Everything that varies from step to step is in device memory at fixed addresses, and graphs hold
-// those addresses.
+// (ForwardContext). Everything that varies from step to step is in device memory at fixed addresses, which recorded
+// graphs contain.
 #pragma once
 
 #include <algorithm>
@@ -32,13 +32,13 @@ constexpr std::int64_t first_page_seen(std::int64_t position, std::int64_t windo
 
 // The slots and pages of one cache group.
 struct CacheGroupBatch {
-  std::vector<SlotId> slots;  // [T]: where each token's keys and values go; in a state group, the request's slot
-  // [B]: the page table of each request. In a state group its one page is the request's slot.
+  std::vector<SlotId> slots;  // [T]: slot for each token's keys and values; in a state group, the request's slot
+  // [B]: the page table of each request. In a state group a table has one entry, which is the request's slot.
   std::vector<PageTable> page_tables;
   std::shared_ptr<const std::vector<std::vector<PageId>>> owned = nullptr;  // the argument of own()
 
-  // Points page_tables at `tables`, which this batch and its copies keep alive. It is for batches with tables that
-  // nobody else owns.
+  // Points page_tables at `tables`, which this batch and its copies keep alive. Use it for a batch whose tables nobody
+  // else owns.
   void own(std::vector<std::vector<PageId>> tables);
 };
 
@@ -50,26 +50,27 @@ struct SlotCopy {
   friend bool operator==(const SlotCopy&, const SlotCopy&) = default;
 };
 
-// Embeddings from the host. They are written to embedding rows, which tokens of this forward or of later ones use.
+// Embeddings from the host. They are written to consecutive embedding rows, which tokens of this forward or of later
+// forwards use.
 struct EmbeddingWrite {
   std::int64_t first_row = 0;
   std::span<const float> values;  // [rows × hidden size]; valid until the forward has been submitted
 };
 
-// A ragged batch of requests, extend and decode rows alike. The tokens of a request are neighbours.
+// A ragged batch of requests. Extend and decode rows may be mixed. The tokens of a request are contiguous.
 struct ForwardBatch {
-  std::vector<TokenId> input_ids;         // [T]; not read if the token's input row or embedding row is not -1
+  std::vector<TokenId> input_ids;         // [T]; used if input_rows and embedding_rows are -1 for the token
   std::vector<std::int32_t> input_rows;   // [T]: r ≥ 0: the token that row r of the last step sampled; -1: input_ids
   std::vector<std::int32_t> positions;    // [T]: position of each token in its request, from 0
   std::vector<std::int32_t> query_lens;   // [B]: tokens of each request in this forward, at least 1; sum = T
   std::vector<std::int32_t> kv_lens;      // [B]: tokens of each request in the cache after this forward
   std::vector<std::int32_t> wanted_rows;  // [R]: tokens with wanted logits
   std::vector<CacheGroupBatch> groups;    // one for each cache group of the graph
-  // [T], or empty if all entries are -1. An entry is the written embedding row that the token uses; -1 uses the
-  // embedding of its id.
+  // [T], or empty if all entries are -1. An entry is the embedding row (EmbeddingWrite) that the token uses in place of
+  // its id's embedding; -1: the token uses its id's embedding.
   std::vector<std::int32_t> embedding_rows = {};
   // [B], or empty if all entries are 0: how many of each request's last tokens are drafts. After the forward, a
-  // recurrent state does not include the drafts. Drafts that are kept are computed again.
+  // recurrent state does not include the drafts. A later forward computes accepted drafts again.
   std::vector<std::int32_t> draft_lens = {};
   // [T], or empty if all entries are -1. An entry is the slot of the low-rank adapter that the token's request uses.
   std::vector<std::int32_t> adapter_slots = {};
@@ -85,7 +86,7 @@ struct ForwardBatch {
   bool has_adapters() const {
     return std::ranges::any_of(adapter_slots, [](std::int32_t slot) { return slot >= 0; });
   }
-  // Checks that lengths agree, and that rows and lengths are in range. An error here is a defect of the engine.
+  // Checks that the lengths agree, and that rows and lengths are in range. An error means that the engine has a defect.
   Status check() const;
 };
 
@@ -103,12 +104,13 @@ struct PlanLimits {
   std::int64_t max_tokens = 0;             // query rows, including padding
   std::int64_t max_pages_per_request = 0;  // the maximum over the cache groups
   std::int64_t page_size = 16;             // tokens in a page
-  // If true, a row's bits do not depend on the other rows of a forward, on their number or on how a request is cut into
-  // forwards.
+  // If true, a row's bits do not depend on the other rows of a forward, on their number or on how a request is divided
+  // into forwards.
   bool deterministic = false;
   // The attention kernel to use for all shapes that it supports; empty: the fastest known.
   std::string attention_kernel = {};
-  // Checks every entry of every page table before every forward, not the new entries alone. Slow; for debug mode.
+  // If true, every entry of every page table is checked before every forward, not only the new entries. This is slow,
+  // and meant for debug mode.
   bool check_page_tables = false;
 };
 
@@ -125,14 +127,14 @@ class ForwardStates;
 // See comm/communicator.h.
 class Communicator;
 
-// The context that operators read besides their operands. A runner sets it up once, so that addresses stay the same.
+// What operators read apart from their operands. A runner sets it up once, so that addresses stay the same.
 struct ForwardContext {
   PlanLimits limits;
   std::vector<PlanOfOp> plans;  // empty if only sizes are computed
   BatchKind batch_kind = BatchKind::kExtend;
   Communicator* communicator = nullptr;  // null: one rank
   std::vector<LayerInfo> layers = {};    // [layers]; empty if the family does not describe its layers
-  ForwardStates* states = nullptr;       // the runner's; read with in_state(); null: no state is ever open
+  ForwardStates* states = nullptr;       // states of the runner, for in_state(); null: no state is ever open
 };
 
 }  // namespace tessera

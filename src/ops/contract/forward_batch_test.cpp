@@ -1,4 +1,4 @@
-// Catches: a batch with contradictory lengths, rows or slots that reaches a kernel, and messages that do not name the
+// Catches: batches with contradictory lengths, rows or slots that reach a kernel; error messages that do not name the
 // wrong entry.
 #include "tessera/ops/contract/forward_batch.h"
 

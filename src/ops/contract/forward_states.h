@@ -1,6 +1,7 @@
-// The states that an operator is bound or run in, for operators that behave differently in some of them. For example, a
-// kernel must not choose algorithms while it is captured. States nest. A Scope ends with its block, so that an error
-// leaves no state open. Outside every scope a forward is a plain one.
+// The states in which an operator may be bound or run. Some operators behave differently in some states. For example, a
+// kernel must not choose algorithms while it is captured. Several states may be open at once. A Scope ends at the end
+// of its C++ block, so that an error leaves no state open. If no state is open, forwards run eagerly and are not cut
+// into pieces.
 //
 //   const ForwardStates::Scope capturing(states, ForwardState::kCapturing);
 //   …

@@ -1,4 +1,4 @@
-// Catches: an inner scope that ends a state for the outer one, and an error that leaves a state open.
+// Catches: an inner scope whose end closes the state of the outer scope; an error that leaves a state open.
 #include "tessera/ops/contract/forward_states.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // Identifies the code that a bound kernel runs, so that the code can run once before a graph records it. The first
-// launch of a kernel may load its code, and the first call of a library's algorithm may initialise it. A recording
-// refuses both.
+// launch of a kernel may load its code, and the first call of a library's algorithm may initialise it. Neither is
+// allowed while a stream records.
 #pragma once
 
 #include <compare>
@@ -10,7 +10,7 @@
 
 namespace tessera {
 
-// Kernels with equal variants run the same code on other addresses and other numbers of rows.
+// Kernels with equal variants run the same code. Only their addresses and numbers of rows may differ.
 struct KernelVariant {
   std::type_index type;      // type of the bound operator
   std::uint64_t choice = 0;  // BoundOp::choice()

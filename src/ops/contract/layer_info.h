@@ -1,5 +1,5 @@
-// A model family's description of its layers, beyond the graph. It tells operators and planners what the operands do
-// not contain: the format of packed weights that kernels read directly, and the spread of tokens over experts.
+// A model family's description of its layers. It tells operators and planners what graphs and operands do not contain:
+// the format of packed weights that kernels read directly, and how tokens are spread over experts.
 #pragma once
 
 #include <cstdint>

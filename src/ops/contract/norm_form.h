@@ -1,4 +1,4 @@
-// The form of an RMS norm's weight: which formula of norm.h applies.
+// The form of an RMS norm, which says which formula of norm.h applies.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@ namespace tessera {
 
 enum class NormForm : std::uint8_t { kRoundFirst, kRoundOnce, kUnitOffset };
 
-// Reads the form from the node's attributes unit_offset and round_once; the first implies the second.
+// Reads the form from the node's attributes unit_offset and round_once; unit_offset implies round_once.
 inline NormForm norm_form(const ir::Node& node) {
   if (node.attribute_or("unit_offset", false)) return NormForm::kUnitOffset;
   return node.attribute_or("round_once", false) ? NormForm::kRoundOnce : NormForm::kRoundFirst;

@@ -1,11 +1,11 @@
 // The second half of an operator: its kernels. The first half, the declaration, is in ir/op_decl.h.
 //
-// A kernel is bound once for a bucket: every address, grid and matmul algorithm is chosen then. Afterwards only the
-// bound operator's enqueue() runs, eagerly or while a stream records. It sees device addresses, bucket constants and
-// attributes, and nothing of the batch on the host.
+// A kernel is bound once for a bucket. Binding fixes every address, grid and matmul algorithm. Afterwards only the
+// bound operator's enqueue() runs, eagerly or while a stream records. enqueue() sees device addresses, bucket constants
+// and attributes, but not the batch on the host.
 //
 // Values that change from step to step are written to static buffers before the forward: the runner's input staging
-// writes the token inputs, the operator's plan (ops/contract/op_plan.h) writes everything else.
+// writes the token inputs, and the operator's plan (ops/contract/op_plan.h) writes everything else.
 //
 // docs/adding-an-op.md explains how to add an operator.
 #pragma once
@@ -37,21 +37,22 @@ class BoundOp {
  public:
   virtual ~BoundOp() = default;
   // Enqueues the kernel, asynchronously on `stream`. It allocates nothing, synchronises nothing, and reads no host data
-  // except what the operator's last plan() left. It may skip launches that this plan has no work for. While the stream
-  // records, it enqueues all launches, because the graph is replayed with other plans.
+  // except those that the last plan() of the operator's plan wrote. It may skip launches if that plan() found no work
+  // for them. While the stream records, it enqueues all launches, because the graph is replayed with other plans.
   virtual Status enqueue(Stream& stream) const = 0;
   KernelVariant variant() const { return {typeid(*this), choice()}; }
 
  private:
-  // Returns a number that tells apart the kernels or algorithms that bind() may choose for one dynamic type. If ranks
-  // meet in the operator, the number depends only on the node and the sizes, so that all ranks warm it up together.
+  // Returns a number that tells apart the kernels or algorithms that bind() may choose for one dynamic type. If the
+  // operator exchanges data between ranks, the number depends only on the node and the sizes, so that all ranks warm up
+  // the same kernels together.
   virtual std::uint64_t choice() const { return 0; }
 };
 
 // Arguments of bind(). All spans and references are valid only during the call; addresses are valid as long as the
 // BoundOp.
 struct BindArgs {
-  const ir::Node& node;                  // gives the attributes
+  const ir::Node& node;                  // has the attributes
   std::span<const TensorView> operands;  // in declaration order; an omitted optional operand is absent
   std::span<const TensorView> results;
   DeviceAddress workspace = {};  // workspace_bytes() of scratch, shared by all kernels of the stream
@@ -61,25 +62,27 @@ struct BindArgs {
 
 struct OpPlanner;
 
-// A device's implementation of an operator. Its functions may carry an object, such as a plugin's table; copies of the
-// definition share it.
+// A device's implementation of an operator. Its functions may hold an object, such as a plugin's table. Copies of the
+// definition share this object.
 struct KernelDef {
   std::string_view op;
   // The implementation's name in errors and in the output of `explain`: "onednn", "cpu".
   std::string_view name;
   std::function<Result<std::unique_ptr<BoundOp>>(const BindArgs& args)> bind{};
-  // Returns the bytes of scratch that the bound kernel needs. The arguments are those of bind() with null addresses and
-  // without plans. A null function means that none is needed.
+  // Returns the bytes of scratch that the bound kernel needs. The arguments are those of bind(), but with null
+  // addresses and without plans. Null if the kernel needs no scratch.
   std::function<Result<std::size_t>(const BindArgs& args)> workspace_bytes{};
-  // Null if the kernel reads nothing but its operands and the context's numbers. Outlives the definition.
+  // Makes the kernel's plans. Null if the kernel needs no plan because it reads only its operands and numbers of the
+  // context. Outlives the definition.
   const OpPlanner* planner = nullptr;
 };
 
-// One kernel that replaces up to three neighbouring operators, or a region of the program, if it is faster. Its result
-// is the same up to the order of sums. Each neighbour but the last passes its first result (or the operand that it
-// writes) to the first operand of the next one. Nothing else reads that value, so the kernel need not write it. If the
-// next one writes its first operand, others may read what that leaves, and the kernel writes it. Only the results of a
-// region's last call are read outside the region, and only they are written.
+// A kernel that replaces up to three neighbouring operators, or a region of the program, because it is faster. Its
+// results are the same up to the order of sums. Each replaced operator passes one value to the first operand of the
+// next: its first result, or the operand that it writes. The joined kernel need not write this value, because nothing
+// else reads it. There is one exception: if the next operator updates its first operand in place, other operators may
+// read the updated value, so the joined kernel writes it. The kernel of a region writes only the results of the
+// region's last call, because nothing outside the region reads other results.
 struct JoinedKernelDef {
   std::array<std::string_view, 3> ops{};  // in order; empty after the last
   const RegionPattern* region = nullptr;  // the region to replace; null: `ops` are replaced
@@ -89,11 +92,11 @@ struct JoinedKernelDef {
   // requested. `calls` has an entry for each operator. No operand of these calls shares memory with a result.
   Result<std::unique_ptr<BoundOp>> (*bind)(std::span<const BindArgs> calls) = nullptr;
 
-  // Returns whether calls of this operator are among those that the kernel replaces.
+  // Returns whether the kernel replaces calls of this operator.
   bool replaces(std::string_view op) const {
     return region != nullptr ? region->has(op) : std::ranges::find(ops, op) != ops.end();
   }
-  // Returns the number of neighbours; 0 for a region.
+  // Returns the number of neighbouring operators that are replaced; 0 for a region.
   std::size_t num_ops() const {
     std::size_t n = 0;
     while (n < ops.size() && !ops[n].empty()) ++n;
@@ -109,12 +112,12 @@ class KernelTable {
   Result<const KernelDef*> get(std::string_view op) const;
   const KernelDef* find(std::string_view op) const;  // null if there is none
   std::span<const JoinedKernelDef> joined() const { return joined_; }
-  // Returns a copy that uses `kernel` for its operator and has no joined kernels for that operator.
+  // Returns a copy that uses `kernel` for its operator and has no joined kernels that replace this operator.
   KernelTable with(const KernelDef& kernel) const;
 
  private:
   std::vector<KernelDef> kernels_;       // sorted by op
-  std::vector<JoinedKernelDef> joined_;  // more neighbours first, regions last
+  std::vector<JoinedKernelDef> joined_;  // kernels of many operators first, kernels of regions last
 };
 
 }  // namespace tessera

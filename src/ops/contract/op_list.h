@@ -10,7 +10,7 @@
 
 namespace tessera {
 
-// Declarations for graphs, and the CPU's kernels.
+// The declarations of operators for graphs, and the CPU's kernels.
 struct OpList {
   std::vector<const ir::OpDecl*> ops;
   std::vector<KernelDef> cpu_kernels;

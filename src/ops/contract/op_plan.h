@@ -1,8 +1,9 @@
-// An operator's plan: what the host decides before every forward, such as the batch's lengths and page tables in device
-// memory, and how the work is spread over the multiprocessors. A kernel that needs a plan names an OpPlanner. The
-// runner makes one OpPlan for each planned operator and cache group and calls all of them before each forward, without
-// knowing any of them by name. A kernel finds its plan in the ForwardContext when it is bound. When it runs, it reads
-// what the plan wrote, at fixed addresses, so that a recorded graph works for any batch.
+// An operator's plan prepares a forward on the host. For example, it writes the batch's lengths and page tables to
+// device memory, and decides how the work is spread over the multiprocessors. A kernel that needs a plan names an
+// OpPlanner. The runner makes one OpPlan for each planned operator and cache group, and calls plan() of each before
+// every forward. The runner does not know these operators by name. A kernel finds its plan in the ForwardContext when
+// it is bound. When the kernel runs, it reads the plan's data at fixed addresses, so that a recorded graph works for
+// any batch.
 //
 //   OpPlanner::make(device, args, step) → OpPlan    once per runner, operator and cache group
 //   OpPlan::plan(batch, kind, padded, stream)       before every forward
@@ -34,10 +35,10 @@ class KernelTable;
 class OpPlan {
  public:
   virtual ~OpPlan() = default;
-  // Plans `batch`. It writes the kernels' data to the step buffer, whose next upload carries them, or uploads them in
-  // the order of `stream`. For kDecode `padded_requests` is the number of rows of the graph that will run, at least the
-  // batch's requests; for kExtend it is unused. kResourceExhausted if the batch exceeds the limits that the plan was
-  // made for, kInternal if the batch contradicts itself. Allocates nothing.
+  // Plans `batch`. It either writes the kernels' data to the step buffer, which is uploaded afterwards, or uploads the
+  // data itself on `stream`. For kDecode, `padded_requests` is the number of rows of the graph that will run, which is
+  // at least the batch's number of requests. For kExtend it is unused. Returns kResourceExhausted if the batch exceeds
+  // the limits that the plan was made for, and kInternal if the batch contradicts itself. Allocates nothing.
   virtual Status plan(const ForwardBatch& batch, BatchKind kind, std::int64_t padded_requests, Stream& stream) = 0;
   // Returns the bytes of device memory that the plan holds for its life, including its share of the step buffer.
   virtual std::int64_t bytes() const = 0;
@@ -57,20 +58,22 @@ struct PlanArgs {
   std::span<const PlannedNode> nodes;  // all nodes of the cache group
   std::string_view kernel;             // KernelDef::name of the planned kernel
   std::int64_t group = 0;
-  std::int64_t num_pages = 0;  // pages of the group's cache; page ids are below it
+  std::int64_t num_pages = 0;  // number of pages of the group's cache; page ids are below this number
   PlanLimits limits;
 };
 
-// Makes the plans for a device's kernel. Both functions are set and agree on the bytes.
+// Makes the plans for a device's kernel. Both functions are set. A plan of make() takes exactly the bytes that
+// bytes_needed() returns.
 struct OpPlanner {
-  // Makes a plan. `step` outlives it. The plan reserves its share of `step` here, for what it writes every step.
+  // Makes a plan. `step` must outlive it. During make() the plan reserves its share of `step`, to which plan() then
+  // writes before each forward.
   std::function<Result<std::unique_ptr<OpPlan>>(Device& device, const PlanArgs& args, StepBuffer& step)> make{};
   // Returns the bytes of device memory that make() will take, including its share of the step buffer.
   std::function<Result<std::int64_t>(Device& device, const PlanArgs& args)> bytes_needed{};
 };
 
 // Finds the plan of the node's operator and cache group (its attribute "group", 0 if absent), for bind() of kernels.
-// kFailedPrecondition if the context has no such plan.
+// Returns kFailedPrecondition if the context has no such plan.
 Result<const OpPlan*> find_plan(const BindArgs& args);
 
 // A planned operator of graphs: the nodes of one operator and cache group whose kernel has a planner.
@@ -80,8 +83,8 @@ struct PlannedOp {
   const KernelDef* kernel = nullptr;  // has a planner
   std::vector<PlannedNode> nodes;
 };
-// Finds the planned operators of `graphs`, in order of first appearance. The result borrows the graphs' nodes and the
-// table's kernels.
+// Finds the planned operators of `graphs`, in order of first appearance. The result points to nodes of the graphs and
+// to kernels of the table.
 Result<std::vector<PlannedOp>> find_planned_ops(std::span<const ir::Graph* const> graphs, const KernelTable& kernels);
 
 }  // namespace tessera

@@ -1,5 +1,6 @@
-// Helpers for operators' tests: one operator run on a device, and comparison with a double-precision reference
-// (ir/testing/host_tensor.h). TESSERA_TEST_DEVICE=cuda runs the same tests on the CUDA kernels.
+// Helpers for operators' tests. They run one operator on a device, so that a test can compare the results with a
+// double-precision reference (ir/testing/host_tensor.h). TESSERA_TEST_DEVICE=cuda runs the same tests on the CUDA
+// kernels.
 //
 //   const HostTensor x = random_tensor(DType::kBFloat16, {7, 64}, /*seed=*/1);
 //   const OpOutcome out = run_op(kSiluMul, kSiluMulCpu, {x});
@@ -87,7 +88,7 @@ inline Result<const KernelDef*> kernel_under_test(const KernelDef& cpu_kernel) {
   return TRY(test_devices().kernels("cuda"))->get(cpu_kernel.op);
 }
 
-// One operator bound with memory of its own on a device, for tests that run it more than once.
+// An operator that is bound to its own memory on a device, for tests that run it more than once.
 class OpCase {
  public:
   // Binds the operator. `context` and `kernel` must outlive the case.
@@ -198,7 +199,7 @@ inline Result<OpOutcome> try_run_op(const ir::OpDecl& decl, const KernelDef& ker
   return eager;
 }
 
-// Does what try_run_op() does, but an error fails the test and gives empty results.
+// Like try_run_op(), except that an error fails the test, and the results are then empty.
 inline OpOutcome run_op(const ir::OpDecl& decl, const KernelDef& kernel, const std::vector<HostTensor>& operands,
                         ir::Attributes attributes = {}, const ForwardContext& context = {}) {
   Result<OpOutcome> outcome = try_run_op(decl, kernel, operands, std::move(attributes), context);

@@ -1,5 +1,6 @@
-// The page table of one request in one cache group. A batch borrows it from its owner and passes it to plans. A plan
-// that keeps a copy on the device knows by the table's number which entries it already has.
+// The page table of one request in one cache group. A batch borrows it from its owner and passes it to plans. The table
+// has a number, by which a plan that keeps a copy on the device recognises the table and the entries that it has
+// already copied.
 #pragma once
 
 #include <cstdint>
@@ -9,17 +10,17 @@
 
 namespace tessera {
 
-// Identifies a table as long as it only grows; 0 means no number.
+// Identifies a table as long as the table only grows. 0 means that the table has no number.
 using PageTableNumber = StrongId<struct PageTableNumberTag, std::uint64_t>;
 
 // Returns a number that this process has not used before. Any thread may call it.
 PageTableNumber new_page_table_number();
 
-// Two tables with the same number have equal entries up to the shorter length, except that the first entries may have
-// become page 0: the later table may be longer, and its first_held greater. An owner that changes an entry in any other
-// way must take a new number. A table without a number is copied completely for every forward.
+// Two tables with the same number are states of one growing table. The later one may have more entries, and more of its
+// first entries may have become page 0 (first_held); all other entries are the same. An owner that changes an entry in
+// any other way must take a new number. Plans copy a table without a number completely for every forward.
 struct PageTable {
-  std::span<const PageId> pages;  // position p lies in page p / page_size; valid until the forward was submitted
+  std::span<const PageId> pages;  // position p lies in pages[p / page_size]; valid until the forward was submitted
   std::int64_t first_held = 0;    // entries before it are page 0, because all their rows have left the window
   PageTableNumber number{};
 };

@@ -14,7 +14,7 @@ struct RegionValue {
   enum class Kind { kCarried, kResult, kOperand };
   Kind kind;
   int call = 0;   // position in the repetition; unused for kCarried
-  int index = 0;  // which carried value, result or operand
+  int index = 0;  // index of the carried value, of the call's result or of its operand
 };
 
 // Says which value an operand of a repeated call is.
@@ -32,7 +32,8 @@ struct RegionPattern {
   std::span<const std::string_view> repeated;  // operators of one repetition, in order
   std::span<const RegionLink> links;
   // The values that are carried into a repetition. `begin` gives the values for the first repetition: results or
-  // operands of the first call. `next` gives the values for a later repetition, in terms of the repetition before it.
+  // operands of the first call. `next` gives the values for a later repetition, as results or operands of the previous
+  // repetition.
   std::array<RegionValue, kCarriedValues> begin;
   std::array<RegionValue, kCarriedValues> next;
 

@@ -1,6 +1,6 @@
 // Declares the functions by which the folders of ops/, called rooms, add their operators. One function of a room adds
 // the declarations and the CPU's kernels (in its room.cpp). The other adds CUDA's kernels (in its room_cuda.cpp, a part
-// of the CUDA backend). Two rooms also add what a backend offers beside kernels.
+// of the CUDA backend). Two rooms also have functions that set other members of a Backend.
 #pragma once
 
 #include "tessera/ops/contract/backend.h"
@@ -11,7 +11,7 @@ namespace tessera {
 void add_rows(OpList& list);        // activations, norms, rotation, arithmetic, views
 void add_embedding(OpList& list);   // token ids, and rows of the embedding table
 void add_linear(OpList& list);      // matrix products
-void add_adapters(OpList& list);    // what low-rank adapters add to matrix products
+void add_adapters(OpList& list);    // the terms that low-rank adapters add to matrix products
 void add_quantised(OpList& list);   // products with quantised matrices
 void add_attention(OpList& list);   // attention over pages of keys and values
 void add_cache(OpList& list);       // stores of keys and values to their pages
@@ -37,7 +37,7 @@ void add_sampling_cuda(KernelList& list);
 void add_collective_cuda(KernelList& list);
 void add_layers_cuda(KernelList& list);  // the kernel that runs all layers of a decode
 
-void add_linear_algorithms_cuda(Backend& backend);  // cuBLASLt's start, versions and algorithms
+void add_linear_algorithms_cuda(Backend& backend);  // Backend members for cuBLASLt: its start, versions and algorithms
 void add_row_kernels_cpu(Backend& backend);         // the row kernels that a fusing compiler asks for
 void add_row_kernels_cuda(Backend& backend);
 

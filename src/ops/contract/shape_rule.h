@@ -1,4 +1,4 @@
-// Building blocks of shape rules. Each checks one operand; its message names the operator, what it got and what it
+// Building blocks of shape rules. Each checks one operand. An error message names the operator, what it got and what it
 // accepts. The number of operands and the kinds of attributes have already been checked (ir::check_node).
 //
 //   Result<std::vector<ir::Type>> infer_rms_norm(const ir::OpSignature& s) {

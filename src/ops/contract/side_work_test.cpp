@@ -1,5 +1,6 @@
-// Catches: an operator beside a fork or a join that begins before its input is written, or that overwrites what work on
-// the side stream still reads. On CUDA each of these launches begins before the one ahead has ended.
+// Catches: operators at a fork or join of streams that begin before their input is written; operators that overwrite
+// memory that the side stream still reads. The test uses operators whose launches on CUDA may begin before the
+// preceding launch has ended.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -18,7 +19,7 @@ using testing::on_cuda;
 using testing::poisoned_tensor;
 using testing::test_device;
 
-// Additions of integers in float32 [rows, 1024]; all elements are equal.
+// Adds float32 tensors [rows, 1024]. All elements of a tensor are the same integer.
 class Additions {
  public:
   explicit Additions(std::int64_t rows) : dims_{rows, 1024}, stream_(*test_device().create_stream("main")) {
@@ -27,7 +28,7 @@ class Additions {
   }
 
   TensorView place() { return place(dims_); }
-  // Binds sum = x + y, by an operator that normalises the sum too.
+  // Binds sum = x + y by add_rms_norm. The test ignores the norm of the sum.
   std::unique_ptr<BoundOp> bind(const TensorView& x, const TensorView& y, const TensorView& sum) {
     const ir::OpDecl& decl = **built_in_ops().get("add_rms_norm");
     nodes_.push_back(std::make_unique<ir::Node>(testing::make_node(decl, 3, {{"eps", 1e-6}})));
@@ -69,9 +70,9 @@ class Additions {
   TensorView weight_;
 };
 
-// The main stream computes c = a + b. The side stream computes d = c + a and then c + … many more times, while the main
-// stream computes e = c + b. After the join the main stream computes f = d + e, and at last overwrites c, which the
-// side stream has read.
+// The main stream computes c = a + b. Then the side stream computes d = c + a and several more sums that read c, while
+// the main stream computes e = c + b. After the join the main stream computes f = d + e, and finally overwrites c,
+// which the side stream has read.
 TEST(SideWork, OperatorsThatBeginEarlyWaitForForkAndJoin) {
   Additions work(on_cuda() ? 4096 : 4);
   const TensorView a = work.place();

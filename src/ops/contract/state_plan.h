@@ -19,15 +19,16 @@ namespace tessera {
 struct StateMetadata {
   RequestLengths lengths;
   // [max_requests]: the slot of each request's state; no two requests share one. Slot 0 belongs to no sequence and is
-  // neither read nor written: warm-up and measurement batches use it for all requests.
+  // neither read nor written. Warm-up and measurement batches use slot 0 for all requests.
   const std::int32_t* slots = nullptr;
-  const std::int32_t* drafts = nullptr;  // [max_requests]: how many last rows do not change the state
+  // [max_requests]: the number of draft rows at the end of each request, which do not change the state.
+  const std::int32_t* drafts = nullptr;
   std::int64_t max_requests = 0;
 
   // These functions describe request b. They need a device whose memory the caller can read.
   std::int64_t first_row(std::int64_t b) const { return lengths.query_starts[b]; }
   std::int64_t num_rows(std::int64_t b) const { return lengths.query_starts[b + 1] - lengths.query_starts[b]; }
-  // Returns the number of rows, from the first on, that change the request's state; at least 1.
+  // Returns how many of the request's first rows change its state. It is at least 1.
   std::int64_t kept_rows(std::int64_t b) const { return num_rows(b) - drafts[b]; }
   bool keeps_state(std::int64_t b) const { return slots[b] != 0; }
   // Returns whether the request starts from a zero state. It does if its first row is its first token (the slot then
@@ -64,13 +65,13 @@ class StatePlan final : public OpPlan {
 // Makes StatePlans, for the KernelDefs of operators with a state.
 extern const OpPlanner kStatePlanner;
 
-// Finds the plan of the node's operator and cache group, for bind() of kernels. kFailedPrecondition if the context has
-// no such plan.
+// Finds the plan of the node's operator and cache group, for bind() of kernels. Returns kFailedPrecondition if the
+// context has no such plan.
 Result<StateMetadata> find_state_plan(const BindArgs& args);
 
-// Returns the number of requests whose rows all lie among the first `rows` of the forward. A request beyond them would
-// be a defect of the runner; it and the requests after it are left out, so that nothing is written out of bounds.
-// Precondition: the caller can read the device's memory.
+// Returns the number of requests whose rows all lie among the first `rows` of the forward. A request with later rows
+// would be a defect of the runner. This request and all after it are left out, so that nothing is written out of
+// bounds. Precondition: the caller can read the device's memory.
 std::int64_t count_requests(const StateMetadata& metadata, std::int64_t rows);
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
-// Catches: batches whose slots contradict their requests but reach kernels; a plan that takes another amount of memory
-// than it announced.
+// Catches: batches whose slots contradict their requests and still reach kernels; plans that take another amount of
+// memory than bytes_needed() returns.
 #include "tessera/ops/contract/state_plan.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // The host data that a forward needs on the device: token inputs, sampling parameters, and the lists of plans. They lie
-// in one allocation with a mirror on the host, so that one copy carries a step.
+// in one allocation with a mirror on the host, so that a step needs only one copy to the device.
 //
 //   buffer.reserve(bytes) → offset      each owner, once, in the order in which the memory is laid out
 //   buffer.allocate(device, stream)     once; addresses are fixed from now on
@@ -21,12 +21,12 @@ namespace tessera {
 
 class StepBuffer {
  public:
-  // Ranges less than this many bytes apart are uploaded as one: starting another copy takes the GPU about as long as
-  // copying this many bytes.
+  // Ranges less than this many bytes apart are uploaded as one range, because starting another copy takes the GPU about
+  // as long as copying this many bytes.
   static constexpr std::size_t kMaxGap = std::size_t{32} << 10;
 
-  // Returns the offset of `bytes` bytes, with a begin and an end that are aligned for any device. Precondition: not
-  // allocated yet.
+  // Reserves `bytes` bytes and returns their offset. Begin and end are aligned for any device. Precondition: allocate()
+  // was not called yet.
   std::size_t reserve(std::size_t bytes);
   // Allocates zeros on the host and on the device. Called once, after the last reserve().
   Status allocate(Device& device, Stream& stream);
@@ -38,9 +38,9 @@ class StepBuffer {
   // Marks bytes of the mirror for the next upload().
   void written(std::size_t offset, std::size_t bytes);
 
-  // Copies what was written since the last upload; ranges less than kMaxGap apart go as one copy. Asynchronous on
+  // Copies what was written since the last upload. Ranges less than kMaxGap apart are one copy. Asynchronous on
   // `stream`; the mirror may be written again when it returns. Allocates nothing if an earlier step had the same
-  // ranges. After an error the next upload carries the ranges again.
+  // ranges. After an error the next upload copies the ranges again.
   Status upload(Stream& stream);
 
  private:

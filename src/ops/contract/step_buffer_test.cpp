@@ -1,5 +1,5 @@
-// Catches: bytes of a step that do not reach the device, more copies than the ranges need, a gap between ranges that
-// overwrites what the device has, and a failed upload whose bytes the next one omits.
+// Catches: bytes of a step that do not reach the device; more copies than the ranges need; uploads of gaps between
+// ranges that change the device's bytes there; bytes of a failed upload that the next upload leaves out.
 #include "tessera/ops/contract/step_buffer.h"
 
 #include <gmock/gmock.h>

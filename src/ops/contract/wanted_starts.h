@@ -1,5 +1,6 @@
-// Finds each request's first wanted row. An operator that computes only wanted rows computes each request's rows from
-// that row on, so that one number describes a request's work. Usually the last row of a prompt is wanted, or all rows.
+// Finds each request's first wanted row: the first row whose logits are wanted. An operator that computes only wanted
+// rows computes this row and all later rows of the request, so that one number describes a request's work. Usually the
+// last row of a prompt is wanted, or all rows.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,7 @@ namespace tessera {
 
 // Sets starts[b] to the number of rows of request b before its first wanted row, or to the number of all its rows if
 // none is wanted. Takes time in proportion to requests and wanted rows if the wanted rows are in order. Preconditions:
-// batch.check() passes, and `starts` has one element a request.
+// batch.check() passes, and `starts` has one element per request.
 void find_wanted_starts(const ForwardBatch& batch, std::span<std::int32_t> starts);
 
 }  // namespace tessera

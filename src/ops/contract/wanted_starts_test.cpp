@@ -1,5 +1,5 @@
-// Catches: a wanted row that is assigned to a neighbouring request or is not the first of its own, and wanted rows that
-// are missed because they are not in order.
+// Catches: a wanted row that is assigned to a neighbouring request; a result that is not the first wanted row of its
+// request; wanted rows that are missed because they are not in order.
 #include "tessera/ops/contract/wanted_starts.h"
 
 #include <gmock/gmock.h>

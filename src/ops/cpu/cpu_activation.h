@@ -1,4 +1,4 @@
-// Activation functions of a single float, for the loops of CPU kernels. Each is inlined into the loop that calls it.
+// Activation functions of one float, for CPU kernels. Each function is inlined into the loop that calls it.
 #pragma once
 
 #include "tessera/ops/cpu/cpu_math.h"

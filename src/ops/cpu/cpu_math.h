@@ -1,5 +1,5 @@
-// The basics that CPU kernels share: storage types and their conversions, the macro that compiles a kernel once for
-// each instruction set, and exp/tanh/sigmoid that vectorise.
+// What all CPU kernels share: storage types and their conversions, the macro that compiles a kernel once for each
+// instruction set, and exp, tanh and sigmoid in forms that compilers can vectorise.
 //
 //   template <class T>
 //   TESSERA_CPU_CLONES void silu_row(const T* x, T* y, std::int64_t n) {
@@ -29,7 +29,7 @@ TESSERA_INLINE float fast_exp(float x) {
   const float magic = 12582912.0f;
   const float shifted = x * 1.44269504088896341f + magic;
   const float n = shifted - magic;
-  // r = x - n ln 2 in two parts, |r| <= ln 2 / 2.
+  // r = x - n ln 2, subtracted in two parts for precision; |r| <= ln 2 / 2.
   float r = x - n * 0.693145751953125f;
   r = r - n * 1.42860677e-6f;
   // Taylor series of e^r up to r^7 / 7!. The remainder is below 6e-9.
@@ -41,7 +41,7 @@ TESSERA_INLINE float fast_exp(float x) {
   p = p * r + 0.5f;
   p = p * r + 1.0f;
   p = p * r + 1.0f;
-  // 2^n in two factors, so that n = 128 and subnormal results come out right.
+  // Multiplies by 2^n in two factors, so that the result is right for n = 128 and for subnormal results.
   const std::int32_t exponent = std::bit_cast<std::int32_t>(shifted) - std::bit_cast<std::int32_t>(magic);
   const std::int32_t half = exponent >> 1;
   const float scale_a = std::bit_cast<float>(static_cast<std::uint32_t>(half + 127) << 23);

@@ -8,8 +8,9 @@
 #include "tessera/base/float8.h"
 #include "tessera/ops/cpu/cpu_math.h"
 
-// -Wpsabi warns that calling conventions for such vectors differ between instruction sets. Every function that takes or
-// returns one is inlined, here and in the sources that include this.
+// -Wpsabi warns that calling conventions for such vectors differ between instruction sets. The warning does not apply,
+// because every function that takes or returns such a vector is inlined, here and in all sources that include this
+// header.
 #pragma GCC diagnostic ignored "-Wpsabi"
 
 namespace tessera {
@@ -47,23 +48,25 @@ TESSERA_INLINE Vec16 load16(const Float16* p) {
   bits = magnitude < (1u << 23) ? subnormal : bits;
   return reinterpret_cast<Vec16>(bits | sign);
 }
-// Converts E4M3 numbers. `magnitude` has their exponents and mantissas from bit 20 on, `sign` their signs in bit 31.
+// Converts E4M3 numbers. A lane of `magnitude` holds the exponent and mantissa from bit 20 on, and a lane of `sign`
+// holds the sign in bit 31.
 TESSERA_INLINE Vec16 numbers_of_e4m3(VecU16 const& magnitude, VecU16 const& sign) {
-  const VecU16 rebiased = magnitude + (120u << 23);  // the exponent's bias is 127 in place of 7
+  const VecU16 rebiased = magnitude + (120u << 23);  // changes the exponent's bias from 7 to 127
   const auto value = reinterpret_cast<Vec16>(magnitude == 0x7fu << 20 ? VecU16{} + 0x7fc00000u : rebiased);
-  // For a subnormal number m / 8 · 2^-6, `value` is (1 + m / 8) · 2^-7, and `lifted` is the number. Only for these
-  // numbers is `lifted` the smaller one.
+  // For a subnormal number m / 8 · 2^-6, `value` is (1 + m / 8) · 2^-7, and `lifted` is the correct number. `lifted` is
+  // smaller than `value` only for subnormal numbers.
   const Vec16 lifted = value * 2.0f - std::bit_cast<float>(121u << 23);
   return reinterpret_cast<Vec16>(reinterpret_cast<VecU16>(lifted < value ? lifted : value) | sign);
 }
-// Loads 16 numbers. It widens them in two steps, because g++ 12 widens bytes to 32 bits one by one.
+// Loads 16 numbers. It widens bytes to 32 bits in two steps, because in one step g++ 12 widens them one by one.
 TESSERA_INLINE Vec16 load16(const Float8E4M3* p) {
   VecByte16 bytes;
   std::memcpy(&bytes, p, sizeof(bytes));
   const VecU16 wide = __builtin_convertvector(__builtin_convertvector(bytes, VecHalf16), VecU16);
   return numbers_of_e4m3((wide & 0x7fu) << 20, (wide & 0x80u) << 24);
 }
-// Loads 64 numbers without widening: lane i of to[j] is number 4 · i + j.
+// Loads 64 numbers as 16 words of four. Shifts of the words take the place of widening instructions, so lane i of to[j]
+// is number 4 · i + j.
 TESSERA_INLINE void load_by_fours(const Float8E4M3* p, Vec16 (&to)[4]) {
   constexpr std::uint32_t kMagnitude = 0x7fu << 20;
   constexpr std::uint32_t kSign = 1u << 31;

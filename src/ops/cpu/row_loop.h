@@ -8,7 +8,7 @@
 
 namespace tessera {
 
-// Bytes of memory traffic of a task; for less work, waking another thread costs more than it saves.
+// The least memory traffic of a task, in bytes. For less work, waking another thread costs more time than it saves.
 inline constexpr std::int64_t kMinTaskBytes = 32 * 1024;
 
 // Calls body(begin, end) on disjoint ranges of rows. `row_bytes` is the number of bytes that one row reads and writes.

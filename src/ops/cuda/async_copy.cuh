@@ -14,14 +14,14 @@ __device__ inline void copy_async(void* to, const void* from, bool real) {
                : "memory");
 }
 __device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-// Waits until at most kPending of this thread's groups of copies are still under way.
+// Waits until at most kPending of this thread's groups of copies are still in flight.
 template <int kPending>
 __device__ inline void wait_for_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
-// Rows of 16-byte packs in shared memory. The packs of a row are permuted by the row number, so that eight rows at one
-// column lie in different banks.
+// Rows of 16-byte packs in shared memory. The packs of a row are permuted by the row number, so that the packs of eight
+// rows in one column lie in different banks.
 template <class T, int kRows, int kPacks>
 struct PermutedRows {
   static_assert(kPacks % 8 == 0);

@@ -1,7 +1,7 @@
-// Copies boxes of a tensor between global and shared memory by Hopper's copy engine, TMA (PTX: cp.async.bulk.tensor). A
-// box can go to all blocks of a cluster at once. The fences and cluster barriers that such copies need are here too.
-// The host encodes the tensor's map (tensor_map.h) and passes it as a kernel parameter (__grid_constant__). Elements
-// outside the tensor arrive as zeros and count towards the expected bytes.
+// Copies boxes of a tensor between global and shared memory by Hopper's copy engine (TMA; PTX: cp.async.bulk.tensor). A
+// box can go to all blocks of a cluster at once. Also contains the fences and cluster barriers that such copies need.
+// The host encodes the tensor's map (tensor_map.h) and passes it as a kernel parameter (__grid_constant__). Elements of
+// a box outside the tensor become zeros in shared memory, and count towards the bytes that a barrier expects.
 #pragma once
 
 #include <cuda.h>
@@ -40,8 +40,8 @@ __device__ inline void copy_box(std::uint32_t to, const CUtensorMap& map, Shared
       "l"(&map), "r"(barrier.address()), "r"(c0), "r"(c1)
       : "memory");
 }
-// Copies a box to the same address in each block of the cluster that has its bit set in `blocks`. The barrier at the
-// same address of each of these blocks receives the bytes.
+// Copies a box to the same address in each block of the cluster that has its bit set in `blocks`. In each of these
+// blocks, the arriving bytes count for the barrier at the address of `barrier`.
 __device__ inline void copy_box_to_all(std::uint32_t to, const CUtensorMap& map, SharedBarrier& barrier,
                                        std::uint16_t blocks, int c0, int c1) {
   asm volatile(
@@ -59,7 +59,7 @@ __device__ inline void copy_box_to_all(std::uint32_t to, const CUtensorMap& map,
       : "memory");
 }
 
-// Copies shared memory to the box at these coordinates; elements outside the tensor are not written. One thread calls
+// Copies shared memory to the box at these coordinates. Elements outside the tensor are not written. One thread calls
 // it. Before that, all threads that wrote the shared memory must have called let_copies_see_shared_stores() and met the
 // calling thread at a barrier.
 __device__ inline void store_box(const CUtensorMap& map, std::uint32_t from, int c0, int c1) {
@@ -69,7 +69,8 @@ __device__ inline void store_box(const CUtensorMap& map, std::uint32_t from, int
       "r"(from), "r"(c0), "r"(c1)
       : "memory");
 }
-// Wait until this thread's box stores have read their shared memory, and until they have completed.
+// The first function waits until this thread's box stores have read their shared memory, and the second until they have
+// completed.
 __device__ inline void wait_for_stores_to_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
 __device__ inline void wait_for_stores() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
 __device__ inline void let_copies_see_shared_stores() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }

@@ -1,5 +1,5 @@
-// Copies from global to shared memory by Hopper's copy engine, and the shared-memory barriers that signal their arrival
-// (PTX: cp.async.bulk, mbarrier). Needs compute capability 9.0 or newer.
+// Copies from global to shared memory by Hopper's copy engine (TMA), and barriers in shared memory that signal when the
+// bytes have arrived (PTX: cp.async.bulk, mbarrier). Needs compute capability 9.0 or newer.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -12,8 +12,8 @@ __device__ inline std::uint32_t shared_address(const void* p) {
   return static_cast<std::uint32_t>(__cvta_generic_to_shared(p));
 }
 
-// A barrier in shared memory. A phase ends when `arrivals` threads have arrived and the expected bytes of copies are
-// there. Phases alternate between parity 0, which is the first, and parity 1.
+// A barrier in shared memory. A phase ends when `arrivals` threads have arrived and the expected bytes of copies are in
+// shared memory. Phases alternate between parity 0, which is the first, and parity 1.
 class SharedBarrier {
  public:
   // Initialises the barrier. One thread calls it. Other threads may use the barrier after make_visible() and then
@@ -26,12 +26,12 @@ class SharedBarrier {
   __device__ void arrive() {
     asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(shared_address(&state_)) : "memory");
   }
-  // Arrives, and makes the phase also wait for copies of `bytes` bytes.
+  // Arrives. The phase then ends only after copies of `bytes` bytes have arrived too.
   __device__ void arrive_and_expect(std::uint32_t bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(shared_address(&state_)), "r"(bytes)
                  : "memory");
   }
-  // Waits until the phase with this parity has ended. At most one further phase may have ended since.
+  // Waits until the phase with this parity has ended. Precondition: at most one further phase has ended since then.
   __device__ void wait(std::uint32_t parity) {
     asm volatile(
         "{\n"

@@ -14,7 +14,7 @@ namespace tessera::cuda {
 
 __device__ inline float to_float(__nv_fp8_e4m3 x) { return static_cast<float>(x); }
 
-// Converts to E4M3, rounded to nearest even. Greater magnitudes, infinities included, become 448; NaN stays NaN.
+// Converts to E4M3, rounded to nearest even. Magnitudes above 448, infinities included, become 448; NaN stays NaN.
 template <>
 __device__ inline __nv_fp8_e4m3 from_float<__nv_fp8_e4m3>(float x) {
   __nv_fp8_e4m3 y;

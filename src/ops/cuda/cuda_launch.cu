@@ -6,14 +6,14 @@
 namespace tessera::cuda {
 namespace {
 
-// The attributes of this kernel tell which code of the build the current device runs, because it is compiled for the
-// same architectures as the others.
+// An empty kernel. It is compiled for the same architectures as the other kernels, so its ptxVersion says which of
+// these architectures' code the current device runs.
 __global__ void probe() {}
 
 bool find_out() {
   cudaFuncAttributes code{};
   if (cudaFuncGetAttributes(&code, reinterpret_cast<const void*>(probe)) != cudaSuccess) {
-    static_cast<void>(cudaGetLastError());  // clears the error; the launch that follows fails by itself
+    static_cast<void>(cudaGetLastError());  // clears the error, because the following launch reports the failure
     return false;
   }
   return code.ptxVersion >= 90;

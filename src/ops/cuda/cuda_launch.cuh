@@ -21,16 +21,16 @@
 namespace tessera::cuda {
 
 inline constexpr std::int64_t kBlockThreads = 256;
-inline constexpr std::int64_t kMaxGridY = 65535;  // grid.x may have 2^31 - 1 blocks
+inline constexpr std::int64_t kMaxGridY = 65535;  // grid.x may be up to 2^31 - 1
 
 struct LaunchShape {
-  dim3 grid{0, 1, 1};  // x = 0: there is nothing to launch
+  dim3 grid{0, 1, 1};  // grid.x = 0: there is nothing to launch
   dim3 block{1, 1, 1};
   unsigned cluster = 1;  // neighbouring blocks along x that can access each other's shared memory; above 1 on Hopper
                          // only
 };
 
-// Returns a shape with rows along x, and items along y and within a block.
+// Returns a shape for rows of `items` items. grid.x and block.y count rows; grid.y and block.x count items.
 inline LaunchShape row_shape(std::int64_t rows, std::int64_t items) {
   if (rows == 0 || items == 0) return {};
   const auto wanted = std::bit_ceil(static_cast<std::uint64_t>(items));
@@ -41,7 +41,7 @@ inline LaunchShape row_shape(std::int64_t rows, std::int64_t items) {
           .block = dim3(static_cast<unsigned>(across), static_cast<unsigned>(down))};
 }
 
-// Returns a shape for one row of any length, along x: item = flat_item().
+// Returns a shape for a single row of any length. grid.x and block.x count items, and flat_item() is the thread's item.
 inline LaunchShape flat_shape(std::int64_t items) {
   return {.grid = dim3(static_cast<unsigned>(ceil_div(items, kBlockThreads))), .block = dim3(kBlockThreads)};
 }
@@ -55,16 +55,17 @@ __device__ inline std::int64_t item_of_thread() {
 __device__ inline std::int64_t item_step() { return static_cast<std::int64_t>(gridDim.y) * blockDim.x; }
 __device__ inline std::int64_t flat_item() { return static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; }
 
-// A kernel that is launched with launch_early() begins with let_next_begin() and wait_for_previous(). Its blocks are
-// placed while earlier kernels in the stream still run (CUDA's programmatic dependent launch, on Hopper and newer).
+// A kernel that is launched with launch_early() begins with let_next_begin() and wait_for_previous(). On Hopper and
+// newer, its blocks may start while earlier kernels of the stream still run (CUDA's programmatic dependent launch).
 //
-// Two rules hold. First, a block writes, and reads what a kernel writes, only after it has waited. Second, at least one
-// block of each launch waits. So a kernel never ends before the kernels ahead of it, and the next kernel need only wait
-// for this one. Pointers are not __restrict__, because the compiler could then move their loads before the wait.
-// Memory that copies (not kernels) write may be read before the wait, because a copy is never overtaken.
+// Two rules hold. First, a block must wait before it writes memory, and before it reads memory that other kernels
+// write. Second, at least one block of each launch must wait. So a kernel never ends before the kernels ahead of it,
+// and the next kernel need only wait for this one. Pointers are not __restrict__, because the compiler could then move
+// their loads before the wait. A block may read memory that only copies write, not kernels, before it waits, because
+// kernels never start before an earlier copy has ended.
 //
-// let_next_begin() is for a next kernel that is launched early: its blocks may be placed as soon as all blocks of this
-// kernel have been placed.
+// let_next_begin() allows the next kernel, if it is launched early, to start its blocks as soon as all blocks of this
+// kernel have started.
 __device__ inline void let_next_begin() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
@@ -77,10 +78,12 @@ __device__ inline void wait_for_previous() {
 #endif
 }
 
-// Returns whether the current device supports early launches and runs code of this build that waits.
+// Returns whether the current device supports early launches, and runs code that was compiled for Hopper or newer and
+// so contains the wait.
 bool can_launch_early();
 
-// Launches a kernel. The runtime keeps launch errors, and the CudaOp that called finds them there.
+// Launches a kernel. It returns no error, because the CUDA runtime keeps a launch error until the calling CudaOp reads
+// it.
 template <class... Parameters, class... Arguments>
 void launch_with(void (*kernel)(Parameters...), const LaunchShape& shape, std::size_t shared_bytes, bool early,
                  cudaStream_t stream, const Arguments&... arguments) {

@@ -1,5 +1,4 @@
-// The basics that CUDA kernels share: storage types and their conversions, 16-byte accesses, and sums over warps and
-// blocks.
+// What all CUDA kernels share: storage types and their conversions, 16-byte accesses, and sums over warps and blocks.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -38,7 +37,8 @@ __device__ inline __half from_float<__half>(float x) {
   return __float2half_rn(x);
 }
 
-// Rounds x to T and back, as if it had been stored. Kernels use it where the native form stores an intermediate result.
+// Rounds x to T and back, as if it had been stored. A fused kernel calls it wherever the operator's native form
+// (ir/op_decl.h) stores an intermediate result.
 template <class T>
 __device__ inline float rounded(float x) {
   return to_float(from_float<T>(x));
@@ -58,7 +58,7 @@ template <class T, int N>
 __device__ inline Pack<T, N> load_pack(const T* from) {
   return *reinterpret_cast<const Pack<T, N>*>(from);
 }
-// Loads a pack from the L2 cache, past L1, because another block of the same launch may have written it.
+// Loads a pack from the L2 cache. It bypasses L1, because another block of the same launch may have written the pack.
 template <class T, int N>
 __device__ inline Pack<T, N> load_pack_from_l2(const T* from) {
   using Word = std::conditional_t<sizeof(T) * N == 16, uint4, std::conditional_t<sizeof(T) * N == 8, uint2, unsigned>>;
@@ -71,7 +71,7 @@ __device__ inline void store_pack(T* to, const Pack<T, N>& values) {
   *reinterpret_cast<Pack<T, N>*>(to) = values;
 }
 
-// Returns the sum over a group of `width` neighbouring lanes (a power of two) in each of them.
+// Returns the sum over a group of `width` neighbouring lanes, in each of these lanes. `width` is a power of two.
 __device__ inline float warp_sum(float x, int width = kWarp) {
   for (int step = width / 2; step > 0; step /= 2) x += __shfl_xor_sync(0xffffffffu, x, step, kWarp);
   return x;
@@ -90,7 +90,7 @@ __device__ inline float block_sum(float x, float* scratch) {
   return warp_sum(lane < warps ? scratch[lane] : 0.0f);
 }
 
-// Calls f.operator()<T>() with the device type of a floating-point dtype; kUnimplemented for any other dtype.
+// Calls f.operator()<T>() with the device type of a floating-point dtype. Returns kUnimplemented for any other dtype.
 // `what` begins the error message.
 template <class F>
 auto dispatch_dtype(ir::DType dtype, std::string_view what, F&& f) -> decltype(f.template operator()<float>()) {

@@ -1,8 +1,8 @@
 // The rotation of rotary position embeddings, shared by rotary and the operators that contain it.
 //
-// A head has `dim` elements, and the first 2·half are rotated. It is cut into slots of two packs of N elements. Where
-// elements are rotated, the packs lie `half` apart, so that one thread holds both elements of each pair (i, i + half).
-// Elsewhere the packs are neighbours and stay as they are.
+// A head has `dim` elements, and the first 2·half are rotated. A head is cut into slots, each of two packs of N
+// elements. If the elements of a slot are rotated, its packs lie `half` apart, so that one thread holds both elements
+// of each pair (i, i + half). Otherwise its packs are neighbours, and their elements do not change.
 #pragma once
 
 #include "tessera/ops/cuda/cuda_math.cuh"

@@ -1,4 +1,4 @@
-// The shared memory that a kernel may take of a multiprocessor, and how many of its blocks fit.
+// Queries about a kernel's shared memory: how much it may use, and how many blocks then run at once.
 #pragma once
 
 #include <cstddef>

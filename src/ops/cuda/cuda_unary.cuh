@@ -10,7 +10,7 @@
 
 namespace tessera::cuda {
 
-// Computes y = f(x) for n elements. Each thread takes one pack. The last pack may be short.
+// Computes y = f(x) for n elements. Each thread takes one pack. The last pack may have fewer than N elements.
 template <class From, class To, int N, class F>
 __global__ void unary(const From* x, To* y, std::int64_t n, F f) {
   const std::int64_t first = flat_item() * N;

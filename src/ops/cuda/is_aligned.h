@@ -1,4 +1,4 @@
-// Whether kernels may copy 16 bytes at a time.
+// Tells whether kernels may copy 16 bytes at a time.
 #pragma once
 
 #include <cstdint>

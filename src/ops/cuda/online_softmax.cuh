@@ -1,6 +1,6 @@
-// The online softmax of attention kernels (Milakov and Gimelshein, arXiv:1805.02867). The scores of a row arrive in
-// pieces, and everything summed so far is rescaled when the row's running max grows. Kernels keep their main loops, and
-// share the arithmetic in this file. A thread has one instance for each of its rows (or heads).
+// The online softmax of attention kernels (Milakov and Gimelshein, arXiv:1805.02867). The scores of a row are computed
+// in pieces, and all sums so far are rescaled when the row's running max grows. Each kernel has its own main loop, and
+// kernels share the arithmetic in this file. A thread has one instance for each of its rows (or heads).
 #pragma once
 
 #include <cuda_runtime.h>
@@ -9,14 +9,14 @@
 
 namespace tessera::cuda {
 
-// The exponential functions that turn scores into weights. Scores are logarithms to the same base.
+// The exponential functions that turn scores into weights. Scores must be exponents to the same base.
 struct BaseE {
   __device__ static float power(float x) { return expf(x); }
 };
 struct BaseTwo {
   __device__ static float power(float x) { return exp2f(x); }
 };
-// Computes powers of two in one instruction. A result below the normal numbers becomes zero.
+// Computes powers of two in one instruction. Subnormal results become zero.
 struct FastBaseTwo {
   __device__ static float power(float x) {
     float y = 0;
@@ -25,7 +25,7 @@ struct FastBaseTwo {
   }
 };
 
-// Returns the maximum over each group of `width` neighbouring lanes. width: a power of two up to 32.
+// Returns the maximum over each group of `width` neighbouring lanes. `width` is a power of two up to 32.
 __device__ inline float warp_max(float x, int width = kWarp) {
   for (int step = width / 2; step > 0; step /= 2) x = fmaxf(x, __shfl_xor_sync(~0U, x, step, kWarp));
   return x;
@@ -34,8 +34,8 @@ __device__ inline float warp_max(float x, int width = kWarp) {
 // Returns the maximum over the 4 lanes of a quad, which share a row of a tensor core's result.
 __device__ inline float quad_max(float x) { return warp_max(x, 4); }
 
-// Says whether a row may have seen no key yet. Then its running max is -inf, and inf - inf must not reach the
-// exponential.
+// Says whether a row may have seen no key yet. The running max of such a row is -inf, and the exponential must not get
+// -inf - -inf, which is NaN.
 enum class Keys : bool { kSome, kMaybeNone };
 
 template <class Base>
@@ -43,8 +43,9 @@ struct OnlineSoftmax {
   float running_max = -INFINITY;
   float sum = 0;  // sum of weights, relative to the running max
 
-  // Raises the running max to `now`, which is not below it. Shrinks `sum` by a factor and returns the factor, by which
-  // the caller shrinks its sums of weighted values. Scores are multiplied by `scale` before the exponential.
+  // Raises the running max to `now`, which is not below the old one. Multiplies `sum` by a factor of at most 1, and
+  // returns the factor. The caller multiplies its sums of weighted values by the factor. Scores are multiplied by
+  // `scale` before the exponential.
   template <Keys kKeys = Keys::kSome>
   __device__ float raise(float now, float scale = 1) {
     const float factor =
@@ -64,7 +65,8 @@ struct OnlineSoftmax {
   __device__ float inverse() const { return sum > 0 ? 1 / sum : 0.0f; }
 };
 
-// Returns the weight of a part of a row. The part has its own running max, and `most` is the greatest of all parts.
+// Returns the weight of a part of a row. The part has its own running max, and `most` is the greatest running max of
+// all parts.
 template <class Base>
 __device__ float part_weight(float running_max, float most) {
   return Base::power(running_max - most);

@@ -1,6 +1,6 @@
 // Rounds rows to E4M3, for products with matrices of E4M3. Each group of 128 columns of a row has its own scale: the
-// group's largest magnitude divided by 448, or 1 for a group of zeros. A checkpoint that was made for one scale a row
-// loses nothing by finer ones.
+// group's largest magnitude divided by 448, or 1 for a group of zeros. These scales are also right for checkpoints that
+// were made for one scale per row, because they are only finer.
 #pragma once
 
 #include <cuda_fp8.h>
@@ -22,8 +22,8 @@ struct RoundedRows {
   std::int64_t scale_stride;
 };
 
-// Returns the largest value of a group's threads, in each of these threads. Only these kGroupThreads neighbouring lanes
-// need to run together.
+// Returns the largest value of a group's threads, in each thread of the group. It synchronises only the kGroupThreads
+// neighbouring lanes of the group.
 __device__ inline float group_max(float x) {
   const unsigned lane = (threadIdx.y * blockDim.x + threadIdx.x) % kWarp;
   const unsigned lanes = 0xffffu << lane / kGroupThreads * kGroupThreads;

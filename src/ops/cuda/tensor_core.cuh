@@ -1,4 +1,4 @@
-// Computes one tensor-core product, and transposes a part of its operands.
+// One product on the tensor cores, and the transposition of 8 x 8 matrices for its operands.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -22,8 +22,8 @@ __device__ inline void multiply_tile(float (&sum)[4], const std::uint32_t (&a)[4
   }
 }
 
-// Transposes an 8 x 8 matrix. Each lane passes two neighbouring elements of a row, as in the operands above, and gets
-// its two elements of the transposed matrix.
+// Transposes an 8 x 8 matrix. Each lane passes two neighbouring elements of a row, as in the operands of
+// multiply_tile(), and gets two neighbouring elements of the transposed matrix.
 __device__ inline std::uint32_t transpose_matrix(std::uint32_t pair) {
   std::uint32_t transposed = 0;
   asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(transposed) : "r"(pair));

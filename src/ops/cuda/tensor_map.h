@@ -1,4 +1,4 @@
-// Tensor maps: descriptions of tensors from which Hopper's copy engine copies boxes (box_copy.cuh).
+// Tensor maps. A tensor map describes a tensor of which Hopper's copy engine (TMA) copies boxes (box_copy.cuh).
 #pragma once
 
 #include <cuda.h>
@@ -18,7 +18,7 @@ struct TensorBox {
   int box;              // elements in the box
 };
 
-// Says how the 16-byte chunks of a box's row of at most 64 or 128 bytes are permuted in shared memory.
+// The permutation of 16-byte chunks that a copy to shared memory applies within a box's row of at most 64 or 128 bytes.
 enum class Swizzle : std::uint8_t { kNone, k64Bytes, k128Bytes };
 
 // Describes a tensor of 16-bit elements at `data`, which is aligned to 16 bytes. The fastest dimension comes first. The
@@ -26,9 +26,10 @@ enum class Swizzle : std::uint8_t { kNone, k64Bytes, k128Bytes };
 Result<CUtensorMap> encode_tensor_map(ir::DType dtype, const void* data, std::span<const TensorBox> dimensions,
                                       Swizzle swizzle = Swizzle::k128Bytes);
 
-// Weight matrices, one behind the other, whose rows come to shared memory in groups of 16: 8 rows, and the 8 rows that
-// are `second` rows further. A group begins `first` rows after the group before it. For example, if a matrix has n rows
-// of gate above n rows of up, first = 8 and second = n make 8 gate rows and their up rows alternate.
+// Weight matrices that are contiguous in memory. Their rows are copied to shared memory in groups of 16. Group g has
+// the 8 rows that begin with row g · `first`, and the 8 rows that begin `second` rows later. For example, if a matrix
+// has n gate rows above n up rows, first = 8 and second = n give each group 8 gate rows and the 8 up rows that belong
+// to them.
 struct RowGroups {
   std::int64_t matrices;
   std::int64_t rows;     // rows of a matrix, a multiple of 16
@@ -37,8 +38,8 @@ struct RowGroups {
   std::int64_t second;
 };
 
-// Describes boxes of a number of rows, a multiple of 16, and a number of columns of one matrix, as encode_tensor_map()
-// does. Coordinates: column, 0, 0, group, matrix.
+// Like encode_tensor_map(), for boxes of `box_rows` rows, a multiple of 16, and `box_columns` columns of one matrix.
+// The coordinates of a box are column, 0, 0, group, matrix.
 Result<CUtensorMap> encode_row_groups(ir::DType dtype, const void* data, const RowGroups& weights, int box_rows,
                                       int box_columns, Swizzle swizzle = Swizzle::k128Bytes);
 

@@ -1,5 +1,5 @@
-// A ring of stages in shared memory. One warp fills it in advance by copies, and eight warps read it. A stage is eight
-// rows of 1024 columns of a matrix, or 64 keys of a KV head.
+// A ring of stages in shared memory. One warp fills the stages in advance by copies, and eight warps read them. A stage
+// holds 1024 columns of eight rows of a matrix, or 64 keys or values of a KV head.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -14,7 +14,7 @@ namespace tessera::cuda::decoder_layers {
 inline constexpr int kWarps = 8;  // warps that read
 inline constexpr int kPartColumns = 1024;
 inline constexpr int kRowBytes = kPartColumns * 2 + 64;  // bytes of a row in shared memory; see linear_streamed.cuh
-inline constexpr int kSlotBytes = 17 * 1024;             // whole periods of the copy engine's swizzle
+inline constexpr int kSlotBytes = 17 * 1024;             // a multiple of 1 KiB, the period of the copy engine's swizzle
 inline constexpr int kHeadDim = 128;
 inline constexpr int kKeyBytes = kHeadDim * 2;
 inline constexpr int kTileKeys = 64;
@@ -32,7 +32,7 @@ struct Requests {
   int max_pages;
   int page_size;
   float qk_eps;
-  float scale_log2;  // factor of q·k that makes scores exponents of two
+  float scale_log2;  // factor that turns q·k into a base-2 exponent: log2(e) · the attention's scale
 
   __device__ int length(int row) const { return row < *num_requests ? kv_lens[row] : 0; }
 };
@@ -54,7 +54,8 @@ struct WeightRing {
     SharedBarrier::make_visible();
   }
 
-  // Waits for the next stage, or for the stage that follows it at a distance of `ahead`. The warps that read call it.
+  // Waits until the copies of a stage have arrived. The stage is the current one if `ahead` is 0, and otherwise the one
+  // `ahead` stages later. The reading warps call it.
   __device__ void wait(int ahead = 0) {
     const bool again = slot + ahead >= kSlots;
     full[slot + ahead - (again ? kSlots : 0)].wait((turn + (again ? 1 : 0)) & 1);
@@ -70,8 +71,8 @@ struct WeightRing {
     }
   }
 
-  // Starts copying rows `row` … of w [*, k], 1024 columns from `column` on. If `norm` is not null, copies 1024 of its
-  // values too. The whole warp that fills calls it.
+  // Starts copying 1024 columns, beginning with `column`, of the eight rows of w [*, k] that begin with `row`. If
+  // `norm` is not null, also copies 1024 values of `norm`. All lanes of the filling warp call it.
   __device__ void ask(const __nv_bfloat16* w, int k, int row, int column, const __nv_bfloat16* norm, void* norm_to) {
     constexpr std::uint32_t kBytes = kPartColumns * 2;
     expect(8 * kBytes + (norm != nullptr ? kBytes : 0));
@@ -82,9 +83,9 @@ struct WeightRing {
     if (norm != nullptr && lane == 8) bulk_copy(norm_to, norm, kBytes, full[slot]);
     advance();
   }
-  // Starts copying a tile of a request's keys or values, a page at a time; past the request's last page it copies that
-  // page again. `cache` has boxes of a KV head's rows of one page. If `norms_to` is not null, copies the weights of
-  // both head norms too.
+  // Starts copying a tile of a request's keys or values, page by page. If the tile goes past the request's last page,
+  // the last page is copied again in place of the missing pages. A box of `cache` is one page's rows of one KV head. If
+  // `norms_to` is not null, also copies the weights of both head norms.
   __device__ void ask_keys(const CUtensorMap& cache, const Requests& r, int request, int tile, int kv_head,
                            const __nv_bfloat16* q_norm, const __nv_bfloat16* k_norm,
                            unsigned char (*norms_to)[kKeyBytes]) {

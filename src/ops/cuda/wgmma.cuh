@@ -1,14 +1,14 @@
-// Hopper's products of matrices in shared memory (PTX: wgmma.mma_async), by a warpgroup of four warps. Only code for
-// sm_90a has them.
+// Hopper's products of matrices in shared memory (PTX: wgmma.mma_async). A warpgroup of four warps computes each
+// product. The instructions exist only in code for sm_90a.
 //
 //   begin_products();
 //   multiply<T, kN>(sum, a, b, keep);          // any number, asynchronous
 //   multiply_held<T, kN>(sum, a, b, keep);     // a in registers
-//   end_products();                            // closes a group of them
+//   end_products();                            // closes a group of products
 //   wait_for_products<kPending>();             // until at most kPending groups are in flight
 //
-// Matrices have rows of 64 16-bit elements, 128 bytes. Their 16-byte chunks are permuted by the copy engine's 128-byte
-// swizzle. A matrix begins at a multiple of 1024 bytes.
+// Matrices have rows of 64 16-bit elements, which are 128 bytes. The 16-byte chunks of a row are permuted by the
+// 128-byte swizzle of the copy engine (TMA). A matrix begins at a multiple of 1024 bytes.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -21,20 +21,21 @@ namespace tessera::cuda {
 inline constexpr int kWarpgroup = 128;        // threads
 inline constexpr int kMostProductSums = 128;  // sums of a thread in a product of 64 by 256
 
-// Describes a matrix in shared memory. A product takes 16 of its 64 columns; add `kMatrixStep` for the next 16. Eight
-// rows lie together in 1024 bytes; kEightRows is the distance in bytes to the next eight.
+// Returns the descriptor of a matrix in shared memory. A product takes 16 of its 64 columns; add `kMatrixStep` for the
+// next 16. Eight rows are contiguous in 1024 bytes. kEightRows is the distance in bytes between one set of eight rows
+// and the next.
 template <int kEightRows = 1024>
 __device__ inline std::uint64_t matrix_at(std::uint32_t address) {
   constexpr std::uint64_t kSwizzle128 = 1;
   return (address & 0x3FFFFU) >> 4 | std::uint64_t{1} << 16 | std::uint64_t{kEightRows >> 4} << 32 | kSwizzle128 << 62;
 }
-// Describes a matrix with more columns; a product takes 16 of its rows. Every 64 columns begin kNextColumns bytes
-// further.
+// Returns the descriptor of a matrix with more than 64 columns; a product takes 16 of its rows. Each further 64 columns
+// begin kNextColumns bytes after the 64 columns before them.
 template <int kEightRows, int kNextColumns>
 __device__ inline std::uint64_t wide_matrix_at(std::uint32_t address) {
   return (matrix_at<kEightRows>(address) & ~(std::uint64_t{0x3FFF} << 16)) | std::uint64_t{kNextColumns >> 4} << 16;
 }
-inline constexpr std::uint64_t kMatrixStep = 2;  // 32 bytes
+inline constexpr std::uint64_t kMatrixStep = 2;  // 32 bytes, in the descriptor's unit of 16 bytes
 
 __device__ inline void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ inline void end_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
@@ -43,8 +44,9 @@ __device__ inline void wait_for_products() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
 
-// Keeps values in their registers at this point of the program: no computation of them moves past it. Products read and
-// write registers after the instructions that issue them, which the compiler does not know.
+// Keeps values in their registers. The compiler must not move a computation of these values past this point. Without
+// this call it might, because it does not know that a product reads and writes registers after the instruction that
+// issues the product.
 template <int kCount>
 __device__ inline void hold(float (&values)[kCount]) {
 #pragma unroll
@@ -56,8 +58,8 @@ __device__ inline void hold(std::uint32_t (&values)[kCount]) {
   for (int i = 0; i < kCount; ++i) asm volatile("" : "+r"(values[i])::"memory");
 }
 
-// Sets the number of registers of a thread from here on, to more or fewer than before. A whole warpgroup calls it. An
-// increase waits until other warpgroups have released enough registers.
+// Raises or lowers the number of registers that each thread has. A whole warpgroup calls it. A raise waits until other
+// warpgroups have released enough registers.
 template <int kRegisters, bool kMore>
 __device__ inline void keep_registers() {
   if constexpr (kMore) {
@@ -67,8 +69,8 @@ __device__ inline void keep_registers() {
   }
 }
 
-// sum[64, kN] = a[64, 16] · b[kN, 16]ᵀ, plus the old sum if `keep`. Thread t of the warpgroup has at sum[4 j + 2 h + i]
-// row 16 (t / 32) + 8 h + t % 32 / 4, column 8 j + 2 (t % 4) + i.
+// Computes sum[64, kN] = a[64, 16] · b[kN, 16]ᵀ, plus the old sum if `keep`. Thread t of the warpgroup holds row 16 (t
+// / 32) + 8 h + t % 32 / 4, column 8 j + 2 (t % 4) + i in sum[4 j + 2 h + i].
 #define TESSERA_SUMS(i)                                                                                               \
   "+f"(sum[(i)]), "+f"(sum[(i) + 1]), "+f"(sum[(i) + 2]), "+f"(sum[(i) + 3]), "+f"(sum[(i) + 4]), "+f"(sum[(i) + 5]), \
       "+f"(sum[(i) + 6]), "+f"(sum[(i) + 7]), "+f"(sum[(i) + 8]), "+f"(sum[(i) + 9]), "+f"(sum[(i) + 10]),            \
@@ -126,9 +128,9 @@ __device__ inline void multiply(float (&sum)[kSums], std::uint64_t a, std::uint6
 }
 #undef TESSERA_PRODUCTS
 
-// sum[64, kN] = a[64, 32] · b[kN, 32]ᵀ of E4M3 numbers, plus the old sum if `keep`. Rows of both matrices have 128
-// elements of one byte; kMatrixStep leads to the next 32. Hopper adds such products with about 14 bits, so longer sums
-// belong in float32 (arXiv 2412.19437, 3.3.2).
+// Computes sum[64, kN] = a[64, 32] · b[kN, 32]ᵀ of E4M3 numbers, plus the old sum if `keep`. Rows of both matrices have
+// 128 elements of one byte; kMatrixStep leads to the next 32. Hopper's sums of such products have a precision of only
+// about 14 bits, so the caller adds up longer sums in float32 registers (arXiv 2412.19437, 3.3.2).
 #define TESSERA_E4M3_PRODUCT(N, NAMES, A, B, KEEP, ...)                                                            \
   asm volatile("{\n.reg .pred keep;\nsetp.ne.b32 keep, " KEEP                                                      \
                ", 0;\n"                                                                                            \
@@ -147,9 +149,9 @@ __device__ inline void multiply_e4m3(float (&sum)[kN / 2], std::uint64_t a, std:
 }
 #undef TESSERA_E4M3_PRODUCT
 
-// Multiplies with `a` in registers, in a warp's layout of mma.m16n8k16 (tensor_core.cuh). Warp w of the warpgroup has
-// rows 16 w … 16 w + 15. The packed sums of a product have this layout. The registers may change only after the product
-// has ended. If transposed, b is [16, kN].
+// Multiplies with `a` in registers, in the layout of mma.m16n8k16 for each warp (tensor_core.cuh). Warp w of the
+// warpgroup has rows 16 w … 16 w + 15. The sums of an earlier product, packed to 16 bits, already have this layout. The
+// registers of `a` may change only after the product has ended. If transposed, b is [16, kN].
 #define TESSERA_HELD_PRODUCT(N, TYPE, TRANSPOSED, NAMES, A, B, KEEP, ...)                                 \
   asm volatile("{\n.reg .pred keep;\nsetp.ne.b32 keep, " KEEP                                             \
                ", 0;\n"                                                                                   \

@@ -1,4 +1,4 @@
-// Embedding from a table of GGUF's blocks.
+// Looks up embeddings in a table that is stored as GGUF blocks.
 #pragma once
 
 #include <cstddef>
@@ -10,10 +10,11 @@
 
 namespace tessera {
 
-// Returns whether the node's table has blocks.
+// Returns whether the node's table is stored as GGUF blocks.
 bool is_block_table(const ir::Node& node);
 
-// Checks the table, operand `index`, and returns the type X[V, H] of its numbers. A part of embedding's shape rule.
+// Checks the table, which is operand `index`, and returns the type X[V, H] of the numbers that its blocks encode. The
+// shape rule of embedding calls it.
 Result<ir::Type> numbers_of_table(const ir::OpSignature& s, std::size_t index);
 
 // Binds embedding with a table of blocks on the CPU. Precondition: the shape rule has accepted the node.

@@ -1,4 +1,5 @@
-// Catches: a row of another id, numbers that differ from those of the blocks, a lost scale, and a rank's slice.
+// Catches: rows of another id; numbers that differ from those that the blocks encode; a scale that is left out; a rank
+// that uses a wrong slice of the table.
 #include "tessera/ops/embedding/block_table.h"
 
 #include <gmock/gmock.h>

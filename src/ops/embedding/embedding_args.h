@@ -11,7 +11,8 @@ namespace tessera {
 
 inline RowCopy embedding_rows(const BindArgs& args) {
   const TensorView& table = args.operands[1];
-  const TensorView& numbers = args.results[0];  // a table of blocks has other columns and another type
+  // Takes the type from the result, because a table of blocks has another type and another number of columns.
+  const TensorView& numbers = args.results[0];
   const std::int64_t first_row = args.node.attribute_or("first_row", std::int64_t{0});
   RowCopy copy{.table = table.data.raw(),
                .rows = args.operands[0].as<std::int32_t>(),
@@ -35,7 +36,7 @@ template <class T>
 struct GivenSum {
   const T* x;                // [count, cols]
   const std::int32_t* rows;  // [count]
-  const T* given;            // [num_given, stride], from the part's first column on
+  const T* given;            // [num_given, stride]; points to the part's first column
   T* y;                      // [count, cols]
   std::int64_t count;
   std::int64_t cols;
@@ -69,7 +70,7 @@ struct IdResolution {
   std::int32_t* out;             // [count]
   std::int64_t count;
   std::int64_t last_rows;
-  std::int32_t replaced[kMaxReplacedIds];  // unused entries hold `by`, which maps to itself
+  std::int32_t replaced[kMaxReplacedIds];  // unused entries are `by`, which is replaced by itself
   std::int32_t by;
 };
 

@@ -1,4 +1,4 @@
-// Catches: reads outside the table for ids from padding or a defect, and rows from the wrong step's ids.
+// Catches: reads outside the table for ids of padding or wrong ids; rows that use ids of the wrong step.
 #include "tessera/ops/embedding/embedding.h"
 
 #include <gmock/gmock.h>
@@ -76,8 +76,8 @@ TEST(Embedding, ScalesOnlyTheTablesRows) {
   }
 }
 
-// Slices of a table are spread over ranks. Exactly one slice gives each row, scaled or not, and the first slice gives
-// the given rows.
+// Slices of a table are spread over ranks. Each row must come from exactly one slice, scaled or not, and given rows
+// must come from the first slice.
 TEST(Embedding, SlicesAddUpToTheTable) {
   for (const DType dtype : testing::kFloatingDTypes)
     for (const double scale : {1.0, 0.3}) {
@@ -115,7 +115,7 @@ TEST(Embedding, AcceptsZeroTokens) {
             0);
 }
 
-// The last id and row become -1, as in padding: no other row changes.
+// Setting the last id and the last row to -1, as in padding, must change no other row.
 TEST(Embedding, RowsAreIndependent) {
   HostTensor table = testing::random_tensor(DType::kBFloat16, {11, 1024}, 1);
   std::vector<std::int32_t> ids(64);

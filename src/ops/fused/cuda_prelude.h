@@ -1,5 +1,5 @@
-// The start of every generated CUDA kernel: storage types, their conversions, packs and sums. It mirrors
-// ops/cuda/cuda_math.cuh, which NVRTC could compile only with the toolkit's headers.
+// The start of every generated CUDA kernel: storage types, their conversions, packs and sums. It repeats code of
+// ops/cuda/cuda_math.cuh, because NVRTC could compile that file only with the toolkit's headers.
 #pragma once
 
 namespace tessera {

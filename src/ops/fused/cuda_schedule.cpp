@@ -11,10 +11,11 @@ namespace {
 
 constexpr std::int64_t kWarp = 32;
 constexpr std::int64_t kBlockThreads = 128;    // threads of a block, if no unit needs a whole block
-constexpr std::int64_t kMaxUnitThreads = 256;  // threads for a unit, at most; with more items each thread holds several
+constexpr std::int64_t kMaxUnitThreads = 256;  // most threads for a unit; if it has more items, a thread holds several
 constexpr std::int64_t kPackBytes = 16;
 
-// Returns the largest power of two, up to 16 bytes, that divides every position at which the task reads or writes.
+// Returns the number of elements in a pack: at most 16 bytes of the task's narrowest type, and a power of two that
+// divides every position at which the task reads or writes.
 std::int64_t pack_of(const RowKernel& kernel, const RowTask& task) {
   std::int64_t pack = 4;
   std::int64_t common = task.width | task.segment | (task.head_dim / 2);

@@ -2,7 +2,7 @@
 // unit is a run of elements that is reduced, or, if nothing is reduced, a part of a row. Neighbouring lanes of a warp,
 // or a whole block, work on one unit.
 //
-//   item   `pack` neighbouring elements, loaded at once; with a rotation also their partners half a head further
+//   item   `pack` neighbouring elements, loaded at once; with a rotation, also the elements half a head after them
 //   unit   `items` items; each of `lanes` threads has `held` of them in registers
 //
 // The schedule depends on the kernel alone and not on the number of rows, so a row has the same bits in every batch.
@@ -36,8 +36,9 @@ struct CudaSchedule {
 
 Result<CudaSchedule> cuda_schedule(const RowKernel& kernel);
 
-// Returns the numbers of threads that a block of the same code may have, the schedule's own first. The number changes
-// neither what a thread computes nor the order of a sum. If a whole block adds up a unit, there is only one number.
+// Returns the possible numbers of threads in a block of the compiled code. The schedule's own number is the first. The
+// number changes neither what a thread computes nor the order of a sum. If a whole block adds up a unit, only one
+// number is possible.
 std::vector<std::int64_t> block_sizes(const CudaSchedule& schedule);
 // Returns the schedule with another number of threads. Precondition: `threads` is one of block_sizes().
 CudaSchedule with_threads(CudaSchedule schedule, std::int64_t threads);

@@ -1,4 +1,4 @@
-// Catches: packs that are larger than an address's alignment, units that do not fit a warp or block, and arguments in
+// Catches: packs that are larger than an address's alignment; units that do not fit a warp or block; arguments in
 // another order than the generated kernel reads.
 #include "tessera/ops/fused/cuda_schedule.h"
 
@@ -39,8 +39,8 @@ TEST(CudaSchedule, PacksAreAsLargeAsAllPositionsAllow) {
   EXPECT_EQ(only_task(part).pack, 2);
 }
 
-// If a unit has at most as many items as a warp has lanes, some lanes of a warp hold it. Otherwise a block does, and
-// its threads hold several items.
+// A unit of at most 32 items is shared by lanes of one warp, and each lane holds one item. A larger unit is shared by a
+// whole block, and each thread may hold several items.
 TEST(CudaSchedule, UnitsFitTheirThreads) {
   struct Case {
     std::int64_t width, lanes, held, block_units, threads;
@@ -71,8 +71,8 @@ TEST(CudaLaunch, ArgumentsAreRowsEndsAddressesAndRowsOfOperands) {
   EXPECT_THAT(source, HasSubstr("void* operands[3];\n  i64 stored_rows[3];"));
 }
 
-// Blocks of other sizes compute the same, because units keep their lanes. If a whole block adds up a unit, there is
-// only one size.
+// Blocks of other sizes give the same results, because a unit keeps its number of lanes. If a whole block adds up a
+// unit, only one size is possible.
 TEST(CudaSchedule, BlocksOfOtherSizesKeepEveryUnit) {
   const CudaSchedule own = *cuda_schedule(norm(64, DType::kBFloat16));
   EXPECT_THAT(block_sizes(own), ElementsAre(128, 64, 256, 512));

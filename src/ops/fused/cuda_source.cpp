@@ -16,9 +16,9 @@ namespace {
 // Returns the exact text of a float as a C++ literal.
 std::string literal(double number) { return fmt::format("{:a}f", static_cast<float>(number)); }
 
-// Writes the code of one task, which is a device function. A slice reads its input at other positions than the task's
-// own, `shift` elements further. A value that is read at several positions is computed once for each of them: each such
-// instance has variables of its own.
+// Writes the code of one task, which is a device function. A slice reads its input at `shift` elements after the task's
+// own positions. A value that is needed at several shifts is computed once for each shift. Such an instance of a value
+// has its own variables.
 class TaskWriter {
  public:
   TaskWriter(const RowKernel& kernel, const CudaSchedule& schedule, std::size_t task, int& scratch)
@@ -57,17 +57,18 @@ class TaskWriter {
   }
 
  private:
-  using Instance = std::pair<int, std::int64_t>;  // value, shift
+  using Instance = std::pair<int, std::int64_t>;  // the index of a value, and its shift
 
   const RowValue& value(int id) const { return kernel_.values[static_cast<std::size_t>(id)]; }
 
-  // Returns the first element of an item of the row.
+  // Returns the C++ expression for the row position of an item's first element.
   std::string position(std::string_view item) const {
     if (s_.sites == 1) return fmt::format("({}) * kPack", item);
     const std::int64_t packs = task_.head_dim / 2 / s_.pack;
     return fmt::format("({0}) / {1} * {2} + ({0}) % {1} * kPack", item, packs, task_.head_dim);
   }
-  // Returns the row position of site `site` (CudaTaskSchedule::sites) of item h, `shift` elements further.
+  // Returns the C++ expression for a row position in item h: the item's first element, plus `shift` elements, plus the
+  // offset of a site (CudaTaskSchedule::sites).
   std::string element(std::int64_t site, std::int64_t shift) const {
     const std::int64_t plus = shift + site * task_.head_dim / 2;
     return plus == 0 ? "at[h]" : fmt::format("at[h] + {}", plus);
@@ -77,8 +78,8 @@ class TaskWriter {
   }
   static std::string guarded(const std::string& body) { return "    if (!mine[h]) continue;\n" + body; }
 
-  // Writes the code that computes the instance, once. Returns the name of its variable and the phase in which it is
-  // known.
+  // Writes the code that computes an instance, unless it is already written. Returns the name of the instance's
+  // variable and the phase that computes it. A reduction separates each phase from the next.
   std::pair<std::string, std::size_t> visit(int id, std::int64_t shift) {
     const RowValue& v = value(id);
     if (v.op == RowOp::kSlice) return visit(v.inputs[0], shift + v.offset);
@@ -97,7 +98,7 @@ class TaskWriter {
     declarations_ += fmt::format("  float {}[kHeld][{}];\n", name, s_.sites * s_.pack);
   }
 
-  // Loads one pack for each site. All loads are under way before the first is used.
+  // Writes the code that loads one pack for each site. The kernel issues all its loads before it uses a loaded value.
   std::size_t load(const RowValue& v, const std::string& name, std::int64_t shift) {
     const std::string type(ir::dtype_name(v.dtype));
     std::string& text = v.op == RowOp::kWeight ? weights_ : loads_;
@@ -155,7 +156,7 @@ class TaskWriter {
     }
   }
 
-  // Computes 1/√(mean(x²) + eps) between two phases, from the sums of all threads of the unit.
+  // Writes the code between two phases. It adds up x² over all threads of the unit and computes 1/√(mean(x²) + eps).
   void reduce(const RowValue& v, const std::string& name, std::size_t phase) {
     declarations_ += fmt::format("  float {}sum = 0;\n", name);
     while (reductions_.size() <= phase) reductions_.emplace_back();
@@ -206,8 +207,7 @@ class TaskWriter {
     }
     return loop(guarded(body));
   }
-  // Writes the code that reads the rows to which a row is stored (RowStore::slots). The load starts before the row is
-  // computed.
+  // Writes the code that reads a row's slots (RowStore::slots). The load starts before the row is computed.
   std::string slots() const {
     std::set<int> known;
     std::string text;

@@ -2,9 +2,9 @@
 //
 //   extern "C" __global__ void fused_rows(Arguments arguments)
 //
-// `Arguments` holds the eight-byte words of CudaRowLaunch::arguments. On compute capability 9.0 and newer it may be
-// launched early (ops/cuda/cuda_launch.cuh has the rules): it waits for the preceding kernels before it reads anything
-// but weights.
+// `Arguments` holds the eight-byte words of CudaRowLaunch::arguments. On compute capability 9.0 and newer the kernel
+// may be launched early, because it waits for the preceding kernels before it reads anything but weights
+// (ops/cuda/cuda_launch.cuh has the rules).
 #pragma once
 
 #include <cstdint>
@@ -25,8 +25,8 @@ struct CudaRowLaunch {
   std::int64_t threads = 0;
   std::vector<std::uint64_t> arguments = {};
 };
-// Returns the launch for `rows` rows. `addresses` and `operand_rows` are indexed by operand of the kernel; operand_rows
-// counts rows of the width that the kernel stores there.
+// Returns the launch for `rows` rows. `addresses` and `operand_rows` have an entry for each operand of the kernel.
+// operand_rows[i] is the number of rows of operand i, in rows as wide as the value that is stored there.
 CudaRowLaunch cuda_launch(const RowKernel& kernel, const CudaSchedule& schedule, std::int64_t rows,
                           std::span<const std::uint64_t> addresses, std::span<const std::int64_t> operand_rows);
 

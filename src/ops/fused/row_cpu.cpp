@@ -17,7 +17,7 @@ constexpr std::int64_t kVector = 16;  // floats per cache line: buffers begin on
 
 struct Operand {
   std::byte* data = nullptr;
-  std::int64_t rows = 0;  // rows of the row's width
+  std::int64_t rows = 0;  // if the operand is stored to: its number of rows, each as wide as the stored value
   ir::DType dtype = ir::DType::kFloat32;
 };
 
@@ -34,7 +34,7 @@ void with_dtype(ir::DType dtype, F&& f) {
   }
 }
 
-// The part that all bound instances of a kernel share: the kernel, and the offsets of its buffers.
+// The data that all bound instances of a kernel share: the kernel, and the offsets of its buffers.
 struct Layout {
   explicit Layout(RowKernel given) : kernel(std::move(given)), offsets(kernel.values.size(), 0) {
     for (std::size_t i = 0; i < kernel.values.size(); ++i) {
@@ -49,7 +49,7 @@ struct Layout {
                    static_cast<std::int64_t>(ir::dtype_size(store.dtype));
   }
   RowKernel kernel;
-  std::vector<std::int64_t> offsets;  // [values]: place of the value's buffer, in floats
+  std::vector<std::int64_t> offsets;  // [values]: offset of the value's buffer, in floats
   std::int64_t floats = 0;            // size of all buffers
   std::int64_t row_bytes = 0;         // bytes read and written for a row
 };
@@ -74,7 +74,7 @@ class Walk {
  private:
   float* buffer(std::size_t id) const { return scratch_ + layout_.offsets[id]; }
   const RowValue& value(int id) const { return layout_.kernel.values[static_cast<std::size_t>(id)]; }
-  // Returns a value's buffer. A slice has no buffer of its own: it is a part of its input's buffer.
+  // Returns a value's buffer. A slice has no buffer of its own, because it is a part of its input's buffer.
   const float* read(int id) const {
     const RowValue& v = value(id);
     if (v.op == RowOp::kSlice) return read(v.inputs[0]) + v.offset;
@@ -173,8 +173,8 @@ class CpuRowCode final : public RowKernelCode {
     return 0;
   }
 
-  // Returns the schedules: numbers of parts into which the rows may be divided. Without a measurement, rows are divided
-  // into as many parts as have enough bytes each.
+  // Returns the possible schedules. A schedule is the number of parts into which the rows are divided. The first one,
+  // which is used until the schedules are measured, makes as many parts as have kMinTaskBytes bytes each.
   std::vector<std::int64_t> schedules(const BindArgs& args) const override {
     const std::int64_t num_rows = rows(args);
     const std::int64_t most = most_parts(args, num_rows);

@@ -1,6 +1,6 @@
-// Row kernels on the CPU. Nothing is compiled at run time: a row's values lie in the cache as float32, and each
-// operator is a loop over them that this program's compiler has vectorised. Sums have the same order as in the
-// operators' own kernels.
+// Row kernels on the CPU. Nothing is compiled at run time: the values of a row stay in the CPU's cache as float32, and
+// each operator is a loop over these values, which was vectorised when this program was compiled. Sums have the same
+// order as in the operators' own kernels.
 #pragma once
 
 namespace tessera {

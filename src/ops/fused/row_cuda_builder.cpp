@@ -15,7 +15,7 @@
 namespace tessera {
 namespace {
 
-constexpr int kFirstEarly = 90;  // the compute capability from which on kernels are launched early
+constexpr int kFirstEarly = 90;  // the lowest compute capability on which kernels are launched early
 
 // Returns the GPU's own compute capability, even if kernels for an older one are chosen.
 Result<int> capability_of(CudaDevice& device) {
@@ -62,7 +62,8 @@ class CudaRowCode final : public RowKernelCode {
     return 0;
   }
 
-  // Returns the schedules: numbers of threads of a block. One module has the code for all of them.
+  // Returns the possible schedules. A schedule is the number of threads in a block. One module has the code for all of
+  // them.
   std::vector<std::int64_t> schedules(const BindArgs& /*args*/) const override { return block_sizes(schedule_); }
 
   Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args, std::int64_t threads) const override {
@@ -87,7 +88,7 @@ class CudaRowCode final : public RowKernelCode {
   bool early_;
 };
 
-// The code that this process has compiled. Pieces of several runners share kernels.
+// The code that this process has compiled. It is kept because pieces of several runners have equal kernels.
 struct Compiled {
   std::mutex mutex;
   std::map<std::pair<int, std::string>, std::string> code;  // key: architecture and source

@@ -66,7 +66,7 @@ class TaskFinder {
     return id;
   }
 
-  // Puts a value into the task of the inputs that it reads at its own positions. Loads and slices begin a task.
+  // Puts a value into the same task as the inputs that it reads at its own positions. Loads and slices begin a task.
   void join(int id) {
     if (is_source(value(id).op) || value(id).op == RowOp::kSlice) return;
     for (const int input : value(id).inputs)
@@ -83,7 +83,8 @@ class TaskFinder {
     if (is_computed_elsewhere(slice.inputs[0])) return ok_status();
     return unimplemented("a part of a value that was reduced or rotated in the same kernel");
   }
-  // Returns whether another task can compute `id` again: no reduction or rotation lies between the loads and `id`.
+  // Returns whether another task can compute `id` again. It can if no reduction or rotation lies between the loads and
+  // `id`.
   bool is_computed_elsewhere(int id) const {
     const RowValue& v = value(id);
     if (v.op == RowOp::kRmsNorm || v.op == RowOp::kRotary) return false;

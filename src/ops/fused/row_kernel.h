@@ -2,7 +2,7 @@
 // pass makes it from a group of operators; a device turns it into code (row_kernel_builder.h).
 //
 // Every tensor is seen as `rows` rows: a row of f32[T, 4, 8] has 32 elements. Every value is computed for one row from
-// values of the same row. Its text form:
+// values of the same row. The text form of a row kernel:
 //
 //   rows T
 //   %0: bf16[64] = load operand 0
@@ -42,10 +42,10 @@ enum class RowOp : std::uint8_t {
   kGeluTanh,
   kGeluErf,
   kSoftcap,  // number · tanh(x / number)
-  // x, w: x / sqrt(mean(x²) + number) · w over runs of w's length. With round_once only the final product is rounded.
-  // unit_offset rounds in the same way, and multiplies by 1 + w.
+  // Inputs x and w: x / sqrt(mean(x²) + number) · w, for each run of x that is as long as w. In the form kRoundOnce
+  // only the final product is rounded. kUnitOffset rounds in the same way, and multiplies by 1 + w.
   kRmsNorm,
-  kRotary,  // x, table: heads of `head_dim` elements, rotated by the table's cosines and sines (head_dim / 2 of each)
+  kRotary,  // inputs x and table: rotates heads of `head_dim` elements; the table has head_dim / 2 cosines, then sines
 };
 std::string_view row_op_name(RowOp op);
 
@@ -54,16 +54,16 @@ struct RowValue {
   ir::DType dtype = ir::DType::kFloat32;
   std::int64_t width = 0;                 // elements in a row
   std::vector<int> inputs = {};           // indices of earlier values
-  int operand = -1;                       // kLoad, kRepeat, kWeight
-  std::int64_t offset = 0;                // kSlice
-  std::int64_t head_dim = 0;              // kRotary
-  double number = 0;                      // kScale, kSoftcap, kRmsNorm
-  NormForm form = NormForm::kRoundFirst;  // kRmsNorm
+  int operand = -1;                       // used by kLoad, kRepeat and kWeight
+  std::int64_t offset = 0;                // used by kSlice
+  std::int64_t head_dim = 0;              // used by kRotary
+  double number = 0;                      // used by kScale, kSoftcap and kRmsNorm
+  NormForm form = NormForm::kRoundFirst;  // used by kRmsNorm
   friend bool operator==(const RowValue&, const RowValue&) = default;
 };
 
 // Writes a value to an operand. With `slots`, an int32 value of one element, row r goes to row slots[r] of the operand;
-// it is dropped if there is no such row.
+// a row is dropped if the operand has no row slots[r].
 struct RowStore {
   int value = -1;
   int operand = -1;
@@ -74,7 +74,7 @@ struct RowStore {
 
 struct RowKernel {
   ir::Dim rows = {};
-  int num_operands = 0;  // operands of the instruction, then its results
+  int num_operands = 0;  // the kernel's operands are those of the instruction, followed by its results
   std::vector<RowValue> values = {};
   std::vector<RowStore> stores = {};
   friend bool operator==(const RowKernel&, const RowKernel&) = default;
@@ -88,7 +88,7 @@ struct RowTask {
   std::int64_t width = 0;
   std::int64_t segment = 0;      // elements of a run that is reduced; 0: there is none
   std::int64_t head_dim = 0;     // head_dim of a rotation; 0: there is none
-  std::vector<int> values = {};  // in order, including values of other tasks that are read through slices
+  std::vector<int> values = {};  // ascending, including values of other tasks that are read through slices
   std::vector<int> stores = {};  // indices into RowKernel::stores
 };
 
@@ -96,8 +96,8 @@ inline constexpr int kMaxRowOperands = 24;
 inline constexpr std::size_t kMaxRowValues = 64;
 
 // Returns the tasks of a kernel, in the order of their first stores. Returns kUnimplemented, with the reason, if no
-// device has code for the kernel: reductions over different runs in one task, a slice of a value that was reduced or
-// rotated, or too many operands.
+// device has code for the kernel. This is the case if a task reduces runs of different lengths, if a slice reads a
+// value that was reduced or rotated, or if there are too many operands.
 Result<std::vector<RowTask>> row_tasks(const RowKernel& kernel);
 
 }  // namespace tessera

@@ -33,7 +33,7 @@ class RowKernelCode {
 class RowKernelBuilder {
  public:
   virtual ~RowKernelBuilder() = default;
-  // Returns the name of an instruction's kernel: "cpu", "nvrtc".
+  // Returns the name under which an instruction shows such a kernel: "cpu" or "nvrtc".
   virtual std::string_view name() const = 0;
   // Returns what the code depends on besides its source: architecture and compiler. Returns kNotFound, with the places
   // that were tried, if there is no compiler.
@@ -41,7 +41,7 @@ class RowKernelBuilder {
   // Returns the source to compile; equal sources give equal code. Returns kUnimplemented if the device has no code for
   // the kernel.
   virtual Result<std::string> source(const RowKernel& kernel) const = 0;
-  // Returns machine code, which can be kept; "" if there is nothing to compile. May take a second.
+  // Returns machine code, which later processes may use too, or "" if there is nothing to compile. May take a second.
   virtual Result<std::string> compile(const std::string& source, Device& device) const = 0;
   // Loads code, which may come from an earlier process. Precondition: no stream records.
   virtual Result<std::shared_ptr<const RowKernelCode>> load(const RowKernel& kernel, const std::string& code,

@@ -1,6 +1,6 @@
-// Catches: row kernels that differ from their formulas in double, write rows that are not theirs, give a row other bits
-// in another batch or by another schedule, or differ between eager run and graph. The tests run on the device that
-// TESSERA_TEST_DEVICE names.
+// Catches: results that differ from the formulas in double; rows that a kernel writes although they are not its own;
+// bits of a row that depend on the batch or the schedule; graphs that differ from the eager run. The tests run on the
+// device that TESSERA_TEST_DEVICE names.
 #include "tessera/ops/fused/row_kernel.h"
 
 #include <gmock/gmock.h>
@@ -130,7 +130,8 @@ class RowKernels : public ::testing::TestWithParam<DType> {
     return found;
   }
 
-  // Returns the operands after an eager run of the kernel. A captured graph of it must leave the same bits.
+  // Returns the operands after an eager run of the kernel. Checks that a captured graph and all other schedules leave
+  // the same bits.
   static Result<std::vector<HostTensor>> run(const RowKernel& kernel, const std::vector<HostTensor>& operands) {
     Device& device = testing::test_device();
     const RowKernelBuilder& made = *TRY(builder());
@@ -182,7 +183,8 @@ class RowKernels : public ::testing::TestWithParam<DType> {
     return eager;
   }
 
-  // Makes rows of random contents. Slots are 3, -1, 5 …; the cache has eight rows more than the operands.
+  // Makes operands with random contents. The slot of row r is rows + 7 - r, but -1 for every third row. An operand that
+  // is stored to through slots has eight rows more than the others.
   static std::vector<HostTensor> operands_of(const RowKernel& kernel, std::int64_t rows) {
     std::vector<HostTensor> operands(static_cast<std::size_t>(kernel.num_operands));
     for (const RowValue& v : kernel.values) {
@@ -253,7 +255,8 @@ class RowKernels : public ::testing::TestWithParam<DType> {
   }
 };
 
-// Covers widths of whole packs, single elements, one warp, a block, and several packs a thread.
+// The widths give rows of whole packs and of single elements, rows for one warp and for a block, and rows with several
+// packs for each thread.
 TEST_P(RowKernels, ResidualAndNorm) {
   for (const std::int64_t width : {8, 24, 7, 257, 1024, 4096, 12288}) {
     Draft d(GetParam());

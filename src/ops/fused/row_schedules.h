@@ -2,9 +2,9 @@
 // rows among threads (RowKernelCode::schedules). All schedules of a kernel give the same bits, so the choice may differ
 // between two binds, and between ranks.
 //
-//   bind            chosen(problem), else the device's own; note(problem, how to bind it again)
-//   idle moments    take_unmeasured(device), measured (row_tuning.h), improve(problem, the result)
-//   later starts    learn(problem, the result of an earlier process)
+//   bind            takes chosen(problem), or else the device's default, and calls note(problem, how to bind it again)
+//   idle moments    take_unmeasured(device) returns a problem, row_tuning.h measures it, improve() keeps the result
+//   later starts    learn() takes the results of earlier processes
 //
 // Thread-safe.
 #pragma once
@@ -28,7 +28,7 @@ namespace tessera {
 
 struct RowProblem {
   std::string kernel;     // row_kernel_key()
-  std::int64_t rows = 0;  // rows of the size that is bound
+  std::int64_t rows = 0;  // rows of the bucket that is bound
   friend auto operator<=>(const RowProblem&, const RowProblem&) = default;
 };
 // Returns the hash of a kernel's text and of its builder's name.
@@ -36,7 +36,7 @@ std::string row_kernel_key(const RowKernelBuilder& builder, const RowKernel& ker
 
 // The instance to measure. The measurement allocates memory for tensors of the same sizes.
 struct RowInstance {
-  std::string name;                         // the group's name, for people
+  std::string name;                         // the group's name, for logs and reports
   std::weak_ptr<const RowKernelCode> code;  // expires with the engine that loaded it
   std::vector<TensorView> operands;         // without addresses
   std::vector<TensorView> results;

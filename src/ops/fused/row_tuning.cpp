@@ -14,7 +14,7 @@
 namespace tessera {
 namespace {
 
-constexpr int kTries = 3;  // launches with which each schedule is first timed, one by one
+constexpr int kTries = 3;  // launches of each schedule in the first comparison
 constexpr double kSlow = 2;
 constexpr int kRounds = 5;
 constexpr double kRoundMs = 0.5;
@@ -24,7 +24,8 @@ constexpr double kSmallestGain = 0.02;         // a smaller gain is noise
 constexpr double kGreatestGain = 3;            // a greater gain means that another process used the same cores
 constexpr std::int64_t kMostBytes = 64 << 20;  // bytes of all tensors together
 
-// A problem's tensors in newly allocated memory. Row numbers count up; other values are random and finite.
+// A problem's tensors in newly allocated memory. int32 tensors, which are row numbers, hold 0, 1, 2, …; other values
+// are random and finite.
 class Tensors {
  public:
   static Result<Tensors> create(const RowInstance& instance, Device& device) {
@@ -73,7 +74,8 @@ class Tensors {
     }
     return views;
   }
-  // Writes bytes of which every 16 bits and every 32 bits are a small float.
+  // Fills an int32 tensor with 0, 1, 2, …, and any other tensor with bytes that are small finite floats, whether they
+  // are read as 16-bit or as 32-bit floats.
   static Status fill(const TensorView& view, std::size_t bytes, std::minstd_rand& random, Device& device,
                      Stream& stream) {
     const std::unique_ptr<HostAllocation> host = TRY(device.allocate_host(bytes, "values to measure"));
@@ -96,7 +98,7 @@ class Tensors {
 struct Candidate {
   std::int64_t schedule = 0;
   std::unique_ptr<BoundOp> op;
-  bool is_slow = false;  // found to be slow at once, so not timed further
+  bool is_slow = false;  // too slow in the first comparison; not timed further
   std::vector<double> ms;
 };
 
@@ -158,7 +160,8 @@ Result<MeasuredSchedules> measure(const RowKernelCode& code, const RowInstance& 
   MeasuredSchedules found{.name = instance.name, .chosen = candidates.front().schedule, .us = {}};
   double best = 0;
   for (const Candidate& candidate : candidates) {
-    const double us = std::max(1000 * std::ranges::min(candidate.ms), 1e-3);  // disturbances only add time
+    // Disturbances only add time, so the shortest time counts.
+    const double us = std::max(1000 * std::ranges::min(candidate.ms), 1e-3);
     if (found.us.empty()) best = us * (1 - kSmallestGain);
     found.us.emplace_back(candidate.schedule, us);
     if (us >= best) continue;

@@ -1,5 +1,5 @@
-// Catches: a slower schedule that is kept, a faster one that is not used, one with other bits that is used, choices
-// that do not reach later binds, and a disturbed measurement that is kept.
+// Catches: a slower schedule that is kept; a faster schedule that is not used; a schedule that is used although its
+// results have other bits; choices that do not reach later binds; a disturbed measurement that is kept.
 #include "tessera/ops/fused/row_tuning.h"
 
 #include <gtest/gtest.h>
@@ -115,7 +115,8 @@ TEST_F(RowTuning, AScheduleWithOtherBitsIsNotUsed) {
   EXPECT_EQ(known_.chosen({.kernel = std::string(32, 'a'), .rows = 4}), 5);
 }
 
-// A schedule cannot be that much faster. Another process used the core while the first schedule was timed.
+// A schedule is never three times as fast as another. If one seems to be, another process used the core while the
+// slower one was timed.
 TEST_F(RowTuning, ADisturbedMeasurementIsNotKept) {
   const auto code = std::make_shared<SlowCode>(std::vector<std::int64_t>{8, 18});  // waits 800 and 0 µs
   bind_and_run(code, 4);

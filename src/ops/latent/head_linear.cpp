@@ -1,5 +1,6 @@
-// head_linear on the CPU. A work item is one head, a strip of 64 columns and up to 96 rows. It converts its parts of w
-// and x to float32 and multiplies blocks. The order of sums is the same for all sizes.
+// head_linear on the CPU. A work item is one head, a strip of 64 columns and up to 96 rows. A worker converts the
+// item's parts of w and x to float32, block by block, and multiplies the blocks. The order of sums is the same for all
+// sizes.
 #include "tessera/ops/latent/head_linear.h"
 
 #include <algorithm>
@@ -37,8 +38,8 @@ struct Item {
   std::int64_t rows;
 };
 
-// Copies rows from `depth` on and columns from item.column on of a transposed w to block[depth][column]. Columns beyond
-// the item's are zeros.
+// Copies `count` rows of a transposed w, from row `depth` on, to block[depth][column]. The columns begin at
+// item.column; columns beyond the item's are zeros.
 template <class T>
 TESSERA_INLINE void copy_weights(const HeadLinearProblem& p, const Item& item, std::int64_t depth, std::int64_t count,
                                  float* block) {
@@ -50,7 +51,7 @@ TESSERA_INLINE void copy_weights(const HeadLinearProblem& p, const Item& item, s
   }
 }
 
-// Copies w[column …, depth …] to block[depth][column]. Columns beyond the item's are zeros.
+// Copies the transpose of w[item.column …, depth …] to block[depth][column]. Columns beyond the item's are zeros.
 template <class T>
 TESSERA_INLINE void transpose_weights(const HeadLinearProblem& p, const Item& item, std::int64_t depth,
                                       std::int64_t count, float* block) {

@@ -48,9 +48,9 @@ __device__ inline void turn_rows(const HeadLinearProblem& p, const HeadLinearExt
   }
 }
 
-// Computes tiles of the output on tensor cores. Grid: [blocks of columns · heads, then one block a head for the rotary
-// values; blocks of rows that run side by side]. A block processes every gridDim.y-th block of rows. The four warps
-// form kRowWarps groups. A group takes 16 rows, and its warps divide the columns.
+// Computes tiles of the output on tensor cores. Grid x: the blocks of columns of all heads, then one block per head for
+// the rotary values. Grid y: a thread block processes every gridDim.y-th block of rows. Its four warps form kRowWarps
+// groups. A group takes 16 rows, and its warps divide the columns.
 template <class T, int kRowWarps, bool kTransposed>
 __global__ void __launch_bounds__(kWarps* kWarp) head_tiles(const HeadLinearProblem p, const HeadLinearExtras extras) {
   constexpr int kRows = 16 * kRowWarps;
@@ -75,7 +75,7 @@ __global__ void __launch_bounds__(kWarps* kWarp) head_tiles(const HeadLinearProb
       turn_rows<T>(p, extras, head, first_row, kRows);
       continue;
     }
-    // Loads zeros for elements past the sizes, which add nothing.
+    // Loads a tile of x and one of w. Elements past the sizes are loaded as zeros, so that they add nothing.
     const auto load = [&](int step, int stage) {
       const std::int64_t depth = static_cast<std::int64_t>(step) * kDepth;
       if (depth < p.k) {
@@ -136,8 +136,8 @@ __global__ void __launch_bounds__(kWarps* kWarp) head_tiles(const HeadLinearProb
   }
 }
 
-// Computes columns of one head for a few rows; w must be transposed. Grid: [blocks of 64 columns, then one for the
-// rotary values; heads]. A thread has 8 columns and kHeld indices of k.
+// Computes columns of one head for a few rows; w must be transposed. Grid x: blocks of 64 columns, then one block for
+// the rotary values. Grid y: heads. A thread has 8 columns and kHeld indices of k.
 template <class T, int kHeld>
 __global__ void __launch_bounds__(kWarps* kWarp)
     head_columns(const HeadLinearProblem p, const HeadLinearExtras extras) {
@@ -189,9 +189,9 @@ __global__ void __launch_bounds__(kWarps* kWarp)
 
 constexpr int kPlainTile = 16;
 
-// Computes tiles of the output in float32. Grid: [blocks of columns · heads, then one block a head for the rotary
-// values; blocks of rows]. A block has 256 threads. Each computes one element of a 16 x 16 tile, from tiles in shared
-// memory.
+// Computes tiles of the output in float32. Grid x: the blocks of columns of all heads, then one block per head for the
+// rotary values. Grid y: blocks of rows. A block has 256 threads. Each computes one element of a 16 x 16 tile, from
+// tiles in shared memory.
 template <class T>
 __global__ void __launch_bounds__(kPlainTile* kPlainTile)
     head_products(const HeadLinearProblem p, const HeadLinearExtras extras) {
@@ -214,7 +214,7 @@ __global__ void __launch_bounds__(kPlainTile* kPlainTile)
   for (std::int64_t depth = 0; depth < p.k; depth += kPlainTile) {
     const std::int64_t d = depth + tx;
     x_tile[ty][tx] = row < p.rows && d < p.k ? to_float(x[row * p.x_stride + d]) : 0.0f;
-    // The layout is w_tile[column][d]. Neighbouring threads read neighbours in memory.
+    // The layout is w_tile[column][d]. In both cases neighbouring threads read neighbouring elements of w.
     if (p.transposed) {
       const bool real = depth + ty < p.k && first_column + tx < p.n;
       w_tile[tx][ty] = real ? to_float(w[(depth + ty) * p.n + first_column + tx]) : 0.0f;
@@ -239,7 +239,8 @@ LaunchShape blocks_of(const HeadLinearProblem& p, const HeadLinearExtras& extras
           .block = dim3(static_cast<unsigned>(threads))};
 }
 
-// Number of blocks of rows that run side by side if some may have no work. They suffice to occupy every multiprocessor.
+// The limit of grid y if blocks of rows may be skipped (LatentForms). With this many blocks of rows every
+// multiprocessor is already occupied.
 constexpr unsigned kRowBlocksOfForms = 8;
 
 template <class T, int kRowWarps, bool kTransposed>

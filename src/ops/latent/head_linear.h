@@ -38,8 +38,8 @@ struct HeadLinearExtras {
   // its requests uses the absorbed form; its rows of `out` are then undefined. By default no request uses the direct
   // form, so nothing is skipped.
   LatentForms forms = {};
-  // Rotary embedding: the angles of `table` rotate the `rotated` values behind the first k values of each head of x.
-  // The results are stored behind the first n values of the head of out.
+  // Rotary embedding: the angles of `table` rotate the `rotated` values that follow the first k values of each head of
+  // x. The results are stored after the first n values of the head of out.
   const float* table = nullptr;  // [rows, rotated]
   int rotated = 0;
   bool interleaved = false;

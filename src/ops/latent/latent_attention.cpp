@@ -1,6 +1,6 @@
-// Latent attention on the CPU. It runs attention's own kernel (attention_cpu.h) with one KV head, whose values are a
-// part of its keys. Matrix products (head_linear.h) make the queries before that, and turn latents into the output
-// after it.
+// Latent attention on the CPU. It runs attention's own kernel (attention_cpu.h) with one KV head, in which the first
+// elements of a key are its value. Before that, a matrix product for each head (head_linear.h) makes the queries. After
+// it, another one turns latents into the output.
 #include "tessera/ops/latent/latent_attention.h"
 
 #include <fmt/format.h>

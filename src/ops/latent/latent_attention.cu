@@ -1,10 +1,12 @@
-// Latent attention on CUDA. The absorbed form comes first. It multiplies queries by the key matrices, runs the
-// tensor-core kernel of latent_attention.cuh for supported sizes or a plain kernel for others, and multiplies the
-// result by the value matrices. If a forward has too few tiles for the device, the keys are cut into ranges for blocks
-// of their own, which a second launch joins; deterministic forwards do not cut keys.
+// Latent attention on CUDA. The launches of the absorbed form come first. They multiply queries by the key matrices,
+// compute attention, and multiply the result by the value matrices. Attention runs on the tensor-core kernel of
+// latent_attention.cuh for supported sizes, and on a plain kernel for others. If a forward has too few tiles for the
+// device, the keys are cut into ranges with blocks of their own, and another launch joins the ranges; deterministic
+// forwards do not cut keys.
 //
-// The direct form (latent_direct.h) follows in the same scratch memory, for the requests that take it. The launches
-// depend on the bucket's rows alone. Blocks find their request in the metadata when they run.
+// The launches of the direct form (latent_direct.h) follow, for the requests that take this form. They use the same
+// scratch memory. The grids depend only on the bucket's number of rows, so that a recorded graph serves any requests.
+// Blocks find their request in the metadata when they run.
 #include "tessera/ops/latent/latent_attention.h"
 
 #include <algorithm>
@@ -42,7 +44,7 @@ struct Plan {
   bool tensor_cores;
   int tile_rows;  // rows in a block; a row is a query head of a token
   int splits;
-  bool joins_values;  // join_values() replaces the joining and the product with values
+  bool joins_values;  // a single launch, join_values(), joins ranges and multiplies by the value matrices
   LatentDirect direct;
 
   std::int64_t tiles(std::int64_t requests) const { return rows * sizes.heads / tile_rows + requests; }
@@ -71,8 +73,8 @@ bool serves_tensor_cores(const BindArgs& args, const LatentSizes& sizes) {
 }
 
 // Returns whether blocks take tiles of 64 rows instead of 16. Tiles of 64 rows need most of a Hopper multiprocessor's
-// shared memory, and read a key once for four times as many rows. Tiles of 16 rows suit few heads. A deterministic
-// forward's bits must not depend on the number of rows.
+// shared memory, and read a key once for four times as many rows. Tiles of 16 rows suit few heads. In a deterministic
+// forward the choice does not depend on the number of rows, because bits must not.
 bool takes_large_tiles(const BindArgs& args, const LatentSizes& sizes) {
   constexpr std::int64_t kManyHeads = 32;
   if (args.device.properties().compute_capability != 90) return false;
@@ -80,8 +82,8 @@ bool takes_large_tiles(const BindArgs& args, const LatentSizes& sizes) {
   return sizes.heads >= kManyHeads || (!args.context.limits.deterministic && tiles >= args.device.properties().threads);
 }
 
-// Returns the number of ranges into which keys are cut, so that every multiprocessor has a block. It depends on the
-// bucket's rows alone.
+// Returns the number of ranges into which keys are cut, so that every multiprocessor has a block. The result depends
+// only on the bucket's number of rows.
 int splits_of(const BindArgs& args, std::int64_t blocks) {
   if (args.context.limits.deterministic) return 1;
   const std::int64_t multiprocessors = args.device.properties().threads;
@@ -89,7 +91,7 @@ int splits_of(const BindArgs& args, std::int64_t blocks) {
       std::clamp<std::int64_t>(multiprocessors / std::max<std::int64_t>(blocks, 1), 1, kMostSplits));
 }
 
-// The limit of rows for join_values(), in which each row reads the matrices again.
+// The most rows for join_values(), in which each row reads the value matrices again.
 constexpr std::int64_t kFewRows = 8;
 
 Result<Plan> make_plan_of(const BindArgs& args) {
@@ -150,8 +152,8 @@ void launch_join(const Problem& p, int latent, cudaStream_t stream) {
   cuda::launch_early(join_ranges<X>, shape, stream, p, latent);
 }
 
-// Binds the kernel for tiles and its second launch. `choice` distinguishes three variants: no second launch, or one of
-// two second launches.
+// Binds the kernel for tiles and the launch after it. The last argument of make_cuda_op() distinguishes three variants:
+// no second launch, join_ranges(), or join_values().
 template <class X, int kRowGroups, int kStages>
 Result<std::unique_ptr<BoundOp>> bind_tiles(const BindArgs& args, const Plan& plan, const Problem& p) {
   constexpr auto kKernel = latent_tiles<X, kRowGroups, kStages>;

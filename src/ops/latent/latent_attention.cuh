@@ -2,8 +2,8 @@
 // query head of one token, against ranges of the cache's rows. It reads each cache row once for all rows of the tile.
 //
 // Tensor cores handle the published sizes, a latent of 512 elements beside 64 rotated elements, in bfloat16 and
-// float16. Eight warps share a tile of 16 · kRowGroups rows. The warps of a group have the same 16 rows. They divide
-// the keys among them to compute scores, and the columns of the latent to add values.
+// float16. A tile has 16 · kRowGroups rows. The eight warps form kRowGroups groups, and each group has 16 of these
+// rows. The warps of a group divide the keys among them to compute scores, and the columns of the latent to add values.
 #pragma once
 
 #include "tessera/ops/attention/own_attention.cuh"
@@ -31,9 +31,10 @@ inline constexpr int kMostSplits = 64;  // limit of the ranges of a row's keys
 inline constexpr int kPack = 8;         // elements in 16 bytes
 inline constexpr int kPacks = kWidth / kPack;
 
-// The place of a row's sums: the output, or, if there are several ranges of keys, the partial result of this range.
+// The place where a row's sums are stored: the output, or, if there are several ranges of keys, this range's partial
+// result.
 struct Target {
-  std::int64_t at;  // row of out or of partial_values, in heads
+  std::int64_t at;  // index of the row, which is one head's, in out or partial_values
   bool partial;
 };
 __device__ inline Target target_of(const Problem& p, const Rows& rows, int row, int split) {
@@ -83,8 +84,9 @@ __device__ inline void load_queries(const Problem& p, const Rows& rows, Tile<T, 
   }
 }
 
-// Loads the rows of the cache from `first` on that are at positions in [begin, end). Rows from `last` on become zeros,
-// so that a zero weight never meets a NaN.
+// Loads a tile of the cache's rows, from position `first` on: only the rows at positions in [begin, end), so that
+// several calls can share the tile. Rows from position `last` on become zeros, so that a zero weight never multiplies a
+// NaN.
 template <class T>
 __device__ inline void load_keys(const Problem& p, const int* pages, int first, int begin, int end, int last,
                                  Tile<T, kKeys>& tile) {
@@ -119,7 +121,7 @@ template <class T, int kRowGroups, int kStages>
 __device__ inline void multiply_keys(Shared<T, kRowGroups, kStages>& shared, int stage, int first_row, int first_key,
                                      float (&score)[Sums<kRowGroups>::kWarpKeys / 8][4]) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  // Sums of every second step, so that a product need not wait for the product before it.
+  // The sums of every second step. With two sets of sums, a product need not wait for the product before it.
   float second[Sums<kRowGroups>::kWarpKeys / 8][4] = {};
 #pragma unroll 3
   for (int d = 0; d < kWidth / 32; ++d) {
@@ -161,7 +163,8 @@ __device__ inline void add_values(Shared<T, kRowGroups, kStages>& shared, int st
   }
 }
 
-// Runs the absorbed form. Grid [slots of tiles, 1, splits]. Requests in the direct form are skipped.
+// Runs the absorbed form. Grid [tiles, 1, splits]; blocks past the last tile do nothing. Requests in the direct form
+// are skipped.
 template <class T, int kRowGroups, int kStages>
 __global__ void __launch_bounds__(kWarps* kWarp) latent_tiles(const Problem p, const LatentForms forms) {
   using S = Shared<T, kRowGroups, kStages>;

@@ -5,14 +5,14 @@
 //                    mut out X[T, H·V]) {group: int, scale: double, interleaved = false}
 //
 // A token's row of the cache holds its latent [C] and then its rotated key [R]; all heads share the row
-// (latent_store.h). The first H·(N + R) of a row's W elements are its query heads. A query head has N elements for the
-// keys that are made from latents. Then it has R elements that are rotated by the row's angles (rotary.h) and rounded
-// to X. Two forms give the same results except for rounding ("beside" concatenates):
+// (latent_store.h). The first H·(N + R) of a row's W elements are its query heads. The first N elements of a query head
+// are multiplied by keys that are made from latents. The other R elements are rotated by the row's angles (rotary.h)
+// and rounded to X. Two forms give the same results except for rounding (a ‖ b concatenates a and b):
 //
-//   absorbed: query = keysᵀ·q[: N] beside rotary(q[N :]),   s_j = scale · query·row_j
+//   absorbed: query = keysᵀ·q[: N] ‖ rotary(q[N :]),   s_j = scale · query·row_j
 //             out = values · (Σ softmax(s)_j · row_j[: C])
-//   direct:   k_j = keys · row_j[: C] beside row_j[C :],   v_j = values · row_j[: C]
-//             s_j = scale · (q[: N] beside rotary(q[N :]))·k_j,   out = Σ softmax(s)_j · v_j
+//   direct:   k_j = keys · row_j[: C] ‖ row_j[C :],   v_j = values · row_j[: C]
+//             s_j = scale · (q[: N] ‖ rotary(q[N :]))·k_j,   out = Σ softmax(s)_j · v_j
 //
 // The absorbed form reads one row for all heads, which is faster if a request has few rows. The direct form has a third
 // of the operations, but makes the keys and values of every token that is seen, new or from earlier forwards. The
@@ -45,8 +45,8 @@ struct LatentSizes {
 };
 LatentSizes latent_sizes(const BindArgs& args);
 
-// Describe the two products of the absorbed form. The first makes the unrotated part of the queries, into query X[T, H,
-// C + R]. The second turns latents X[T, H, C] into out.
+// Describe the two products of the absorbed form. The first product makes the unrotated part of the queries and writes
+// it to query X[T, H, C + R]. The second product turns latents X[T, H, C] into out.
 HeadLinearProblem latent_query_problem(const BindArgs& args, DeviceAddress query);
 HeadLinearProblem latent_values_problem(const BindArgs& args, DeviceAddress latents);
 

@@ -1,7 +1,7 @@
-// Catches: a causal edge off by one, values that are not the first columns of a row, mixed-up heads or tokens of a
-// tile, pages read out of order or past a request's length, sizes that are no multiple of a vector, requests of one
-// form that are computed in the other form's memory or by both forms, lengths that a recorded graph contains, and rows
-// with bits that depend on others in a deterministic forward.
+// Catches: a causal edge off by one; values that are not the first columns of a row; mixed-up heads or tokens of a
+// tile; pages read out of order or past a request's length; wrong results for sizes that are no multiple of a vector;
+// requests of one form that are computed in the other form's memory or by both forms; recorded graphs that depend on
+// lengths; rows with bits that depend on other rows in a deterministic forward.
 #include "tessera/ops/latent/latent_attention.h"
 
 #include <gmock/gmock.h>
@@ -75,8 +75,9 @@ TEST(LatentAttentionBatches, MatchTheReferenceWithACacheOfAnotherType) {
   check_latent({.dtype = DType::kBFloat16, .cache_dtype = DType::kFloat16}, kMixed, "bf16 over an f16 cache");
 }
 
-// At the published sizes a GPU uses the direct form for requests of many rows. The cases are requests beside others of
-// few rows, after cached tokens, at the border of both forms, and without room for all keys (the last ones).
+// At the published sizes a GPU uses the direct form for requests of many rows. The cases are requests with just too few
+// rows for the direct form and with just enough, requests in one batch with requests of few rows, requests with cached
+// tokens, and requests with more keys than the scratch memory holds (the last ones).
 TEST_P(LatentAttention, MatchesTheReferenceForRequestsOfManyRows) {
   LatentConfig c{.dtype = GetParam(), .cache_dtype = GetParam(), .heads = 3, .latent = 512, .rotated = 64};
   c.key = c.value = 128;
@@ -93,8 +94,7 @@ TEST_P(LatentAttention, MatchesTheReferenceForRequestsOfManyRows) {
         std::to_string(requests.size()) + " requests, the first of " + std::to_string(requests[0].query_len) + " rows");
 }
 
-// The published sizes in steps of one row for each request, with value sizes that divide among blocks and others that
-// do not.
+// Runs decode steps at the published sizes. Some value sizes divide evenly among blocks, and some do not.
 TEST_P(LatentAttention, MatchesTheReferenceForDecodesOfPublishedSizes) {
   for (const auto& [heads, value, rows] :
        {std::tuple{3, 40, 5}, {16, 128, 1}, {16, 128, 6}, {16, 128, 20}, {128, 128, 1}}) {
@@ -210,7 +210,7 @@ TEST(LatentAttentionShapes, RefusesOperandsThatDoNotFit) {
   const ir::Type cache{DType::kBFloat16, {ir::Symbol::kPages, 16, 48}};
   const ir::Type table{DType::kFloat32, {ir::Symbol::kTokens, 16}};
   const ir::Attributes attributes{{"group", std::int64_t{0}}, {"scale", 0.5}};
-  // There are four heads of 24 + 16, cache rows of 32 + 16, and values of 20.
+  // There are four heads of 24 + 16 elements, cache rows of 32 + 16 elements, and values of 20 elements.
   const std::vector<ir::Type> good = {x(160), table, cache, w(4, 24, 32), w(4, 20, 32), x(80)};
   EXPECT_EQ(infer_error(kLatentAttention, good, attributes), "");
   const auto with = [&](std::size_t operand, const ir::Type& type) {

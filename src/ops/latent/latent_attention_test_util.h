@@ -27,7 +27,7 @@ struct LatentConfig {
   double scale = 0.1;
   std::int64_t padded_rows = 3;
   bool interleaved = false;
-  std::int64_t more_q = 8;  // elements of a row of q behind its heads
+  std::int64_t more_q = 8;  // elements of a row of q after its heads
 
   std::int64_t q_columns() const { return heads * (key + rotated) + more_q; }
   std::int64_t width() const { return latent + rotated; }
@@ -99,7 +99,7 @@ inline std::int64_t real_rows(const ForwardBatch& batch) {
 }
 
 // Makes q, table, cache, keys, values and out. Slots that no request owns are NaN, and so are padded rows of q and the
-// elements behind its heads. The matrices are the same for every seed.
+// elements after the heads in each row of q. The matrices are the same for every seed.
 inline std::vector<HostTensor> make_latent_operands(const LatentConfig& c, const ForwardBatch& batch, std::int64_t rows,
                                                     std::uint32_t seed) {
   HostTensor cache = make_operands(c.attention(), batch, rows, seed)[1];

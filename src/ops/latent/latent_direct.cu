@@ -14,11 +14,11 @@ namespace {
 using namespace direct_form;
 using cuda::LaunchShape;
 
-// The fewest new rows of a request in the direct form. Making its keys costs as much as the absorbed form's additional
-// operations for about 130 rows.
+// A request takes the direct form if it has at least this many new rows. Making its keys costs as much as the absorbed
+// form's additional operations for about 130 rows.
 constexpr std::int64_t kLeastRows = 128;
-// Room for made keys, as a number of keys for each row of the bucket. They fit in the memory of the absorbed form's
-// queries and latents, which are not used at the same time.
+// There is room for this many made keys for each row of the bucket. They fit in the memory of the absorbed form's
+// queries and latents, because the two forms use this memory one after the other.
 constexpr std::int64_t kKeysOfRow = 4;
 
 // The operands, in the order of the declaration.
@@ -73,14 +73,14 @@ Problem make_problem(const BindArgs& args, const LatentForms& forms, const Atten
 template <class T>
 Result<std::unique_ptr<BoundOp>> bind_typed(const Problem& p) {
   constexpr std::size_t kMakeBytes = sizeof(MakeMemory<T>);
-  constexpr std::size_t kAttendBytes = sizeof(AttendMemory<T>) + kMatrixBytes;  // the additional bytes align it
+  constexpr std::size_t kAttendBytes = sizeof(AttendMemory<T>) + kMatrixBytes;  // room to align it
   TRY(allow_shared_memory(reinterpret_cast<const void*>(make_keys<T>), kMakeBytes, "latent_attention"));
   TRY(allow_shared_memory(reinterpret_cast<const void*>(attend<T>), kAttendBytes, "latent_attention"));
   const auto heads = static_cast<unsigned>(p.attention.heads);
   const LaunchShape make{
       .grid = dim3(2 * heads, static_cast<unsigned>(tessera::ceil_div(p.forms.num_rows, latent::kKeyRows))),
       .block = dim3(kThreads)};
-  // Each request may begin a tile of its own.
+  // Every request begins a new tile, so up to max_requests tiles may be incomplete.
   const LaunchShape attention{
       .grid = dim3(heads, static_cast<unsigned>(p.forms.num_rows / kRows + p.forms.max_requests)),
       .block = dim3(kThreads)};

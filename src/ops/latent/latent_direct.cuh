@@ -61,9 +61,9 @@ union MakeMemory {
   PermutedRows<T, latent::kKeyRows, kDim / kPack> out;
 };
 
-// Makes keys or transposed values of one head, for parts of 128 rows. Grid [heads · 2, parts that run side by side]; a
-// block processes every gridDim.y-th part. Each of the eight warps has 64 rows and 32 columns of the result. Rows past
-// a request's last key repeat the last key's row, so that all values are numbers.
+// Makes keys or transposed values of one head, for parts of 128 rows. Grid x: the keys of head 0, its values, the keys
+// of head 1, and so on. Grid y: a block processes every gridDim.y-th part. Each of the eight warps has 64 rows and 32
+// columns of the result. Rows past a request's last key repeat the last key's row, so that no value is NaN.
 template <class T>
 __global__ void __launch_bounds__(kThreads, 2) make_keys(const Problem p) {
   extern __shared__ __align__(128) unsigned char shared_bytes[];
@@ -162,7 +162,7 @@ inline constexpr int kColumns = 64;  // columns of a matrix in shared memory
 inline constexpr int kColumnPacks = kColumns / kPack;
 inline constexpr int kParts = (kDim + kRotated) / kColumns;  // matrices of a query and of a key
 
-// The layout that cuda::matrix_at() needs: matrices begin at multiples of kMatrixBytes.
+// cuda::matrix_at() needs matrices that begin at multiples of kMatrixBytes.
 inline constexpr std::uint32_t kMatrixBytes = 1024;
 template <class T>
 struct AttendMemory {
@@ -240,7 +240,8 @@ __device__ inline void load_keys(const Problem& p, int request, int place, int h
 // Makes this thread's stores to shared memory visible to warpgroup products.
 __device__ inline void let_products_see_stores() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-// Attends over the made keys. Grid [heads, slots of tiles of rows]. The last tiles see the most keys and begin first.
+// Attends to the made keys. Grid [heads, tiles of rows]; blocks past the last tile do nothing. The blocks of the last
+// tiles begin first, because these tiles see the most keys.
 template <class T>
 __global__ void __launch_bounds__(kThreads, 1) attend(const Problem p) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)

@@ -16,15 +16,16 @@ __device__ inline int count_requests(const LatentForms& forms) {
   return n;
 }
 
-// Returns the number of key rows that a request needs in the direct form; 0 if it has few new rows.
+// Returns the number of key rows that a request needs in the direct form, or 0 if the request has too few new rows for
+// this form.
 __device__ inline int key_rows(const LatentForms& forms, int request) {
   const int rows = forms.query_starts[request + 1] - forms.query_starts[request];
   return rows < forms.least_rows ? 0 : (forms.kv_lens[request] + kKeyRows - 1) / kKeyRows * kKeyRows;
 }
 
-// Calls f(request, end, own) in one lane for each of 32 requests at a time, until f returns true for one of them.
-// Returns whether it did. `own` is the request's number of key rows, and `end` is the sum over this and all earlier
-// requests.
+// Calls f(request, end, own) for the requests in order, 32 at a time with one lane for each, until f returns true in
+// some lane. Returns whether it did. `own` is the request's number of key rows, and `end` is the sum over this and all
+// earlier requests.
 template <class F>
 __device__ inline bool any_of_requests(const LatentForms& forms, F&& f) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
@@ -45,7 +46,7 @@ __device__ inline bool any_of_requests(const LatentForms& forms, F&& f) {
   return false;
 }
 
-// Returns the row at which a request's keys begin; -1 if the request takes the absorbed form.
+// Returns the row at which a request's made keys begin, or -1 if the request takes the absorbed form.
 __device__ inline int direct_place(const LatentForms& forms, int request) {
   if (forms.least_rows == INT_MAX) return -1;
   int before = 0;

@@ -1,5 +1,6 @@
 // Selects the requests of a forward that latent attention computes in its direct form on CUDA (latent_attention.h).
-// These are requests with many new rows, as long as there is room for the keys and values of all of them.
+// These are the requests with many new rows, in order, until scratch memory has no room for the next one's keys and
+// values.
 #pragma once
 
 #include <climits>
@@ -10,8 +11,8 @@ namespace tessera {
 // The arguments of the selection. Kernels select the requests of each forward on the device, from lengths in device
 // memory. Trivially copyable.
 struct LatentForms {
-  int least_rows = INT_MAX;  // the fewest new rows of a request in the direct form; INT_MAX: no request has it
-  int capacity = 0;          // the number of keys that there is room for
+  int least_rows = INT_MAX;  // a request with at least this many new rows takes the direct form; INT_MAX: none does
+  int capacity = 0;          // the number of keys that the workspace has room for
   int max_requests = 0;
   int num_rows = 0;                            // rows of the bucket
   const std::int32_t* num_requests = nullptr;  // [1]

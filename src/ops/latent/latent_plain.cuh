@@ -25,7 +25,7 @@ __global__ void __launch_bounds__(kWarps* kWarp) latent_heads(const Problem p, i
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
   const int split = static_cast<int>(blockIdx.z);
-  // Finds the token's request. The tile has all heads of one token.
+  // Finds the token's request.
   const int token = static_cast<int>(blockIdx.x);
   int n = min(*p.num_requests, p.max_requests);
   while (n > 0 && p.query_starts[n] > p.num_rows) --n;

@@ -14,7 +14,7 @@ inline constexpr int kValuesOfBlock = kValueWarps * kValuesOfWarp;
 
 // Joins a row's ranges and multiplies the result by the matrix of values. Grid [parts of a head's values, heads, rows].
 // A warp has kValuesOfWarp rows of the matrix, and its lanes divide the latent's columns. `values` is X[heads,
-// value_dim, kLatent]. `may_be_early` means that no kernel writes `values`.
+// value_dim, kLatent]. `may_be_early` means that no kernel writes `values`, so that they may be loaded before the wait.
 template <class X>
 __global__ void __launch_bounds__(kValueWarps* kWarp)
     join_values(const Problem p, const X* values, int value_dim, bool may_be_early) {
@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(kValueWarps* kWarp)
   while (n > 0 && p.query_starts[n] > p.num_rows) --n;
   if (n == 0 || token >= p.query_starts[n]) return;
   const auto part = [&](int split) { return (token * p.splits + split) * p.heads + head; };
-  // A row only sees keys of the first ranges. The other ranges have no values.
+  // A row sees only keys of the first `seen` ranges. The other ranges have no values.
   float lse[kSplitsOfLane];
   float most = -INFINITY;
   int seen = 0;
@@ -63,7 +63,7 @@ __global__ void __launch_bounds__(kValueWarps* kWarp)
   }
   total = cuda::warp_sum(total);
   float4 sum = make_float4(0, 0, 0, 0);
-  constexpr int kTogether = 16;  // number of ranges with values in flight together
+  constexpr int kTogether = 16;  // number of ranges whose values are loaded at the same time
 #pragma unroll
   for (int i = 0; i < kMostSplits; i += kTogether) {
     if (i >= seen) break;

@@ -1,5 +1,5 @@
-// The decoder layers of a dense model as a region: the first layer's norm, then attention and MLP of each layer, which
-// end with the next layer's norm.
+// Describes the decoder layers of a dense model as a region. The region's first call is the first layer's norm. One
+// layer is one repetition: its attention, its MLP, and then the norm of the layer after it.
 #pragma once
 
 #include <array>

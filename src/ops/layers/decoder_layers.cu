@@ -24,10 +24,10 @@ using namespace cuda::decoder_layers;
 using T = __nv_bfloat16;
 using Shape = LayerShape<1024, 16, 8, 3072>;
 
-constexpr std::int64_t kMostRows =
-    2;  // four rows are faster operator by operator (docs/measurements/prefill-decode.md)
+// With four rows, separate kernels are faster (docs/measurements/prefill-decode.md).
+constexpr std::int64_t kMostRows = 2;
 
-// Returns whether the kernel can copy the tensor to shared memory: such copies begin at multiples of 16 bytes.
+// Returns whether the tensor begins at a multiple of 16 bytes. The kernel's copies to shared memory need this.
 bool is_aligned(const TensorView& t) { return reinterpret_cast<std::uintptr_t>(t.data.raw()) % 16 == 0; }
 bool is_matrix(const TensorView& w, std::int64_t rows, std::int64_t columns) {
   return w.is_weight && w.dtype == ir::DType::kBFloat16 && w.rank == 2 && w.dim(0) == rows && w.dim(1) == columns &&
@@ -45,8 +45,8 @@ bool is_norm(const BindArgs& call, float eps) {
          is_norm_weight(call.operands.back(), Shape::kHidden);
 }
 
-// Returns whether the kernel supports the layer. `one` is another layer, from which this one may differ only in weights
-// and cache.
+// Returns whether the kernel supports `layer`. The layer may differ from the layer `one` only in its weights and its
+// cache.
 bool serves_layer(std::span<const BindArgs> layer, std::span<const BindArgs> one, float eps) {
   const BindArgs& store = layer[kStore];
   const BindArgs& attention = layer[kAttend];
@@ -69,7 +69,7 @@ bool serves_layer(std::span<const BindArgs> layer, std::span<const BindArgs> one
          attention.node.attribute_or("softcap", 0.0) == 0 && same(kAttend, "scale", 1.0) &&
          same(kAttend, "group", std::int64_t{0}) && same(kStore, "eps", kDefaultQkNormEps) && shared(1) && shared(2) &&
          cache.dim(1) == one[kAttend].operands[1].dim(1) && kTileKeys % cache.dim(1) == 0 &&
-         kTileKeys / cache.dim(1) <= kWarp;  // each lane copies one page of a tile
+         kTileKeys / cache.dim(1) <= kWarp;  // each lane of a warp copies one page of a tile of keys
 }
 
 // Returns whether blocks of other processes may run beside our blocks on the current device.
@@ -88,7 +88,7 @@ bool runs_all_blocks(const BindArgs& call) {
          can_launch_early() && !is_shared_with_processes();
 }
 
-// Claims the device for this engine. Returns null if another engine has claimed it: two launches at once, each
+// Claims the device for this engine. Returns null if another engine has claimed it, because two launches at once, each
 // with blocks that wait for one another, could deadlock.
 std::shared_ptr<const DeviceClaim> claim_device(const BindArgs& call) {
   int device = 0;
@@ -109,8 +109,8 @@ bool serves(std::span<const BindArgs> calls) {
   return true;
 }
 
-// Encodes the map of a cache [pages, page_size, kv_heads, head_dim]. A head's row is two of the 128-byte rows that the
-// copy engine swizzles.
+// Encodes the map of a cache [pages, page_size, kv_heads, head_dim]. The copy engine swizzles rows of 128 bytes, so a
+// head's 256 bytes are two rows of the map.
 Result<CUtensorMap> map_of_pages(const TensorView& cache) {
   constexpr std::int64_t kRow = 64;
   const TensorBox dimensions[]{

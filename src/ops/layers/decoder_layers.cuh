@@ -1,17 +1,17 @@
 // All layers of a small model's decode step in one launch, for few requests.
 //
 // Reading a layer of such a model takes less time than launching its kernels one after another. Here 128 blocks, one on
-// each multiprocessor, stay for all layers. The weights and keys that a block reads are known from the start. One warp
+// each multiprocessor, compute all layers. The weights and keys that a block reads are known from the start. One warp
 // loads them in order into a ring in shared memory (weight_ring.cuh), nearly a layer ahead of the products. Blocks
 // exchange values as tagged words (tagged_words.cuh), six times a layer:
 //
 //   stream ─▶ qkv ─▶ attention over a block's keys ─▶ their sums ─▶ o + stream ─▶ gate and up ─▶ down + stream
 //
-// Block b has n / 128 rows of each matrix of n rows, from row b · n / 128 on, so that it owns the residual stream's
-// columns 8b … 8b + 7 and keeps them in registers. Each KV head has 16 blocks, which share the keys of all requests
-// evenly, in tiles of 64. If a norm precedes a product, x is multiplied by the norm's weight before the product, and
-// the product by 1/rms after it (layer_products.cuh). Except for that, values are rounded where the operators' own
-// kernels round them.
+// Block b has n / 128 rows of each matrix of n rows, from row b · n / 128 on. So it owns columns 8b … 8b + 7 of the
+// residual stream and keeps them in registers. Each KV head has 16 blocks, which share the keys of all requests evenly,
+// in tiles of 64. If a norm precedes a product, x is multiplied by the norm's weight before the product, and the
+// product is multiplied by 1/rms after it (layer_products.cuh). Except for that, values are rounded where the
+// operators' own kernels round them.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@
 namespace tessera::cuda::decoder_layers {
 
 inline constexpr int kMostLayers = 32;
-inline constexpr std::uint32_t kTagsOfStep = 64;  // greater than the number of layers
+inline constexpr std::uint32_t kTagsOfStep = 64;  // tags that a step may use: more than the number of layers
 
 struct LayerWeights {
   const __nv_bfloat16* attention_norm;  // [hidden]
@@ -44,10 +44,10 @@ struct Layers {
   LayerWeights layers[kMostLayers];
   const __nv_bfloat16* x;           // [rows, hidden]
   const __nv_bfloat16* final_norm;  // [hidden]
-  __nv_bfloat16* normed;            // [rows, hidden]: the final norm of `sum`
+  __nv_bfloat16* normed;            // [rows, hidden]: `sum` after the final norm
   __nv_bfloat16* sum;               // [rows, hidden]: the last layer's residual stream
   Requests requests;
-  TaggedWord* words;    // Words::kTotal words, twice; initially with tags that no step uses
+  TaggedWord* words;    // two sets of Words::kTotal words; initially with tags that no step uses
   std::uint32_t* step;  // [1]: number of launches so far, initially 0
   int num_layers;
   float eps;
@@ -67,7 +67,8 @@ struct LayerShape {
   static constexpr int kGateGroups = kInner / 8 / kBlocks;
 };
 
-// The offsets of a layer's values among its words. A word holds two bfloat16 values, or one float in `part` and `lse`.
+// The offsets of a layer's values in the tagged words. A word holds two bfloat16 values or, in kPart and kLse, one
+// float.
 template <class S, int kRows>
 struct Words {
   static constexpr int kStream = 0;                                 // [rows, hidden]
@@ -81,7 +82,7 @@ struct Words {
 };
 
 inline constexpr int kSlots = 11;  // slots in the ring
-// The shared memory behind the ring.
+// The shared memory after the ring.
 template <int kRows>
 struct LayerShared {
   unsigned char norms[2][2][kPartColumns * 2];  // for even and odd layers: the norms before qkv and before gate and up
@@ -89,7 +90,7 @@ struct LayerShared {
   union {
     ProductSums<kRows> products;
     AttentionSums attention;
-  } sums[2];  // used in turns
+  } sums[2];  // used alternately
   SharedBarrier full[kSlots], empty[kSlots];
 };
 template <int kRows>
@@ -100,7 +101,7 @@ template <class S, int kRows>
 __device__ inline void fill_ring(const Layers& p, const Share<kRows>& share, WeightRing<kSlots>& ring,
                                  LayerShared<kRows>& shared) {
   const int block = static_cast<int>(blockIdx.x);
-  let_copies_see_stores();  // stores of earlier forwards
+  let_copies_see_stores();  // earlier forwards stored keys and values
   for (int l = 0; l < p.num_layers; ++l) {
     const LayerWeights& w = p.layers[l];
     prefetch_map(w.key_pages);
@@ -147,7 +148,7 @@ __global__ void __launch_bounds__((kWarps + 1) * kWarp, 1) decoder_layers(const 
   wait_for_previous();
   const std::uint32_t first_tag = *p.step * kTagsOfStep + 1;
   const auto words_of = [&](int layer) { return p.words + layer % 2 * W::kTotal; };
-  // Each of the first threads owns a row's two neighbouring columns among the block's eight.
+  // Each of the first rows · 4 threads owns two neighbouring columns of one row, among the block's eight columns.
   const int my_row = thread / 4;
   const int my_pair = thread % 4;
   const int my_column = block * 8 + my_pair * 2;
@@ -172,7 +173,7 @@ __global__ void __launch_bounds__((kWarps + 1) * kWarp, 1) decoder_layers(const 
     {
       ProductSums<kRows>& sums = shared.sums[turn].products;
       Operand<1> x(words + W::kStream, rows, tag);
-      ring.wait();  // the norm's weight arrives with the first group
+      ring.wait();  // the norm's weight arrives with the first group of rows
       x.normalise(shared.norms[l % 2][0], sums);
       x.template multiply<S::kQkvGroups>(ring, sums);
       sync_multiplying();
@@ -256,7 +257,8 @@ __global__ void __launch_bounds__((kWarps + 1) * kWarp, 1) decoder_layers(const 
         pack_values(rounded<T>(stream.x * scale) * w.x, rounded<T>(stream.y * scale) * w.y);
     *reinterpret_cast<std::uint32_t*>(p.sum + at) = pack_values(stream.x, stream.y);
   }
-  // The step may advance: this block has read values that depend on all other blocks, so all blocks have read the step.
+  // Increments the step. No block needs the old number any more, because this block has read values that depend on all
+  // other blocks, and each block read the number before it wrote a value.
   if (block == 0 && thread == 0) *p.step += 1;
 #endif
 }

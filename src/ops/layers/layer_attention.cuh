@@ -1,8 +1,8 @@
-// The attention of a decoder layer in one launch (decoder_layers.cuh), preceded by head norms, rotation and the store
-// of the newest key. A block has one KV head and a share of the keys of all requests. The blocks of a KV head join the
-// partial results; each block joins some of the outputs.
+// The attention of a decoder layer, within the launch of all layers (decoder_layers.cuh): head norms, rotation, the
+// store of the newest key, and attention. A block has one KV head and a share of the keys of all requests. The blocks
+// of a KV head exchange their partial results, and each block joins those of some outputs.
 //
-// A warp takes eight keys of a tile of 64. A lane has four elements of a head in queries, keys and outputs.
+// A warp takes eight keys of a tile of 64. A lane has four elements of each query, key and output.
 #pragma once
 
 #include <cstdint>
@@ -53,7 +53,7 @@ class Share {
     const Tiles all = range_of(request);
     return {all.first / size_, all.first == all.last ? all.first / size_ : (all.last - 1) / size_ + 1};
   }
-  // Calls f(request, tile, whether it is the block's first tile), in order.
+  // Calls f(request, tile, is_first) for the block's tiles in order. `is_first` is true for the first of them.
   template <class F>
   __device__ void for_each_tile(const Requests& requests, F&& f) const {
     for (int request = 0; request < requests.rows; ++request) {
@@ -160,9 +160,9 @@ __device__ inline float over_keys(float x, F&& f) {
   return x;
 }
 
-// Adds this warp's keys of the request's tiles, from the ring, to `sums`. The warp with the newest key stores that key.
-// `words` are the words of qkv. `head_norms` holds the weights of both head norms, which arrive with the block's first
-// tile.
+// Attends to this warp's keys in the request's tiles, which arrive through the ring, and adds the results to `sums`.
+// The warp with the newest key stores that key in the cache. `words` hold the results of the qkv product. `head_norms`
+// holds the weights of both head norms, which arrive with the block's first tile.
 template <class S, int kSlots>
 __device__ inline void attend(const Requests& r, int request, Tiles tiles, int kv_head, const TaggedWord* words,
                               std::uint32_t tag, __nv_bfloat16* keys, __nv_bfloat16* values,
@@ -265,7 +265,7 @@ __device__ inline void attend(const Requests& r, int request, Tiles tiles, int k
   }
 }
 
-// Stores the block's part of the request: each output, and log2 Σ exp of each head. A thread has one output.
+// Stores the block's partial result for the request: each output, and log2 Σ exp of each head. A thread has one output.
 __device__ inline void store_part(const AttentionSums& s, TaggedWord* part, TaggedWord* lse, std::uint32_t tag) {
   static_assert(kGroup * kHeadDim == kWarps * kWarp);
   const int head = static_cast<int>(threadIdx.x) / kHeadDim;
@@ -285,8 +285,8 @@ __device__ inline void store_part(const AttentionSums& s, TaggedWord* part, Tagg
   if (dim == 0) store_word(lse + head, __float_as_uint(most + log2f(total)), tag);
 }
 
-// Joins the parts of this block's sixteenth of a KV head's outputs. Each output has 16 lanes, and each lane reads one
-// part.
+// Joins the partial results of the KV head's blocks, for the sixteenth of the outputs that this block has. Sixteen
+// lanes work on an output, and each lane reads the partial result of one block.
 template <class S, int kRows>
 __device__ inline void join_parts(const Share<kRows>& share, int rows, const TaggedWord* parts, const TaggedWord* lse,
                                   TaggedWord* to, std::uint32_t tag) {

@@ -1,10 +1,10 @@
-// The products of a decoder layer in one launch (decoder_layers.cuh). They multiply at most eight rows of x, which
-// arrive as tagged words, by groups of eight rows of w, which arrive through the ring.
+// The products of a decoder layer, within the launch of all layers (decoder_layers.cuh). They multiply at most eight
+// rows of x, which arrive as tagged words, by groups of eight rows of w, which arrive through the ring.
 //
 // Each of the eight warps multiplies an eighth of the columns: 32 of every 256 columns, eight for each lane of a quad.
-// A lane loads these eight columns of x or w as 16 bytes, and uses them as an instruction's operands. An instruction
-// may multiply any columns, as long as both of its operands have the same ones. The warps' sums are added up in shared
-// memory.
+// A lane loads these eight columns of x or w as 16 bytes, and uses them as an instruction's operands. The columns of
+// one instruction need not be neighbours; they only have to be the same in both of its operands. The warps' sums are
+// added up in shared memory.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 
 namespace tessera::cuda::decoder_layers {
 
-inline constexpr int kMostGroups = 6;  // limit of a block's groups in one product
+inline constexpr int kMostGroups = 6;  // most groups of a block in one product
 
 // Synchronises the warps that multiply, without the warp that fills the ring.
 __device__ inline void sync_multiplying() { asm volatile("bar.sync 1, %0;" ::"n"(kWarps * kWarp) : "memory"); }
@@ -52,7 +52,7 @@ __device__ inline float gated(float gate, float up) {
   return rounded<T>(Silu{}(rounded<T>(gate))) * rounded<T>(up);
 }
 
-// A warp's columns of x, in x [rows, kParts · 1024]. A lane has row lane / 4; rows past the last are zeros.
+// The columns of x [rows, kParts · 1024] that a warp multiplies. A lane has row lane / 4; rows past the last are zeros.
 template <int kParts>
 class Operand {
  public:
@@ -84,7 +84,7 @@ class Operand {
     if (row_ >= kRows || row_ / 2 != lane_ % 4) return;  // the diagonal
     sums.squares[warp_][row_] = row_ % 2 == 0 ? squares[0][0] + squares[1][0] : squares[0][1] + squares[1][1];
   }
-  // Multiplies by the norm's weight, which is in shared memory, and stores the sums of squares.
+  // Stores the sums of squares of x, and then multiplies x by the norm's weight, which is in shared memory.
   template <int kRows>
   __device__ void normalise(const unsigned char* weight, ProductSums<kRows>& sums) {
     add_squares(sums);
@@ -95,8 +95,9 @@ class Operand {
       x = make_uint4(times(x.x, w.x), times(x.y, w.y), times(x.z, w.z), times(x.w, w.w));
     }
   }
-  // Multiplies the next groups of eight rows of w and stores the results in the same number of columns of `sums`. It
-  // first waits for all stages, which have usually arrived, so that the groups' loads and products overlap.
+  // Multiplies the next kGroups groups of eight rows of w and stores the results in the same number of columns of
+  // `sums`. It first waits for all of these groups, which have usually arrived, so that the loads and products of
+  // several groups overlap.
   template <int kGroups, int kSlots, int kRows>
   __device__ void multiply(WeightRing<kSlots>& ring, ProductSums<kRows>& sums) const {
     static_assert(kGroups <= kMostGroups && kGroups * kParts <= kSlots);
@@ -128,7 +129,8 @@ class Operand {
   static constexpr int kSteps = kPartColumns / (kWarps * kWarp);
   static constexpr int kStepBytes = kPartColumns * 2 / kSteps;
 
-  // Adds one instruction's product to `sum`. Only the upper eight rows of the instruction's first operand come from x.
+  // Adds one instruction's product to `sum`. The instruction multiplies 16 rows, of which only the first eight come
+  // from x; the others are zeros.
   __device__ static void multiply(float (&sum)[4], std::uint32_t x0, std::uint32_t x1, std::uint32_t w0,
                                   std::uint32_t w1) {
     multiply_tile<__nv_bfloat16>(sum, {x0, 0, x1, 0}, w0, w1);

@@ -7,7 +7,7 @@
 namespace tessera {
 
 // Computes c[m, n] = a[m, k] · b[k, n], plus the old c if `accumulate` is set. A stride is the number of floats between
-// rows. Every element is summed in the order of k, whatever m and n are.
+// rows. Every element is summed in the order of k, for all m and n.
 struct GemmBlock {
   const float* a;
   std::int64_t a_stride;

@@ -59,8 +59,8 @@ struct Choice {
 Status describe(const LinearProblem& p, MatmulDesc& matmul, Layout& w, Layout& x, Layout& y,
                 std::optional<cudaDataType_t> operands = std::nullopt);
 
-// Returns the product's BoundOp::choice(). The library selects code by the algorithm, the epilogue and the alignment of
-// rows.
+// Returns the product's BoundOp::choice(), a number for the library's code. The library selects its code by the
+// algorithm, the epilogue and the alignment of rows.
 std::uint64_t variant_of(const Choice& choice, const LinearProblem& p);
 
 // Sets the bias's address, which is an attribute of the description.
@@ -78,8 +78,8 @@ LinearShape shape_of(const LinearProblem& p, Rows rows);
 Status ask(cublasLtHandle_t handle, const LinearProblem& p, Rows rows, const Choice& choice,
            std::span<cublasLtMatmulHeuristicResult_t> offered, int& found);
 
-// Returns the table of algorithms, of which the process has one. The process's GPUs are of one kind, and each checks an
-// algorithm that it takes from the table.
+// Returns the process's table of algorithms. All GPUs of the process share the table, because they are of one kind. A
+// GPU that takes an algorithm from the table lets the library check it first.
 LinearAlgorithms& known_algorithms();
 
 }  // namespace tessera::cublaslt

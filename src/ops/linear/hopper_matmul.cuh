@@ -48,7 +48,7 @@ struct RingPlace {
 struct HopperRing {
   std::uint32_t base;    // address of the stages
   SharedBarrier* full;   // [kHopperStages]
-  SharedBarrier* empty;  // [kHopperStages]; barriers of all blocks of the cluster
+  SharedBarrier* empty;  // [kHopperStages]; warps of all blocks of the cluster arrive here
   __device__ std::uint32_t weights(int slot) const {
     return base + static_cast<std::uint32_t>(slot) * kHopperStageBytes;
   }
@@ -58,7 +58,7 @@ struct HopperRing {
   }
 };
 
-// Initialises the barriers. One thread of the block calls it before the cluster meets.
+// Initialises the barriers. One thread of the block calls it before the cluster's blocks synchronise.
 __device__ inline void prepare(const HopperRing& ring) {
   for (int s = 0; s < kHopperStages; ++s) {
     ring.full[s].init(1);
@@ -83,7 +83,7 @@ __device__ inline void with_tile_size(int rows, const F& f) {
 }
 
 // Computes the sums of a tile of kN rows of x, from stages of kHopperDepth columns each. It starts the next products
-// before the last ones have ended.
+// before the previous ones have ended.
 template <class T, int kN>
 __device__ inline void multiply_tile_of(float (&sum)[kMostProductSums], const HopperRing& ring, RingPlace& at,
                                         int stages, int warpgroup) {

@@ -46,8 +46,8 @@ Result<std::vector<ir::Type>> infer(const ir::OpSignature& signature) {
 
 enum class Way { kNothing, kDot, kOneDnn, kBlocked };
 
-// The greatest number of rows for dot products if oneDNN has no kernel. They read w only once; the blocked kernel would
-// read w, write it in another form and read that again.
+// The greatest number of rows for dot products if oneDNN has no kernel. Dot products read w only once. The blocked
+// kernel would read w, write it in another form and read that form again.
 constexpr std::int64_t kMostRowsBeforeBlocked = 8;
 
 Way choose(const LinearProblem& p, bool deterministic) {

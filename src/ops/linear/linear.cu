@@ -8,8 +8,8 @@ namespace tessera {
 namespace {
 
 // The greatest number of rows for the simple kernel, if neither the streamed nor the split kernel takes the linear. For
-// one row, reading the weights takes all of the time, and the simple kernel is faster than cuBLASLt. From two rows on
-// the library is as fast or faster (docs/measurements/prefill-decode.md).
+// one row, reading the weights takes all of the time, and the simple kernel is faster than cuBLASLt. For two rows or
+// more the library is at least as fast (docs/measurements/prefill-decode.md).
 constexpr std::int64_t kMaxFewRows = 1;
 
 // Returns whether cuBLASLt would round the product to the storage type before it adds the bias. It does so if rows are

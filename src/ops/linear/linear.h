@@ -9,7 +9,7 @@
 //
 // On the CPU, our own kernels compute products of few rows and all float16 products; they convert elements as they load
 // them. oneDNN computes the rest. Bits may differ between row counts, except in a deterministic forward
-// (ForwardContext): there sums have one order for all row counts, on the CPU and on CUDA.
+// (ForwardContext). In such a forward sums have one order for all row counts, on the CPU and on CUDA.
 #pragma once
 
 #include "tessera/ir/op_decl.h"

@@ -1,6 +1,6 @@
-// Remembers the algorithms that a library chose for linears, in this process and in earlier ones, by problem. A
-// remembered algorithm saves the search and gives the same bits again. Algorithms are opaque data, which only the same
-// version of the library understands.
+// Keeps, for each linear problem, the algorithm that a library chose in this process or in an earlier one. A kept
+// algorithm saves the search and gives the same bits again. Algorithms are opaque data, which only the same version of
+// the library understands.
 //
 // A library's first choice is an estimate. In idle moments other algorithms are measured (linear_tuning.h), and the
 // fastest is kept for later processes. In this process a problem keeps its first algorithm, so its bits do not change.
@@ -44,22 +44,24 @@ class LinearAlgorithms {
   // Returns the choice of this process, or else of an earlier one. The caller must let the library check an earlier
   // process's choice against the problem.
   std::optional<OpaqueAlgorithm> chosen(const LinearShape& shape) const;
-  // Keeps an algorithm that was chosen, or that was remembered and passed the library's check.
+  // Keeps the algorithm that this process uses: a new choice, or an earlier process's choice that passed the library's
+  // check.
   void note(const LinearShape& shape, const OpaqueAlgorithm& algorithm);
 
-  // Gives out a noted problem that nobody has measured, and its algorithm. Only problems of 16-bit types that were
-  // noted for one m are given out, each once.
+  // Returns a noted problem that nobody has measured, and its algorithm. It returns only problems of 16-bit types that
+  // were noted for one m, each once.
   std::optional<std::pair<LinearShape, OpaqueAlgorithm>> take_unmeasured();
   // Keeps the algorithm that was measured to be the fastest, for later processes.
   void improve(const LinearShape& shape, const OpaqueAlgorithm& algorithm);
 
-  // Returns the improved algorithms, the noted ones, and the remembered ones of other problems: [["bf16", m, n, k,
-  // bias, any_rows, "<128 hexadecimal digits>", measured], …].
+  // Returns the improved algorithms, the noted ones, and those that remember() loaded for other problems: [["bf16", m,
+  // n, k, bias, any_rows, "<128 hexadecimal digits>", measured], …].
   Json to_json() const;
-  // Remembers the result of another process's to_json(). Returns kDataLoss for any other content, and then remembers
-  // nothing.
+  // Loads the result of another process's to_json() as the algorithms of an earlier process. Returns kDataLoss for any
+  // other content, and then loads nothing.
   Status remember(const Json& json);
-  // Keeps the measured algorithms of another process's to_json() for later processes. Errors as in remember().
+  // Adds the measured algorithms of another process's to_json() to this process's to_json(). This process itself does
+  // not use them. Errors as in remember().
   Status learn(const Json& json);
 
  private:

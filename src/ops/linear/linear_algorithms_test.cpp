@@ -1,5 +1,5 @@
-// Catches: an algorithm that is remembered for another problem than its own, a digit that is lost between writing and
-// reading a file, and a malformed file that is accepted in part.
+// Catches: an algorithm that is returned for another problem than its own; a digit that is lost between writing and
+// reading a file; a malformed file that is accepted in part.
 #include "tessera/ops/linear/linear_algorithms.h"
 
 #include <gmock/gmock.h>

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::int64_t kStripColumns = 64;
 constexpr std::int64_t kBlockDepth = 256;  // indices of k: a block of w is 64 KiB of float32
-constexpr std::int64_t kBlockRows = 1024;  // rows of a strip with sums of at most 256 KiB
+constexpr std::int64_t kBlockRows = 1024;  // rows whose sums in a strip take at most 256 KiB
 
 std::int64_t sum_rows(const LinearProblem& p) { return std::min(p.m, kBlockRows); }
 std::int64_t worker_floats(const LinearProblem& p) { return (kBlockDepth + sum_rows(p)) * kStripColumns; }

@@ -17,8 +17,8 @@ namespace tessera {
 
 class Json;  // nvcc's front end cannot compile base/json.h
 
-// Returns whether all our kernels for 16-bit types can run: sums may be in another order than the library's, and x and
-// w can be copied 16 bytes at a time.
+// Returns whether our own kernels for 16-bit types may run. They may if the order of sums may differ from the
+// library's, and if x and w can be copied 16 bytes at a time.
 inline bool allows_own_kernels(const BindArgs& args, const LinearProblem& p) {
   const bool half = p.dtype == ir::DType::kBFloat16 || p.dtype == ir::DType::kFloat16;
   return half && !args.context.limits.deterministic && p.k > 0 && p.n > 0 && is_aligned(p.x) && is_aligned(p.w);
@@ -30,8 +30,8 @@ inline bool allows_own_kernels(const BindArgs& args, const LinearProblem& p) {
 Result<std::unique_ptr<BoundOp>> bind_cuda_few_rows(const LinearProblem& problem);
 
 // Returns whether the streamed kernel supports the linear and is the fastest. It supports up to 8 rows of a 16-bit
-// type, or up to 16 with a small matrix; w must be a weight in whole tiles. It needs Hopper and a forward that is not
-// deterministic.
+// type, or up to 16 with a small matrix. w must be a weight whose rows and columns fill whole tiles. The kernel needs
+// Hopper and a forward that is not deterministic.
 bool can_stream(const BindArgs& args);
 // Binds the kernel that loads weights before the preceding kernels have ended (linear_streamed.cuh). Sums have one
 // order for all row counts. Precondition: can_stream().
@@ -52,7 +52,7 @@ Result<std::unique_ptr<BoundOp>> bind_split_gated(std::span<const BindArgs> call
 // Returns null if the streamed kernel does not support them.
 Result<std::unique_ptr<BoundOp>> bind_adapted(std::span<const BindArgs> calls);
 
-// Returns our kernels that also compute what stands behind the linear.
+// Returns our kernels that compute a linear together with the operators after it.
 const std::vector<JoinedKernelDef>& joined_linear_kernels();
 
 // The workspace that NVIDIA recommends for cuBLASLt on Hopper, for its split-k and stream-k kernels.

@@ -1,9 +1,9 @@
-// linear by dot products of rows. It computes a few rows of x at the speed of memory: each weight is read once, used
-// for all rows and forgotten. It also computes any number of rows if rows must not depend on each other.
+// linear by dot products of rows. It computes a few rows of x at the speed of memory, because it reads each weight once
+// for all rows. It also computes any number of rows if rows must not depend on each other.
 //
-// Every element of y is summed in one order, which depends on k alone: 16 lanes over the products of 32 values at a
-// time, then the sum of the lanes, then the remainder of k. The number of rows and columns that are processed at once
-// changes no bit.
+// Every element of y is summed in one order, which depends on k alone. First 16 lanes add up the products, 32 values of
+// k at a time. Then the lanes' sums are added up, and then the products of the remainder of k. The number of rows and
+// columns that are processed at once changes no bit.
 #include <unistd.h>
 
 #include <algorithm>
@@ -26,7 +26,8 @@ TESSERA_INLINE void load32(const float* w, Vec16& a, Vec16& b) {
   a = load16(w);
   b = load16(w + kVecFloats);
 }
-// Loads 32 bfloat16 values; a 32-bit lane holds two. A shift extracts the even values, and a mask the odd ones.
+// Loads 32 bfloat16 values; a 32-bit lane holds two. A shift extracts the even values, and a mask extracts the odd
+// ones.
 TESSERA_INLINE void load32(const BFloat16* w, Vec16& even, Vec16& odd) {
   VecU16 pairs;
   std::memcpy(&pairs, w, sizeof(pairs));
@@ -103,8 +104,8 @@ struct Ahead {
 };
 
 // Adds the products of k = [begin, end), a multiple of 32 long, for kColumns neighbouring columns. `partial` [kColumns,
-// kRows] has a vector of partial sums for each element of y. All sums are in registers meanwhile, because the loops
-// over them are unrolled.
+// kRows] has a vector of partial sums for each element of y. The loops over the sums are unrolled, so that all sums
+// stay in registers.
 template <class Products, int kRows, int kColumns, class T>
 TESSERA_INLINE void add_columns(const T* w, const T* x, std::int64_t k, std::int64_t begin, std::int64_t end,
                                 Ahead& ahead, Vec16* partial) {
@@ -135,7 +136,8 @@ TESSERA_INLINE void add_columns(const T* w, const T* x, std::int64_t k, std::int
   ahead.next = own.next;
 }
 
-// Stores one element of y, which has type T, from its row `x` and its column's weights `w`.
+// Stores one element of y, which has type T. `partial` holds its sums over whole steps of k. The remainder of k is
+// added here, from the row `x` and the column's weights `w`.
 template <class T, class R>
 TESSERA_INLINE void store_as(const LinearProblem& p, const R* x, const R* w, std::int64_t row, std::int64_t column,
                              const Vec16& partial) {
@@ -147,8 +149,8 @@ TESSERA_INLINE void store_as(const LinearProblem& p, const R* x, const R* w, std
   reinterpret_cast<T*>(p.y)[at] = from_float<T>(value);
 }
 
-// Stores one element of y in the problem's type. The products of converted float16 and of float32 numbers are one code,
-// so that it is compiled once.
+// Stores one element of y in the problem's type. float32 products and products of converted float16 share one
+// instantiation, so that it is compiled once.
 template <class R>
 TESSERA_INLINE void store_element(const LinearProblem& p, const R* x, const R* w, std::int64_t row, std::int64_t column,
                                   const Vec16& partial) {
@@ -158,8 +160,8 @@ TESSERA_INLINE void store_element(const LinearProblem& p, const R* x, const R* w
   store_as<R>(p, x, w, row, column, partial);
 }
 
-// The number of columns in a block. Their weights stay in the cache while each group of rows in turn is multiplied by
-// them.
+// The number of columns in a block. Their weights stay in the cache while one group of rows after another is multiplied
+// by them.
 constexpr std::int64_t kBlockColumns = 24;
 
 constexpr int kGroupRows = 8;
@@ -188,7 +190,8 @@ template <class Products, int kRows, class R>
 TESSERA_INLINE void add_block(const LinearProblem& p, const R* x, std::int64_t row, const Columns<R>& columns,
                               std::int64_t groups, Ahead& ahead) {
   constexpr int kColumns = columns_at_once(kRows, Products::kSteps);
-  // The depth of k at which the rows' part of x stays in the L1 cache for a block of columns.
+  // k is processed in parts of this depth, so that a part of the kRows rows of x stays in the L1 cache for all columns
+  // of the block.
   constexpr auto kDepth = static_cast<std::int64_t>(24576 / sizeof(R) / kRows / kStep * kStep);
   constexpr auto kStepBytes = static_cast<std::int64_t>(kColumns * kStep * sizeof(R));
   ahead.lines = (kStepBytes + groups * kLineBytes - 1) / (groups * kLineBytes);
@@ -309,11 +312,12 @@ void run(const LinearProblem& p) {
 
 }  // namespace
 
-// The limits follow from measurements on two cores of a Zen 5 EPYC with w [6144, 1024], in GB/s of weights. bfloat16
-// with 8, 16 and 32 rows reaches 36, 28 and 16, and oneDNN 26, 22 and 16. float32 with 8 and 16 rows reaches 36 and 24,
-// and oneDNN 25 and 19. Without AVX-512 there are half as many registers, and without bfloat16 products twice the work;
-// oneDNN was then faster from five rows on. A second group of rows reads a block again, so the block must still be in
-// the core's cache beside the next one: [4096, 14336] with 32 rows reaches 15, and oneDNN 17.
+// The limits follow from measurements on two cores of a Zen 5 EPYC with w [6144, 1024], in GB/s of weights. For
+// bfloat16 with 8, 16 and 32 rows this kernel reaches 36, 28 and 16, and oneDNN reaches 26, 22 and 16. For float32 with
+// 8 and 16 rows this kernel reaches 36 and 24, and oneDNN reaches 25 and 19. Without AVX-512 there are half as many
+// registers. Without bfloat16 products there is twice the work. In both cases oneDNN was faster for five rows or more.
+// A second group of rows reads a block again, so the block and the next one must fit the core's cache together. For w
+// [4096, 14336] they do not, and with 32 rows this kernel reaches 15, and oneDNN reaches 17.
 std::int64_t most_rows_for_dot(const LinearProblem& problem) {
 #ifdef TESSERA_BFLOAT16_PAIRS
   static const std::int64_t cache = sysconf(_SC_LEVEL2_CACHE_SIZE);

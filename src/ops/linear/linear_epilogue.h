@@ -12,7 +12,7 @@ namespace tessera {
 // a linear without a residual.
 bool allows_epilogue(const BindArgs& args, const LinearProblem& p);
 
-// Binds like bind_cublaslt(), with the device made current. Returns null if the library has no kernel; each operator
+// Makes the device current and binds like bind_cublaslt(). Returns null if the library has no kernel; each operator
 // then runs by itself.
 Result<std::unique_ptr<BoundOp>> bind_epilogue(const LinearProblem& p, Device& device);
 

@@ -72,8 +72,8 @@ __global__ void __launch_bounds__(kWarps* kWarp)
   }
 }
 
-// Returns how many warps share a row of w: enough for blocks to keep every multiprocessor's loads in flight, as long as
-// a warp has two loads of its own.
+// Returns how many warps share a row of w. The number grows until there are four blocks for each multiprocessor, which
+// keep enough loads in flight, but each warp has at least two loads.
 int choose_split(const LinearProblem& p, int pack) {
   int split = 1;
   const std::int64_t wanted_blocks = 4 * p.workers;

@@ -1,4 +1,4 @@
-// The gate behind a linear, for kernels that compute both: T(T(a(gate)) · up) from float32 sums, where a is the
+// The gate after a linear, for kernels that compute both: T(T(a(gate)) · up) from float32 sums, where a is the
 // activation. It rounds where the operators' own kernels round.
 #pragma once
 

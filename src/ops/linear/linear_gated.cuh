@@ -1,10 +1,10 @@
-// A linear of many rows and the gate behind it as one kernel on Hopper (hopper_matmul.cuh): y = a(x · gᵀ) ⊙ x · uᵀ. w
+// A linear of many rows and the gate after it as one kernel on Hopper (hopper_matmul.cuh): y = a(x · gᵀ) ⊙ x · uᵀ. w
 // has n gate rows g, then n up rows u. The linear's own result is twice as wide as y, and is never stored and read
 // again. At 8192 tokens this saves a fifth of a layer's memory traffic.
 //
 // The tensor map of w places 8 gate rows beside the same 8 up rows in shared memory, so that a thread has both sums of
-// an element. The grid has as many blocks as the device runs at once. Clusters take tiles in an order that lets
-// concurrent tiles share rows of x and w in L2: a group of kGroup tiles of rows, column by column.
+// an element. The grid has as many blocks as the device runs at once. Clusters take tiles group by group of kGroup
+// tiles of rows, and column by column within a group, so that concurrent tiles share rows of x and w in L2.
 //
 // The lower bound of the time is 4 · m · n · k operations at the 989 dense TFLOP/s of an H200.
 #pragma once
@@ -80,8 +80,8 @@ __device__ inline void copy_tiles(const GatedLinear<T>& p, const HopperRing& rin
   }
 }
 
-// Returns two elements of y, packed. The gate is a template parameter because a tile's results are unrolled, and the
-// code of all gates together would not fit the instruction cache.
+// Returns two elements of y, packed. The gate is a template parameter because the loop over a tile's results is
+// unrolled, and the code of all gates together would not fit the instruction cache.
 template <class T, class Gate>
 __device__ inline std::uint32_t activate(float2 gate, float2 up) {
   gate = rounded_two<T>(gate.x, gate.y);

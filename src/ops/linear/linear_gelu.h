@@ -1,4 +1,4 @@
-// A linear and the GELU behind it, as in the MLPs of vision towers. The library's matmul applies the activation to its
+// A linear and the GELU after it, as in the MLPs of vision towers. The library's matmul applies the activation to its
 // sums, so the product is not stored and read again.
 #pragma once
 

@@ -11,11 +11,11 @@
 namespace tessera {
 namespace {
 
-// The least work with which adding the residual in the matmul is faster. A residual costs each tile one load, which
-// long sums hide. The saving grows with the size of the tensor.
+// The fewest rows and products for which adding the residual in the matmul is faster. A residual costs each tile one
+// load, which long sums hide. The saving grows with the size of the tensor.
 constexpr std::int64_t kFewestRows = 512;
-constexpr std::int64_t kFewestProducts = std::int64_t{1}
-                                         << 34;  // 50 µs on an H200 (docs/measurements/prefill-decode.md)
+// This takes 50 µs on an H200 (docs/measurements/prefill-decode.md).
+constexpr std::int64_t kFewestProducts = std::int64_t{1} << 34;
 bool pays(const LinearProblem& p) { return p.m >= kFewestRows && p.m * p.n * p.k >= kFewestProducts; }
 
 // Binds the rms_norm of the sum, with the attributes of the add_rms_norm that it replaces.

@@ -1,4 +1,4 @@
-// A linear of many rows, the residual behind it and the norm of their sum. The library's matmul adds the residual as it
+// A linear of many rows, the residual after it and the norm of their sum. The library's matmul adds the residual as it
 // stores. So the norm reads one tensor instead of two, and the product alone is never stored.
 #pragma once
 
@@ -8,7 +8,7 @@ namespace tessera {
 
 // Joins {"linear", "add_rms_norm"}. The sum is rounded once, not twice. bind() returns null for float32, in
 // deterministic forwards, for sizes too small to be faster than the two kernels, for a linear with a residual of its
-// own, and if the library cannot run it: k and n must be multiples of 8, and operands aligned.
+// own, and if the library cannot run it. The library needs aligned operands, and k and n that are multiples of 8.
 extern const JoinedKernelDef kLinearResidualNormCuda;
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// Linears of up to 64 rows on Hopper, alone and with the gate behind them.
+// Linears of up to 64 rows on Hopper, alone and with the gate after them.
 //
 // Reading a matrix of a small model takes two microseconds and multiplying it takes one. Latency dominates such a
 // linear: placing its blocks, waiting for the first columns, and the loop over k. The kernel therefore does three
@@ -51,7 +51,7 @@ struct SplitLinear {
   Gate gate;
 };
 
-// Loads 16 bytes from the same address of another block of the cluster.
+// Loads 16 bytes at `address` in the shared memory of block `block` of the cluster.
 __device__ inline float4 load_of_block(std::uint32_t address, int block) {
   float4 v;
   asm volatile(
@@ -209,7 +209,7 @@ __global__ void __launch_bounds__(kThreads) linear_split(const __grid_constant__
     }
     wait_for_products<0>();
     hold(sum);
-    // The sums overwrite memory that all warps must have read before.
+    // The sums overwrite stages of the ring. So all warps must have read these stages before.
     asm volatile("bar.sync 1, %0;" ::"n"(kWarpgroup) : "memory");
     store_sums<kN>(sum, ring);
   } else if (is_copying) {

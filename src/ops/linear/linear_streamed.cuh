@@ -1,4 +1,4 @@
-// Linears of few rows on Hopper, alone and joined with the gate or the change by adapters behind them.
+// Linears of few rows on Hopper, alone and joined with the gate or the change by adapters after them.
 //
 // A decode of few requests reads every weight once, and reading a small model's matrix takes less time than starting a
 // kernel. Weights do not depend on the preceding kernels. So a block asks the copy engine (TMA) for its first weights
@@ -40,7 +40,7 @@ inline constexpr int kPadding = kBanks / 2;
 // The greatest number of bytes of a ring with which two blocks of up to eight rows fit on a multiprocessor.
 inline constexpr int kMostBytes = 3 * kTileRows * (kMostColumns * 2 + kPadding);
 
-// The arguments of a linear y[m, n] of x. With a gate, w has n gate rows, then n up rows.
+// The kernel's arguments. With a gate, w has n gate rows, then n up rows.
 template <class T>
 struct Streamed {
   const T* x;         // [m, k]
@@ -60,7 +60,8 @@ struct Streamed {
 // Synchronises the warps that multiply, without the ninth warp.
 __device__ inline void sync_multiplying() { asm volatile("bar.sync 1, %0;" ::"n"(kWarps * kWarp) : "memory"); }
 
-// What adapters change about the values of a tile that a thread stores: of y, or of the gate and what it multiplies.
+// The values that the row's adapter adds to the sums of one thread in a tile: to y, or, with a gate, to the gate and to
+// up.
 struct Changes {
   float of_y = 0;
   float of_up = 0;
@@ -252,7 +253,7 @@ __global__ void __launch_bounds__((kWarps + 1) * kWarp, kAtOnce || kHeld == 1 ? 
   for (int i = 0; i < kHeld; ++i) load(x[i], i);
   int buffer = 0;
   for (int tile = static_cast<int>(blockIdx.x); tile < tiles; tile += step) {
-    // Loaded before the products, while the weights are on their way.
+    // The changes are loaded before the products, while the weights arrive.
     const Changes changes = changes_of<kGated>(p, change, tile * kColumns);
 #pragma unroll
     for (auto& chains : sum)

@@ -1,4 +1,4 @@
-// Binds the streamed linear (linear_streamed.cuh) joined with the change by adapters, and with the gate behind it.
+// Binds the streamed linear (linear_streamed.cuh) joined with the change by adapters, and with the gate after it.
 #include "tessera/ops/linear/linear_cuda.h"
 #include "tessera/ops/linear/linear_streamed_bind.cuh"
 

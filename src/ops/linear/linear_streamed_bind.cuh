@@ -1,4 +1,4 @@
-// Makes the streamed linear (linear_streamed.cuh) for a problem, with whatever changes its values behind it.
+// Makes the streamed linear (linear_streamed.cuh) for a problem, with or without a change by adapters.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,6 @@
-// Catches: a wrong operand order, transposition or stride, a lost bias or residual, rounding more than once, sizes that
-// are no multiple of a vector or block, scratch memory that is too small, and errors when y overwrites the residual.
+// Catches: a wrong operand order, transposition or stride; a lost bias or residual; rounding more than once; wrong
+// results for sizes that are no multiple of a vector or block; scratch memory that is too small; errors when y
+// overwrites the residual.
 #include "tessera/ops/linear/linear.h"
 
 #include <gmock/gmock.h>

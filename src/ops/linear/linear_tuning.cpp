@@ -33,10 +33,10 @@ constexpr int kMostLaunches = 50;  // launches in a round
 constexpr int kMostAlgorithms = 16;
 constexpr double kSmallestGain = 0.01;  // a smaller gain is noise
 constexpr std::size_t kPatternBytes = std::size_t{1} << 20;
-// The number of bytes of weights through which launches rotate. Each launch reads other weights than the launch before
-// it, and the L2 cache holds less than this.
+// The launches use several weight matrices in turn, which have this many bytes together. The L2 cache holds less, so
+// each launch reads its weights from memory.
 constexpr std::size_t kColdBytes = std::size_t{128} << 20;
-constexpr std::size_t kLeftBytes = std::size_t{256} << 20;  // device memory that is left to others
+constexpr std::size_t kLeftBytes = std::size_t{256} << 20;  // device memory that stays free for other allocations
 
 std::size_t bytes_of(const LinearShape& s, std::int64_t rows, std::int64_t columns) {
   return static_cast<std::size_t>(rows * columns) * ir::dtype_size(s.dtype);

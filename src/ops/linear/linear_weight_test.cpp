@@ -1,6 +1,6 @@
-// Catches: kernels that read weights before the preceding kernels have ended, and differ from the general kernel at
-// some number of rows, shape, type or term; rows past the last one that change other rows or are written; results that
-// change from run to run; and rows that change with the number of rows.
+// Catches, in the kernels that read weights before the preceding kernels have ended: results that differ from the
+// general kernel's at some number of rows, shape or type, or with a bias and residual; rows past the last one that
+// change other rows or are written; results that change from run to run; and rows that change with the number of rows.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -39,7 +39,7 @@ class WeightLinear {
     result_.dims[0] = size.rows;
   }
 
-  // Returns the rows of y, and one more row behind them that stays NaN.
+  // Returns the rows of y, and one more row after them that stays NaN.
   Result<HostTensor> run(bool is_weight) {
     operands_[1].is_weight = is_weight;
     const ir::Node node =
@@ -104,7 +104,7 @@ TEST(WeightLinears, EqualLinearsOfUnmarkedMatrices) {
       }
 }
 
-// Tests matrices for which one kernel computes all of these numbers of rows, whichever variant of it is used.
+// For each of these matrices one kernel computes all of the numbers of rows, though perhaps by different variants.
 TEST(WeightLinears, RowBitsDoNotDependOnTheRowCount) {
   if (!on_cuda()) GTEST_SKIP() << "this device computes all by one kernel";
   struct Case {

@@ -1,5 +1,5 @@
-// Catches: native forms that compute something other than their operator, return results in another order, or lose
-// attributes; and native forms that no test compares.
+// Catches: native forms (an operator's computation by simpler operators) that compute something other than their
+// operator, return results in the wrong order, or lose attributes; and native forms that no test compares.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -79,8 +79,8 @@ std::vector<HostTensor> contents(const Case& c, DType dtype) {
   return tensors;
 }
 
-// Makes a graph that consists of the operator's native form alone. `ids` receives the operands' values in it. A value
-// that the operator writes outlives a forward.
+// Makes a graph that consists of the operator's native form alone. `ids` receives the graph's values for the operands.
+// An operand that the operator writes becomes a state, which outlives a forward.
 Result<ir::Graph> native_form(const ir::OpDecl& decl, const std::vector<ir::Type>& operands,
                               const ir::Attributes& attributes, std::vector<ir::ValueId>& ids) {
   ir::GraphBuilder b("native", built_in_ops());

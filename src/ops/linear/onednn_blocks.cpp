@@ -24,7 +24,7 @@ std::size_t index_of(std::int64_t rows) {
 std::int64_t rows_of(std::size_t index) { return (static_cast<std::int64_t>(index) + 1) * kStep; }
 
 // Limits oneDNN to one thread. oneDNN divides a product among the available threads when it makes the primitive, and
-// expects as many when it runs.
+// expects the same number of threads when it runs.
 class OneThread {
  public:
   OneThread() : before_(worker_threads()) { set_worker_threads(1); }
@@ -79,7 +79,7 @@ struct OneDnnBlocks::Primitives {
   Shape shape;
   dnnl::engine engine{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream{engine};
-  std::vector<dnnl::matmul::primitive_desc> descriptions;  // [multiples of kStep rows that are needed]
+  std::vector<dnnl::matmul::primitive_desc> descriptions;  // one for each multiple of kStep rows
   std::vector<dnnl::matmul> matmuls;
 };
 

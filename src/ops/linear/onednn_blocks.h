@@ -14,21 +14,21 @@ namespace tessera {
 
 class OneDnnBlocks {
  public:
-  // y[rows, columns] = x[rows, depth] · w[columns, depth]ᵀ + bias[columns], all of one dtype that onednn_takes()
-  // accepts, unless float_sums is set.
+  // y[rows, columns] = x[rows, depth] · w[columns, depth]ᵀ + bias[columns]. All have one dtype, which onednn_takes()
+  // accepts, except that y may be float32 (float_sums).
   struct Shape {
     std::int64_t columns = 0;
     std::int64_t depth = 0;
     ir::DType dtype = ir::DType::kFloat32;
     bool bias = false;
-    bool float_sums = false;  // y is float32, whatever the dtype
+    bool float_sums = false;  // y is float32 for every dtype
   };
   struct Operands {
     const std::byte* x;
     const std::byte* w;
     const std::byte* bias;  // null without a bias
     std::byte* y;
-    std::byte* scratch;  // scratch_bytes(), one for each calling thread
+    std::byte* scratch;  // scratch_bytes() bytes; each calling thread has its own
   };
 
   // Returns the number of rows that are computed for `rows` rows, because oneDNN has primitives only for some numbers.

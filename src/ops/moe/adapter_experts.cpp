@@ -15,7 +15,7 @@
 namespace tessera {
 namespace {
 
-// Checks the four tables of a stack, which begin at operand `first`.
+// Checks the four adapter tables of gate_up or of down (A, B, ranks and scales). They begin at operand `first`.
 Status check_stack(const ir::OpSignature& s, std::size_t first, std::int64_t modules, std::int64_t rows_each,
                    std::int64_t columns) {
   const std::string name = first == 6 ? "gate_up" : "down";
@@ -70,7 +70,7 @@ float dot(const T* x, const T* w, std::int64_t n) {
   return sum;
 }
 
-// Computes the rows again whose adapter changes some of their experts.
+// Computes rows again if their adapter changes at least one of their experts.
 template <class T>
 class RowsAgain {
  public:
@@ -110,7 +110,7 @@ class RowsAgain {
     return false;
   }
 
-  // Leaves down' · a(gate_up' · x) in product_.
+  // Computes down' · a(gate_up' · x) into product_. The mark ' stands for a matrix with the adapter's change.
   void add_expert(const T* x, std::int64_t expert) {
     const std::int64_t size = in_.intermediate;
     for (const std::int64_t half : {0, 1})

@@ -10,12 +10,12 @@ namespace {
 
 using namespace cuda;
 
-// What a block keeps in shared memory bounds the sizes that the kernel takes.
+// The largest sizes that the kernel supports. Each block has arrays of these sizes in shared memory.
 constexpr std::int64_t kMostHidden = 7168;
 constexpr std::int64_t kMostIntermediate = 3072;
 constexpr std::int32_t kMostRank = 512;
 
-// The row of one block, and what it shares.
+// Computes a row with changed experts. All threads of a block share the work.
 template <class T>
 struct RowAgain {
   const AdapterExpertsArgs& in;
@@ -26,7 +26,7 @@ struct RowAgain {
     return stack.ranks[slot * stack.modules + module];
   }
 
-  // Returns Σ x · w of a warp. `x` has values of any type.
+  // Returns Σ x · w. The lanes of a warp share out the products and all get the sum. X may be float or T.
   template <class X>
   __device__ float dot(const X* x, const T* w, std::int64_t n) const {
     float sum = 0;
@@ -34,7 +34,7 @@ struct RowAgain {
     return warp_sum(sum);
   }
 
-  // Calls take(row, value) on lane 0 of a warp for each row of (w + scale · Bᵀ · A) · x.
+  // Calls take(row, value) for each row of (w + scale · Bᵀ · A) · x, on lane 0 of the warp that computed the row.
   template <class X, class Take>
   __device__ void multiply(const X* x, const T* w, std::int64_t rows, const AdapterStack& stack, std::int64_t module,
                            const Take& take) const {
@@ -44,7 +44,7 @@ struct RowAgain {
     const std::int64_t n = stack.columns;
     const std::int32_t rank = rank_of(stack, module);
     const T* const a = static_cast<const T*>(stack.a) + (slot * stack.modules + module) * in.rank * n;
-    __syncthreads();  // t and x are written
+    __syncthreads();  // x is complete, and no thread still reads t
     for (std::int64_t r = warp; r < rank; r += warps) {
       const float sum = dot(x, a + r * n, n);
       if (first) t[r] = sum;
@@ -63,7 +63,7 @@ struct RowAgain {
   }
 };
 
-// A block takes a row, and a warp a row of a matrix at a time.
+// Each block computes one row of y. Within a product, each warp takes one row of the matrix at a time.
 template <class T>
 __global__ void adapter_experts(const AdapterExpertsArgs in) {
   __shared__ float sums[kMostHidden];
@@ -92,7 +92,7 @@ __global__ void adapter_experts(const AdapterExpertsArgs in) {
     const float weight = in.weights[row * in.top_k + k];
     const T* const gate = static_cast<const T*>(in.gate_up) + 2 * e * size * in.hidden;
     again.multiply(x, gate, size, in.gate_up_change, 2 * e, [&](std::int64_t i, float value) { activated[i] = value; });
-    // A row's gate is read by the thread that has written it.
+    // The thread that has written a row's gate also reads it here, so no barrier is needed.
     const GatedActivation kind = in.gelu ? GatedActivation::kGeglu : GatedActivation::kSwiglu;
     again.multiply(x, gate + size * in.hidden, size, in.gate_up_change, 2 * e + 1, [&](std::int64_t i, float value) {
       activated[i] = rounded<T>(moe::activate<T>(activated[i], value, kind, 0.0F));

@@ -1,20 +1,20 @@
-// The change that low-rank adapters make to experts (ops/moe/moe_experts.h). It reaches into the experts' activation,
-// so rows with such an adapter are computed again as a whole:
+// The change that low-rank adapters make to experts (ops/moe/moe_experts.h). The change goes through the experts'
+// activation, so it cannot be added to their result. Instead, rows with such an adapter are computed again as a whole:
 //
 //   adapter_experts(mut y X[T, H], x X[T, H], ids i32[T, K], weights f32[T, K], gate_up X[E, 2I, H], down X[E, H, I],
-//                   gate_up_a X[S, 2E·R, H], gate_up_b X[S, R, E·2I], gate_up_ranks i32[S, 2E], gate_up_scales f32[S,
-//                   2E], down_a X[S, E·R, I], down_b X[S, R, E·H], down_ranks i32[S, E], down_scales f32[S, E], slots
-//                   i32[5, T])
+//                   gate_up_a X[S, 2E·R, H], gate_up_b X[S, R, E·2I], gate_up_ranks i32[S, 2E],
+//                   gate_up_scales f32[S, 2E], down_a X[S, E·R, I], down_b X[S, R, E·H], down_ranks i32[S, E],
+//                   down_scales f32[S, E], slots i32[5, T])
 //     {activation = "silu"}
 //
 //   y[t] = Σ_k weights[t, k] · down'[e] · a(gate_up'[e] · x[t]),   e = ids[t, k]
 //
-// M'[e] is M[e] + scale · Bᵀ · A for the matrices of the row's slot. The tables are those of adapter_linear.h for
-// linears whose modules are gate 0, up 0, gate 1, … and down 0, down 1, …: S slots, R the largest rank. `slots` is the
-// table of adapter_rows.h. A row whose
-// slot is negative or S or more, or whose experts the adapter does not change, keeps its y. Products with M' and a()
-// are rounded to X; the sum over k is in float32, in the order of k, and rounded once. A row's result depends on that
-// row and on its slot alone. The kernels are plain ones: each row reads its experts by itself.
+// M'[e] is M[e] + scale · Bᵀ · A, with A and B from the row's slot. The tables have the layout of adapter_linear.h,
+// with S slots and the largest rank R. The modules of gate_up are gate 0, up 0, gate 1, …, and the modules of down are
+// down 0, down 1, …. `slots` is the table of adapter_rows.h. A row keeps its y if its slot is negative or at least S,
+// or if the adapter changes none of its experts. Products with M' and a() are rounded to X; the sum over k is in
+// float32, in the order of k, and rounded once. A row's result depends only on that row and its slot. The kernels are
+// simple. Each row reads its experts' matrices by itself, even if another row has read the same matrices.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ extern const ir::OpDecl kAdapterExperts;
 extern const KernelDef kAdapterExpertsCpu;
 extern const KernelDef kAdapterExpertsCuda;
 
-// The tables of one stack of matrices.
+// The adapter tables for the gate_up matrices or the down matrices of all experts.
 struct AdapterStack {
   const void* a = nullptr;              // X[num_slots, modules · rank, columns]
   const void* b = nullptr;              // X[num_slots, rank, width]
@@ -37,7 +37,7 @@ struct AdapterStack {
   const float* scales = nullptr;        // [num_slots, modules]
   std::int64_t modules = 0;
   std::int64_t columns = 0;
-  std::int64_t width = 0;  // rows of all modules' matrices
+  std::int64_t width = 0;  // number of rows of all modules' matrices together
 };
 
 // The operands as a kernel takes them.
@@ -57,7 +57,7 @@ struct AdapterExpertsArgs {
   std::int64_t hidden = 0;
   std::int64_t intermediate = 0;
   std::int32_t num_slots = 0;
-  std::int32_t rank = 0;  // the largest
+  std::int32_t rank = 0;  // the largest rank of any slot
   bool gelu = false;      // gelu by tanh instead of silu
 };
 AdapterExpertsArgs adapter_experts_args(const BindArgs& args);

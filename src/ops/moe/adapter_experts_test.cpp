@@ -1,5 +1,6 @@
-// Catches: matrices of another expert, slot or rank, a row that is changed without need, ids of other ranks' experts
-// that are read, sums that depend on other rows, and operands that do not fit.
+// Catches: use of the matrices of another expert, slot or rank; a row that is changed although its experts are not;
+// reads for the ids of another GPU's experts; sums that depend on other rows; operands of wrong shapes that are
+// accepted.
 #include "tessera/ops/moe/adapter_experts.h"
 
 #include <gmock/gmock.h>
@@ -28,15 +29,15 @@ HostTensor rank_tensor(std::vector<std::int64_t> dims, const std::vector<std::in
   return t;
 }
 
-// Returns a table of rows of which the kernels read the slots alone.
+// Returns an adapter table with slots alone, because the kernels read nothing else of it.
 HostTensor slot_table(std::vector<std::int32_t> slots) {
   const std::int64_t rows = std::ssize(slots);
   slots.resize(static_cast<std::size_t>(kAdapterRowLists * rows));
   return rank_tensor({kAdapterRowLists, rows}, slots);
 }
 
-// Slot 1 changes expert 2 alone. Row 2 has no adapter, row 4 a slot that does not exist; row 5 has slot 1 and no
-// changed expert. Expert 7 is another rank's.
+// Slot 1 changes only expert 2. Row 2 has no adapter, and row 4 has a slot that does not exist. Row 5 has slot 1 but no
+// changed expert. Expert 7 is on another GPU.
 std::vector<HostTensor> expert_operands(DType dtype) {
   return {random_tensor(dtype, {kExpertRows, kExpertHidden}, 1),
           random_tensor(dtype, {kExpertRows, kExpertHidden}, 2),

@@ -18,8 +18,8 @@ TESSERA_INLINE float e8m0(std::uint8_t bits) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 23);
 }
 
-// Converts 4-bit (E2M1) numbers to float32, times 2 · `half`, and returns their bits. Twice a magnitude is 0, 1, 2, 3,
-// 4, 6, 8 or 12.
+// Converts 4-bit (E2M1) numbers to float32, times 2 · `half`, and returns their bits. Twice a magnitude is a whole
+// number: 0, 1, 2, 3, 4, 6, 8 or 12.
 TESSERA_INLINE VecU16 e2m1_bits(VecI16 const& four, float half) {
   const VecI16 index = four & 7;
   const VecI16 twice = index + ((index - 4) & (index > 4)) + (((index - 6) & (index > 6)) << 1);

@@ -1,6 +1,7 @@
-// Experts whose matrices are packed blocks of GGUF, on the CPU: integer products, as in quantised_linear
-// (blocks/block_linear.h). Where inputs are not rounded by block, and where sixteen rows belong to two experts, blocks
-// become numbers instead.
+// moe_experts on the CPU with matrices in packed blocks of GGUF. Blocks are multiplied as integers, as in
+// quantised_linear (blocks/block_linear.h). multiplies_blocks() returns whether this is possible: inputs must be
+// allowed to be rounded by block, the types must have a packed layout, and no 16 packed rows may belong to two experts.
+// Otherwise blocks are converted to numbers first.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +22,7 @@ inline bool multiplies_blocks(const ExpertsProblem& p) {
   return packed && p.intermediate % kPackedRows == 0 && p.hidden % kPackedRows == 0;
 }
 
-// The memory of a thread: inputs of a block's rows, then sums, then scratch.
+// Byte offsets in a thread's memory: the inputs of a block's rows come first, then sums, then scratch.
 struct BlockMemory {
   std::size_t sums = 0;
   std::size_t scratch = 0;
@@ -37,8 +38,8 @@ inline BlockMemory block_memory(const ExpertsProblem& p, std::int64_t rows) {
   return m;
 }
 
-// Computes y[rows, columns] = x · wᵀ + bias for the rows [first, first + columns) of w, of which `bias` (or null) is
-// the first's. The inputs of x are at the beginning of `own`.
+// Computes y[rows, columns] = x · wᵀ + bias for the rows [first, first + columns) of w. `bias` points to the bias of
+// row `first`, or is null. `own` begins with the inputs made from x.
 template <class T>
 void multiply_blocks(const BlockMatrix& w, std::int64_t first, std::int64_t columns, std::int64_t rows, const T* bias,
                      T* y, std::byte* own, const BlockMemory& at) {

@@ -1,5 +1,5 @@
-// Catches: experts of GGUF's blocks whose rows use another expert's blocks, a type of down other than down_values says,
-// and sums that depend on other rows.
+// Catches: rows that use the GGUF blocks of another expert; a down matrix that is read in another type than the
+// attribute down_values names; sums that depend on other rows.
 #include <gmock/gmock.h>
 
 #include "tessera/ops/moe/moe_experts.h"
@@ -34,7 +34,8 @@ BlockExpertsCase make_block_case(const BlockExpertsTypes& types, const BlockInpu
   double squares = 0;
   for (const double number : gate_up.numbers) squares += number * number;
   const double mean = std::sqrt(squares / static_cast<double>(gate_up.numbers.size()));
-  const double most = 2 / (mean * std::sqrt(static_cast<double>(s.hidden)));  // sums of gate and up are near 1
+  // With this bound, sums of gate and up are near 1.
+  const double most = 2 / (mean * std::sqrt(static_cast<double>(s.hidden)));
   std::vector<std::int32_t> ids;
   for (std::int64_t i = 0; i < s.tokens * s.top_k; ++i)
     ids.push_back(i % 11 == 7 ? -1 : static_cast<std::int32_t>((i * i + i / 3) % s.experts));

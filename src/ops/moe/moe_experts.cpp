@@ -29,7 +29,7 @@ ir::Type stack_type(ir::DType dtype, const ir::Dim& experts, std::int64_t rows, 
   return {dtype, {experts, rows, columns}};
 }
 
-// Checks a stack of one matrix for each expert (gate_up or down), and returns its shape.
+// Checks gate_up or down, which has one matrix for each expert, and returns its shape.
 Result<ir::Shape> stack_of(const ir::OpSignature& s, std::size_t i, std::string_view name) {
   TRY(expect_rank(s, i, name, 3));
   for (const ir::Dim& dim : s.operands[i].shape)
@@ -55,7 +55,7 @@ Status check_mxfp4(const ir::OpSignature& s, std::int64_t hidden) {
   return expect(scales + 1, "down_scale", hidden, rows / 2 / kMxfp4Block);
 }
 
-// Checks gate_up and down as stacks of numbers or of MXFP4, and returns their sizes.
+// Checks gate_up and down, which hold numbers or MXFP4, and returns their sizes.
 Result<ExpertSizes> check_stacks(const ir::OpSignature& s, std::int64_t hidden) {
   const ir::DType dtype = s.operands[0].dtype;
   const ir::Shape stack = TRY(stack_of(s, 3, "gate_up"));

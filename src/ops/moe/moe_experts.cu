@@ -1,4 +1,5 @@
-// moe_experts on CUDA. bind() chooses one of six algorithms, by sizes and types alone:
+// moe_experts on CUDA. bind() chooses one of six algorithms, by sizes and types alone. The table gives the conditions
+// of each and, after the colon, its launches:
 //
 //   one token  4-bit weights, one token, short rows, Hopper (moe_one_token.h): gate and up, down and sum
 //   streamed   16-bit types, a decode's tokens, Hopper (moe_streamed.cuh): gate and up, down and sum
@@ -11,8 +12,8 @@
 // other types it uses "plain". Quantised matrices use any algorithm but "one token", through moe_quantised_stream.cuh,
 // moe_quantised_readers.cuh and moe_hopper_quantised.cuh (bfloat16). They use "plain" if a scale covers fewer columns
 // than 16 bytes hold, which no published format has. A deterministic forward uses "grouped" or "plain", because in the
-// other algorithms the order of sums depends on the batch. Its rows' bits therefore do not depend on other rows. Every
-// launch has a fixed shape; the kernels read the router's choice from device memory.
+// other algorithms the order of sums depends on the batch. So in a deterministic forward a row's bits do not depend on
+// other rows. Every launch has a fixed shape; the kernels read the router's choice from device memory.
 #include <algorithm>
 
 #include "tessera/ops/moe/moe_hopper.h"

@@ -89,9 +89,10 @@ __device__ inline float activate(float gate, float up, GatedActivation activatio
   return times_sigmoid(gate, kSwigluAlpha * gate) * (up + 1.0f);
 }
 
-// The order of the columns of x. Kernels that convert weights get pairs of columns that are not neighbours.
+// The order of the columns of x. Kernels that convert weights get pairs of columns that are not neighbours, so x must
+// have the same order.
 //   kPaired       within 32 columns, column 4 i + j goes to place 8 j + i (moe_mxfp4.cuh)
-//   kAlternating  within 16 columns, those with even numbers come first (moe_quantised_pieces.cuh)
+//   kAlternating  within 16 columns, the columns with even numbers come first (moe_quantised_pieces.cuh)
 enum class ColumnOrder { kGiven, kPaired, kAlternating };
 
 // Rows of one expert that a block computes together: [first, first + rows) of the rows sorted by expert.
@@ -102,12 +103,12 @@ struct Tile {
   int unused;  // pads the struct to 16 bytes
 };
 
-// The pairs (token, k) sorted by expert. order_rows() writes it on the device (moe_order.cuh).
+// The list of the pairs (token, k), sorted by expert. order_rows() writes the list on the device (moe_order.cuh).
 struct Order {
   int* num_tiles;  // [1]
   Tile* tiles;     // [num_tiles]
   int* place;      // [pairs]: the place of (token, k) among the sorted rows, or -1
-  int* row;        // [pairs]: the token at that place
+  int* row;        // [pairs]: the token of each sorted row
 };
 
 // Returns the sum of `mine` over the block's threads before this one, for two numbers at once. `scratch` is shared

@@ -8,7 +8,7 @@
 //
 //   y[t] = Σ_k weights[t, k] · (down[e] · a(gate_up[e] · x[t] + gate_up_bias[e]) + down_bias[e]),   e = ids[t, k]
 //
-// The first I rows of gate_up[e] give g, the others u. a(g, u) is:
+// The first I rows of gate_up[e] give g, and the other rows give u. a(g, u) is:
 //   "silu"            X(silu(g)) · u
 //   "gelu_tanh"       X(gelu(g)) · u, by tanh
 //   "clamped_swiglu"  g' · sigmoid(1.702 g') · (u' + 1), g' = min(g, limit), u' = u cut to ±limit (GPT-OSS)
@@ -20,16 +20,17 @@
 // memory: a kernel converts them to X where it multiplies.
 //
 // With quantised the matrices are those of quantised_matrix.h with the experts' rows stacked: gate_up u8[E · 2I, …] and
-// down u8[E · H, …]. The optional operands continue with gate_up's others (scales, factor, zeros) and then down's. The
-// attributes are those of that header, except `groups`; group_rows and group_cols belong to gate_up, down_group_rows
-// and down_group_cols to down. No block of scales contains rows of two experts. Of GGUF's blocks down may have another
-// type than gate_up, down_values. inputs is "plain", or, with blocks, "block", as for quantised_linear: x and a() may
-// be rounded to int8 with one scale for each 32 columns.
+// down u8[E · H, …]. The optional operands after the biases are gate_up's further operands (scales, factor, zeros), and
+// then those of down. The attributes are those of that header, except `groups`; group_rows and group_cols describe
+// gate_up, and down_group_rows and down_group_cols describe down. No block of scales contains rows of two experts. With
+// blocks of GGUF, down may have another type than gate_up; the attribute down_values names it. The attribute inputs is
+// "plain" or, with such blocks, "block". As in quantised_linear, "block" allows x and a() to be rounded to int8 with
+// one scale for each 32 columns.
 //
 // No token is dropped, no matter how many tokens choose one expert. An id outside [0, E) names no expert and adds
-// nothing: a row with only such ids is 0, whatever x holds. Matrix products and a() are rounded to X; the sum over k is
-// in float32, in the order of k, and rounded once. E is at most kMaxExperts (moe_route.h). The attributes gate_up_bias,
-// down_bias, mxfp4 and quantised say which of the optional operands are present, in that order.
+// nothing: a row with only such ids is 0, even if x holds NaN. Matrix products and a() are rounded to X; the sum over k
+// is in float32, in the order of k, and rounded once. E is at most kMaxExperts (moe_route.h). The attributes
+// gate_up_bias, down_bias, mxfp4 and quantised say which of the optional operands are present, in that order.
 //
 // routed_experts (≥ E) is the number of experts that the router chose among; it exceeds E if a rank holds only a part
 // of them. It changes no result, only the choice of kernels. About T · K · E / routed_experts of the T · K pairs name
@@ -67,7 +68,7 @@ struct ExpertsProblem {
   std::int64_t experts = 0;
   std::int64_t routed_experts = 0;  // ≥ `experts`
   std::int64_t hidden = 0;
-  std::int64_t intermediate = 0;  // I of this rank
+  std::int64_t intermediate = 0;  // the part of I that this rank has
   GatedActivation activation = GatedActivation::kSwiglu;
   float limit = 0;                        // the limit of clamped_swiglu
   ir::DType dtype = ir::DType::kFloat32;  // X

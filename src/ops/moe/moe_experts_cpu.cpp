@@ -7,9 +7,9 @@
 // them.
 //
 // A prefill has so many rows of every expert that products limit the speed. There oneDNN is faster. In bfloat16 on one
-// core of a Zen 5 EPYC with H = 2048 and I = 768, the whole operator is 1.19 times as fast with 128 rows of each
-// expert, 1.24 times with 256, and no faster with 32. oneDNN's sums depend on the number of rows, so a deterministic
-// forward always uses the dot kernel.
+// core of a Zen 5 EPYC with H = 2048 and I = 768, oneDNN makes the whole operator 1.19 times as fast with 128 rows of
+// each expert, 1.24 times as fast with 256 rows, and no faster with 32 rows. oneDNN's sums depend on the number of
+// rows, so a deterministic forward always uses the dot kernel.
 //
 // Quantised weights are also read from memory once: a block unpacks 48 rows of them into the L2 cache, and multiplies
 // them there. Packed blocks of GGUF are multiplied as they are (moe_blocks_cpu.h).
@@ -148,7 +148,7 @@ struct Slice {
   }
 
   // Calls body(block, first column, end column, worker's memory, whether the worker's last block was a different one)
-  // in parallel. Returns the first error.
+  // for all blocks and ranges of columns, in parallel. Returns the first error.
   template <class Body>
   Status for_blocks(std::int64_t columns, std::int64_t depth, const Body& body) const {
     const std::int64_t width = products.up != nullptr ? kOneDnnColumns : kBlockColumns;
@@ -180,8 +180,8 @@ struct Slice {
   }
   blocks::Input* inputs(std::byte* own) const { return reinterpret_cast<blocks::Input*>(own + at.worker_packed); }
 
-  // Returns rows [first, first + rows) of a stack as T, k weights each. `matrix` describes the stack if it is
-  // quantised. `own` is the worker's memory, which converted weights are written to.
+  // Returns rows [first, first + rows) of gate_up or down (`stack`) as T, with k weights each. `matrix` describes
+  // `stack` if it is quantised. `own` is the worker's memory, which converted weights are written to.
   const std::byte* weights(const std::byte* stack, const QuantisedMatrix& matrix, const std::uint8_t* scales,
                            std::int64_t first, std::int64_t rows, std::int64_t k, std::byte* own) const {
     if (!p.mxfp4 && !p.quantised) return element(stack, first * k);
@@ -274,7 +274,7 @@ struct Slice {
 
   void down_blocks(const RowBlock& block, std::int64_t first, std::int64_t columns, T* y, std::byte* own,
                    bool new_block) const {
-    const ir::DType dtype = std::is_same_v<T, Float16> ? ir::DType::kFloat32 : p.dtype;  // the type DotInput<T>
+    const ir::DType dtype = std::is_same_v<T, Float16> ? ir::DType::kFloat32 : p.dtype;  // the type of DotInput<T>
     const auto* x = part<DotInput<T>>(at.activated) + block.first * p.intermediate;
     for (std::int64_t r = 0; new_block && r < block.rows; ++r)
       blocks::make_inputs(reinterpret_cast<const std::byte*>(x + r * p.intermediate), dtype, p.intermediate, block.rows,

@@ -13,14 +13,14 @@
 
 namespace tessera::experts_cpu {
 
-inline constexpr std::int64_t kBlockRows = 240;       // rows of a block: a multiple of the dot kernel's 8 rows
-inline constexpr std::int64_t kBlockColumns = 48;     // columns of a block: a multiple of the dot kernel's 24 columns
-inline constexpr std::int64_t kOneDnnColumns = 64;    // columns of a oneDNN block: as fast as 256, and gives more
-                                                      // blocks to share
-inline constexpr std::int64_t kLeastOneDnnRows = 64;  // rows an expert from which on oneDNN is faster than the dot
-                                                      // kernel
+inline constexpr std::int64_t kBlockRows = 240;    // rows of a block: a multiple of the dot kernel's 8 rows
+inline constexpr std::int64_t kBlockColumns = 48;  // columns of a block: a multiple of the dot kernel's 24 columns
+// The number of columns of a oneDNN block. 64 columns are as fast as 256, and give threads more blocks to share.
+inline constexpr std::int64_t kOneDnnColumns = 64;
+// oneDNN is faster than the dot kernel if experts have at least this many rows on average.
+inline constexpr std::int64_t kLeastOneDnnRows = 64;
 static_assert(kBlockRows <= OneDnnBlocks::kMostRows);
-inline constexpr std::int64_t kMostTokens = 2048;  // tokens computed at a time: bounds the scratch
+inline constexpr std::int64_t kMostTokens = 2048;  // most tokens computed at a time, which bounds the scratch
 
 // A block of rows of one expert: [first, first + rows) of the rows sorted by expert.
 struct RowBlock {
@@ -40,7 +40,7 @@ struct Layout {
   std::size_t outputs;    // X[pairs, H]
   std::size_t workers;    // `worker` bytes each
   std::size_t worker = 0;
-  std::size_t worker_x = 0;       // inside a worker's part: rows of x, in the layout that the dot kernel reads
+  std::size_t worker_x = 0;       // inside a worker's part: input rows, in the layout that the dot kernel reads
   std::size_t worker_gate = 0;    // X[2, kBlockRows, columns of a block]: gate and up, or oneDNN's results of down
   std::size_t worker_own = 0;     // scratch of the dot kernel or of oneDNN
   std::size_t worker_w = 0;       // X[columns of a block, H or I]: weights as numbers
@@ -55,11 +55,12 @@ inline std::size_t take(std::size_t& used, std::int64_t count, std::size_t bytes
   return at;
 }
 
-// Return upper bounds: of the pairs (token, expert) computed at a time, and of the rows of one block.
+// most_pairs() returns an upper bound of the number of pairs (token, expert) that are computed at a time.
+// most_block_rows() returns an upper bound of the number of rows in a block.
 inline std::int64_t most_pairs(const ExpertsProblem& p) { return std::min(p.tokens, kMostTokens) * p.top_k; }
 inline std::int64_t most_block_rows(const ExpertsProblem& p) { return std::min(kBlockRows, most_pairs(p)); }
 
-// Returns whether experts have enough rows on average for oneDNN to multiply the larger blocks.
+// Returns whether to use oneDNN. Its larger blocks pay only if experts have enough rows on average.
 inline bool takes_onednn(const ExpertsProblem& p, bool deterministic) {
   return !deterministic && !multiplies_blocks(p) && onednn_takes(p.dtype) &&
          most_pairs(p) >= p.routed_experts * kLeastOneDnnRows;

@@ -1,5 +1,5 @@
-// Catches: operands of moe_experts whose shapes or types do not fit each other but are accepted, or are refused without
-// a message that says which operand and why.
+// Catches: operands of moe_experts whose shapes or types do not fit each other but are accepted; a refusal whose
+// message does not say which operand is wrong and why.
 #include <gmock/gmock.h>
 
 #include "tessera/ops/contract/op_test_util.h"

@@ -1,6 +1,6 @@
-// Catches: rows that go through another expert's weights; a lost or doubled token; sums in another order; weights that
-// are read for experts without tokens; experts that leave tokens out; scratch that an uneven choice overruns; padding
-// that reaches a row; and 4-bit weights that are unpacked wrongly.
+// Catches: rows that go through another expert's weights; a lost or doubled token; sums that are added in the wrong
+// order; weights that are read for experts without tokens; experts that leave tokens out; scratch that an uneven choice
+// overruns; padding that reaches a row; and 4-bit weights that are unpacked wrongly.
 #include "tessera/ops/moe/moe_experts.h"
 
 #include <gtest/gtest.h>
@@ -32,8 +32,8 @@ ir::Attributes attributes_of(const Form& form) {
 
 enum class Choice { kSpread, kOne, kSome, kNone };
 
-// Returns the experts of each token. Depending on `choice`, they are distinct and spread over all experts, are the same
-// for all tokens (for k = 0 alone), or are missing for some tokens or for all.
+// Returns the experts of each token. kSpread gives each token distinct experts, spread over all. kOne gives every token
+// only the last expert. With kSome, some tokens have no expert, and with kNone, no token has one.
 HostTensor ids_of(const MoeSizes& s, Choice choice) {
   std::vector<std::int32_t> ids;
   for (std::int64_t t = 0; t < s.tokens; ++t)
@@ -51,8 +51,8 @@ HostTensor ids_of(const MoeSizes& s, Choice choice) {
   return int_tensor({s.tokens, s.top_k}, ids);
 }
 
-// Returns the smallest of the three factors for rows of `columns` values. It makes values about as large as in the
-// other tests.
+// Returns the smallest of the three scale bytes (exponent + 127) that are used for rows of `columns` values. With these
+// scales, results are about as large as in the other tests.
 double least_factor(std::int64_t columns) {
   return 125 - std::round(std::log2(2.5 * std::sqrt(static_cast<double>(columns))));
 }
@@ -74,7 +74,7 @@ std::vector<HostTensor> make_mxfp4_operands(DType dtype, const MoeSizes& s, cons
   return operands;
 }
 
-// Unpacks the stack to numbers.
+// Unpacks MXFP4 matrices to numbers.
 HostTensor unpacked(const HostTensor& packed, const HostTensor& scales) {
   constexpr double kValues[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
   HostTensor values{DType::kFloat32, packed.dims, std::vector<std::byte>(packed.bytes.size() * 2 * sizeof(float))};
@@ -112,7 +112,7 @@ double activate(const std::string& activation, double gate, double up) {
   return gate / (1 + std::exp(-gate)) * up;
 }
 
-// Adds to y: y += weight · expert(row of x).
+// Computes y += weight · expert(row of x).
 void add_expert(const std::vector<HostTensor>& operands, const Form& form, std::int64_t token, std::int64_t expert,
                 double weight, std::span<double> y) {
   const std::int64_t hidden = operands[0].dims[1];
@@ -187,8 +187,8 @@ TEST_P(MoeExperts, MatchesTheReference) {
       check(GetParam(), s, form);
 }
 
-// Covers rows of one block, rows that are not a multiple of what a warp or a stage takes, and more tokens than the
-// kernels without a sort accept.
+// Covers rows of one block, rows whose length is no multiple of the columns of a warp or stage, and more tokens than
+// the kernels without a sort accept.
 TEST_P(MoeExperts, TakesWeightsOfFourBits) {
   const Form form{.activation = "clamped_swiglu", .gate_up_bias = true, .down_bias = true, .mxfp4 = true};
   for (const MoeSizes& s : {MoeSizes{1, 1, 1, 32, 32}, MoeSizes{1, 4, 8, 96, 160}, MoeSizes{5, 2, 3, 64, 96},
@@ -225,7 +225,7 @@ TEST_P(MoeExperts, UnpacksEveryFourBitValue) {
   std::vector<HostTensor> operands = make_operands(GetParam(), {1, 1, 1, 32, 32}, form);
   for (std::int64_t h = 0; h < 32; ++h) operands[0].set(h, h == 0 ? 1 : 0);
   // The gate is 6 and up is 1 for the first two of the 32 rows, else 0. So only down's first two columns matter. Half
-  // of down's rows have a value in the first column, half in the second.
+  // of down's rows have a value in the first column, and the other half have one in the second.
   for (std::int64_t i = 0; i < operands[3].size(); ++i)
     operands[3].set(i, i == 0 || i == 16 ? 7 : i == 32 * 16 || i == 33 * 16 ? 2 : 0);
   for (std::int64_t i = 0; i < 64; ++i) operands[6].set(i, 127);
@@ -240,15 +240,15 @@ TEST_P(MoeExperts, UnpacksEveryFourBitValue) {
   EXPECT_TRUE(std::isnan(run_op(kMoeExperts, kMoeExpertsCpu, operands, attributes_of(form)).results[0].at(1)));
 }
 
-// Scale factors may be far from one, if their product with x or with each other is near one. Sums must not lose them. A
-// factor of 255 makes NaN of what it multiplies, and of nothing else.
+// Scale factors may be far from one, if their product with x or with each other is near one. The kernels' sums must not
+// lose such products. A scale byte of 255 makes the values that it scales NaN, and no other values.
 TEST_P(MoeExperts, FactorsMayBeFarFromOne) {
   if (GetParam() == DType::kFloat16) GTEST_SKIP() << "f16 has no numbers so large";
   const Form form{.mxfp4 = true};
   const MoeSizes s{1, 2, 2, 64, 64};
   std::vector<HostTensor> operands = make_operands(GetParam(), s, form);
   const HostTensor near = operands[5];
-  for (const int far : {-100, 100}) {  // exponent of gate and up; x is scaled the other way
+  for (const int far : {-100, 100}) {  // the exponent of gate and up; x is scaled by the inverse
     for (std::int64_t i = 0; i < near.size(); ++i) operands[5].set(i, near.at(i) + far / 2.0);
     for (std::int64_t i = 0; i < s.hidden; ++i)
       operands[0].set(i, std::ldexp(1.0 - static_cast<double>(i) / 100, -far / 2));
@@ -256,7 +256,7 @@ TEST_P(MoeExperts, FactorsMayBeFarFromOne) {
     expect_close(out.results[0], reference(operands, form), allowed(GetParam()),
                  "factors moved by " + std::to_string(far / 2));
   }
-  // Sets factors of 255 in the first row of expert 0's down, and in the last row of expert 1's down.
+  // Sets scale bytes of 255 in the first row of expert 0's down, and in the last row of expert 1's down.
   const std::int64_t blocks = s.intermediate / kMxfp4Block;
   operands[6].set(0, 255);
   operands[6].set(2 * s.hidden * blocks - 1, 255);
@@ -337,7 +337,7 @@ TEST_P(MoeExperts, NanStaysInItsRow) {
   expect_close(out.results[0], expected, allowed(GetParam()), "NaN in row 7");
 }
 
-// A row has the same bits alone and among others, with any other tokens at its experts.
+// A row has the same bits alone and among other rows, even if other tokens choose the same experts.
 TEST_P(MoeExperts, ARowsBitsDoNotDependOnOtherRows) {
   ForwardContext deterministic;
   deterministic.limits.deterministic = true;

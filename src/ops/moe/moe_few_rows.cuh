@@ -23,8 +23,8 @@ inline constexpr int kFewWeightRows = 16;  // weight rows of a block
 inline constexpr int kFewStep = 32;        // columns that a warp takes at a time: 16 bytes a thread
 inline constexpr int kFewBlocks = 4;       // mxfp4 blocks that a warp takes at a time: 16 bytes a thread too
 
-// Writes the pairs of the expert of `pair` to `list`, in their order, and returns their number. Returns 0 if an earlier
-// pair has the same expert, or if `pair` has no expert. All threads of the block call it.
+// Writes all pairs that have the same expert as `pair` to `list`, in ascending order, and returns their number. Returns
+// 0 if an earlier pair has the same expert, or if `pair` has no expert. All threads of the block call it.
 __device__ inline int pairs_of_expert(const std::int32_t* ids, int pairs, int pair, int experts, int* list,
                                       int* count) {
   const int expert = ids[pair];
@@ -47,7 +47,7 @@ __device__ inline int pairs_of_expert(const std::int32_t* ids, int pairs, int pa
   return *count;
 }
 
-// Multiplies a thread's part of two of an expert's weight rows by two rows of x. Threads of a quad take neighbouring
+// Multiplies a thread's part of two weight rows of an expert by two rows of x. Threads of a quad take neighbouring
 // 16-byte chunks of a row. An instruction's operands may hold the columns of k in any order, as long as both matrices
 // use the same order.
 template <class T>
@@ -203,7 +203,7 @@ __global__ void __launch_bounds__(kThreads, Rows<T>::kBlocks)
             make_float2(sum[half][2 * high], sum[half][2 * high + 1]);
     __syncthreads();
 
-    // `column` counts the tile's weight rows, `weight_row` the expert's.
+    // `column` is a weight row of the tile, and `weight_row` is the same row's number among the expert's rows.
     const auto total = [&](int r, int column, [[maybe_unused]] int weight_row) {
       float t = 0;
 #pragma unroll

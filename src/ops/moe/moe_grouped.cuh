@@ -1,4 +1,5 @@
-// moe_experts' matmuls by tensor cores, for any number of tokens: rows sorted by expert, in tiles of one expert.
+// moe_experts' matmuls on tensor cores, for any number of tokens. Rows are sorted by expert, and each tile has rows of
+// one expert.
 //
 // The number of tiles depends on what the router chose. The grid always has as many blocks as the device runs at once,
 // and each block takes every gridDim.x-th tile of the list that order_rows() made on the device (moe_order.cuh). So a
@@ -8,13 +9,13 @@
 // A prefill is bounded by 6 · H · I operations for each pair (token, k). mma.sync reaches about 600 of the H200's 989
 // dense TFLOP/s in bfloat16; tiles of 128 rows, three stages of cp.async and two blocks per multiprocessor can be
 // expected to reach about two thirds of that. If an expert has fewer rows than a tile, the bytes of its weights are the
-// bound: a tile of 64 rows computes longer than it reads only from about 120 rows on.
+// bound: computing takes longer than reading the weights only for about 120 rows or more.
 //
 // Weights of 4 bits are loaded to registers while an earlier stage is multiplied, and then written to shared memory as
 // bfloat16. The multiplication is the same.
 //
-// The sum of an element runs over k in steps of 16, in order, whichever tile its row is in. So its bits depend on
-// nothing else in the batch.
+// The sum of an element runs over k in steps of 16, in the same order in every tile. So the element's bits do not
+// depend on other rows of the batch.
 #pragma once
 
 #include "tessera/ops/cuda/tensor_core.cuh"
@@ -86,8 +87,8 @@ class RowCopy {
   bool has_x_[kMine];
 };
 
-// kTileColumns is the number of columns of y in a tile. The function returns the place of the tile's weight row r in
-// the stack of the expert's weight rows; `column` is the tile's first column of y.
+// kTileColumns is the number of columns of y in a tile. weight_row() returns the number of the tile's weight row r
+// among all experts' weight rows. `column` is the tile's first column of y.
 template <bool kGateUp>
 inline constexpr int kTileColumns = kGateUp ? kTileWeightRows / 2 : kTileWeightRows;
 template <class T, bool kGateUp>
@@ -96,7 +97,7 @@ __device__ inline std::int64_t weight_row(const Matmul<T>& p, const Tile& tile, 
   return static_cast<std::int64_t>(tile.expert) * p.w_rows + r / kTileColumns<kGateUp> * p.n + c;
 }
 
-// Copies the tile's kTileWeightRows weight rows to the rows of the stage behind the kRows rows of x. The copies of a
+// Copies the tile's kTileWeightRows weight rows to the rows of the stage after the kRows rows of x. The copies of a
 // stage begin before another stage is multiplied, and end after it.
 template <class T, int kRows, bool kGateUp>
 class PlainCopy {
@@ -184,9 +185,9 @@ class PackedCopy {
   const std::uint8_t* scales_;
 };
 
-// Computes the matmul tile by tile. Eight warps multiply, two by rows and four by weight rows: each takes kRows / 2 by
-// 32 of a tile. For gate and up, the 32 are 16 rows of gate and the same 16 of up, so that a thread has both sums of an
-// element.
+// Computes the matmul tile by tile. Eight warps multiply: two divide a tile's rows, and four divide its weight rows, so
+// that each warp has kRows / 2 rows and 32 weight rows. For gate and up, these are 16 rows of gate and the same 16 of
+// up, so that a thread has both sums of an element.
 template <class T, int kRows, bool kGateUp, template <class, int, bool> class WeightCopy>
 __global__ void __launch_bounds__(kThreads, 2) grouped(const Matmul<T> p, const Order order) {
   extern __shared__ __align__(128) unsigned char shared[];
@@ -222,7 +223,7 @@ __global__ void __launch_bounds__(kThreads, 2) grouped(const Matmul<T> p, const 
     }
     for (int s = 0; s < stages; ++s) {
       wait_for_stage();
-      __syncthreads();  // this stage is visible to all threads, and all have read the stage before it
+      __syncthreads();  // this stage is visible to all threads, and all threads have read the stage before it
       const int next = s + kStages - 1;
       const unsigned to = base + next % kStages * kStageBytes<kRows>;
       if (next < stages) {

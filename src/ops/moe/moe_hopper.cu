@@ -12,10 +12,10 @@ namespace {
 using namespace cuda;
 using namespace cuda::moe;
 
-// The average number of rows of an expert from which on this kernel is used. At 16 a tile of 32 tokens, the narrowest,
-// is half full. With fewer rows the weights are the bound for every kernel, and this kernel must copy rows as well. It
-// unpacks 4-bit weights once for all rows of a tile, which pays from fewer rows on; 5 is the smallest number that was
-// measured.
+// This kernel is used if experts have at least this many rows on average. With 16 rows the narrowest tile, of 32
+// tokens, is half full. With fewer rows every kernel is bounded by reading the weights, and this kernel must copy rows
+// as well. With 4-bit weights the kernel is faster for fewer rows already, because it unpacks weights once for all rows
+// of a tile. 5 is the smallest number that was measured.
 constexpr std::int64_t kRowsOfExpert = 16;
 constexpr std::int64_t kPackedRowsOfExpert = 5;
 

@@ -1,15 +1,15 @@
-// moe_experts' matmuls on Hopper, for a prefill (hopper_matmul.cuh): the rows of x are an expert's tokens. A tile is at
-// most as wide as its expert has rows: fixed tiles of 128 tokens would compute a quarter more for experts of 256 rows
-// on average.
+// moe_experts' matmuls on Hopper, for a prefill (hopper_matmul.cuh). The rows of x are an expert's tokens. A tile is no
+// wider than its expert's number of rows, because fixed tiles of 128 tokens would compute a quarter more for experts of
+// 256 rows on average.
 //
 // The grid has as many blocks as the device runs at once. Cluster c of n takes the items c, c + n, c + 2n, … of the
 // list of tiles that order_rows() made, so that a recorded graph works for any choice of the router.
 //
 // For gate and up, the tensor map of w places 8 rows of gate and the same 8 rows of up next to each other in shared
-// memory, so that a thread has both sums of an element. The rows behind a tile's last row belong to another expert or
-// to an earlier forward; they are computed up to the tile's width and not stored.
+// memory, so that a thread has both sums of an element. The rows past a tile's last row belong to another expert or to
+// an earlier forward; they are computed up to the tile's width and not stored.
 //
-// The bound is 6 · H · I operations for each pair (token, k), at the 989 dense TFLOP/s of an H200.
+// The time is bounded by 6 · H · I operations for each pair (token, k), at the 989 dense TFLOP/s of an H200.
 #pragma once
 
 #include "tessera/ops/linear/hopper_matmul.cuh"
@@ -130,8 +130,8 @@ __device__ inline void store_results_of(const HopperMatmul<T>& p, const float (&
                                                                                (warp * kHalves + half) * 16),
                            matrices);
     }
-    // One barrier per pass is enough: a thread that writes a buffer again has passed a barrier since the others read
-    // that buffer.
+    // One barrier per pass is enough, because a thread that writes a buffer again has passed a barrier since the other
+    // threads read that buffer.
     asm volatile("bar.sync %0, %1;" ::"r"(1 + warpgroup), "n"(kWarpgroup) : "memory");
 #pragma unroll
     for (int i = 0; i < kHopperStep * kPacks / kWarpgroup; ++i) {
@@ -155,8 +155,8 @@ __device__ inline void store_results_of(const HopperMatmul<T>& p, const float (&
   }
 }
 
-// Calls store_results_of() with the problem's activation. The choice lies outside of the unrolled code: if each
-// unrolled result had the code of all activations, the instruction cache could not hold it.
+// Calls store_results_of() with the problem's activation. The activation is chosen outside of the unrolled code,
+// because the instruction cache could not hold the code of all activations for every unrolled result.
 template <class T, bool kGateUp, ColumnOrder kOrder = ColumnOrder::kGiven>
 __device__ inline void store_results(const HopperMatmul<T>& p, const float (&sum)[kMostProductSums], const Tile& tile,
                                      int column, int warpgroup, unsigned char* results, int& turn) {
@@ -170,8 +170,8 @@ __device__ inline void store_results(const HopperMatmul<T>& p, const float (&sum
   }
 }
 
-// Computes the matmul. Preconditions: n and k are multiples of 8, without kGateUp n is a multiple of 16; gridDim.x is a
-// multiple of kHopperCluster.
+// Computes the matmul. Preconditions: n and k are multiples of 8. Without kGateUp, n is a multiple of 16. gridDim.x is
+// a multiple of kHopperCluster.
 template <class T, bool kGateUp>
 __global__ void __launch_bounds__(kHopperThreads, 1) hopper(const __grid_constant__ HopperMatmul<T> p) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -215,7 +215,7 @@ __global__ void __launch_bounds__(kHopperThreads, 1) hopper(const __grid_constan
       store_results<T, kGateUp>(p, sum, tile, column, warpgroup, results, turn);
     }
   }
-  // A block must not end earlier: other blocks of the cluster may still write its shared memory and signal its
+  // A block must not end earlier, because other blocks of the cluster may still write its shared memory and signal its
   // barriers.
   sync_cluster();
 #endif

@@ -1,10 +1,10 @@
 // The matmuls of moe_hopper.cuh with weights of 4 bits (mxfp4 in moe_experts.h). The warpgroups that multiply convert
-// the weights to bfloat16 in registers: a wgmma instruction can take its first matrix from there.
+// the weights to bfloat16 in registers, because a wgmma instruction can take its first matrix from there.
 //
-// Packed weights arrive in boxes of 256 columns through a ring of their own, and their scale factors once a tile. A
-// thread unpacks a word into pairs of columns four apart (moe_mxfp4.cuh). The second matrix of a product must have the
-// same order of k. So the sort by expert brings rows of x into that order, and gate and up stores its results in it.
-// Within 32 columns, column 4 i + j goes to place 8 j + i.
+// Packed weights arrive in boxes of 256 columns through a ring of their own, and their scale factors arrive once for
+// each tile. A thread unpacks a word into pairs of columns four apart (moe_mxfp4.cuh). The second matrix of a product
+// must have the same order of k. So the sort by expert brings rows of x into that order, and the kernel of gate and up
+// stores its results in that order. Within 32 columns, column 4 i + j goes to place 8 j + i.
 //
 // Unpacking a stage takes a warpgroup about 100 instructions a thread. With 256 tokens a tile, the products of a stage
 // last 1024 cycles of the multiprocessor, and unpacking issues instructions in a fourth of them. In the source, a
@@ -98,7 +98,8 @@ __device__ inline void copy_packed_tiles(const PackedMatmul<T>& packed, PackedRi
     SharedBarrier& scales = r.scales.full[r.scales.slot];
     scales.arrive_and_expect(static_cast<std::uint32_t>(kHopperWeightRows * blocks));
     for (int half = 0; half < kHopperWeightRows / 8; ++half) {
-      const int of = min(group + half / 2, groups - 1);  // past the last group: any group; not stored
+      // Groups past the last one repeat the last group. Their results are not stored.
+      const int of = min(group + half / 2, groups - 1);
       const int row = kGateUp ? of * 8 + half % 2 * p.n : of * 16 + half % 2 * 8;
       bulk_copy(r.scales.data() + half * 8 * blocks,
                 packed.scales + (static_cast<std::int64_t>(tile.expert) * p.w_rows + row) * blocks,
@@ -207,7 +208,7 @@ __global__ void __launch_bounds__(kHopperThreads, 1) hopper_packed(const __grid_
   __shared__ SharedBarrier rows_full[kPackedStages], rows_empty[kPackedStages];
   __shared__ SharedBarrier weights_full[kPackedBoxes], weights_empty[kPackedBoxes];
   __shared__ SharedBarrier scales_full[2], scales_empty[2];
-  constexpr int kColumns = kGateUp ? kHopperWeightRows / 2 : kHopperWeightRows;  // columns of y
+  constexpr int kColumns = kGateUp ? kHopperWeightRows / 2 : kHopperWeightRows;  // columns of the result
   constexpr int kMultiplying = kHopperWarpgroups * kWarpgroup / kWarp;           // warps that multiply
   const HopperMatmul<T>& p = packed.matmul;
   unsigned char* const shared = unaligned + (1024 - shared_address(unaligned) % 1024) % 1024;
@@ -265,7 +266,7 @@ __global__ void __launch_bounds__(kHopperThreads, 1) hopper_packed(const __grid_
       store_results<T, kGateUp, kOrder>(p, sum, tile, column, warpgroup, results, turn);
     }
   }
-  // A block must not end earlier: other blocks of the cluster may still write its shared memory and signal its
+  // A block must not end earlier, because other blocks of the cluster may still write its shared memory and signal its
   // barriers.
   sync_cluster();
 #endif

@@ -12,7 +12,7 @@ using namespace cuda;
 using namespace cuda::moe;
 using T = __nv_bfloat16;
 
-// The average number of rows of an expert from which on this kernel is used. With fewer, most experts have no row.
+// This kernel is used if experts have at least this many rows on average. With fewer, most experts have no row.
 constexpr std::int64_t kRowsOfExpert = 1;
 
 template <Values kValues, bool kGateUp>

@@ -1,11 +1,11 @@
 // The matmuls of moe_hopper.cuh with quantised experts. The warpgroups that multiply convert the weights to bfloat16 in
-// registers, as in moe_hopper_packed.cuh: a wgmma instruction can take its first matrix from there.
+// registers, because a wgmma instruction can take its first matrix from there. moe_hopper_packed.cuh does the same.
 //
-// Weights arrive in boxes of 128 bytes a row through a ring of their own: 128 columns, or 256 if values have four bits.
-// A thread converts a word into pairs that are not neighbouring columns. The sort by expert brings x's columns into the
-// same order (ColumnOrder), and gate and up stores its results in it. Scales come from global memory, a stage ahead. If
-// a scale belongs to a whole row, it is multiplied with sums. Other scales are multiplied with values, which rounds the
-// weights to bfloat16.
+// Weights arrive through a ring of their own. Each row of a box has 128 bytes, which are 128 columns, or 256 if values
+// have four bits. A thread converts a word into pairs that are not neighbouring columns. The sort by expert brings x's
+// columns into the same order (ColumnOrder), and the kernel of gate and up stores its results in that order. Scales
+// come from global memory, a stage ahead. If a scale belongs to a whole row, it is multiplied with sums. Other scales
+// are multiplied with values, which rounds the weights to bfloat16.
 //
 // Converting a stage takes a warpgroup about 100 instructions a thread. With 256 tokens a tile, the products of a stage
 // last 1024 cycles of the multiprocessor; converting issues instructions in a fifth of them, while the other warpgroup
@@ -30,7 +30,7 @@ template <class T>
 struct HopperQuantised {
   HopperMatmul<T> matmul;
   QuantisedMatrix matrix;  // [experts · w_rows, k]
-  int group_shift;         // a column shifted right is its group
+  int group_shift;         // the group of a column is column >> group_shift
 };
 
 struct QuantisedRings {
@@ -65,7 +65,7 @@ __device__ inline void copy_quantised_tiles(const HopperMatmul<T>& p, QuantisedR
 template <class T, Values kValues>
 class StageScales {
  public:
-  // Begins a tile. `row` is the row's place in the stack.
+  // Begins a tile. `row` is the row's number among all experts' rows.
   __device__ void begin(const HopperQuantised<T>& p, std::int64_t row) {
     const WeightRow at(p.matrix, row);
     scale_ = at.scale;
@@ -77,7 +77,7 @@ class StageScales {
     const auto last = static_cast<int>(m.num_groups) - 1;
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
-      // A word of NVFP4 lies in one of two groups of the 32 columns
+      // A word of NVFP4 lies in one of the two groups of the 32 columns.
       const int inside = kValues == Values::kE2M1 ? static_cast<int>(threadIdx.x) % 4 / 2 * 16 : 0;
       const int group = min((stage * kHopperDepth + i * 32 + inside) >> p.group_shift, last);
       if constexpr (kValues == Values::kE2M1) {
@@ -89,7 +89,7 @@ class StageScales {
     }
   }
 
-  // Converts a word of the stage's part i.
+  // Converts a word of weights with the scale of the stage's part i.
   __device__ void convert(std::uint32_t word, int i, std::uint32_t (&pairs)[kWordPairs<kValues>]) const {
     const float scale = kValues == Values::kE2M1 ? quantised::number_of_e4m3(static_cast<std::uint8_t>(bits_[i]))
                                                  : __uint_as_float(bits_[i]);
@@ -136,7 +136,7 @@ __device__ inline void convert_stage(const unsigned char* box, int row, int stag
   }
 }
 
-// Computes the sums of a tile of kN tokens. `rows` are the places of the thread's two rows in the stack.
+// Computes the sums of a tile of kN tokens. `rows` are the numbers of the thread's two rows among all experts' rows.
 template <class T, Values kValues, int kN>
 __device__ inline void multiply_quantised(float (&sum)[kMostProductSums], const HopperQuantised<T>& p,
                                           QuantisedRings& r, const std::int64_t (&rows)[2], int stages) {
@@ -193,7 +193,7 @@ __global__ void __launch_bounds__(kHopperThreads, 1) hopper_quantised(const __gr
   extern __shared__ unsigned char unaligned[];
   __shared__ SharedBarrier rows_full[kPackedStages], rows_empty[kPackedStages];
   __shared__ SharedBarrier weights_full[kPackedBoxes], weights_empty[kPackedBoxes];
-  constexpr int kColumns = kGateUp ? kHopperWeightRows / 2 : kHopperWeightRows;  // columns of y
+  constexpr int kColumns = kGateUp ? kHopperWeightRows / 2 : kHopperWeightRows;  // columns of the result
   constexpr int kMultiplying = kHopperWarpgroups * kWarpgroup / kWarp;           // warps that multiply
   const HopperMatmul<T>& p = q.matmul;
   unsigned char* const shared = unaligned + (1024 - shared_address(unaligned) % 1024) % 1024;
@@ -240,7 +240,7 @@ __global__ void __launch_bounds__(kHopperThreads, 1) hopper_quantised(const __gr
     for (int i = static_cast<int>(blockIdx.x) / kHopperCluster; i < items; i += clusters) {
       const Tile tile = p.order.tiles[i / across];
       const int column = (i % across * kHopperCluster + rank) * kColumns + warpgroup * kResultColumns<kGateUp>;
-      // The thread's two rows. Behind the last row any row will do, because its sums are not stored.
+      // The thread's two rows. Past the last row, the last row is read again; its sums are not stored.
       const int mine = column + static_cast<int>(threadIdx.x) % kWarpgroup / kWarp * (kGateUp ? 8 : 16) + lane / 4;
       const std::int64_t stack = static_cast<std::int64_t>(tile.expert) * p.w_rows;
       const std::int64_t rows[2] = {stack + min(mine, p.n - 1),
@@ -253,7 +253,7 @@ __global__ void __launch_bounds__(kHopperThreads, 1) hopper_quantised(const __gr
       store_results<T, kGateUp, kOrder>(p, sum, tile, column, warpgroup, results, turn);
     }
   }
-  // A block must not end earlier: other blocks of the cluster may still write its shared memory and signal its
+  // A block must not end earlier, because other blocks of the cluster may still write its shared memory and signal its
   // barriers.
   sync_cluster();
 #endif

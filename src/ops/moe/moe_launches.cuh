@@ -16,7 +16,7 @@ namespace tessera::cuda::moe {
 inline constexpr std::int64_t kManyRows = 128;  // rows of a tile in a large prefill
 inline constexpr std::int64_t kSomeRows = 64;   // rows of other tiles
 
-// Returns the number of rows in a tile: kManyRows if an expert's even share of the pairs fills such tiles.
+// Returns the number of rows in a tile: kManyRows if experts have at least that many pairs on average, else kSomeRows.
 inline std::int64_t grouped_tile_rows(const ExpertsProblem& p) {
   return most_pairs(p) >= kManyRows * p.routed_experts ? kManyRows : kSomeRows;
 }
@@ -60,7 +60,7 @@ void launch_add_up(const Launches<T>& l, const int* place, cudaStream_t stream) 
                packs, l.down.top_k, l.down.experts);
 }
 
-// Sorts the pairs, but copies no rows of x: these algorithms find a row by its token.
+// Sorts the pairs, but copies no rows of x, because these algorithms find a row by its token.
 template <class T>
 void launch_sort(const ExpertsProblem& p, std::int64_t begin, const Launches<T>& l, cudaStream_t stream) {
   launch_order<RowsOfX::kListed>(p, begin, l.tile_rows, l.tile_rows, l.order, nullptr, stream);

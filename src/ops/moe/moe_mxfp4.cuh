@@ -2,8 +2,8 @@
 //
 // A value becomes 2^-126 times itself (E2M1 in quantised_values.cuh). One product with 2^126 and the block's factor
 // then gives the weight exactly. A word holds eight neighbouring values, and values four apart become a pair. Eight
-// values take five left shifts, which issue beside logic instructions, eight other instructions, and one product a
-// pair.
+// values take five left shifts, eight other instructions, and one product a pair. Left shifts cost little, because they
+// issue at the same time as logic instructions.
 #pragma once
 
 #include "tessera/ops/moe/moe_experts.cuh"
@@ -63,7 +63,7 @@ __device__ inline void pair_up(uint4 (&columns)[4]) {
   for (int i = 0; i < 4; ++i) columns[i] = make_uint4(pairs[0][i], pairs[1][i], pairs[2][i], pairs[3][i]);
 }
 
-// Returns one value in float32. `index` counts values in the stack.
+// Returns one value in float32. `index` counts the values of all experts' rows.
 template <class T>
 __device__ inline float packed_weight(const Matmul<T>& p, std::int64_t index) {
   const unsigned bits = p.packed[index / 2] >> (index % 2 * 4) & 15u;

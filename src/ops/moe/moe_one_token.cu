@@ -44,7 +44,7 @@ Result<std::unique_ptr<BoundOp>> bind_one_token_experts(const ExpertsProblem& p,
                            .block = dim3(kTokenDownWarps * kWarp)};
   const auto first_bytes = static_cast<std::size_t>(token_gate_up_bytes(p.hidden));
   const auto second_bytes = static_cast<std::size_t>(token_down_bytes(p.intermediate));
-  // The allowance is the same for all sizes, because a kernel has only one limit.
+  // The limit of shared memory is set for the largest sizes, because a kernel has one limit for all its launches.
   for (const void* kernel :
        {reinterpret_cast<const void*>(token_gate_up<T>), reinterpret_cast<const void*>(token_down<T>)})
     TRY(allow_shared_memory(kernel, static_cast<std::size_t>(shared_memory()), "moe_experts"));

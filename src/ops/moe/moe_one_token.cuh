@@ -15,7 +15,8 @@
 // Weights enter the product as unpack_raw() makes them, times 2^-126, and x enters times 2^60. Neither rounds, for |x|
 // below 2^67. Sums of products vanish in float32 only below 2^-83 (before scaling).
 //
-// x lies in the order in which threads multiply it (place_of()). Gate and up writes its results in this order for down.
+// x lies in the order in which threads multiply it (place_of()). The kernel of gate and up writes its results in this
+// order for the kernel of down.
 #pragma once
 
 #include "tessera/ops/cuda/tensor_core.cuh"
@@ -31,8 +32,8 @@ inline constexpr float kTokenScaleOfSums = 0x1p66F;  // 2^126 / kTokenScaleOfX
 // Returns the number of columns rounded up to whole steps.
 constexpr std::int64_t token_columns(std::int64_t k) { return (k + kTokenStep - 1) / kTokenStep * kTokenStep; }
 
-// Returns the place of group number `eight` of eight columns, counted in groups too. A step begins with the first eight
-// columns of each of its four blocks.
+// Returns where the eight columns from 8 · `eight` on are stored, also counted in groups of eight. A step begins with
+// the first eight columns of each of its four blocks.
 __device__ inline int place_of(int eight) { return eight / 16 * 16 + eight % 4 * 4 + eight / 4 % 4; }
 
 // Loads a thread's block of a step. `x` points to the start of the step.
@@ -49,8 +50,9 @@ struct TwoBlocks {
   unsigned high_scale;
 };
 
-// Computes low_sum += weights · x in the thread's even column of the second matrix, and high_sum += the product of the
-// high row, in the odd column if kOdd. The thread passes its block of x, in pairs, as its column's contents.
+// Adds the product of the low row and x to low_sum, from the thread's even column of the second matrix. Adds the
+// product of the high row to high_sum, from the odd column if kOdd, else from the even one. `x` is the thread's block
+// of x, in pairs; it becomes the thread's column of the second matrix.
 template <class T, bool kOdd>
 __device__ inline void multiply_blocks(const TwoBlocks& blocks, const uint4 (&x)[4], float& low_sum, float& high_sum) {
   const uint4& a = blocks.low;
@@ -79,7 +81,7 @@ __device__ inline float sum_of_quad(float sum) {
 }
 
 // Returns the final sum from the sum of all its parts. A scale of 255 must give NaN, and has made the sum infinite.
-// Nothing else makes it infinite in float32, for |x| below 2^67.
+// Nothing else makes the sum infinite in float32, for |x| below 2^67.
 __device__ inline float whole_sum(float sum) { return isinf(sum) ? NAN : sum * kTokenScaleOfSums; }
 
 __device__ inline bool is_expert(int id, int experts) { return id >= 0 && id < experts; }

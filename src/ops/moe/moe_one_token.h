@@ -10,8 +10,8 @@
 
 namespace tessera {
 
-// Returns whether types, sizes and the current device fit. hidden must be a multiple of 64, and the ring of whole rows
-// of it must fit into shared memory, which allows up to 3200 on an H200.
+// Returns whether types, sizes and the current device fit. hidden must be a multiple of 64. The kernel's ring of whole
+// rows, of `hidden` weights each, must fit into shared memory, which limits hidden to 3200 on an H200.
 bool one_token_serves(const ExpertsProblem& p);
 
 // Returns the bytes of the workspace. Precondition of this and the next function: one_token_serves(p).

@@ -1,8 +1,8 @@
 // moe_experts for one token with 4-bit weights: down, and the sum over the token's experts (moe_one_token.cuh).
 //
 // A block computes 8 columns of y over all experts. A warp takes the rows of two experts and every n-th step of k, and
-// works alone until its last step. The first weights are loaded before gate and up has ended. Each thread loads its own
-// weights through shared memory, because registers would not hold so many.
+// works alone until its last step. The first weights are loaded before the kernel of gate and up has ended. Each thread
+// loads its own weights through shared memory, because registers would not hold so many.
 #pragma once
 
 #include "tessera/ops/cuda/async_copy.cuh"
@@ -30,8 +30,8 @@ __device__ inline void copy_eight_async(void* to, const void* from) {
 template <class T>
 class PackedWalk {
  public:
-  // Begins the loop over the rows low … low + 7 and high … high + 7 of the stack; `low` and `high` are multiples of 8.
-  // The warp's steps are first, first + stride, … `shared` has walk_bytes(k) bytes.
+  // Begins the loop over the rows low … low + 7 and high … high + 7 among all experts' rows; `low` and `high` are
+  // multiples of 8. The warp's steps are first, first + stride, … `shared` has walk_bytes(k) bytes.
   __device__ PackedWalk(const Matmul<T>& p, std::int64_t low, std::int64_t high, int first, int stride,
                         unsigned char* shared)
       : blocks_(p.k / kPackedBlock),
@@ -106,7 +106,8 @@ __global__ void __launch_bounds__(kTokenDownWarps* kWarp, 3)
   const int stride = kTokenDownWarps / couples;
   const int couple = thread / kWarp % couples;
   const int steps = static_cast<int>(token_columns(p.k)) / kTokenStep;
-  // The router's results are complete: gate and up waited for them before it let this kernel begin.
+  // The router's results are complete, because the kernel of gate and up waited for them before it let this kernel
+  // begin.
   const auto expert_of = [&](int pair) {
     const int id = pair < p.top_k ? __ldcg(ids + pair) : -1;
     return is_expert(id, p.experts) ? id : -1;
@@ -126,7 +127,7 @@ __global__ void __launch_bounds__(kTokenDownWarps* kWarp, 3)
 #pragma unroll
   for (int i = 0; i < kTokenDownAhead; ++i) weights.load(i);
   commit_copies();
-  // Each thread ends with one column of one expert.
+  // At the end, each thread finishes one column of one expert.
   const int own_pair = thread / kTokenColumns;
   const int own_column = thread % kTokenColumns;
   const int own_expert = expert_of(own_pair);
@@ -139,7 +140,8 @@ __global__ void __launch_bounds__(kTokenDownWarps* kWarp, 3)
   }
   wait_for_previous();
 
-  // A warp copies both rows' columns of a step at once. Nobody has written the columns of blocks past the end.
+  // A warp copies both rows' columns of a step at once. Columns of blocks past the end were never written, so zeros
+  // take their place.
   auto* const x =
       reinterpret_cast<uint4*>(shared + kTokenDownWarps * walk_bytes(p.k)) + thread / kWarp * (kTokenDownAhead * kWarp);
   const auto* const from =

@@ -4,9 +4,9 @@
 // Memory is fast when neighbouring bytes are requested together. So the copy engine (TMA) brings eight whole rows at a
 // time, in the order in which a block multiplies them. They fill the block's shared memory.
 //
-// A unit is 8 columns of y of one expert. Its gate rows and up rows take one slot of the block's ring. The warps of a
-// team share the unit's steps of k; teams take units in turn. A slot belongs to one team, so a team is never more than
-// one phase ahead of the slot's barrier.
+// A unit is 8 columns of y of one expert. Its gate rows and up rows take one slot of the block's ring. The block's
+// warps form teams. The warps of a team share a unit's steps of k, and the teams take units in turn. A slot belongs to
+// one team, so a team is never more than one phase ahead of the slot's barrier.
 #pragma once
 
 #include "tessera/ops/cuda/bulk_copy.cuh"
@@ -27,8 +27,8 @@ constexpr std::int64_t token_gate_up_bytes(std::int64_t k) {
   return kTokenSlots * 2 * eight_rows_bytes(k) + token_columns(k) * 2;
 }
 
-// Copies eight weight rows to a slot. One thread calls it. `row` is the number of the first row in the stack, a
-// multiple of 8.
+// Copies eight weight rows to a slot. One thread calls it. `row` is the number of the first row among all experts'
+// rows, and a multiple of 8.
 template <class T>
 __device__ inline void copy_eight_rows(const Matmul<T>& p, std::int64_t row, unsigned char* to, SharedBarrier& full) {
   const auto values = static_cast<std::uint32_t>(p.k) * 4;
@@ -102,8 +102,9 @@ __device__ inline void sync_teams() {
 }
 
 // Computes gate and up. Any grid, blocks of kTokenThreads. y: [top_k, token_columns(n)], times kTokenScaleOfX; nothing
-// is written past n. Preconditions: T has 16 bits, k is a multiple of 64, n is a multiple of 8. Down may begin once
-// this kernel has waited for the router, so that the router's results are complete by then.
+// is written past n. Preconditions: T has 16 bits, k is a multiple of 64, n is a multiple of 8. This kernel lets the
+// kernel of down begin only after its own wait for the router, so that the router's results are complete when down
+// begins.
 template <class T>
 __global__ void __launch_bounds__(kTokenThreads, 1) token_gate_up(const Matmul<T> p, const std::int32_t* ids) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900

@@ -2,8 +2,8 @@
 // of x in that order.
 //
 // Each block counts all pairs, and separately the pairs of the tokens before its own. So it knows where its pairs go,
-// and blocks need not wait for each other. The copy engine (TMA) needs contiguous rows. If rows are copied for it, the
-// copies bound the time: T · top_k rows are written, and read again by the matmul.
+// and blocks need not wait for each other. The copy engine (TMA) needs contiguous rows. If rows are copied for the copy
+// engine, these copies bound the time, because T · top_k rows are written, and read again by the matmul.
 #pragma once
 
 #include <algorithm>
@@ -17,12 +17,12 @@ namespace tessera::cuda::moe {
 inline constexpr int kOrderThreads = 1024;
 static_assert(kMaxExperts <= kOrderThreads);
 
-// Says what happens to the rows of x. kListed copies no rows, and stores each place's token in order.row. The others
-// copy the rows: kCopied as they are, kPaired and kAlternating in these orders of columns (ColumnOrder in
+// Says what happens to the rows of x. kListed copies no rows, and stores each place's token in order.row. kCopied
+// copies the rows as they are. kPaired and kAlternating copy the rows and permute their columns (ColumnOrder in
 // moe_experts.cuh).
 enum class RowsOfX { kListed, kCopied, kPaired, kAlternating };
 
-// Arranges 16 columns of x: those with even numbers come first.
+// Arranges 16 columns of x so that the columns with even numbers come first.
 __device__ inline void alternate(uint4 (&columns)[2]) {
   const uint4 low = columns[0];
   const uint4 high = columns[1];
@@ -38,12 +38,12 @@ __device__ inline void alternate(uint4 (&columns)[2]) {
 // are left unchanged. An expert's rows are split evenly, in multiples of row_step, into as few tiles of at most
 // most_rows as hold them. Experts with larger tiles come first in the list, so that blocks that take tiles at a stride
 // have about the same amount of work. The order of one block's pairs within an expert depends on the order of atomics.
-// This changes no bit of the result, because no sum runs over rows and every pair knows its place.
+// This changes no bit of the result, because no sum runs over rows and the place of every pair is stored.
 template <RowsOfX kRows>
 static __global__ void __launch_bounds__(kOrderThreads)
     order_rows(const uint4* x, const std::int32_t* ids, int tokens, int top_k, int experts, int packs, int most_rows,
                int row_step, Order order, uint4* rows) {
-  __shared__ int before[kMaxExperts];     // counts the block's own pairs; later the next row of the expert
+  __shared__ int before[kMaxExperts];     // counts the pairs before the block's own; later the next row of the expert
   __shared__ int after[kMaxExperts];      // counts the other pairs
   __shared__ int2 tiles_of[kMaxExperts];  // (rows of a tile, number of tiles)
   __shared__ int2 scratch[kOrderThreads / kWarp];
@@ -98,8 +98,8 @@ static __global__ void __launch_bounds__(kOrderThreads)
     if (kRows == RowsOfX::kListed && place >= 0) order.row[place] = pair / top_k;
   }
   if constexpr (kRows != RowsOfX::kListed) {
-    __syncthreads();  // other threads read the places
-    // Packs that are permuted among themselves
+    __syncthreads();  // the places are complete before other threads read them
+    // The number of packs that are permuted among themselves.
     constexpr int kPacks = kRows == RowsOfX::kPaired ? 4 : kRows == RowsOfX::kAlternating ? 2 : 1;
     const int across = packs / kPacks;
     const int items = (end - begin) * across;

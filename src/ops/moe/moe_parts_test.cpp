@@ -1,6 +1,6 @@
-// Catches: an expert that two ranks compute, or none; rows that reach another rank's expert; and padding or scratch
-// that goes wrong if most or all of the chosen experts are on other ranks. The results of two unequal parts of the
-// experts must add up to the whole.
+// Catches: an expert that two ranks compute, or that no rank computes; rows that reach another rank's expert; and
+// padding or scratch that goes wrong if most or all of the chosen experts are on other ranks. The results of two
+// unequal parts of the experts must add up to the whole.
 #include "tessera/ops/moe/moe_experts.h"
 
 #include <gmock/gmock.h>
@@ -33,7 +33,7 @@ HostTensor rows_of(const HostTensor& whole, std::int64_t first, std::int64_t cou
   return part;
 }
 
-// Returns the stacks of all experts: gate_up and down, then a bias, then the scale factors if weights have four bits.
+// Returns the weights of all experts: gate_up and down, then a bias, then the scale factors if weights have four bits.
 std::vector<HostTensor> stacks_of(DType dtype, const PartSizes& s) {
   const std::int64_t rows = 2 * s.intermediate;
   const HostTensor bias = random_tensor(dtype, {kExperts, s.hidden}, 5);
@@ -72,15 +72,15 @@ class MoeParts : public ::testing::TestWithParam<DType> {
         .values();
   }
 
-  // Allows a few roundings of values near `greatest`.
+  // Returns a tolerance for a few roundings of values near `greatest`.
   double allowed(double greatest) const {
     const double of_one = GetParam() == DType::kFloat32 ? 1e-5 : GetParam() == DType::kFloat16 ? 4e-3 : 3e-2;
     return of_one * std::max(1.0, greatest);
   }
 };
 
-// Reaches every kernel: sizes that are whole steps of it and others, 4-bit weights, one row, a decode step's rows, and
-// prefills whose experts have enough rows for oneDNN.
+// Sizes that reach every kernel: rows that are whole steps of a kernel and rows that are not, 4-bit weights, one row, a
+// decode step's rows, and prefills whose experts have enough rows for oneDNN.
 constexpr PartSizes kSizes[] = {{64, 48}, {64, 64}, {72, 64}, {64, 64, true}, {96, 160, true}};
 
 TEST_P(MoeParts, AddUpToTheWhole) {

@@ -1,7 +1,7 @@
 // moe_experts' matmuls without tensor cores. They take float32, sizes that are not multiples of eight, float16 with
 // MXFP4, and quantised matrices whose scales cover few columns. Packed and quantised weights become float32 here. The
-// tiles are the same as in moe_grouped.cuh. The bound is float32's products, 67 TFLOP/s on an H200; plain tiles of 64
-// by 64 in shared memory reach about half of it.
+// tiles are the same as in moe_grouped.cuh. The time is bounded by float32 products, 67 TFLOP/s on an H200; plain tiles
+// of 64 by 64 in shared memory reach about half of it.
 #pragma once
 
 #include "tessera/ops/moe/moe_mxfp4.cuh"
@@ -13,7 +13,7 @@ inline constexpr int kPlainRows = 64;        // rows of x in a tile
 inline constexpr int kPlainWeightRows = 64;  // 32 of gate and 32 of up
 inline constexpr int kPlainDepth = 16;       // columns of k at a time
 
-// Returns weight k of a row, by its place in the stack of the experts' rows.
+// Returns weight k of a row. `row` is the row's number among all experts' rows.
 template <class T>
 __device__ inline float weight_at(const Matmul<T>& p, std::int64_t row, int k) {
   const std::int64_t at = row * p.k + k;
@@ -21,9 +21,9 @@ __device__ inline float weight_at(const Matmul<T>& p, std::int64_t row, int k) {
   return p.packed != nullptr ? packed_weight(p, at) : quantised::element(p.matrix, row, k);
 }
 
-// Computes the matmul tile by tile. Thread t computes 4 x 4 sums of a tile: the rows of x from 4 · (t / 16) on, by
-// weight rows t % 16, + 16, + 32, + 48. For gate and up, the four weight rows belong to two columns of y, each with a
-// sum for gate and one for up.
+// Computes the matmul tile by tile. Thread t computes 4 x 4 sums of a tile: four rows of x, from row 4 · (t / 16) on,
+// times the weight rows t % 16, t % 16 + 16, t % 16 + 32 and t % 16 + 48. For gate and up, the four weight rows belong
+// to two columns of y, each with a sum for gate and one for up.
 template <class T, bool kGateUp>
 __global__ void __launch_bounds__(kThreads) plain(const Matmul<T> p, const Order order) {
   __shared__ float x[kPlainDepth][kPlainRows + 1];

@@ -14,11 +14,11 @@ namespace {
 constexpr std::size_t kGateUp = 3;  // indices of operands
 constexpr std::size_t kDown = 4;
 
-// The formats of gate_up and down. They differ only in the sizes of blocks.
+// The formats of gate_up and down. They differ only in the sizes of blocks, or in the type of GGUF's blocks.
 struct Formats {
   QuantisedFormat gate_up;
   QuantisedFormat down;
-  // Returns the number of a matrix's operands beside its values.
+  // Returns the number of operands that a matrix has besides its values.
   std::size_t num_more() const { return gate_up.num_operands() - 1; }
 };
 

@@ -2,7 +2,7 @@
 // neighbouring columns, or 32 if values have four bits.
 //
 // Scales are applied in two places. If a scale belongs to a whole row, it is multiplied with sums, by sum_factor().
-// Other scales are multiplied with values, which rounds the weights to T; NVFP4's are exact.
+// Other scales are multiplied with values, which rounds the weights to T. Only NVFP4's weights are exact.
 #pragma once
 
 #include "tessera/ops/moe/moe_mxfp4.cuh"
@@ -19,7 +19,7 @@ template <Values kValues>
 inline constexpr int kWordPairs = quantised::is_packed(kValues) ? 4 : 2;
 
 // Returns whether kernels that take pieces support the matrix. Its rows must be whole pieces, and so must the columns
-// of a scale (two scales a piece in NVFP4).
+// that share a scale (in NVFP4 a piece has two scales).
 inline bool has_whole_pieces(const QuantisedMatrix& m) {
   const QuantisedFormat& f = m.format;
   const bool aligned = m.row_bytes() % 16 == 0 && reinterpret_cast<std::uintptr_t>(m.values) % 16 == 0;
@@ -174,7 +174,7 @@ class ExactPiece {
   std::uint32_t offset_;
 };
 
-// Returns the factor for the sum of a row's products. `row` is the row's place in the stack.
+// Returns the factor for the sum of a row's products. `row` is the row's number among all experts' rows.
 template <class T>
 __device__ inline float quantised_sum_factor(const QuantisedMatrix& m, std::int64_t row) {
   float factor = m.factor == nullptr ? 1.0F : m.factor[row];

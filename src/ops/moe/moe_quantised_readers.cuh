@@ -1,5 +1,5 @@
 // Reads the weights of quantised experts for the kernels of moe_few_rows.cuh and moe_grouped.cuh. One kernel takes all
-// formats: the type of values is chosen outside of the loops that read them.
+// formats, because it chooses the type of values outside of the loops that read them.
 #pragma once
 
 #include "tessera/ops/moe/moe_few_rows.cuh"

@@ -22,7 +22,7 @@ enum class ScaleOf { kSums, kValues };
 template <Values kValues>
 inline constexpr int kQuadColumns = 4 * kPieceColumns<kValues>;
 
-// The greatest number of rows in a stack.
+// The greatest number of rows of all experts together for which Scales::begin_item() divides exactly.
 inline constexpr std::int64_t kMostStackRows = std::int64_t{1} << 22;
 
 template <class T, Values kValues, ScaleOf kScaleOf>
@@ -50,7 +50,7 @@ struct QuantisedStream {
     return min(kPieces, (behind + kPieceBytes - 1) / kPieceBytes);
   }
 
-  // Returns the factor for a row's sums. `row` is the row's place in the stack.
+  // Returns the factor for a row's sums. `row` is the row's number among all experts' rows.
   __device__ static float factor(const Matmul<T>& m, std::int64_t row) {
     return (m.matrix.factor == nullptr ? 1.0F : m.matrix.factor[row]) * quantised::kSumGrow<T, kValues>;
   }
@@ -89,8 +89,8 @@ struct QuantisedStream {
   // The scales of a thread's pieces of its two rows.
   class Scales {
    public:
-    // Begins an item. `low` and `high` are places of rows in the stack. With at most kMostStackRows the quotient is
-    // exact.
+    // Begins an item. `low` and `high` are the numbers of the thread's two rows among all experts' rows. The division
+    // is exact for up to kMostStackRows rows.
     __device__ void begin_item(const Streamed<T>& p, int low, int high) {
       const int rows[2] = {low, high};
       const auto groups = static_cast<int>(p.matmul.matrix.num_groups);
@@ -109,8 +109,8 @@ struct QuantisedStream {
       const int thread = static_cast<int>(threadIdx.x);
 #pragma unroll
       for (int d = 0; d < kPieces; ++d) {
-        // Sums belong to a quad, which may begin in the last columns of a row. Pieces past the row's last column are
-        // not used.
+        // With kSums, all pieces of a quad take the scale of the quad's first column. Columns are clamped to the row;
+        // pieces past the row's last column are not used.
         const int quad = first + thread / kWarp * kQuadColumns<kValues> + d * kPieceBytes;
         const int at =
             kScaleOf == ScaleOf::kSums ? min(quad, m.k - 1) : min(quad + thread % 4 * kColumns, m.k - kColumns);

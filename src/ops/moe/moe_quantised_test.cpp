@@ -1,5 +1,5 @@
-// Catches: experts whose rows use another expert's values or scales; a scale, zero point or factor of other columns;
-// sums that read past a row's last column; and, on CUDA, any of these in one of the kernels of moe_experts.cu.
+// Catches: experts whose rows use another expert's values or scales; a scale, zero point or factor of the wrong
+// columns; sums that read past a row's last column; and, on CUDA, any of these in one of the kernels of moe_experts.cu.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -207,8 +207,8 @@ TEST_P(QuantisedExperts, TakeManyRowsOfAnExpert) {
     check({.sizes = {tokens, 2, 3, 192, 64}, .biases = true}, Chosen::kLast);
 }
 
-// Numbers below 2^-6 are subnormal, and conversions to other types may lose them. They are tested alone, because they
-// would not be missed beside larger ones.
+// Numbers below 2^-6 are subnormal, and conversions to other types may lose them. They are tested alone, because beside
+// larger numbers nobody would notice the loss.
 TEST_P(QuantisedExperts, TakeSubnormalNumbers) {
   if (format().values != Values::kE4M3 || format().group_rows != 1) return;
   for (const std::int64_t tokens : {2, 20, 140}) check({.sizes = {tokens, 2, 3, 128, 64}, .subnormal = true});

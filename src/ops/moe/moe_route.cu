@@ -18,7 +18,7 @@ constexpr int kWarps = 4;  // rows of a block
 constexpr unsigned kAllLanes = 0xffffffffu;
 constexpr unsigned kTaken = 0;  // the key of a taken expert or group, below the keys of all numbers
 
-// Maps a number to a key of the same order. NaN maps to the lowest number.
+// Maps a number to a key. Keys compare as their numbers do, and NaN maps to the key of the lowest number.
 __device__ unsigned key_of(float x) {
   const unsigned bits = __float_as_uint(isnan(x) ? -INFINITY : x + 0.0f);  // -0 becomes 0
   return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;

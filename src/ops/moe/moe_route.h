@@ -7,21 +7,21 @@
 //
 // With s = softmax(logits) or sigmoid(logits) over the E experts of a row, in float32, and c = s + correction:
 //   groups     E / groups neighbouring experts form a group. The groups_per_token groups with the highest scores stay:
-//              a score is the greatest c ("best", DeepSeek-V2) or the sum of the two greatest ("best_two",
+//              a group's score is the greatest c ("best", DeepSeek-V2) or the sum of the two greatest ("best_two",
 //              DeepSeek-V3).
 //   ids        the top_k experts with the highest c in those groups, the highest first
 //   weights    s of the ids, divided by their sum if `normalise` is set (+ 1e-20, so that sigmoids of 0 give 0), times
 //              scale, times the expert's expert_scale
 // Softmax with `normalise` is the softmax of the top_k logits (Mixtral, GPT-OSS). Among equal scores the lower index
-// wins, both for experts and for groups. NaN counts as the lowest score.
+// wins, for experts and for groups. NaN counts as the lowest score.
 //
 // A row whose slot is 0 is padding: slot 0 lies in the page that belongs to no request. A padding row chooses no
 // expert: all its ids are -1 and its weights 0, so that padding loads no expert's weights. The attributes `correction`
 // and `expert_scale` say which of the two optional operands are present, in that order.
 //
 // If a rank holds only the experts [first_expert, first_expert + local_experts), the choice is still among all E. The
-// ids then count from first_expert, and an expert of another rank becomes -1 with weight 0. The stacks of moe_experts
-// begin with first_expert, and it adds nothing for -1.
+// ids then count from first_expert, and an expert of another rank becomes -1 with weight 0. The matrices of moe_experts
+// then begin with expert first_expert, and moe_experts adds nothing for an id of -1.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Catches: a token sent to experts or with weights that differ from the formula; equal scores of which the higher index
-// wins; groups ranked by the wrong score; a correction that reaches the weights; padding that chooses experts; and
+// Catches: a token sent to experts or with weights that differ from the formula; a higher index that wins among equal
+// scores; groups ranked by the wrong score; a correction that reaches the weights; padding that chooses experts; and
 // experts of a rank that are mistaken for another rank's.
 #include "tessera/ops/moe/moe_route.h"
 
@@ -183,7 +183,7 @@ TEST(MoeRouting, CorrectionAffectsOnlyTheChoice) {
   expect_close(out.results[1], std::vector<double>{0.5, 1 / (1 + std::exp(-2.0))}, {1e-7, 1e-6}, "weights");
 }
 
-// The choice is among all experts. A part keeps the chosen experts that it holds, and counts ids from its first expert.
+// The choice is among all experts. A rank keeps the chosen experts that it holds, and counts ids from its first expert.
 TEST_P(MoeRoute, ChoosesAmongAllExpertsAndKeepsItsPart) {
   for (const Routing& r : kRoutings) {
     const std::vector<HostTensor> operands = make_operands(GetParam(), 23, r);
@@ -206,7 +206,8 @@ TEST_P(MoeRoute, ChoosesAmongAllExpertsAndKeepsItsPart) {
   }
 }
 
-// NaN in a real row gives NaN weights of existing experts; in a padded row it changes nothing.
+// NaN in the logits of a real row gives NaN weights, but ids of experts that exist. NaN in a padded row changes
+// nothing.
 TEST_P(MoeRoute, NanStaysInItsRow) {
   const Routing r{.experts = 40, .top_k = 4, .normalise = true};
   std::vector<HostTensor> operands = make_operands(GetParam(), 4, r);

@@ -19,12 +19,12 @@ struct RowGroup {
   int rows;
 };
 
-// The pairs by expert, in shared memory.
+// The pairs, grouped by expert, in shared memory.
 struct RowGroups {
   std::uint32_t group[kStreamedPairs];  // expert, first and rows packed into one word
   std::int16_t id[kStreamedPairs];
   std::uint8_t order[kStreamedPairs];  // pairs sorted by expert
-  std::uint8_t begin[kStreamedPairs];  // where the expert's pairs begin in `order`, by its first pair
+  std::uint8_t begin[kStreamedPairs];  // [an expert's first pair]: where the expert's pairs begin in `order`
   int2 scratch[kStreamedWarps + 1];
   int count;
 

@@ -1,18 +1,19 @@
 // moe_experts for the rows of a decode step on Hopper. One kernel computes gate and up. The next computes down and adds
 // up each token's experts.
 //
-// The time is bounded by reading the chosen experts, 3 · H · I values each. They are read once, whatever the number of
-// their rows. Bulk copies fill a ring of weights in each block's shared memory. The router's choice is known before
-// gate and up begins. Down therefore requests its first weights as soon as its blocks fit on the multiprocessors, and
+// The time is bounded by reading the chosen experts, 3 · H · I values each. Each is read once, for any number of rows.
+// Bulk copies fill a ring of weights in each block's shared memory. The router's choice is known before gate and up
+// begins. The kernel of down therefore requests its first weights as soon as its blocks fit on the multiprocessors, and
 // only then waits for the results of gate and up.
 //
 // Both kernels split the router's choice into groups of up to 8 rows of one expert. In gate and up, an item is a group
 // with 8 columns of y (16 weight rows). Each block takes items at a stride of the grid, so multiprocessors have equal
-// work however many experts are active. In down, each block computes 16 columns of y for all groups. It has all terms
-// of its columns, so it adds them up itself.
+// work for any number of active experts. In down, each block computes 16 columns of y for all groups. Such a block
+// computes all experts' results for its columns, so it adds them up itself.
 //
-// Eight warps share an item; each multiplies an eighth of k by tensor-core instructions. The weights are the first
-// operand, the group's rows of x the second. The warps' sums are added in an order that does not depend on the rows.
+// Eight warps share an item, and each multiplies an eighth of k by tensor-core instructions. The weights are the first
+// operand, and the group's rows of x are the second. The warps' sums are added in an order that does not depend on the
+// rows.
 #pragma once
 
 #include "tessera/ops/moe/moe_streams.cuh"
@@ -36,8 +37,8 @@ __device__ inline void sync_streamed() { asm volatile("bar.sync 1, %0;" ::"n"(kS
 
 // Computes gate and up, or down with the sum. Grid: any for gate and up; n / kStreamedWeightRows for down.
 // Preconditions: k is a multiple of 32; n is a multiple of 8 (of kStreamedWeightRows for down); pairs <=
-// kStreamedPairs. Gate and up lets down begin only after its own wait, so that the router's results are complete when
-// down begins. Dynamic shared memory: the slots, then for down T[pairs, kStreamedWeightRows].
+// kStreamedPairs. The kernel of gate and up lets the kernel of down begin only after its own wait, so that the router's
+// results are complete when down begins. Dynamic shared memory: the slots, then for down T[pairs, kStreamedWeightRows].
 template <class T, bool kGateUp, class Weights>
 __global__ void __launch_bounds__(kStreamedThreads, 2) streamed_experts(const Streamed<T> p) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -86,7 +87,8 @@ __global__ void __launch_bounds__(kStreamedThreads, 2) streamed_experts(const St
       Weights::kMostColumns <= kStreamedChunk ? 1 : (min(m.k, p.stage_columns) + kStreamedChunk - 1) / kStreamedChunk;
   const int slot_bytes = Weights::slot_bytes(p.stage_columns);
   const auto columns_of = [&](int stage) { return min(p.stage_columns, m.k - stage * p.stage_columns); };
-  // Returns the place of the item's first weight row in the stack. The second eight rows begin `to_high` rows further.
+  // Returns the number of the item's first weight row among all experts' rows. The second eight rows begin `to_high`
+  // rows further.
   const auto first_row = [&](const Item& item) {
     return static_cast<std::int64_t>(groups.at(item.group).expert) * m.w_rows + item.column * kColumns;
   };
@@ -183,7 +185,7 @@ __global__ void __launch_bounds__(kStreamedThreads, 2) streamed_experts(const St
       sums[warp][r][row] = sum[i];
       sums[warp][r][row + 8] = sum[2 + i];
     }
-    sync_streamed();  // all have also read the previous item's sums, which the next item overwrites
+    sync_streamed();  // all warps have also read the previous item's sums, which the next item overwrites
     const auto total = [&](int r, int weight_row) {
       float t = 0;
 #pragma unroll

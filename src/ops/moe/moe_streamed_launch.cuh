@@ -10,9 +10,10 @@
 
 namespace tessera::cuda::moe {
 
-// Gate and up's share of a multiprocessor's shared memory. Measured on an H200: two blocks with half of it each are
-// faster for one token, when a block has few items, and for MXFP4, when two blocks keep the arithmetic units busier.
-// Otherwise one block with a long ring is faster. Quantised weights need as much arithmetic as MXFP4.
+// How blocks of gate and up share a multiprocessor's shared memory. On an H200, two blocks with half of the memory each
+// are faster in two cases: for one token, because a block has few items; and for MXFP4, because two blocks keep the
+// arithmetic units busier. Otherwise one block with a long ring is faster. Quantised weights need as much arithmetic as
+// MXFP4.
 struct Share {
   std::int64_t blocks;      // blocks of gate and up per multiprocessor
   std::int64_t ring_bytes;  // bytes of a block's ring of weights
@@ -55,7 +56,7 @@ Result<StreamedLaunch<T>> streamed_launch(const ExpertsProblem& p, const Matmul<
     return kGateUp ? 0 : pairs * kStreamedWeightRows * static_cast<std::int64_t>(sizeof(T));
   };
   constexpr auto kKernel = streamed_experts<T, kGateUp, Stream>;
-  // The allowance is the same for all sizes, because a kernel has only one limit.
+  // The limit of shared memory is set for the largest sizes, because a kernel has one limit for all its launches.
   TRY(allow_shared_memory(reinterpret_cast<const void*>(kKernel),
                           static_cast<std::size_t>(kOneBlock.ring_bytes + outputs_of(kStreamedPairs)), "moe_experts"));
   return StreamedLaunch<T>{.kernel = kKernel,

@@ -1,5 +1,5 @@
 // Defines how the weights of an item of moe_streamed.cuh lie in memory and how they are multiplied. Each form of
-// weights has one class (moe_quantised_stream.cuh has another).
+// weights has one class. The class for quantised weights is in moe_quantised_stream.cuh.
 #pragma once
 
 #include "tessera/ops/cuda/bulk_copy.cuh"
@@ -26,12 +26,12 @@ struct Streamed {
   int stage_columns;
   int pitch;  // bytes between rows of a stage in shared memory
   int slots;
-  int inverse_top_k;         // a pair's token is pair · inverse_top_k / 65536, as pairs are few
-  int group_shift;           // quantised weights: a column shifted right is its group
+  int inverse_top_k;         // a pair's token is pair · inverse_top_k / 65536, which is exact for so few pairs
+  int group_shift;           // quantised weights: the group of a column is column >> group_shift
   float inverse_group_rows;  // quantised weights: 1 / the number of rows that share scales
 };
 
-// Holds no scales, for weights that need no scales besides their stage.
+// Stands in for scales if the weights have none, or have them in their stage.
 template <class T>
 struct NoScales {
   __device__ void begin_item(const Streamed<T>&, int, int) {}
@@ -56,8 +56,8 @@ struct PlainStream {
   __host__ __device__ static int row_bytes(int columns) { return streamed_row_bytes(columns * 2); }
   __host__ __device__ static int slot_bytes(int columns) { return kStreamedWeightRows * row_bytes(columns); }
   __device__ static int bytes(int columns) { return kStreamedWeightRows * columns * 2; }
-  // Returns the place of a thread's group d of 8 columns in a chunk, counted from the thread's first group. A thread
-  // has four groups.
+  // Returns the first column of a thread's group d of 8 columns, counted from the first column of its group 0. A thread
+  // has four groups in a chunk.
   static constexpr int kColumnStep = kStreamedWarps * 4 * kColumns;
   __device__ static constexpr int column_of(int d) { return d * kColumnStep; }
   // Returns the number of steps that multiply() has for a warp in a chunk of `columns` columns; here a step is a group.
@@ -66,8 +66,8 @@ struct PlainStream {
   }
   __device__ static void prefetch_scales(const Matmul<T>&, std::int64_t, std::int64_t) {}
 
-  // Copies a stage of an item's weights. One warp calls it. `low` and `high` are the places of the item's first and
-  // second eight weight rows in the stack.
+  // Copies a stage of an item's weights. One warp calls it. Among all experts' rows, the item's weight rows are low …
+  // low + 7 and high … high + 7.
   __device__ static void copy(const Matmul<T>& m, std::int64_t low, std::int64_t high, int column, int columns,
                               int pitch, unsigned char* to, SharedBarrier& full) {
     const int lane = static_cast<int>(threadIdx.x) % kWarp;
@@ -76,7 +76,7 @@ struct PlainStream {
     bulk_copy(to + lane * pitch, m.w + row * m.k + column, static_cast<std::uint32_t>(columns * 2), full);
   }
 
-  // Adds this thread's share of a chunk to `sum`. The stage has `columns` columns, `pitch` is the distance between
+  // Adds this thread's products of a chunk to `sum`. The stage has `columns` columns, `pitch` is the distance between
   // rows, and `steps` is the result of steps().
   __device__ static void multiply(const unsigned char* slot, int pitch, int, int chunk, const uint4 (&x)[4], int steps,
                                   const Scales&, float (&sum)[4]) {

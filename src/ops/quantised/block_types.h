@@ -1,7 +1,7 @@
 // The types in which a GGUF file stores numbers: plain ones, and blocks of integers that share scales.
 //
 // A row of a tensor is a whole number of blocks, one after another, and a tensor is its rows without gaps. Everything
-// in a block is little-endian. What the bytes of a block mean is in the room `blocks`.
+// in a block is little-endian. The code in blocks/ defines what the bytes of a block mean.
 #pragma once
 
 #include <array>
@@ -10,8 +10,8 @@
 
 namespace tessera {
 
-// The enumerators' values are the numbers that files have. Numbers that are missing here belonged to types that the
-// format has given up.
+// The enumerators' values are the numbers in GGUF files. The missing numbers belong to types that the format has
+// abandoned.
 enum class BlockType : std::uint8_t {  // NOLINTBEGIN(readability-identifier-naming): the format's own names
   kF32 = 0,
   kF16 = 1,
@@ -93,14 +93,14 @@ inline constexpr std::array kBlockTypes = {
     BlockTypeInfo{BlockType::kQ1_0, "Q1_0", 128, 18},
 };
 
-// Returns the row of the type with the number `id`, or null where there is none.
+// Returns the entry of the type with the number `id`, or null if there is none.
 constexpr const BlockTypeInfo* find_block_type(std::uint32_t id) {
   for (const BlockTypeInfo& info : kBlockTypes)
     if (static_cast<std::uint32_t>(info.type) == id) return &info;
   return nullptr;
 }
 
-// Returns the row of the type called `name` ("Q4_K"), or null where there is none.
+// Returns the entry of the type called `name` ("Q4_K"), or null if there is none.
 constexpr const BlockTypeInfo* find_block_type(std::string_view name) {
   for (const BlockTypeInfo& info : kBlockTypes)
     if (info.name == name) return &info;

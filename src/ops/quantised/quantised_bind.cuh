@@ -17,8 +17,8 @@ struct Arrangement {
   bool shared = false;
 };
 
-// Returns how blocks share the work. Blocks split k as long as all of them run at once and each has two stages. In a
-// deterministic forward nothing that depends on m may change the order of sums.
+// Returns how blocks share the work. Blocks split k as long as all of them run at once and each has at least two
+// stages. In a deterministic forward nothing that depends on m may change the order of sums.
 inline Arrangement arrange(const QuantisedCall& p, std::int64_t tiles, std::int64_t most_blocks) {
   if (tiles >= most_blocks) return {.shared = true};
   if (p.deterministic) return {};

@@ -1,9 +1,9 @@
 // The code that quantised_linear's kernels of tiles on Hopper share (quantised_tiles.cuh, quantised_fp8.cuh): the
 // arrangement of blocks, the ring of stages in shared memory, and the store of a tile's results.
 //
-// A block computes 128 rows of w by kN rows of x. One warp copies stages of 128 columns of k to the ring, and asks for
-// weights before the preceding kernels have ended. Each of two warpgroups multiplies 64 rows of w by all rows of x; a
-// template parameter, Product, says how. The blocks of a cluster do one of two things:
+// A block computes 128 rows of w by kN rows of x. One warp copies stages of 128 columns of k to the ring. It starts the
+// first copies of weights before the preceding kernels have ended. Each of two warpgroups multiplies 64 rows of w by
+// all rows of x; a template parameter, Product, says how. The blocks of a cluster do one of two things:
 //   - with few tiles they split k. At the end each block leaves its sums in its own shared memory, and adds the sums of
 //     all blocks for its share of the rows of x (linear_split.cuh);
 //   - with many tiles two blocks compute neighbouring tiles of w for the same rows of x, and share the copies of x.
@@ -28,7 +28,8 @@ inline constexpr int kTileWarps = kTileWarpgroups * kWarpgroup / kWarp;    // wa
 inline constexpr int kTileThreads = kTileWarpgroups * kWarpgroup + kWarp;  // the last warp starts the copies
 inline constexpr int kTileSumRow = kTileWeights + 4;
 
-// Blocks of a multiprocessor. With few rows there are two, so that one loads while the other converts or adds.
+// The number of blocks that run on a multiprocessor. With few rows there are two, so that one loads while the other
+// converts or adds.
 template <int kN>
 inline constexpr int kTileBlocks = kN <= 64 ? 2 : 1;
 
@@ -78,7 +79,7 @@ struct TilePlace {
   }
 };
 
-// The ring of stages of a block. A stage has kWeightBytes of w and kRowBoxes boxes of x. Scales of x lie behind all
+// The ring of stages of a block. A stage has kWeightBytes of w and kRowBoxes boxes of x. Scales of x lie after all
 // stages.
 template <int kN_, int kWeightBytes, int kRowBoxes_>
 struct TileRing {
@@ -97,7 +98,7 @@ struct TileRing {
   __device__ std::uint32_t scales(int slot) const {
     return weights(stages) + static_cast<std::uint32_t>(slot * kN * 4);
   }
-  // Frees the slot. Every warp calls it when it has read the slot.
+  // Every warp calls release() when it has read the slot. The slot is free when all warps have called it.
   __device__ void release(int slot, bool shared) const {
     if (threadIdx.x % kWarp != 0) return;
     if (shared) {
@@ -119,7 +120,7 @@ struct TileCopies {
   bool scaled;       // each stage has scales of x
 
   __device__ void weights(int slot, int stage) const {
-    ring.full[slot].arrive_and_expect(Ring::kStageBytes + (scaled ? Ring::kN * 4 : 0));  // bytes outside are zeros
+    ring.full[slot].arrive_and_expect(Ring::kStageBytes + (scaled ? Ring::kN * 4 : 0));  // bytes outside are zeros too
     const int column = stage * weight_bytes / 2;
     if (p.gate == Gate::kNone) {
       copy_box(ring.weights(slot), p.values, ring.full[slot], column, at.first_weight);
@@ -192,9 +193,9 @@ __device__ inline void store_tile_share(const TiledQuantised<T>& p, std::uint32_
   }
 }
 
-// Computes a block's part of y with a Product. Grid: clusters of `split` blocks, or of two that share x; a cluster's
-// blocks are neighbours. Rows of x change fastest from cluster to cluster. Preconditions: n is a multiple of 8, k of
-// 32.
+// Computes a block's part of y with a Product. Grid: clusters of `split` blocks, or of two that share x; the blocks of
+// a cluster are neighbours. The next cluster has the next rows of x for the same rows of w, until all rows of x are
+// done. Preconditions: n is a multiple of 8, and k is a multiple of 32.
 //
 // A Product has Ring, Element, kWeightRowBytes (of a stage), kScaled (whether stages have scales of x) and
 //   multiply(p, at, ring, weight, w_rows, sum, factor),
@@ -244,7 +245,7 @@ __global__ void __launch_bounds__(kTileThreads, kTileBlocks<Product::Ring::kN>)
     float sum[kN / 2];
     float factor[2];
     Product::multiply(p, at, ring, weight, w_rows, sum, factor);
-    // The sums overwrite memory that all warps must have read before.
+    // The sums overwrite stages of the ring. So all warps must have read these stages before.
     asm volatile("bar.sync 1, %0;" ::"n"(kTileWarpgroups * kWarpgroup) : "memory");
     store_tile_sums<kN>(sum, ring.base, weight, factor);
   } else if (is_copying) {

@@ -15,9 +15,10 @@ namespace {
 using namespace cuda;
 using namespace cuda::quantised;
 
-// The least number of rows. With fewer, converting takes longer than what the library's product saves.
+// The least number of rows for the two steps. With fewer rows, converting takes longer than the library's product
+// saves.
 constexpr std::int64_t kFewestRows = 1024;
-// The greatest scratch memory, which is taken from the cache of keys and values. Larger matrices keep the kernel of
+// The limit of the scratch memory, which is taken from the memory for the KV cache. Larger matrices use the kernel of
 // tiles.
 constexpr std::int64_t kMostBytes = std::int64_t{256} << 20;
 

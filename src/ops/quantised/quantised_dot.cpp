@@ -1,5 +1,5 @@
-// The dot kernel of quantised_linear on the CPU. Values of up to eight bits are exact in bfloat16, whatever their type.
-// The kernel therefore converts them to pairs of bfloat16 numbers, multiplies these with x (by AVX-512's dot product of
+// The dot kernel of quantised_linear on the CPU. Values of all types of up to eight bits are exact in bfloat16. The
+// kernel therefore converts them to pairs of bfloat16 numbers, multiplies these with x (by AVX-512's dot product of
 // pairs if x is bfloat16 too), and applies the scales to the sums of groups.
 #include "tessera/ops/quantised/quantised_dot.h"
 
@@ -30,14 +30,15 @@ static_assert(kStep == 2 * kNvfp4Group);
 
 typedef std::uint16_t VecPairs __attribute__((vector_size(64)));  // 32 bfloat16 numbers, in order
 
-// Converts 32 bytes to 16-bit numbers. The instructions are written by name: g++ 12 widens vectors of bytes one element
-// at a time, and the intrinsics cannot be used in functions that are compiled for several instruction sets.
+// Converts 32 bytes to 16-bit numbers. The instructions are written by name for two reasons: g++ 12 widens vectors of
+// bytes one element at a time, and the intrinsics cannot be used in functions that are compiled for several instruction
+// sets.
 TESSERA_INLINE VecPairs widen_bytes(const std::uint8_t* p) {
   VecPairs wide;
   asm("vpmovzxbw %1, %0" : "=v"(wide) : "m"(*reinterpret_cast<const std::uint8_t(*)[32]>(p)));
   return wide;
 }
-// Returns the two halves of each of 16 bytes, the lower one first.
+// Returns the two halves of each of 16 bytes as 16-bit numbers, the lower half first.
 TESSERA_INLINE VecPairs widen_halves(const std::uint8_t* p) {
   VecU16 wide;
   asm("vpmovzxbd %1, %0" : "=v"(wide) : "m"(*reinterpret_cast<const std::uint8_t(*)[16]>(p)));
@@ -158,7 +159,7 @@ TESSERA_INLINE void add_groups(const QuantisedMatrix& m, const typename Products
 }
 
 // Adds the products of columns whose groups are half a step. The first eight lanes of a step's products have one scale,
-// the others the next.
+// and the other eight lanes have the next one.
 template <class Products, Values kValues, int kRows, int kColumns>
 TESSERA_INLINE void add_small_groups(const QuantisedMatrix& m, const typename Products::X* x, std::int64_t column,
                                      Vec16 (&total)[kRows][kColumns]) {
@@ -235,7 +236,7 @@ void multiply_values(const QuantisedMatrix& m, const std::byte* x, std::int64_t 
     case Values::kInt8: return multiply<Products, Values::kInt8>(m, values, rows, first, count, sums);
     case Values::kInt4: return multiply<Products, Values::kInt4>(m, values, rows, first, count, sums);
     case Values::kE2M1: return multiply<Products, Values::kE2M1>(m, values, rows, first, count, sums);
-    case Values::kBlocks: return;  // not taken
+    case Values::kBlocks: return;  // this kernel does not support them
   }
 }
 

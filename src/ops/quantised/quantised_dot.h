@@ -10,9 +10,9 @@
 
 namespace tessera {
 
-// Returns whether this machine and the kernel support the matrix. The machine needs AVX-512, for bfloat16 its dot
-// product too. The matrix needs rows of whole vectors of 32 values, in groups of 16 or of multiples of 32, without an
-// order of columns.
+// Returns whether this machine and the kernel support the matrix. The machine needs AVX-512, and for bfloat16 also its
+// dot product. The matrix needs rows of whole vectors of 32 values, in groups of 16 or of multiples of 32, and no
+// operand `groups`.
 bool quantised_dot_takes(const QuantisedMatrix& m, ir::DType dtype);
 
 // quantised_dot_x_bytes() returns the size of x in the kernel's form. quantised_dot_prepare() writes that form: `rows`
@@ -20,9 +20,10 @@ bool quantised_dot_takes(const QuantisedMatrix& m, ir::DType dtype);
 std::size_t quantised_dot_x_bytes(std::int64_t rows, std::int64_t cols, ir::DType dtype);
 void quantised_dot_prepare(const std::byte* x, std::int64_t rows, std::int64_t cols, ir::DType dtype, std::byte* to);
 
-// Computes sums[rows, count] = x · wᵀ for the rows [first, first + count) of w. `x` is in the kernel's form. The sum of
-// an element has one order, which depends on the matrix alone: within a group over 16 lanes, then times the scale,
-// group after group. Precondition: quantised_dot_takes(). Runs on the calling thread.
+// Computes sums[rows, count] = x · wᵀ for the rows [first, first + count) of w. `x` is in the kernel's form. The order
+// of a sum depends on the matrix alone: 16 lanes add the products of a group, then the lanes are multiplied by the
+// group's scale and added to the total, group after group. Precondition: quantised_dot_takes(). Runs on the calling
+// thread.
 void quantised_dot(const QuantisedMatrix& m, const std::byte* x, std::int64_t rows, ir::DType dtype, std::int64_t first,
                    std::int64_t count, float* sums);
 

@@ -1,5 +1,5 @@
-// Binds quantised_linear of rounded rows (quantised_fp8.cuh), alone and joined with its neighbours: first the operator
-// that rounds x, then the product, by cuBLASLt if it supports the sizes.
+// Binds quantised_linear of rounded rows (quantised_fp8.cuh), alone and joined with the operators before and after it.
+// One kernel rounds x, and another one computes the product. The latter is cuBLASLt's if it supports the sizes.
 #include "tessera/ops/quantised/quantised_fp8.cuh"
 
 #include <utility>
@@ -71,8 +71,8 @@ std::unique_ptr<BoundOp> make_rounding(const QuantisedCall& p, const RoundedRows
                       });
 }
 
-// Returns whether the kernel of many rows supports the call: one scale of w for a whole tile or for each row, and rows
-// that fill tiles.
+// Returns whether the kernel of many rows supports the call. It needs more rows than a tile has, and one scale for each
+// tile of w or for each row of w.
 bool many_serves(const QuantisedCall& p) {
   const std::int64_t part = p.gate == Gate::kNone ? kManyWeights : kManyWeights / 2;
   const bool whole =

@@ -3,8 +3,9 @@
 // Tensor cores add with about 14 bits. So the sums of a stage, whose 128 columns are a group, are multiplied with their
 // scales and added in float32.
 //
-// The bound is reading w once. Blocks that round the rows of a stage themselves, without a kernel that does it before,
-// take 1.6 times as long with 64 rows, and 2 to 3 times as long with 128 (measured on an H100).
+// The time is bounded by reading w once. A kernel before this one rounds x. If instead each block rounded the rows of
+// its stages, the product would take 1.6 times as long with 64 rows, and 2 to 3 times as long with 128 (measured on an
+// H100).
 #pragma once
 
 #include "tessera/ops/cuda/rounded_rows.cuh"

@@ -1,5 +1,6 @@
-// Joins quantised_linear with its neighbours on CUDA. The gate behind it is computed from the sums. The norm or gate
-// before it writes rounded rows if the linear reads them, so that no launch of its own rounds them.
+// Joins quantised_linear with the operators before and after it on CUDA. The gate after the linear is computed from the
+// sums. The norm or gate before the linear writes rounded rows if the linear reads rounded rows, so that no separate
+// launch rounds them.
 #include <limits>
 #include <optional>
 #include <span>
@@ -14,7 +15,7 @@ namespace {
 
 using Way = QuantisedWay;
 
-// Returns the linear joined with the gate behind it. The result is empty if no kernel supports both, if only one of the
+// Returns the linear joined with the gate after it. The result is empty if no kernel supports both, if only one of the
 // joined and the single linear rounds rows, or if a library's product and a separate gate are faster. The workspace is
 // the single linear's, which is enough because both round rows or neither does.
 std::optional<QuantisedCall> gated_call(const BindArgs& linear, const BindArgs& gate) {
@@ -39,7 +40,7 @@ Result<std::unique_ptr<BoundOp>> bind_gated(std::span<const BindArgs> calls) {
   return bind_way(choose_way(*call), *call, calls[0].device);
 }
 
-// Binds a norm or gate, the linear that reads it, and possibly the gate behind the linear.
+// Binds a norm or gate, the linear that reads it, and possibly the gate after the linear.
 Result<std::unique_ptr<BoundOp>> bind_after(std::span<const BindArgs> calls) {
   TRY(static_cast<CudaDevice&>(calls[0].device).make_current());
   const std::optional<QuantisedCall> call =

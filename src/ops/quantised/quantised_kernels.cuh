@@ -14,7 +14,7 @@
 
 namespace tessera {
 
-// One quantised_linear, alone or with the gate behind it. With a gate, w has n / 2 gate rows above n / 2 up rows, y is
+// One quantised_linear, alone or with the gate after it. With a gate, w has n / 2 gate rows above n / 2 up rows, y is
 // the gate's result [m, n / 2], and there is no residual.
 struct QuantisedCall : QuantisedProblem {
   cuda::Gate gate = cuda::Gate::kNone;
@@ -33,8 +33,8 @@ Result<std::unique_ptr<BoundOp>> bind_quantised_plain(const QuantisedCall& call)
 bool quantised_streamed_serves(const QuantisedCall& call);
 Result<std::unique_ptr<BoundOp>> bind_quantised_streamed(const QuantisedCall& call);
 
-// Returns whether the kernel for very few rows supports the call and is the faster one: what the streamed kernel
-// supports, with x small enough for shared memory (quantised_staged.cuh).
+// Returns whether the kernel for very few rows supports the call and is faster than the streamed kernel. It supports
+// what the streamed kernel supports if x is small enough for shared memory (quantised_staged.cuh).
 bool quantised_staged_serves(const QuantisedCall& call);
 Result<std::unique_ptr<BoundOp>> bind_quantised_staged(const QuantisedCall& call);
 
@@ -59,8 +59,8 @@ bool takes_library(const QuantisedCall& call);
 std::size_t quantised_fp8_workspace(const QuantisedCall& call);  // in bytes
 // Binds the operator that writes the rounded rows which the product reads.
 using MakeRows = std::function<std::unique_ptr<BoundOp>(const cuda::RoundedRows& to)>;
-// Binds the rounding and the product. Without `make_rows` a launch rounds call.x. Returns null if make_rows returns
-// null.
+// Binds the rounding and the product. If `make_rows` is empty, a separate launch rounds call.x. Returns null if
+// make_rows returns null.
 Result<std::unique_ptr<BoundOp>> bind_quantised_fp8(const QuantisedCall& call, const MakeRows& make_rows,
                                                     Device& device);
 

@@ -1,13 +1,14 @@
-// quantised_linear on CUDA. bind() chooses one of five kernels, by sizes, types and the format alone:
+// quantised_linear on CUDA. bind() chooses one of six kernels, by sizes, types and the format alone:
 //
-//   streamed      16-bit types, up to 16 rows, Hopper (quantised_streamed.cuh): reading w bounds it
+//   staged        16-bit types, very few rows, Hopper (quantised_staged.cuh): like streamed, with x in shared memory
+//   streamed      16-bit types, up to 16 rows, Hopper (quantised_streamed.cuh): bound by reading w
 //   rounded rows  FP8 made for rounded inputs, Hopper (quantised_fp8.cuh): products of eight bits
 //   dequantised   16-bit types, 1024 rows or more (dequantised.cuh): converts w to scratch memory
 //   tiles         16-bit types, any number of rows, Hopper (quantised_tiles.cuh): products of sixteen bits
 //   plain         everything else (quantised_plain.cu)
 //
-// Only the second kernel rounds x. A deterministic forward uses the same kernel for any number of rows, so it never
-// uses the streamed one.
+// Only the kernel of rounded rows rounds x. A deterministic forward uses the same kernel for any number of rows, so it
+// never uses the staged or the streamed one.
 #include "tessera/ops/quantised/quantised_linear.h"
 
 #include "tessera/device/cuda/cuda_device.h"

@@ -29,7 +29,7 @@ namespace tessera {
 extern const ir::OpDecl kQuantisedLinear;
 extern const KernelDef kQuantisedLinearCpu;
 extern const KernelDef kQuantisedLinearCuda;
-// Returns CUDA's kernels that also compute the gate behind a quantised_linear, or the norm or gate before it.
+// Returns CUDA's kernels that also compute the gate after a quantised_linear, or the norm or gate before it.
 const std::vector<JoinedKernelDef>& joined_quantised_kernels();
 
 }  // namespace tessera

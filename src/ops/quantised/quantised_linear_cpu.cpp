@@ -29,7 +29,7 @@ namespace tessera {
 namespace {
 
 constexpr std::int64_t kBlockColumns = 64;
-// The number of rows from which on oneDNN is faster, although it needs a converted block.
+// oneDNN is faster from this number of rows up, although it needs a converted block.
 constexpr std::int64_t kLeastOneDnnRows = 48;
 
 enum class Way : std::uint8_t { kBlocks, kRegisters, kOneDnn, kFloats };
@@ -69,7 +69,7 @@ std::size_t padded_x_bytes(const Problem& p) {
 
 // Byte offsets in the workspace, and in each thread's part of it.
 struct Layout {
-  std::size_t workers = 0;  // the threads' parts, behind the converted x
+  std::size_t workers = 0;  // the threads' parts, after the converted x
   std::size_t worker = 0;   // bytes of a part, which begins with the block's converted weights
   std::size_t sums = 0;     // f32[rows, kBlockColumns]
   std::size_t own = 0;      // codes of a row, or oneDNN's scratch
@@ -167,7 +167,8 @@ class QuantisedLinearOp final : public BoundOp {
   Status multiply_by_onednn(const std::byte* x, const ColumnBlock& block, std::byte* own) const {
     T* weights = reinterpret_cast<T*>(own);
     quantised_rows(p_.w, block.first, block.count, weights, codes(own));
-    // Zeroes the missing weights if the last block has fewer columns: oneDNN always computes kBlockColumns.
+    // If the last block has fewer columns, zeroes the missing weights, because oneDNN always computes kBlockColumns
+    // columns.
     std::fill(weights + block.count * p_.k, weights + kBlockColumns * p_.k, T{});
     const std::int64_t most = onednn_rows(p_);
     for (std::int64_t row = 0; row < p_.m; row += most) {

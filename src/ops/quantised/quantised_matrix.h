@@ -67,18 +67,20 @@ struct QuantisedFormat {
     return is_blocks() ? 1 : 2 + std::size_t{factor} + std::size_t{zeros} + std::size_t{groups};
   }
 
-  // Convert the format to a node's attributes and back. of() returns invalid_argument, which names the wrong attribute.
+  // attributes() converts the format to a node's attributes, and of() makes the format from them. An error of of() is
+  // kInvalidArgument and names the wrong attribute.
   ir::Attributes attributes() const;
   static Result<QuantisedFormat> of(const ir::Node& node);
 };
 
-// Returns the type of blocks that `values` names, or null if it names none that operators take.
+// Returns the type of blocks that `values` names, or null if it names no type that operators support.
 const BlockTypeInfo* block_values(std::string_view values);
 
 // Returns the declarations of the attributes, and of the operands after the values, for operators.
 std::vector<ir::AttributeDecl> quantised_attributes();
 
-// Checks the operands from `first` on, as a part of a shape rule, and returns N and K.
+// N and K of a matrix. expect_quantised() checks the operands from `first` on, as a part of a shape rule, and returns N
+// and K.
 struct MatrixSize {
   std::int64_t rows = 0;
   std::int64_t cols = 0;
@@ -105,7 +107,7 @@ struct QuantisedMatrix {
 // Returns the error of a device without kernels for blocks; `op` is the operator's name.
 Status refuse_blocks(std::string_view op, BlockType type);
 
-// Makes the matrix of a node's operands. Precondition: they passed expect_quantised().
+// Makes the matrix of a node's operands. Precondition: expect_quantised() accepted the operands.
 QuantisedMatrix make_quantised_matrix(const QuantisedFormat& format, std::span<const TensorView> operands);
 
 }  // namespace tessera

@@ -20,7 +20,7 @@ TESSERA_INLINE float convert(std::uint8_t code, float zero) {
   if constexpr (kValues == Values::kE2M1) return number_of_e2m1(code);
 }
 
-// What the columns of a group in a row share.
+// The numbers that the columns of a group share in one row.
 struct Group {
   float zero;
   float scale;

@@ -16,20 +16,23 @@ namespace {
 using namespace cuda;
 using namespace cuda::quantised;
 
-// Measured on an H200: from these rows on the streamed kernel is as fast, because reading x from shared memory costs
-// the more the more rows x has.
+// The most rows for which this kernel is used, measured on an H200. With more rows of x the streamed kernel is as fast,
+// because every row of x costs more reads from shared memory.
 constexpr std::int64_t kMostPackedRows = 4;
 constexpr std::int64_t kMostByteRows = 2;
 constexpr int kMostColumnBytes = 40 << 10;  // bytes of x in shared memory, which leave three slots of the ring
-// Shared memory of a block with which two fit on a multiprocessor, without the 12 KiB of sums and barriers.
+// The most shared memory that the ring, the scales and x of a block may take if two blocks are to fit on a
+// multiprocessor. Sums and barriers take another 12 KiB.
 constexpr int kMostShared = 100 << 10;
 
-// Describes w's values by stages: column, row of eight, eights, chunk, tile. Elements have 16 bits.
+// Makes a tensor map of w's values. Its dimensions are the column within a chunk, the row within a group of eight rows,
+// the group within a tile, the chunk, and the tile. Elements have 16 bits.
 Result<CUtensorMap> boxes_of(const QuantisedCall& p) {
   constexpr int kElements = kChunkBytes / 2;
   const std::int64_t row = p.w.row_bytes() / 2;
   const bool is_gated = p.gate != Gate::kNone;
-  const std::int64_t second = is_gated ? p.y_columns() : 8;  // rows from the first eight rows of a tile to the second
+  // The distance in rows from the first eight rows of a tile to the second eight.
+  const std::int64_t second = is_gated ? p.y_columns() : 8;
   const std::int64_t tile = is_gated ? 8 : kTileRows;
   return encode_tensor_map(
       ir::DType::kBFloat16, p.w.values,

@@ -1,13 +1,14 @@
-// quantised_linear of very few rows on Hopper, alone and joined with the gate behind it. The bound is reading w.
+// quantised_linear of very few rows on Hopper, alone and joined with the gate after it. The time is bounded by reading
+// w.
 //
-// It differs from quantised_streamed.cuh in three ways, which pay if x is so small that it fits in shared memory beside
-// the ring, whose tiles all read it there:
-//   - The copy engine (TMA) brings a stage as one box. Copies of single rows arrive too slowly: from 512 bytes a row on
+// It differs from quantised_streamed.cuh in three ways. They pay if x is small enough to fit in shared memory beside
+// the ring, where all tiles read it:
+//   - The copy engine (TMA) brings a stage as one box. Copies of single rows arrive too slowly: with rows of 512 bytes,
 //     an H200 reads at 2.8 instead of 3.4 TB/s.
 //   - Columns of x are arranged once (streamed_columns.cuh), so that a conversion of w needs fewer instructions. Int4's
-//     zeros are not subtracted from w: its values stay larger by an offset, and the sums of x times the offset are
-//     subtracted from the sums.
-//   - A warp of its own adds the sums of a tile, while the others go on with the next tile.
+//     zeros are not subtracted from w. A sum is therefore too large by the zero times the sum of x, and is corrected at
+//     the end.
+//   - A separate warp adds the sums of a tile, while the others go on with the next tile.
 // The order of sums depends neither on the number of rows nor on the tile. Scales: streamed_tile.cuh.
 #pragma once
 
@@ -30,19 +31,19 @@ inline constexpr int kStagedBytes = kStreamWarps * kChunkBytes;  // bytes of a r
 inline constexpr int kStagedSlot = kTileRows * kStagedBytes;
 inline constexpr int kPaddedRows = 8 + 2;  // columns of the warps' sums, padded
 
-// Where a thread's row of w lies in a group of eight. Rows of neighbouring lanes are four apart, so that the eight
-// threads that read together use all banks of the permuted box.
+// Returns which of eight rows of w a lane reads. Rows of neighbouring lanes are four apart, so that the eight threads
+// that read together use all banks of the permuted box.
 __device__ inline int row_of_lane(int lane) { return lane / 8 + lane / 4 % 2 * 4; }
 
-// A block processes every gridDim.x-th tile. `boxes` describes w's values by stages: column, row of eight, eights,
-// chunk, tile. Shared memory has the slots of the ring, two slots of scales, and x.
+// A block processes every gridDim.x-th tile. `boxes` is the tensor map of w's values that boxes_of() makes
+// (quantised_staged.cu). Shared memory has the slots of the ring, two slots of scales, and x.
 template <class T, Values kValues, ScaleOf kScaleOf>
 __global__ void __launch_bounds__(kStagedThreads, 2)
     quantised_staged(const __grid_constant__ CUtensorMap boxes, const StreamedQuantised<T> p) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   constexpr int kPerByte = is_packed(kValues) ? 2 : 1;
   constexpr int kLoads = column_loads(kValues);
-  // Whether zeros and offsets of int4 are subtracted from sums.
+  // Says whether zeros and offsets of int4 are subtracted from sums.
   constexpr bool kSumsOfX = kValues == Values::kInt4 && kScaleOf == ScaleOf::kSums;
   extern __shared__ __align__(1024) unsigned char shared[];
   __shared__ SharedBarrier full[kMostRingSlots], empty[kMostRingSlots], scales_full[2], scales_empty[2];

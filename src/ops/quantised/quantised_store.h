@@ -7,7 +7,7 @@
 
 namespace tessera {
 
-// Columns [first, first + count) of y.
+// The columns [first, first + count) of the result.
 struct ColumnBlock {
   std::int64_t first;
   std::int64_t count;

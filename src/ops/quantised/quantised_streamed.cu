@@ -31,7 +31,7 @@ struct StreamedKernel {
     StreamedQuantised<T> p = streamed_arguments<T>(call);
     const int most_ring = kMostRingBytes<kEights> - 2 * p.scales.slot;
     const auto distance_of = [](int bytes) { return static_cast<int>(ceil_div(bytes, 128)) * 128 + kRowPadding; };
-    // Stages are shorter where large scales leave little of the ring.
+    // Stages are shorter if large scales leave little memory to the ring.
     int most_stage = most_rounds(kValues) * kRoundBytes;
     if (kFewestSlots * kTileRows * distance_of(most_stage) > most_ring) most_stage = kRoundBytes;
     const auto stages = static_cast<int>(ceil_div(p.row_bytes, most_stage));

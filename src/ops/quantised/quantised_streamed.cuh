@@ -1,4 +1,4 @@
-// quantised_linear of few rows on Hopper, alone and joined with the gate behind it. The bound is reading w.
+// quantised_linear of few rows on Hopper, alone and joined with the gate after it. The time is bounded by reading w.
 //
 // It is built like linear_streamed.cuh, which gives the reasons. A block processes tiles of 16 rows of w and all of k.
 // A ninth warp lets the copy engine (TMA) load a tile in stages through a ring in shared memory, and begins before the
@@ -26,7 +26,7 @@ namespace tessera::cuda::quantised {
 inline constexpr int kMostStreamedRows = 16;  // rows of x
 inline constexpr int kRoundBytes = kStreamWarps * kQuadBytes;
 inline constexpr int kRowPadding = 64;  // bytes past a multiple of 128, so that eight threads read from all banks
-// The greatest number of bytes of a ring with which two blocks fit on a multiprocessor.
+// The most bytes that a ring may have if two blocks are to fit on a multiprocessor.
 template <int kEights>
 inline constexpr int kMostRingBytes = (kEights == 1 ? 100 : 92) << 10;
 
@@ -36,7 +36,7 @@ inline constexpr int most_rounds(Values values) { return is_packed(values) ? 1 :
 // How the rows of a stage lie in shared memory.
 struct StageRows {
   int bytes;     // bytes of a row of w in a stage, a multiple of kQuadBytes; the last stage of a tile may have fewer
-  int distance;  // between rows
+  int distance;  // bytes from the start of a row to the start of the next
 };
 
 // One thread's columns of a row of x in a round, in the order in which the values of w are paired.

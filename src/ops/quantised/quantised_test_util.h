@@ -25,9 +25,9 @@ inline double value_of(QuantisedFormat::Values values, std::uint8_t code) {
   return (code & (wide ? 0x80 : 0x8)) != 0 ? -value : value;
 }
 
-// A random matrix as operands of an operator, and the numbers that it means.
+// A random matrix as operands of an operator, and the numbers that it stands for.
 struct QuantisedCase {
-  std::vector<HostTensor> operands;  // w, scales, and what else the format has
+  std::vector<HostTensor> operands;  // w, scales, and the other operands of the format
   std::vector<double> values;        // [rows, cols]
 };
 

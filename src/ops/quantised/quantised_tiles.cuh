@@ -1,13 +1,14 @@
 // quantised_linear of any number of rows on Hopper, without rounding x. Warpgroups convert w to bfloat16 or float16 in
 // registers, from where a wgmma instruction can take its first matrix. quantised_block.cuh has the rest of the kernel.
 //
-// The scale of a group of columns within a stage is multiplied with the values, and the group's offset is added, which
-// rounds the weights to T once; NVFP4's are exact. The scale of a whole row is multiplied with sums, in float32.
+// If columns within a stage share a scale as a group, the scale is multiplied with the values and the group's offset is
+// added. This rounds the weights to T once; NVFP4's weights stay exact. If a whole row has one scale, it is multiplied
+// with the sums, in float32.
 //
-// Bounds: with few rows the bound is reading w once. Converting takes about three instructions a value, and a
-// multiprocessor issues them for 40 values a cycle. At the speed of memory this takes less than half of the issue slots
-// for 8 bits, and nearly all for 4. With many rows the products of a stage last 1024 cycles, and converting takes half
-// of them.
+// With few rows the time is bounded by reading w once. Converting takes about three instructions a value, and a
+// multiprocessor issues them for 40 values a cycle. If memory delivers w at full speed, converting takes less than half
+// of the issue slots for 8-bit values, and nearly all of them for 4-bit values. With many rows the products of a stage
+// last 1024 cycles, and converting takes half of them.
 #pragma once
 
 #include "tessera/ops/quantised/quantised_block.cuh"
@@ -35,8 +36,9 @@ __device__ inline std::uint32_t load_shared_u8(std::uint32_t address) {
   return v;
 }
 
-// The number of scales that a row of w has in a stage, and the form in which they are stored: e4m3 for e2m1's values,
-// float32 for others (kStored), float16, or pairs with offsets. No groups mean that scales are applied to sums.
+// The number of scales that a row of w has in a stage, and their form. kStored is e4m3 for values of e2m1 and float32
+// for values of other types, kHalves is float16, and kPairs is float16 with offsets. A count of 0 means that scales are
+// applied to sums.
 enum class ScaleForm { kStored, kHalves, kPairs };
 struct StageGroups {
   int count = 0;
@@ -88,7 +90,7 @@ struct LoadedScales {
   }
 };
 
-// Scales and zeros in the form that the conversion of values needs, in both halves of registers.
+// The scales and zeros in the form that the conversion of values needs, in both halves of registers.
 template <class T, Values kValues, StageGroups kGroups>
 struct StageScales {
   using Loaded = LoadedScales<kValues, kGroups>;
@@ -96,8 +98,8 @@ struct StageScales {
   static constexpr bool kZeros = kValues == Values::kInt4 && kGroups.form == ScaleForm::kStored;
   static constexpr bool kSmall = !kZeros && kSmallInts<T, kValues>;
   std::uint32_t scales[Loaded::kCount];
-  std::uint32_t offsets[kZeros ? Loaded::kCount : 1];          // what exact() subtracts
-  std::uint32_t added[kPairs || kSmall ? Loaded::kCount : 1];  // what scaled_and_moved() adds
+  std::uint32_t offsets[kZeros ? Loaded::kCount : 1];          // the numbers that exact() subtracts
+  std::uint32_t added[kPairs || kSmall ? Loaded::kCount : 1];  // the numbers that scaled_and_moved() adds
 
   __device__ explicit StageScales(const Loaded& loaded) {
     if constexpr (!kZeros) offsets[0] = offset_of<T, kValues>(kValues == Values::kInt4 && !kPairs ? 8 : 0);
@@ -205,8 +207,8 @@ struct ConvertedProduct {
         multiply_held<T, kN>(sum, held[d], b, s + d);
       }
       end_products();
-      // The compiler lets no product run while the registers of another are written (ptxas C7513), so only the other
-      // warpgroup fills the tensor cores while this one converts.
+      // The compiler lets no product run while the registers of another product are written (ptxas C7513). So while
+      // this warpgroup converts, only the other warpgroup keeps the tensor cores busy.
       wait_for_products<0>();
       ring.release(slot, p.shared);
       if (++slot == p.stages) slot = 0, ++turn;

@@ -8,10 +8,10 @@
 //   int4  the bits become the lowest of the mantissa of 128 (bfloat16) or 1024 (float16), which adds the value.
 //   int8  bfloat16: the value itself, by way of float32. float16: the value plus 1024.
 //
-// Subnormal values become subnormal numbers, and every step is exact. Then exact() gives the value itself, and scaled()
-// its product with a scale, rounded to the type. A result of scaled() is kSumGrow times too small, so that neither it
-// nor the scale leaves the range of the type; sums of products are multiplied with kSumGrow in float32. The code 0x7f
-// of e4m3 is NaN in float16 and 480 in bfloat16.
+// Subnormal values become subnormal numbers, and every step is exact. From the result, exact() computes the value
+// itself, and scaled() computes the value times a scale, rounded to the type. The result of scaled() is kSumGrow times
+// too small, so that neither this result nor the scale leaves the range of the type. Therefore sums of products are
+// multiplied with kSumGrow in float32. The code 0x7f of e4m3 is NaN in float16 and 480 in bfloat16.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -47,7 +47,7 @@ __device__ inline std::uint32_t minus(std::uint32_t a, std::uint32_t b) {
   const PairOf<T> difference = __hsub2(reinterpret_cast<const PairOf<T>&>(a), reinterpret_cast<const PairOf<T>&>(b));
   return reinterpret_cast<const std::uint32_t&>(difference);
 }
-// Rounds x to T, in both halves.
+// Returns x, rounded to T, in both halves of a register.
 template <class T>
 __device__ inline std::uint32_t both_halves(float x) {
   const T one = from_float<T>(x);
@@ -55,7 +55,7 @@ __device__ inline std::uint32_t both_halves(float x) {
   return bits | bits << 16;
 }
 // Takes bits of `a` where the mask is one, and bits of `b` elsewhere. It is written in assembly, because the compiler
-// sees the zeros of operands and would use two instructions.
+// knows which bits of the operands are zero, and would use two instructions.
 template <std::uint32_t kMask>
 __device__ inline std::uint32_t merge(std::uint32_t a, std::uint32_t b) {
   std::uint32_t merged;
@@ -66,7 +66,7 @@ __device__ inline std::uint32_t merge(std::uint32_t a, std::uint32_t b) {
 // Returns the number of values in 32 bits.
 inline constexpr int values_of_word(Values values) { return is_packed(values) ? 8 : 4; }
 
-// kScaleGrow is the factor of a scale before scaled(). kSumGrow is the factor of sums of its results.
+// value_scale() multiplies a scale by kScaleGrow. Sums of scaled() results must be multiplied by kSumGrow.
 template <class T, Values kValues>
 inline constexpr float kScaleGrow = kValues == Values::kE4M3&& kIsBf16<T>   ? 0x1p112F
                                     : kValues == Values::kE2M1&& kIsBf16<T> ? 0x1p118F
@@ -75,7 +75,7 @@ inline constexpr float kScaleGrow = kValues == Values::kE4M3&& kIsBf16<T>   ? 0x
 template <class T, Values kValues>
 inline constexpr float kSumGrow = kValues == Values::kE2M1 || (kValues == Values::kE4M3 && kIsBf16<T>) ? 0x1p8F : 1.0F;
 
-// What convert_nibbles() adds to an int4.
+// The number that convert_nibbles() adds to an int4.
 template <class T>
 inline constexpr int kOffset = kIsBf16<T> ? 128 : 1024;
 
@@ -100,7 +100,7 @@ __device__ inline void convert_bytes(std::uint32_t word, std::uint32_t (&pairs)[
     for (int i = 0; i < 2; ++i) pairs[i] = widen_two<T>(word >> (16 * i));
   } else if constexpr (kIsBf16<T>) {
     const std::uint32_t above = word ^ 0x80808080u;  // values + 128
-    constexpr std::uint32_t kLarge = 0x4B000000u;    // 2^23: its last bits count ones
+    constexpr std::uint32_t kLarge = 0x4B000000u;    // 2^23 as a float; a byte in its lowest bits adds the byte's value
     float values[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i)
@@ -142,8 +142,8 @@ __device__ inline void convert_nibbles(std::uint32_t word, std::uint32_t (&pairs
     for (int i = 0; i < 4; ++i) pairs[i] = merge<0x000F000Fu>(word >> (4 * i), kBase);
   } else if constexpr (kIsBf16<T>) {
     // Signs are masked for two pairs at once. The merge replaces a sign that does not belong to the pair by bits of its
-    // values. It is written in assembly, because the compiler sees the zeros and would mask each sign by itself. Left
-    // shifts issue beside logic instructions.
+    // values. The masks are written in assembly, because the compiler knows which bits are zero, and would mask each
+    // sign separately. Left shifts run in parallel with logic instructions.
     std::uint32_t even;
     std::uint32_t odd;
     asm("and.b32 %0, %1, 0x08080808;" : "=r"(even) : "r"(word));
@@ -171,7 +171,7 @@ __device__ inline void pair_up(const uint4& columns, std::uint32_t (&pairs)[4]) 
 // Converts a byte of two values of four bits, the first in the lower half.
 template <class T, Values kValues>
 __device__ inline std::uint32_t convert_byte(std::uint32_t byte) {
-  const std::uint32_t spread = byte * 0x1001u;  // the first value at bit 0, the second at bit 16; copies between
+  const std::uint32_t spread = byte * 0x1001u;  // value 0 at bit 0, value 1 at bit 16; copies between are masked out
   if constexpr (kValues == Values::kInt4) return (spread & 0x000F000Fu) | (kIsBf16<T> ? 0x43004300u : 0x64006400u);
   return place_e2m1<T>(spread << 6, spread << 12);
 }
@@ -192,16 +192,15 @@ __device__ inline std::uint32_t scaled(std::uint32_t pair, std::uint32_t offset,
   return times<T>(exact<T, kValues>(pair, offset), scale);
 }
 
-// Whether an int4 with a float16 scale is converted to a subnormal number,
-// 2^-130 times the value. Then one instruction scales it and adds an offset. Other conversions subtract first. A scale
-// is kSmallScaleGrow times as large, and neither the product nor the offset leaves the range of bfloat16; sums are
-// multiplied with kSmallSumGrow.
+// Says whether an int4 with a float16 scale is converted to a subnormal number, 2^-130 times the value. Then one
+// instruction scales it and adds an offset; other conversions subtract first. A scale is multiplied by kSmallScaleGrow,
+// so that neither the product nor the offset leaves the range of bfloat16. Sums are multiplied with kSmallSumGrow.
 template <class T, Values kValues>
 inline constexpr bool kSmallInts = kValues == Values::kInt4&& kIsBf16<T>;
 inline constexpr float kSmallScaleGrow = 0x1p111F;
 inline constexpr float kSmallSumGrow = 0x1p19F;
 
-// Convert as convert_nibbles() and convert_byte() to such numbers.
+// These are like convert_nibbles() and convert_byte(), but their results are the subnormal numbers of kSmallInts.
 __device__ inline void convert_small_nibbles(std::uint32_t word, std::uint32_t (&pairs)[4]) {
   pairs[0] = word << 3 & 0x00780078u;
 #pragma unroll
@@ -264,7 +263,8 @@ inline int group_shift_of(const QuantisedMatrix& m) {
   return std::has_single_bit(columns) ? std::countr_zero(columns) : -1;
 }
 
-// Returns whether the format is one of block_codes.h, which kernels take with groups of 16 or 32 columns.
+// Returns whether the format is one that block_codes_format() returns. Kernels support it with groups of 16 or 32
+// columns.
 inline bool is_of_block_codes(const QuantisedFormat& f) {
   const bool integers = f.values == Values::kInt4 || f.values == Values::kInt8;
   const bool halves = f.scales == Scales::kFloat16 || f.scales == Scales::kPairs;
@@ -272,7 +272,8 @@ inline bool is_of_block_codes(const QuantisedFormat& f) {
          (f.group_cols == 16 || f.group_cols == 32);
 }
 
-// Return the index of the scale of column k in row n, and that scale without the row's factor.
+// scale_at() returns the index of the scale of column k in row n. scale_of() returns the scale with that index, without
+// the row's factor.
 __device__ inline std::int64_t scale_at(const QuantisedMatrix& m, std::int64_t n, std::int64_t k) {
   return n / m.format.group_rows * m.num_groups + (m.groups != nullptr ? m.groups[k] : k / m.format.group_cols);
 }

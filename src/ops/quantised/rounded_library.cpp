@@ -37,7 +37,7 @@ Status describe_rounded(const QuantisedProblem& call, const LibraryRows& rows, C
   return p.bias != nullptr ? set_bias(p, choice.matmul) : ok_status();
 }
 
-// Asks for an algorithm without a workspace. The result is empty if there is none.
+// Asks cuBLASLt for an algorithm that needs no workspace. The result is empty if there is none.
 std::optional<cublasLtMatmulAlgo_t> ask_library(cublasLtHandle_t handle, const Choice& choice) {
   Preference preference;
   if (cublasLtMatmulPreferenceCreate(preference.out()) != CUBLAS_STATUS_SUCCESS) return std::nullopt;

@@ -13,8 +13,8 @@
 
 namespace tessera {
 
-// Returns whether the library supports the product. It needs more than 64 rows, in a multiple of four, and a matrix
-// whose blocks are 128 by 128 and whose k is a multiple of 512.
+// Returns whether the library supports the product. The number of rows must be above 64 and a multiple of four. The
+// matrix must have blocks of 128 by 128, and k must be a multiple of 512.
 bool rounded_library_serves(const QuantisedProblem& p);
 
 // Rows of x in the form that the library reads: [m, k] bytes, and scales [k / 128, m].

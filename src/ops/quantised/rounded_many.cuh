@@ -1,5 +1,5 @@
 // quantised_linear of many rows rounded to E4M3 (rounded_rows.cuh) with w in E4M3, on Hopper, alone and with the gate
-// behind it. The bound is 8-bit products: 1979 TFLOP/s on an H100 by its data sheet.
+// after it. The time is bounded by 8-bit products: 1979 TFLOP/s on an H100 by its data sheet.
 //
 // Rows of x are the first matrix of a product, so a thread has two rows. All its sums of a stage of 128 columns share
 // two scales of x and, in a block of 128 rows of w, one scale of w. The tensor cores add with about 14 bits, so a
@@ -53,7 +53,7 @@ struct ManyRounded {
   int n;  // columns of y
   int k;
   int row_tiles;
-  int items;  // tiles of clusters: pairs of tiles of w, times tiles of rows
+  int items;  // work items: pairs of tiles of w, times tiles of rows
   Gate gate;
 };
 
@@ -68,7 +68,7 @@ class ManyTile {
   __device__ int weight() const { return weight_; }
 
   // Returns the scales of w for even (0) or odd (1) groups of eight rows, one for each stage. With a gate, even groups
-  // are gates and odd groups are ups.
+  // are gate rows and odd groups are up rows.
   __device__ const float* scales_of(int odd) const {
     const bool is_gated = p_.gate != Gate::kNone;
     const int row = is_gated ? weight_ / 2 + odd * p_.n : weight_;
@@ -264,8 +264,8 @@ __global__ void __launch_bounds__(kManyThreads, 1) rounded_many(const __grid_con
       const auto scales_at = [&](int s) {
         return by_stage && s < stages ? make_float2(of_w[0][s], of_w[1][s]) : make_float2(1, 1);
       };
-      // While a pair's first stage is added, the tensor cores compute its second. The compiler lets no product run
-      // across the end of a loop's body while sums are read (ptxas C7514).
+      // The loop processes stages in pairs. While the sums of the first stage are added, the tensor cores compute the
+      // second one. The compiler lets no product run across the end of a loop's body while sums are read (ptxas C7514).
       float2 w_scales[2] = {scales_at(0), scales_at(1)};
       for (int s = 0; s < stages; s += 2) {
         const float2 now[2] = {w_scales[0], w_scales[1]};
@@ -294,7 +294,8 @@ __global__ void __launch_bounds__(kManyThreads, 1) rounded_many(const __grid_con
       tile.store(sum, results + warp * kResultBytes, tile.row() + warp * 16);
     }
   }
-  // A block must not end earlier: the other block may still write its shared memory and signal its barriers.
+  // A block must not end earlier, because the other block may still write this block's shared memory and signal its
+  // barriers.
   sync_cluster();
 #endif
 }

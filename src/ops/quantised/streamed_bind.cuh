@@ -1,4 +1,4 @@
-// How the kernels of few rows are bound (quantised_streamed.cu, quantised_staged.cu).
+// Helpers that bind the kernels of few rows (quantised_streamed.cu, quantised_staged.cu).
 #pragma once
 
 #include <optional>
@@ -46,7 +46,7 @@ inline std::optional<TileScales> tile_scales(const QuantisedMatrix& w, Gate gate
   return whole && is_aligned(w.scales) && is_aligned(w.zeros) && s.slot <= kMostSlot ? std::optional(s) : std::nullopt;
 }
 
-// Returns the kernel's arguments, all but the number of slots. Precondition: tile_scales() has a value.
+// Returns the kernel's arguments without the number of slots. Precondition: tile_scales() has a value.
 template <class T>
 StreamedQuantised<T> streamed_arguments(const QuantisedCall& p) {
   return {.w = p.w,

@@ -1,4 +1,4 @@
-// The columns of x in shared memory, as the kernel of quantised_staged.cuh multiplies them.
+// The columns of x in shared memory, in the order in which the kernel of quantised_staged.cuh multiplies them.
 //
 // A conversion of w decides which two columns form a pair in a register (quantised_values.cuh). arrange() pairs eight
 // columns of x alike.
@@ -13,11 +13,12 @@
 
 namespace tessera::cuda::quantised {
 
-// The loads of 16 bytes with which a thread reads its columns of x for a round.
+// Returns the number of 16-byte loads with which a thread reads its columns of x for a round.
 inline constexpr int column_loads(Values values) { return quad_columns(values) / 32; }
 
-// Whether e4m3 is converted to 2^-120 times its value. Then columns of x are 2^64 times as large, so that products stay
-// in the middle of float32's range, and sums are multiplied with kShiftedSum. Columns from 2^64 on become infinite.
+// Says whether e4m3 is converted to 2^-120 times its value. Then columns of x are multiplied by 2^64, so that products
+// stay in the middle of float32's range, and sums are multiplied with kShiftedSum. A value of x whose magnitude is at
+// least 2^64 becomes infinite.
 template <class T, Values kValues>
 inline constexpr bool kShifts = kValues == Values::kE4M3&& kIsBf16<T>;
 inline constexpr float kShiftedSum = 0x1p56F;
@@ -39,8 +40,8 @@ __device__ inline uint4 arrange(const uint4& columns) {
   return columns;
 }
 
-// x in shared memory. Loads of 16 bytes by the threads of a quad are neighbours. Rows are padded, so that the eight
-// threads that read together use all banks.
+// x in shared memory. The threads of a quad load neighbouring 16 bytes. Rows are padded, so that the eight threads that
+// read together use all banks.
 struct StagedColumns {
   unsigned char* columns;  // [m][row_bytes()]
   float* sums;             // [columns / 128][8]: sums of 128 columns of a row of x; only for int4
@@ -53,7 +54,7 @@ struct StagedColumns {
   __device__ StagedColumns(unsigned char* memory, int m, int columns)
       : columns(memory), sums(reinterpret_cast<float*>(memory + m * row_bytes(columns))) {}
 
-  // Copies x[m, columns] with the given number of threads, of which this one is `thread`. Whole warps call it.
+  // Copies x[m, width]. `threads` threads share the work, and this thread has the number `thread`. Whole warps call it.
   template <class T, Values kValues>
   __device__ void fill(const T* x, int m, int width, int thread, int threads) const {
     constexpr int kLoads = column_loads(kValues);
@@ -72,7 +73,7 @@ struct StagedColumns {
             const PairOf<T> two = reinterpret_cast<const PairOf<T>*>(&raw)[i];
             sum += to_float(two.x) + to_float(two.y);
           }
-          constexpr int kThreads = kSumColumns / 8;  // which have neighbouring lanes, as width is a multiple of 128
+          constexpr int kThreads = kSumColumns / 8;  // neighbouring lanes, because width is a multiple of 128
 #pragma unroll
           for (int apart = 1; apart < kThreads; apart *= 2)
             sum += __shfl_xor_sync(0xFFFFu << (thread % kWarp / kThreads * kThreads), sum, apart);

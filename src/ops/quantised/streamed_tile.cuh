@@ -1,5 +1,5 @@
-// What the kernels of few rows share (quantised_streamed.cuh, quantised_staged.cuh): their arguments, and the scales of
-// a tile.
+// Code that the kernels of few rows share (quantised_streamed.cuh, quantised_staged.cuh): their arguments, and the
+// scales of a tile.
 //
 // Scales are applied in one of three places:
 //   - to the sums of a row of w, at the end, if the row has one scale;
@@ -26,7 +26,7 @@ inline constexpr int kStreamWarps = 8;  // warps that multiply
 inline constexpr int kMostRingSlots = 12;
 inline constexpr int kQuadBytes = 64;  // bytes of a row of w that the four threads of a quad read in a round
 
-// Returns the number of columns of k that a quad reads in a round.
+// Returns the number of columns of w that the four threads of a quad read in a round.
 inline constexpr int quad_columns(Values values) { return is_packed(values) ? 2 * kQuadBytes : kQuadBytes; }
 
 enum class ScaleOf { kRows, kSums, kValues, kHalves, kPairs };
@@ -39,7 +39,7 @@ inline constexpr int scale_size(Values values, ScaleOf place) {
 
 // The scales and zeros of a tile in shared memory.
 struct TileScales {
-  int scale_bytes;  // bytes of a tile's scales; with a gate, half of them are the gates' and half the ups'
+  int scale_bytes;  // bytes of a tile's scales; with a gate, half of them belong to gate rows and half to up rows
   int zero_bytes;   // bytes of a tile's zeros
   int scale_row;    // bytes between the scales of two rows; 0: rows share them
   int zero_row;     // bytes between the zeros of two rows
@@ -77,11 +77,11 @@ struct RowScales {
   float sum_scale = 0;                             // scale of sums
   std::uint32_t scales[2] = {};                    // scales of values, in both halves; the second is for the second
                                                    // half of the bytes
-  std::uint32_t added[2] = {};                     // offsets that go with float16 scales, likewise
+  std::uint32_t added[2] = {};                     // offsets of float16 scales, in the order of `scales`
   int zero = kScaleOf == ScaleOf::kPairs ? 0 : 8;  // zero of int4
 
-  // `tile` points to the scales of a tile in shared memory, where the scale is at `scale_at`, and the zero, unless it
-  // is the same for all, at `zero_at`. `two` says whether the second half of the bytes belongs to the next group.
+  // `tile` points to the scales of a tile in shared memory. The scale is at `scale_at`, and, if `has_zero`, the zero at
+  // `zero_at`. `two` says whether the second half of the thread's 16 bytes of w belongs to the next group.
   __device__ RowScales(const unsigned char* tile, int scale_at, bool has_zero, int zero_at, bool two) {
     const unsigned char* const scale = tile + scale_at;
     [[maybe_unused]] const int next = two ? scale_size(kValues, kScaleOf) : 0;
@@ -131,14 +131,15 @@ __device__ inline void convert_word(std::uint32_t word, std::uint32_t (&pairs)[4
   }
 }
 
-// Whether the second half of a thread's 16 bytes belongs to the next group, where values are scaled.
+// Returns whether the second half of a thread's 16 bytes belongs to the next group. Only kernels that scale values use
+// this.
 template <Values kValues, class T>
 __device__ inline bool has_two_groups(const StreamedQuantised<T>& p) {
   return is_packed(kValues) && p.group_shift == 4;
 }
 
-// Copies the scales of a tile to shared memory, and its zeros. With a gate there are two parts, the gates' and the
-// ups'. One thread calls it.
+// Copies the scales and zeros of a tile to shared memory. With a gate they are in two parts, one of gate rows and one
+// of up rows. One thread calls it.
 template <class T>
 __device__ void copy_scales(const StreamedQuantised<T>& p, int tile, unsigned char* to, SharedBarrier& arrived) {
   arrived.arrive_and_expect(static_cast<std::uint32_t>(p.scales.scale_bytes + p.scales.zero_bytes));
@@ -157,8 +158,8 @@ __device__ void copy_scales(const StreamedQuantised<T>& p, int tile, unsigned ch
   }
 }
 
-// The offsets of the scales and zeros of a thread's two rows in the tile's slot: `row` of the first eight and of the
-// second.
+// The offsets of the scales and zeros of a thread's two rows in the tile's slot. The rows are `row` and `row` + 8 of
+// the tile.
 struct ScalePlaces {
   int scales[2];
   int zeros[2];
@@ -174,8 +175,8 @@ struct ScalePlaces {
   }
 };
 
-// Stores the results of a tile by the given number of threads, of which this one is `thread`. total(row of x, row of w
-// in the tile) gives a sum in float32, without the scale of a row.
+// Stores the results of a tile. `threads` threads share the work, and this thread has the number `thread`. total(row of
+// x, row of w in the tile) gives a sum in float32, without the scale of a row.
 template <Values kValues, ScaleOf kScaleOf, class T, class Total>
 __device__ void store_tile(const StreamedQuantised<T>& p, int tile, int thread, int threads, const Total& total) {
   const int columns = p.tile_columns();

@@ -22,8 +22,9 @@ Result<std::unique_ptr<BoundOp>> make_tiles(const QuantisedCall& p) {
   return make_tiles<T, kValues, kGroups, 128>(p);
 }
 
-// Returns whether block_tiles.cu has the format, and binds its kernels: integers with float16 scales or pairs for
-// groups of 16 or 32 columns, as matrices of GGUF's blocks become. Precondition of the second: quantised_tiles_serve().
+// has_block_tiles() returns whether block_tiles.cu supports the format: integers with float16 scales or pairs for
+// groups of 16 or 32 columns, which block_codes.h makes from GGUF's blocks. bind_block_tiles() binds its kernels.
+// Precondition of the second: quantised_tiles_serve().
 bool has_block_tiles(const QuantisedMatrix& w);
 Result<std::unique_ptr<BoundOp>> bind_block_tiles(const QuantisedCall& p);
 

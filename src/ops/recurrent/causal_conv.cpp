@@ -78,8 +78,7 @@ void convolve_rows(const Problem<T>& p, std::int64_t num_requests, std::int64_t 
     const T* inputs[kMaxConvTaps];
     for (std::int64_t j = 0; j < p.taps; ++j) {
       const std::int64_t row = t - (p.taps - 1) + j;
-      const std::int64_t before = row - starts[request];  // below 0: a row of the slot, counted back from its last, the
-                                                          // newest
+      const std::int64_t before = row - starts[request];  // below 0: a row of the slot; −1 is its newest
       if (before >= 0)
         inputs[j] = p.x + row * p.width;
       else
@@ -89,7 +88,7 @@ void convolve_rows(const Problem<T>& p, std::int64_t num_requests, std::int64_t 
   }
 }
 
-// Drops the slot's oldest rows and appends the request's newest rows before its drafts. The slot keeps taps - 1 rows.
+// Drops the slot's oldest rows and appends the request's newest rows, except drafts. The slot keeps taps - 1 rows.
 template <class T>
 void keep_last_rows(const Problem<T>& p, std::int64_t request) {
   if (!p.metadata.keeps_state(request)) return;
@@ -98,7 +97,7 @@ void keep_last_rows(const Problem<T>& p, std::int64_t request) {
   T* const slot = p.slot(request);
   for (std::int64_t i = 0; i < p.taps - 1; ++i) {
     T* const to = slot + i * p.channels;
-    const std::int64_t back = p.taps - 1 - i;  // rows from this one to the last new one
+    const std::int64_t back = p.taps - 1 - i;  // rows from this row to the last new row
     if (back <= new_rows)
       std::copy_n(p.x + (end - back) * p.width, p.channels, to);
     else if (p.metadata.starts_anew(request))

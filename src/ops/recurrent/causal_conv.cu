@@ -69,8 +69,7 @@ struct Channels {
                                      std::int64_t channel, Inputs<kRows>& inputs) {
 #pragma unroll
     for (int i = 0; i < kBefore + kRows; ++i) {
-      const int at = row - request.first_row + i - kBefore;  // below 0: a row of the slot, counted back from its last,
-                                                             // the newest
+      const int at = row - request.first_row + i - kBefore;  // below 0: a row of the slot; −1 is its newest
       inputs[i] = Pack<T, N>{};
       if (i < first_tap(c) || i - kBefore >= count) continue;
       if (at >= 0) {
@@ -131,8 +130,8 @@ __global__ void __launch_bounds__(kThreads) convolve_rows(const Conv<T> c) {
   }
 }
 
-// Drops the slot's oldest rows and appends the request's newest rows before its drafts. Grid: [requests, blocks of
-// channels]. No other thread uses a thread's channels, so it may read a row of the slot after it has written an earlier
+// Drops the slot's oldest rows and appends the request's newest rows, except drafts. Grid: [requests, blocks of
+// channels]. Each channel belongs to one thread, so a thread may read a row of the slot after it has written an earlier
 // one.
 template <class T, int N>
 __global__ void __launch_bounds__(kThreads) keep_last_rows(const Conv<T> c) {
@@ -147,7 +146,7 @@ __global__ void __launch_bounds__(kThreads) keep_last_rows(const Conv<T> c) {
   T* const slot = c.state + static_cast<std::int64_t>(request.slot) * kept * c.channels + channel;
   const std::int64_t end = request.first_row + request.kept_rows;
   for (int i = 0; i < kept; ++i) {
-    const int back = kept - i;  // rows from this one to the last new one
+    const int back = kept - i;  // rows from this row to the last new row
     Pack<T, N> value{};
     if (back <= request.kept_rows)
       value = load_pack<T, N>(c.x + (end - back) * c.width + channel);

@@ -1,4 +1,4 @@
-// Catches: a convolution that sees another request's rows, forgets the rows before a forward, reads a slot that no
+// Catches: a convolution that reads another request's rows, loses the rows before a forward, reads a slot that no
 // request owns, or keeps the wrong rows in a slot.
 #include "tessera/ops/recurrent/causal_conv.h"
 

@@ -12,13 +12,14 @@ namespace tessera::cuda {
 struct StateRequest {
   int first_row;
   int num_rows;
-  int kept_rows;  // the first rows, which change the state; drafts are behind them
+  int kept_rows;  // the first rows of the request, which change the state; the drafts after them do not
   int slot;
   bool anew;  // the state starts from zeros
 };
 
 // Returns the number of requests that have all their rows among the first `rows` rows of the forward, as
-// count_requests() does. All threads of a block call it. The loop ends at once unless the runner has a defect.
+// count_requests() does. All threads of a block call it. If the plan is correct, all requests fit, and the loop ends at
+// once.
 __device__ inline int count_requests_on_device(const StateMetadata& metadata, std::int64_t rows) {
   int count = *metadata.lengths.num_requests;
   while (count > 0 && metadata.lengths.query_starts[count] > rows) --count;

@@ -64,8 +64,8 @@ __device__ inline Work find_work(const DeltaNet<T>& p, int item) {
   return work;
 }
 
-// Returns the rows of the request that the chunked form computes: all, or none. The recurrent form computes few rows,
-// and requests with drafts, whose state is written before the last row.
+// Returns the number of the request's rows that the chunked form computes: all, or 0. The recurrent form computes
+// requests of few rows. It also computes requests with drafts, because it can store the state before the first draft.
 template <class T>
 __device__ inline int chunked_rows(const DeltaNet<T>& p, const StateRequest& request) {
   return request.num_rows >= p.least_chunk_rows && request.kept_rows == request.num_rows ? request.num_rows : 0;

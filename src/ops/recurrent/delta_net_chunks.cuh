@@ -3,11 +3,11 @@
 // state is in the request's slot.
 //
 // A block of four warps has kSliceColumns columns of one value head. Their part of the state stays in registers in
-// float32: warp w has 32 of the key's dimensions, and the rows 16w … 16w + 15 of each chunk. One lane reads each
-// fragment of the products' left operands, and copies it ahead of time to its own place in shared memory. The warps
-// only meet to exchange the state and u, twice a chunk.
+// float32: warp w has 32 of the key's dimensions, and the rows 16w … 16w + 15 of each chunk. Each lane copies its own
+// fragments of the products' left operands to shared memory ahead of time, and reads only these. The warps synchronise
+// only twice a chunk, to exchange the state and u.
 //
-//   u = U - W · S      out = (exp(G_i) · q_i) · S + (exp(G_i - G_j) · q_i·k_j) · u
+//   u = U - W · S      out = (exp(G_i) · q_i) · S + (exp(G_i - G_j) · (q_i·k_j)) · u
 //   S ← exp(G_n) · S + Σ_j (exp(G_n - G_j) · k_j) ⊗ u_j
 #pragma once
 

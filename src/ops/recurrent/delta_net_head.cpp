@@ -8,7 +8,8 @@
 namespace tessera {
 namespace {
 
-// One row of a head, from column `col` on. This part of the state stays in the L1 cache between its two passes.
+// The operands of one row of a head. The functions below compute some columns at a time, so that these columns of the
+// state stay in the L1 cache between the two passes over them.
 struct Columns {
   const float* query;
   const float* key;
@@ -98,8 +99,8 @@ TESSERA_CPU_CLONES void apply_decay(float* keys_keys, float* query_keys, const f
 
 constexpr std::int64_t kSolveRows = 16;
 
-// Solves u_i = rhs_i + Σ_{j<i} matrix[i, j] · u_j in place, one block of rows after the other. A matrix product handles
-// the part above each block.
+// Solves u_i = rhs_i + Σ_{j<i} matrix[i, j] · u_j in place, one block of rows after the other. For each block, a matrix
+// product adds the terms of all earlier blocks.
 void solve_lower(const float* matrix, float* u, std::int64_t count, std::int64_t cols) {
   for (std::int64_t first = 0; first < count; first += kSolveRows) {
     const std::int64_t end = std::min(count, first + kSolveRows);
@@ -162,8 +163,8 @@ void run_delta_chunk(const DeltaRows& rows, std::int64_t count, const DeltaSizes
   for (std::int64_t i = 0; i < count; ++i) sums[i] = sum += rows.gates[i];
   apply_decay(scratch.keys_keys, scratch.query_keys, sums, rows.betas, count);
 
-  // Computes in place: `values` becomes the right-hand sides, which are v minus the state's prediction for each key.
-  // Then it becomes the solution u.
+  // `values` becomes the right-hand sides in place: v minus the state's prediction for each key. Then it becomes the
+  // solution u.
   GemmBlock by_state{.a = rows.keys,
                      .a_stride = dk,
                      .b = state,
@@ -197,7 +198,7 @@ void run_delta_chunk(const DeltaRows& rows, std::int64_t count, const DeltaSizes
   gemm_block(by_changes);
 
   scale_floats(state, dk * dv, fast_exp(sum));
-  float left[kDeltaChunk] = {};  // the decay of row j's change until the last row of the chunk
+  float left[kDeltaChunk] = {};  // how much the change of row j decays until the last row of the chunk
   for (std::int64_t j = 0; j < count; ++j) left[j] = fast_exp(sum - sums[j]);
   for (std::int64_t i = 0; i < dk; ++i)
     for (std::int64_t j = 0; j < count; ++j) scratch.keys_t[i * kDeltaChunk + j] *= left[j];

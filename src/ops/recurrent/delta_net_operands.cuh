@@ -54,7 +54,7 @@ __device__ inline int count_chunks_before(const DeltaNet<T>& p, int request) {
   return __reduce_add_sync(0xffffffffu, chunks);
 }
 
-// The place of one chunk of a request.
+// The rows of one chunk of a request, and its operands in the workspace.
 struct ChunkPlace {
   int first_row;  // row of the forward
   int count;      // rows, at most kChunk

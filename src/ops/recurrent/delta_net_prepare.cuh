@@ -5,7 +5,7 @@
 // with rows. It also has these rows' 16 x 16 block on the diagonal of I + A, which it inverts in float32. The
 // triangular system is then solved block after block for transposed right-hand sides. So the sums of one product, still
 // in registers, are the operands of the next. Each warp solves for 32 of the key dimensions and 32 of the value
-// dimensions, without meeting the other warps.
+// dimensions, without synchronising with the other warps.
 #pragma once
 
 #include "tessera/ops/recurrent/delta_net_operands.cuh"
@@ -25,7 +25,7 @@ struct Tile {
 
 template <class T>
 struct PrepareMemory {
-  // The warp's part of the triangular system. At first only the warp itself uses it, later all warps.
+  // The warp's part of the triangular system. At first only this warp uses it; later all warps use it.
   struct System {
     T matrix[kBlockRows][kChunk + kPack];  // the part of -A before the diagonal block, and the diagonal block's inverse
     float block[kBlockRows][kBlockRows + 4];  // the diagonal block of -A, transposed

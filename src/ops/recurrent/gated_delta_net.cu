@@ -3,11 +3,11 @@
 // state once.
 //
 // Tensor cores compute all other requests in chunks, one window of chunks after the other. Two kernels process each
-// window: delta_net_prepare.cuh processes all its chunks in parallel, then delta_net_chunks.cuh one chunk after the
-// other.
+// window. The kernel of delta_net_prepare.cuh processes all chunks of the window in parallel. Then the kernel of
+// delta_net_chunks.cuh processes them one after the other.
 //
-// The launches depend on the bucket alone. Blocks find their requests in the plan's memory when they run, and each
-// processes every gridDim.x-th part of the work.
+// The launches depend only on the number of rows for which the operator is bound, padding included. Blocks find their
+// requests in the plan's memory when they run, and each processes every gridDim.x-th part of the work.
 #include "tessera/ops/recurrent/gated_delta_net.h"
 
 #include <algorithm>
@@ -41,8 +41,8 @@ __device__ inline float column_sum(float x, float (&scratch)[kRowWarps][kWarp], 
   return sum;
 }
 
-// Computes requests row by row. kHeld is the number of key dimensions that a thread has of its column: warp, warp +
-// kRowWarps, …
+// Computes requests row by row. A thread has kHeld elements of one column of the state, at the key dimensions warp,
+// warp + kRowWarps, …
 template <class T, int kHeld>
 __global__ void __launch_bounds__(kRowThreads) run_rows(const DeltaNet<T> p) {
   __shared__ float queries[kHeld * kRowWarps];
@@ -141,7 +141,7 @@ Result<std::unique_ptr<BoundOp>> bind_rows_kernel(const BindArgs& args, const De
 // The greatest number of bytes of operands that a window's chunks may pass between the two kernels.
 constexpr std::int64_t kWindowBytes = 128 << 20;
 
-// The chunked form's settings for a forward of the bucket's rows.
+// The chunked form's settings for the number of rows for which the operator is bound.
 struct ChunkedForm {
   bool serves = false;      // false: the recurrent kernel computes all rows
   std::int64_t chunks = 0;  // greatest number of chunks in a forward
@@ -162,7 +162,7 @@ ChunkedForm chunked_form(const BindArgs& args) {
                              takes(state.dim(2)) && takes(state.dim(3)),
                    .heads = state.dim(1)};
   if (!form.serves) return form;
-  // The last chunk of each request may have a single row.
+  // In the worst case, the last chunk of each request has a single row.
   const std::int64_t requests = std::min(args.context.limits.max_requests, rows / kLeastChunkRows);
   form.chunks = (rows + (kChunk - 1) * requests) / kChunk;
   const std::int64_t chunk_bytes = kBlocks * form.heads * static_cast<std::int64_t>(sizeof(BlockOperands));
@@ -220,7 +220,7 @@ Result<std::unique_ptr<BoundOp>> bind_typed(const BindArgs& args, const StateMet
   if constexpr (!std::is_same_v<T, float>) {
     const ChunkedForm form = chunked_form(args);
     if (form.serves) {
-      // Each block has a multiprocessor for itself if all blocks of one request can then run side by side. Otherwise
+      // If all blocks of one request then run at the same time, each block has a multiprocessor for itself. Otherwise
       // two blocks share one.
       const bool alone = p.heads * p.slices <= args.device.properties().threads &&
                          TRY(most_shared_memory("gated_delta_net")) >= sizeof(ChunkMemory<T, 2>);

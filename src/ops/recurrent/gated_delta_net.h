@@ -4,8 +4,9 @@
 //
 //   gated_delta_net(qkv X[T, 2·Hk·Dk + Hv·Dv], ba X[T, 2·Hv], a_log f32[Hv], dt_bias f32[Hv],
 //                   mut state f32[P, Hv, Dk, Dv]) {group: int, key_heads = Hk} → X[T, Hv·Dv]
-//   A row of qkv holds Hk query heads, Hk key heads and Hv value heads; a row of ba Hv logits of beta, then Hv of the
-//   gate. Value head h reads query and key head h / (Hv / Hk). For each row of a request in order, and each value head:
+//   A row of qkv holds Hk query heads, Hk key heads and Hv value heads. A row of ba holds Hv logits of beta, then Hv
+//   logits of the gate. Value head h reads query and key head h / (Hv / Hk). For each row of a request in order, and
+//   each value head:
 //
 //     q ← q / √(Σq² + 1e-6) / √Dk      k ← k / √(Σk² + 1e-6)
 //     g = -exp(a_log) · softplus(a + dt_bias)      beta = sigmoid(b)
@@ -15,9 +16,9 @@
 // position 0. A request's drafts, its last rows (ForwardBatch::draft_lens), are computed on a copy, so that the slot
 // afterwards holds the state before them. Everything is computed in float32.
 //
-// Recurrent form: row by row, by the formulas above. Chunked form: up to kDeltaChunk rows at a time. The corrections u
-// of a chunk solve a triangular system, so that nearly all work is matrix products. G_i is the sum of g up to row i of
-// the chunk:
+// The recurrent form computes row by row, by the formulas above. The chunked form computes up to kDeltaChunk rows at a
+// time. The corrections u of a chunk solve a triangular system, so that nearly all work is matrix products. G_i is the
+// sum of g up to row i of the chunk:
 //
 //   u_i = beta_i · (v_i - exp(G_i) · Sᵀk_i - Σ_{j<i} exp(G_i - G_j) · (k_i·k_j) · u_j)
 //   out_i = exp(G_i) · Sᵀq_i + Σ_{j<=i} exp(G_i - G_j) · (q_i·k_j) · u_j

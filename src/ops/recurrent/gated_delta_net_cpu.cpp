@@ -15,7 +15,7 @@
 namespace tessera {
 namespace {
 
-// The number of rows of a request from which on the chunked form is faster.
+// The chunked form is faster for requests with at least this many rows.
 constexpr std::int64_t kLeastChunkRows = 8;
 
 template <class T>

@@ -142,8 +142,8 @@ TEST_P(GatedDeltaNet, StatesLeaveDraftsOut) {
       check(GetParam(), sizes, kWithDrafts, deterministic);
 }
 
-// Covers chunks that follow each other, chunks that end at a multiple of 16 rows or one past it, and requests without
-// chunks between others.
+// Covers chunks that follow each other, chunks that end at a multiple of 16 rows or one past it, and requests that have
+// no chunk among requests that have chunks.
 TEST_P(GatedDeltaNet, EqualsTheReferenceAtTheBordersOfChunks) {
   std::vector<StateRequest> requests;
   for (const std::int32_t rows : {15, 16, 17, 128, 1, 129, 48, 49, 191, 80})
@@ -202,7 +202,7 @@ InForwards run_cut(const DeltaSizes& s, const Inputs& in, const std::vector<std:
     std::vector<StateRequest> requests{{.rows = rows, .before = done, .slot = 2}};
     std::vector<HostTensor> operands = in.operands();
     for (const std::size_t i : {0, 1}) operands[i] = slice_rows(operands[i], done, done + rows);
-    if (with_company) {  // another request, with rows before this one's
+    if (with_company) {  // another request, whose rows come before this request's
       requests.insert(requests.begin(), {.rows = 70, .slot = 6});
       const Inputs other = make_inputs(in.qkv.dtype, s, {requests[0]}, 0, 77);
       for (const std::size_t i : {0, 1}) {

@@ -15,7 +15,7 @@ using namespace cuda;
 template <class T>
 struct GatedNorm {
   const T* x;              // [rows, heads, head_dim]
-  const T* z;              // [rows, width], from the attribute's column on
+  const T* z;              // [rows, width]; points to the attribute's column in the first row
   const float* w;          // [head_dim]
   T* y;                    // as x
   std::int64_t num_heads;  // heads of all rows
@@ -28,7 +28,7 @@ struct GatedNorm {
 __device__ inline float sigmoid_of(float x) { return 1.0f / (1.0f + expf(-x)); }
 
 // Computes gated_norm. A head takes blockDim.x neighbouring lanes, a power of two up to a warp; a block has blockDim.y
-// heads. After its sum a head is read again, from the cache.
+// heads. When the sum of squares is known, the head's elements are read a second time, from the cache.
 template <class T, int N>
 __global__ void gated_norm(const GatedNorm<T> p) {
   let_next_begin();

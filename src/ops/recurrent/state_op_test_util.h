@@ -21,7 +21,7 @@ struct StateRequest {
   std::int32_t rows = 1;
   std::int32_t before = 0;  // rows of the request in earlier forwards
   std::int32_t slot = 1;
-  std::int32_t drafts = 0;  // how many last rows do not change the state
+  std::int32_t drafts = 0;  // this many rows at the end do not change the state
 };
 
 inline ForwardBatch state_batch(const std::vector<StateRequest>& requests) {

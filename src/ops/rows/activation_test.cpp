@@ -1,5 +1,5 @@
-// Catches: gate and up exchanged, lost tails, an approximation that fails for large, small or negative arguments,
-// overflow to NaN where the limit is 0 or x, and rows that influence each other.
+// Catches: a gate that is exchanged with the up projection; lost tails; an approximation that fails for large, small or
+// negative arguments; overflow to NaN where the limit is 0 or x; and rows that influence each other.
 #include "tessera/ops/rows/activation.h"
 
 #include <gmock/gmock.h>
@@ -29,7 +29,8 @@ double gelu_tanh(double x) {
   return x / (1 + std::exp(-2 * a));
 }
 
-// Returns values in every decade of both signs, the limits, and a dense run around 0.
+// Returns values of both signs in every decade, large values at which the functions reach their limits, and a dense run
+// around 0.
 HostTensor hard_arguments(DType dtype) {
   std::vector<double> values{0, -0.0, 100, -100, 3e4, -3e4};
   for (double decade = 1e-7; decade < 2e2; decade *= 1.7) {
@@ -40,7 +41,8 @@ HostTensor hard_arguments(DType dtype) {
   return testing::make_tensor(dtype, {static_cast<std::int64_t>(values.size())}, values);
 }
 
-// Returns a tolerance of 1e-6 relative, or 1e-30 absolute. The tails of the gates must be right, not just small.
+// Returns a tolerance that stays relative down to 1e-30 (float16: 6e-8), because the tails of the gates must be right,
+// not just small.
 Tolerance relative(DType dtype, double factor) {
   Tolerance t = tolerance(dtype, factor);
   t.absolute = dtype == DType::kFloat16 ? 6e-8 : 1e-30;

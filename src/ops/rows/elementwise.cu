@@ -7,7 +7,8 @@ namespace {
 
 using namespace cuda;
 
-// Adds, and rounds explicitly: the compiler must not contract the sum with another operation into a fused multiply-add.
+// Adds and rounds explicitly, so that the compiler does not contract the sum and another operation into a fused
+// multiply-add.
 struct Add {
   __device__ float operator()(float a, float b) const { return __fadd_rn(a, b); }
 };

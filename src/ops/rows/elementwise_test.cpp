@@ -1,5 +1,5 @@
-// Catches: a row used as a whole operand or the other way round, double rounding, casts that lose subnormals,
-// infinities or ties, and copies that miss their last bytes.
+// Catches: a row that is used as a whole operand; a whole operand that is used as a row; double rounding; casts that
+// lose subnormals, infinities or ties; and copies that miss their last bytes.
 #include "tessera/ops/rows/elementwise.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,5 @@
-// Catches: parts in another order, rows of other lengths, and a part that overwrites its neighbour.
+// Catches: parts that are joined in the wrong order, rows that are read with the wrong length, and a part that
+// overwrites its neighbour.
 #include "tessera/ops/rows/join.h"
 
 #include <gmock/gmock.h>

@@ -28,7 +28,8 @@ struct Norm {
   NormForm form;
 };
 
-// Stores the normalised rows: Numbers as they are, Rounded as rounded rows.
+// Two ways to store the normalised rows: Numbers stores them in the storage type, and Rounded as rounded rows
+// (cuda/rounded_rows.cuh).
 template <class T>
 struct Numbers {
   T* y;  // [rows, n]
@@ -148,7 +149,7 @@ __global__ void __launch_bounds__(kRowThreads)
     if (mine(h)) to.store(row, column(h), normalised(held[h], w[1][h], scale, norm.form));
 }
 
-// Normalises rows of any length, one block a row. They are read again after the sum, from the cache.
+// Normalises rows of any length, one block a row. A block reads its row again after the sum, from the cache.
 template <class T, bool kAdd>
 __global__ void norm_reread(const Norm<T> norm, const Numbers<T> to) {
   __shared__ float scratch[kWarp];

@@ -58,7 +58,7 @@ TEST(Norm, EpsIsInsideTheRoot) {
   expect_close(out.results[0], reference(x.values(), w.values()), tolerance(DType::kFloat32), "rms_norm, small");
 }
 
-// Follows Hugging Face: 3 · 1/√9.0 rounds to the storage type before the weight multiplies it.
+// Follows Hugging Face: the normalised value is rounded to the storage type before the weight multiplies it.
 TEST(Norm, RoundsBeforeTheWeight) {
   const HostTensor x = testing::make_tensor(DType::kBFloat16, {1, 2}, std::vector<double>{1.0, 1.0078125});
   const HostTensor w = testing::filled_tensor(DType::kBFloat16, {2}, 1.9921875);
@@ -85,7 +85,7 @@ TEST(Norm, RoundsOnce) {
   }
 }
 
-// The weight holds its distance from one, and the product is rounded once.
+// w holds the weight minus one, and the product is rounded once.
 TEST(Norm, UnitOffsetAddsOneToTheWeight) {
   const ir::Attributes attributes{{"eps", kEps}, {"unit_offset", true}};
   for (const DType dtype : testing::kFloatingDTypes) {

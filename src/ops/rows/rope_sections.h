@@ -1,5 +1,5 @@
-// Says which of a token's three positions turns a pair of M-RoPE (Qwen2-VL, arXiv 2409.12191): 0 is time, 1 is height,
-// 2 is width. Both devices use it.
+// Says which of a token's three positions rotates a pair in M-RoPE (Qwen2-VL, arXiv 2409.12191): 0 is time, 1 is
+// height, 2 is width. Both devices use it.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +14,9 @@ struct RopeSections {
   std::int64_t counts[3] = {};  // number of pairs of each axis; they add up to all pairs
   bool interleaved = false;
 
-  // Returns the axis of a pair. In order, the pairs of time come first, then height, then width. Interleaved, pair 3i +
-  // a uses axis a if 3i + a < 3 · counts[a], else time, as in Hugging Face's apply_interleaved_mrope.
+  // Returns the axis of a pair. If the axes are not interleaved, the pairs of time come first, then those of height,
+  // then those of width. If they are interleaved, pair 3i + a uses axis a if 3i + a < 3 · counts[a], and time
+  // otherwise, as in Hugging Face's apply_interleaved_mrope.
   constexpr int axis_of(std::int64_t pair) const {
     if (interleaved) return pair % 3 != 0 && pair < 3 * counts[pair % 3] ? static_cast<int>(pair % 3) : 0;
     return pair < counts[0] ? 0 : pair < counts[0] + counts[1] ? 1 : 2;

@@ -73,7 +73,7 @@ TESSERA_INLINE SinCos sin_cos(float x) {
   const double wide = static_cast<double>(x);
   const double shifted = wide * 0.63661977236758134308 + magic;
   const double q = shifted - magic;
-  // π/2 in two parts, the first with 33 bits so that q times it is exact up to 2^20.
+  // Subtracts π/2 in two parts. The first part has 33 bits, so that its product with q is exact for q up to 2^20.
   double r = wide - q * 1.57079632673412561417;
   r = r - q * 6.07710050650619224932e-11;
   const double s = r * r;
@@ -84,7 +84,7 @@ TESSERA_INLINE SinCos sin_cos(float x) {
   const bool swap = (quadrant & 1) != 0;
   const double a = swap ? cosine : sine;
   const double b = swap ? sine : cosine;
-  // Quadrants: sine is s, c, -s, -c; cosine is c, -s, -c, s.
+  // In the four quadrants the sine is s, c, -s, -c, and the cosine is c, -s, -c, s.
   const double signed_a = (quadrant & 2) != 0 ? -a : a;
   const double signed_b = ((quadrant + 1) & 2) != 0 ? -b : b;
   return {static_cast<float>(signed_a), static_cast<float>(signed_b)};

@@ -9,8 +9,9 @@
 
 namespace tessera {
 
-// Bind an rms_norm or add_rms_norm, and a silu_mul or gelu_mul. The first result itself is not written; the sum of an
-// add_rms_norm is. Return null for other operators, for float32, and for rows that are not whole groups of columns.
+// bind_rounded_norm() binds an rms_norm or add_rms_norm, and bind_rounded_gate() binds a silu_mul or gelu_mul. The
+// first result is written only as rounded rows; add_rms_norm writes its sum too. Both functions return null for other
+// operators, for float32, and for rows that are not whole groups of columns.
 std::unique_ptr<BoundOp> bind_rounded_norm(const BindArgs& args, const cuda::RoundedRows& to);
 std::unique_ptr<BoundOp> bind_rounded_gate(const BindArgs& args, const cuda::RoundedRows& to);
 

@@ -38,8 +38,8 @@ Count count_of(const ir::Shape& shape) {
   return count;
 }
 
-// Returns whether both have the same number of elements in every bucket. Products of two symbols agree only factor by
-// factor.
+// Returns whether both shapes have the same number of elements for every value of their symbols. Each symbolic
+// dimension of one shape must occur in the other.
 bool same_count(const ir::Shape& from, const ir::Shape& to) {
   Count a = count_of(from);
   Count b = count_of(to);

@@ -1,4 +1,5 @@
-// Operators that change no values: other shapes (views), parts, and memory that a later operator writes.
+// Operators that change no values: reshape shows memory in another shape, split copies parts, and empty makes memory
+// that a later operator writes.
 #pragma once
 
 #include <string>
@@ -9,8 +10,8 @@
 
 namespace tessera {
 
-// reshape(x) {shape: "T, 8, 64"} → the same memory in that shape. The number of elements must agree for every bucket. A
-// view: it has no kernel.
+// reshape(x) {shape: "T, 8, 64"} → the same memory in that shape. The number of elements must be the same for every
+// value of the symbols, such as T. A view: it has no kernel.
 extern const ir::OpDecl kReshape;
 
 // split(x X[*, N]) {sizes: n₁, n₂, …} → X[*, n₁], X[*, n₂], …: copies neighbouring column ranges. The sizes add up to

@@ -1,4 +1,4 @@
-// Sums of a table's rows, such as learned position embeddings interpolated between those of a square grid.
+// Weighted sums of a table's rows. One use is interpolation between learned position embeddings of a square grid.
 #pragma once
 
 #include "tessera/ir/op_decl.h"

@@ -1,4 +1,5 @@
-// Catches: weights of another row, rows outside the table that are read, sums in the storage type.
+// Catches: products with the weight of another row, reads of rows outside the table, and sums that are accumulated in
+// the storage type instead of float32.
 #include "tessera/ops/rows/weighted_rows.h"
 
 #include <gmock/gmock.h>

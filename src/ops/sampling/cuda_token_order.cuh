@@ -1,5 +1,6 @@
-// A row of logits as a distribution over tokens, in the order of the draw (token_order.h), for a block of threads. It
-// has keys, integer weights, and sums of both over bins. Integer sums are the same in any order of addition.
+// Treats a row of logits as a distribution over tokens, in the order of the draw (token_order.h), for a block of
+// threads. A token has a key and an integer weight, and bins have sums over tokens. Integer sums are the same in any
+// order of addition.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,8 @@ __device__ inline std::uint64_t token_key(float logit, std::int64_t id) {
   return std::uint64_t{descending} << kIdBits | static_cast<std::uint32_t>(id);
 }
 
-// Returns the key of a token that may be the most probable one. A NaN logit gives kNoToken.
+// Returns the key by which the most probable token is found: that token has the smallest key. A NaN logit gives
+// kNoToken.
 __device__ inline std::uint64_t greatest_key(float logit, std::int64_t id) {
   return isnan(logit) ? kNoToken : token_key(logit, id);
 }
@@ -68,7 +70,7 @@ __device__ inline std::uint64_t token_weight(float nats) {
 template <int N, int kPacks>
 struct TokenBatch {
   static constexpr int kSize = kPacks * N;
-  static_assert(kSize <= 32);  // a mask has one bit for each
+  static_assert(kSize <= 32);  // a mask has one bit for each logit
 
   Pack<float, N> packs[kPacks];  // NaN past the last logit
   std::int64_t first;            // id of packs[0].at[0]
@@ -114,7 +116,7 @@ struct Histogram {
   unsigned count[kBins];
   unsigned low[kBins];
   unsigned high[kBins];
-  int token[kBins];  // greatest id
+  int token[kBins];  // greatest id of a token in the bin
 
   // Clears the bins. All threads of the block call it. A barrier must follow.
   __device__ void clear() {
@@ -135,13 +137,14 @@ struct Histogram {
   __device__ Tally at(int bin) const { return {count[bin], std::uint64_t{high[bin]} << 32 | low[bin]}; }
 };
 
-// The row's tokens by nats below the greatest logit, up to kReach, in bins in device memory.
+// Bins of a row's tokens, in device memory. A token's distance to the greatest logit, in nats and up to kReach, selects
+// its bin.
 struct RowBins {
   unsigned long long weight[kNatBins];
   unsigned count[kNatBins];
   unsigned first[kNatBins];  // least upper half of a key
   unsigned last[kNatBins];   // greatest upper half of a key
-  int token[kNatBins];       // greatest id
+  int token[kNatBins];       // greatest id of a token in the bin
 
   __device__ void clear() {
     for (int b = static_cast<int>(threadIdx.x); b < kNatBins; b += static_cast<int>(blockDim.x)) {

@@ -1,6 +1,6 @@
 // Finds the shortest prefix of a row's token order with a given number of tokens or a given weight. The row's RowBins
-// are filled before. The search first finds a bin of 1/16 nat, and then finds the digits of the key one by one. Each
-// digit takes one pass over the row, until one token is left.
+// must already be filled. The search first finds a bin of 1/16 nat. Then it finds the digits of the key one by one,
+// with one pass over the row for each digit, until one token is left.
 #pragma once
 
 #include <cooperative_groups.h>
@@ -44,15 +44,15 @@ __device__ inline std::uint64_t measure_of(const Tally& tally, Measure measure) 
   return measure == Measure::kCount ? tally.count : tally.weight;
 }
 
-// One bin of a block. Each thread has one.
+// One bin of a histogram. Each thread of a block holds one.
 struct Bin {
   Tally tally;
-  int token;  // greatest id
+  int token;  // greatest id of a token in the bin
 };
 
 struct FoundBin {
   int index;
-  Tally before;  // sum of all bins before it
+  Tally before;  // sum of all bins before this bin
   Bin bin;
 };
 
@@ -154,9 +154,9 @@ __device__ inline KeyRange range_of_digit(const KeyRange& range, int digit) {
   return cut(first, last < range.last ? last : range.last);
 }
 
-// Calls f(logit, id, key) for the tokens in the range among this block's part of the row, in one pass. Few tokens are
-// usually in the range, and the code contains f only once: a kernel that does not fit the instruction cache spends most
-// of its time waiting for instructions.
+// Calls f(logit, id, key) for each token of this block's part of the row whose key is in the range, in one pass.
+// Usually few tokens are in the range. The code contains f only once, because a kernel that does not fit the
+// instruction cache spends most of its time waiting for instructions.
 template <int N, class F>
 __device__ void for_each_in(const SearchRow& row, const KeyRange& range, const F& f) {
   using Batch = TokenBatch<N, 4>;
@@ -215,7 +215,7 @@ __device__ FirstTokens search(const SearchRow& row, std::uint64_t need, Measure 
   }
 }
 
-// Returns the weight of all tokens with at least `nats` nats. Precondition: -kReach < nats <= 0.
+// Returns the weight of all tokens for which RowScale::nats() is at least `nats`. Precondition: -kReach < nats <= 0.
 template <int N>
 __device__ std::uint64_t weight_from(const SearchRow& row, float nats, SearchScratch& scratch) {
   const int edge = static_cast<int>(-nats * kBinsPerNat);

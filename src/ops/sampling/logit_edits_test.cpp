@@ -156,7 +156,7 @@ TEST(LogitEdits, IgnoresEntriesOutsideTheLists) {
     EXPECT_EQ(out.raw<float>(i), logits.raw<float>(i) + (i == 7 ? 2.0F : 0.0F)) << i;
 }
 
-// A row has the same bits alone and among other rows, whatever the last row contains.
+// A row has the same bits alone and among other rows, even if the last row is filled with NaN.
 TEST(LogitEdits, RowsAreIndependent) {
   const HostTensor logits = testing::random_tensor(DType::kFloat32, {6, 3000}, 1, -20, 20);
   const std::vector<HostTensor> in = operands(logits, various_edits(6, 3000, 9));

@@ -19,8 +19,9 @@ constexpr std::array<std::uint32_t, 4> philox4x32_10(std::array<std::uint32_t, 4
   return counter;
 }
 
-// Returns the random number of one drawn token, uniform over 64 bits: key = (low, high) half of the seed, counter =
-// (choice, position, 0, 0), result = (first, second) word as (high, low) half.
+// Returns the random number of one drawn token, uniform over 64 bits. The key is the low and the high half of the seed.
+// The counter is (choice, position, 0, 0). The first word of the output is the high half of the result, and the second
+// word is the low half.
 constexpr std::uint64_t sampling_bits(std::int64_t seed, std::int32_t choice, std::int32_t position) {
   const std::uint64_t s = static_cast<std::uint64_t>(seed);
   const std::array<std::uint32_t, 4> words =

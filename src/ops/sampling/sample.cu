@@ -15,7 +15,7 @@ namespace {
 
 using namespace cuda;
 
-// Rows are split into chunks, one block each, so that a few long rows fill the device.
+// Each block takes one chunk of a row, so that a few long rows fill the device.
 struct Chunks {
   std::int64_t count;   // chunks of a row
   std::int64_t length;  // logits of a chunk
@@ -166,7 +166,7 @@ __global__ void fill_bins(const __grid_constant__ Sample s) {
   __syncthreads();
   const std::int64_t begin = blockIdx.x % static_cast<unsigned>(s.chunks.count) * s.chunks.length;
   const std::int64_t end = begin + s.chunks.length < s.vocab ? begin + s.chunks.length : s.vocab;
-  // A bound beyond kReach under any rounding: smaller logits are skipped without a division.
+  // The bound is beyond kReach under any rounding, so smaller logits can be skipped without a division.
   const float least = scale.greatest - 1.03f * kReach * temperature;
   using Batch = TokenBatch<N, 1>;
   for_each_batch<N, 1>(s.logits + row * s.vocab, begin, end, [&](const Batch& batch) {
@@ -221,7 +221,7 @@ __device__ Need need_of(int step, const Sample& s, std::int64_t row, const Tally
   return {__umul64hi(bits, kept.weight) + 1, Measure::kWeight};
 }
 
-// Returns the least nats that min_p keeps; -kReach or less keeps all.
+// Returns the lowest distance in nats that min_p keeps. A result of -kReach or less keeps all tokens.
 __device__ float nats_of_min_p(float min_p) {
   return min_p > 0.0f ? fminf(static_cast<float>(log(static_cast<double>(min_p))), 0.0f) : -INFINITY;
 }
@@ -262,7 +262,7 @@ __global__ void __launch_bounds__(kSearchThreads) draw(const __grid_constant__ S
   if (writes) s.out[row] = token;
 }
 
-// Rows that have scratch at the same time; more rows are processed in groups of this size.
+// The number of rows that have scratch at the same time. More rows are processed in groups of this size.
 constexpr std::int64_t kRowsAtOnce = 512;
 
 // Layout of the scratch: the chunks' keys at [0, best), then the bins.

@@ -156,8 +156,8 @@ Expected reference(const std::vector<double>& logits, const Draw& d) {
   return {order[at], sure};
 }
 
-// Checks that every draw equals the reference's, unless rounding could decide. These exceptions are at most a quarter,
-// even if every token has a probability of about 1e-5.
+// Checks that every draw gives the reference's token, except where rounding could decide. At most a quarter of the
+// draws may be such exceptions, even if every token has a probability of about 1e-5.
 void check_draws(const HostTensor& logits, const std::vector<Draw>& draws, const std::string& what) {
   const std::vector<double> drawn = sample(logits, draws);
   const std::vector<double> all = logits.values();
@@ -207,7 +207,7 @@ TEST(Sample, AgreesWithTheDefinition) {
                   "vocabulary " + std::to_string(vocab) + ", deviation " + std::to_string(deviation));
 }
 
-// The weight lies in many tokens far from the greatest one, so the search has to widen.
+// The weight lies in many tokens far from the greatest one, so the search must go far down the order.
 TEST(Sample, HeavyTail) {
   HostTensor x = testing::filled_tensor(DType::kFloat32, {1, 60000}, -9);
   for (std::int64_t i = 0; i < x.size(); ++i) x.set(i, -9 - static_cast<double>(i * 7919 % 60000) * 1e-5);
@@ -282,10 +282,11 @@ TEST(Sample, DrawsExactlyTheTokensThatItsParametersKeep) {
   EXPECT_EQ(support(0, 0.28), (std::set<double>{1, 3}));
   EXPECT_EQ(support(0, 0.54), (std::set<double>{1, 2, 3}));
   EXPECT_EQ(support(0, 0.80), (std::set<double>{1, 2, 3, 4}));
-  // With the first three tokens, 0.233 remain for token 2, so 0.8 needs it and 0.75 does not.
+  // top_k = 3 keeps the tokens 1, 3 and 2. Token 2 has 0.233 of their probability, so top_p = 0.8 needs it and 0.75
+  // does not.
   EXPECT_EQ(support(3, 0.80), (std::set<double>{1, 2, 3}));
   EXPECT_EQ(support(3, 0.75), (std::set<double>{1, 3}));
-  // Relative to the most probable: 1, 1, 0.607, 0.607, 0.368, 0.223. Ties are kept together.
+  // The probabilities relative to the most probable token are 1, 1, 0.607, 0.607, 0.368, 0.223. Ties are kept together.
   EXPECT_EQ(support(0, 1, 1), (std::set<double>{1, 3}));
   EXPECT_EQ(support(0, 1, 0.61), (std::set<double>{1, 3}));
   EXPECT_EQ(support(0, 1, 0.60), (std::set<double>{1, 2, 3, 4}));

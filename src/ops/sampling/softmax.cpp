@@ -35,7 +35,7 @@ TESSERA_CPU_CLONES void log_softmax_row(const float* x, float* y, std::int64_t n
       sum *= static_cast<double>(fast_exp(greatest - block_greatest));
       greatest = block_greatest;
     }
-    // Only masked values so far: subtracting -inf from -inf would give NaN
+    // If all values so far are masked, subtracting -inf from -inf would give NaN.
     const float base = std::isinf(greatest) && greatest < 0 ? 0.0f : greatest;
     float block_sum = 0;
 #pragma omp simd reduction(+ : block_sum)

@@ -33,8 +33,8 @@ TESSERA_INLINE std::int32_t bin_of(float nats) {
   return static_cast<std::int32_t>(-nats * static_cast<float>(kBinsPerNat));
 }
 
-// Rounds to units: the sum with 2^52 leaves the weight in its low bits. This vectorises; a conversion to 64-bit
-// integers does not.
+// Rounds to units by adding 2^52, which leaves the weight in the low bits of the sum. The addition vectorises; a
+// conversion to 64-bit integers does not.
 TESSERA_INLINE std::uint64_t to_units(float probability) {
   constexpr double kUnits = static_cast<double>(std::uint64_t{1} << kWeightBits);
   constexpr double kMagic = static_cast<double>(std::uint64_t{1} << 52);
@@ -126,11 +126,11 @@ TokenPrefix TokenOrder::select_candidate(Candidate* c, std::int64_t n, std::uint
   const auto by_key = [](const Candidate& a, const Candidate& b) { return a.key < b.key; };
   std::int64_t begin = 0;
   std::int64_t end = n;
-  std::uint64_t weight = 0;  // measure of [0, begin), whose candidates all come before the rest
+  std::uint64_t weight = 0;  // measure of [0, begin), whose candidates come before all others
   std::uint32_t random = 1;
   while (end - begin > kSortAtMost) {
-    // Chooses the pivot and moves it to the end: the median of three pseudo-random places, so that no order of logits
-    // is a bad case.
+    // Chooses the median of three pseudo-random places as the pivot, so that no order of logits is a bad case, and
+    // moves the pivot to the end.
     for (std::int64_t i = 1; i <= 3; ++i) {
       random = random * 1664525u + 1013904223u;
       const std::uint64_t place = (std::uint64_t{random} * static_cast<std::uint64_t>(end - begin - i)) >> 32;
@@ -143,7 +143,7 @@ TokenPrefix TokenOrder::select_candidate(Candidate* c, std::int64_t n, std::uint
     std::int64_t middle = begin;
     std::uint64_t left = 0;
     std::uint64_t left_weight = 0;
-    // Partitions without a branch on the comparison, which no predictor can guess.
+    // Partitions without a branch, because no predictor can guess the result of the comparison.
     for (std::int64_t i = begin; i < end - 1; ++i) {
       const Candidate here = c[i];
       const bool before = here.key < pivot;

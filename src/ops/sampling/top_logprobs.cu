@@ -33,7 +33,7 @@ struct TopLogprobs {
 };
 
 struct Scratch {
-  std::uint64_t warps[2][kWarps];  // results of two rounds, so that one barrier separates them
+  std::uint64_t warps[2][kWarps];  // results of alternate rounds, so that a round needs only one barrier
   std::uint64_t keys[kMaxTopLogprobs];
   double sums[kWarps];
 };
@@ -81,7 +81,7 @@ __global__ void __launch_bounds__(kThreads) top_of_chunks(const __grid_constant_
 #pragma unroll
   for (int i = 0; i < kPerThread; ++i) keys[i] = kNoToken;
   using Batch = TokenBatch<N, kPerThread / N>;
-  // At most one iteration
+  // The loop has at most one iteration, because a chunk is one batch.
   for_each_batch<N, kPerThread / N>(t.logits + row * t.vocab, begin, end, [&](const Batch& batch) {
 #pragma unroll
     for (int i = 0; i < Batch::kSize; ++i) keys[i] = greatest_key(batch.logit(i), batch.id(i));

@@ -1,4 +1,4 @@
-// Computes log-probabilities of a few tokens of each row, and does not write the log-probabilities of the others.
+// Computes log-probabilities of a few tokens of each row, and does not write those of other tokens.
 #pragma once
 
 #include "tessera/ir/op_decl.h"
@@ -10,8 +10,8 @@ inline constexpr int kMaxTopLogprobs = 20;
 
 // top_logprobs(logits f32[R, V], targets i32[R]) → logprobs f32[R], top_ids i32[R, 20], top_logprobs f32[R, 20]
 //   logprobs[r]      log-probability of token targets[r]: x - log Σ e^x over the row; -inf for targets outside [0, V)
-//   top_ids[r]       the first tokens in the order of descending logit, equal logits by id; -1 past the last number
-//   top_logprobs[r]  log-probabilities of top_ids[r]; -inf past the last number
+//   top_ids[r]       the first tokens in the order of descending logit, equal logits by id; -1 past the last token
+//   top_logprobs[r]  log-probabilities of top_ids[r]; -inf past the last token
 // NaN is left out of the sum and of the order, and a target whose logit is NaN has -inf. A row whose greatest logit is
 // infinite, or whose logits are all NaN, is no distribution: every log-probability is -inf. The sum is of float32
 // exponentials, in double. The results are a pure function of the row.

@@ -1,4 +1,4 @@
-// Devices for the ranks of a test: whether there are enough, and one for each rank.
+// Checks whether a test has enough devices for its ranks, and opens one for each rank.
 #pragma once
 
 #include "tessera/comm/communicator.h"
@@ -8,7 +8,7 @@
 
 namespace tessera::testing {
 
-// Returns whether there is a device for each rank. A GPU test has the GPUs that the process can see. On a CPU, any
+// Returns whether there is a device for each rank. A GPU test uses the GPUs that the process can see. On a CPU, any
 // number of ranks share the host.
 inline bool has_devices_for(int ranks) {
   return built_in_devices().open(test_device_name(), {.rank = ranks - 1, .ranks = ranks}).ok();

@@ -1,5 +1,5 @@
-// Rotary position embedding by two coordinates, for vision towers. The first half of a head's pairs turns by the image
-// row, the second half by the image column.
+// Rotary position embedding by two coordinates, for vision towers. The image row rotates the first half of a head's
+// pairs, and the image column the second half.
 #pragma once
 
 #include "tessera/ir/op_decl.h"

@@ -86,7 +86,8 @@ Result<std::unique_ptr<BoundOp>> make_shaped(const Problem& p, Together together
   // Blocks that start while an earlier kernel still runs gather on the multiprocessors that have room. A request for
   // more than half of a multiprocessor's shared memory keeps them apart.
   const std::size_t bytes = together == Together::kOne ? std::max(kBytes, most / 2 + 1) : kBytes;
-  // The limit of a kernel's shared memory holds for all of its launches, and launches of other sizes take more.
+  // The limit that is set here holds for all launches of this kernel. It is the device's greatest one, because launches
+  // for other sizes may take more memory.
   const auto kernel = segments::segment_attention<T, S, kDim>;
   TRY(allow_shared_memory(reinterpret_cast<const void*>(kernel), std::max(bytes, most), "segment_attention"));
   const LaunchShape shape{
@@ -114,7 +115,7 @@ Result<std::unique_ptr<BoundOp>> make_tiled(const Problem& p, std::int64_t multi
 Result<std::unique_ptr<BoundOp>> bind_segment_attention(const BindArgs& args) {
   const std::int64_t heads = args.node.attribute_or("heads", std::int64_t{0});
   const std::int64_t dim = args.results[0].dim(1) / heads;
-  // In a deterministic forward all blocks have the same shape, whatever S is.
+  // In a deterministic forward all blocks have the same shape for every S.
   const std::int64_t multiprocessors =
       args.context.limits.deterministic ? 0 : std::int64_t{args.device.properties().threads};
   constexpr double kLog2E = 1.4426950408889634;

@@ -1,5 +1,5 @@
-// Attention over ranges of rows on tensor cores, in bf16 and f16, for heads of up to kDim elements. Elements past the
-// head's own are zeros in shared memory, so that heads of 72 cost as much as heads of 80.
+// Attention over ranges of rows on tensor cores, in bf16 and f16, for heads of up to kDim elements. Shared memory holds
+// zeros after a head's own elements. A head of 72 elements therefore costs as much as a head of 80.
 //
 // A block has some rows of one head, and goes over the keys that any of them sees, in tiles. Keys and values of the
 // next tile are copied while a tile is computed. Scores stay in registers: a warp's part of them has the layout that
@@ -7,8 +7,8 @@
 // rows see different parts of a tile. Warps that share rows have different keys of each tile, and their sums are added
 // at the end, in a fixed order.
 //
-// Tiles begin at multiples of their size. So a row's range alone determines the order of its sums, whatever the ranges
-// of the rows beside it.
+// Tiles begin at multiples of their size. So the order of a row's sums depends on the row's own range, but not on the
+// ranges of the rows beside it.
 #pragma once
 
 #include <cmath>
@@ -52,7 +52,7 @@ struct Problem {
   int rows;
   int heads;
   int dim;      // a multiple of 8 on tensor cores
-  float scale;  // factor of q·k that makes scores exponents of two
+  float scale;  // factor that turns q·k into an exponent of two
 };
 
 // Elements of a row in shared memory. Rows are padded by 16 bytes, so that eight rows at one column lie in different
@@ -73,8 +73,8 @@ __device__ inline Range range_of(const Problem& p, int row) {
   return {max(p.ranges[2 * row], 0), min(p.ranges[2 * row + 1], p.rows)};
 }
 
-// The order in which a block's threads go over rows of kPacks packs: each warp takes kAtOnce rows, then the block's
-// next ones. A lane stays at one column; surplus lanes have no column.
+// The order in which a block's threads go over rows of kPacks packs. Each warp takes kAtOnce rows at a time, and the
+// block then moves on to the next rows. A lane stays at one column; surplus lanes have no column.
 template <class S, int kPacks>
 struct Walk {
   static constexpr int kAtOnce = kWarp / kPacks;
@@ -84,8 +84,8 @@ struct Walk {
   bool used = static_cast<int>(threadIdx.x) % kWarp < kAtOnce * kPacks;
 };
 
-// Copies kRows rows from `first` on of a head's queries (`part` 0), or of its keys (1) with the values behind them.
-// Rows outside of `real` become zeros.
+// Copies the rows [first, first + kRows) of kParts parts of qkv, beginning with `part`: 0 is the head's queries, 1 its
+// keys, and 2 its values. Rows outside of `real` become zeros.
 template <class T, class S, int kDim, int kRows, int kParts>
 __device__ inline void copy_rows(const Problem& p, int part, int head, int first, Range real, T* to) {
   const Walk<S, kDim / 8> walk;
@@ -129,7 +129,7 @@ __device__ inline void score_keys(const std::uint32_t (&q)[kDim / 16][4], const 
   }
 }
 
-// Masks the keys from `first` on that a row does not see.
+// Masks each key that a row does not see, among the keys from `first` on.
 template <int kFragments>
 __device__ inline void leave_out_keys(float (&score)[kFragments][4], int first, const Range (&seen)[2]) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
@@ -284,7 +284,7 @@ __global__ void __launch_bounds__(S::kThreads) segment_attention(const Problem p
   const int block_row = static_cast<int>(blockIdx.x) * S::kRows;
   const int warp_row = row_warp * kWarpRows;  // the warp's first row within the block
 
-  // A copy writes the ranges, so they may be read before the preceding kernel has ended.
+  // The ranges are written by a copy, not by a kernel, so they may be read before the preceding kernel has ended.
   Range all{p.rows, 0};
 #pragma unroll
   for (int i = 0; i < S::kRows / kWarp; ++i) {
@@ -345,7 +345,8 @@ __global__ void __launch_bounds__(S::kThreads) segment_attention(const Problem p
     store_rows<T, kDim>(p, head, block_row + warp_row, sums);
   } else {
     static_assert(sizeof(SharedSums<S, kDim>) <= kSharedBytes<S, kDim>);
-    // Written behind the last tile's barrier; without a tile q is not used
+    // The sums overwrite the queries and tiles. All warps have passed the last tile's barrier; without a tile, the
+    // queries are not used.
     auto& shared = *reinterpret_cast<SharedSums<S, kDim>*>(bytes);
     share_sums<S, kDim>(sums, key_warp, warp_row, shared);
     __syncthreads();

@@ -1,5 +1,6 @@
-// Catches: keys of another image or window, a mask at a tile's edge, heads that are mixed, elements past a head's end,
-// padding rows that are read, sums that warps join wrongly, and bits that depend on other segments.
+// Catches: scores with keys of another image or window, a wrong mask at a tile's edge, heads that are mixed, reads of
+// elements past a head's end, reads of padding rows, sums that warps join wrongly, and bits that depend on other
+// segments.
 #include "tessera/ops/vision/segment_attention.h"
 
 #include <gmock/gmock.h>
@@ -103,7 +104,7 @@ TEST(SegmentAttention, FewAndManyHeads) {
   for (const std::int64_t heads : {24, 40}) check(DType::kFloat16, heads, 72, {150, 1, 49}, 203);
 }
 
-// A segment's result does not depend on how the rows before and behind it are divided.
+// A segment's result does not depend on how the rows before and after it are divided.
 TEST(SegmentAttention, OtherSegmentsChangeNoBit) {
   constexpr std::int64_t kBegin = 100;
   constexpr std::int64_t kLength = 70;

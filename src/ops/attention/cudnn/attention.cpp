@@ -103,7 +103,7 @@ class Plan {
                            std::vector<std::int64_t> strides) {
     return Attributes().set_name(name).set_uid(uid).set_dim(dims).set_stride(strides);
   }
-  // Makes a tensor of integers with a row of `columns` for each request.
+  // Describes a tensor of integers, [requests, columns].
   Tensor integers(const char* name, Uid uid, std::int64_t requests, std::int64_t columns = 1) {
     return graph_.tensor(
         matrix(name, uid, {requests, 1, columns, 1}, {columns, columns, 1, 1}).set_data_type(fe::DataType_t::INT32));
@@ -164,7 +164,8 @@ class CudnnAttention final : public BoundOp {
   }
 
  private:
-  // Returns the plan's address as its identity: each plan has kernels of its own, and lives as long as the runner.
+  // Returns the plan's address, which identifies the plan's kernels: each plan has its own kernels and lives as long as
+  // the runner.
   std::uint64_t choice() const override { return reinterpret_cast<std::uintptr_t>(plan_.get()); }
 
   std::shared_ptr<const Plan> plan_;

@@ -1,8 +1,8 @@
-// cuDNN's fused attention for decode, over the paged cache, behind BoundOp. libcudnn is loaded when it is first asked
-// for. On a machine without it, this kernel supports no shape, and check_available() says why.
+// Binds cuDNN's fused attention for decode over the paged cache as a BoundOp. libcudnn is loaded on the first use. On a
+// machine without libcudnn, attention_serves() accepts no shape, and check_available() says why.
 //
-// Extend uses other kernels: cuDNN's was slower than FA3 at every size measured on an H200 (attention_bench), and NaN
-// in unused slots of a request's last page reaches its result.
+// Extend uses other kernels for two reasons. cuDNN's extend was slower than FA3 at every size measured on an H200
+// (attention_bench). Its result also becomes NaN if unused slots of a request's last page contain NaN.
 #pragma once
 
 #include <memory>
@@ -36,7 +36,7 @@ class PlanCache {
   std::unique_ptr<Entries> entries_;
 };
 
-// Binds cuDNN's attention. Launches allocate host memory, so they are meant to be recorded. Preconditions:
+// Binds cuDNN's attention. Launches allocate host memory, so they should be recorded and replayed. Preconditions:
 // attention_serves() the shape, and the planner chose this kernel. `plans` belongs to that planner.
 Result<std::unique_ptr<BoundOp>> bind_attention(const CudaAttention& attention, const CudaAttentionPlanner& planner,
                                                 PlanCache& plans, Device& device);

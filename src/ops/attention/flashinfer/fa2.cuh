@@ -1,9 +1,11 @@
 // FlashInfer's FlashAttention-2 over our page table. A tile packs the query heads of one KV head, so the same kernel
 // runs extend (tiles of 64 rows) and decode (16 rows, keys cut into chunks).
 //
-// Deterministic forwards run extend's kernel for decode too, so that a token's keys are always added up in one order.
+// Deterministic forwards run the extend kernel for decode too, so that the sums over a token's keys are always added up
+// in the same order.
 //
-// Grids of recorded launches depend on the bucket alone. Blocks that a forward does not need read a 0 in `valid`.
+// Grids of recorded launches depend only on the bucket. A block that a forward does not need ends when it reads a 0 in
+// `valid`.
 #pragma once
 
 #include <flashinfer/attention/mask.cuh>
@@ -20,8 +22,8 @@ namespace tessera::flashinfer {
 
 namespace fi = ::flashinfer;
 
-// The parameters of FlashInfer's kernel, with the names that it expects. Lengths come from attention's metadata.
-// `paged_kv` has the whole page table, with one row for each request.
+// The parameters of FlashInfer's kernel, with the names that the kernel expects. Lengths come from attention's
+// metadata. `paged_kv` has the whole page table, with one row for each request.
 template <class T>
 struct Fa2Params {
   using DTypeQ = T;
@@ -52,8 +54,8 @@ struct Fa2Params {
   const float* sinks;  // [num_qo_heads]; null: no sinks
   std::int32_t num_rows;
 
-  // Returns 0 for a request beyond the bucket, so that none of its rows is computed. Such a request is a defect of the
-  // runner.
+  // Returns 0 for a request whose rows do not fit in the bucket, so that none of them is computed. Such a request is a
+  // defect of the runner.
   __host__ __device__ std::uint32_t get_qo_len(std::uint32_t b) const {
     return q_indptr[b + 1] <= num_rows ? static_cast<std::uint32_t>(q_indptr[b + 1] - q_indptr[b]) : 0;
   }
@@ -98,12 +100,12 @@ Fa2Params<T> make_fa2_params(const CudaAttention& a, const CudaAttentionPlanner&
   return p;
 }
 
-// Adds sinks to a variant. A sink acts as a key with a zero value. It joins a row's running max m and sum d, both in
-// powers of two, after the row's last key, and earlier sums are scaled to the new max. This is exact: with m' = max(m,
-// s),
+// Adds sinks to a variant. A sink acts as a key with a zero value. After a row's last key, the sink s is added to the
+// row's running max m and its sum d of powers of two, and the sums so far are scaled to the new max m' = max(m, s).
+// This is exact:
 //   Σ 2^(s_j - m) v_j · 2^(m - m') / (d · 2^(m - m') + 2^(s - m')) = Σ 2^s_j v_j / (2^s + Σ 2^s_j).
-// If keys are cut into chunks, only the first chunk has the sink, and its LSE includes it. So the merge needs no
-// special case.
+// If keys are cut into chunks, only the first chunk has the sink, and the chunk's log-sum-exp includes the sink. So the
+// merge needs no special case.
 template <class Base>
 struct WithSinks : Base {
   template <class Params>
@@ -146,10 +148,10 @@ struct Fa2Capped : Fa2Plain {
   })
 };
 
-// The variant for deterministic forwards, which only use it without a window. A tile continues to the last key that any
-// of its rows sees, and for each row nothing may change beyond its own last key. FlashInfer scales sums by 2^(m · scale
-// - m · scale), which is exactly 1 only if the fused multiply-add rounds nothing. So the kernel's scale is 1, and
-// scores are scaled separately.
+// The variant for deterministic forwards, which use FA2 only without a window. A tile goes on to the last key that any
+// of its rows sees, but the sums of a row must not change after its own last key. For later keys FlashInfer multiplies
+// the sums by 2^(m · scale - m · scale). It computes the exponent by a fused multiply-add, which rounds, so the factor
+// is not always exactly 1. So the kernel gets a scale of 1, and this variant scales the scores itself.
 struct Fa2Exact : fi::AttentionVariantBase {
   static constexpr bool use_softmax = true;
 
@@ -172,8 +174,8 @@ struct Fa2Exact : fi::AttentionVariantBase {
 template <int kTileRows, int kHeadDim, class T, class Variant>
 struct Fa2Kernel {
   static constexpr std::uint32_t kWarpsKeys = fi::get_num_warps_kv(kTileRows);
-  // Shared memory holds 16 · kWarpsKeys · kMmaKeys keys of a block at once: as many as fit into 99 KiB. In extend, two
-  // blocks share the 99 KiB if both fit.
+  // A block has shared memory for 16 · kWarpsKeys · kMmaKeys keys. This number is as large as 99 KiB allow. In extend
+  // with heads of up to 128 elements, two blocks share the 99 KiB.
   static constexpr std::uint32_t kMmaKeys = kTileRows == 16   ? 256 / kHeadDim
                                             : kHeadDim == 64  ? 8
                                             : kHeadDim == 128 ? 4
@@ -254,7 +256,8 @@ Result<std::unique_ptr<BoundOp>> make_fa2_decode(const CudaAttention& a, const C
   return make_cuda_op("attention (fa2)", launches, grid.split ? 1 : 0);
 }
 
-// Binds the single-row requests of an extend step. They work as in decode, but their rows lie anywhere in the forward.
+// Binds the single-row requests of an extend step. They are computed as in decode, but their rows may lie anywhere in
+// the forward.
 template <class T, int kHeadDim, class Variant>
 Result<std::unique_ptr<BoundOp>> make_fa2_single_rows_of(const CudaAttention& a, const CudaAttentionPlanner& planner) {
   using Kernel = Fa2Kernel<kFa2DecodeTileRows, kHeadDim, T, Variant>;

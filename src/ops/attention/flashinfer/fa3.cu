@@ -1,5 +1,5 @@
-// All instantiations are in one translation unit. In units of their own, parsing CUTLASS would take longer than
-// compiling them.
+// All instantiations are in one translation unit. If each instantiation had its own unit, parsing CUTLASS in each would
+// take longer than compiling the instantiations.
 #include "tessera/ops/attention/flashinfer/fa3.cuh"
 
 namespace tessera::flashinfer {

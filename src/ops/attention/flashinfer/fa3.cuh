@@ -1,7 +1,7 @@
-// FlashInfer's FlashAttention-3 for Hopper over our page table. A persistent block on every multiprocessor processes
-// the work items that the planner assigned to it. The grid is the number of multiprocessors, TMA's descriptor of the
-// queries covers the bucket's rows, and all lengths are read from device memory. So a recorded launch works for any
-// forward of the bucket.
+// FlashInfer's FlashAttention-3 for Hopper over our page table. Every multiprocessor runs one persistent block, which
+// processes the work items that the planner assigned to it. A recorded launch works for any forward of the bucket: the
+// grid is the number of multiprocessors, the tensor map of the queries covers all rows of the bucket, and lengths are
+// read from device memory.
 #pragma once
 
 #include <flashinfer/attention/hopper/prefill_sm90.cuh>
@@ -17,7 +17,7 @@ namespace tessera::flashinfer {
 
 namespace fi = ::flashinfer;
 
-// Replaces FlashInfer's schedulers. A work item takes 8 bytes, and lengths come from attention's metadata.
+// Replaces FlashInfer's schedulers. Work items are read from the planner's list, and lengths from attention's metadata.
 struct TileScheduler {
   struct Params {
     const std::int32_t* starts;  // [gridDim.x + 1]
@@ -41,8 +41,8 @@ struct TileScheduler {
       const TileWork work = p.works[at];
       const int begin = p.query_starts[work.request];
       const int query_end = p.query_starts[work.request + 1];
-      // A request beyond the bucket is a defect of the runner. Its query length becomes 0, so that none of its tiles is
-      // computed.
+      // A request whose rows do not fit in the bucket is a defect of the runner. Its query length becomes 0, so that
+      // none of its tiles is computed.
       const int query_len = query_end <= p.num_rows ? query_end - begin : 0;
       const int head = work.head;
       return cute::tuple{static_cast<int>(work.tile), head,      p.group.divide(head),    begin,

@@ -1,12 +1,13 @@
 // Stores FA3's results. It replaces FlashInfer's store, which has two races.
 //
-// First, all threads write rows to shared memory and then meet at a barrier before rows are copied out. That barrier
-// expects each thread once, but every thread both arrives and waits there. So it opens after half of the warps, and
-// rows may be copied that a late warp has not written yet. In normal runs the warps come together just before and no
-// warp is late. Under compute-sanitizer some are late, and results differ.
+// First, all threads write rows to shared memory and then meet at a named barrier before rows are copied out. The
+// barrier expects one arrival of each thread, but every thread arrives twice, because it calls arrive() and then
+// sync(). So the barrier opens after half of the warps, and rows may be copied out that a late warp has not written
+// yet. In normal runs no warp is late, because the warps are synchronised just before. Under compute-sanitizer some
+// warps are late, and results differ.
 //
-// Second, if warp groups take no turns (head size 256), the next work item's values may overwrite rows that a late warp
-// still has to copy.
+// Second, with head size 256, where warpgroups do not take turns, the values of the next work item may overwrite rows
+// that a late warp has not copied out yet.
 #pragma once
 
 #include <flashinfer/attention/hopper/prefill_sm90.cuh>
@@ -33,14 +34,14 @@ struct Fa3Epilogue : fi::CollectiveEpilogue<Traits> {
     const auto thread_copy = copy.get_thread_slice(thread);
     auto values = fi::convert_type<typename Base::DTypeO>(o);
 
-    wait_for_all();  // no warp reads V any more; the rows reuse its memory
+    wait_for_all();  // now no warp reads V any more, whose memory the rows reuse
     cute::copy(copy, thread_copy.retile_S(values), thread_copy.partition_D(rows));
     wait_for_all();  // all rows are written
     fi::write_tiled<Base::NUM_COPY_THREADS>(p.O_ptr, typename Base::TiledCopyO{}, p.layout_O,
                                             cute::select<0, 1>(typename Base::TileShape_PDV{}), rows, thread, tile,
                                             head, first_row, query_len);
-    // Afterwards the last warp signals that V may be loaded again. If warp groups take turns, it has already waited for
-    // the others by then.
+    // After this function, the last warp signals that V may be loaded again. It must wait for the other warps first.
+    // With head sizes below 256 it has already done so when the warpgroups took turns.
     if constexpr (Base::HEAD_DIM_VO > 128) wait_for_all();
   }
 };

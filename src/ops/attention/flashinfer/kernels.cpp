@@ -17,7 +17,7 @@ namespace {
   return shape.head_dim == 64 || shape.head_dim == 128 || shape.head_dim == 256;
 }
 
-// Returns the error for an unsupported shape. Callers that check *_serves() first never see it.
+// Returns the error for an unsupported shape. It never occurs if the caller checks fa2_serves() or fa3_serves() first.
 [[maybe_unused]] Status not_built(const char* kernel) {
   return internal_error(std::string("attention (") + kernel + ") does not serve this shape");
 }

@@ -1,8 +1,9 @@
-// FlashInfer's attention kernels behind BoundOp. Each family is a template in NAME.cuh, and NAME.cu instantiates it in
-// a file of its own, because FlashInfer's headers take long to compile. kernels.cpp dispatches to the instantiations.
+// Binds FlashInfer's attention kernels as BoundOps. Each kernel family is a template in NAME.cuh. A separate file,
+// NAME.cu, instantiates it, because FlashInfer's headers take long to compile. kernels.cpp dispatches to the
+// instantiations.
 //
-// Every launch depends only on addresses and on sizes of the bucket. The kernel reads lengths, and the lists planned
-// from them, from device memory when it runs. So a launch can be recorded once and replayed with any lengths.
+// Every launch depends only on addresses and on sizes of the bucket. When the kernel runs, it reads the lengths and the
+// work lists from device memory. So a launch can be recorded once and replayed with any lengths.
 #pragma once
 
 #include <memory>
@@ -19,7 +20,8 @@ namespace flashinfer {
 inline constexpr std::int64_t kFa2TileRows = 64;        // for extend; a row is one query head of one token
 inline constexpr std::int64_t kFa2DecodeTileRows = 16;  // the largest supported number of query heads for each KV head
 
-// Softcaps need instantiations of their own. They are made for the head sizes of models that have a softcap (Gemma 2).
+// Softcaps need their own instantiations. There are such instantiations only for the head sizes of models that have a
+// softcap (Gemma 2).
 inline constexpr std::int64_t kLeastCappedHeadDim = 128;
 
 // Returns the number of rows in an FA3 tile. A tile has one query head.
@@ -28,19 +30,20 @@ constexpr std::int64_t fa3_tile_rows(std::int64_t head_dim) { return head_dim ==
 bool fa3_serves(const AttentionShape& shape, int compute_capability);
 bool fa2_serves(const AttentionShape& shape, BatchKind kind, int compute_capability);
 
-// Bind a kernel to the operands of `attention`. Precondition: the kernel supports the shape, and the planner chose it.
+// Bind a kernel to the operands of `attention`. Preconditions: the kernel supports the shape, and the planner chose
+// this kernel.
 Result<std::unique_ptr<BoundOp>> bind_fa3(const CudaAttention& attention, const CudaAttentionPlanner& planner);
 Result<std::unique_ptr<BoundOp>> bind_fa2(const CudaAttention& attention, const CudaAttentionPlanner& planner);
 
-// Binds the kernel for the single-row requests of an extend step alone. Precondition: the planner has work for them
-// (extend_work()).
+// Binds the kernel that computes only the single-row requests of an extend step. Precondition: extend_work() of the
+// planner is not null.
 Result<std::unique_ptr<BoundOp>> bind_fa2_single_rows(const CudaAttention& attention,
                                                       const CudaAttentionPlanner& planner);
 
 // Returns the number of blocks of FA2's decode that one multiprocessor of the current device runs at once.
 Result<int> fa2_decode_residency(const AttentionShape& shape);
 
-// Do the work of the functions above. Each is defined by the file that instantiates it. T is __nv_bfloat16 or __half.
+// The templates behind the functions above. NAME.cu defines and instantiates make_NAME(). T is __nv_bfloat16 or __half.
 template <class T, int kHeadDim>
 Result<std::unique_ptr<BoundOp>> make_fa3(const CudaAttention& attention, const CudaAttentionPlanner& planner);
 template <class T, int kHeadDim>

@@ -2,9 +2,10 @@
 //
 //   block_bench [THREADS [TYPE …]]      two threads and Q4_K, Q6_K, Q8_0 and others by default
 //
-// It prints a line for each type and shape: for one row GB/s of weights beside the GB/s at which the same threads add
-// up memory, and for 128 rows 10^9 operations a second. Matrices of 384 MiB in turn keep weights out of the caches.
-// Products and plain sums alternate; the figures are those of the fastest of several runs.
+// It prints a line for each type and shape. For one row of x it prints the GB/s of weights that products read, and the
+// GB/s at which the same threads add up plain memory. For 128 rows it prints 10^9 operations a second. Products take
+// turns among matrices of 384 MiB in all, so that weights are not in the caches. Products and plain sums alternate.
+// Each figure is that of the fastest of several runs.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -55,7 +56,7 @@ TESSERA_CPU_CLONES std::uint64_t sum_of(const std::uint64_t* words, std::int64_t
   return sum;
 }
 
-// Fills memory with bytes that are codes and finite scales.
+// Fills memory with bytes that are valid both as codes and as finite scales.
 void fill(std::span<std::uint8_t> memory) {
   std::uint32_t state = 1;
   for (std::uint8_t& byte : memory) {
@@ -70,7 +71,7 @@ struct Bench {
   std::int64_t threads;
   std::uint64_t sink = 0;
 
-  // Returns bytes or operations a second, the plain sum's bytes a second in `plain`.
+  // Returns bytes or operations a second, and sets `plain` to the bytes a second of the plain sum.
   Result<double> run(BlockType type, const Shape& shape, std::int64_t rows, double& plain) {
     BlockMatrix w{.type = type, .rows = shape.n, .cols = shape.k, .data = nullptr};
     const std::int64_t bytes = w.rows * w.row_bytes();
@@ -92,7 +93,7 @@ struct Bench {
     for (std::int64_t i = 0; i < matrices; ++i) {
       p.w.values = memory.data() + i * bytes;
       bound.push_back(TRY(bind_block_linear(p)));
-      if (rows > 1 && i == 3) break;  // products limit, so that a few matrices do
+      if (rows > 1 && i == 3) break;  // arithmetic limits the speed, not memory, so a few matrices suffice
     }
     double best = 1e9;
     double best_sum = 1e9;

@@ -57,7 +57,7 @@ void nvfp4(const std::uint8_t* b, const BlockCodes& to) {
   for (int i = 0; i < 64; ++i) to.codes[i] = signed_code(kE2M1Doubled[nibble(b[4 + i / 16 * 8 + i % 8], i % 16 / 8)]);
 }
 
-// Blocks of 256 numbers.
+// The functions from here on split blocks of 256 numbers.
 
 std::uint32_t two_bits(const std::uint8_t* b, int i) { return b[i / 128 * 32 + i % 32] >> (2 * (i / 32 % 4)) & 3u; }
 
@@ -69,7 +69,7 @@ void q2_k(const std::uint8_t* b, const BlockCodes& to) {
   for (int i = 0; i < 256; ++i) to.codes[i] = static_cast<std::uint8_t>(two_bits(b + 16, i));
 }
 
-// Q3_K's integers are −4 to 3. As pairs they are 0 to 7, and the offset is −4 scales.
+// Q3_K's integers are −4 to 3. A code is the integer plus 4, so the offset is −4 scales.
 void q3_k(const std::uint8_t* b, const BlockCodes& to) {
   for (int part = 0; part < 16; ++part) {
     to.scales[part] = f16(b + 108) * static_cast<float>(q3_scale(b + 96, part));

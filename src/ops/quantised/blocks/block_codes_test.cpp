@@ -1,4 +1,4 @@
-// Catches: integers, scales and offsets that do not give a block's numbers back.
+// Catches: integers, scales and offsets that do not give the numbers of their block.
 #include "tessera/ops/quantised/blocks/block_codes.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // The code books of GGUF's IQ1, IQ2 and IQ3 types. An entry stands for 8 neighbouring magnitudes of a row (IQ3: for 4).
-// It has an index for each, 2 bits wide (IQ3: 4), the first in the lowest bits.
+// It holds an index of 2 bits for each magnitude (IQ3: of 4 bits), the first in the lowest bits.
 #pragma once
 
 #include <cstdint>

@@ -8,18 +8,18 @@
 
 namespace tessera::blocks {
 
-// 32 neighbouring values of a row. A value is values[i] · scale, rounded to the nearest, ties to even.
+// 32 neighbouring values of a row: x[i] ≈ values[i] · scale. Values are rounded to the nearest, ties to even.
 struct Input {
   std::int8_t values[32];        // −127 … 127
   float scale;                   // greatest magnitude / 127; NaN if a value is not finite
   float sum;                     // scale · the sum of values
   std::int32_t minus_sum;        // − the sum of values
-  std::int32_t minus_halves[2];  // the same for the first and the last sixteen
+  std::int32_t minus_halves[2];  // the same for the first and for the last sixteen values
   std::int32_t unused[3];        // fills a cache line
 };
 static_assert(sizeof(Input) == 64);
 
-// Columns are walked over in chunks of 256, of up to eight parts of 32.
+// Kernels go through the columns in chunks of 256. A chunk has up to eight parts of 32 columns.
 inline constexpr int kChunkParts = 8;
 
 // Rows of inputs. The input of a part is at[(chunk · rows + row) · kChunkParts + part mod kChunkParts], so that a
@@ -29,12 +29,11 @@ struct Inputs {
   std::int64_t rows;
   std::int64_t parts;  // cols / 32
 };
-// Returns the bytes of `rows` rows of `cols` columns.
+// Returns the bytes of the inputs of a matrix with `rows` rows of `cols` columns.
 std::size_t input_bytes(std::int64_t rows, std::int64_t cols);
 
-// Writes row `row` of `rows` to the inputs at `to`, from `cols` values of a floating-point dtype; `cols` is a multiple
-// of
-// 32. Runs on the calling thread.
+// Converts row `row` of a matrix of `rows` rows to inputs. `x` is that row: `cols` values of a floating-point dtype, a
+// multiple of 32. `to` has the inputs of the whole matrix. Runs on the calling thread.
 void make_inputs(const std::byte* x, ir::DType dtype, std::int64_t cols, std::int64_t rows, std::int64_t row,
                  Input* to);
 

@@ -1,8 +1,8 @@
 // The products of packed blocks with integer activations: one struct of functions for each instruction set.
 //
-// Every sum is taken in one order, whatever the number of rows: 32 columns (or 16) after 32 columns, first their
-// integer products, which are exact, then one step in float32. So a row's bits do not depend on the other rows, nor on
-// whether codes are unpacked in registers or in memory.
+// The order of a sum does not depend on the number of rows. A step multiplies 32 columns (or 16) as integers and adds
+// these products exactly. Then the step adds the result to the float32 sum. So a row's bits depend neither on the other
+// rows nor on whether codes are unpacked in registers or in memory.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,15 @@ namespace tessera::blocks {
 static_assert(kChunkParts * kPackedColumns == kRecordColumns);
 
 // Unpacked codes of sixteen rows and one chunk, with their scales and minima as numbers. Byte b of codes[p][s][r] is
-// column 32 p + 4 s + b of row r; scales[p][h] are those of the first or the last 16 of 32 columns.
+// the code of column 32 p + 4 s + b of row r. The first 16 columns of part p have the scales scales[p][0], and the last
+// 16 have scales[p][1].
 struct Panel {
   alignas(64) std::uint8_t codes[kChunkParts][8][kPackedRows][4];
   alignas(64) float scales[kChunkParts][2][kPackedRows];
   alignas(64) float minima[kChunkParts][kPackedRows];
 };
 
-// What the codes of a panel are: a number is scale · (code − offset) − minimum.
+// Says how to read the codes of a panel: a number is scale · (code − offset) − minimum.
 struct PanelForm {
   int offset;
   bool is_signed;  // a code is an int8, not a uint8
@@ -32,8 +33,8 @@ struct PanelForm {
 
 struct BlockKernels {
   const char* name;
-  // Multiplies the rows [first, first + count) of x, count <= kMostFewRows, by sixteen packed rows: sums[r · stride +
-  // n] for n < 16.
+  // Multiplies the rows [first, first + count) of x, count <= kMostFewRows, by sixteen packed rows of w. Writes the
+  // product with row n of w to sums[r · stride + n].
   void (*few)(BlockType type, const std::uint8_t* w, const Inputs& x, std::int64_t first, std::int64_t count,
               float* sums, std::int64_t stride);
   // Unpacks one record: sixteen rows of one chunk.
@@ -45,10 +46,11 @@ struct BlockKernels {
 };
 inline constexpr std::int64_t kMostFewRows = 4;
 
-// Returns the functions for this machine.
+// Returns the functions of the best instruction set that this machine has.
 const BlockKernels& block_kernels();
 
-// The functions of one instruction set; null where the build or the machine does not have it.
+// Each of these functions returns the kernels of one instruction set, or null if the build or the machine does not have
+// it.
 const BlockKernels* plain_kernels();
 const BlockKernels* avx2_kernels();
 const BlockKernels* vnni_kernels();

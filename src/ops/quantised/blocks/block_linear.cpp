@@ -16,15 +16,15 @@ namespace {
 
 using blocks::kMostMultiplied;
 
-// Rows that are multiplied at once, so that a thread's sums stay in its second-level cache.
+// The greatest number of rows that are multiplied at once. Their sums stay in a thread's L2 cache.
 constexpr std::int64_t kMostRows = 512;
-// The number of shares of a matrix for each thread: threads need not be equally fast, and longer shares are read
-// faster.
+// The rows of the matrix are divided into this many shares for each thread. Small shares balance threads of unequal
+// speed, but longer shares are read faster.
 constexpr std::int64_t kShares = 8;
 
 // Byte offsets in the workspace, and in each thread's part of it.
 struct Layout {
-  std::size_t workers = 0;  // the threads' parts, behind the inputs
+  std::size_t workers = 0;  // the threads' parts, after the inputs
   std::size_t worker = 0;   // bytes of a part, which begins with the scratch of multiply()
   std::size_t sums = 0;     // f32[rows, kMostMultiplied]
   std::size_t size = 0;

@@ -11,11 +11,11 @@ namespace tessera::blocks {
 
 inline constexpr std::int64_t kMostMultiplied = 64;  // rows of w at once
 
-// Returns the bytes of scratch that multiply() needs, at a multiple of 64.
+// Returns the bytes of scratch that multiply() needs. The scratch must be aligned to 64 bytes.
 std::size_t multiply_scratch_bytes(const BlockMatrix& w);
 
 // Computes sums[r · kMostMultiplied + n] = x[row + r] · w[first + n] for r < rows and n < count. `first` is a multiple
-// of sixteen, count <= kMostMultiplied. Sums behind `count`, up to the next multiple of sixteen, are written too.
+// of sixteen, count <= kMostMultiplied. Sums past `count`, up to the next multiple of sixteen, are written too.
 void multiply(const BlockMatrix& w, std::int64_t first, std::int64_t count, const Inputs& x, std::int64_t row,
               std::int64_t rows, float* sums, std::byte* scratch);
 

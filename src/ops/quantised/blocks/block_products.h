@@ -1,5 +1,5 @@
 // The kernels of packed blocks for one instruction set. A source defines TESSERA_BLOCK_TARGET, the attribute with which
-// functions are compiled, includes this once, and makes a BlockKernels of make_block_kernels<V>().
+// functions are compiled, includes this file once, and makes its BlockKernels by make_block_kernels<V>().
 #pragma once
 
 #include "tessera/ops/quantised/blocks/block_kernels.h"
@@ -8,7 +8,7 @@
 namespace tessera::blocks {
 namespace {
 
-// A reader of a panel; the codes have the form of the type's own reader.
+// Reads unpacked codes from a panel, with the interface of the readers in block_readers.h.
 template <class V, class Form>
 struct PanelReader : Form {
   using F = typename V::F;
@@ -25,7 +25,8 @@ struct PanelReader : Form {
   TESSERA_INLINE F minimum(int part) const { return V::template load<F>(panel->minima[part] + native * V::kLanes); }
 };
 
-// vpdpbusd takes codes without a sign. Signed ones become 128 greater, which the sum's beginning makes up for.
+// vpdpbusd takes only unsigned codes. So signed codes get 128 added, and the initial value of each sum compensates for
+// it.
 template <class V, class Form>
 constexpr bool kShifted = Form::kSigned && !V::kMultipliesSigned;
 template <class V, class Form>
@@ -73,7 +74,7 @@ TESSERA_INLINE void add_part(const Reader& reader, typename V::U (&codes)[8], in
   }
 }
 
-// How many bytes ahead of its use w is requested.
+// The distance in bytes at which w is prefetched.
 constexpr std::int64_t kAhead = 4096;
 
 template <class V, class Reader, int kRows>
@@ -155,7 +156,7 @@ TESSERA_BLOCK_TARGET void multiply_panel(const Panel& w, int parts, const Input*
   }
 }
 
-// The operations of the table, for one type each.
+// The operations of BlockKernels, each for one type.
 template <class V>
 struct Few {
   const std::uint8_t* w;

@@ -1,9 +1,9 @@
 // Readers of packed blocks: one struct for each type says how codes, scales and minima of sixteen rows are found.
 //
-// A number of the matrix is scale · (code − kOffset) − minimum, with a scale for each 32 columns of a row, or for each
-// 16 (kHalves), and a minimum for each 32 where the type has minima (kMinimum). Codes have no sign, or are signed bytes
-// (kSigned). A reader walks over chunks of 256 columns, whose parts are 32 columns each. It reads one native vector of
-// the sixteen rows.
+// A number of the matrix is scale · (code − kOffset) − minimum. There is a scale for each 32 columns of a row, or for
+// each 16 (kHalves), and a minimum for each 32 if the type has minima (kMinimum). Codes are unsigned, or signed bytes
+// (kSigned). A reader goes through chunks of 256 columns, whose parts are 32 columns each. It reads one native vector
+// of the sixteen rows.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ struct CodeForm {
   static constexpr bool kMinimum = kHasMinimum;
 };
 
-// Codes of 4 bits, and what is added to them.
+// The bits that a code has in addition to four.
 enum class More : std::uint8_t { kNothing, kOneBit, kTwoBits };
 
 template <class V, More kMore>
@@ -57,7 +57,7 @@ TESSERA_INLINE void read_codes(const std::uint8_t* p, typename V::U (&codes)[8])
   }
 }
 
-// Blocks of 32 columns: Q4_0, Q4_1, Q5_0, Q5_1. They have a scale, some a negative minimum.
+// Blocks of 32 columns: Q4_0, Q4_1, Q5_0, Q5_1. Each has a scale. Q4_1 and Q5_1 also store the minimum, negated.
 template <class V, More kMore, int kCodeOffset, bool kHasMinimum>
 struct ShortReader : CodeForm<kMore == More::kOneBit ? 5 : 4, kCodeOffset, false, false, kHasMinimum> {
   using F = typename V::F;
@@ -155,8 +155,8 @@ struct LongReader : CodeForm<kMore == More::kOneBit ? 5 : 4, 0, false, false, tr
     scale_of_block = V::halves(p + native * (V::kBytes / 2));
     minimum_of_block = V::halves(p + 2 * kPackedRows + native * (V::kBytes / 2));
     p += 4 * kPackedRows + native * V::kBytes;
-    // Bytes of the first two words: six bits for a part p, and two bits for part p + 4. The third has the latter's
-    // other bits, four of the scale below four of the minimum.
+    // A byte of the first two words has six bits of part p, and two bits of part p + 4 above them. A byte of the third
+    // word has the other bits of part p + 4: four of the scale, and four of the minimum above them.
     const U of_scales = V::template load<U>(p);
     const U of_minima = V::template load<U>(p + kPackedVector);
     const U lower = V::template load<U>(p + 2 * kPackedVector);
@@ -217,8 +217,8 @@ struct Iq4XsReader : CodeForm<8, 0, true, false, false> {
 
   const std::uint8_t* codes_at;
   F scale_of_block;
-  U upper;  // two bits of each part's scale
-  U lower;  // four bits of each
+  U upper;  // the upper two bits of each part's scale
+  U lower;  // the lower four bits of each part's scale
 
   TESSERA_INLINE void begin(const std::uint8_t* record, int parts, int native) {
     codes_at = record + native * V::kBytes;

@@ -1,4 +1,4 @@
-// Makes random matrices of GGUF's blocks for tests, and the numbers that they mean.
+// Makes random matrices of GGUF's blocks for tests, and computes their numbers.
 #pragma once
 
 #include <cmath>
@@ -16,7 +16,7 @@
 
 namespace tessera::testing {
 
-// Every type that operators take.
+// Returns every type that operators support.
 inline std::vector<BlockType> block_types() {
   std::vector<BlockType> types;
   for (const BlockTypeInfo& info : kBlockTypes)
@@ -75,7 +75,7 @@ inline BlockCase random_block_case(BlockType type, std::int64_t rows, std::int64
   return c;
 }
 
-// Returns x [rows, cols] as the kernels of integer products see it: 32 columns at a time are rounded to eight bits.
+// Returns x [rows, cols] as the integer kernels multiply it: every 32 columns are rounded to eight bits with one scale.
 inline std::vector<double> rounded_to_eight_bits(const HostTensor& x) {
   const std::int64_t rows = x.dims[0];
   const std::int64_t cols = x.dims[1];
@@ -94,10 +94,10 @@ inline std::vector<double> rounded_to_eight_bits(const HostTensor& x) {
   return values;
 }
 
-// The types and inputs of x with which operators are tested.
+// A dtype of x and a kind of inputs with which operators are tested.
 struct BlockInputs {
   ir::DType dtype;
-  const char* inputs;  // the attribute
+  const char* inputs;  // the value of the attribute `inputs`
 };
 inline constexpr BlockInputs kBlockInputs[] = {{ir::DType::kFloat32, "plain"},
                                                {ir::DType::kFloat32, "block"},
@@ -106,7 +106,7 @@ inline constexpr BlockInputs kBlockInputs[] = {{ir::DType::kFloat32, "plain"},
                                                {ir::DType::kFloat16, "block"}};
 inline std::string test_name_of(const BlockInputs& in) { return std::string(ir::dtype_name(in.dtype)) + in.inputs; }
 
-// Returns whether the CPU multiplies integers.
+// Returns whether the CPU rounds x and multiplies integers.
 inline bool rounds_inputs(BlockType type, const BlockInputs& in) {
   return packed_layout(type) != nullptr && std::string_view(in.inputs) == "block";
 }
@@ -117,8 +117,7 @@ inline QuantisedFormat format_of(BlockType type) {
 
 inline std::string test_name_of(BlockType type) { return std::string(block_type_info(type).name); }
 
-// Expects an error that names the type where the device under test has no kernels for blocks, and returns whether it
-// has none.
+// Returns whether the device under test has no kernels for blocks. If so, expects an error that names the type.
 inline bool is_refused(const ir::OpDecl& decl, const KernelDef& kernel, const std::vector<HostTensor>& operands,
                        const ir::Attributes& attributes) {
   if (!on_cuda()) return false;

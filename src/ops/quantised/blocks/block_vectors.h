@@ -1,8 +1,8 @@
 // Vectors and single instructions for the kernels of packed blocks, one struct for each instruction set. A kernel is
-// written once, over one of these structs. A native vector has kLanes numbers of 32 bits, each of another row; sixteen
-// rows are kNative of them.
+// written once, over one of these structs. A native vector has kLanes numbers of 32 bits, one for each of kLanes rows.
+// Sixteen rows take kNative vectors.
 //
-// Instructions are written by name: the intrinsics cannot be used in functions that are compiled for several
+// Instructions are written by name, because the intrinsics cannot be used in functions that are compiled for several
 // instruction sets. Everything is inlined into a function that is compiled for the instruction set
 // (block_kernels_*.cpp).
 #pragma once
@@ -13,7 +13,7 @@
 #include "tessera/base/float16.h"
 #include "tessera/ops/quantised/blocks/packed_layout.h"
 
-#pragma GCC diagnostic ignored "-Wpsabi"  // no function below has an address
+#pragma GCC diagnostic ignored "-Wpsabi"  // all functions below are inlined, so how they pass vectors does not matter
 
 namespace tessera::blocks {
 
@@ -47,7 +47,7 @@ struct Vectors {
   static TESSERA_INLINE U splat(std::uint32_t x) { return U{} + x; }
 };
 
-// Any processor: products of bytes are added as 16-bit numbers' pairs. kBits is the size of w's codes.
+// Runs on any processor. It multiplies bytes to products of 16 bits, and adds these in 32 bits.
 struct PlainVectors : Vectors<16> {
   static constexpr bool kMultipliesSigned = true;
   static TESSERA_INLINE F each(const float* p) { return F{*p, *p, *p, *p}; }
@@ -113,7 +113,8 @@ struct PlainVectors : Vectors<16> {
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 
-// For vpshufb: row `at` moves byte `at` of each lane to the lane's lowest byte, and clears the others.
+// Masks for vpshufb. Row `at` moves byte `at` of each lane to the lane's lowest byte, and clears the lane's other
+// bytes.
 struct ByteOf {
   alignas(64) std::uint8_t rows[4][64];
 };
@@ -125,7 +126,7 @@ constexpr ByteOf make_byte_of() {
 }
 inline constexpr ByteOf kByteOf = make_byte_of();
 
-// AVX2: vpmaddubsw adds pairs of products to 16 bits, and saturates.
+// AVX2: vpmaddubsw adds pairs of products in 16 bits, and saturates. kBits is the size of w's codes.
 struct Avx2Vectors : Vectors<32> {
   static constexpr bool kMultipliesSigned = true;
   using H [[gnu::vector_size(32)]] = std::int16_t;
@@ -141,7 +142,7 @@ struct Avx2Vectors : Vectors<32> {
     return v;
   }
 
-  // Returns how many sums of pairs fit 16 bits together.
+  // Returns how many sums of pairs can be added without overflow of 16 bits, for codes of `bits` bits.
   static constexpr int fitting(int bits) { return bits <= 4 ? 8 : bits == 5 ? 4 : bits == 6 ? 2 : 1; }
 
   static TESSERA_INLINE F floats(I const& v) { return __builtin_convertvector(v, F); }
@@ -198,7 +199,8 @@ struct Avx2Vectors : Vectors<32> {
   }
 
  private:
-  // Multiplies |w| by x with w's sign where w is signed: the instruction takes one operand without a sign.
+  // Multiplies w by x. If w is signed, multiplies |w| by x with w's sign, because the instruction takes one unsigned
+  // operand.
   template <bool kSigned>
   static TESSERA_INLINE H products(U const& w, I const& x) {
     H pairs;
@@ -215,8 +217,8 @@ struct Avx2Vectors : Vectors<32> {
   }
 };
 
-// AVX-512 with VNNI: vpdpbusd adds four products of bytes to a lane. Signed codes are multiplied as codes without a
-// sign, 128 greater (kMultipliesSigned).
+// AVX-512 with VNNI: vpdpbusd adds four products of bytes to a lane. It takes unsigned codes, so signed codes get 128
+// added (kShifted).
 struct VnniVectors : Vectors<64> {
   static constexpr bool kMultipliesSigned = false;
   static TESSERA_INLINE F each(const float* p) {
@@ -234,7 +236,7 @@ struct VnniVectors : Vectors<64> {
   template <int kSteps, int kBits, bool kSigned>
   static TESSERA_INLINE I dot(I const& first, const U* w, const std::int8_t* x) {
     I sum = first;
-    // Two chains, because a step waits for the one before it.
+    // Two sums alternate, because an addition waits for the previous addition to the same sum.
     I other = {};
 #pragma GCC unroll 4
     for (int s = 0; s < kSteps / 2; ++s) {

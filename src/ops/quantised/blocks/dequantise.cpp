@@ -11,7 +11,7 @@ namespace {
 
 using namespace block_bytes;  // NOLINT(google-build-using-namespace): only for this file's formulas
 
-// Blocks of 32 values: the first 16 are in the lower halves of bytes, the others in the upper ones.
+// Blocks of 32 values: the first 16 are in the lower halves of bytes, and the other 16 are in the upper halves.
 
 void q4_0(const std::uint8_t* b, float* y) {
   const float d = f16(b);
@@ -56,7 +56,8 @@ void mxfp4(const std::uint8_t* b, float* y) {
   for (int i = 0; i < 32; ++i) y[i] = d * kE2M1Doubled[nibble(b[1 + i % 16], i / 16)];
 }
 
-// A block of 64 values, whose 16 values of a scale are stored as a block of 16 would be.
+// A block of 64 values: 4 scales, then 4 groups of 16 values. Each group takes 8 bytes. The lower halves of these bytes
+// have the group's first 8 values.
 void nvfp4(const std::uint8_t* b, float* y) {
   for (int i = 0; i < 64; ++i) {
     const int part = i / 16;

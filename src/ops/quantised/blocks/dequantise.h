@@ -7,12 +7,12 @@
 
 namespace tessera {
 
-// Returns whether dequantise() knows the type.
+// Returns whether dequantise() supports the type.
 bool can_dequantise(BlockType type);
 
 // Writes the numbers of `count` neighbouring blocks of one type to y: count · (elements of a block) numbers. Every step
-// is rounded to float32 in the order of llama.cpp's ggml-quants.c, so that the bits are those of gguf-py. `blocks` has
-// no alignment. Precondition: can_dequantise(type). Runs on the calling thread.
+// is rounded to float32 in the order of llama.cpp's ggml-quants.c, so that the bits are those of gguf-py. `blocks`
+// needs no alignment. Precondition: can_dequantise(type). Runs on the calling thread.
 void dequantise(BlockType type, const std::uint8_t* blocks, std::int64_t count, float* y);
 
 }  // namespace tessera

@@ -39,7 +39,7 @@ void write_iq1(std::uint32_t index, bool down, float scale, float* y) {
   for (int i = 0; i < 8; ++i) y[i] = scale * (kIq1Numbers[entry >> (2 * i) & 3u] + (down ? -0.125F : 0.125F));
 }
 
-// The scale of IQ2 from four bits.
+// Returns the scale that a code of four bits stands for in IQ2.
 float iq2_scale(float d, std::uint32_t code) { return d * (0.5F + static_cast<float>(code)) * 0.25F; }
 
 }  // namespace
@@ -56,7 +56,7 @@ void dequantise_iq1_s(const std::uint8_t* b, float* y) {
 
 void dequantise_iq1_m(const std::uint8_t* b, float* y) {
   const std::uint8_t* scales = b + 48;
-  // The block's scale is spread over the upper four bits of its four words of scales.
+  // The upper four bits of the four words of scales are together the block's float16 scale.
   std::uint32_t bits = 0;
   for (int i = 0; i < 4; ++i) bits |= static_cast<std::uint32_t>(u16(scales + 2 * i) >> 12u) << (4 * i);
   const float d = to_float(Float16{static_cast<std::uint16_t>(bits)});

@@ -30,7 +30,7 @@ TESSERA_INLINE void split_halves(const std::uint8_t* from, std::uint8_t* codes, 
   }
 }
 
-// Adds a fifth bit from 32 bits in order.
+// Adds the fifth bits of 32 codes; `from` has them in order.
 TESSERA_INLINE void add_fifth_bits(const std::uint8_t* from, std::uint8_t* codes) {
 #pragma omp simd
   for (std::int64_t i = 0; i < 32; ++i)
@@ -77,7 +77,7 @@ TESSERA_INLINE void split_block(BlockType type, const std::uint8_t* b, std::uint
   }
 }
 
-// Copies vectors' four bytes of one row to their places, which are a vector apart.
+// Copies a row's four bytes of each vector to their places, which are a vector apart.
 TESSERA_INLINE void place(const std::uint8_t* words, std::int64_t count, std::uint8_t* to) {
   for (std::int64_t v = 0; v < count; ++v) std::memcpy(to + v * kPackedVector, words + v * 4, 4);
 }
@@ -102,7 +102,7 @@ TESSERA_INLINE void pack_codes(int bits, const std::uint8_t* codes, std::uint8_t
   place(high, bits - 4, to + 4 * kPackedVector);
 }
 
-// Packs `count` rows of one column of blocks. `codes` and `scales` are where its parts of the planes begin.
+// Packs one block of each of `count` rows. `codes` and `scales` point to where the block's codes and scales begin.
 TESSERA_CPU_CLONES void pack_blocks(BlockType type, const PackedLayout& layout, const std::uint8_t* rows,
                                     std::int64_t count, std::int64_t row_bytes, std::uint8_t* codes,
                                     std::uint8_t* scales) {

@@ -1,7 +1,7 @@
 // The form in which the CPU's kernels read block-quantised matrices. Sixteen neighbouring rows are interleaved, so that
 // a vector has the same four columns of all of them, and sums of sixteen rows need no additions across lanes.
 //
-// A packed matrix has the bytes of the plain one, [rows, bytes of a row], in another order. Rows behind the last
+// A packed matrix has the bytes of the plain one, [rows, bytes of a row], in another order. Rows past the last
 // sixteen stay plain blocks. Sixteen rows are a list of records of 256 columns each (the last may have fewer):
 //
 //   codes    for each 32 columns: code_bytes(), made of the parts below
@@ -14,7 +14,8 @@
 //   2 bits   2 vectors; bits 2 i and 2 i + 1 of byte b of vector v are column 16 v + 4 i + b
 //   1 bit    1 vector; bit s of byte b is column 4 s + b
 //
-// A code of five bits has a part of 4 bits, then one of 1 bit with its highest bit; one of six bits has 4, then 2.
+// Codes of five bits have a part of 4 bits, then a part of 1 bit with their highest bits. Codes of six bits have parts
+// of 4 and 2 bits.
 #pragma once
 
 #include <cstddef>
@@ -38,7 +39,7 @@ struct PackedLayout {
   };
   int bits;  // bits of a code
   int num_fields;
-  Fields fields[5];  // all of a block but its codes, in the order of the packed form
+  Fields fields[5];  // all fields of a block except its codes, in the order of the packed form
 
   std::int64_t code_bytes() const { return kPackedRows * kPackedColumns * bits / 8; }
   std::int64_t scale_bytes() const;
@@ -47,10 +48,10 @@ struct PackedLayout {
 // Returns the layout of a type, or null if matrices of the type stay plain blocks.
 const PackedLayout* packed_layout(BlockType type);
 
-// Packs rows [first, first + count) of a matrix. `rows` points to the first of them, `packed` to where sixteen of them
-// begin in the packed matrix: `first` is a multiple of sixteen. Where count is not, the rows left over are copied; they
-// must be the matrix's last ones. Rows of a type without a packed form are all copied. Runs on the calling thread;
-// threads may pack different rows at once.
+// Packs `count` neighbouring rows of a matrix, which begin at a multiple of sixteen. `rows` points to the first row,
+// and `packed` to its place in the packed matrix. If `count` is no multiple of sixteen, the rows left over must be the
+// matrix's last ones; they are copied as plain blocks. Rows of a type without a packed form are all copied. Runs on the
+// calling thread; several threads may pack different rows at once.
 void pack_rows(BlockType type, const std::uint8_t* rows, std::int64_t count, std::int64_t cols, std::uint8_t* packed);
 
 // Packs fewer than sixteen rows, as if zeros followed them, into the bytes of sixteen. Precondition: the type has a

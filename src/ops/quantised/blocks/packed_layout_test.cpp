@@ -1,5 +1,6 @@
-// Catches: codes or scales of another row or column in the packed form; rows left over; kernels of one instruction set
-// that compute something else than those of another, or whose sums depend on the number of rows.
+// Catches: codes or scales of another row or column in the packed form; rows past the last full group that are lost;
+// kernels of one instruction set that compute something else than those of another, or whose sums depend on the number
+// of rows.
 #include "tessera/ops/quantised/blocks/packed_layout.h"
 
 #include <gtest/gtest.h>
@@ -101,7 +102,8 @@ TEST_P(BlockProducts, EveryInstructionSetMatchesTheReference) {
             sum += product;
             magnitudes += std::abs(product);
           }
-          // A minimum's product may cancel that of the codes, which is at most some 32 times as great.
+          // The tolerance is relative to the magnitudes of all products, because the products with minima may cancel
+          // the others.
           ASSERT_NEAR(few[static_cast<std::size_t>(r * kPackedRows + n)], sum, 4e-6 * magnitudes + 1e-7)
               << kernels->name << ", row " << r << ", column " << n;
         }

@@ -1,5 +1,5 @@
-// The file is compiled without fused multiply-add instructions, as dequantise.cpp is, so that its numbers have the same
-// bits.
+// The file is compiled without fused multiply-add instructions, like dequantise.cpp, so that both make numbers with the
+// same bits.
 #include "tessera/ops/quantised/blocks/packed_rows.h"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ TESSERA_CPU_CLONES void store_numbers(const float* numbers, std::int64_t count, 
   for (std::int64_t i = 0; i < count; ++i) y[i] = from_float<T>(numbers[i]);
 }
 
-// Writes a plain row.
+// Writes a row of plain blocks.
 template <class T>
 void plain_row(const BlockMatrix& m, const std::uint8_t* blocks, T* y) {
   const BlockTypeInfo& info = block_type_info(m.type);
@@ -52,7 +52,7 @@ TESSERA_CPU_CLONES void panel_row(const blocks::Panel& panel, const blocks::Pane
   }
 }
 
-// Writes the rows [first, end) of sixteen packed ones.
+// Writes the rows [first, end) of sixteen packed rows.
 template <class T>
 void packed_rows(const BlockMatrix& m, const std::uint8_t* sixteen, std::int64_t first, std::int64_t end, T* y) {
   const blocks::BlockKernels& kernels = blocks::block_kernels();

@@ -1,5 +1,5 @@
-// The types whose scale comes from the extremes of a block. The file is compiled without fused multiply-add
-// instructions, because gguf-py rounds each product.
+// Rounds numbers to the types whose scale comes from the extremes of a block. The file is compiled without fused
+// multiply-add instructions, because gguf-py rounds each product.
 #include "tessera/ops/quantised/blocks/quantise.h"
 
 #include <cmath>
@@ -21,7 +21,7 @@ constexpr int kBlock = 32;
 
 TESSERA_INLINE float inverse_of(float scale) { return scale == 0 ? 0 : 1 / scale; }
 
-// Cuts off what is behind the point, and bounds the result.
+// Truncates x to an integer, at most `most`.
 TESSERA_INLINE std::uint32_t code_of(float x, std::uint32_t most) {
   const auto code = static_cast<std::uint32_t>(static_cast<std::int32_t>(x));
   return code > most ? most : code;
@@ -39,7 +39,8 @@ TESSERA_INLINE void put_fifth_bits(const std::uint32_t* codes, std::uint8_t* to)
   std::memcpy(to, &bits, sizeof(bits));
 }
 
-// Codes around zero: the number of the greatest magnitude is the least code.
+// Writes the codes of integers from −half to half − 1, and returns the scale. The number of the greatest magnitude gets
+// the least code.
 TESSERA_INLINE float signed_codes(const float* x, std::uint32_t half, std::uint32_t* codes) {
   const float d = greatest_of(x, kBlock) / -static_cast<float>(half);
   const float inverse = inverse_of(d);
@@ -47,7 +48,7 @@ TESSERA_INLINE float signed_codes(const float* x, std::uint32_t half, std::uint3
   return d;
 }
 
-// Codes above the least number.
+// A code's number is scale · code + least.
 struct Affine {
   float scale;
   float least;
@@ -95,7 +96,7 @@ void q5_1(const float* x, std::uint8_t* b) {
   put_nibbles(codes, b + 8);
 }
 
-// Rounds halves away from zero.
+// Q8_0 rounds halves away from zero.
 void q8_0(const float* x, std::uint8_t* b) {
   const float d = std::abs(greatest_of(x, kBlock)) / 127.0F;
   const float inverse = inverse_of(d);
@@ -103,8 +104,8 @@ void q8_0(const float* x, std::uint8_t* b) {
   for (int i = 0; i < kBlock; ++i) b[2 + i] = static_cast<std::uint8_t>(std::lround(x[i] * inverse));
 }
 
-// The OCP's microscaling format: the exponent of the greatest magnitude, of which E2M1 has the powers up to 2^2. A tie
-// goes to the lesser code.
+// OCP's MXFP4. The block's exponent is that of the greatest magnitude minus 2, because E2M1's largest power of two is
+// 2^2. A tie goes to the lesser code.
 void mxfp4(const float* x, std::uint8_t* b) {
   constexpr int kBias = 127;
   constexpr int kLargestPower = 2;

@@ -1,5 +1,5 @@
-// Each function rounds blocks of one type whose scales are searched. In blocks of 256 numbers a part of 16 or 32 has a
-// scale of its own, an integer under the float16 scale of the block. The file is compiled without fused multiply-add
+// Each function rounds blocks of one type whose scales are searched. In blocks of 256 numbers, a part of 16 or 32 has a
+// scale of its own: an integer times the float16 scale of the block. The file is compiled without fused multiply-add
 // instructions, so that the results are equal on all CPUs.
 #include "tessera/ops/quantised/blocks/quantise_searched.h"
 
@@ -17,7 +17,7 @@ using namespace scale_search;  // NOLINT(google-build-using-namespace)
 
 constexpr int kBlock = 256;
 
-// Returns scale / unit as an integer of the range; 0 if the unit is.
+// Returns scale / unit as an integer from `least` to `most`; 0 if the unit is 0.
 TESSERA_INLINE int steps_of(float scale, float unit, float least, float most) {
   return unit == 0 ? 0 : static_cast<int>(nearest(clamped(scale / unit, least, most)));
 }
@@ -25,8 +25,8 @@ TESSERA_INLINE int steps_of(float scale, float unit, float least, float most) {
 // The scales and minimums of a block's parts.
 template <int kParts>
 struct AffineParts {
-  float d;      // as float16 holds it
-  float least;  // likewise
+  float d;      // the unit of `scales`, rounded to float16
+  float least;  // the unit of `minimums`, rounded to float16
   std::uint32_t scales[kParts];
   std::uint32_t minimums[kParts];
 };
@@ -118,7 +118,8 @@ TESSERA_INLINE void put_scales_and_minimums(const AffineParts<8>& parts, std::ui
   }
 }
 
-// The numbers of IQ4_NL, which are not evenly spaced. They are sums of steps, as the middles between them are passed.
+// The numbers of IQ4_NL, which are not evenly spaced. nearest_to() adds a step for each midpoint between two numbers
+// that x exceeds.
 struct Iq4Numbers {
   TESSERA_INLINE float greatest() const { return kIq4Numbers[0]; }
   TESSERA_INLINE float nearest_to(float x) const {

@@ -1,5 +1,5 @@
-// Catches: rounding otherwise than GGUF's other writers, a field of a block in the wrong place, and a search that finds
-// worse scales than it should.
+// Catches: rounding that differs from GGUF's other writers, a field of a block in the wrong place, and a search that
+// finds worse scales than it should.
 #include "tessera/ops/quantised/blocks/quantise.h"
 
 #include <gtest/gtest.h>
@@ -106,7 +106,8 @@ TEST(Quantise, ErrorOfNormalNumbersIsWithinBounds) {
   }
 }
 
-// The second half of each block is a twentieth of the first: types with scales for parts keep both.
+// The numbers in the second half of each block are a twentieth of those in the first. A type whose parts have scales of
+// their own keeps both precisely.
 TEST(Quantise, PartsOfABlockHaveScalesOfTheirOwn) {
   std::vector<float> x = normal_numbers(1 << 12);
   for (std::size_t i = 0; i < x.size(); ++i)
@@ -121,8 +122,8 @@ TEST(Quantise, PartsOfABlockHaveScalesOfTheirOwn) {
   }
 }
 
-// Integers around zero, of which each part has the least, or integers from 0 on, of which each part has the greatest
-// and 0.
+// The range of the integers of a type. If the range includes negative integers, the test puts the least one into each
+// part of a block. If it begins at 0, the test puts 0 and the greatest integer into each part.
 struct Grid {
   BlockType type;
   int least;

@@ -1,9 +1,10 @@
 // Finds the scale with which a few numbers become small integers at the least weighted squared error.
 //
-// For given integers q the best scale is that of weighted least squares. The integers depend on the scale in turn, so
-// candidates around the scale of the extremes are tried. All sums are in a fixed order, which vectorises, so that the
+// For given integers q, weighted least squares gives the best scale. But the integers depend on the scale too, so
+// scales around the one that the extremes give are tried. All sums are in a fixed order, which vectorises, so that the
 // result does not depend on the CPU. Everything is inlined into functions that are compiled for several CPUs. The
-// pragma keeps g++ from unrolling loops of sixteen before its vectoriser sees them, which costs half of the speed.
+// pragma keeps g++ from unrolling loops of sixteen before its vectoriser sees them. The unrolling would cost half of
+// the speed.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +14,7 @@
 
 namespace tessera::scale_search {
 
-// Smaller magnitudes than this become zero. Their inverse would not be finite.
+// Magnitudes below this become zero, because their inverse would not be finite.
 inline constexpr float kLeast = 1e-30F;
 
 // Rounds to the nearest integer, ties to even. Precondition: |x| < 2^22.
@@ -27,7 +28,7 @@ TESSERA_INLINE float clamped(float x, float least, float most) {
   return raised > most ? most : raised;
 }
 
-// Returns the sum. Destroys `v`.
+// Returns the sum of `v`. Overwrites `v`.
 template <int kCount>
 TESSERA_INLINE float sum_of(float* v) {
   for (int half = kCount / 2; half >= 1; half /= 2)
@@ -70,13 +71,13 @@ TESSERA_INLINE float greatest_of(const float* x, int count) {
   return greatest;
 }
 
-// x ≈ scale · q − minimum. Neither is negative.
+// Describes x ≈ scale · q − minimum. Neither the scale nor the minimum is negative.
 struct AffineFit {
   float scale = 0;
   float minimum = 0;
 };
 
-// Fits q from 0 to `most`. Precondition: the weights are positive where x is not all zero.
+// Fits q from 0 to `most`. Precondition: unless all of x is zero, the weights are positive.
 template <int kCount>
 TESSERA_INLINE AffineFit fit_affine(const float* x, const float* w, float most) {
   constexpr int kSteps = 20;
@@ -135,11 +136,11 @@ TESSERA_INLINE AffineFit fit_affine(const float* x, const float* w, float most) 
 // The integers from −half to half − 1.
 struct SignedIntegers {
   float half;
-  TESSERA_INLINE float greatest() const { return -half; }  // the one of the greatest magnitude
+  TESSERA_INLINE float greatest() const { return -half; }  // the integer of the greatest magnitude
   TESSERA_INLINE float nearest_to(float x) const { return clamped(nearest(x), -half, half - 1.0F); }
 };
 
-// Returns the scale for x ≈ scale · q with q of `Numbers`, which may be negative; 0 if all of x is.
+// Returns the scale for x ≈ scale · q with q from `numbers`. It may be negative, and is 0 if all of x is 0.
 template <int kCount, class Numbers>
 TESSERA_INLINE float fit_scale(const float* x, const float* w, const Numbers& numbers, float step, int steps) {
   const float greatest = greatest_of(x, kCount);
