@@ -7,8 +7,8 @@
 namespace tessera {
 namespace {
 
-// A joined kernel, bound, and the number of instructions that it runs. It is the first join of the first call that
-// accepts the bucket; null if no join does.
+// A joined kernel that is bound, and the number of instructions that it runs. If several joins begin at the first call,
+// bind_joined() takes the first one that accepts the bucket. `op` is null if no join accepts it.
 struct Joined {
   std::unique_ptr<BoundOp> op;
   std::size_t instructions = 0;

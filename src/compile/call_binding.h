@@ -1,4 +1,5 @@
-// Gives instructions the tensors of a bucket: the first step of binding a program, whole or in halves.
+// Makes the tensors of a program's instructions for a bucket, and binds the instructions to them. An instruction runs
+// on all rows of the bucket at once, or on each half of the rows separately (halves.h).
 #pragma once
 
 #include <memory>
@@ -10,19 +11,20 @@
 
 namespace tessera {
 
-// Returns the call's name for errors: "operator linear (%y)" or "operator store (mut %out)". `names` as in BindTarget.
+// Returns the call's name for errors: "operator linear (%y)" or "operator store (mut %out)". `names` has the meaning of
+// BindTarget::names.
 std::string call_text(const Program& program, const Instruction& instruction, std::span<const std::string> names);
 
 struct CallViews {
   std::vector<TensorView> operands;
   std::vector<TensorView> results;
 };
-// Returns the instruction's tensors. `addresses` is [values]; empty: all addresses are null, for callers that only need
-// sizes.
+// Returns the instruction's tensors. `addresses` is [values]. If it is empty, all addresses are null, for callers that
+// need only the sizes.
 Result<CallViews> views_of(const Program& program, const ir::Node& call, const ir::Bucket& bucket,
                            std::span<const DeviceAddress> addresses);
 
-// A kernel's arguments, with the views that they point to. The instruction must outlive it.
+// The arguments of a kernel's bind(), with the tensors that they point to. The instruction must outlive it.
 struct KernelCall {
   const Instruction* instruction;
   CallViews views;
@@ -37,13 +39,13 @@ struct KernelCall {
   }
 };
 
-// Binds neighbouring instructions, whose joins must end within them. Returns one operator for each call; null if a
-// joined kernel, which is bound at a later call, runs this call.
+// Binds consecutive instructions. No join may extend past the last one. Returns one operator for each instruction. The
+// operator is null if a joined kernel runs the instruction together with earlier ones.
 Result<std::vector<std::unique_ptr<BoundOp>>> bind_calls(const Program& program, std::span<const KernelCall> calls,
                                                          const BindTarget& target);
 
-// Enqueues the operator on `on`, which is `stream` or its side stream. A kernel may ignore the error of a call that
-// capture forbids; the recording's own status then shows it.
+// Enqueues the operator on `on`, which is `stream` or its side stream. Checks the recording's status too, because a
+// kernel may ignore the error of a call that is forbidden during capture.
 Status enqueue_checked(const BoundOp& op, Stream& on, const Stream& stream);
 
 }  // namespace tessera

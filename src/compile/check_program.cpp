@@ -76,7 +76,8 @@ class Checker {
     return ok_status();
   }
 
-  // Checks an output. Allocated memory may be left for a later part to write, so it needs no instruction.
+  // Checks that the program makes an output. Memory that the piece only allocates needs no instruction, because a later
+  // piece may write it.
   Status check_output(ir::ValueId output) const {
     const ir::Value& value = piece_.value(output);
     if (value.kind != ir::ValueKind::kResult) return ok_status();

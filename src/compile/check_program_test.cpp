@@ -1,5 +1,5 @@
-// Catches: mistakes of a compiler that would only show as a wrong result: a value that nobody makes, a type that
-// differs from the piece's, an instruction without code.
+// Catches: mistakes of a compiler that would otherwise show only as a wrong result: a value that no instruction makes,
+// a type that differs from the piece's, an instruction without a kernel.
 #include "tessera/compile/check_program.h"
 
 #include <gmock/gmock.h>
@@ -63,7 +63,7 @@ TEST(CheckProgram, NamesTheMistake) {
 
 TEST(CheckProgram, AcceptsAValueThatWasFusedAway) {
   EXPECT_EQ(error_of([](Program& p) {
-              // One instruction computes b = 6 x; %a and %flat are left without a use.
+              // One instruction computes b = 6 x; nothing uses %a and %flat any more.
               p.instructions.erase(p.instructions.begin());
               p.instructions[0].call.operands = {ir::ValueId(0)};
             }),

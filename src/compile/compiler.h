@@ -2,8 +2,8 @@
 // may fuse operators, remove values and generate code. A new compiler registers in a CompilerRegistry
 // (compiler_registry.h).
 //
-// A compiler's result can be kept for later processes: compile() returns a handle beside the program, and load() makes
-// the program from a piece and the handle that an earlier process wrote. compile_piece() does both through the cache.
+// A compiler's result can be kept for later processes: compile() returns a handle together with the program. In a later
+// process, load() makes the program from the piece and that handle. compile_piece() does both through the cache.
 #pragma once
 
 #include <string>
@@ -22,10 +22,10 @@ class RowKernelBuilder;
 
 struct CompilerOptions {
   bool deterministic = false;    // kernels must give a row the same bits in every batch
-  std::int64_t halves_from = 0;  // buckets of this many tokens or more run in halves (halves.h); 0: none
+  std::int64_t halves_from = 0;  // buckets of this many tokens or more run in halves (halves.h); 0: no bucket does
 };
 
-// The objects with which compilers are made. They must outlive the compilers.
+// The objects that compilers work with. They must outlive the compilers.
 struct CompilerContext {
   Device& device;
   const ir::OpTable& ops;
@@ -37,7 +37,7 @@ struct CompilerContext {
 
 struct CompilerOutput {
   Program program;
-  Json handle{};  // what load() needs to make the same program; null: it is not kept
+  Json handle{};  // what load() needs to make the same program; null: the program cannot be kept
 };
 
 // The name of the compiler that make_fused_compiler() makes (fused/fused.h).
@@ -50,8 +50,8 @@ class Compiler {
 
   // Returns the name under which it is registered.
   virtual std::string_view name() const = 0;
-  // Returns a hash of everything that its programs depend on besides the piece: its version, options, the device,
-  // libraries. A handle is loaded only if the hash is equal.
+  // Returns a hash of what the compiler's programs depend on, apart from the piece: the compiler's version, the
+  // options, the device and the libraries. A handle is loaded only if the hash is equal.
   virtual Hash128 hash() const = 0;
   // Compiles a part of a verified graph. The program can be bound for every bucket, and for every piece of the same
   // structure.
@@ -74,8 +74,8 @@ struct CompiledPiece {
   Program program;
   bool loaded = false;  // the program was made from a handle in the cache
 };
-// Loads the piece's program from the cache, or compiles the piece. It keeps the handle of a compiled piece, so that
-// equal pieces can be loaded later. The program is checked (check_program.h). Errors name the compiler.
+// Loads the piece's program from the cache, or compiles the piece and saves its handle in the cache. Checks the program
+// (check_program.h). Errors name the compiler.
 Result<CompiledPiece> compile_piece(const Compiler& compiler, const ir::Graph& piece);
 
 }  // namespace tessera

@@ -31,6 +31,6 @@ class CompilerRegistry {
   std::vector<std::pair<std::string, Factory>> compilers_;  // in the order in which they were added
 };
 
-CompilerRegistry built_in_compilers();  // eager, fused
+CompilerRegistry built_in_compilers();  // has the compilers eager and fused
 
 }  // namespace tessera

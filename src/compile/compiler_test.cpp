@@ -1,4 +1,4 @@
-// Catches: a piece that is compiled again although an earlier process kept it; a handle that is loaded for another
+// Catches: a piece that is compiled again although an earlier process saved it; a handle that is loaded for another
 // piece, compiler version or option; and a broken handle or program that is run.
 #include "tessera/compile/compiler.h"
 
@@ -24,7 +24,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// Compiles scale(scale(x)) to one instruction. Its handle is the factor. It counts how often it really compiled.
+// Compiles scale(scale(x)) to one instruction. Its handle is the factor. It counts its compilations.
 class FactorCompiler final : public Compiler {
  public:
   FactorCompiler(const CompilerContext& context, int version) : Compiler(context), version_(version) {}
@@ -70,14 +70,14 @@ ir::Graph scaled_piece(const std::string& name = "x", const std::string& factor 
 
 class CompilerCache : public ::testing::Test {
  protected:
-  // This variable is set in the second process, which works in the first one's folder.
+  // Set in the second process, which uses the cache folder of the first.
   static constexpr const char* kFolder = "TESSERA_TEST_COMPILER_CACHE";
 
   CompilerCache() {
     if (const char* given = std::getenv(kFolder); given != nullptr) root_ = given;
     next_start();
   }
-  // Starts with a new cache object, as the next process would: only the folder keeps what was made before.
+  // Replaces the cache object, as a new process would. Only what is in the folder survives.
   void next_start() { cache_ = std::make_unique<ProfileCache>(ProfileCacheOptions{.root = root_}); }
 
   FactorCompiler compiler(int version = 1, bool deterministic = false) {
@@ -95,7 +95,7 @@ class CompilerCache : public ::testing::Test {
     EXPECT_TRUE(program.bind(values.target(testing::tokens(1), context_))->enqueue(*stream_).ok());
     return values.read("bx");
   }
-  // Runs this test again in a process of its own, and returns its exit code.
+  // Runs this test again in another process, and returns its exit code.
   int run_second_process() {
     const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
     std::string filter = std::string("--gtest_filter=") + info->test_suite_name() + "." + info->name();
@@ -166,7 +166,7 @@ TEST_F(CompilerCache, AHandleThatDoesNotLoadIsReplaced) {
   ASSERT_TRUE(compile_piece(compiler(), scaled_piece()).ok());
   next_start();
   const FactorCompiler factors = compiler();
-  // Gives the piece's entry a handle that its compiler never wrote.
+  // Replaces the cache entry of the piece by a handle that the compiler never wrote.
   for (const auto& file : std::filesystem::recursive_directory_iterator(root_)) {
     if (file.is_regular_file()) std::filesystem::remove(file.path());
   }

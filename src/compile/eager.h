@@ -7,11 +7,12 @@
 
 namespace tessera {
 
-// Runs each operator by its registered kernel, in the graph's order. It keeps no handles, because compiling costs
-// nothing.
+// Makes a compiler that runs each operator with its registered kernel, in the graph's order. It saves no handles,
+// because compiling costs nothing.
 std::unique_ptr<Compiler> make_eager_compiler(const CompilerContext& context);
 
-// Makes the program to which make_eager_compiler() compiles a piece. Every split operator runs this way too.
+// Makes the program to which make_eager_compiler() compiles a piece. The operators at which a graph is split are
+// compiled this way too, even if another compiler compiles the pieces.
 Result<Program> eager_program(const ir::Graph& piece, const ir::OpTable& ops, const KernelTable& kernels);
 
 }  // namespace tessera

@@ -18,7 +18,7 @@ bool is_rows_of_tokens(const ir::Type& type) {
   ir::Bucket one;
   one[ir::Symbol::kTokens] = 1;
   const Result<std::int64_t> rows = type.shape[0].evaluate(one);
-  // A row whose length depends on the number of tokens would have another length in a half.
+  // If another dimension depends on the number of tokens, the rows of a half would have another length.
   const bool same_rows =
       std::all_of(type.shape.begin() + 1, type.shape.end(), [](const ir::Dim& d) { return d.constant().has_value(); });
   return same_rows && rows.ok() && *rows > 0 && type.shape[0] == ir::Dim(ir::Symbol::kTokens) * *rows;
@@ -29,7 +29,7 @@ bool is_exchange(const Instruction& instruction) { return instruction.rows == ir
 bool works_by_rows(const Program& program, const Instruction& instruction) {
   const ir::Node& call = instruction.call;
   if (instruction.rows == ir::RowUse::kMixed) return false;
-  // An exchange with scratch cannot run on the side stream, because the scratch belongs to the main stream.
+  // An exchange that needs scratch cannot run on the side stream, because the main stream's kernels use the scratch.
   if (is_exchange(instruction) && instruction.kernel.workspace_bytes) return false;
   const auto is_served = [&](ir::ValueId id) {
     const ProgramValue& value = program.value(id);
@@ -39,7 +39,7 @@ bool works_by_rows(const Program& program, const Instruction& instruction) {
   return std::ranges::all_of(call.operands, is_served) && std::ranges::all_of(call.results, is_served);
 }
 
-// The calls up to an exchange, for one half of the rows, and the exchange of that half.
+// One step of a run in halves: the calls of one half up to an exchange, and the exchange of that half.
 struct Stage {
   std::vector<std::pair<std::string, std::unique_ptr<BoundOp>>> kernels;  // each with its name for errors
   std::string exchange_text;
@@ -50,8 +50,8 @@ class HalvedOp final : public BoundOp {
  public:
   HalvedOp(std::vector<Stage> stages, std::uint64_t choice) : stages_(std::move(stages)), choice_(choice) {}
 
-  // Enqueues the stages. While a stage's kernels run, the exchange of the previous stage runs too: it belongs to the
-  // other half.
+  // Enqueues the stages. The halves alternate, so the kernels of a stage run while the exchange of the previous stage,
+  // which belongs to the other half, runs on the side stream.
   Status enqueue(Stream& stream) const override {
     Stream& side = *TRY(stream.side());
     bool exchanges = false;
@@ -67,7 +67,7 @@ class HalvedOp final : public BoundOp {
       }
       return ok_status();
     }();
-    // Joins after an error too, so that a wait for the stream includes its side stream.
+    // Joins after an error too, so that waiting for the stream also waits for its side stream.
     const Status joined = exchanges ? stream.join_side() : ok_status();
     return enqueued.ok() ? joined : enqueued;
   }
@@ -92,8 +92,8 @@ void add_to(Hasher& hash, const ir::Attribute& attribute) {
   }
 }
 
-// Returns a hash of the operators, their sizes and which of them one kernel runs. It depends on nothing else, so that
-// ranks that meet get the same choice.
+// Returns a hash of the operators, their sizes, and how joined kernels group them. It depends on nothing else, because
+// all ranks must get the same value.
 std::uint64_t choice_of(std::span<const KernelCall> calls, std::span<const Stage> stages) {
   Hasher hash;
   for (const Stage& stage : stages) hash.add(stage.kernels.size());
@@ -141,7 +141,7 @@ void add_halves(Program& program, std::int64_t least_tokens) {
   }
 }
 
-// Rounds a half of more than one tile down to whole tiles of a matmul.
+// Returns half of the tokens. If the half has at least one tile of a matmul, it is rounded down to whole tiles.
 std::int64_t tokens_of_first_half(std::int64_t tokens) {
   constexpr std::int64_t kTile = 64;
   const std::int64_t half = tokens / 2;

@@ -1,12 +1,13 @@
-// Two-batch overlap: in a program of several ranks, the rows of neighbouring instructions run in two halves, so that
-// the ranks exchange one half while kernels compute the other:
+// Two-batch overlap: in a program of several ranks, a range of consecutive instructions runs in two halves of its rows.
+// The ranks exchange one half while kernels compute the other:
 //
 //   whole    o ─ all_reduce ─ norm, gate, down ─ all_reduce ─ norm, qkv
 //   halves   o₁  o₂          norm₁, gate₁, down₁   norm₂, gate₂, down₂   norm₁, qkv₁   norm₂, qkv₂
 //   beside       all_reduce₁ all_reduce₂           all_reduce₁           all_reduce₂
 //
-// The row "beside" runs on the side stream (device.h), recorded in the same graph. Each half has its own rows of every
-// value, and no value of these instructions gives its memory to another before their end (piecewise/liveness.h).
+// The exchanges in the row "beside" run on the side stream (device.h), which is recorded in the same graph. The halves
+// have separate rows of every value. The memory of these values is not reused before the whole range has ended
+// (piecewise/liveness.h).
 #pragma once
 
 #include <cstdint>
@@ -19,19 +20,19 @@
 
 namespace tessera {
 
-// Finds the longest runs of neighbouring instructions that may run in halves, for buckets of `least_tokens` tokens or
-// more. In a run each instruction works row by row (ir::RowUse) on values of T rows or a multiple of T. At least one of
-// them is an exchange between ranks, and exchanges need no scratch. Precondition: least_tokens >= 2.
+// Finds the longest ranges of consecutive instructions that may run in halves, for buckets of `least_tokens` tokens or
+// more. In a range each instruction works row by row (ir::RowUse) on values of T rows or a multiple of T. At least one
+// of them is an exchange between ranks, and exchanges need no scratch. Precondition: least_tokens >= 2.
 void add_halves(Program& program, std::int64_t least_tokens);
 
-// Returns the tokens of the first half; the second half has the others.
+// Returns the number of tokens in the first half; the second half has the rest.
 std::int64_t tokens_of_first_half(std::int64_t tokens);
 
-// Returns the tensors of one half of the call. Preconditions: all tensors but weights have a multiple of `tokens` rows,
-// and tokens >= 2.
+// Returns one half of the call's tensors. Preconditions: all tensors but weights have a multiple of `tokens` rows, and
+// tokens >= 2.
 CallViews half_of(const CallViews& whole, std::int64_t tokens, bool second);
 
-// Binds all calls of one run as one operator. `program` and what `target` refers to must live as long as in
+// Binds all calls of one range as one operator. `program` and what `target` refers to must live as long as in
 // Program::bind.
 Result<std::unique_ptr<BoundOp>> bind_halves(const Program& program, std::span<const KernelCall> calls,
                                              const BindTarget& target);

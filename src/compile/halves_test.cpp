@@ -1,5 +1,5 @@
-// Catches: a run in halves (halves.h) with an operator that reads other rows than its own, without an exchange, or with
-// an exchange that needs scratch; a half that is read before it was exchanged; a side stream on which nothing runs;
+// Catches: a range in halves (halves.h) with an operator that reads other rows than its own, without an exchange, or
+// with an exchange that needs scratch; a half that is read before it was exchanged; a side stream that is not used;
 // rows that are left out or computed twice; and scratch that is too small for a half.
 #include "tessera/compile/halves.h"
 
@@ -32,7 +32,7 @@ using testing::parse;
 using testing::tokens;
 using testing::ValueMemory;
 
-// A part between two attentions, shortened.
+// A shortened version of the operators between two attentions.
 constexpr const char* kLayer = R"(graph @g {
   input %x: f32[T, 4]
   input %r: f32[T, 4]
@@ -58,7 +58,7 @@ auto is_run(std::size_t first, std::size_t end) {
   return AllOf(Field(&Halves::first, first), Field(&Halves::end, end));
 }
 
-// A stream with a side stream, on which the kernels of logged() log what they would do.
+// A stream with a side stream. Kernels of logged() do nothing but write their names to its log.
 class LoggedStream final : public Stream {
  public:
   explicit LoggedStream(std::vector<std::string>& log, std::string suffix = "", Stream* side = nullptr)
@@ -89,7 +89,7 @@ class LoggedStream final : public Stream {
   Stream* side_;
 };
 
-// Logs "linear 2": the operator, and the rows of its first operand.
+// Logs "linear 2": the operator, and the number of rows of its first operand.
 class LoggedOp final : public BoundOp {
  public:
   explicit LoggedOp(std::string what) : what_(std::move(what)) {}
@@ -104,7 +104,7 @@ class LoggedOp final : public BoundOp {
 Result<std::unique_ptr<BoundOp>> logged(const BindArgs& args) {
   return std::make_unique<LoggedOp>(args.node.op + " " + std::to_string(args.operands[0].rows()));
 }
-// Returns bytes of scratch: fewer rows need more.
+// Returns the bytes of scratch: fewer rows need more bytes.
 Result<std::size_t> scratch(const BindArgs& args) { return static_cast<std::size_t>(1000 - args.operands[0].rows()); }
 const KernelTable& logged_kernels() {
   static const KernelTable table({{.op = "linear", .name = "test", .bind = logged, .workspace_bytes = scratch},
@@ -169,7 +169,8 @@ TEST(Halves, EndWhereOtherRowsAreReadAndBeginBehind) {
               ElementsAre(is_run(0, 2), is_run(3, 5)));
 }
 
-// These operators read other rows by number, or send rows one by one.
+// In both graphs only linear and the first all_reduce run in halves. gather_rows and the second linear read all rows,
+// and send_to_next is not declared to work row by row.
 TEST(Halves, TakeOnlyOperatorsKnownToWorkByRows) {
   EXPECT_THAT(program_of(R"(graph @g {
     input %x: f32[T, 4] input %rows: i32[T] weight %w: f32[4, 4]
@@ -206,7 +207,8 @@ TEST(Halves, AreShownInTheProgramsText) {
   EXPECT_THAT(*to_text(program, tokens(8)), HasSubstr("from 100 tokens: 0 to 5 in two halves of their rows\n"));
 }
 
-// While linear runs for the second half, the first half is exchanged, and so on. Nothing is read before its join.
+// While linear runs for the second half, the first half is exchanged, and so on. No result of an exchange is read
+// before the join.
 TEST_F(HalvesTest, OneHalfIsExchangedWhileTheOtherIsComputed) {
   const Program program = program_of(kLayer, logged_kernels());
   const BoundProgram bound = bind(program, 5);
@@ -256,7 +258,8 @@ TEST_F(HalvesTest, ComputeTheSameAsTheWhole) {
   }
 }
 
-// Ranks warm up a run together, so the sizes alone must determine which run it is.
+// Ranks warm up together, so all ranks must choose the same variants. A variant must therefore depend on the sizes
+// alone.
 TEST_F(HalvesTest, AreAVariantOfTheirSizes) {
   const Program program = program_of(kLayer, cpu_kernels());
   const auto variant = [&](std::int64_t count) {
@@ -267,7 +270,7 @@ TEST_F(HalvesTest, AreAVariantOfTheirSizes) {
   EXPECT_NE(variant(8), variant(9));
 }
 
-// The stream still waits for work that was begun on its side stream.
+// Waiting for the stream must also wait for work on its side stream.
 TEST_F(HalvesTest, AnErrorBetweenForkAndJoinJoins) {
   class Failing final : public BoundOp {
    public:

@@ -1,6 +1,6 @@
-// The isolated counterpart of the memory plan (MemoryPlanKind::kIsolated): every value has an allocation of its own,
-// filled with NaN and fenced by guard zones. The same kernels run on it with nothing shared, so that an error in the
-// plan, or a kernel that writes past its result, shows as a difference.
+// The counterpart of the memory plan for checks (MemoryPlanKind::kIsolated): every value has an allocation of its own,
+// filled with NaN and enclosed by guard zones. No two values share bytes, so an error in the memory plan shows as a
+// difference between the results. The guard zones show a kernel that writes past its result.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ class IsolatedMemory {
   // The device must outlive this object.
   explicit IsolatedMemory(Device& device) : device_(device) {}
 
-  // Returns an address for `bytes` bytes. check_guards() reports `name`.
+  // Allocates `bytes` bytes and returns their address. check_guards() uses `name` in its error.
   Result<DeviceAddress> allocate(std::string name, std::size_t bytes, Stream& stream);
   // Fills all values and guards with poison again.
   Status poison(Stream& stream);

@@ -1,5 +1,5 @@
-// Catches: a kernel's write outside of its result that stays unseen, or is blamed on another value; and poison that is
-// a number, so that arithmetic would not show it.
+// Catches: a write outside of a kernel's result that is not found or is reported for another value; and a poison byte
+// that makes a valid number, so that arithmetic would hide it.
 #include "tessera/compile/isolated_memory.h"
 
 #include <gmock/gmock.h>

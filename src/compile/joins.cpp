@@ -8,8 +8,9 @@
 namespace tessera {
 namespace {
 
-// Returns the value of `call` that a joined kernel keeps to itself: its first result, or the operand that it writes if
-// it has no result. Returns nothing for a view: a reader of the memory under it would miss what is not written.
+// Returns the value of `call` that a joined kernel need not store: the first result of `call`, or the operand that
+// `call` writes if it has no result. Returns nothing if that operand is a view, because other instructions may read its
+// memory under another name.
 std::optional<ir::ValueId> passed_on(const Program& program, const ir::Node& call) {
   if (!call.results.empty()) return call.results[0];
   if (call.operands.empty() || !call.mutates[0]) return std::nullopt;
@@ -18,8 +19,8 @@ std::optional<ir::ValueId> passed_on(const Program& program, const ir::Node& cal
   return written;
 }
 
-// Returns whether the value that `first` passes on is read once: by the next instruction, as its first operand. Others
-// may read it later if the next instruction writes it anew.
+// Returns whether the next instruction is the only reader of the value that `first` passes on, and reads it as its
+// first operand. If the next instruction overwrites the value, later readers do not count.
 bool feeds_only(const Program& program, std::span<const ir::ValueId> outputs, std::size_t first) {
   const ir::Node& call = program.instructions[first].call;
   const ir::Node& next = program.instructions[first + 1].call;
@@ -30,7 +31,7 @@ bool feeds_only(const Program& program, std::span<const ir::ValueId> outputs, st
   for (const Instruction& instruction : program.instructions)
     uses += std::ranges::count(instruction.call.operands, *value);
   uses += std::ranges::count(program.values, *value, &ProgramValue::view_of);
-  return uses == (call.results.empty() ? 2 : 1);  // counts the call's own use if it writes an operand
+  return uses == (call.results.empty() ? 2 : 1);  // an operand that the call writes is counted as a use too
 }
 
 bool matches(const Program& program, std::span<const ir::ValueId> outputs, std::size_t first,
@@ -44,7 +45,7 @@ bool matches(const Program& program, std::span<const ir::ValueId> outputs, std::
   return true;
 }
 
-// Returns how many instructions the kernel can run, starting with `first`; 0 if it cannot replace them.
+// Returns how many instructions, from `first` on, the kernel can replace; 0 if it cannot replace any.
 std::size_t joined_from(const Program& program, std::span<const ir::ValueId> outputs, std::size_t first,
                         const JoinedKernelDef& kernel) {
   if (kernel.region != nullptr) return region_from(program, outputs, first, *kernel.region);

@@ -1,4 +1,4 @@
-// Finds neighbouring instructions of a program that may run as one kernel (JoinedKernelDef, ops/contract/op.h).
+// Finds consecutive instructions of a program that one kernel may run (JoinedKernelDef, ops/contract/op.h).
 #pragma once
 
 #include <span>
@@ -9,8 +9,8 @@
 
 namespace tessera {
 
-// Gives each instruction the joins that begin with it. `outputs` are the program's values that others read.
-// Instructions are identified by their operators: generated code has a name that no operator has, and is not joined.
+// Adds to each instruction the joins that begin with it. `outputs` are the values that are read outside of the program.
+// Instructions are identified by their operators' names, so generated code, which has names of its own, is not joined.
 // Binding decides for each bucket whether a join is used.
 void add_joins(Program& program, std::span<const ir::ValueId> outputs, std::span<const JoinedKernelDef> joined);
 

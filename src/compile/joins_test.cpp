@@ -35,7 +35,7 @@ using testing::parse;
 using testing::tokens;
 using testing::ValueMemory;
 
-// Computes factor · x + r + `extra`; `extra` distinguishes it from the operators' own kernels.
+// Computes factor · x + r + `extra`. The addend `extra` shows whether this kernel ran or the operators' own kernels.
 Result<std::unique_ptr<BoundOp>> bind_scale_add(std::span<const BindArgs> calls, float extra) {
   const float* x = calls[0].operands[0].as<float>();
   const float* r = calls[1].operands[1].as<float>();
@@ -129,8 +129,8 @@ TEST_F(JoinsTest, ALongerOneIsPreferred) {
 
 TEST_F(JoinsTest, ResultsThatAreNeededElsewhereAreNotJoined) {
   EXPECT_EQ(joins_of(kText).size(), 1u);
-  // The result of scale is an output, is read twice, is read by a view, or is add's second operand. In the last graph,
-  // another operator lies between the two.
+  // In these graphs the result of scale is an output, is read twice, is read through a view, or is add's second
+  // operand; in the last graph another operator lies between the two.
   for (const char* text :
        {R"(graph @g { input %x: f32[T, 2] %y = scale(%x) {factor = 2.0} %z = add(%y, %x) return %z, %y })",
         R"(graph @g { input %x: f32[T, 2] %y = scale(%x) {factor = 2.0} %z = add(%y, %y) return %z })",
@@ -168,7 +168,7 @@ TEST_F(JoinsTest, AnOperandThatIsWrittenIsPassedOn) {
   EXPECT_EQ(joins("%n, %s = add_rms_norm(%y, %r, %w) {eps = 1e-6} %z = add(%y, %r) return %n, %s, %z"), 0u);
 }
 
-// A neighbour that writes the value anew leaves what others read, so they do not prevent the join.
+// If the next operator overwrites the value, later readers see the new content, so they do not prevent the join.
 TEST_F(JoinsTest, ReadersOfAValueWrittenAnewAllowAJoin) {
   constexpr JoinedKernelDef kScaleReduce{
       .ops = {"scale", "all_reduce"}, .name = "both", .most_rows = 8, .bind = [](std::span<const BindArgs>) {
@@ -199,7 +199,7 @@ KernelTable layer_table() {
                      {kAllLayers});
 }
 
-// Returns two layers with 2 heads of 4 values and one KV head. `last` follows them.
+// Returns the text of two layers with 2 heads of 4 values and one KV head, followed by `last`.
 std::string two_layers(const std::string& last) {
   std::string text = R"(graph @g {
     group "full" paged layers [0, 1]

@@ -1,8 +1,8 @@
 // The memory plan: computes each value's offset in one arena from the steps in which the value is live.
 //
-// Shapes are known for every bucket, so nothing is allocated while a forward runs. Two values may share bytes only if
-// no step needs both. The plan is a pure function, and check_memory_plan() verifies the rule for its result. The caller
-// decides when a value is live (piecewise/liveness.h).
+// The shapes of every bucket are known in advance, so nothing is allocated while a forward runs. Two values may share
+// bytes only if no step needs both. The plan is a pure function, and check_memory_plan() verifies this rule for its
+// result. The caller decides when a value is live (piecewise/liveness.h).
 //
 //   steps:     0      1      2      3
 //   a (256 B)  [======]                    a at 0
@@ -24,7 +24,9 @@ struct LiveRange {
   std::int64_t bytes = 0;
   std::int32_t first = 0;
   std::int32_t last = 0;
-  std::int64_t fixed_offset = -1;  // if >= 0, the caller has placed it (outputs, at one place for all buckets)
+  // The offset if the caller fixes it. Outputs need this, because an output has one offset in all buckets. -1: not
+  // fixed.
+  std::int64_t fixed_offset = -1;
 };
 
 struct MemoryPlan {
@@ -38,7 +40,7 @@ struct MemoryPlan {
 // ranges. Fails if fixed ranges overlap each other.
 Result<MemoryPlan> plan_memory(std::span<const LiveRange> ranges);
 
-// Returns ok if no two ranges that are live in one step share a byte, and all lie in [0, size_bytes).
+// Returns ok if no two ranges that are live in the same step share a byte, and all lie in [0, size_bytes).
 Status check_memory_plan(std::span<const LiveRange> ranges, const MemoryPlan& plan);
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
-// Catches: two live values at one place; a plan that wastes memory, moves what was fixed or changes from run to run;
-// and a checker that accepts such a plan.
+// Catches: two live values at one place; a plan that wastes memory, moves fixed ranges or changes from run to run; and
+// a checker that accepts such a plan.
 #include "tessera/compile/memory_plan.h"
 
 #include <gmock/gmock.h>
@@ -18,13 +18,13 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr std::int64_t kA = static_cast<std::int64_t>(kDeviceAlignment);
-// Bound for random ranges without fixed places. Greedy by size stays well below it for the seeds here; the test prints
-// the worst.
+// For random ranges without fixed offsets, the arena may be at most this many times as large as the lower bound. With
+// the seeds here, greedy by size stays well below this factor; the test prints the largest ratio.
 constexpr double kWorstFactor = 1.6;
 
 std::int64_t aligned(std::int64_t bytes) { return (bytes + kA - 1) / kA * kA; }
 
-// Makes up to `most` ranges over a few steps: short and long lives, sizes from zero to large, some with equal sizes.
+// Makes up to `most` ranges over a few steps: short and long, with sizes from zero to large, some of them equal.
 std::vector<LiveRange> random_ranges(std::mt19937& random, int most) {
   const auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
   const int steps = 1 + below(40);
@@ -37,7 +37,7 @@ std::vector<LiveRange> random_ranges(std::mt19937& random, int most) {
   return ranges;
 }
 
-// Fixes outputs like an executable: one after another from the arena's start, live all the time.
+// Fixes the outputs as an executable does: one after another from the arena's start, live in all steps.
 std::vector<LiveRange> with_fixed_outputs(std::vector<LiveRange> ranges, std::size_t outputs) {
   std::int64_t offset = 0;
   for (std::size_t i = 0; i < std::min(outputs, ranges.size()); ++i) {
@@ -59,7 +59,7 @@ std::int64_t most_alive(const std::vector<LiveRange>& ranges) {
   return most;
 }
 
-// Checks the rule itself over all pairs, and returns "" if the plan obeys it.
+// Checks that no two ranges that are live in one step share a byte. Returns "" if the plan obeys this rule.
 std::string first_fault(const std::vector<LiveRange>& ranges, const MemoryPlan& plan) {
   if (plan.offsets.size() != ranges.size()) return "offsets are missing";
   for (std::size_t i = 0; i < ranges.size(); ++i) {
@@ -120,7 +120,7 @@ TEST(MemoryPlan, ReusesMemoryOfDeadRanges) {
 }
 
 TEST(MemoryPlan, FillsTheLowestHole) {
-  // Ranges are fixed at both ends of a hole of two units, which takes the short range and not the long one.
+  // Two fixed ranges leave a hole of two units between them. The smaller range fits into it, the larger one does not.
   const std::vector<LiveRange> ranges = {{kA, 0, 9, 0}, {kA, 0, 9, 3 * kA}, {2 * kA, 1, 2}, {3 * kA, 1, 2}};
   EXPECT_THAT(plan_memory(ranges)->offsets, ElementsAre(0, 3 * kA, kA, 4 * kA));
 }
@@ -178,7 +178,7 @@ TEST(CheckMemoryPlan, FindsEveryFault) {
   }
 }
 
-// Compares the checker with the rule itself on plans, some of which are broken by moving one range.
+// Compares check_memory_plan() with first_fault(), on correct plans and on plans in which one range was moved.
 TEST(CheckMemoryPlan, AgreesWithTheRuleOnRandomPlans) {
   std::mt19937 random(4);
   int broken = 0;

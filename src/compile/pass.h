@@ -1,8 +1,8 @@
-// The pass manager. Passes change a model's graph between its construction and the cut into pieces.
+// The pass manager. Passes change a model's graph after it is built and before it is cut into pieces.
 //
 // A pass is a pure function from graph to graph with a name. All passes are in one list, in the order in which they
-// run. Each can be switched off by its name and is timed, and its result is verified: a pass that breaks a graph fails
-// there, under its name, and not later in a kernel.
+// run. Each can be switched off by its name. The manager times each pass and verifies its result, so a pass that breaks
+// a graph is reported at once and by name, instead of failing later in a kernel.
 //
 //   PassRun run = TRY(run_passes(graph, registry.ops, {.disabled = {"fuse_native_forms"}}));
 //   run.graph, run.reports
@@ -29,11 +29,11 @@ using PassResult = Result<std::optional<ir::Graph>>;
 inline std::optional<ir::Graph> unchanged() { return std::nullopt; }
 
 struct Pass {
-  std::string_view name;     // name by which it can be switched off
+  std::string_view name;     // the name by which a user switches the pass off
   std::string_view summary;  // one line
   std::int64_t version = 1;  // incremented with every change of the pass's results
-  // The pass itself, a pure function. The graph is verified. Inputs, weights, states and outputs must keep their names
-  // and types.
+  // The pass itself, a pure function. It gets a verified graph. Inputs, weights, states and outputs must keep their
+  // names and types.
   std::function<PassResult(const ir::Graph& graph, const ir::OpTable& ops)> run{};
 };
 
@@ -64,8 +64,8 @@ struct PassRun {
 // Returns kInvalidArgument with the existing names if one of the names is unknown.
 Status check_pass_names(std::span<const std::string> names, std::span<const Pass> passes = pass_list());
 
-// Runs the passes that are not disabled, until one fails; the error names the pass. Refuses a graph that is already
-// broken. The second form runs `passes` instead of pass_list(); then options.disabled may name only these.
+// Runs the passes that are not disabled, until one fails; the error names the pass. Refuses a graph that does not
+// verify. The second form runs `passes` instead of pass_list(); options.disabled may then name only these.
 Result<PassRun> run_passes(ir::Graph graph, const ir::OpTable& ops, const PassOptions& options = {});
 Result<PassRun> run_passes(ir::Graph graph, const ir::OpTable& ops, const PassOptions& options,
                            std::span<const Pass> passes);

@@ -104,7 +104,7 @@ TEST(PassList, NamesAreDistinctAndEveryPassIsDescribed) {
   }
 }
 
-// Each pass leaves something for the next one.
+// Each pass leaves work for the next one.
 TEST(PassList, ThePassesWorkTogether) {
   const ir::Graph before = parse_statements(R"(
       %f = cast(%h) {dtype = "f32"}

@@ -27,7 +27,7 @@ fs::path path_of(const std::string& root, std::string_view kind, const Hash128& 
   return folder_of(root) / fmt::format("{}-{}.json", kind, key.hex());
 }
 
-// Returns a checksum over every field of an entry, so that any flipped bit is found.
+// Returns a checksum over every field of an entry, so that any changed bit is found.
 std::string checksum(std::string_view kind, const std::string& key, const std::string& value) {
   Hasher hasher;
   hasher.add(kind);
@@ -72,7 +72,7 @@ bool all_of(std::string_view text, std::string_view letters) {
   return !text.empty() && text.find_first_not_of(letters) == std::string_view::npos;
 }
 
-// Returns the kind of the finished or unfinished entry with this file name; "" if the file is no entry.
+// Returns the kind that the name of a finished or unfinished entry contains; "" if the file is no entry.
 std::string kind_of(const std::string& name) {
   const std::size_t dash = name.find('-');
   if (dash == std::string::npos) return "";
@@ -85,7 +85,7 @@ std::string kind_of(const std::string& name) {
   return rest.substr(37).starts_with('.') && rest.ends_with(".new") ? std::string(kUnfinished) : "";
 }
 
-// Returns the entries in `folder`. Other processes may add and remove files meanwhile.
+// Returns the entries in `folder`. Other processes may add and remove files during the call.
 Result<std::vector<File>> files_in(const fs::path& folder) {
   std::vector<File> files;
   std::error_code error;
@@ -130,7 +130,8 @@ std::map<std::string, ProfileCacheKind> by_kind(const std::vector<File>& files) 
   return kinds;
 }
 
-// Removes the oldest entries until the rest has at most `max_bytes`, and unfinished entries older than an hour.
+// Removes the oldest entries until the remaining ones take at most `max_bytes`. Also removes unfinished entries that
+// are older than an hour.
 void evict(const fs::path& folder, std::int64_t max_bytes) {
   Result<std::vector<File>> files = files_in(folder);
   if (!files.ok()) return;
@@ -216,7 +217,7 @@ Result<std::map<std::string, ProfileCacheKind>> clear_profiles(const std::string
     if (fs::remove(file.path, error)) removed.push_back(file);
     if (error) return not_found(fmt::format("cannot remove {}: {}", file.path.string(), error.message()));
   }
-  // Removes only empty folders; a writer makes its folder again.
+  // Removes only empty folders; the next writer makes its folder again.
   std::error_code error;
   for (const File& file : removed) fs::remove(file.path.parent_path(), error);
   fs::remove(profiles(root), error);

@@ -1,4 +1,5 @@
-// Keeps measurements and choices on disk for later runs: small JSON values under content-hash keys.
+// Keeps measurements and the choices made from them on disk for later runs, as small JSON values. The keys are content
+// hashes.
 //
 //   ProfileCache cache({.root = "/home/me/.cache/tessera"});
 //   Hasher key; key.add(graph_text); key.add(device_name);
@@ -6,12 +7,12 @@
 //   cache.save("costs", key.finish(), measured.to_json());
 //
 //   <root>/profiles/v1/<kind>-<32 digits>.json    an entry
-//                                       ….new     one that is being written, or whose writer ended early
+//                                       ….new     a file that is being written, or that its writer left unfinished
 //
-// No error of the cache fails a start. An entry that is damaged, foreign or of another version counts as absent, and
-// the next save replaces it. If the folder cannot be used, nothing is kept. The cache warns once about each of the two.
-// Processes share a folder without locks: an entry is written to a temporary file, synced and renamed. Threads: one at
-// a time for each object.
+// No error of the cache makes a start fail. An entry that is damaged, belongs to another key or has another version
+// counts as absent, and the next save replaces it. If the folder cannot be used, nothing is kept. The cache warns once
+// about bad entries and once about the folder. Processes share a folder without locks: an entry is written to a
+// temporary file, synced and renamed. Not thread-safe: each object is used by one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -38,12 +39,12 @@ class ProfileCache {
   bool enabled() const { return !options_.root.empty(); }
   // Returns the entry, or nothing if there is none. `kind` consists of letters and '_'.
   std::optional<Json> load(std::string_view kind, const Hash128& key);
-  // Like load(), for entries that others may have written since; does not count as a hit.
+  // Like load(), for entries that another process may have written meanwhile; does not count as a hit.
   std::optional<Json> look(std::string_view kind, const Hash128& key);
   std::int64_t hits() const { return hits_; }  // entries that load() found
-  // Writes the entry, replacing an existing one. Cost: a write, a sync and a look at the folder, some milliseconds.
+  // Writes the entry, replacing an existing one. Takes some milliseconds: a write, a sync and a listing of the folder.
   void save(std::string_view kind, const Hash128& key, const Json& value);
-  // Like save(). In addition made_here() finds the value for the lifetime of this object, with a folder or without.
+  // Like save(). In addition made_here() returns the value for the lifetime of this object, even if there is no folder.
   void keep(std::string_view kind, const Hash128& key, const Json& value);
   // Returns null if nothing was kept under this key.
   const Json* made_here(std::string_view kind, const Hash128& key) const;
@@ -64,11 +65,11 @@ struct ProfileCacheKind {
   std::int64_t bytes = 0;
 };
 
-// Returns the entries of all versions by kind; half-written files count as kind "unfinished". Empty if there is no
-// folder; an error if it cannot be read.
+// Returns the entries of all versions by kind; half-written files count as the kind "unfinished". The result is empty
+// if the folder does not exist. It is an error if the folder cannot be read.
 Result<std::map<std::string, ProfileCacheKind>> list_profiles(const std::string& root);
 
-// Removes the entries, and folders that are then empty. Returns what was there by kind.
+// Removes all entries, then the folders that are empty. Returns the removed entries by kind.
 Result<std::map<std::string, ProfileCacheKind>> clear_profiles(const std::string& root);
 
 }  // namespace tessera

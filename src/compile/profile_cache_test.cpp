@@ -1,6 +1,6 @@
-// Catches: an entry that is read although a byte of it is wrong or it belongs to another key; a reader that sees half
-// of what a process writes; an unusable folder that ends a start or warns at every entry; a cache that grows without
-// end; and a clear that removes files that are not its own.
+// Catches: an entry that is read although a byte of it is wrong or it belongs to another key; a reader that sees a
+// half-written entry; an unusable folder that makes a start fail or warns at every entry; a cache that grows without
+// limit; and a clear_profiles() that removes files that do not belong to the cache.
 #include "tessera/compile/profile_cache.h"
 
 #include <gmock/gmock.h>
@@ -55,7 +55,7 @@ class ProfileCacheTest : public ::testing::Test {
   }
   void TearDown() override { ::testing::internal::GetCapturedStderr(); }
 
-  // Returns what was logged since the last call, or since the start.
+  // Returns what was logged since the last call, or since the start of the test.
   std::string warnings() {
     std::string text = ::testing::internal::GetCapturedStderr();
     ::testing::internal::CaptureStderr();
@@ -211,7 +211,7 @@ TEST_F(ProfileCacheTest, TheOldestOfTooManyEntriesAreDeleted) {
   const std::string abandoned = path_of("costs", 9).string() + ".1-0.new";
   write(abandoned, "{");
   fs::last_write_time(abandoned, fs::file_time_type::clock::now() - std::chrono::hours(2));
-  write(path_of("costs", 8).string() + ".2-0.new", "{");  // its writer is still at work
+  write(path_of("costs", 8).string() + ".2-0.new", "{");  // a writer is still writing this file
   small.save("costs", key_of(3), value_of(3, 400));
   EXPECT_EQ(small.load("costs", key_of(0)), std::nullopt);
   for (int n = 1; n <= 3; ++n) EXPECT_EQ(small.load("costs", key_of(n)), value_of(n, 400)) << n;

@@ -1,5 +1,5 @@
 // Catches: kernels bound to wrong addresses, sizes or attributes; a step that is left out or in the wrong order;
-// scratch that is too small; graphs that keep contents instead of addresses; and errors that do not say where they
+// scratch that is too small; graphs that keep data instead of addresses; and errors that do not say where they
 // happened.
 #include "tessera/compile/program.h"
 
@@ -75,7 +75,7 @@ TEST_F(ProgramTest, EnqueueComputesTheFormula) {
   ASSERT_TRUE(bound.ok()) << bound.status().to_string();
   EXPECT_EQ(bound->num_instructions(), 3u);
   ASSERT_TRUE(bound->enqueue(*stream_).ok());
-  // x wᵀ = {1+6, -1+6+3}, {1, -3+0.5}
+  // x wᵀ = {1+6, -1+6+3}, {1, -3+0.5}; the bias adds {0.5, -0.5} to each row
   EXPECT_THAT(values.read("lin"), ElementsAre(7.5F, 7.5F, 1.5F, -3.0F));
   EXPECT_THAT(values.read("z"), ElementsAre(25, 35, 33, 34));
 }
@@ -148,7 +148,7 @@ Result<std::size_t> scratch(const BindArgs& args) {
   return static_cast<std::size_t>(args.operands[0].bytes() * kFactor);
 }
 
-// The steps are add, scale and add again: it must not matter which of them needs most.
+// The steps are add, scale and mul. In each kernel table that the test uses, a different step needs the most scratch.
 constexpr const char* kThreeSteps = R"(graph @g {
   input %x: f32[T, 1]
   %a: f32[T, 1] = add(%x, %x)
@@ -223,12 +223,12 @@ TEST_F(ProgramTest, ErrorsUseTheBoundPiecesNames) {
   EXPECT_THAT(bound.enqueue(*stream_).message(), HasSubstr("operator scale (%b.7)"));
 }
 
-// y = x + 1, computed by no registered operator.
+// Computes y = x + 1, which no registered operator does.
 TEST_F(ProgramTest, AnInstructionNeedsNoNodeOfAGraph) {
   Program program;
   program.values = {{.name = "x", .type = {ir::DType::kFloat32, {ir::Symbol::kTokens}}, .kind = ir::ValueKind::kInput},
                     {.name = "y", .type = {ir::DType::kFloat32, {ir::Symbol::kTokens}}}};
-  const float one = 1;  // captured by value, as generated code may capture what it needs
+  const float one = 1;  // captured by value, like data that generated code needs
   const auto bind = [one](const BindArgs& args) -> Result<std::unique_ptr<BoundOp>> {
     return make_cpu_op("increment", [one, x = args.operands[0], y = args.results[0]] {
       for (std::int64_t i = 0; i < x.elements(); ++i) y.as<float>()[i] = x.as<float>()[i] + one;

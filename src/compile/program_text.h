@@ -1,4 +1,4 @@
-// A program as text, for reading and comparing: programs with equal text do the same.
+// The text form of a program, for reading and comparing. Programs with equal text do the same.
 //
 //   program of 2 instructions at T=2
 //   input %x: f32[T, 3]
@@ -21,8 +21,8 @@
 
 namespace tessera {
 
-// Prints the program. An instruction's bytes are the sum over its operands and results at `bucket`. States are left
-// out, because an instruction reads only part of them.
+// Prints the program. An instruction's bytes are the sum over its operands and results at `bucket`, without states,
+// because an instruction reads only part of a state.
 Result<std::string> to_text(const Program& program, const ir::Bucket& bucket);
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// Random graphs full of copies, views, duplicates, native forms and writes, and their results on a CPU.
+// Random graphs with many copies, views, duplicates, native forms and writes, and a function that runs them on a CPU.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ using ir::ValueId;
 inline constexpr std::int64_t kRows = 3;
 inline constexpr std::int64_t kEdits = 2 * kRows;
 
-// A random graph with values of f32[R, 8]. Some have several names, some are written by logit_edits.
+// A random graph with values of type f32[R, 8]. Some values have several names, and logit_edits writes some of them.
 class RandomGraph {
  public:
   explicit RandomGraph(std::uint64_t seed) : random_(seed), b_("random", built_in_ops()) {}
@@ -55,7 +55,7 @@ class RandomGraph {
     bool writable;  // false for memory of an input
   };
   std::size_t below(std::size_t n) { return static_cast<std::size_t>(random_() % n); }
-  // Picks mostly one of the latest values, so that chains arise.
+  // Picks one of the last three values at least half of the time, so that chains arise.
   Known pick() { return pool_[pool_.size() - 1 - below(below(2) == 0 ? 3 : pool_.size())]; }
   void add(ValueId value, bool writable) { pool_.push_back({value, writable}); }
 
@@ -102,7 +102,7 @@ class RandomGraph {
   std::vector<ValueId> edits_;
 };
 
-// Runs a graph and returns its outputs, in order, and its state.
+// Runs a graph and returns its outputs, in order, followed by its state.
 class RandomGraphRunner {
  public:
   std::vector<std::vector<float>> run(const ir::Graph& graph, const Result<Program>& program) {
@@ -147,7 +147,7 @@ class RandomGraphRunner {
   ForwardContext context_;
 };
 
-// Returns whether values agree within 1e-3 of the greatest value.
+// Returns whether the values agree within 1e-3 of each output's greatest absolute value, or of 1 if that is larger.
 inline bool close(const std::vector<std::vector<float>>& a, const std::vector<std::vector<float>>& b) {
   if (a.size() != b.size()) return false;
   for (std::size_t i = 0; i < a.size(); ++i) {

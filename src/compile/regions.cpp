@@ -9,7 +9,8 @@ namespace {
 
 using Carried = std::array<ir::ValueId, RegionPattern::kCarriedValues>;
 
-// Returns the value of calls[value.call]; kNoValue if the call has no such operand or result.
+// Returns the program's value that `value` stands for; kNoValue if the call that `value` names has no such operand or
+// result.
 ir::ValueId value_of(std::span<const Instruction> calls, const RegionValue& value, const Carried& carried) {
   if (value.kind == RegionValue::Kind::kCarried) return carried[static_cast<std::size_t>(value.index)];
   const ir::Node& call = calls[static_cast<std::size_t>(value.call)].call;
@@ -33,7 +34,7 @@ bool is_repetition(std::span<const Instruction> calls, const RegionPattern& patt
   });
 }
 
-// Adds what the calls make: results, and operands that they write, except states.
+// Adds the values that the calls make: their results, and the operands that they write, except states.
 void add_made(const Program& program, std::span<const Instruction> calls, std::set<ir::ValueId>& made) {
   for (const Instruction& instruction : calls) {
     const ir::Node& call = instruction.call;
@@ -65,7 +66,9 @@ std::size_t region_from(const Program& program, std::span<const ir::ValueId> out
   std::size_t end = first + 1;
   std::set<ir::ValueId> inner;
   while (end + count <= all.size() && is_repetition(all.subspan(end, count), pattern, carried)) {
-    add_made(program, all.subspan(end - 1, count), inner);  // all calls before the repetition's last
+    // `inner` leaves out what the last call of this repetition makes, because that value may be read outside of the
+    // region.
+    add_made(program, all.subspan(end - 1, count), inner);
     carried = carry(all.subspan(end, count), pattern.next, carried);
     end += count;
   }

@@ -1,4 +1,4 @@
-// Finds the regions of a program that a device's kernel may run whole (ops/contract/region.h).
+// Finds the regions of a program that one kernel of the device may run as a whole (ops/contract/region.h).
 #pragma once
 
 #include <cstddef>
@@ -10,9 +10,9 @@
 
 namespace tessera {
 
-// Returns how many instructions from `first` on form such a region; 0 if none begins there. The region has as many
-// repetitions as follow one another, and nothing else reads its inner values. `outputs` are the program's values that
-// others read.
+// Returns the number of instructions in the region that begins at `first`; 0 if none begins there. The region contains
+// all consecutive repetitions of the pattern. No other instruction may read its inner values. `outputs` are the values
+// that are read outside of the program.
 std::size_t region_from(const Program& program, std::span<const ir::ValueId> outputs, std::size_t first,
                         const RegionPattern& pattern);
 

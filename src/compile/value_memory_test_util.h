@@ -1,5 +1,5 @@
-// Memory for tests that run programs: every value of a program has its own memory, and a view shares its value's
-// memory.
+// Memory for tests that run programs. Every value of a program has memory of its own, except that a view shares the
+// memory of its value.
 //
 //   ValueMemory values(device, stream, program, bucket);
 //   values.write("x", {1, 2, 3});
@@ -79,7 +79,7 @@ class ValueMemory {
     EXPECT_TRUE(stream_.upload(addresses_[i], bytes.data(), bytes_[i]).ok());
   }
   void write(std::string_view name, const std::vector<float>& values) { write_bytes(name, to_bytes(values)); }
-  // Fills every result with NaN, as when it was new.
+  // Fills every result with NaN, as it was at the start.
   void poison_results() {
     for (std::size_t i = 0; i < program_.values.size(); ++i) {
       if (program_.values[i].kind != ir::ValueKind::kResult) continue;

@@ -15,12 +15,12 @@
 namespace tessera {
 namespace {
 
-constexpr int kFusedVersion = 1;  // version of what plan_fusion() and the program writer make
+constexpr int kFusedVersion = 1;  // incremented when plan_fusion() or the program writer change their output
 
-// The machine code of each kernel of a plan. Its key is the kernel's text, because equal layers have equal kernels.
+// The machine code of each kernel of a plan. The key is the kernel's text, so equal layers share their kernels.
 using Codes = std::map<std::string, std::string>;
 
-// Writes the program of a plan. The program leaves out values that only members of one group use.
+// Writes the program of a plan. Leaves out values that only members of one group use.
 class ProgramWriter {
  public:
   ProgramWriter(const FusionPlan& plan, const ir::Graph& piece, const CompilerContext& context)
@@ -111,7 +111,7 @@ class ProgramWriter {
   const FusionPlan& plan_;
   const ir::Graph& piece_;
   const CompilerContext& context_;
-  std::vector<ir::ValueId> to_;  // [values of the plan's graph]: the program's values; kNoValue: vanished
+  std::vector<ir::ValueId> to_;  // [values of the plan's graph]: the program's values; kNoValue: left out
   std::map<std::string, std::shared_ptr<const RowKernelCode>> loaded_;  // indexed by the kernel's text
   Program program_;
 };

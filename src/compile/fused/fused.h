@@ -1,14 +1,14 @@
-// The compiler that fuses operators: *fused*, called *inductor* by SGLang. Groups of pointwise operators, row
-// reductions and changes of shape become one kernel each (fusion_plan.h), for which the device generates code
-// (ops/fused/row_kernel_builder.h). Other operators run by their registered kernels. A value that only its own group
-// reads takes no memory.
+// The compiler that fuses operators. Its name is *fused*; SGLang's name for such a compiler is *inductor*. It makes one
+// kernel of each group of pointwise operators, row reductions and reshapes (fusion_plan.h). The device generates the
+// kernel's code (ops/fused/row_kernel_builder.h). Other operators run with their registered kernels. A value that only
+// its own group reads takes no memory.
 //
-// A kernel rounds a row wherever the operators round it. Results therefore differ from the eager compiler's only by the
-// order of sums, which changes a few units in the last place of a value's dtype. A row's bits do not depend on the
-// other rows.
+// A generated kernel rounds a row at the same points as the operators do. Results therefore differ from the eager
+// compiler's only by the order of sums, that is by a few units in the last place. The bits of a row do not depend on
+// the other rows.
 //
-// The handle is the generated code: the next process loads it and compiles nothing. A piece that cannot be compiled
-// runs as the eager compiler runs it, with a warning and a note in its program.
+// The handle is the generated code, so the next process loads it and compiles nothing. A piece that cannot be compiled
+// runs as with the eager compiler; a warning and a note of its program say so.
 #pragma once
 
 #include <memory>
@@ -17,8 +17,8 @@
 
 namespace tessera {
 
-// Makes the compiler. kUnimplemented if the device generates no code, kNotFound if the compiler that it needs is not
-// there.
+// Makes the compiler. Returns kUnimplemented if the device cannot generate code, and kNotFound if a tool that the code
+// generation needs is missing.
 Result<std::unique_ptr<Compiler>> make_fused_compiler(const CompilerContext& context);
 
 }  // namespace tessera

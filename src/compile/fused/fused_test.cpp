@@ -1,5 +1,6 @@
-// Catches: fused programs that compute something else, store values that only a group reads, compile again what is on
-// disk, or fail although the eager compiler could run the piece.
+// Catches: a fused program that computes something other than its operators; a stored value that only its own group
+// reads; a piece that is compiled again although the cache has it; and an error for a piece that the eager compiler
+// could run.
 #include "tessera/compile/fused/fused.h"
 
 #include <gmock/gmock.h>
@@ -53,7 +54,7 @@ class Fused : public ::testing::Test {
   CompilerContext context(ProfileCache* cache = nullptr) {
     return {.device = *device_, .ops = built_in_ops(), .kernels = kernels_, .row_kernels = &builder_, .cache = cache};
   }
-  // Compiles as a new process would, as far as the compiler can tell.
+  // Compiles with a new compiler and a new cache object, as a new process would.
   Result<CompiledPiece> compile(const std::string& text = kPiece, const std::string& cache_root = "") {
     ProfileCache cache({.root = cache_root});
     const std::unique_ptr<Compiler> compiler = TRY(make_fused_compiler(context(&cache)));
@@ -131,7 +132,7 @@ TEST_F(Fused, ADamagedEntryIsCompiledAgain) {
   EXPECT_TRUE(compile(kPiece, root_)->loaded);
 }
 
-// The handle's checksum is right, but its content belongs to another piece.
+// The handle's checksum is right, but the handle belongs to another piece.
 TEST_F(Fused, AForeignHandleIsRefused) {
   const Result<std::unique_ptr<Compiler>> compiler = make_fused_compiler(context());
   ASSERT_TRUE(compiler.ok());
@@ -149,7 +150,8 @@ TEST_F(Fused, AForeignHandleIsRefused) {
   }
 }
 
-// Each hand-fused operator stands beside a matmul: a group uses its native form, and the eager program uses its kernel.
+// Puts each hand-fused operator next to a matmul. If the operator is in a group, the group computes its native form;
+// otherwise the program uses its kernel.
 TEST_F(Fused, NativeFormsAreUsedInsideAndKernelsOutside) {
   const std::map<std::string, std::string> statements = {
       {"add_rms_norm", "%y, %s = add_rms_norm(%x, %r, %w) {eps = 0.5} return %y, %s"},
@@ -178,7 +180,7 @@ std::string piece_of_width(int width) {
          "] %a = silu(%x) %b = scale(%a) {factor = 2.0} return %b }";
 }
 
-// A process that is killed in the third piece leaves two entries, and the next process compiles what is missing.
+// A process that is killed in the third piece leaves two cache entries, and the next process compiles the rest.
 TEST_F(Fused, AKilledProcessKeepsItsCompiledPieces) {
   const pid_t child = fork();
   ASSERT_GE(child, 0);
@@ -208,7 +210,8 @@ TEST_F(Fused, AnUncompilablePieceRunsAsItsOperatorsDo) {
   EXPECT_EQ(entries(), 0);  // the next process tries again
 }
 
-// Returns kernels that join two operators. They are never bound: the test checks that the compiler finds the joins.
+// Returns a table with a joined kernel for two operators. The kernel is never bound: the test only checks that the
+// compiler finds the join.
 KernelTable kernels_that_join(std::string_view first, std::string_view second) {
   return KernelTable({kLinearCpu, kAddRmsNormCpu, kSiluMulCpu},
                      {{.ops = {first, second}, .name = "both", .most_rows = 4, .bind = nullptr}});

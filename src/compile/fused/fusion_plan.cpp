@@ -18,7 +18,7 @@ bool meet(const Values& a, const Values& b) {
   return std::any_of(a.begin(), a.end(), [&](ir::ValueId value) { return b.contains(value); });
 }
 
-// A node or a group, with the memory that it reads and writes.
+// A single node or a group of nodes, with the memory that it reads and writes.
 struct Item {
   std::vector<ir::NodeId> nodes{};
   bool fusible = false;
@@ -65,14 +65,14 @@ class Planner {
     return item;
   }
 
-  // Returns whether one kernel can compute the nodes, even if others read all of their results.
+  // Returns whether one kernel can compute the nodes and store all of their results.
   bool can_fuse(const std::vector<ir::NodeId>& nodes) const {
     const std::vector<bool> all(plan_.graph.values.size(), true);
     return lower_group(plan_.graph, memory_, nodes, all).ok();
   }
 
-  // Returns the index of the first item that the node may join: the last item that writes what the node reads, or that
-  // reads or writes what the node writes.
+  // Returns the index of the earliest item that the node may join. In an earlier item the node would run before an item
+  // that writes what the node reads, or that reads or writes what the node writes.
   std::size_t first_possible(const Item& item) const {
     std::size_t from = 0;
     for (const ir::ValueId root : item.reads) from = std::max(from, last_write_[root.index()]);
@@ -100,8 +100,8 @@ class Planner {
     group.writes.insert(item.writes.begin(), item.writes.end());
     return true;
   }
-  // Returns whether the item writes memory that a member of the group reads or writes too: other rows might then be
-  // read after they were written.
+  // Returns whether the item writes memory that a member of the group reads or writes. If so, the item must not join
+  // the group, because a block of the group's kernel might read rows that another block has overwritten.
   static bool writes_over(const Item& group, const Item& item) {
     return meet(group.reads, item.writes) || meet(group.writes, item.writes);
   }
@@ -113,7 +113,8 @@ class Planner {
     return read;
   }
 
-  // Counts the items, and the callers of the piece, that read each memory.
+  // Counts the readers of each memory. An output counts as two more readers, so that it is stored even if one group has
+  // all other readers.
   void count_readers() {
     readers_.assign(plan_.graph.values.size(), 0);
     for (const Item& item : items_)
@@ -125,8 +126,8 @@ class Planner {
   FusionPlan plan_;
   std::vector<ir::ValueId> memory_;  // [values]
   std::vector<Item> items_;          // in execution order
-  // These vectors are indexed by the value that owns a memory. They hold the last item that reads the memory, the last
-  // item that writes it (0 if there is none), and the number of its readers.
+  // The vectors below are indexed by the value that owns a memory. They hold the last item that reads the memory, the
+  // last item that writes it (0 if there is none), and the number of its readers.
   std::vector<std::size_t> last_read_;
   std::vector<std::size_t> last_write_;
   std::vector<int> readers_;
@@ -157,7 +158,7 @@ ir::Graph graph_of(const ir::Graph& graph, const ir::Node& node) {
   return alone;
 }
 
-// Returns whether every operator of the node's native form could be part of a group.
+// Returns whether every operator of the node's native form could be part of a fused group again.
 bool comes_back(const ir::Graph& graph, const ir::Node& node, const ir::OpTable& ops) {
   const Result<ir::Graph> expanded = expand_native_forms(graph_of(graph, node), ops);
   if (!expanded.ok()) return false;
@@ -172,7 +173,7 @@ bool comes_back(const ir::Graph& graph, const ir::Node& node, const ir::OpTable&
   return true;
 }
 
-// Computes comes_back() only once for each kind of node, because the layers of a model are alike.
+// Caches the results of comes_back() by operator, attributes and types, because the layers of a model are alike.
 class Answers {
  public:
   explicit Answers(const ir::OpTable& ops) : ops_(ops) {}

@@ -1,10 +1,11 @@
-// Decides which operators of a piece are computed together. A pure function of the graph: every device gets the same
-// groups.
+// Decides which operators of a piece are fused into one kernel. The decision is a pure function of the graph, so every
+// device gets the same groups.
 //
-// First the piece is expanded to native forms, so that hand-fused operators come apart; an operator stays whole if a
-// part of its form could not be fused again. Then the nodes are taken in order. A node joins a group that makes or
-// reads one of its operands, if the reads and writes of the nodes between them allow it. Otherwise it begins a group,
-// or stays an operator with a kernel of its own. A group of one operator becomes that operator.
+// First the piece is expanded to native forms, which takes hand-fused operators apart; an operator stays whole if a
+// part of its native form could not be fused again. Then the nodes are taken in order. A node joins a group that makes
+// or reads one of its operands, unless the reads and writes of the nodes in between forbid it. Otherwise it begins a
+// group of its own, or runs alone with its registered kernel. A group that ends with one operator becomes that
+// operator.
 #pragma once
 
 #include <string>
@@ -29,7 +30,7 @@ struct FusionPlan {
 
 Result<FusionPlan> plan_fusion(const ir::Graph& piece, const ir::OpTable& ops);
 
-// Formats the plan for tests and readers: each step on a line, followed by its row kernel if it is a group.
+// Formats the plan for tests and readers: one line for each step, followed by its row kernel if it is a group.
 std::string to_text(const FusionPlan& plan);
 
 }  // namespace tessera

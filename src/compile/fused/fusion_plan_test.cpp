@@ -1,4 +1,5 @@
-// Catches: operators that are missing from a group, join one whose order they break, or are computed differently in it.
+// Catches: an operator that is missing from a group; an operator that joins a group although it must run later; and an
+// operator that a group computes differently.
 #include "tessera/compile/fused/fusion_plan.h"
 
 #include <gmock/gmock.h>
@@ -12,7 +13,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// Declarations in addition to those of every pass's test.
+// Declarations that these tests use in addition to those of pass_test_util.h.
 constexpr std::string_view kMore = R"(
   input %wide: f32[T, 16]
   input %keys: f32[T, 4]
@@ -40,7 +41,7 @@ TEST(FusionPlan, ResidualAndNormAreOneKernel) {
 )");
 }
 
-// A hand-fused operator comes apart, and values that only the group reads are not stored.
+// A hand-fused operator is taken apart, and values that only the group reads are not stored.
 TEST(FusionPlan, AHandFusedOperatorIsRegrouped) {
   EXPECT_EQ(plan("%n: f32[T, 8], %s2: f32[T, 8] = add_rms_norm(%x, %r, %w) {eps = 0.5} %y: f32[T, 8] = scale(%n) "
                  "{factor = 2.0} return %y"),
@@ -92,7 +93,7 @@ TEST(FusionPlan, QueriesKeysAndValuesAreOneKernel) {
 )");
 }
 
-// A rotation of neighbouring pairs cannot be part of a row kernel. The rest of the graph is still fused.
+// Rotary with interleaved pairs cannot be part of a row kernel. The rest of the graph is still fused.
 TEST(FusionPlan, AnOperatorWithoutARowFormStaysAnOperator) {
   const std::string text = plan(
       "%a: f32[T, 8] = rotary(%x, %table) {head_dim = 4, interleaved = true} %b: f32[T, 8] = silu(%a) "
@@ -101,8 +102,8 @@ TEST(FusionPlan, AnOperatorWithoutARowFormStaysAnOperator) {
   EXPECT_THAT(text, HasSubstr("%c: f32[T, 8] = fused.silu.add(%a, %r)"));
 }
 
-// With partly rotated heads, the native form of a fused operator would fall apart into several kernels, so the operator
-// stays whole.
+// With partly rotated heads, the native form of the fused operator would need several kernels, so the operator stays
+// whole.
 TEST(FusionPlan, AnOperatorThatWouldFallApartStaysWhole) {
   const std::string text =
       plan("%q: f32[T, 8] = qkv_rope_store(%wide, %short, %slots, mut %kc, mut %vc) {heads = 2} return %q");
@@ -120,7 +121,8 @@ TEST(FusionPlan, StoresInACacheWithScalesStayOperators) {
 }
 
 TEST(FusionPlan, AWriteKeepsItsPlace) {
-  // A read of the cache after the store stays after it, and joins no group before it.
+  // silu(%flat) reads the cache after kv_store has written it. It must stay after kv_store, and must not join an
+  // earlier group.
   const std::string text = plan(
       "%a: f32[T, 8] = silu(%x) %b: f32[T, 8] = scale(%a) {factor = 2.0} kv_store(%keys, %keys, %slots, mut %kc, mut "
       "%vc) "

@@ -10,8 +10,8 @@
 namespace tessera {
 namespace {
 
-// Divides a value of `shape` into `rows` rows. Returns the number of elements in a row, or nothing if the rows do not
-// divide the value evenly in every bucket.
+// Returns the number of elements in a row if a value of `shape` is divided into `rows` rows. Returns nothing if the
+// rows would not be equally long in every bucket.
 std::optional<std::int64_t> row_width(const ir::Shape& shape, const ir::Dim& rows) {
   ir::Dim symbolic(1);
   std::int64_t constant = 1;
@@ -25,7 +25,7 @@ std::optional<std::int64_t> row_width(const ir::Shape& shape, const ir::Dim& row
     }
   }
   const ir::Dim total = symbolic * constant;
-  ir::Bucket some;  // some bucket in which to compute the quotient; the comparison holds for all buckets
+  ir::Bucket some;  // any sizes give the quotient; the comparison below checks it for all buckets
   some.sizes.fill(5040);
   const Result<std::int64_t> elements = total.evaluate(some);
   const Result<std::int64_t> count = rows.evaluate(some);
@@ -64,7 +64,7 @@ class Lowering {
   }
 
  private:
-  // Results come after the operands, whose number is not known yet, so they have negative numbers.
+  // Numbers the results with negative numbers, because results come after the operands, whose count is not yet known.
   static int result_operand(std::size_t i) { return -1 - static_cast<int>(i); }
 
   const ir::Type& type(ir::ValueId id) const { return graph_.value(id).type; }
@@ -96,7 +96,8 @@ class Lowering {
     return unimplemented(fmt::format("{} has not {} rows", type(id).to_string(), kernel().rows.to_string()));
   }
 
-  // Returns the number of the instruction that makes or loads the value's rows.
+  // Returns the number of the instruction that makes or loads the value's rows. Refuses types that are not
+  // floating-point.
   Result<int> row(ir::ValueId id) {
     if (!ir::is_floating_point(type(id).dtype))
       return unimplemented(fmt::format("{} is not floating-point", type(id).to_string()));
@@ -118,7 +119,7 @@ class Lowering {
     if (made_.contains(memory_[id.index()])) return unimplemented("it reads at other positions what the group makes");
     return any_row(id);
   }
-  // Loads one row that is used for all rows.
+  // Loads a single row that is used for all rows.
   Result<int> repeated(ir::ValueId id) {
     const ir::ValueId root = memory_[id.index()];
     if (made_.contains(root)) return unimplemented("one row for all is made in the group itself");
@@ -221,7 +222,7 @@ class Lowering {
   const ir::Graph& graph_;
   std::span<const ir::ValueId> memory_;
   LoweredGroup group_;
-  std::map<ir::ValueId, int> made_;  // keyed by memory, as the next two members; holds values of the kernel
+  std::map<ir::ValueId, int> made_;  // values that the group makes, keyed by memory like the two members below
   std::map<ir::ValueId, int> loads_;
   std::map<ir::ValueId, int> repeats_;
 };

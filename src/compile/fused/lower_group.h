@@ -1,7 +1,8 @@
 // Lowers a group of a graph's operators to one row kernel (ops/fused/row_kernel.h).
 //
-// It knows these operators: add, mul, scale, cast, copy, silu, gelu, softcap, split, rms_norm, rotary of whole heads,
-// kv_store. Views need no code: a row kernel sees memory by rows, whatever its shape.
+// Supported operators: add, mul, scale, cast, copy, silu, gelu, softcap, split, rms_norm, rotary of whole heads,
+// kv_store. Views need no code, because a row kernel divides the memory of a value into rows regardless of the value's
+// shape.
 #pragma once
 
 #include <optional>
@@ -17,9 +18,9 @@
 namespace tessera {
 
 struct LoweredGroup {
-  std::string name;  // "fused.add.rms_norm": lists each operator once
+  std::string name;  // names each operator once, as in "fused.add.rms_norm"
   RowKernel kernel;
-  std::vector<ir::ValueId> operands;  // no views, but the values whose memory they show
+  std::vector<ir::ValueId> operands;  // views are replaced by the values whose memory they show
   std::vector<bool> mutates;          // [operands]
   std::vector<ir::ValueId> results;
 };
@@ -27,8 +28,9 @@ struct LoweredGroup {
 // Returns for each value the value that owns its memory: itself, except for views.
 std::vector<ir::ValueId> memory_of_values(const ir::Graph& graph, const ir::OpTable& ops);
 
-// Lowers `nodes`, which are in execution order and not views. `stored` [values] marks the results that others read.
-// `memory` is memory_of_values(graph). kUnimplemented, with the reason, if no row kernel can compute the nodes.
+// Lowers `nodes`, which are in execution order and contain no views. `stored` [values] marks the results that nodes
+// outside of the group read. `memory` is memory_of_values(graph). Returns kUnimplemented, with the reason, if no row
+// kernel can compute the nodes.
 Result<LoweredGroup> lower_group(const ir::Graph& graph, std::span<const ir::ValueId> memory,
                                  std::span<const ir::NodeId> nodes, const std::vector<bool>& stored);
 

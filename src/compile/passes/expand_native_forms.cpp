@@ -57,7 +57,8 @@ class Expansion {
     return ok_status();
   }
 
-  // Names the values. New values keep the builder's names, unless a value of the graph already has the name.
+  // Gives values their final names. New values keep the builder's names, unless a value of the graph already has that
+  // name.
   void name_values(ir::Graph& expanded) const {
     std::vector<bool> known(expanded.values.size(), false);
     std::unordered_set<std::string> names;

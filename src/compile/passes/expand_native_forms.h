@@ -5,7 +5,7 @@
 //   return %normed                                                    %normed: f32[T, 8] = rms_norm(%sum, %w)
 //                                                                     return %normed
 //
-// Compilers that choose themselves what to fuse use this function, and so do tests.
+// Compilers that decide for themselves what to fuse call this function, and so do tests.
 #pragma once
 
 #include <functional>
@@ -18,9 +18,9 @@ namespace tessera {
 
 using ExpandsNode = std::function<bool(const ir::Graph& graph, const ir::Node& node)>;
 
-// Returns `graph` with every operator that declares a native form replaced by that form, repeatedly until none is left.
-// If `expands` is given, only operators for which it returns true are replaced. All values keep their names; new ones
-// are named "<the operator's first result>.<operator>". Precondition: the graph is verified.
+// Replaces every operator that declares a native form by that form, until none is left, and returns the new graph. If
+// `expands` is given, only operators for which it returns true are replaced. Existing values keep their names; new
+// ones are named "<the operator's first result>.<operator>". Precondition: the graph is verified.
 Result<ir::Graph> expand_native_forms(const ir::Graph& graph, const ir::OpTable& ops, const ExpandsNode& expands = {});
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// fold_constants computes with numbers that the graph knows.
+// fold_constants combines nodes whose attributes are known numbers.
 //
 // Before                                               After
 //   %a: f32[T, 8] = scale(%x) {factor = 4.0}             %b: f32[T, 8] = scale(%x) {factor = 2.0}
@@ -9,9 +9,9 @@
 //   %f: f32[T, 2, 4] = reshape(%e) {shape = "T, 2, 4"}
 //
 // A graph does not know the contents of inputs and weights, so only attributes can be folded: chains of two scales, of
-// two reshapes, and of two casts if the first cast loses nothing. A scaled value is then rounded once instead of twice.
-// Two scales stay if the product of their factors leaves the normal range of float32, or if the first result is needed
-// elsewhere, because nothing would be saved.
+// two reshapes, and of two casts if the first cast is exact. A folded scale rounds once instead of twice. Two scales
+// stay if the product of their factors leaves the normal range of float32. They also stay if the first result has other
+// uses, because folding would then save nothing.
 #pragma once
 
 #include "tessera/compile/pass.h"

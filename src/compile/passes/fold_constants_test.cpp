@@ -1,5 +1,5 @@
-// Catches: factors multiplied wrongly or out of range, a removed cast that loses something, and chains folded over a
-// write that changed what the first node had read.
+// Catches: a product of factors that is wrong or out of range; a removed cast that loses precision; and a chain that is
+// folded across a write that changed what the first node had read.
 #include "tessera/compile/passes/fold_constants.h"
 
 #include "tessera/compile/passes/pass_test_util.h"

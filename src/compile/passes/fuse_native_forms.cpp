@@ -8,14 +8,14 @@
 namespace tessera {
 namespace {
 
-// Replaces the matches in the order of nodes, and skips those that overlap an earlier match, so that each can be
-// handled as if it were the only one. Returns false if there is none.
+// Replaces the matches in the order of nodes. Skips a match that overlaps an earlier one, so that each can be handled
+// on its own. Returns false if there is no match.
 bool fuse_apart(const FusedForm& form, const NativeForm& example, const ir::OpTable& ops, ir::Graph& graph) {
   const GraphFacts facts(graph, ops);
   std::vector<FormMatch> matches;
   ir::NodeId last = ir::kNoNode;  // last node of the matches so far
   for (std::int32_t i = 0; i < static_cast<std::int32_t>(graph.nodes.size()); ++i) {
-    const ir::NodeId first{i};  // all other nodes of a match depend on it and come after it
+    const ir::NodeId first{i};  // the match's first node; its other nodes depend on it, so they come later
     if (first <= last) continue;
     std::optional<FormMatch> match = find_native_form(form, example, graph, facts, ops, first);
     if (!match) continue;

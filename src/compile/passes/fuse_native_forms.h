@@ -7,10 +7,10 @@
 //   %y: f32[T, 8] = mul(%gate, %up)
 //   return %y
 //
-// fused_forms.h lists the forms in the order of the search: add_rms_norm, head_norm, qkv_rope_store, silu_mul,
-// gelu_mul, and additions after a linear, which become its bias or residual. native_form.h says what counts as a match,
-// and when it may be replaced. Results agree within rounding: a fused operator rounds in the same places as its native
-// form, but a linear's terms are added before its only rounding.
+// fused_forms.h lists the forms in the order in which they are searched: add_rms_norm, head_norm, qkv_rope_store,
+// silu_mul, gelu_mul, and additions after a linear, which become its bias or residual. native_form.h says what counts
+// as a match, and when it may be replaced. Results agree within rounding: a fused operator rounds at the same points as
+// its native form, except that a linear adds bias and residual before it rounds.
 #pragma once
 
 #include <span>
@@ -21,7 +21,7 @@
 namespace tessera {
 
 PassResult fuse_native_forms(const ir::Graph& graph, const ir::OpTable& ops);
-// Searches for `forms` instead of the list.
+// Searches for `forms` instead of the forms of fused_forms().
 PassResult fuse_native_forms(const ir::Graph& graph, const ir::OpTable& ops, std::span<const FusedForm> forms);
 
 }  // namespace tessera

@@ -1,6 +1,6 @@
-// Catches: fusion of nodes that only look like a native form (another epsilon, split or head size); of a form whose
-// inner values somebody else reads; across a write; or at a place where an operand is not made yet; and forms that are
-// never found.
+// Catches: fusion of nodes that only look like a native form (another epsilon, split or head size); fusion although
+// other nodes read an inner value, across a write, or at a place where an operand does not exist yet; and forms that
+// are never found.
 #include "tessera/compile/passes/fuse_native_forms.h"
 
 #include <set>
@@ -61,7 +61,7 @@ TEST(FuseNativeForms, ANormTakesTheResidualBeforeALinear) {
             graph("%a = linear(%x, %m) %n, %sum = add_rms_norm(%a, %r, %w) {eps = 1e-05} return %n"));
 }
 
-// A layer's q, k and v as single operators.
+// The q, k and v of a layer, made by single operators.
 constexpr const char* kHeads = R"(
     %table = rotary_table(%positions, %freq)
     %q, %k, %v = split(%qkv) {sizes = [8, 4, 4]}
@@ -172,15 +172,16 @@ TEST(FuseNativeForms, DoesNotFuseAcrossAWrite) {
                      %n = rms_norm(%sum, %w) {eps = 1e-05} return %n, %sum)"),
             kUnchanged)
       << "through a view";
-  // linear reads the state before the write, and add reads another value after it: there is no place for both.
+  // linear reads the state before the write, and add reads it after the write, so no single place fits both.
   EXPECT_EQ(fused("%a = linear(%s, %m) %z = silu(%x) all_reduce(mut %s) %y = add(%a, %s) return %y, %z"), kUnchanged);
 }
 
 TEST(FuseNativeForms, TheOperatorStandsWhereAllOfItCanMove) {
-  // The fused operator takes the add's place, because a node between reads the sum.
+  // The fused operator takes the add's place, because a node in between reads the sum.
   EXPECT_EQ(fused(R"(%sum = add(%x, %r) %z = silu(%sum) %n = rms_norm(%sum, %w) {eps = 1e-05} return %n, %z)"),
             graph("%n, %sum = add_rms_norm(%x, %r, %w) {eps = 1e-05} %z = silu(%sum) return %n, %z"));
-  // The fused operator takes the add's place: the state is written before the norm, and the sum is read before that.
+  // The fused operator takes the add's place, because the state is written before the norm, and the sum is read before
+  // that write.
   EXPECT_EQ(fused(R"(%sum = add(%s, %r) %z = silu(%sum) all_reduce(mut %s) %n = rms_norm(%sum, %w) {eps = 1e-05}
                      return %n, %z)"),
             graph(R"(%n, %sum = add_rms_norm(%s, %r, %w) {eps = 1e-05} %z = silu(%sum) all_reduce(mut %s)
@@ -188,14 +189,14 @@ TEST(FuseNativeForms, TheOperatorStandsWhereAllOfItCanMove) {
   // The fused operator takes the last addition's place, because the residual is made after the linear.
   EXPECT_EQ(fused("%a = linear(%x, %m) %z = silu(%r) %y = add(%a, %z) return %y"),
             graph("%z = silu(%r) %y = linear(%x, %m, %z) {residual = true} return %y"));
-  // The fused operator has no place: a value made between needs the sum, and the norm's weight needs that value.
+  // There is no place for the fused operator: the norm's weight %z is computed from the sum.
   EXPECT_EQ(fused(R"(input %x8: f32[8] input %r8: f32[8]
                      %sum = add(%x8, %r8) %z = silu(%sum) %n = rms_norm(%sum, %z) {eps = 1e-05} return %n)"),
             kUnchanged);
 }
 
-// An operator whose native form writes a value that it has read before. It computes gelu(silu(x)), and the sum of
-// silu(x) over the ranks.
+// An operator whose native form writes a value that it has read before. It returns gelu(silu(x)) and the sum of silu(x)
+// over the ranks.
 Result<std::vector<ir::Type>> infer_pair(const ir::OpSignature& s) { return std::vector(2, s.operands[0]); }
 Result<std::vector<ir::ValueId>> decompose_pair(ir::GraphBuilder& b, const ir::Node&,
                                                 std::span<const ir::ValueId> operands) {

@@ -8,7 +8,8 @@ namespace {
 using ir::DType;
 using ir::Symbol;
 
-// Derives the heads: qkv holds the query heads and twice the cache's heads.
+// Computes the number of query heads. The columns of qkv hold the query heads, the key heads and the value heads. The
+// cache's shape gives the number of key heads, which is also the number of value heads.
 void derive_heads(std::span<const ir::Type> operands, ir::Attributes& attributes) {
   if (operands[0].shape.size() != 2 || operands[3].shape.size() != 4) return;
   const auto cols = operands[0].shape[1].constant();
@@ -18,7 +19,7 @@ void derive_heads(std::span<const ir::Type> operands, ir::Attributes& attributes
     attributes.emplace_back("heads", *cols / *head_dim - 2 * *kv_heads);
 }
 
-// Builds linear without `term`, then the addition of its last operand.
+// Builds a linear without the attribute `term` and without the last operand, then an add of that operand.
 Result<std::vector<ir::ValueId>> add_last(ir::GraphBuilder& b, const ir::Node& node,
                                           std::span<const ir::ValueId> operands, std::string_view term) {
   ir::Attributes attributes = node.attributes;
@@ -71,7 +72,7 @@ std::vector<FusedForm> make_forms() {
       {.op = "add_rms_norm", .operands = {x, x, row}, .attributes = {eps}},
       {.op = "silu_mul", .operands = {x}, .attributes = {}},
       {.op = "gelu_mul", .operands = {x}, .attributes = {}},
-      // Additions that remain after the forms above. A residual that a norm follows has become part of add_rms_norm.
+      // The forms below come after those above, so that an addition before a norm is already part of add_rms_norm.
       {.op = "linear", .operands = {x, matrix, row}, .attributes = {{"bias", true}}, .decompose = linear_then_bias},
       {.op = "linear",
        .operands = {x, matrix, x},

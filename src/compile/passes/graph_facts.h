@@ -1,8 +1,8 @@
 // The facts that a pass needs about a graph before it changes it: which nodes use a value, which value owns the value's
 // memory, and which nodes write that memory.
 //
-// A view is another name for its operand's memory, so that a write through one is seen through all. Views and
-// allocations run nothing: they neither read nor write.
+// A view is another name for its operand's memory, so a write through one name changes the value under all names. Views
+// and allocations run nothing: they neither read nor write.
 #pragma once
 
 #include <span>
@@ -13,8 +13,8 @@
 
 namespace tessera {
 
-// The facts of a verified graph. They borrow graph and table, and hold until the graph changes; make new ones then.
-// Cost: linear in the graph.
+// The facts of a verified graph. They borrow graph and table, and become invalid when the graph changes. Cost: linear
+// in the graph.
 class GraphFacts {
  public:
   GraphFacts(const ir::Graph& graph, const ir::OpTable& ops);
@@ -23,8 +23,8 @@ class GraphFacts {
   ir::ValueId memory(ir::ValueId value) const { return memory_[value.index()]; }
   // Returns the nodes that have the value itself as an operand, in order, each once.
   std::span<const ir::NodeId> users(ir::ValueId value) const { return users_[value.index()]; }
-  // Return the kernels that have the value's memory as an operand under any name, and the kernels that write it. Both
-  // are in order and without the producer.
+  // accesses() returns the kernels that have the value's memory as an operand under any name; writes() returns the
+  // kernels that write it. Both lists are in execution order, without the node that makes the value.
   std::span<const ir::NodeId> accesses(ir::ValueId value) const { return accesses_[memory(value).index()]; }
   std::span<const ir::NodeId> writes(ir::ValueId value) const { return writes_[memory(value).index()]; }
   // Returns whether a node in (after, before) writes the value's memory.
@@ -34,8 +34,9 @@ class GraphFacts {
   // Returns whether the value, or another name of its memory, is an output.
   bool memory_is_output(ir::ValueId value) const { return memory_is_output_[memory(value).index()]; }
 
-  // Returns whether the order of two nodes must stay: one of them makes an operand of the other, or writes memory that
-  // the other has as an operand. (If the result is used through a view, the view, a node of its own, keeps the order.)
+  // Returns whether two nodes must keep their order: one of them makes an operand of the other, or writes memory that
+  // the other has as an operand. (A view is a node too. If a node uses a result through a view, the result's producer
+  // and the view must keep their order, and so must the view and that node.)
   bool depend(ir::NodeId a, ir::NodeId b) const;
 
   // Returns how the node's operator executes.

@@ -1,4 +1,4 @@
-// merge_common_subexpressions computes a value once if it would be computed twice from the same contents.
+// merge_common_subexpressions computes a value once if two nodes would compute it from the same data.
 //
 // Before                                               After
 //   %a: f32[T, 8] = rms_norm(%x, %w) {eps = 1e-06}       %a: f32[T, 8] = rms_norm(%x, %w) {eps = 1e-06}
@@ -6,9 +6,9 @@
 //   %y: f32[T, 8] = mul(%a, %b)                          return %y
 //   return %y
 //
-// Contents are the same if operator, attributes and operands are the same (the operands of add and mul in either
-// order), and no node between the two writes an operand's memory. The results share memory afterwards, so that neither
-// may be written by a later node. Nodes that write, that allocate memory or that meet other ranks are not merged.
+// Two nodes compute the same if their operators, attributes and operands are the same (add and mul accept either
+// order), and no node between them writes an operand's memory. Afterwards both results share memory, so neither may be
+// written by a later node. Nodes that write, allocate memory or exchange data with other ranks are not merged.
 #pragma once
 
 #include "tessera/compile/pass.h"

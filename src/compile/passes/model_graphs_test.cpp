@@ -1,5 +1,6 @@
-// Catches: passes that change what a model computes. A model's own graphs need no pass, and the same graphs with
-// expanded operators must come back as they were. Also catches native forms that compute something else in their model.
+// Catches: passes that change what a model computes, and native forms that compute something other than their
+// operators. The passes must not change a model's own graphs. If all operators in these graphs are expanded, the passes
+// must restore the graphs.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,8 +21,8 @@ using testing::BodyRun;
 using testing::build;
 using testing::model_names;
 
-// Returns the numbers of ranks to test. The 4-bit model has one rank only: its experts have three blocks of weights,
-// and ranks take whole blocks.
+// Returns the world sizes to test. The 4-bit model runs on one rank only, because its experts have three blocks of
+// weights, which two ranks cannot share evenly.
 std::vector<int> ranks_of(std::string_view model) {
   return model.ends_with("-mxfp4") ? std::vector{1} : std::vector{1, 2};
 }

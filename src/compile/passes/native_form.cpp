@@ -22,7 +22,8 @@ void sort_by_name(ir::Attributes& attributes) {
   std::sort(attributes.begin(), attributes.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
 }
 
-// One search. It finds the native form's nodes one after another, each from the results of the earlier ones.
+// One search. It finds the nodes of the native form one after another, by following the results of the nodes found so
+// far.
 class Search {
  public:
   Search(const FusedForm& form, const NativeForm& example, const ir::Graph& graph, const GraphFacts& facts,
@@ -38,7 +39,7 @@ class Search {
   std::optional<FormMatch> from(ir::NodeId first) { return try_node(first); }
 
  private:
-  // Takes `id` as the next node of the native form, with its operands in either order if they commute.
+  // Tries `id` as the next node of the native form, with its operands in either order if they commute.
   std::optional<FormMatch> try_node(ir::NodeId id) {
     const ir::Node& wanted = example_.graph.nodes[nodes_.size()];
     const ir::Node& node = graph_.node(id);
@@ -81,11 +82,13 @@ class Search {
     return std::nullopt;
   }
 
-  // Called when the structure matches. Returns the match if it is exactly the native form and may be replaced.
+  // The search calls this function when the structure matches. Returns the match if it is exactly the native form and
+  // may be replaced.
   std::optional<FormMatch> accept() const {
     std::vector<ir::ValueId> operands;
     for (const ir::ValueId operand : example_.operands) operands.push_back(values_[operand.index()]);
-    // Every operand must come from outside. In add(%y, %y), where linear makes %y, the residual does not.
+    // Every operand must be made outside of the match. add(%y, %y) is no match if linear makes %y, because the residual
+    // %y is then made inside.
     if (std::any_of(operands.begin(), operands.end(), [this](ir::ValueId operand) { return is_made_inside(operand); }))
       return std::nullopt;
     std::optional<ir::Node> fused = exact(operands);
@@ -102,7 +105,7 @@ class Search {
     return producer != ir::kNoNode && has_value(nodes_, producer);
   }
 
-  // Returns the operator on these operands if its native form is exactly what was found.
+  // Returns the operator with these operands if its native form is exactly the nodes found.
   std::optional<ir::Node> exact(const std::vector<ir::ValueId>& operands) const {
     std::vector<ir::Type> types;
     for (const ir::ValueId operand : operands) types.push_back(graph_.value(operand).type);
@@ -121,7 +124,7 @@ class Search {
     return fused;
   }
 
-  // Booleans come from the form; all other attributes from the nodes found, under the same name.
+  // Takes the booleans from the form, and all other attributes from the nodes found, under the same name.
   ir::Attributes gather_attributes(std::span<const ir::Type> types) const {
     ir::Attributes attributes;
     for (const ir::AttributeDecl& declared : decl_.attributes) {
@@ -142,8 +145,8 @@ class Search {
     return attributes;
   }
 
-  // Returns whether the node `wanted` of the native form `real` is `node`. `found` maps real's values to the graph's,
-  // and receives the node's results.
+  // Returns whether `node` is the node `wanted` of the native form `real`. `found` maps real's values to the graph's,
+  // and the call adds the node's results to it.
   bool same_node(const ir::Graph& real, const ir::Node& wanted, const ir::Node& node,
                  std::vector<ir::ValueId>& found) const {
     if (wanted.op != node.op || wanted.operands.size() != node.operands.size() ||
@@ -157,12 +160,12 @@ class Search {
       if (real.value(wanted.results[i]).type != graph_.value(node.results[i]).type) return false;
       found[wanted.results[i].index()] = node.results[i];
     }
-    // A view is defined by its type, however its attributes spell that.
+    // The type of a view determines what it shows, so its attributes are not compared.
     return ops_.find(node.op)->execution == ir::Execution::kView || same_attributes(wanted, node);
   }
 
-  // Returns the nodes found, without views that others use too. Returns nothing if others use a value that the operator
-  // does not return.
+  // Returns the nodes found, except views that nodes outside of the match use too. Returns nothing if a node outside of
+  // the match uses a value that the operator does not return.
   std::optional<std::vector<ir::NodeId>> own_nodes(const ir::Node& fused) const {
     std::vector<ir::NodeId> own;
     for (const ir::NodeId id : nodes_) {
@@ -191,7 +194,7 @@ class Search {
         if (nodes_[i] > nodes_[k] && facts_.depend(nodes_[i], nodes_[k])) return std::nullopt;
     std::sort(places.rbegin(), places.rend());
     const auto found = std::find_if(places.begin(), places.end(), [&](ir::NodeId place) {
-      // A view that stays where it is must come before its uses.
+      // A view that is not moved must come before its uses.
       return std::all_of(nodes_.begin(), nodes_.end(), [&](ir::NodeId node) {
         return (node < place && !has_value(places, node)) || may_move(node, place);
       });

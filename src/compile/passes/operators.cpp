@@ -8,7 +8,7 @@
 namespace tessera {
 namespace {
 
-// Booleans that architectures write in two ways: false, or left out.
+// A boolean attribute whose absence means false.
 struct FalseWhenAbsent {
   std::string_view op;
   std::string_view attribute;
@@ -27,7 +27,7 @@ bool same_attribute(const ir::Attribute& a, const ir::Attribute& b) {
   return std::bit_cast<std::uint64_t>(*x) == std::bit_cast<std::uint64_t>(*y);
 }
 
-// Returns whether every attribute of `a` is in `b`, or has the value that its absence means.
+// Returns whether each attribute of `a` is also in `b`, or is false and may be absent.
 bool covers(const ir::Node& a, const ir::Node& b) {
   return std::all_of(a.attributes.begin(), a.attributes.end(), [&](const auto& attribute) {
     const ir::Attribute* other = b.find_attribute(attribute.first);

@@ -1,4 +1,4 @@
-// Properties of operators that passes need beyond the operators' declarations.
+// Properties of operators that passes need and that the operators' declarations do not give.
 #pragma once
 
 #include "tessera/ir/graph.h"
@@ -6,11 +6,11 @@
 
 namespace tessera {
 
-// Returns whether the node's two operands may be swapped without changing a bit of the result, given equal types.
+// Returns whether the node's two operands have the same type and may be swapped without changing a bit of the result.
 bool commutes(const ir::Graph& graph, const ir::Node& node);
 
-// Returns whether the node waits for the same node of other ranks. Passes leave these nodes alone, because ranks'
-// graphs may differ, and all ranks must keep meeting in the same order.
+// Returns whether the node exchanges data with the same node on other ranks. Passes leave these nodes alone, because
+// the graphs of ranks may differ and all ranks must run their exchanges in the same order.
 bool meets_other_ranks(const ir::Node& node, const ir::OpTable& ops);
 
 // Returns whether operators and attributes are equal. For some booleans, false equals an absent attribute.

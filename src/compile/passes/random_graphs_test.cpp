@@ -1,5 +1,5 @@
-// Catches: cases that nobody thought of. Random graphs full of copies, views, duplicates, native forms and writes
-// compute the same before and after each pass, in outputs and in states.
+// Catches: passes that change the results of a graph that no other test covers. Random graphs with many copies, views,
+// duplicates, native forms and writes must compute the same outputs and states before and after each pass.
 #include <gtest/gtest.h>
 
 #include "tessera/compile/eager.h"

@@ -5,7 +5,7 @@
 namespace tessera {
 namespace {
 
-// Returns whether the node's only result has the content of its operand, bit for bit.
+// Returns whether the node's only result equals its operand, bit for bit.
 bool is_identity(const ir::Graph& graph, const ir::Node& node) {
   if (node.operands.size() != 1 || node.results.size() != 1) return false;
   if (graph.value(node.operands[0]).type != graph.value(node.results[0]).type) return false;
@@ -13,13 +13,13 @@ bool is_identity(const ir::Graph& graph, const ir::Node& node) {
   return node.op == "copy" || node.op == "cast" || node.op == "reshape" || node.op == "split";
 }
 
-// Returns whether all nodes after `at` find the same content in memory `copy` as in memory `original`.
+// Returns whether all nodes after `at` read the same data from the memory of `original` as from that of `copy`.
 bool indistinguishable(const ir::Graph& graph, const GraphFacts& facts, ir::NodeId at, ir::ValueId original,
                        ir::ValueId copy) {
   if (facts.memory(original) == facts.memory(copy)) return true;
   const auto later = [at](ir::NodeId node) { return node > at; };
   if (!facts.writes(copy).empty()) {
-    // The copy takes the original's place, so nobody may read the original again.
+    // Writes to the copy will go to the original, so nothing may read the original again.
     return graph.value(facts.memory(original)).kind == ir::ValueKind::kResult && !facts.memory_is_output(original) &&
            (facts.accesses(original).empty() || !later(facts.accesses(original).back()));
   }

@@ -1,4 +1,4 @@
-// remove_copies removes copies, and casts, scalings, splits and reshapes that change nothing.
+// remove_copies removes copies, and also casts, scales, splits and reshapes that change nothing.
 //
 // Before                                               After
 //   %c: f32[T, 8] = copy(%x)                             all_reduce(mut %x)
@@ -7,10 +7,10 @@
 //   %y: f32[T, 4] = linear(%f, %w)
 //   return %y
 //
-// A copy is needed if a write makes the two differ: one of the two is written while the other is still read, or the
-// original belongs to somebody else (an input, a weight, a state, an output). It also stays if it gives an output
-// memory of its own. SGLang's counterpart is fix_functionalization, which removes the copies that functionalisation
-// puts before every operator that writes.
+// A copy stays if a write would make it differ from its original: one of the two is written while the other is still
+// read, or the copy is written and the original must not be (it is an input, a weight, a state or an output). A copy
+// also stays if it gives an output memory of its own. SGLang's counterpart is fix_functionalization, which removes the
+// copies that functionalisation puts before every operator that writes.
 #pragma once
 
 #include "tessera/compile/pass.h"

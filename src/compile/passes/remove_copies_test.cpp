@@ -1,5 +1,5 @@
 // Catches: a copy removed although a write, also through a view, makes it differ from the original; an output that
-// loses its name, its memory or its distinctness; and unneeded copies that are left.
+// loses its name or shares memory with another output; and unneeded copies that are left.
 #include "tessera/compile/passes/remove_copies.h"
 
 #include "tessera/compile/passes/pass_test_util.h"

@@ -6,8 +6,8 @@
 //   %y: f32[T, 8] = gelu(%x)
 //   return %y
 //
-// A node that writes an operand stays, and so does one that meets other ranks. Declarations of inputs, weights and
-// states stay, because they are the runner's contract.
+// Nodes that write an operand stay, and so do nodes that exchange data with other ranks. Declarations of inputs,
+// weights and states stay, because the runner relies on them.
 #pragma once
 
 #include "tessera/compile/pass.h"

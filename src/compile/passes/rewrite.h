@@ -8,16 +8,16 @@
 
 namespace tessera {
 
-// Returns whether `by` may replace `old` as far as outputs are concerned: an output must remain a value with memory of
-// its own, separate from other outputs and from values from outside. The caller compares the contents.
+// Returns whether the rules for outputs allow `by` to replace `old`: each output must remain a value with memory of its
+// own, separate from other outputs and from inputs, weights and states. The caller checks that the contents are equal.
 bool may_be_output_instead(const ir::Graph& graph, const GraphFacts& facts, ir::ValueId old, ir::ValueId by);
 
 // Replaces `old` by `by` in every operand and output. If `old` is an output, `by` takes over its name, because outputs
 // are found by name. Precondition: may_be_output_instead().
 void replace_value(ir::Graph& graph, ir::ValueId old, ir::ValueId by);
 
-// Returns `graph` without the nodes marked in `removed` [nodes] and without results that have lost their producer. The
-// rest is renumbered, in the same order. Nothing that stays may use what is removed.
+// Returns `graph` without the nodes marked in `removed` [nodes] and without their results. The rest is renumbered, in
+// the same order. No remaining node may use what is removed.
 ir::Graph without_nodes(ir::Graph graph, const std::vector<bool>& removed);
 
 }  // namespace tessera

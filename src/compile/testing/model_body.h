@@ -1,4 +1,4 @@
-// The golden models' bodies and a forward of one on a CPU, for tests of passes and compilers.
+// The bodies of the golden models and a way to run one on a CPU, for tests of passes and compilers.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -37,13 +37,13 @@ inline ModelGraphs build(const std::string& name, const ModelOptions& options) {
   return *std::move(graphs);
 }
 
-// A forward of two requests with 3 and 4 tokens, one page each.
+// A forward of two requests with 3 and 4 tokens. Each request has one page.
 class BodyRun {
  public:
   static constexpr std::int64_t kPageSize = 16;
   static constexpr std::int64_t kTokens = 7;
 
-  // Returns "hidden" of `body`, computed by its program. Inputs and weights with equal names have equal contents.
+  // Runs the program of `body` and returns its output "hidden". Inputs and weights with equal names get equal data.
   std::vector<float> hidden(const ir::Graph& body, const Result<Program>& program) {
     plan(body);
     EXPECT_TRUE(program.ok()) << program.status().to_string();
@@ -117,7 +117,8 @@ class BodyRun {
       std::size_t bytes = sizeof(float);
       for (const std::int64_t dim : dims) bytes *= static_cast<std::size_t>(dim);
       Bytes content = random_bytes(ir::DType::kFloat32, bytes, ++seed);
-      // These bytes are packed weights, or exponents of their scale factors; none of them becomes large.
+      // The bytes are packed weights, or exponents of quantisation scales. The mask keeps them in a range in which no
+      // value becomes large.
       if (graph.value(id).type.dtype == ir::DType::kUInt8)
         for (std::byte& byte : content) byte = (byte & std::byte{7}) | std::byte{0x70};
       values.write_bytes(graph.value(id).name, content);
