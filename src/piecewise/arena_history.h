@@ -1,8 +1,8 @@
-// The history of forwards in an arena. It finds views of outputs that a later forward has overwritten.
+// Records which forwards have run in an arena, in order to find views of outputs that a later forward has overwritten.
 //
-// Each forward has a generation. It may write the whole arena except the first bytes, which its executable leaves alone
-// (ExecutableOptions::reserved_bytes). The head's executable, for example, leaves the body's output alone, so that
-// output stays fresh.
+// Each forward gets a number, its generation. A forward may write the whole arena except the first bytes, which its
+// executable reserves (ExecutableOptions::reserved_bytes). For example, the head's executable reserves the bytes of the
+// body's output, so a view of that output stays fresh during the head's forward.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct OutputView : TensorView {
 
 class ArenaHistory {
  public:
-  // The arena is borrowed and outlives this.
+  // The arena must outlive this object.
   explicit ArenaHistory(const Arena& arena) : arena_(&arena) {}
 
   void begin_forward(std::int64_t kept_bytes);
@@ -38,7 +38,9 @@ class ArenaHistory {
   };
   const Arena* arena_;
   std::uint64_t generation_ = 0;
-  std::vector<Forward> last_;  // ascending by both members; a forward removes those that keep no less
+  // The forwards that can make a view stale, ascending in both members. begin_forward() removes earlier forwards that
+  // keep at least as many bytes, because the new forward overwrites everything that they overwrote.
+  std::vector<Forward> last_;
 };
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
-// Catches: a view of an overwritten output that passes for fresh, and a view that is refused although nothing touched
-// it.
+// Catches: a view of an overwritten output that is accepted as fresh, and a view that is refused although no forward
+// wrote its memory.
 #include "tessera/piecewise/arena_history.h"
 
 #include <gmock/gmock.h>
@@ -54,7 +54,7 @@ TEST_F(ArenaHistoryTest, OneByteTooFewKeptEndsAView) {
   EXPECT_TRUE(history_.check_fresh(made).ok());
   history_.begin_forward(255);
   EXPECT_FALSE(history_.check_fresh(made).ok());
-  // A later forward that keeps the bytes does not make it fresh again.
+  // A later forward that keeps the view's bytes does not make the view fresh again.
   history_.begin_forward(1024);
   EXPECT_FALSE(history_.check_fresh(made).ok());
 }

@@ -9,7 +9,7 @@
 namespace tessera {
 namespace {
 
-// A size is left out if the next size costs at most this share more.
+// A size is left out if a forward of the next size costs at most this share more.
 constexpr double kSameCost = 0.005;
 
 struct Addition {
@@ -17,7 +17,8 @@ struct Addition {
   double saving = 0;
 };
 
-// Returns the size within (below, above) that saves most: forwards up to it are padded to it instead of to `above`.
+// Returns the size in (below, above) that saves most. A captured size saves time because forwards of (below, size]
+// tokens are padded to it instead of to `above`.
 std::optional<Addition> best_between(std::int64_t below, std::int64_t above, const TokenCost& cost,
                                      const TokenWeights& weights, std::int64_t step) {
   std::optional<Addition> best;
@@ -32,7 +33,7 @@ std::optional<Addition> best_between(std::int64_t below, std::int64_t above, con
   return best;
 }
 
-// The gap below a size, and the size inside it that would save most.
+// The range between two neighbouring sizes, and the size in it that would save most.
 struct Gap {
   std::int64_t below;
   std::int64_t above;
@@ -103,7 +104,7 @@ void add_sizes(std::vector<std::int64_t>& sizes, const TokenCost& token_cost, co
 }
 
 std::vector<std::int64_t> auto_ladder(std::int64_t max_tokens, const TokenCost& cost) {
-  constexpr std::int64_t kFirst = 33;  // below this, launches take the time, and padding adds little
+  constexpr std::int64_t kFirst = 33;  // smaller forwards take as long as their launches, so padding adds little
   const std::vector<std::int64_t> scheduled = prefill_ladder(max_tokens);
   std::vector<std::int64_t> sizes;
   for (const std::int64_t size : scheduled | std::views::reverse)

@@ -1,4 +1,4 @@
-// Catches: a ladder without sizes in a range in which padding takes the time; a ladder that keeps sizes that save
+// Catches: a ladder without sizes in a range in which padding costs much time; a ladder that keeps sizes that save
 // nothing, grows without end or loses the largest size; and waste that counts the wrong forwards.
 #include "tessera/piecewise/auto_ladder.h"
 
@@ -68,7 +68,7 @@ TEST(AutoLadder, KeepsOrderLimitsAndTheLargestSize) {
 }
 
 TEST(AutoLadder, DropsSizesThatCostAsMuchAsTheNext) {
-  // All forwards of up to 512 tokens take equally long, as if reading the weights were the bound.
+  // All forwards of up to 512 tokens take equally long, as if they were bound by reading the weights.
   const TokenCost cost = [](std::int64_t tokens) { return static_cast<double>(std::max<std::int64_t>(tokens, 512)); };
   const Sizes sizes = auto_ladder(2048, cost);
   EXPECT_EQ(sizes.front(), 512);

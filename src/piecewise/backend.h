@@ -18,26 +18,27 @@ namespace tessera {
 class PiecewiseBackend {
  public:
   virtual ~PiecewiseBackend() = default;
-  // Makes a graph whose launch does what program.enqueue(stream) does; nothing runs meanwhile. The program must outlive
-  // the graph. `what` names part and bucket in errors. After an error the stream does not record.
+  // Makes a graph whose launch does the work of program.enqueue(stream). Capturing does not run the kernels. The
+  // program must outlive the graph. `what` names part and bucket in errors. After an error the stream no longer
+  // records.
   virtual Result<std::unique_ptr<RecordedGraph>> capture(const BoundProgram& program, Stream& stream,
                                                          const std::string& what) const = 0;
-  // Makes one graph whose launch does what the programs do one after another: a forward with its split operators.
-  // Otherwise like capture(). Returns kUnimplemented unless the backend supports it; these forwards then stay in parts.
+  // Makes one graph whose launch runs the programs one after another: a whole forward with its split operators.
+  // Otherwise like capture(). Returns kUnimplemented unless the backend supports it; such a forward then runs part by
+  // part.
   virtual Result<std::unique_ptr<RecordedGraph>> capture_all(std::span<const BoundProgram> programs, Stream& stream,
                                                              const std::string& what) const;
-  // Returns a remark for the user who plans a start: "pieces run operator by operator: …". Empty: none.
+  // Returns a remark for `tessera explain`, such as "pieces run operator by operator: …". Empty: none.
   virtual std::string note() const { return {}; }
 };
 
 // Returns the backend that records the program's launches on the stream.
 const PiecewiseBackend& recording_backend();
 
-// The backends of devices, by type of device. One thread adds them before anyone reads; after that the list is
-// immutable.
+// The backends by device type. One thread adds them before any thread reads; after that the list is immutable.
 class PiecewiseBackends {
  public:
-  // Returns kInvalidArgument if the type already has one.
+  // Returns kInvalidArgument if the type already has a backend.
   Status add(std::string device_type, std::shared_ptr<const PiecewiseBackend> backend);
   // Returns the type's backend, or recording_backend().
   const PiecewiseBackend& of(std::string_view device_type) const;

@@ -100,7 +100,8 @@ Status BoundForward::run_in_parts(bool graphs, Stream& stream, const PartPassed&
 
 Status BoundForward::capture(const PiecewiseBackend& backend, Stream& stream) {
   if (captured()) return ok_status();
-  // Graphs are kept only if all are made: a forward that is partly graphs and partly eager would hide a failure.
+  // Keeps the graphs only if all captures succeed, because a forward that runs partly as graphs and partly eagerly
+  // would hide a failure.
   std::vector<std::unique_ptr<RecordedGraph>> graphs(programs_.size());
   std::vector<Step> steps;
   for (std::size_t p = 0; p < programs_.size(); ++p) {

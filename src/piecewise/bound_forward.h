@@ -18,10 +18,10 @@
 
 namespace tessera {
 
-// The places of a bucket's values.
+// The addresses of the values of one bucket.
 struct ForwardAddresses {
   std::vector<DeviceAddress> slots{};          // [slots]; null: no instruction uses it
-  std::vector<std::int64_t> arena_offsets{};   // [slots]; -1: not in the arena
+  std::vector<std::int64_t> arena_offsets{};   // [slots]; -1: not in the arena, or without memory
   DeviceAddress workspace{};                   // kernels' scratch
   std::unique_ptr<IsolatedMemory> isolated{};  // memory of the results if it is not the arena; null: the arena
 };
@@ -38,41 +38,42 @@ class BoundForward {
 
   // Enqueues every kernel. An error names part, bucket and operator.
   Status run(Stream& stream);
-  // Returns whether a kernel's variant is not in `warm`.
+  // Returns whether the forward has a kernel whose variant is not in `warm`.
   bool has_cold_kernels(const KernelVariants& warm) const;
-  // Enqueues, in order, one kernel of each variant that is not in `warm`, and adds the variant. The kernels read
-  // whatever earlier forwards left.
+  // Enqueues, in order, one kernel of each variant that is not in `warm`, and adds the variant. The kernels read the
+  // data that earlier forwards left in memory.
   Status warm_up(KernelVariants& warm, Stream& stream) const;
   void add_variants(KernelVariants& variants) const;
   // Makes a graph of each piece that runs something. If it fails there is no graph, and run() still works.
   Status capture(const PiecewiseBackend& backend, Stream& stream);
   bool captured() const { return replay_steps_.has_value(); }
-  // Launches the graphs and enqueues what is between them. Enqueues everything if nothing was captured.
+  // Launches the graphs and enqueues the operators between them. Enqueues everything if nothing was captured.
   Status replay(Stream& stream);
 
-  // Makes one graph of the whole forward, including split operators, in addition to those of the pieces. Batches whose
-  // requests have several rows each use it. If it fails there is no such graph. Precondition: no kernel is cold.
+  // Makes one graph of the whole forward, including split operators, in addition to the graphs of the pieces. The graph
+  // is only for batches in which every request has several rows. After a failure there is no such graph. Precondition:
+  // no kernel is cold.
   Status capture_full(const PiecewiseBackend& backend, Stream& stream);
   bool has_full_graph() const { return full_graph_ != nullptr; }
   void drop_full_graph() { full_graph_ = nullptr; }
   // Launches the graph of the whole forward. Precondition: has_full_graph().
   Status replay_full(Stream& stream) const;
 
-  // Runs replay() if `graphs` is true, otherwise run(). Calls `passed` after each enqueued part, so that parts can be
-  // timed where they run.
+  // Runs replay() if `graphs` is true, otherwise run(). Calls `passed` after it enqueued each part, so that the caller
+  // can time the parts within the forward.
   using PartPassed = std::function<Status(std::size_t part)>;
   Status run_in_parts(bool graphs, Stream& stream, const PartPassed& passed);
   // Returns the number of complete run() calls since bind() while there was no graph.
   std::int64_t num_warm_ups() const { return num_warm_ups_; }
 
-  // Give access to one part alone, which runs as it does in the whole forward.
+  // The next three functions access one part alone. The part runs as it does in the whole forward.
   const BoundProgram& program(std::size_t part) const { return programs_[part]; }
   bool has_graph(std::size_t part) const { return captured() && graphs_[part] != nullptr; }
   Status replay_part(std::size_t part, Stream& stream) const;
   GraphStats graph_stats() const;  // sum over all parts and the whole forward
   std::int64_t num_graphs() const;
 
-  // Return and set the generation of its last forward in the arena's history; 0: none was counted.
+  // The generation of this forward's last run in the arena's history; 0: no run was counted.
   std::uint64_t generation() const { return generation_; }
   void set_generation(std::uint64_t generation) { generation_ = generation; }
 

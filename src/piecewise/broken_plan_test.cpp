@@ -1,5 +1,5 @@
-// Catches: a check that does not see a broken memory plan. Each planner here breaks one rule. The comparison with
-// isolated memory must show that, and must show nothing for the real planner.
+// Catches: a check that misses a broken memory plan. Each planner here breaks one rule. The comparison with isolated
+// memory must then find a difference, and must find none with the real planner.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@ using testing::two_cuts;
 
 using Ranges = std::vector<LiveRange>;
 
-// Makes a planner that runs the real one on ranges that `change` has falsified.
+// Makes a planner that calls the real planner with ranges that `change` has falsified.
 template <class Change>
 Planner planner_of(const Change& change) {
   return [change](std::span<const LiveRange> ranges) -> Result<MemoryPlan> {
@@ -43,7 +43,7 @@ Planner planner_that_puts(std::size_t value, std::size_t onto) {
   };
 }
 
-// Returns the sizes at which the replay, after all sizes were captured, differs from the isolated run.
+// Returns the sizes at which the replay differs from the isolated run, after all sizes were captured.
 std::vector<std::int64_t> differing_sizes(Planner planner, const std::vector<std::string>& split_ops) {
   ExecutableBench bench = two_cuts();
   const std::unique_ptr<Executable> planned = *bench.create(split_ops, {.largest = {}, .planner = std::move(planner)});
@@ -67,7 +67,8 @@ TEST(BrokenPlans, TheRealPlanDiffersNowhere) {
 }
 
 TEST(BrokenPlans, AreCaught) {
-  // The largest size shows all of these faults; in the smallest size, alignment leaves some without effect.
+  // Every fault shows at the largest size. At the smallest size some faults have no effect, because alignment leaves
+  // gaps.
   const struct {
     const char* what;
     Planner planner;
@@ -96,7 +97,7 @@ TEST(BrokenPlans, AreCaught) {
 }
 
 TEST(BrokenPlans, TooSmallPlacesAreCaughtWhereTheyMatter) {
-  // Values get half of their bytes; after rounding up, the smallest bucket still fits.
+  // Values get half of their bytes. Alignment rounds these up, so the values of the smallest bucket still fit.
   EXPECT_THAT(differing_sizes(planner_of([](LiveRange& r) { r.bytes /= 2; }), kCuts), Contains(24));
 }
 

@@ -51,7 +51,7 @@ class Chain {
       copy.producer = ir::NodeId(copy.producer.value() + node_base);
       copy.name = free_name(source + ".", copy.name);
     } else if (const auto taken = names_.find(copy.name); taken != names_.end()) {
-      // Values from outside are found by name, so an inner result must give up the name.
+      // Inputs, weights and states are found by name, so an inner result with that name must be renamed.
       ir::Value& inner = graph_.value(taken->second);
       inner.name = free_name("inner.", inner.name);
       names_.emplace(inner.name, taken->second);

@@ -1,6 +1,6 @@
-// Runs several graphs one after another as one graph: for example body, head and sampler of a decode step, which are
-// captured together. An input of a later graph and an output of an earlier graph are one value if they have the same
-// name and type. Inputs, weights and states with the same name are the same value.
+// Joins several graphs into one that runs them one after another: for example body, head and sampler of a decode step,
+// which are captured together. If an input of a later graph has the name and type of an earlier graph's output, both
+// are one value. Inputs, weights and states with the same name are the same value.
 #pragma once
 
 #include <span>
@@ -11,7 +11,8 @@
 
 namespace tessera {
 
-// The outputs are those of every graph, in order. Fails if two values with the same name differ in type.
+// Returns the joined graph. Its outputs are the outputs of all graphs, in order. Fails if two values with the same name
+// differ in type.
 Result<ir::Graph> chain(std::string name, std::span<const ir::Graph* const> graphs);
 
 }  // namespace tessera

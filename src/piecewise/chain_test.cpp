@@ -104,7 +104,7 @@ TEST(Chain, ALaterGraphReadsANamesNewestOutput) {
 }
 
 TEST(Chain, AnInnerResultIsNoOutput) {
-  // %t is made inside p and is not an output, so r's input with that name is another value.
+  // Graph p makes %t but does not return it, so r's input %t is another value.
   const std::string text =
       chained({"graph @p { input %x: f32[T] %t = scale(%x) {factor = 2.0} %y = scale(%t) {factor = 2.0} return %y }",
                "graph @r { input %t: f32[T] %z = scale(%t) {factor = 4.0} return %z }"});

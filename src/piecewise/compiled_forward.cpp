@@ -52,7 +52,7 @@ class ForwardCompiler {
     return program;
   }
 
-  // Removes halves that would compute something else than the whole, and adds a note about it.
+  // Removes the halves if running them would change the result, and adds a note with the reason.
   void check_halves() {
     const std::string why = why_not_in_halves(forward_);
     if (why.empty()) return;

@@ -1,8 +1,8 @@
 // A stitching graph whose parts are compiled to programs. The programs work on the slots of the whole forward.
 //
 // Parts with the same structure, such as layers 2 to n of a model, share one program and differ only in their slots. A
-// program may lack values of the part's graph that its compiler fused away, and may have additional values, which get
-// slots behind the stitching graph's.
+// program may lack values of the part's graph that the compiler fused away. It may also have additional values, which
+// get slots after those of the stitching graph.
 #pragma once
 
 #include <cstdint>
@@ -24,13 +24,13 @@ struct CompiledPart {
   std::vector<std::string> value_names{};    // [program->values]: names in this part
   std::vector<ir::ValueId> outputs{};        // the program's values that another part or the caller reads
 
-  // Returns whether a capture makes a graph of it: it is a piece that runs something.
+  // Returns whether a capture makes a graph of the part: it is a piece with at least one instruction.
   bool recordable() const { return kind == Part::Kind::kPiece && !program->instructions.empty(); }
 };
 
 struct CompileCounts {
   std::int64_t compiled = 0;  // programs that the compiler made
-  std::int64_t loaded = 0;    // programs that it loaded from the cache
+  std::int64_t loaded = 0;    // programs that were loaded from the cache
   std::int64_t shared = 0;    // parts that run another part's program
 };
 
@@ -45,8 +45,8 @@ struct CompiledForward {
   std::vector<std::string> notes{};  // what was requested but left out
 };
 
-// Compiles each piece, or takes the program of an earlier part with the same structure. Split operators run by their
-// registered kernels, whatever the compiler is. The error names the part.
+// Compiles each piece, or takes the program of an earlier part with the same structure. Split operators always run with
+// their registered kernels, not with the compiler's. The error names the part.
 Result<CompiledForward> compile_forward(const StitchingGraph& graph, const Compiler& compiler);
 
 }  // namespace tessera

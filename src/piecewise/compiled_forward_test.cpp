@@ -1,6 +1,6 @@
-// Catches: equal layers that are compiled one by one, a shared program that runs on another layer's values or is named
-// after them, memory kept for a value that a compiler removed, missing memory for a value that it added, and a split
-// operator that is passed to a compiler.
+// Catches: equal layers that are compiled one by one; a shared program that runs on another layer's values or is named
+// after them; memory kept for a value that a compiler removed; missing memory for a value that a compiler added; and a
+// split operator that is passed to a compiler.
 #include "tessera/piecewise/compiled_forward.h"
 
 #include <gmock/gmock.h>
@@ -71,8 +71,8 @@ TEST(CompiledForward, ErrorsNameTheValuesOfTheirOwnPart) {
   EXPECT_THAT(executable->run(tokens(4)).message(), AllOf(HasSubstr("piece 2 at T=4"), HasSubstr("scale (%b.1)")));
 }
 
-// Fuses the two scalings of a layer into one, which runs in memory of the compiler's own, and copies the result to its
-// place.
+// Fuses the two scalings of a layer into one. The fused operator writes a value that the compiler added; a copy then
+// moves it to the layer's own result.
 class ScaleFuser final : public Compiler {
  public:
   ScaleFuser(const CompilerContext& context, std::vector<std::string>& seen) : Compiler(context), seen_(seen) {}

@@ -70,7 +70,7 @@ Result<std::int64_t> Executable::workspace_bytes(const ir::Bucket& bucket) const
   return static_cast<std::int64_t>(most);
 }
 
-// Resolves addresses from outside. An input, weight or state without an address is an error; results keep theirs.
+// Fills in the addresses of inputs, weights and states; a missing address is an error. Results keep their addresses.
 Status Executable::resolve_externals(const ir::Bucket& bucket, std::vector<DeviceAddress>& addresses) const {
   const CompiledForward& forward = compiled(bucket);
   for (std::size_t s = 0; s < addresses.size(); ++s) {

@@ -1,13 +1,14 @@
-// A stitching graph in runnable form. Its parts are compiled to programs. Liveness over the programs gives the memory
-// plan of each bucket. A bucket is bound to the plan's addresses once, and then run, captured and replayed.
+// Holds a stitching graph in runnable form. Its parts are compiled to programs. A liveness analysis of the programs
+// gives the memory plan of each bucket. A bucket is bound to the plan's addresses once, and then run, captured and
+// replayed.
 //
 //   create:   StitchingGraph ─▶ CompiledForward ─▶ Liveness
 //   bind:     Liveness + sizes ─▶ memory plan ─▶ BoundForward: one flat list of kernels
 //   capture:  BoundForward gets a second list, in which each piece is one graph to launch
 //
-// Several executables (prefill, decode, head) share one arena and one workspace: forwards are ordered on one stream,
-// and the runner copies out of the arena what must outlive a forward. Not thread-safe: one thread owns all executables
-// of an arena.
+// Several executables (prefill, decode, head) share one arena and one workspace. That is safe for two reasons: all
+// forwards run on one stream, and the runner copies everything that must outlive a forward out of the arena. Not
+// thread-safe: one thread owns all executables of an arena.
 #pragma once
 
 #include <cstdint>
@@ -50,7 +51,7 @@ struct ExecutionEnvironment {
 };
 
 struct ExecutableOptions {
-  ir::Bucket largest;  // no bucket exceeds it in any symbol; it fixes the place of the outputs
+  ir::Bucket largest;  // no bucket exceeds it in any symbol; it fixes the output addresses
   MemoryPlanKind memory = MemoryPlanKind::kPlanned;
   std::int64_t reserved_bytes = 0;  // the arena's first bytes, which hold another executable's output
   Planner planner = plan_memory;
@@ -58,18 +59,18 @@ struct ExecutableOptions {
 
 struct MemoryNeed {
   std::int64_t arena_bytes = 0;
-  std::int64_t lower_bound_bytes = 0;  // most bytes live at once: the need of a perfect plan
+  std::int64_t lower_bound_bytes = 0;  // most bytes live at once: the need of an optimal plan
   std::int64_t unshared_bytes = 0;     // the need if nothing shared memory
   std::int64_t workspace_bytes = 0;
 };
 
-// The graphs that the captures of one size make.
+// The number of graphs that capturing one size makes, and their operators.
 struct GraphNeed {
   std::int64_t graphs = 0;
   std::int64_t operators = 0;  // operators recorded in them; on a GPU some make more than one node
 };
 
-// A compiler for some of the buckets.
+// A second compiler, which serves only some of the buckets.
 struct CompilerForSome {
   const Compiler& compiler;
   std::function<bool(const ir::Bucket& bucket)> serves;  // whether it takes the bucket; a pure function
@@ -77,16 +78,16 @@ struct CompilerForSome {
 
 class Executable {
  public:
-  // Compiles the graph, and compiles it again with the compiler of `for_some` if that is given. Outputs of all buckets
-  // lie at the same places, and the results of both compilers are the same up to rounding. The compilers are not needed
-  // afterwards, but the kernels of their contexts are. The error names the part.
+  // Compiles the graph. If `for_some` is given, compiles the graph a second time with that compiler. All buckets have
+  // their outputs at the same addresses, and both compilers give the same results up to rounding. The compilers are not
+  // needed afterwards, but the kernels of their contexts must outlive the executable. The error names the part.
   static Result<std::unique_ptr<Executable>> create(StitchingGraph graph, const Compiler& compiler,
                                                     const ExecutionEnvironment& environment, ExecutableOptions options,
                                                     std::optional<CompilerForSome> for_some = std::nullopt);
 
   const StitchingGraph& graph() const { return graph_; }
-  // Returns the bucket's compiled forward. Without a bucket, returns the forward for buckets that `for_some` leaves to
-  // the first compiler.
+  // Returns the bucket's compiled forward. The overload without a bucket returns the first compiler's forward, for all
+  // buckets that `for_some` does not serve.
   const CompiledForward& compiled(const ir::Bucket& bucket) const { return variant(bucket).forward; }
   const CompiledForward& compiled() const { return variants_[0]->forward; }
   std::span<const CompiledPart> parts(const ir::Bucket& bucket) const { return compiled(bucket).parts; }
@@ -94,12 +95,12 @@ class Executable {
   CompileCounts compile_counts() const;  // sum over all compilers
   const ir::Bucket& largest() const { return options_.largest; }
 
-  // Computes the need from shapes; takes no memory.
+  // Computes the need from shapes, without allocating memory.
   Result<MemoryNeed> memory_need(const ir::Bucket& bucket) const;
   GraphNeed graph_need(const ir::Bucket& bucket) const;
 
-  // Plans the bucket, grows arena and workspace if they are too small, and chooses every kernel. A bucket that is bound
-  // already is dropped first.
+  // Plans the bucket's memory, grows arena and workspace if they are too small, and chooses every kernel. Drops the
+  // bucket first if it is already bound.
   Status bind(const ir::Bucket& bucket);
   bool bound(const ir::Bucket& bucket) const { return bound_.contains(bucket); }
   // Forgets the bucket's kernels and graphs.
@@ -108,13 +109,13 @@ class Executable {
   // Enqueues every kernel. Precondition of this and the functions below: bound(bucket). Running and replaying cost one
   // look-up of the bucket in addition to the kernels.
   Status run(const ir::Bucket& bucket) const;
-  // Returns whether a kernel's variant has not run on the stream. Its first run may load code and initialise libraries,
-  // which a recording refuses.
+  // Returns whether the bucket has a kernel variant that has not yet run on the stream. The first run may load code and
+  // initialise libraries, which is not allowed during a stream capture.
   Result<bool> has_cold_kernels(const ir::Bucket& bucket) const;
   // Runs one kernel of each cold variant, in the forward's order, so that capture() records only warm kernels.
-  // Precondition: inputs and plans of a forward of this bucket are staged. The kernels read them, and what earlier
-  // forwards left in the arena. The contents of outputs and arena are meaningless afterwards; states are written where
-  // the staged inputs say.
+  // Precondition: inputs and plans of a forward of this bucket are staged. The kernels read these, and also the data
+  // that earlier forwards left in the arena. Afterwards the outputs and the arena hold meaningless data; the kernels
+  // write states at the places that the staged inputs name.
   Status warm_up(const ir::Bucket& bucket) const;
   // Captures the bucket. If it fails the bucket keeps no graph, and run() still works.
   Status capture(const ir::Bucket& bucket);
@@ -123,9 +124,10 @@ class Executable {
   // Runs replay() if `graphs` is true, otherwise run(). Calls `passed` after each enqueued part.
   Status run_in_parts(const ir::Bucket& bucket, bool graphs, const BoundForward::PartPassed& passed) const;
   bool captured(const ir::Bucket& bucket) const;
-  // The functions below make and launch one graph of a whole forward that is cut, for batches whose requests have
-  // several rows each. The graph exists beside the pieces' graphs, with the same kernels on the same memory.
-  // capture_full() returns kFailedPrecondition unless can_be_full(). Precondition: captured(bucket).
+  // The functions below make and launch one graph of a whole forward, split operators included. The graph is only for
+  // batches in which every request has several rows. It exists in addition to the pieces' graphs, and runs the same
+  // kernels on the same memory. capture_full() returns kFailedPrecondition unless can_be_full(). Precondition:
+  // captured(bucket).
   bool can_be_full() const { return graph_.parts.size() > 1 && graph_.capturable; }
   Status capture_full(const ir::Bucket& bucket);
   bool has_full_graph(const ir::Bucket& bucket) const;
@@ -134,28 +136,28 @@ class Executable {
   // Returns output i, in the order of the source graph. Valid until the next forward in this arena.
   Result<OutputView> output(const ir::Bucket& bucket, std::size_t index) const;
 
-  // Functions to inspect a forward or to time it: its parts, their instructions one by one, and the places of values of
-  // a part's program. Precondition of the first five: bound(bucket).
+  // Functions to inspect a forward or to time it: its parts, their single instructions, and the addresses of a part's
+  // values. Precondition of the first five: bound(bucket).
   Status run_instruction(const ir::Bucket& bucket, std::size_t part, std::size_t instruction) const;
-  // Returns whether running the instruction does nothing, because a joined kernel runs it with a later one
-  // (ops/contract/op.h).
+  // Returns whether running the instruction alone does nothing, because a joined kernel computes it together with a
+  // later instruction (ops/contract/op.h).
   Result<bool> runs_later(const ir::Bucket& bucket, std::size_t part, std::size_t instruction) const;
   Status replay_part(const ir::Bucket& bucket, std::size_t part) const;
   Result<TensorView> value(const ir::Bucket& bucket, std::size_t part, ir::ValueId id) const;
-  // Checks the addresses that the bucket's kernels and graphs hold: binding them now would have to give the same.
-  // kInternal names part, bucket and value.
+  // Checks that the addresses in the bucket's kernels and graphs are still those that binding would give now. If not,
+  // returns kInternal, which names part, bucket and value.
   Status check_addresses(const ir::Bucket& bucket) const;
   // Returns one entry for each part, whether the bucket is bound or not.
   Result<std::vector<PartEntry>> entries(const ir::Bucket& bucket) const;
 
-  // Fills the memory of the next forward's values with NaN: the arena except its reserved bytes, or the isolated
+  // Fills the memory that the bucket's values will use with NaN: the arena except its reserved bytes, or the isolated
   // memory.
   Status poison(const ir::Bucket& bucket);
-  // Returns an error if a kernel wrote outside of its values. Only for isolated memory.
+  // Returns an error if a kernel wrote outside the memory of its values. Only for isolated memory.
   Status check_guards(const ir::Bucket& bucket) const;
 
   GraphStats graph_stats() const;                          // sum over all buckets
-  GraphStats graph_stats(const ir::Bucket& bucket) const;  // one bucket's
+  GraphStats graph_stats(const ir::Bucket& bucket) const;  // sum for this bucket
   std::int64_t num_captured() const;
   // Returns the number of recorded graphs: a captured bucket has one for each piece with kernels, and perhaps one of
   // the whole forward.
@@ -181,7 +183,7 @@ class Executable {
   Result<ForwardAddresses> planned_addresses(const ir::Bucket& bucket);
   Result<ForwardAddresses> isolated_addresses(const ir::Bucket& bucket);
   Status resolve_externals(const ir::Bucket& bucket, std::vector<DeviceAddress>& addresses) const;
-  // Returns the context's states if the forward is cut, otherwise null.
+  // Returns the context's states if the forward has split operators, otherwise null.
   ForwardStates* piecewise_states() const { return graph_.parts.size() > 1 ? env_.context.states : nullptr; }
   DeviceAddress address_now(const ir::Bucket& bucket, const ForwardAddresses& bound, std::size_t slot) const;
   Result<std::int64_t> workspace_bytes(const ir::Bucket& bucket) const;

@@ -1,4 +1,5 @@
-// Catches: two compilers of one executable whose buckets get each other's program, memory plan or outputs.
+// Catches: an executable with two compilers in which a bucket gets the other compiler's program, memory plan or
+// outputs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

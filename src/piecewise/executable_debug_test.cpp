@@ -17,7 +17,7 @@ using testing::kCuts;
 using testing::tokens;
 using testing::two_cuts;
 
-// An arena that breaks the contract: it moves.
+// An arena that breaks its contract, because its address changes.
 class MovingArena final : public Arena {
  public:
   explicit MovingArena(std::byte* memory, std::size_t bytes) {

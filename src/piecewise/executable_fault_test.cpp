@@ -1,5 +1,5 @@
-// Catches: a failed capture that leaves half a forward in graphs or a recording open, memory errors that crash or leave
-// a bucket half bound, and errors that do not say which part failed.
+// Catches: a failed capture that leaves only some parts as graphs or a stream that still records, memory errors that
+// crash or leave a bucket half bound, and errors that do not name the part that failed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ using testing::two_cuts;
 
 constexpr const char* kPieces[] = {"piece 0", "piece 2", "piece 4"};
 
-// Checks that, whatever happened before, eager runs work, and so do a new capture and its replay.
+// Checks that eager runs, a new capture and its replay work after a fault.
 void expect_works(ExecutableBench& bench, Executable& executable, std::int64_t size) {
   bench.device().set_plan({});
   EXPECT_FALSE(bench.stream().recording());
@@ -169,7 +169,7 @@ TEST(ExecutableFaults, EveryCallReportsALostDevice) {
   EXPECT_EQ(executable->bind(tokens(9)).code(), StatusCode::kDeviceLost);
 }
 
-// The capture fails, and binding again would fail too: the capture's own error must be reported.
+// The capture fails, and binding again would fail too. The reported error must be that of the capture.
 TEST(ExecutableFaults, AFailedCaptureReportsItsOwnError) {
   ExecutableBench bench = two_cuts();
   const std::unique_ptr<Executable> executable = *bench.create(kCuts);

@@ -1,5 +1,5 @@
 // Helpers for tests of executables: operators that write an operand, an environment on a device that can fail, and a
-// reference: the same graph unsplit, with every value in memory of its own.
+// reference run: the unsplit graph with separate memory for every value.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -25,8 +25,8 @@
 
 namespace tessera::testing {
 
-// store(x, mut y): y = x. accumulate(x, mut y): y = y + x. matmul(x, w): x wᵀ, summed up in the result's memory, so
-// that an operand that shares memory with the result is lost before it is read.
+// store(x, mut y): y = x. accumulate(x, mut y): y = y + x. matmul(x, w): x wᵀ, accumulated in the result's memory, so
+// that the result is wrong if the plan gives it the memory of an operand.
 namespace test_ops {
 inline Result<std::vector<ir::Type>> no_result(const ir::OpSignature& s) {
   if (s.operands[0] != s.operands[1]) return invalid_argument("x and y must have one type");
@@ -88,7 +88,7 @@ inline const KernelTable& bench_kernels() {
   return table;
 }
 
-// The results that a forward left behind: its outputs, then the states.
+// The data that a forward left in memory: its outputs, then the states.
 using Outcome = std::vector<Bytes>;
 
 class ExecutableBench {
@@ -112,12 +112,12 @@ class ExecutableBench {
   CompilerContext compiler_context() { return {.device = *device_, .ops = bench_ops(), .kernels = bench_kernels()}; }
   // Uses this compiler instead of the eager one from now on.
   void use_compiler(std::unique_ptr<Compiler> compiler) { compiler_ = std::move(compiler); }
-  // Uses this compiler for buckets of up to `most` tokens, beside the other one.
+  // Uses this compiler for buckets of up to `most` tokens. Larger buckets still use the other compiler.
   void use_compiler_up_to(std::int64_t most, std::unique_ptr<Compiler> compiler) {
     small_compiler_ = std::move(compiler);
     most_ = most;
   }
-  // Uses a device's own backend, which must outlive what is created.
+  // Uses a device-specific backend, which must outlive the executables created with it.
   void use_backend(const PiecewiseBackend& backend) { backend_ = &backend; }
 
   Result<std::unique_ptr<Executable>> create(const std::vector<std::string>& split_ops, ExecutableOptions options = {},
@@ -141,7 +141,7 @@ class ExecutableBench {
                               std::move(options), std::move(small));
   }
 
-  // Contents of inputs and states depend on `seed`; weights are always the same.
+  // Returns the data of a value. Inputs and states depend on `seed`; weights are always the same.
   Bytes content(const ir::Value& value, std::uint64_t seed) const {
     const auto bytes = static_cast<std::size_t>(*ir::size_bytes(value.type, largest_));
     const std::uint64_t of_name = std::hash<std::string>()(value.name);
@@ -155,7 +155,7 @@ class ExecutableBench {
     }
   }
 
-  // Loads the contents, calls `forward`, and reads what it left behind.
+  // Loads the data, calls `forward`, and reads the outputs and states.
   Outcome outcome(const Executable& executable, std::int64_t size, std::uint64_t seed,
                   const std::function<Status(const ir::Bucket&)>& forward) {
     load(seed);
@@ -181,7 +181,7 @@ class ExecutableBench {
     return outcome(executable, size, seed, [&](const ir::Bucket& b) { return executable.replay(b); });
   }
 
-  // Runs the graph as one program, with nothing split, planned or shared.
+  // Runs the graph as one program: not split, not planned, and with separate memory for every value.
   Outcome reference(std::int64_t size, std::uint64_t seed) {
     const ir::Bucket bucket = tokens(size);
     const Program program = *eager_program(graph_, bench_ops(), bench_kernels());
@@ -223,8 +223,8 @@ class ExecutableBench {
   const PiecewiseBackend* backend_ = &recording_backend();
 };
 
-// A graph with two cuts. A residual and an early output live across them; a split op writes memory; and there is a
-// state.
+// A graph with two cuts. A residual and an early output stay live across them, a split op writes an operand, and there
+// is a state.
 inline constexpr const char* kTwoCuts = R"(graph @two_cuts {
   input %x: f32[T, 8]
   weight %w1: f32[8, 8]

@@ -1,4 +1,4 @@
-// Addresses of values from outside of a forward: inputs, weights and states, by name.
+// Addresses, by name, of the values that a forward does not make: inputs, weights and states.
 #pragma once
 
 #include <functional>
@@ -17,8 +17,9 @@ class ExternalValues {
 
   // Adds an address that is the same for every bucket. A name that was added before gets the new address.
   void add(std::string name, DeviceAddress address);
-  // Adds an address that depends on the bucket, such as a field of inputs that are packed for one upload. `address` is
-  // called while a bucket is bound or checked, never in a forward. It must return the same for the same bucket.
+  // Adds an address that depends on the bucket. One example is the address of an input that is packed with other inputs
+  // for one upload. `address` is called only while a bucket is bound or checked, not in a forward. It must return the
+  // same address for the same bucket.
   void add(std::string name, AddressOfBucket address);
 
   bool contains(std::string_view name) const { return addresses_.contains(name); }

@@ -1,4 +1,4 @@
-// Catches: an input bound at another bucket's place, and an unknown name that yields address 0.
+// Catches: an input bound at the address of another bucket, and an unknown name that yields address 0.
 #include "tessera/piecewise/external_values.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
-// Places of a forward's values in the arena, bucket by bucket. They are planned from shapes; no memory is taken.
+// Plans where a forward's values lie in the arena, for each bucket. The plan follows from shapes; no memory is
+// allocated.
 #pragma once
 
 #include <cstdint>
@@ -16,26 +17,27 @@ namespace tessera {
 using Planner = std::function<Result<MemoryPlan>(std::span<const LiveRange>)>;
 
 struct ForwardMemoryOptions {
-  ir::Bucket largest;               // no bucket exceeds it in any symbol; it fixes the place of the outputs
+  ir::Bucket largest;               // no bucket exceeds it in any symbol; it fixes the output offsets
   std::int64_t reserved_bytes = 0;  // the arena's first bytes, which hold another executable's output
   Planner planner = plan_memory;
 };
 
 // The plan of one bucket.
 struct SlotPlan {
-  std::vector<std::int64_t> offsets;   // [slots]: offset in the arena; -1: elsewhere, or without memory
+  std::vector<std::int64_t> offsets;   // [slots]: offset in the arena; -1: not in the arena, or without memory
   std::int64_t size_bytes = 0;         // the arena this plan needs
-  std::int64_t lower_bound_bytes = 0;  // most bytes live at once: the need of a perfect plan
+  std::int64_t lower_bound_bytes = 0;  // most bytes live at once: the need of an optimal plan
 };
 
 class ForwardMemory {
  public:
-  // Places the outputs: one after another behind the reserved bytes, each as large as in the largest bucket. `forward`
-  // must outlive this and must not move.
+  // Places the outputs one after another behind the reserved bytes, with the sizes of the largest bucket. `forward`
+  // must outlive this object and must not move.
   static Result<ForwardMemory> create(const CompiledForward& forward, ForwardMemoryOptions options);
 
   const Liveness& liveness() const { return liveness_; }
-  // Plans the bucket. kInternal if it exceeds the largest, or the planner places a value outside of its plan.
+  // Plans the bucket. Returns kInternal if the bucket exceeds the largest one, or if the planner places a value outside
+  // of its plan.
   Result<SlotPlan> plan(const ir::Bucket& bucket) const;
   // Returns the bytes of all values if none shared memory.
   Result<std::int64_t> unshared_bytes(const ir::Bucket& bucket) const;

@@ -15,13 +15,13 @@ bool runs_in_halves(const Program& program, std::size_t instruction) {
                              [&](const Halves& run) { return instruction >= run.first && instruction < run.end; });
 }
 
-// Follows gathered rows of all ranks through the forward.
+// Marks, along the forward, the slots that hold rows gathered from all ranks.
 class GatheredRows {
  public:
   explicit GatheredRows(const CompiledForward& forward)
       : forward_(forward), is_gathered_(forward.slots.size(), false) {}
 
-  // Returns whether the instruction reads or makes gathered rows.
+  // Returns whether the instruction reads or makes gathered rows, and marks the slots that it writes.
   bool pass(const CompiledPart& part, const ir::Node& call) {
     const auto slot = [&](ir::ValueId id) {
       return static_cast<std::size_t>(forward_.memory_of[static_cast<std::size_t>(part.slots[id.index()])]);
@@ -45,9 +45,9 @@ class GatheredRows {
 
 std::string why_not_in_halves(const CompiledForward& forward) {
   GatheredRows gathered(forward);
-  std::int64_t halved = 0;  // number of runs in halves
+  std::int64_t halved = 0;  // number of instruction ranges that run in halves
   bool some_in_halves = false;
-  std::string whole;  // an instruction that has rows of all ranks and runs whole
+  std::string whole;  // the last instruction that uses gathered rows and does not run in halves
   for (const CompiledPart& part : forward.parts) {
     halved += std::ssize(part.program->halves);
     for (std::size_t i = 0; i < part.program->instructions.size(); ++i) {

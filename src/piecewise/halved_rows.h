@@ -1,4 +1,4 @@
-// Checks whether a forward's programs may run in halves (compile/halves.h) beside its other instructions.
+// Checks whether a forward's programs may run some instructions in halves (compile/halves.h) while others run whole.
 #pragma once
 
 #include <string>
@@ -7,10 +7,10 @@
 
 namespace tessera {
 
-// Returns why the programs may not run in halves; empty: they may. Rows of all ranks that are gathered in halves lie in
-// another order than rows that are gathered whole: first every rank's first half, then every rank's second half. Every
-// reader must know the order, up to where a rank's own rows are scattered back. So either all of these instructions run
-// in halves, or none.
+// Returns why the programs may not run in halves; empty: they may. Gathering in halves puts the rows of all ranks in
+// another order than gathering them at once: first every rank's first half, then every rank's second half. All
+// instructions that use the gathered rows, until the rows are scattered back to their ranks, must expect the same
+// order. So either all of these instructions run in halves, or none does.
 std::string why_not_in_halves(const CompiledForward& forward);
 
 }  // namespace tessera

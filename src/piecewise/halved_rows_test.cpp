@@ -1,5 +1,5 @@
-// Catches: rows of all ranks that are gathered in halves but read whole, or the other way round; and a requested
-// overlap that is left out silently.
+// Catches: rows of all ranks that are gathered in halves but read as if gathered at once, or the other way round; and a
+// requested overlap that is dropped without a note.
 #include "tessera/piecewise/halved_rows.h"
 
 #include <gmock/gmock.h>
@@ -32,7 +32,7 @@ std::size_t runs(const CompiledForward& forward) {
   return count;
 }
 
-// %marks is gathered once and read in two layers, as models do with slots.
+// %marks is gathered once and read in two layers. A model reads its cache slots in the same way.
 constexpr const char* kTwoLayers = R"(graph @g {
   input %x: f32[T, 4] input %marks: f32[T, 4] weight %w: f32[4, 4]
   state %k: f32[P, 16, 1, 4] state %v: f32[P, 16, 1, 4] group "full" paged layers [0]

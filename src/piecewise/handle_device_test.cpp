@@ -1,6 +1,6 @@
-// Catches: code between a graph and a device's kernels that assumes pointers: in views, the arena's plan, the
-// workspace, bound addresses or debug checks. The device here has handles instead, and an arena that is only as large
-// as needed.
+// Catches: code between a graph and a device's kernels that assumes that addresses are pointers: in views, the arena's
+// plan, the workspace, bound addresses or debug checks. The device of this test uses handles, and its arena is only as
+// large as needed.
 #include "tessera/device/testing/handle_device.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ namespace {
 using testing::HandleDevice;
 using testing::HandleStream;
 
-// y = 2 x + 1, computed by way of the workspace.
+// y = 2 x + 1. The kernel writes an intermediate result to the workspace.
 class TwiceOp final : public BoundOp {
  public:
   explicit TwiceOp(const BindArgs& args) : x_(args.operands[0]), y_(args.results[0]), scratch_(args.workspace) {}
@@ -73,7 +73,7 @@ TEST(HandleDevice, RunsCapturesAndReplaysPieces) {
   const std::unique_ptr<Compiler> compiler = make_eager_compiler({.device = *device, .ops = ops, .kernels = kernels});
 
   const std::vector<std::string> cuts{"cut"};
-  // The arenas' sizes come from an executable whose arenas are still empty.
+  // The arenas' sizes come from a first executable, whose arenas stay empty.
   std::unique_ptr<Arena> none = device->create_arena({.reserve_bytes = kDeviceAlignment, .name = "none"}).value();
   const auto make = [&](Arena& arena, Arena& workspace) {
     return *Executable::create(*split_graph(graph, ops, cuts), *compiler,

@@ -1,4 +1,4 @@
-// A device's own backend for tests, which records how it was called.
+// A device-specific backend for tests, which records how it was called.
 #pragma once
 
 #include <cstdint>

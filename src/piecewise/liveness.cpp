@@ -7,7 +7,7 @@
 namespace tessera {
 namespace {
 
-// Notes that `step` uses the slot. A value from outside already has memory.
+// Records that `step` uses the slot. Inputs, weights and states already have memory and are skipped.
 void use(const CompiledForward& forward, std::int32_t slot, std::int32_t step, Liveness& live) {
   const std::int32_t owner = forward.memory_of[static_cast<std::size_t>(slot)];
   if (forward.slots[static_cast<std::size_t>(owner)].kind != ir::ValueKind::kResult) return;
@@ -19,8 +19,8 @@ void use(const CompiledForward& forward, std::int32_t slot, std::int32_t step, L
   live.ranges[static_cast<std::size_t>(range)].last = step;
 }
 
-// Extends the use of every value of the part's instructions [first, end), which begin at `step`, until the last of
-// them. `how` says in which buckets.
+// Extends the live ranges of all values that the part's instructions [first, end) use. Each range then lasts until the
+// last of these instructions. Instruction `first` is step `step`. `how` says in which buckets the extension holds.
 void extend(const CompiledForward& forward, const CompiledPart& part, std::size_t first, std::size_t end,
             std::int32_t step, Liveness::Extension how, Liveness& live) {
   how.program = part.program.get();

@@ -1,5 +1,5 @@
-// Computes the memory need of a compiled forward: the steps in which each value is live. It looks at programs, so a
-// value that a compiler removed takes no memory.
+// Computes in which steps each value of a compiled forward is live; the memory plan follows from that. The analysis
+// works on compiled programs, so a value that a compiler removed takes no memory.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,13 @@
 
 namespace tessera {
 
-// The slots that need memory of their own. A view shares the memory of its value, which is live until the last use of
-// the value or of any of its views.
+// The slots that need memory of their own. A view shares the memory of the value that it views. The memory is live
+// until the last use of the value or of any of its views.
 struct Liveness {
   struct Range {
     std::int32_t slot;   // a result; its type determines the bytes
     std::int32_t first;  // step that first writes it; steps count instructions through all parts
-    std::int32_t last;   // step that uses it last; for outputs one past the last step
+    std::int32_t last;   // step that uses it last; for an output: the number of steps
   };
   // Extends a range to `step` in some buckets. Instructions that run as one kernel, or in halves, use all their values
   // until the last of these instructions. The extension holds for buckets in which `instruction` of `program` has at
@@ -36,7 +36,7 @@ struct Liveness {
   std::vector<std::int32_t> range_of_slot;  // [slots]: index into ranges; -1: from outside, or used by no instruction
 };
 
-// Finds the ranges of all slots. kInvalidArgument if no instruction makes an output.
+// Finds the ranges of all slots. Returns kInvalidArgument if there is an output that no instruction makes.
 Result<Liveness> analyze_liveness(const CompiledForward& forward);
 
 // Returns the ranges with the bucket's sizes. `output_offsets` fixes the places of the outputs, [outputs]; it may be

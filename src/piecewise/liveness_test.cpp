@@ -1,5 +1,5 @@
-// Catches: memory that is given away while a later step still reads it through another name, a view or another part;
-// and outputs that do not last to the end.
+// Catches: memory that is reused while a later step still reads it under another name, through a view or in another
+// part; and outputs that are overwritten before the forward ends.
 #include "tessera/piecewise/liveness.h"
 
 #include <gmock/gmock.h>
@@ -166,7 +166,8 @@ TEST(LiveRanges, ValuesOfAJoinedKernelLastUntilItsEnd) {
   EXPECT_EQ((*live_ranges(forward, live, tokens(3), {}))[0].last, 1) << "it serves two rows at most";
 }
 
-// The first half of a later value is written while the second half of an earlier value is read.
+// When instructions run in halves, the first half of a later value is written before the second half of an earlier
+// value is read, so the two must not share memory.
 TEST(LiveRanges, ValuesOfHalvesLastUntilTheirEnd) {
   CompiledForward forward = forward_of(R"(graph @g {
     input %x: f32[T, 4] weight %w: f32[4, 4]

@@ -1,4 +1,4 @@
-// The state of each part at one size, as data for inspection: the entries of a piecewise backend.
+// Describes the state of each part at one size, for inspection.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace tessera {
 
-// A value of a part, and its place.
+// A value of a part, and its address.
 struct EntryValue {
   std::string name;
   std::int64_t bytes = 0;
@@ -29,7 +29,7 @@ struct PartEntry {
   std::string part;  // "piece 0"
   ir::Bucket runtime_shape;
   bool need_to_compile = false;  // the part has kernels, which are bound for exactly this shape
-  bool use_graph = false;        // a capture records it
+  bool use_graph = false;        // a capture records the part
   bool compiled = false;         // its kernels are bound
   Runnable runnable = Runnable::kNothing;
   std::int64_t num_finished_warmup = 0;  // eager runs between binding and capture

@@ -1,4 +1,4 @@
-// Catches: an entry that shows a wrong state of its part, and one that shows a wrong place of a value.
+// Catches: an entry that shows a wrong state of its part, or a wrong address of a value.
 #include "tessera/piecewise/part_entry.h"
 
 #include <gmock/gmock.h>

@@ -1,7 +1,7 @@
-// Catches: executables that share an arena and spoil each other's values: a later executable, or another size of the
-// same one, overwrites what is still read. Each test runs two forwards in a row, body and head as in a runner, with
-// memory planned wrongly on purpose. The result must differ from a run on separate memory, and must not differ with the
-// real planner.
+// Catches: executables that share an arena and overwrite values that another executable, or another size of the same
+// executable, still needs. A forward runs the body and then the head, as a runner does. Its result is compared with
+// that of a run on separate memory. The two must be equal with a sound memory plan, and must differ with a plan that a
+// test made wrong.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ using testing::tokens;
 constexpr std::int64_t kLargest = 24;
 constexpr std::int64_t kHidden = kLargest * 8 * 4;  // bytes
 
-// The base of a view is used only through the view, after another value was made.
+// %a is read only through its view, after another value was made.
 constexpr const char* kBody = R"(graph @body {
   input %x: f32[T, 8]
   weight %w1: f32[8, 8]
@@ -43,7 +43,7 @@ constexpr const char* kHead = R"(graph @head {
 })";
 enum : std::size_t { kA, kB, kHiddenRange };  // indices of the body's ranges
 
-// through_scratch(x) = 2 x, computed by way of the workspace.
+// through_scratch(x) = 2 x. The kernel writes an intermediate result to the workspace.
 Result<std::vector<ir::Type>> type_of_operand(const ir::OpSignature& s) { return std::vector{s.operands[0]}; }
 Result<std::size_t> bytes_of_operand(const BindArgs& args) {
   return static_cast<std::size_t>(args.operands[0].bytes());
@@ -81,7 +81,7 @@ struct Planners {
   bool one_memory = false;  // the arena serves as workspace too
 };
 
-// Body and head of one runner, and the memory that they share.
+// The body and head of one runner, with their shared memory.
 class Forwards {
  public:
   Forwards(const Planners& planners, MemoryPlanKind kind) : isolated_(kind == MemoryPlanKind::kIsolated) {
@@ -113,7 +113,7 @@ class Forwards {
     return ok_status();
   }
   Bytes forward(std::int64_t size) {
-    // Each size has an input of its own, so that what an earlier forward left is wrong for this one.
+    // Each size has different input data, so that data left by an earlier forward are wrong for a later one.
     const Bytes x = testing::random_bytes(ir::DType::kFloat32, kLargest * 32, static_cast<std::uint64_t>(size));
     EXPECT_TRUE(stream_->upload(memory_.front()->data(), x.data(), x.size()).ok());
     EXPECT_TRUE(body_->replay(tokens(size)).ok());
@@ -160,7 +160,7 @@ class Forwards {
 
 const std::vector<std::int64_t> kSizes = {kLargest, 9, 1};
 
-// Returns the sizes at which the forward, after all sizes were captured, differs from one on separate memory.
+// Returns the sizes at which the forward differs from one on separate memory, after all sizes were captured.
 std::vector<std::int64_t> differing_sizes(const Planners& planners) {
   Forwards shared(planners, MemoryPlanKind::kPlanned);
   Forwards alone({}, MemoryPlanKind::kIsolated);
@@ -208,7 +208,7 @@ TEST(SharedArena, AHeadThatIgnoresWhatIsReservedIsCaught) {
 }
 
 TEST(SharedArena, AHeadOverOneSizesReservedBytesIsCaught) {
-  // The reserved bytes here are those of the current size instead of the largest.
+  // This planner reserves the bytes of the current size instead of those of the largest.
   const Planner overlaps = [](std::span<const LiveRange> ranges) -> Result<MemoryPlan> {
     MemoryPlan plan = TRY(plan_memory(ranges));
     for (std::size_t i = 0; i + 1 < ranges.size(); ++i)
@@ -219,7 +219,7 @@ TEST(SharedArena, AHeadOverOneSizesReservedBytesIsCaught) {
 }
 
 TEST(SharedArena, AWorkspaceInTheArenaIsCaught) {
-  // The scratch lies away from the output's place, where it would do no harm: %a is live while the scratch is written.
+  // Places %a where the scratch is written. %a is live then; the output, which is elsewhere, would not be harmed.
   const Planner low = [](std::span<const LiveRange> ranges) -> Result<MemoryPlan> {
     MemoryPlan plan = TRY(plan_memory(ranges));
     plan.offsets[kA] = 0;
@@ -249,7 +249,7 @@ TEST(SharedArena, ASmallerSizeMayNeedMore) {
   EXPECT_EQ(forwards.arena().base(), base);
 }
 
-// A plan that declares fewer bytes than it uses would lead kernels past the arena's memory; it must be an error.
+// A plan that declares fewer bytes than it uses must be refused, because kernels would write past the end of the arena.
 TEST(SharedArena, APlanBeyondItsOwnSizeIsRefused) {
   const Planner understates = [](std::span<const LiveRange> ranges) -> Result<MemoryPlan> {
     MemoryPlan plan = TRY(plan_memory(ranges));

@@ -1,6 +1,6 @@
-// Catches: a cut, a memory plan or a capture that changes what a forward computes. Random graphs with views, memory
-// written in place and states are cut at random operators. They are compared bit for bit with the same graph whole and
-// unplanned, for several buckets after all of them were captured.
+// Catches: a cut, a memory plan or a capture that changes the results of a forward. Random graphs with views, in-place
+// writes and states are cut at random operators. For several buckets, and after all of them were captured, the results
+// are compared bit for bit with those of the same graph without cuts and without a memory plan.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -74,14 +74,14 @@ class RandomForward {
     const ValueId w = b_.weight("narrow", {DType::kFloat32, {8, 4}});
     result(b_.op("linear", {product, w}));
   }
-  // Adds a view of a result that is used later under its own name, and memory that both names see.
+  // Reshapes a result to one dimension and back, so that two names refer to the same memory.
   void view_and_back() {
     const ValueId of = made_[below(made_.size())];
     const ValueId flat = b_.op("reshape", {of}, {{"shape", std::string("8*T")}});
     result(b_.op("reshape", {flat}, {{"shape", std::string("T, 8")}}));
   }
-  // Writes into the state, or into a result that others may have read, also through a view. The written sum is that of
-  // a copy, so that no operand shares the written memory.
+  // Accumulates into the state or into an earlier result, which other nodes or views may also read. The addend is a
+  // scaled copy, so no operand shares the written memory.
   void write_in_place(ValueId state) {
     const ValueId target = below(2) == 0 ? state : made_[below(made_.size())];
     const ValueId addend = b_.op("scale", {any()}, {{"factor", 0.25}});

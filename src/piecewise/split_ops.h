@@ -10,12 +10,13 @@
 
 namespace tessera {
 
-// Returns the operators that declare that forwards are cut at them. The user may name other operators instead.
+// Returns the operators whose declarations say that forwards are cut at them. The user may name other operators
+// instead.
 std::vector<std::string> default_split_ops(const ir::OpTable& ops);
 
 // Returns the operators for `names`, which may also be SGLang's spellings, such as
-// sglang.unified_attention_with_output. kNotFound with the registered operators if a name is neither; kUnimplemented
-// for a spelling of SGLang whose operator this engine lacks.
+// sglang.unified_attention_with_output. Returns kNotFound, with the registered operators, if a name is neither an
+// operator nor such a spelling. Returns kUnimplemented for a spelling of SGLang whose operator this engine lacks.
 Result<std::vector<std::string>> resolve_split_ops(const ir::OpTable& ops, std::span<const std::string> names);
 
 }  // namespace tessera

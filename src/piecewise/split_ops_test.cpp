@@ -34,7 +34,7 @@ TEST(SplitOps, TakesOperatorsAndTheSpellingsOfSglang) {
 
 TEST(SplitOps, AnSglangSpellingWithoutOperatorIsUnimplemented) {
   const std::string name = "sglang.gdn_with_output";
-  const Status status = error(name);  // the error of a table without that operator
+  const Status status = error(name);  // the message for a table without that operator
   EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
   EXPECT_THAT(status.message(), AllOf(HasSubstr(name), HasSubstr("does not exist yet")));
 }
@@ -43,7 +43,7 @@ TEST(SplitOps, AnUnknownNameIsRefusedWithTheRegisteredOnes) {
   EXPECT_EQ(error("atention").code(), StatusCode::kNotFound);
   EXPECT_THAT(error("atention").message(),
               AllOf(HasSubstr("split op"), HasSubstr("'atention'"), HasSubstr("attention")));
-  // The error lists all operators, even if no name is near.
+  // The error lists all operators, even if none has a similar name.
   for (const char* registered : {"attention", "host_read", "moe"})
     EXPECT_THAT(error("zzzzzz").message(), HasSubstr(registered));
   EXPECT_FALSE(error("").ok());

@@ -40,7 +40,8 @@ class PartBuilder {
   }
 
  private:
-  // Returns the part's value for a value of the source, which is made at its first use. `producer` is set for results.
+  // Returns the part's id for a value of the source graph, and adds the value at its first use. `producer` is set for
+  // results.
   ir::ValueId local(ir::ValueId outer, ir::NodeId producer) {
     if (const auto it = local_.find(outer); it != local_.end()) return it->second;
     ir::Graph& graph = part_.graph;

@@ -1,6 +1,6 @@
-// Cuts a graph, keeping its nodes in order. A split op gets a part of its own; everything between two split ops is one
-// piece. Order, data and mutation dependencies stay as they are, because parts run in order, and a value keeps one
-// slot, and so one address, on both sides of a cut.
+// Cuts a graph at its split ops. A split op gets a part of its own; all nodes between two split ops form one piece.
+// Parts run in the order of the source's nodes, and a value keeps one slot, and so one address, on both sides of a cut.
+// Data and mutation dependencies therefore stay intact.
 //
 //   a b attention c d attention e   ─split at attention─▶   [a b] attention [c d] attention [e]
 #pragma once
@@ -14,8 +14,8 @@
 
 namespace tessera {
 
-// Cuts the graph at `split_ops`, names that resolve_split_ops() accepts; empty: one piece. The graph is also cut at an
-// operator that cannot be captured, and a note of the result says so.
+// Cuts the graph at `split_ops`, which are names that resolve_split_ops() accepts. Empty: the graph becomes one piece.
+// The graph is also cut at every operator that cannot be captured, and a note of the result says so.
 Result<StitchingGraph> split_graph(const ir::Graph& graph, const ir::OpTable& ops,
                                    std::span<const std::string> split_ops);
 

@@ -1,6 +1,6 @@
-// The stitching graph: a forward cut into parts that run one after another. A *piece* is
-// compiled and captured; a *split op* is one operator alone, never captured. Values that cross a cut
-// live in slots of the whole forward; each part's graph refers to them by its own value ids.
+// The stitching graph: a forward cut into parts that run one after another. A *piece* is compiled and captured as one
+// graph. A *split op* is a single operator that runs between the graphs of two pieces. Values that cross a cut are in
+// slots of the whole forward; each part's graph refers to them by its own value ids.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct Part {
   enum class Kind : std::uint8_t { kPiece, kSplitOp };
   Kind kind = Kind::kPiece;
   std::string name;  // "piece 0", "split op 1: attention"
-  // Values that the part reads from other parts are its inputs; values that others read from it are its outputs.
+  // Values that the part reads from other parts are its inputs; values that other parts read from it are its outputs.
   ir::Graph graph;
   std::vector<std::int32_t> slots;  // [graph.values.size()]: index into StitchingGraph::slots
 };
@@ -35,7 +35,7 @@ struct StitchingGraph {
   std::vector<std::int32_t> outputs;  // slots, in the order of the source graph's outputs
   std::vector<ir::CacheGroup> cache_groups;
   std::vector<std::string> notes;  // cuts that were not requested, one sentence each
-  bool capturable = true;          // false if it has an operator that must not be captured
+  bool capturable = true;          // false if an operator must not be captured
 
   std::int64_t num_pieces() const;
   std::int64_t num_split_ops() const;

@@ -94,8 +94,8 @@ inline std::vector<std::string> names(const ir::Graph& graph, const std::vector<
   return out;
 }
 
-// Checks the rules that every split obeys, and returns "" if they hold: all nodes in order, slots that are the source's
-// values, and parts whose inputs and outputs are exactly the values that cross their borders.
+// Checks the rules that every split obeys, and returns "" if they hold: all nodes are there in order, the slots are the
+// source's values, and the inputs and outputs of a part are exactly the values that cross its borders.
 inline std::string broken_rule(const ir::Graph& source, const StitchingGraph& stitched) {
   if (stitched.slots.size() != source.values.size()) return "slots";
   for (std::size_t i = 0; i < source.values.size(); ++i) {

@@ -1,5 +1,5 @@
-// Catches: a kernel that runs for the first time while it is recorded, one that is warmed up twice or out of order, and
-// a failed warm-up that counts.
+// Catches: a kernel whose first run happens during a recording, a kernel that is warmed up twice or out of order, and a
+// failed warm-up that counts as done.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,8 +18,8 @@ using testing::tokens;
 
 std::vector<std::string> enqueued;  // kernels run outside of recordings, as "name/choice"
 
-// A kernel whose code depends on the number of rows: one variant for each `kRowsAlike` rows, or a single one if it is
-// 0.
+// A kernel whose code depends on the number of rows: each range of kRowsAlike row counts has a variant of its own. With
+// kRowsAlike = 0 there is one variant.
 template <int kRowsAlike>
 class VariedKernel final : public BoundOp {
  public:
