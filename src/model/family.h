@@ -1,4 +1,4 @@
-// Model families. Each is one file: its own fields of config.json, and its forward as a graph.
+// Model families. Each family is one file, which reads its own fields of config.json and builds its forward as a graph.
 #pragma once
 
 #include <functional>
@@ -20,7 +20,7 @@ namespace tessera {
 class LayerBuilder;
 struct ModelOptions;
 
-// A forward as a graph, with one spec for each of its weights.
+// The graph of a forward, with a spec for each of its weights.
 struct FamilyBody {
   ir::Graph graph;
   std::vector<WeightSpec> weights = {};
@@ -32,41 +32,44 @@ struct ModelFamily {
   ModelConfig defaults = {};
   // Whether the family may rotate a part of each head ("partial_rotary_factor").
   bool partial_rotary = false;
-  // Whether its experts may be stored in MXFP4 ("quantization_config"). If so, its defaults have a mixture.
+  // Whether the family's experts may be stored in MXFP4 ("quantization_config"). If so, `defaults.moe` is set.
   bool mxfp4_experts = false;
-  // Reads the fields that only this family has, or reads in its own way, and sets sliding_windows: [num_hidden_layers].
-  // Sizes, activation and norms are already in `config`.
+  // Reads the fields that only this family has, or that this family reads in its own way. Also sets
+  // config.sliding_windows. When it is called, sizes, activation and norms are already in `config`.
   Status (*read_config)(const Fields& fields, ModelConfig& config) = nullptr;
-  // Builds the body: input_ids, positions … → hidden [T, hidden]. The builder keeps the first error.
+  // Builds the body. Inputs: input_ids, positions, …; returns hidden [T, hidden]. The builder keeps the first error.
   ir::ValueId (*build_body)(LayerBuilder& b, const ModelConfig& config) = nullptr;
-  // Replaces build_body for a family whose body is written as text (model/text_body.h). It may depend only on the
-  // config and the options.
+  // Replaces build_body in a family whose body is written as text (model/text_body.h). The result may depend only on
+  // the config and the options.
   std::function<Result<FamilyBody>(const ModelConfig&, const ModelOptions&, const ir::OpTable&)> make_body{};
-  // Builds the tower: patches and their places → rows for the body, X[S / merged patches, row_values()]
-  // (model/vision/towers.h). Null: the family has no tower, and `defaults` has none.
+  // Builds the vision tower (model/vision/towers.h). Inputs: patches and their positions; returns rows for the body,
+  // X[S / merged patches, row_values()]. Null if the family has no tower; `defaults.vision` is then absent.
   ir::ValueId (*build_tower)(LayerBuilder& b, const VisionConfig& config) = nullptr;
-  // Builds the checkpoint's next-token layer: hidden states of the body and the tokens behind them → hidden [T,
-  // hidden], which the head and the next draft read (layers/draft.h). `config` is with_draft_layer()'s. Null: the
-  // family has none.
+  // Builds the checkpoint's next-token layer (layers/draft.h). This layer reads the body's hidden states and the tokens
+  // that follow them. It returns hidden [T, hidden], which the head and the next draft read. `config` is the result of
+  // with_draft_layer(). Null if the family has no next-token layer.
   ir::ValueId (*build_draft)(LayerBuilder& b, const ModelConfig& config) = nullptr;
-  // The next three describe a family by its difference from another one, whose functions it uses. Empty: no difference.
+  // A family may use the functions of another family. The next three members describe how it differs from that other
+  // family. A member is empty if there is no such difference.
 
-  // Returns config.json with the other family's fields.
+  // Converts config.json to the other family's fields.
   std::function<Result<Json>(const Json& config)> rewrite_config{};
   std::function<Result<ir::Graph>(ir::Graph body, const ir::OpTable&)> change_body{};
   // Returns the checkpoint's name for a tensor that the other family calls `tensor`.
   std::function<std::string(const std::string& tensor)> tensor_name{};
 };
 
-// The known families. One thread adds them before anyone reads; after that the registry is immutable and thread-safe.
+// The known families. One thread adds all families before any thread reads the registry. Afterwards the registry is
+// immutable and thread-safe.
 class FamilyRegistry {
  public:
-  // Returns kInvalidArgument if the architecture is already there.
+  // Returns kInvalidArgument if the registry already has the architecture.
   Status add(ModelFamily family);
-  const ModelFamily* find(std::string_view architecture) const;  // null if there is none
+  const ModelFamily* find(std::string_view architecture) const;  // null if the architecture is unknown
   std::span<const ModelFamily> all() const { return families_; }
   std::string names() const;  // "LlamaForCausalLM, …", for messages
-  // Returns the architecture that is nearest to a mistyped name, or nothing.
+  // Returns the architecture whose name is most similar to `architecture`, which may be mistyped; empty if no name is
+  // similar.
   std::vector<std::string> nearest(std::string_view architecture) const;
 
  private:

@@ -1,5 +1,5 @@
-// The images in a language model's config: the tokens that stand for them in a prompt, and what an image's rows hold
-// besides embeddings. The tower that makes the rows has its own config.
+// Describes how a language model's prompts contain images: the tokens that stand for an image, and the size of an
+// image's rows. The vision tower, which computes the rows, has a config of its own.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,13 @@ namespace tessera {
 
 struct ImageTokens {
   TokenId image;         // the placeholder; the prompt has one for each row of the image
-  TokenId vision_start;  // stands before an image's placeholders
-  TokenId vision_end;    // stands after them
-  // For Qwen3-VL: how many layers, from the first on, add a vector of each image row to its token's hidden state
-  // ("deepstack").
+  TokenId vision_start;  // precedes an image's placeholders
+  TokenId vision_end;    // follows an image's placeholders
+  // The number of deepstack levels (Qwen3-VL). An image's row holds the embedding and one further vector for each
+  // level. The language model's layer i adds vector i to the token's hidden state.
   std::int64_t deepstack_levels = 0;
 
-  // Returns the number of values of an image's row: [1 + deepstack_levels, hidden size].
+  // Returns the number of values in an image's row, which is [1 + deepstack_levels, hidden size].
   std::int64_t row_values(std::int64_t hidden_size) const { return (1 + deepstack_levels) * hidden_size; }
   friend bool operator==(const ImageTokens&, const ImageTokens&) = default;
 };

@@ -1,4 +1,5 @@
-// Catches: layers that take another layer's per-layer embeddings, if one split has too few results for all layers.
+// Catches: layers that read another layer's per-layer embeddings. A split has a limited number of results, so that many
+// layers need several splits, where such a mistake is likely.
 #include <map>
 
 #include "tessera/model/config/config_test_util.h"
@@ -11,7 +12,8 @@ namespace {
 
 constexpr std::int64_t kSize = 16;  // size of a layer's embedding
 
-// Returns for each result of a split its first column in the value that was split first.
+// Returns the first column of each result of a split. Results may be split again. The column is counted in the value
+// that was split first.
 std::map<ir::ValueId, std::int64_t> first_columns(const ir::Graph& graph) {
   std::map<ir::ValueId, std::int64_t> columns;
   for (const ir::Node& node : graph.nodes) {
@@ -27,7 +29,7 @@ std::map<ir::ValueId, std::int64_t> first_columns(const ir::Graph& graph) {
   return columns;
 }
 
-// The models have one layer, the number of layers that one split has results for, and more: 35 as in Gemma 4 E2B.
+// Tests one layer, as many layers as one split has results (8), and more layers, among them 35 as in Gemma 4 E2B.
 TEST(LayerInputs, EachLayerTakesItsOwnColumns) {
   for (const std::int64_t layers : {1, 2, 8, 9, 35, 70}) {
     SCOPED_TRACE(layers);

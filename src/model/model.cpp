@@ -30,7 +30,7 @@ Status check_experts(const ModelConfig& config, const ModelOptions& options) {
   return ok_status();
 }
 
-// Checks the options of ranks with tokens of their own.
+// Checks the options for data parallelism in attention, in which each rank processes its own tokens.
 Status check_own_tokens(const ModelConfig& config, const ModelOptions& options) {
   if (options.dp_size == 1) return ok_status();
   if (options.tp_size > 1 || options.pp_size > 1)
@@ -81,9 +81,9 @@ Status check_options(const ModelConfig& config, const ModelOptions& options) {
   return ok_status();
 }
 
-// Finishes the graph of `b`, whose result `output` gets `name`, and joins its weights with those of the earlier graphs.
-// A weight with the same name is the same memory, so a family that wrote its body itself must have given it the same
-// type.
+// Finishes the graph of `b`, gives its result `output` the name `name`, and merges its weights into `weights`, which
+// are those of the earlier graphs. Weights with the same name share memory, so their types must agree. This is checked,
+// because families may declare any weights.
 Result<ir::Graph> finish(LayerBuilder& b, ir::ValueId output, const char* name, std::vector<WeightSpec>& weights,
                          std::optional<ir::ValueId> further = std::nullopt) {
   b.graph.output(output);
@@ -94,7 +94,7 @@ Result<ir::Graph> finish(LayerBuilder& b, ir::ValueId output, const char* name, 
   return graph;
 }
 
-// Builds the next-token layer and its head, which is the model's.
+// Builds the next-token layer and the head of its drafts. That head uses the weights of the model's head.
 Result<DraftGraphs> build_draft(const ModelConfig& config, const ModelOptions& options, const ir::OpTable& ops,
                                 const ModelFamily& family, ModelGraphs& graphs) {
   LayerBuilder b("draft", options, ops, config.tensor_prefix, config.formats);
@@ -125,7 +125,7 @@ Result<DraftGraphs> build_eagle_draft(const ModelConfig& config, const ModelOpti
   return draft;
 }
 
-// Keeps only the graphs' own weights.
+// Moves the weights that this stage does not use to weights_elsewhere.
 void keep_own_weights(bool is_last, ModelGraphs& graphs) {
   const auto is_own = [&](const WeightSpec& spec) {
     return graphs.body.find_value(spec.name) != nullptr || (is_last && graphs.head.find_value(spec.name) != nullptr);
@@ -135,7 +135,7 @@ void keep_own_weights(bool is_last, ModelGraphs& graphs) {
   graphs.weights.erase(others, graphs.weights.end());
 }
 
-// Returns the stage's part of the body. Precondition: only the body's weights have been added so far.
+// Returns this stage's part of the body. Precondition: graphs.weights has only weights of the body.
 Result<ir::Graph> stage_of(const ModelGraphs& graphs, const LayerBuilder& builder) {
   const auto is_constant = [&](std::string_view weight) {
     const auto spec = std::ranges::find(graphs.weights, weight, &WeightSpec::name);
@@ -145,13 +145,14 @@ Result<ir::Graph> stage_of(const ModelGraphs& graphs, const LayerBuilder& builde
                     {.layer_starts = builder.layer_starts(), .is_constant = is_constant});
 }
 
-// Drops the linears that only other stages have.
+// Removes the linears that this stage does not have.
 void keep_own_linears(ModelGraphs& graphs) {
   std::erase_if(graphs.linears,
                 [&](const AdaptableLinear& linear) { return graphs.body.find_value(linear.weight) == nullptr; });
 }
 
-// Adds the head to what adapters may change. A tied head is a module of its own to PEFT, whatever its matrix.
+// Adds the head to the linears that adapters may change. A tied head has the embedding's matrix, but PEFT treats it as
+// a separate module, "lm_head".
 void add_head_linear(LayerBuilder& head, ModelGraphs& graphs) {
   for (AdaptableLinear& linear : head.take_linears()) {
     linear.modules[0].name = "lm_head";
@@ -204,7 +205,7 @@ Result<ModelGraphs> build_model(const ModelConfig& config, const ModelOptions& o
   } else {
     LayerBuilder body("body", options, ops, config.tensor_prefix, config.formats);
     const ir::ValueId hidden = family->build_body(body, config);
-    graphs.linears = body.take_linears();  // without what an EAGLE-3 draft adds to the body
+    graphs.linears = body.take_linears();  // before an EAGLE-3 draft adds its own linears to the body
     std::optional<ir::ValueId> fused;
     if (options.eagle != nullptr) fused = TRY(fuse_layer_inputs(body, *options.eagle));
     graphs.body = TRY(finish(body, hidden, "hidden", graphs.weights, fused));

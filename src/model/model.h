@@ -1,19 +1,19 @@
-// Builds graphs from a config. Every architecture gives the runner these graphs:
+// Builds a model's graphs from its config. The runner runs these graphs:
 //
 //   body     input_ids, positions … → hidden [T, hidden]     split at attention, captured by pieces
 //   head     hidden, wanted_rows → logits f32[R, vocab]
 //   sampler  logits, sampling parameters → sampled_ids i32[R]
 //   choose   choice_logits f32[R, vocab], edited in place; edits, sampling parameters → sampled_ids i32[R]
-//   tower    patches of images → rows of embeddings, if the model has a tower
-//   draft    draft_hidden, draft_rows, input_ids, positions … → hidden, if the next-token layer is wanted; it has a
+//   tower    patches of images → rows of embeddings, if the model has a vision tower
+//   draft    draft_hidden, draft_rows, input_ids, positions … → hidden, if a next-token layer is requested; it has a
 //            head of its own
 //   logprobs choice_logits f32[R, vocab], logprob_targets → log-probabilities of these and of the most probable tokens
 //
-// In a pipeline these are the graphs of one stage, whose body ends by sending hidden states to the next stage
-// (ModelOptions::pp_size).
+// With pipeline parallelism these are the graphs of one stage. A stage's body ends with the transfer of hidden states
+// to the next stage (ModelOptions::pp_size).
 //
-// A classifier (ModelConfig::num_labels) has labels instead of the vocabulary from the head on; nothing is sampled from
-// them.
+// The head of a classifier (ModelConfig::num_labels) returns a score for each label instead of a logit for each token.
+// Nothing is sampled from these scores.
 #pragma once
 
 #include <cstdint>
@@ -40,39 +40,43 @@ struct EagleDraft;
 
 struct ModelOptions {
   ir::DType dtype = ir::DType::kFloat32;  // type of activations
-  // Type of weights, and type of the cache; absent: `dtype`. Matmuls take only weights of the activations' type;
-  // attention reads a cache of any type (ops/cache/cache_type.h), latent attention one of a floating-point type.
+  // Types of the weights and of the KV cache. If absent, `dtype`. Matmuls support only weights of the activations'
+  // type. Attention can read a cache of any type (ops/cache/cache_type.h), but latent attention can only read
+  // floating-point types.
   std::optional<ir::DType> weight_dtype = std::nullopt;
   std::optional<ir::DType> kv_cache_dtype = std::nullopt;
-  std::int64_t page_size = 16;         // tokens of a KV cache page
-  std::int64_t max_requests = 256;     // requests of a forward at most: length of last_ids
+  std::int64_t page_size = 16;         // number of tokens in a KV cache page
+  std::int64_t max_requests = 256;     // the maximum number of requests in a forward; the length of last_ids
   std::int64_t max_embeddings = 2048;  // rows of the input "embeddings"
-  std::int64_t context_length = 0;     // longest sequence, for LongRoPE's choice of factors; 0: the model's own
+  std::int64_t context_length = 0;     // longest sequence, by which LongRoPE chooses its factors; 0 for the model's own
   int tp_rank = 0;
-  int tp_size = 1;  // number of ranks that share every layer (column- and row-parallel matmuls)
-  // Number of parts into which the experts of a mixture are divided. Each part is on expert_ranks() / ep_size
-  // neighbouring ranks, which slice its experts.
+  int tp_size = 1;  // number of ranks under tensor parallelism (column- and row-parallel matmuls)
+  // Number of groups into which a mixture's experts are divided. expert_ranks() / ep_size neighbouring ranks hold the
+  // same group. Each of these ranks has a slice of every expert in the group.
   int ep_size = 1;
-  // This rank's number among ranks that each have tokens of their own (DP attention, with tp_size 1). Each rank has all
-  // weights whole, except the experts' weights. The body computes a rank's own tokens. All ranks' forwards have the
-  // same number of tokens, including padding. Before a layer's experts the rows of all ranks are gathered, and after
-  // them each rank takes back its own (ops/collective/row_exchange.h).
+  // This rank's number under data parallelism in attention, which requires tp_size 1. Each rank processes its own
+  // tokens and has a full copy of all weights except the experts' weights. The forwards of all ranks have the same
+  // number of tokens, including padding. Before a layer's experts run, the rows of all ranks are gathered. Afterwards
+  // each rank gets the results of its own rows (ops/collective/row_exchange.h).
   int dp_rank = 0;
   int dp_size = 1;
-  // Tells how the checkpoint stores its tensors, to settle what the config leaves open, and to find scales of the
-  // cache. Empty: the config decides, and scales are 1.
+  // Returns how the checkpoint stores a tensor. The stored types decide where the config is ambiguous, and show which
+  // KV cache scales exist. If the function is empty, the config alone decides, and the scales are 1.
   StoredTypeOf stored_type = {};
-  // Tells the type of the blocks of a GGUF file's tensor ("….weight") that are kept as they are: operators take the
-  // type, and each row has blocks of its own. Empty: no blocks are kept.
+  // Returns the block type of a GGUF file's tensor ("….weight") if the weight keeps the blocks, or nothing if they are
+  // converted to numbers. Blocks can be kept if operators support the type and blocks divide each row. If the function
+  // is empty, no blocks are kept.
   std::function<std::optional<BlockType>(std::string_view tensor)> stored_blocks = {};
-  bool round_block_inputs = false;  // whether inputs of blocks may be rounded (quantised_linear's inputs = "block")
-  // Whether operators take integers and scales of blocks apart (block_codes.h). Then only linears keep them.
+  bool round_block_inputs = false;  // whether inputs of linears in blocks may be rounded (inputs = "block")
+  // Whether operators take integers and scales of blocks as separate tensors (block_codes.h). If so, only linears keep
+  // their blocks. Embeddings and experts are converted to numbers.
   bool block_codes = false;
-  // Whether to build the checkpoint's next-token layer, and the rows of its input "draft_hidden".
+  // Whether to build the checkpoint's next-token layer. max_draft_rows is the number of rows of its input
+  // "draft_hidden".
   bool draft_layer = false;
-  std::shared_ptr<const EagleDraft> eagle = nullptr;  // a draft layer of another folder; excludes draft_layer
+  std::shared_ptr<const EagleDraft> eagle = nullptr;  // a draft layer from a separate folder, instead of draft_layer
   std::int64_t max_draft_rows = 2048;
-  // The pipeline stage to build: a range of neighbouring layers (model/stages.h).
+  // The pipeline stage to build: a range of consecutive layers (model/stages.h).
   int pp_stage = 0;
   int pp_size = 1;
 
@@ -89,52 +93,53 @@ struct VisionGraph {
   VisionConfig config;
 };
 
-// Graphs that prompts run instead of body and head: a body that ends where only wanted rows are needed, and a head that
-// computes the rest for these rows (runner/wanted_rows.h).
+// Graphs that prefill runs instead of body and head. After a certain point of the forward only the wanted rows are
+// needed. This body ends there. This head computes the rest of the forward for the wanted rows (runner/wanted_rows.h).
 struct PrefillGraphs {
-  ir::Graph body;  // its outputs are inputs of the head, by name
-  ir::Graph head;  // → hidden [R, hidden], logits
+  ir::Graph body;  // its outputs are inputs of the head and have the same names
+  ir::Graph head;  // its outputs are hidden [R, hidden] and logits
 };
 
-// Graphs of a next-token layer. A row is a token and the hidden state of the row before it; its logits are for the next
-// token (layers/draft.h, families/eagle3.h). The layer's keys and values lie in the body's cache groups.
+// The graphs of a next-token layer. A row combines a token with the hidden state of the previous token. The row's
+// logits predict the next token (layers/draft.h, families/eagle3.h). The layer's keys and values are in the cache
+// groups of the model's body.
 struct DraftGraphs {
-  ir::Graph body;                        // → hidden [T, hidden], which the head reads, and a draft's next row
-  ir::Graph head;                        // hidden, wanted_rows → logits f32[R, ids]
-  ir::Graph sampler;                     // as ModelGraphs::sampler, for these logits
-  std::size_t body_output = 0;           // the output of the model's body that draft_hidden takes
-  std::vector<TokenId> target_ids = {};  // [ids]: the model's id of each of the head's; empty: the same ids
+  ir::Graph body;               // its output is hidden [T, hidden], which the head and the row of the next draft read
+  ir::Graph head;               // reads hidden and wanted_rows; its output is logits f32[R, ids]
+  ir::Graph sampler;            // like ModelGraphs::sampler, for the draft's logits
+  std::size_t body_output = 0;  // index of the output of the model's body that becomes draft_hidden
+  std::vector<TokenId> target_ids = {};  // [ids]: the model's id for each id of the head; empty if both are equal
 };
 
-// A linear of a checkpoint that has quantised ones, and how its matrix is stored.
+// Describes how a checkpoint with quantised linears stores one linear's matrix.
 struct StoredMatrix {
   std::string module;  // "model.layers.0.self_attn.q_proj", or the tensor of a stack of experts
   std::string format;  // describe(WeightFormat)
-  bool plain = false;  // it is stored as numbers
+  bool plain = false;  // true if the matrix is not quantised
 };
 
-// A quantised matrix of the checkpoint that is kept as numbers of the model's type.
+// A quantised matrix of the checkpoint that is converted to numbers of the model's type.
 struct DequantisedWeight {
   std::string module;  // "model.layers.0.self_attn.kv_b_proj"
   std::string format;  // describe(WeightFormat)
   std::string reason;
 };
 
-// A matrix of a model that is quantised at the start. It is rounded to `format`; if that is empty, `reason` says why
-// not.
+// A matrix of a model whose linears are quantised at the start. It is rounded to `format`. If `format` is empty, the
+// matrix is not quantised, and `reason` says why.
 struct WeightAtStart {
-  std::string module;       // or the tensor of a stack of experts
-  std::string format = {};  // describe(WeightFormat); empty: none
+  std::string module;       // as in StoredMatrix
+  std::string format = {};  // describe(WeightFormat), or empty
   std::string reason = {};
 };
 
-// Graphs of forwards with low-rank adapters (runner/adapters/adapted_graphs.h). They have the model's own values under
-// the same names.
+// The graphs of forwards with low-rank adapters (runner/adapters/adapted_graphs.h). Values that also exist in the
+// model's own graphs have the same names.
 struct AdaptedGraphs {
   AdapterLayout layout;
   ir::Graph body;
   ir::Graph head;
-  std::optional<PrefillGraphs> prefill = std::nullopt;  // set if ModelGraphs::prefill is
+  std::optional<PrefillGraphs> prefill = std::nullopt;  // present if ModelGraphs::prefill is
 };
 
 struct ModelGraphs {
@@ -144,34 +149,34 @@ struct ModelGraphs {
   ir::Graph choose;
   ir::Graph logprobs;
   std::vector<WeightSpec> weights;        // weights of body, head and tower
-  std::vector<StoredMatrix> stored = {};  // matrices of body and head, each once; empty: none is quantised
+  std::vector<StoredMatrix> stored = {};  // matrices of body and head, each once; empty if none is quantised
   std::vector<DequantisedWeight> dequantised = {};
   std::vector<WeightAtStart> at_start = {};   // matrices of body and head, each once
-  std::vector<LayerInfo> layers = {};         // [layers], or empty: ForwardContext::layers
+  std::vector<LayerInfo> layers = {};         // [layers] or empty; becomes ForwardContext::layers
   std::vector<AdaptableLinear> linears = {};  // linears of body and head that adapters may change
   std::optional<VisionGraph> vision = std::nullopt;
-  std::optional<DraftGraphs> draft = std::nullopt;  // ModelOptions::draft_layer
-  // Layers of this pipeline stage. The head and the graphs after it belong to the last stage; other stages only declare
-  // them, without weights.
+  std::optional<DraftGraphs> draft = std::nullopt;  // from draft_layer or eagle of ModelOptions
+  // The layers of this pipeline stage. The head and the graphs that follow it belong to the last stage. Other stages
+  // have these graphs too, but not their weights.
   LayerRange own_layers = {};
   bool has_head = true;
   int dp_size = 1;                                 // ModelOptions::dp_size
-  std::vector<WeightSpec> weights_elsewhere = {};  // weights that only other stages have
-  // Absent if prompts run body and head themselves.
+  std::vector<WeightSpec> weights_elsewhere = {};  // weights of other stages that this stage does not use
+  // Absent if prefill runs `body` and `head`.
   std::optional<PrefillGraphs> prefill = std::nullopt;
 
-  std::optional<AdaptedGraphs> adapted = std::nullopt;  // absent: no adapters are served
+  std::optional<AdaptedGraphs> adapted = std::nullopt;  // absent if no adapters are served
 
   const ir::Graph& prefill_body() const { return prefill ? prefill->body : body; }
   const ir::Graph& prefill_head() const { return prefill ? prefill->head : head; }
 };
 
-// Returns the graphs whose states are the model's cache: the body, and the next-token layer's if there is one.
+// Returns the graphs that use the KV cache: the body and, if there is a next-token layer, that layer's body.
 std::vector<const ir::Graph*> cached_graphs(const ModelGraphs& graphs);
 
-// Builds the graphs. kUnimplemented or kInvalidArgument if the config cannot be built (heads or experts that do not
-// divide among the ranks, fewer layers than stages, types that no kernel takes together). Needs no weights and no
-// device.
+// Builds the graphs. Returns kUnimplemented or kInvalidArgument if that is impossible, for example because ranks cannot
+// share heads or experts equally, there are fewer layers than stages, or no kernel supports the combination of types.
+// Needs no weights and no device.
 Result<ModelGraphs> build_model(const ModelConfig& config, const ModelOptions& options, const ir::OpTable& ops,
                                 const FamilyRegistry& families);
 
@@ -182,32 +187,34 @@ std::vector<WeightSpec> all_weights(const ModelGraphs& graphs);
 namespace input_names {
 inline constexpr std::string_view kInputIds = "input_ids";    // i32[T]
 inline constexpr std::string_view kInputRows = "input_rows";  // i32[T]: row of last_ids, or -1
-// i32[max_requests]: tokens that the last step sampled
+// i32[max_requests]: the ids that the last step sampled
 inline constexpr std::string_view kLastIds = "last_ids";
 inline constexpr std::string_view kEmbeddingRows = "embedding_rows";  // i32[T]: row of embeddings, or -1
-// X[max_embeddings, row values]: rows given by prompts
+// X[max_embeddings, row values]: the rows that prompts give in place of embeddings
 inline constexpr std::string_view kEmbeddings = "embeddings";
 inline constexpr std::string_view kPositions = "positions";  // i32[T]
-// X[max_draft_rows, hidden size]: what the last forward, or the last draft, left for a next-token layer
+// X[max_draft_rows, hidden size]: hidden states for a next-token layer, from the last forward or the last draft
 inline constexpr std::string_view kDraftHidden = "draft_hidden";
 inline constexpr std::string_view kDraftRows = "draft_rows";  // i32[T]: row of draft_hidden; -1 for padding
-// Replaces kPositions if the model has positions in three dimensions; they are equal for tokens of text.
+// Used instead of kPositions if the model has positions in three dimensions. A text token has the same position in all
+// three.
 inline constexpr std::string_view kRopePositions = "rope_positions";  // i32[3, T]: time, height, width
-// i32[5, T]: which tokens have which adapter (ops/adapters/adapter_rows.h)
+// i32[5, T]: assigns adapters to tokens (ops/adapters/adapter_rows.h)
 inline constexpr std::string_view kAdapterRows = "adapter_rows";
-inline constexpr std::string_view kAdapterHeadRows = "adapter_head_rows";  // i32[5, R]: the same for rows of a head
-inline constexpr std::string_view kSlots = "slots.";                       // i32[T], "slots.<cache group>"
-inline constexpr std::string_view kWantedRows = "wanted_rows";             // i32[R]; -1 for padding
-inline constexpr std::string_view kRowMarks = "row_marks";                 // i32[R]: 1, or 0 for padding
-inline constexpr std::string_view kTemperature = "temperature";            // f32[R]
-inline constexpr std::string_view kTopK = "top_k";                         // i32[R]
-inline constexpr std::string_view kTopP = "top_p";                         // f32[R]
-inline constexpr std::string_view kMinP = "min_p";                         // f32[R]
-inline constexpr std::string_view kSeed = "seed";                          // i64[R]
-inline constexpr std::string_view kChoice = "choice";                      // i32[R]
-inline constexpr std::string_view kSamplePosition = "sample_position";     // i32[R]
-inline constexpr std::string_view kChoiceLogits = "choice_logits";         // f32[R, vocab]
-// i32[R]: the row's first edit in the next three
+// i32[5, R]: like adapter_rows, for the rows of a head
+inline constexpr std::string_view kAdapterHeadRows = "adapter_head_rows";
+inline constexpr std::string_view kSlots = "slots.";                    // i32[T], "slots.<cache group>"
+inline constexpr std::string_view kWantedRows = "wanted_rows";          // i32[R]; -1 for padding
+inline constexpr std::string_view kRowMarks = "row_marks";              // i32[R]: 1, or 0 for padding
+inline constexpr std::string_view kTemperature = "temperature";         // f32[R]
+inline constexpr std::string_view kTopK = "top_k";                      // i32[R]
+inline constexpr std::string_view kTopP = "top_p";                      // f32[R]
+inline constexpr std::string_view kMinP = "min_p";                      // f32[R]
+inline constexpr std::string_view kSeed = "seed";                       // i64[R]
+inline constexpr std::string_view kChoice = "choice";                   // i32[R]
+inline constexpr std::string_view kSamplePosition = "sample_position";  // i32[R]
+inline constexpr std::string_view kChoiceLogits = "choice_logits";      // f32[R, vocab]
+// i32[R]: index of the row's first edit in edit_ids, edit_penalties and edit_offsets
 inline constexpr std::string_view kEditFirst = "edit_first";
 inline constexpr std::string_view kEditCount = "edit_count";            // i32[R]
 inline constexpr std::string_view kEditIds = "edit_ids";                // i32[max_choice_edits]

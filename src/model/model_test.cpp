@@ -1,5 +1,5 @@
-// Catches: a listed family that cannot be built, options that no kernel supports but that are accepted, and a rank's
-// weights that leave out or repeat rows of a joint tensor.
+// Catches: a listed family that cannot be built; options that no kernel supports but that are accepted; weights of a
+// rank in which rows of a joint tensor are missing or repeated.
 #include "tessera/model/model.h"
 
 #include <cmath>
@@ -57,7 +57,8 @@ TEST(BuildModel, BuildsEveryFamily) {
   }
 }
 
-// Measurement batches have slot 0 in a state group. In other groups slot 0 means padding.
+// In other groups than state groups, slot 0 means padding. In a state group, real requests of measurement batches use
+// slot 0, so routers must not read the slots of a state group.
 TEST(BuildModel, RoutersReadPaddingFromTokenSlots) {
   const ModelConfig config = small("Qwen3NextForCausalLM", R"({"num_hidden_layers": 4, "num_experts": 4})");
   const ir::Graph body = build_model(config, {}, built_in_ops(), built_in_families())->body;
@@ -71,7 +72,7 @@ TEST(BuildModel, RoutersReadPaddingFromTokenSlots) {
   EXPECT_EQ(routers, 4);
 }
 
-// A page holds one row for each token and layer, whatever the number of heads and ranks.
+// A page has one row for each token and layer. The row does not depend on the number of heads and ranks.
 TEST(BuildModel, LatentsAreCachedOnceForAllHeads) {
   const ModelConfig config = small("DeepseekV3ForCausalLM");
   for (const int ranks : {1, 2}) {
@@ -85,7 +86,7 @@ TEST(BuildModel, LatentsAreCachedOnceForAllHeads) {
   }
 }
 
-// Every row of kv_b_proj is loaded by exactly one rank: half of a head's rows for keys and half for values.
+// Exactly one rank must load each row of kv_b_proj. Half of a head's rows are for keys, half for values.
 TEST(BuildModel, RanksDivideTheHeadsOfLatentAttention) {
   const ModelConfig config = small("Glm4MoeLiteForCausalLM");
   for (const int ranks : {1, 2, 4}) {
@@ -104,8 +105,8 @@ TEST(BuildModel, RanksDivideTheHeadsOfLatentAttention) {
   }
 }
 
-// A vocabulary that divides is in slices, in the embedding and in the head; a tied head is the embedding's memory. Any
-// other vocabulary is whole on each rank.
+// If the ranks can share the vocabulary equally, the embedding and the head are sliced. Otherwise each rank has the
+// whole vocabulary. A tied head uses the memory of the embedding.
 TEST(BuildModel, RanksDivideTheVocabulary) {
   const char* const kTable = "model.embed_tokens.weight";
   for (const bool tied : {false, true})
@@ -115,7 +116,7 @@ TEST(BuildModel, RanksDivideTheVocabulary) {
       const ModelGraphs graphs =
           *build_model(config, {.tp_rank = 3, .tp_size = 4}, built_in_ops(), built_in_families());
       const bool sliced = vocabulary == 512;
-      std::map<std::string, std::pair<std::int64_t, std::int64_t>> rows;  // by tensor: first row and number of rows
+      std::map<std::string, std::pair<std::int64_t, std::int64_t>> rows;  // tensor → first row and number of rows
       for (const WeightSpec& weight : graphs.weights)
         for (const WeightPart& part : weight.parts)
           if (part.tensor == kTable || part.tensor == "lm_head.weight")
@@ -132,8 +133,8 @@ TEST(BuildModel, RanksDivideTheVocabulary) {
     }
 }
 
-// The family's own table is whole in the body, but the tied head is a slice of it if there are several ranks. The head
-// of rank 1 would take the first rows as its own.
+// The family's body declares the whole table, but with several ranks the tied head is a slice of the table. Without the
+// check, rank 1 would use the first rows of the table as its slice.
 TEST(BuildModel, RefusesAWeightThatDiffersInTheHead) {
   FamilyRegistry families;
   ModelFamily family = *built_in_families().find("LlamaForCausalLM");
@@ -152,7 +153,8 @@ TEST(BuildModel, RefusesAWeightThatDiffersInTheHead) {
                 "f32[512, 64]", "from 0 of dimension 0 in a graph before it"});
 }
 
-// Two graphs that share rows of a tensor must take the same rows; otherwise the second graph would get the first one's.
+// Two graphs that share a weight by name must declare the same rows of the tensor. Otherwise the second graph would
+// read the rows of the first graph.
 TEST(BuildModel, WeightsWithTheSameNameAreShared) {
   const auto weight = [](TensorSlice slice, Storage storage = {}) {
     WeightSpec spec{.name = "w"};
@@ -172,8 +174,8 @@ TEST(BuildModel, WeightsWithTheSameNameAreShared) {
                {"t (transposed) from 0", "t (plain) from 0"});
 }
 
-// With four ranks and two parts, each rank reads only its own experts' tensors, and half of every expert is on each of
-// two ranks.
+// Each rank must read only the tensors of its own experts. With four ranks and ep_size 2, two ranks have the same
+// experts, and each of them has half of every expert.
 TEST(BuildModel, RanksDivideTheExperts) {
   const ModelConfig config = small("Qwen3MoeForCausalLM", R"({"num_experts": 8, "moe_intermediate_size": 32})");
   const std::int64_t parameters =
@@ -220,7 +222,8 @@ TEST(BuildModel, RefusesPartsOfTheExpertsThatDoNotDivide) {
                      {"ep_size: 2", "the model has no experts"});
 }
 
-// YaRN scales the scores by mscale², and cosines and sines by a quotient that is 1 here.
+// DeepSeek's YaRN multiplies the scores by mscale². It multiplies cosines and sines by a quotient, which is 1 in this
+// test.
 TEST(BuildModel, LatentScoresAreScaledAsDeepSeekDoes) {
   const auto scale = [](const char* changes) {
     return latent_attention_scale(small("DeepseekV2ForCausalLM", changes));
@@ -256,7 +259,7 @@ TEST(BuildModel, RefusesRanksThatHeadsDoNotDivideAmong) {
                StatusCode::kInvalidArgument, {"num_attention_heads is 4", "3 ranks"});
 }
 
-// Counts how often each row of each matrix is loaded by all ranks together.
+// Counts how often each row of each matrix is loaded by any of the ranks.
 TEST(BuildModel, RanksHoldEveryRowOfAJointTensor) {
   const ModelConfig config = small("Phi3ForCausalLM");
   for (const int ranks : {1, 2, 4}) {
@@ -280,7 +283,7 @@ TEST(BuildModel, RanksHoldEveryRowOfAJointTensor) {
   }
 }
 
-// GPT-2's Conv1D: the checkpoint has [in, out], but each rank's slice is one of [out, in].
+// The tensor is stored as [in, out], as in GPT-2's Conv1D, but each rank needs a slice of the matrix [out, in].
 TEST(LayerBuilder, TakesMatricesThatAreStoredTransposed) {
   const test::ScratchDir dir;
   std::vector<float> stored;  // [in = 2, out = 4]; element (out, in) = 10 · out + in
@@ -304,8 +307,8 @@ TEST(LayerBuilder, TakesMatricesThatAreStoredTransposed) {
   EXPECT_THAT(loaded, ::testing::ElementsAre(20, 21, 30, 31));
 }
 
-// A block has zeros behind its rows and columns: the tensors stay as they are, and the weight is as large as x and the
-// next block require.
+// A weight may be padded with zero rows and columns, to the size that x and the next linear require. The tensors in the
+// checkpoint keep their shapes.
 TEST(LayerBuilder, PadsBlocksWithZeros) {
   LayerBuilder b("test", {}, built_in_ops());
   const ir::ValueId x = b.graph.input("x", {ir::DType::kFloat32, {ir::Symbol::kTokens, 8}});

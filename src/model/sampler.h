@@ -1,5 +1,5 @@
-// The graphs after the head, which are the same for every architecture: how a row of logits becomes a token, and the
-// log-probabilities of tokens.
+// The graphs that follow the head and are the same for every architecture. They choose a token from a row of logits,
+// and compute log-probabilities of tokens.
 #pragma once
 
 #include <algorithm>
@@ -11,10 +11,10 @@
 
 namespace tessera {
 
-// The limit of rows in one run of choose or logprobs. It bounds the memory of logits that are taken out, and of masks.
+// The maximum number of rows in one run of choose or logprobs. It limits the memory for copied logits and for masks.
 inline constexpr std::int64_t kMaxChoiceRows = 64;
-// Returns the limit of edits in one run of choose. The edits of one row always fit, because each id occurs once in a
-// row.
+// Returns the maximum number of edits in one run of choose. The edits of one row always fit, because a row has at most
+// one edit for each id.
 constexpr std::int64_t max_choice_edits(std::int64_t vocab_size) { return std::max(vocab_size, std::int64_t{1} << 18); }
 
 // Builds the sampler: logits f32[R, vocab] and per-row parameters → sampled_ids i32[R].

@@ -19,7 +19,7 @@ namespace {
 using ir::ValueId;
 using ir::ValueKind;
 
-// Finds where the values of a body are read.
+// Finds for each value of a body where it is read, and which nodes a stage may repeat.
 class BodyReads {
  public:
   BodyReads(const ir::Graph& body, const BodyCuts& cuts) : body_(body), last_use_(body.values.size(), -1) {
@@ -35,9 +35,10 @@ class BodyReads {
     for (const ir::Node& node : body.nodes) repeats_.push_back(is_repeated(node, written, cuts));
   }
 
-  // Returns whether every stage that reads the node's results runs the node.
+  // Returns whether every stage that reads the node's results computes the node again. If not, the results are sent.
   bool repeats(std::size_t node) const { return repeats_[node]; }
-  // Returns the values made before node `at` that are read from it on, in the order in which they were made.
+  // Returns the values that must be sent if the body is cut before node `at`. They are made before the cut and read
+  // after it. Their order is that in which they are made.
   std::vector<ValueId> crossing(std::size_t at) const {
     std::vector<ValueId> values;
     for (std::size_t n = 0; n < at && at < body_.nodes.size(); ++n)
@@ -63,11 +64,12 @@ class BodyReads {
   }
 
   const ir::Graph& body_;
-  std::vector<std::ptrdiff_t> last_use_;  // [values]: the last node that reads it; one past the last node for outputs
-  std::vector<bool> repeats_;             // [nodes]
+  // [values]: index of the last node that reads the value. For an output of the body, the number of nodes.
+  std::vector<std::ptrdiff_t> last_use_;
+  std::vector<bool> repeats_;  // [nodes]
 };
 
-// Builds the part of a stage.
+// Builds the graph of one stage.
 class StageGraph {
  public:
   explicit StageGraph(const ir::Graph& body) : body_(body), to_(body.values.size()) {
@@ -133,11 +135,11 @@ class StageGraph {
   }
 
   const ir::Graph& body_;
-  std::vector<std::optional<ValueId>> to_;  // [the body's values]
+  std::vector<std::optional<ValueId>> to_;  // [the body's values]: the same value in the stage's graph
   ir::Graph graph_;
 };
 
-// Checks that no state is read on both sides of a border of the range.
+// Checks that no state is used both by nodes begin … end - 1 and by other nodes.
 Status check_states(const ir::Graph& body, std::size_t begin, std::size_t end) {
   std::set<ValueId> inside;
   std::set<ValueId> outside;
@@ -166,7 +168,7 @@ Result<ir::Graph> take_stage(const ir::Graph& body, const LayerRange& layers, co
   const std::vector<ValueId> received = begin == 0 ? std::vector<ValueId>{} : reads.crossing(begin);
   const std::vector<ValueId> sent = reads.crossing(end);
 
-  // Marks the stage's own nodes, and the repeated nodes before them that they read, directly or through one another.
+  // Marks the stage's own nodes, and the repeatable earlier nodes whose results they read, directly or indirectly.
   std::vector<bool> runs(body.nodes.size(), false);
   for (std::size_t n = end; n-- > 0;) {
     runs[n] = runs[n] || n >= begin;

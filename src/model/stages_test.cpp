@@ -1,6 +1,6 @@
-// Catches: a stage that lacks a value of an earlier stage, sends a value that later stages do not read, computes nodes
-// with weights in two stages, or reads the cache of another stage's layer; and stages whose weights are not the
-// model's.
+// Catches: a stage that lacks a value of an earlier stage; a stage that sends a value that later stages do not read; a
+// stage that repeats nodes with weights; a stage that reads the cache of another stage's layer; stages whose weights
+// together are not those of the model.
 #include "tessera/model/stages.h"
 
 #include <gmock/gmock.h>
@@ -35,7 +35,7 @@ TEST(LayersOfStage, AreAllLayersInEqualParts) {
   }
 }
 
-// Three layers. %t depends only on inputs and a constant; only the last layer reads %s.
+// A body with three layers. %t depends only on inputs and a constant. Only the last layer reads %s.
 constexpr const char* kBody = R"(graph @body {
   group "full" paged layers [0, 1, 2]
   input %ids: i32[T]
@@ -140,8 +140,8 @@ TEST(TakeStage, AValueWithoutTokenRowsIsNotSent) {
   EXPECT_THAT(stage_text(body, {0, 1}), HasSubstr("send_to_next takes X[T, N], not f32[2]"));
 }
 
-// Checks three families, one of them with experts: the stages together have the model's nodes with weights, each once,
-// and the model's weights.
+// Checks three families, one of them with experts. The stages together must have each node with weights exactly once,
+// and all weights of the model.
 TEST(BuildModel, StagesHaveTheModelsWeights) {
   for (const char* architecture : {"LlamaForCausalLM", "Gemma2ForCausalLM", "Qwen3MoeForCausalLM"}) {
     SCOPED_TRACE(architecture);

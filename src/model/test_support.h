@@ -1,4 +1,4 @@
-// Helpers that the tests of this folder share: scratch folders, real data if present, hand-made files.
+// Helpers for the tests of this folder: the folder with real data, files that a test builds, and checks of errors.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -22,7 +22,7 @@
 
 namespace tessera::test {
 
-// Returns the folder of real checkpoints and configs; empty if there is none.
+// Returns the folder with real checkpoints and configs; empty if it does not exist.
 inline std::filesystem::path shared_dir() {
   const std::filesystem::path path = testing::shared_path("");
   return std::filesystem::is_directory(path) ? path : std::filesystem::path();
@@ -35,7 +35,7 @@ inline std::filesystem::path shared_dir() {
     }                                           \
   } while (false)
 
-// Returns a safetensors file: length, header, and `data_bytes` bytes 0, 1, 2, …
+// Returns a safetensors file with the header's length, the header, and `data_bytes` bytes 0, 1, 2, …
 inline std::string safetensors_bytes(std::string_view header, std::size_t data_bytes) {
   const std::uint64_t length = header.size();
   std::string bytes(sizeof length, '\0');
@@ -49,8 +49,8 @@ inline std::span<const std::byte> as_bytes(std::string_view text) {
   return std::as_bytes(std::span(text.data(), text.size()));
 }
 
-// Returns `text` with one to three small changes: a flipped bit, bytes removed, repeated or overwritten, or an inserted
-// token that is hard for parsers.
+// Returns `text` with one to three small changes. A change flips a bit, removes, repeats or overwrites bytes, or
+// inserts a word that is difficult for parsers.
 inline std::string mutated(std::string text, std::mt19937& random) {
   static constexpr std::string_view kWords[] = {"null",
                                                 "-1",
@@ -86,7 +86,7 @@ inline std::string mutated(std::string text, std::mt19937& random) {
   return text;
 }
 
-// Checks that the error of a Result or Status has this code and contains all these parts.
+// Checks that a Result or Status is an error with the code `code`, and that its message contains all `parts`.
 template <class R>
 void expect_error(const R& result, StatusCode code, const std::vector<std::string>& parts) {
   ASSERT_FALSE(result.ok());

@@ -19,7 +19,7 @@ using ir::DType;
 using ir::Symbol;
 using ir::Type;
 
-// The names and types of all inputs that a body may have, and whether it must read them.
+// The type of an input that a body may declare, and whether the body must read it.
 struct Staged {
   Type type;
   bool needed = false;
@@ -62,8 +62,8 @@ class Check {
   }
 
  private:
-  // Returns the value's place for errors, "line 7: input %x ". It is the line of the declaration or, for a result, the
-  // first line with its name.
+  // Returns where a value is in the text, for errors: "line 7: input %x ". The line is that of the value's declaration
+  // or, for a result, the first line with its name.
   std::string place(const ir::Value& value) const {
     const std::string words = fmt::format("{} %{}", ir::value_kind_name(value.kind), value.name);
     const std::string bare = fmt::format("%{}", value.name);
@@ -193,12 +193,12 @@ class Check {
 WeightSpec tensor_of_its_name(const ir::Value& weight) {
   WeightPart part{.tensor = weight.name, .shape = {}};
   for (const ir::Dim& dim : weight.type.shape) part.shape.push_back(dim.constant().value_or(0));
-  // Random weights need this: a vector is usually a norm's, which gets ones.
+  // The values in a model with random weights. A vector is usually a norm's weight, which should be ones.
   const auto init = part.shape.size() == 1 ? WeightSpec::Init::kOnes : WeightSpec::Init::kUniform;
   return {.name = weight.name, .parts = {std::move(part)}, .dummy_init = init};
 }
 
-// Checks that parts or constants have as many elements as the type.
+// Checks that the number of elements in the parts, or in the constant, is that of the weight's type.
 Status check_elements(const WeightSpec& spec) {
   std::int64_t wanted = 1;
   for (const std::int64_t size : TRY(ir::evaluate(spec.type.shape, {}))) wanted *= size;

@@ -1,18 +1,18 @@
-// A family's body that was written as text (ir/text.h), and its weights. It is parsed, and checked against what the
-// engine stages before a forward and keeps after it.
+// Reads a family's body that is written as text (ir/text.h), with its weights. Checks that the body uses only inputs
+// that the engine stages before a forward and states that the engine keeps between forwards.
 //
 //   FamilyBody body = TRY(read_text_body(text, specs, config, options, ops));
 //
 // The body's rules:
-//   inputs   named as in model.h (input_names), with the types given there. input_ids, input_rows, last_ids,
-//            embedding_rows and embeddings must be read by some node, because ids come in all of these ways. The
-//            others are optional: positions (rope_positions if the config's rotation has sections), and
+//   inputs   have the names and types of model.h (input_names). Nodes must read input_ids, input_rows, last_ids,
+//            embedding_rows and embeddings, because a token's id or embedding may come from any of these. The other
+//            inputs are optional: positions (rope_positions if the config's rotation has sections), and
 //            "slots.<group>" for each group.
-//   groups   at least one, whose layers are the config's; group i's states begin with P, P1, … and have pages of
-//            ModelOptions::page_size tokens, except in a state group; their other dimensions are numbers.
+//   groups   at least one; together they contain the config's layers. The states of group i have P, P1, … as their
+//            first dimension, then ModelOptions::page_size, except in a state group. Other dimensions are numbers.
 //   sizes    of values are numbers, T, and the groups' P.
-//   output   one: X[T, hidden_size], where X is the type of activations.
-//   weights  have constant shapes, and are f32, f16 or bf16. A weight without a spec is the tensor with its name.
+//   output   exactly one: X[T, hidden_size], where X is the type of activations.
+//   weights  have constant shapes and type f32, f16 or bf16. A weight without a spec is the tensor of the same name.
 #pragma once
 
 #include <string_view>
@@ -24,8 +24,8 @@
 
 namespace tessera {
 
-// Parses and checks the body. `specs` have parts or constants; their types come from the graph. kInvalidArgument with
-// the line and the name of the faulty item.
+// Parses and checks the body. Each of `specs` has parts or a constant, and takes its type from the graph.
+// Returns kInvalidArgument if the text is wrong; the message gives the line and the name of the faulty item.
 Result<FamilyBody> read_text_body(std::string_view text, std::vector<WeightSpec> specs, const ModelConfig& config,
                                   const ModelOptions& options, const ir::OpTable& ops);
 

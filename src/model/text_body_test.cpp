@@ -1,5 +1,5 @@
-// Catches: a body as text that is accepted although the engine could not stage, keep or load what it declares, weights
-// that are made from other tensors than specified, and an error without the line and the name.
+// Catches: a text body that is accepted although the engine cannot stage its inputs, keep its states or load its
+// weights; weights that are made from other tensors than specified; an error without the line and the name.
 #include "tessera/model/text_body.h"
 
 #include <gmock/gmock.h>
@@ -72,7 +72,7 @@ TEST(TextBody, GraphAndWeightsAreAsWritten) {
   EXPECT_EQ(body->graph.name, "body");
   EXPECT_EQ(body->graph.value(body->graph.outputs[0]).name, "hidden");
   ASSERT_EQ(body->weights.size(), 4u);
-  EXPECT_EQ(body->weights[0].parts[0].tensor, "table");  // the tensor with its name
+  EXPECT_EQ(body->weights[0].parts[0].tensor, "table");  // has no spec, so it is the tensor of the same name
   EXPECT_EQ(body->weights[0].dummy_init, WeightSpec::Init::kUniform);
   EXPECT_EQ(body->weights[1].dummy_init, WeightSpec::Init::kOnes);
   EXPECT_EQ(body->weights[2].parts[1].tensor, "down");
@@ -129,7 +129,7 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"weight %freq: f32[2]", "weight %freq: f32[2]\n  weight %huge: f32[2305843009213693952, 4]", "huge"}),
     [](const auto& wrong) { return "Case" + std::to_string(wrong.index); });
 
-// The head reads the memory of a weight that the body has by the same name.
+// If the body declares a weight that the head also uses, both read the same memory, so the types must agree.
 TEST(TextBody, WeightsThatTheHeadSharesHaveItsType) {
   const auto build = [](const std::string& shared) {
     FamilyRegistry families;

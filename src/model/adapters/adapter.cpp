@@ -21,20 +21,20 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The two matrices of a module, in the file.
+// The LoRA matrices A and B of one module, as stored in the file.
 struct Pair {
   const StoredTensor* a = nullptr;
   const StoredTensor* b = nullptr;
-  bool embeds = false;  // they change an embedding
+  bool embeds = false;  // the matrices change an embedding, not a linear
 };
-using Pairs = std::map<std::string, Pair>;  // by the module's name
+using Pairs = std::map<std::string, Pair>;  // the key is the module's name
 
-// What an adapter's tensor is: a matrix of a module, or something that is not served, which `refused` names.
+// The role that a tensor of an adapter's file has. If the tensor is not supported, `refused` says what it is.
 struct TensorRole {
   std::string module;
   bool is_a = false;
   bool embeds = false;
-  bool is_base = false;  // the base's own matrix of the module
+  bool is_base = false;  // PEFT's copy of the base model's own matrix
   std::string_view refused = {};
 };
 
@@ -44,7 +44,7 @@ struct Ending {
   bool embeds = false;
   bool is_base = false;
 };
-// PEFT leaves the adapter's name, "default", out of files; other writers leave it in.
+// The endings of tensor names. PEFT omits the adapter's name, "default", but other writers keep it.
 constexpr Ending kEndings[] = {{.text = ".lora_A.weight", .is_a = true},
                                {.text = ".lora_A.default.weight", .is_a = true},
                                {.text = ".lora_B.weight"},
@@ -76,7 +76,7 @@ TensorRole role_of(std::string_view name) {
 
 Result<Pairs> pairs_of(const SafetensorsFile& file) {
   Pairs pairs;
-  std::vector<std::pair<std::string, std::string>> base;  // modules and their tensors
+  std::vector<std::pair<std::string, std::string>> base;  // pairs of a module's name and the name of its base tensor
   for (const StoredTensor& tensor : file.tensors()) {
     const TensorRole role = role_of(tensor.name);
     if (!role.refused.empty())
@@ -120,7 +120,7 @@ Status check_whole(const std::string& path, const std::string& module, const Pai
                                       pair.a == nullptr ? "B" : "A", pair.a == nullptr ? "A" : "B"));
 }
 
-// Checks the two matrices of a module, and returns their rank.
+// Checks the two matrices of a module, and returns their LoRA rank.
 Result<std::int64_t> checked_rank(const std::string& path, const std::string& module, const Pair& pair,
                                   const AdaptableModule& of_model, const AdapterConfig& config,
                                   const AdapterLayout& layout) {
@@ -141,7 +141,7 @@ Result<std::int64_t> checked_rank(const std::string& path, const std::string& mo
   return rank;
 }
 
-// Returns a matrix as floats. invalid_argument for a value that is not finite.
+// Returns a matrix as floats. Returns invalid_argument if a value is not finite.
 Result<std::vector<float>> floats_of(const StoredTensor& tensor, const std::string& path) {
   std::vector<float> values(static_cast<std::size_t>(tensor.num_elements()));
   TRY(copy_tensor(tensor, StoredDtype::kF32, std::as_writable_bytes(std::span(values))));

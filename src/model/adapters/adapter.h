@@ -1,4 +1,4 @@
-// A low-rank adapter in host memory: the share of each rank of the model.
+// A low-rank adapter (LoRA) in host memory, with one share for each rank (GPU) of the model.
 #pragma once
 
 #include <cstddef>
@@ -14,26 +14,27 @@
 
 namespace tessera {
 
-// Immutable. Its memory is pinned where the device has such memory, so the device must outlive it.
+// Immutable. Its memory is pinned if the device supports that, so the device must outlive it.
 class Adapter {
  public:
-  // Reads a folder that PEFT has written: adapter_config.json and adapter_model.safetensors. Every tensor of the file
-  // is used or named in an error. The errors are those of AdapterConfig::read() and of SafetensorsFile::open(), and
-  //   invalid_argument  a module that the model does not have, or another shape than its own; a rank above the layout's
-  //                     or other than the settings'; a module that is no target; A without B; a value that is not
-  //                     finite
+  // Reads a folder written by PEFT: adapter_config.json and adapter_model.safetensors. Every tensor of the file is
+  // either used or named in an error. Returns the errors of AdapterConfig::read() and of SafetensorsFile::open(), and
+  //   invalid_argument  a module that the model does not have, or whose matrix has another shape; a LoRA rank above the
+  //                     layout's limit or different from the settings'; a module that is not among the targets; A
+  //                     without B; a value that is not finite
   //   unimplemented     tensors of DoRA, biases and whole modules
-  // Beside the change of an embedding or a head, PEFT writes the base's own matrix (base_layer.weight), which a message
-  // of the log names and which is not read.
-  // Reads the disk and converts on the calling thread: tens of milliseconds for a model of 8 G parameters. Thread-safe.
+  // PEFT also writes the base model's own matrix (base_layer.weight) if the adapter changes the embedding or the head.
+  // Tessera does not read this matrix, and a log message says so.
+  // Reads the disk and converts on the calling thread, which takes tens of milliseconds for a model of 8 billion
+  // parameters. Thread-safe.
   static Result<std::shared_ptr<const Adapter>> load(const std::string& folder, const AdapterLayout& layout,
                                                      Device& device);
 
   const AdapterShare& share(std::size_t rank) const { return shares_[rank]; }
-  std::size_t num_shares() const { return shares_.size(); }  // ranks of the model
-  std::int64_t rank() const { return rank_; }                // the largest of any module
+  std::size_t num_shares() const { return shares_.size(); }  // the number of the model's ranks
+  std::int64_t rank() const { return rank_; }                // the largest LoRA rank of any module
   const std::string& path() const { return path_; }
-  const std::string& base_model() const { return base_model_; }  // as its settings name it; may be empty
+  const std::string& base_model() const { return base_model_; }  // the base model's name in the settings; may be empty
 
  private:
   Adapter() = default;

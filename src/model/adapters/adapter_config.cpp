@@ -12,11 +12,11 @@
 namespace tessera {
 namespace {
 
-// Bounds that no published adapter comes near; they keep arithmetic on the values exact.
+// Limits far above the values of published adapters. Below them, arithmetic on the values is exact.
 constexpr std::int64_t kMostRank = 65536;
 constexpr double kMostAlpha = 1e6;
 
-// Settings that are not served: they change what the tensors mean, or which tensors there are.
+// Settings that are not supported, because they change what the tensors mean, or which tensors there are.
 constexpr std::string_view kRefused[] = {"use_dora",
                                          "modules_to_save",
                                          "use_qalora",
@@ -28,7 +28,7 @@ constexpr std::string_view kRefused[] = {"use_dora",
                                          "alora_invocation_tokens",
                                          "trainable_token_indices"};
 
-// Returns whether a setting is in use: it is neither null, false nor empty.
+// Returns whether a setting is in use. It is not if it is absent, null, false or empty.
 bool is_set(const Json* value) {
   if (value == nullptr) return false;
   if (value->is_bool()) return value->as_bool();
@@ -47,7 +47,8 @@ Status check_kind(const Fields& fields) {
   return ok_status();
 }
 
-// Calls `add(pattern, value)` for each member of a setting that maps patterns of modules to numbers.
+// Calls `add(inside, pattern, name)` for each member of the setting `key`, which maps patterns of module names to
+// numbers.
 template <class Add>
 Status read_patterns(const Fields& fields, std::string_view key, const Add& add) {
   const Json* patterns = fields.find(key);
@@ -56,7 +57,8 @@ Status read_patterns(const Fields& fields, std::string_view key, const Add& add)
   const Fields inside = fields.inside(key, *patterns);
   for (const auto& [pattern, value] : patterns->as_object()) {
     NamePatterns name;
-    // PEFT matches the end of a name, from a point on: (.*\.)?(pattern)$.
+    // PEFT matches the pattern with the end of a module's name, where this end must begin after a dot:
+    // (.*\.)?(pattern)$.
     TRY(name.add(fmt::format("re:(.*\\.)?({})$", pattern)).with_context(fmt::format("{}: {}", fields.file(), key)));
     TRY(add(inside, pattern, std::move(name)));
   }

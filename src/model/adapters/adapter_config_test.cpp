@@ -1,5 +1,5 @@
-// Catches: a scale or rank of another module, a pattern that matches too much, and an adapter of a kind that is not
-// served which is read as if it were.
+// Catches: a scale or rank that belongs to another module; a pattern that matches too much; an unsupported variant of
+// LoRA that is accepted.
 #include "tessera/model/adapters/adapter_config.h"
 
 #include <cmath>

@@ -21,7 +21,7 @@ bool names(const AdapterLimits& limits, std::string_view target) {
   return std::ranges::find(limits.targets, target) != limits.targets.end();
 }
 
-// Returns the word by which targets name a module.
+// Returns the word that a list of targets (AdapterLimits::targets) uses for a module.
 std::string_view target_word(const AdaptableModule& module) {
   return module.expert >= 0 ? kExperts : last_word(module.name);
 }
@@ -32,7 +32,7 @@ bool is_target(const AdapterLimits& limits, const AdaptableModule& module) {
   return in_layer && (limits.targets.empty() || names(limits, kAllLinears));
 }
 
-// Returns the target words of the modules for which `counts` is true, each once.
+// Returns the target words of the modules for which `counts` returns true. Each word occurs once.
 template <class Counts>
 std::string target_words(const AdapterLayout::OfRanks& linears, const Counts& counts) {
   std::set<std::string_view> words;
@@ -72,7 +72,7 @@ std::int64_t AdaptableLinear::rows() const {
 
 std::optional<AdaptableLinear> adaptable_linear(std::string weight, std::span<const LinearPart> parts) {
   AdaptableLinear linear{.weight = std::move(weight), .cols = parts[0].cols, .modules = {}, .ranges = {}};
-  // Row parallelism takes one part; parts of whole rows all begin with column 0.
+  // A linear that is split by columns has only one part. Otherwise the parts are whole rows, which begin with column 0.
   if (parts[0].slice.dim == 1) linear.first_col = parts[0].slice.begin;
   for (const LinearPart& part : parts) {
     if (!can_change(part)) return std::nullopt;

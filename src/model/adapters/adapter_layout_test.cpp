@@ -1,5 +1,5 @@
-// Catches: rows of one module that are taken for another's, a linear that is chosen without a target, and columns of
-// a rank or padded matrices that adapters would change wrongly.
+// Catches: rows of one module that are assigned to another; a linear that is chosen although it is not a target; wrong
+// changes to the linears of ranks that hold columns; padded matrices that are not refused.
 #include "tessera/model/adapters/adapter_layout.h"
 
 #include "tessera/model/layers/linear_parts.h"
@@ -100,7 +100,7 @@ TEST(AdapterLayout, TakesEmbeddingAndHeadOnlyByName) {
 }
 
 TEST(AdapterLayout, KnowsTheModulesOfEveryRank) {
-  // Stages of layers: rank 0 has no linear of its own.
+  // The model is split by layers, so that rank 0 has none of these linears.
   const Result<AdapterLayout> layout =
       AdapterLayout::create({{}, two_linears()}, 0, {.targets = {"down_proj"}}, ir::DType::kFloat32);
   ASSERT_TRUE(layout.ok()) << layout.status().message();

@@ -1,5 +1,5 @@
-// What one rank of a model holds of a low-rank adapter: for each linear of the rank the parts of A and B that it needs,
-// in host memory and in the form in which they are copied to a slot of the device's tables
+// The part of a low-rank adapter that one rank of a model needs: the required rows and columns of A and B for each
+// linear. It lies in host memory and has the layout of a slot of the device's tables, to which it is copied
 // (runner/adapters/adapter_tables.h).
 #pragma once
 
@@ -15,7 +15,7 @@
 
 namespace tessera {
 
-// A module's whole matrices as floats, as the adapter's file has them.
+// A module's whole matrices as floats, as the adapter's file contains them.
 struct AdapterMatrices {
   std::int64_t rank = 0;
   double scale = 0;
@@ -23,24 +23,27 @@ struct AdapterMatrices {
   std::vector<float> b;  // [rows of the module, rank]
 };
 
-// What an adapter adds to one linear of a rank. Matrices have the layout's type.
+// The change that an adapter makes to one linear of a rank. The matrices have the layout's type.
 struct AdapterLinearPart {
-  std::vector<std::int32_t> ranks;  // [modules]; 0: the adapter does not change the module
+  std::vector<std::int32_t> ranks;  // [modules]: LoRA ranks; 0 if the adapter does not change the module
   std::vector<float> scales;        // [modules]
-  std::int64_t most_rank = 0;       // the largest of `ranks`; 0: nothing is added
-  std::size_t a_offset = 0;         // in AdapterShare::bytes(): for each module in order [rank, cols of the linear]
-  std::size_t b_offset = 0;         // [most_rank, rows of the linear]: B transposed; zeros behind a module's rank
+  std::int64_t most_rank = 0;       // the largest of `ranks`; 0 if the adapter does not change the linear
+  // Offset in AdapterShare::bytes() of the matrices A [rank, cols of the linear] of all modules, one after the other.
+  std::size_t a_offset = 0;
+  // Offset of B of the whole linear, transposed: [most_rank, rows of the linear], with zeros beyond a module's rank.
+  std::size_t b_offset = 0;
 };
 
-// Immutable. Its memory is pinned where the device has such memory, so the device must outlive it.
+// Immutable. Its memory is pinned if the device supports that, so the device must outlive it.
 class AdapterShare {
  public:
   // The matrices of each linear's modules; null for a module that the adapter does not change.
   using OfModules = std::vector<std::vector<const AdapterMatrices*>>;  // [linears][modules]
-  // Cuts the share of rank `rank` out of whole matrices, and rounds it to the layout's type.
+  // Cuts the values that rank `rank` needs out of whole matrices, and rounds them to the layout's type.
   static Result<AdapterShare> cut(const AdapterLayout& layout, std::size_t rank, const OfModules& matrices,
                                   Device& device);
-  // Copies a share that another process has cut for this layout's rank. kDataLoss if it is not of the layout's form.
+  // Copies a share that another process cut for the same layout and rank. Returns kDataLoss if its sizes do not fit the
+  // layout.
   static Result<AdapterShare> copy(const AdapterLayout& layout, std::vector<AdapterLinearPart> linears,
                                    std::span<const std::byte> bytes, Device& device);
 
@@ -50,12 +53,12 @@ class AdapterShare {
   }
 
  private:
-  // Sets the offsets and the memory of parts whose ranks are known.
+  // Sets the offsets in `linears` from their LoRA ranks, and allocates the memory.
   static Result<AdapterShare> place(const std::vector<AdaptableLinear>& of_rank, ir::DType dtype,
                                     std::vector<AdapterLinearPart> linears, Device& device);
 
   std::vector<AdapterLinearPart> linears_;
-  std::unique_ptr<HostAllocation> memory_;  // null: the adapter changes no linear of the rank
+  std::unique_ptr<HostAllocation> memory_;  // null if the adapter changes no linear of the rank
   std::size_t size_ = 0;
 };
 

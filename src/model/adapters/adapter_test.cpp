@@ -1,5 +1,5 @@
-// Catches: matrices of another module or transposed wrongly, a tensor that is ignored, and faulty files that are
-// served.
+// Catches: matrices that are assigned to another module or transposed wrongly; a tensor that is ignored; faulty files
+// that are accepted.
 #include "tessera/model/adapters/adapter.h"
 
 #include <cmath>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::int64_t kCols = 3;
 
-// One linear of q [4, 3] and k [2, 3].
+// A linear that combines q [4, 3] and k [2, 3].
 AdapterLayout layout_of(std::int64_t max_rank = 4) {
   AdaptableLinear linear{.weight = "qkv.weight",
                          .cols = kCols,
@@ -23,7 +23,7 @@ AdapterLayout layout_of(std::int64_t max_rank = 4) {
   return *AdapterLayout::create({{linear}}, 0, {.slots = 2, .max_rank = max_rank}, ir::DType::kFloat32);
 }
 
-// An adapter's folder in the making: tensors of the numbers first, first + 1, …
+// Builds an adapter's folder. The tensor that add() adds contains the numbers first, first + 1, …
 class Folder {
  public:
   void add(const std::string& name, std::vector<std::int64_t> shape, float first) {
@@ -73,12 +73,13 @@ TEST(Adapter, PlacesMatricesByModule) {
   EXPECT_EQ(part.most_rank, 2);
   EXPECT_EQ((*adapter)->rank(), 2);
   EXPECT_EQ(floats(share, part.a_offset, 9), (std::vector<float>{0, 1, 2, 3, 4, 5, 50, 51, 52}));
-  // Row r of B transposed: q's four rows, then k's two, which have zeros behind rank 1.
+  // B is transposed. For each of the two LoRA ranks it has q's four rows, then k's two. k has only LoRA rank 1, so its
+  // values for the second rank are zeros.
   EXPECT_EQ(floats(share, part.b_offset, 12),
             (std::vector<float>{100, 102, 104, 106, 150, 151, 101, 103, 105, 107, 0, 0}));
 }
 
-// Two ranks share q by its rows and o by its columns.
+// A layout for two tensor-parallel ranks. q is split by rows, o by columns.
 AdapterLayout layout_of_ranks() {
   const auto of_rank = [](std::int64_t rank) {
     AdaptableLinear q{.weight = "q.weight",
@@ -162,7 +163,7 @@ TEST(Adapter, RefusesHalvesAndDoublesOfPairs) {
   expect_error(two_names.load(layout_of()), StatusCode::kInvalidArgument, {"two names"});
 }
 
-// An embedding of 3 tokens to 4 values, and the head behind it.
+// An embedding with 3 ids and 4 values each, and the head.
 AdapterLayout layout_of_ends() {
   const AdaptableLinear embedding{.weight = "embed.weight",
                                   .embeds = true,
@@ -203,7 +204,7 @@ TEST(Adapter, RefusesAnEmbeddingsMatricesForALinear) {
   expect_error(mixed.load(layout_of_ends()), StatusCode::kInvalidArgument, {"lm_head"});
 }
 
-// Two experts of size 1 with 3 hidden values, each on a rank of its own.
+// Two experts of intermediate size 1 and hidden size 3, one on each rank.
 AdapterLayout layout_of_experts() {
   const auto of_rank = [](std::int64_t e) {
     const std::string prefix = "model.layers.0.mlp.experts." + std::to_string(e) + ".";
@@ -228,8 +229,11 @@ AdapterLayout layout_of_experts() {
 TEST(Adapter, CutsStacksOfExperts) {
   Folder folder;
   const std::string stack = "base_model.model.model.layers.0.mlp.experts.";
-  folder.add(stack + "base_layer.lora_A.weight", {4, kCols}, 0);  // rank 2 of expert 0, then of expert 1
-  folder.add(stack + "base_layer.lora_B.weight", {2, 4}, 100);    // gate and up; rank 0 of both experts first
+  // The LoRA rank is 2, so that A has two rows for expert 0, then two for expert 1.
+  folder.add(stack + "base_layer.lora_A.weight", {4, kCols}, 0);
+  // B has one row for gate and one for up. Its columns are those of both experts for the first LoRA rank, then for the
+  // second.
+  folder.add(stack + "base_layer.lora_B.weight", {2, 4}, 100);
   folder.add(stack + "lora_A.weight", {4, 1}, 200);
   folder.add(stack + "lora_B.weight", {kCols, 4}, 300);
   const auto adapter = folder.load(layout_of_experts());

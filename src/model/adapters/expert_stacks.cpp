@@ -18,20 +18,20 @@ std::string_view without_nesting(std::string_view module) {
   return module;
 }
 
-// Returns the stack of an expert's module: "….experts" of "….experts.3.up_proj".
+// Returns the name of the stack that contains an expert's module: "….experts" for "….experts.3.up_proj".
 std::string_view stack_of(std::string_view module) {
   module = module.substr(0, module.rfind('.'));
   return module.substr(0, module.rfind('.'));
 }
 
-// Returns the rows of one expert's matrix in the stack.
+// Returns the number of rows of one expert's matrix in the stack.
 std::int64_t stack_rows(const AdaptableLinear& linear) {
   std::int64_t rows = 0;
   for (const AdaptableModule& module : linear.modules) rows = std::max(rows, module.stack_row + module.rows);
   return rows;
 }
 
-// Returns the matrices of rows [first, first + rows) of an expert's matrix.
+// Returns A and B of one expert's module: all of the expert's A, and the module's rows of its B.
 AdapterMatrices of_expert(const AdapterMatrix& a, const AdapterMatrix& b, std::int64_t experts, std::int64_t rank,
                           const AdaptableModule& module) {
   AdapterMatrices made;
@@ -54,7 +54,8 @@ Result<std::vector<ExpertMatrices>> cut_expert_stack(const std::string& path, co
                                                      const AdapterConfig& config, const AdapterLayout& layout) {
   const std::string_view stack = from_layer(without_nesting(module));
   std::vector<ExpertMatrices> cut;
-  std::map<std::string, std::shared_ptr<const AdapterMatrices>> made;  // ranks may hold parts of one expert
+  // Matrices by the module's name. Ranks that hold parts of the same expert share them.
+  std::map<std::string, std::shared_ptr<const AdapterMatrices>> made;
   bool known = false;
   for (std::size_t rank = 0; rank < layout.num_ranks(); ++rank)
     for (std::size_t i = 0; i < layout.linears_of(rank).size(); ++i) {

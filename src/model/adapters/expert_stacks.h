@@ -1,6 +1,7 @@
-// Adapters of whole stacks of experts, as PEFT writes them for target_parameters: one A [experts · rank, columns],
-// whose rows are those of expert 0, then expert 1 and so on, and one B [rows, rank · experts], whose columns are those
-// of rank 0 of all experts, then rank 1 and so on. The rows of a stack of gate and up are gate's, then up's.
+// Reads adapters that change whole stacks of experts' matrices. PEFT writes them for the setting target_parameters. A
+// is [experts · rank, columns]: the rows of expert 0, then those of expert 1 and so on. B is [rows, rank · experts]:
+// one column of each expert for the first LoRA rank, then for the second and so on. In a stack of gate and up, the rows
+// of gate come before those of up.
 #pragma once
 
 #include <cstdint>
@@ -16,24 +17,24 @@
 
 namespace tessera {
 
-// Returns whether a module is a stack: "….mlp.experts", or "….mlp.experts.base_layer" for the first of two parameters,
-// as PEFT nests them.
+// Returns whether a module is a stack: "….mlp.experts", or "….mlp.experts.base_layer", which PEFT writes for the first
+// of two nested parameters.
 bool is_expert_stack(std::string_view module);
 
-// A matrix of the file as floats.
+// A matrix of the adapter's file, as floats.
 struct AdapterMatrix {
   std::vector<float> values;
   std::vector<std::int64_t> shape;
 };
 
-// The matrices of one expert's module, and where they belong.
+// The matrices of one expert's module, and the place in the layout to which they belong.
 struct ExpertMatrices {
   AdapterLayout::Place place;
   std::shared_ptr<const AdapterMatrices> matrices;
 };
-// Cuts a stack's matrices into those of the experts of all ranks. Which stack it is, gate and up or down, follows from
-// the shapes. invalid_argument for a module without experts in the layout, other shapes, or a rank that is not
-// accepted; messages begin with `path`.
+// Splits a stack's A and B into the matrices of each expert, for all ranks. The shapes decide whether the stack holds
+// gate and up, or down. Returns invalid_argument for a module without experts in the layout, other shapes, or an
+// unsupported LoRA rank; messages begin with `path`.
 Result<std::vector<ExpertMatrices>> cut_expert_stack(const std::string& path, const std::string& module,
                                                      const AdapterMatrix& a, const AdapterMatrix& b,
                                                      const AdapterConfig& config, const AdapterLayout& layout);

@@ -1,4 +1,5 @@
-// Catches: a classifier with another number of labels than its checkpoint has, or with a language model's head.
+// Catches: a classifier that is read with another number of labels than its checkpoint has; a classifier that gets a
+// language model's head.
 #include <utility>
 #include <vector>
 

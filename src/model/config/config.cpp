@@ -24,7 +24,7 @@ constexpr std::pair<Activation, std::string_view> kActivations[] = {
     {Activation::kGeluTanh, "gelu_pytorch_tanh"},
 };
 
-// Returns the second members of a table of pairs, joined.
+// Returns the names in a table of pairs (value, name), separated by commas.
 template <class Table>
 std::string names_of(const Table& table) {
   std::string names;
@@ -35,7 +35,7 @@ std::string names_of(const Table& table) {
   return names;
 }
 
-// Known architectures that no family reads, and what this engine lacks for them.
+// Known architectures that are not supported, each with the reason.
 constexpr std::pair<std::string_view, std::string_view> kLacking[] = {
     {"DeepseekV32ForCausalLM",
      "its sparse attention, whose indexer chooses the keys of each row by a cache of its own, has no operator"},
@@ -58,8 +58,8 @@ Result<const ModelFamily*> read_family(const Fields& fields, const FamilyRegistr
                             near.empty() ? accepted : fmt::format("{}; nearest: {}", accepted, near[0]));
 }
 
-// Returns whether a token id is foreign. Hugging Face saves its classes' defaults in "text_config", including ids of
-// the published models' vocabulary. An id outside of the model's own vocabulary is such a default and is ignored.
+// Returns whether the member is a token id outside of the model's own vocabulary. Hugging Face saves the default ids of
+// its config classes in "text_config", even if the model's vocabulary is smaller. Such ids are ignored.
 bool is_foreign_token(const Json& text, const Json::Member& member) {
   const auto& [key, value] = member;
   const Json* vocab_size = text.find("vocab_size");
@@ -67,7 +67,7 @@ bool is_foreign_token(const Json& text, const Json::Member& member) {
          vocab_size->is_int() && value.as_int() >= vocab_size->as_int();
 }
 
-// Returns the members of "text_config", and those of the outer object that "text_config" lacks.
+// Returns the members of "text_config", plus those members of the outer object that "text_config" does not have.
 Result<Json> text_members(const Fields& fields, const Json& json) {
   const Json* text = fields.find("text_config");
   if (text == nullptr) return json;
@@ -80,8 +80,8 @@ Result<Json> text_members(const Fields& fields, const Json& json) {
   return merged;
 }
 
-// Reads how weights are quantised. The MXFP4 of GPT-OSS's experts is a property of its mixture, which has a layout of
-// its own. All other quantised weights belong to linears; `formats` describes them.
+// Reads how weights are quantised. In GPT-OSS only the experts are in MXFP4, so config.moe describes it. For all other
+// models config.formats describes how linears are quantised.
 Status read_quantisation(const Fields& fields, const Json& whole, const Json* beside, const ModelFamily& family,
                          ModelConfig& config) {
   const Json* of_experts = family.mxfp4_experts ? fields.find("quantization_config") : nullptr;
@@ -96,7 +96,8 @@ Status read_quantisation(const Fields& fields, const Json& whole, const Json* be
   return read_mxfp4(*of_experts, fields.file(), *config.moe);
 }
 
-// Reads a size. It is required unless the family has a default, which is above 0.
+// Reads a size into `size`. The field may be absent only if `size` already holds the family's default, which is above
+// 0.
 Status read_size(const Fields& fields, const char* key, std::int64_t most, std::int64_t& size) {
   if (size == 0 || fields.find(key) != nullptr) size = TRY(fields.required_int(key, 1, most));
   return ok_status();
@@ -121,7 +122,7 @@ Status read_sizes(const Fields& fields, ModelConfig& config) {
 
   const std::optional<std::int64_t> head_dim = TRY(fields.optional_int("head_dim", 2, C::kMaxHeadDim));
   if (head_dim) config.head_dim = *head_dim;
-  if (config.head_dim == 0) {  // neither the file nor the family gives it
+  if (config.head_dim == 0) {  // neither the file nor the family gives head_dim
     if (config.hidden_size % config.num_attention_heads != 0) {
       return fields.wrong("hidden_size",
                           fmt::format("a multiple of num_attention_heads ({}) where head_dim is not given",
@@ -147,9 +148,9 @@ Status read_layer_form(const Fields& fields, const ModelFamily& family, ModelCon
     config.draft_layers = TRY(fields.optional_int(key, 0, ModelConfig::kMaxLayers)).value_or(config.draft_layers);
   config.tie_word_embeddings = TRY(fields.optional_bool("tie_word_embeddings")).value_or(config.tie_word_embeddings);
 
-  if (family.make_body) return ok_status();  // the body's own graph has the activation
-  // hidden_activation is Gemma's name of the field. Some of Gemma's files have both names, and Hugging Face reads this
-  // one.
+  if (family.make_body) return ok_status();  // the graph that make_body() builds already contains the activation
+  // Gemma calls the field hidden_activation. Some of Gemma's files have both hidden_act and hidden_activation. Hugging
+  // Face then reads hidden_activation.
   const char* key = fields.find("hidden_activation") != nullptr ? "hidden_activation" : "hidden_act";
   const std::optional<std::string> act = TRY(fields.optional_string(key));
   if (!act) return ok_status();
@@ -168,7 +169,7 @@ Status read_dtype(const Fields& fields, ModelConfig& config) {
   return ok_status();
 }
 
-// Reads the tower if the file describes it: some checkpoints have only the language model.
+// Reads the vision tower's config if the file has one. Some checkpoints contain only the language model.
 Status read_tower(const Fields& fields, const std::string& file, ModelConfig& config) {
   if (!config.vision) return ok_status();
   const Json* tower = fields.find("vision_config");
@@ -185,7 +186,7 @@ Status read_tokens(const Fields& fields, ModelConfig& config) {
   if (bos.size() > 1) return fields.wrong("bos_token_id", "one token id");
   if (!bos.empty()) config.bos_token_id = bos[0];
   config.eos_token_ids = TRY(fields.token_ids("eos_token_id", config.vocab_size));
-  // The padding token does not matter here: many checkpoints have -1, or an id that was never added.
+  // An invalid padding token is not an error: many checkpoints have -1, or an id that was never added.
   const std::optional<std::int64_t> pad = TRY(fields.optional_int("pad_token_id", -1, ModelConfig::kMaxVocabSize));
   if (pad && *pad >= 0 && *pad < config.vocab_size) config.pad_token_id = TokenId(static_cast<std::int32_t>(*pad));
   return ok_status();
@@ -206,7 +207,7 @@ Result<ModelConfig> ModelConfig::read(const std::string& path, const FamilyRegis
           fmt::format("{} has no config.json; accepted: a folder in Hugging Face layout, or with one GGUF file{}", path,
                       adapter ? adapter_hint() : std::string_view()));
     }
-    // NVIDIA's exporter and the first versions of GPTQ's describe quantisation in a separate file.
+    // NVIDIA's exporter and the first versions of GPTQ's exporter describe quantisation in a separate file.
     for (const char* name : {"hf_quant_config.json", "quantize_config.json"}) {
       const fs::path beside = fs::path(path) / name;
       if (!fs::exists(beside, error)) continue;
@@ -237,7 +238,9 @@ Result<ModelConfig> ModelConfig::from_json(const Json& json, const std::string& 
                              .sections = config.images.has_value()};
   if (config.sliding_rope) {
     RopeContext sliding = rotation;
-    sliding.default_part = 1.0;  // the default for rotations in the file; the family's defaults keep their own part
+    // A rotation in the file rotates whole heads unless the file says otherwise. If the file describes no rotation, the
+    // family's own partial factors stay.
+    sliding.default_part = 1.0;
     RopeContext full = sliding;
     if (config.gemma4) full.head_dim = config.gemma4->global_head_dim;
     TRY(read_layer_ropes(members, file, {full, config.rope}, {sliding, *config.sliding_rope}));

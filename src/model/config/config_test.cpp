@@ -1,5 +1,5 @@
-// Catches: a config that is read differently than by Hugging Face (a missed default, a bias, a window), a real config
-// that is not read, and hostile sizes that would reach an allocation or a division.
+// Catches: a default, bias or window that is read differently than by Hugging Face; a published config that is not
+// read; malicious sizes that reach an allocation or a division.
 #include "tessera/model/config/config.h"
 
 #include <cmath>
@@ -21,13 +21,12 @@ using test::small_config;
 using ::testing::Each;
 using ::testing::ElementsAre;
 
-// Returns whether a tensor belongs to a vision tower, or to the head that predicts further tokens, and so is not part
-// of the text model.
+// Returns whether a tensor does not belong to the text model, but to a vision tower or a next-token layer.
 bool is_beside_text(const std::string& tensor) {
   return tensor.starts_with("mtp.") || tensor.starts_with("model.vision_tower.") ||
          tensor.starts_with("model.embed_vision.");
 }
-// Returns whether a tensor belongs to a tower that the config does not describe, or whose model is served without it.
+// Returns whether a tensor belongs to a vision tower that the config does not describe.
 bool is_of_unread_tower(const ModelConfig& config, const std::string& tensor) {
   return !config.vision && tensor.starts_with("model.visual.");
 }
@@ -71,7 +70,7 @@ TEST(ModelConfig, TakesDefaultsOfOlmo2AndPhi3) {
   EXPECT_EQ(phi3.rope, RopeConfig{});
 }
 
-// Phi-4-mini's form: part of each head rotates, and the window is longer than the context.
+// The config is like that of Phi-4-mini: only a part of each head rotates, and the window is longer than the context.
 TEST(ModelConfig, ReadsLongRopeOfPhi3) {
   const ModelConfig config = *small("Phi3ForCausalLM", R"({"partial_rotary_factor": 0.75,
       "original_max_position_embeddings": 512, "sliding_window": 262144, "rope_scaling": {"type": "longrope",
@@ -257,7 +256,7 @@ TEST(ModelConfig, LargestAcceptedSizesDoNotOverflow) {
   EXPECT_LT(parameters_of(config), std::int64_t{1} << 58) << "bytes in float32 must fit too";
 }
 
-// Real configs: dense models of the supported architectures are read, all others are refused with a reason.
+// Reads published configs. Configs of supported architectures must be read. All others must be refused with a reason.
 TEST(RealConfigs, ReadOrRefusedWithAReason) {
   const fs::path configs = test::shared_dir() / "data" / "configs";
   TESSERA_SKIP_WITHOUT(configs);
@@ -268,12 +267,12 @@ TEST(RealConfigs, ReadOrRefusedWithAReason) {
     const Result<ModelConfig> config = ModelConfig::read(entry.path().string(), built_in_families());
     const Result<Json> json = Json::read_file(entry.path().string());
     if (!json.ok()) {
-      // Python writes Infinity, which JSON does not have, into configs of Nemotron-H.
+      // Some Nemotron-H configs contain Infinity, which Python writes but JSON does not allow.
       expect_error(config, StatusCode::kInvalidArgument, {"not valid JSON", "I"});
       ++no_json;
     } else if (!config.ok() && config.status().code() == StatusCode::kInvalidArgument &&
                entry.path().filename().string().starts_with("Qwen--Qwen3-VL-")) {
-      // These files were shortened; the published ones have the field.
+      // These test files were shortened and lack the field, which the published files have.
       expect_error(config, StatusCode::kInvalidArgument, {"mrope_section", "three numbers"});
     } else if (config.ok()) {
       EXPECT_EQ(json->find("architectures")->as_array()[0].as_string(), config->architecture);
@@ -300,7 +299,7 @@ TEST(RealConfigs, PublishedModelsHaveTheirKnownSizes) {
   const auto read = [&](const char* name) {
     return *ModelConfig::read((configs / name).string(), built_in_families());
   };
-  // Parameter counts as stated in their model cards.
+  // The parameter counts are those on the models' cards.
   EXPECT_EQ(parameters_of(read("mlc_preset/llama2_7b.json")), 6'738'415'616);
   EXPECT_EQ(parameters_of(read("mlc_preset/llama3_1_8b.json")), 8'030'261'248);
   EXPECT_EQ(parameters_of(read("mlc_preset/llama3_2_1b.json")), 1'235'814'400);
@@ -314,8 +313,9 @@ TEST(RealConfigs, PublishedModelsHaveTheirKnownSizes) {
               ElementsAre(TokenId(128001), TokenId(128008), TokenId(128009)));
 }
 
-// The config accounts for every weight of a checkpoint: biases, norms, tying and head sizes are read correctly. A byte
-// of MXFP4 values holds two parameters, a scale factor none.
+// Returns the number of parameters in an element of a tensor. A byte of MXFP4 values holds two parameters, and
+// quantisation scales hold none. The test below compares a checkpoint's parameters with those of the model that its
+// config describes, so that it fails if biases, norms, tying or head sizes are read wrongly.
 int parameters_of_element(const StoredTensor& tensor) {
   if (tensor.dtype != StoredDtype::kU8) return 1;
   return tensor.name.ends_with("_blocks") ? 2 : 0;
@@ -345,7 +345,8 @@ TEST(GoldenConfigs, CountTheParametersOfTheirCheckpoints) {
   EXPECT_GE(models, 38);
 }
 
-// Deterministic mutations of text and of single values: nothing crashes, and an accepted config is sound.
+// Applies deterministic mutations to texts and single values. No config may crash the reader, and an accepted config
+// must be sound.
 TEST(ModelConfigFuzz, NeverCrashesAndAcceptsOnlySoundConfigs) {
   std::mt19937 random(20240229);
   const char* const kArchitectures[] = {"LlamaForCausalLM",   "MistralForCausalLM", "Qwen2ForCausalLM",

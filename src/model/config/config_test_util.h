@@ -10,7 +10,8 @@
 
 namespace tessera::test {
 
-// Returns the fields that have no default, with the members of the JSON object `changes` replaced or added.
+// Returns a config with the fields that have no default. The members of the JSON object `changes` replace these fields
+// or are added.
 inline Json small_config(const char* architecture, const char* changes = "{}") {
   Json json = *Json::parse(R"({"vocab_size": 512, "hidden_size": 64, "intermediate_size": 160, "num_hidden_layers": 4,
                                "num_attention_heads": 4, "max_position_embeddings": 2048})",
@@ -25,7 +26,8 @@ inline Result<ModelConfig> small(const char* architecture, const char* changes =
   return ModelConfig::from_json(small_config(architecture, changes), "m/config.json", built_in_families());
 }
 
-// Returns the number of parameters of the model's text part. Returns 0 and fails the test if it cannot be built.
+// Returns the number of parameters of the model's text part. If the model cannot be built, returns 0 and fails the
+// test.
 inline std::int64_t parameters_of(const ModelConfig& config) {
   const Result<ModelGraphs> graphs = build_model(config, {}, built_in_ops(), built_in_families());
   EXPECT_TRUE(graphs.ok()) << graphs.status().message();

@@ -1,4 +1,5 @@
-// The sizes in config.json of gated delta nets (Yang et al., arXiv 2412.06464), which replace attention.
+// The sizes of gated delta nets (Yang et al., arXiv 2412.06464) in config.json. A delta net replaces attention in some
+// layers.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +8,7 @@
 namespace tessera {
 
 struct DeltaNetConfig {
-  std::vector<bool> layers = {};  // [num_hidden_layers]: whether the layer is a delta net; others have attention
+  std::vector<bool> layers = {};  // [num_hidden_layers]: true if the layer has a delta net, false if it has attention
   std::int64_t key_heads = 0;
   std::int64_t value_heads = 0;  // a multiple of key_heads
   std::int64_t key_head_dim = 0;

@@ -1,5 +1,5 @@
 // Catches: a delta net that is read with other sizes or in other layers than config.json says; contradictory fields
-// that are accepted; and weights that ranks would divide wrongly.
+// that are accepted; weights that are split wrongly between ranks.
 #include <cmath>
 
 #include "tessera/model/config/config.h"
@@ -78,7 +78,8 @@ TEST(DeltaNetConfigs, RefuseContradictions) {
           {"mrope_section", "4 rotated pairs"});
 }
 
-// The layers share two groups; the state group has one slot for each sequence.
+// The layers use two cache groups: the delta nets keep their states in one, attention its KV cache in the other. The
+// state group has one slot for each sequence.
 TEST(DeltaNetConfigs, LayersShareAStateGroup) {
   const Result<ModelGraphs> graphs = graphs_of(*small_delta_net());
   ASSERT_TRUE(graphs.ok()) << graphs.status().message();
@@ -120,7 +121,7 @@ TEST(DeltaNetConfigs, MixturesReadTheirExperts) {
   expect_error(small_delta_net(R"({"architectures": ["Qwen3NextForCausalLM"], "shared_expert_intermediate_size": 0})"),
                StatusCode::kInvalidArgument, {"shared_expert_intermediate_size"});
 
-  // Hugging Face's router always normalises here, and no layer has an MLP.
+  // For Qwen3.5, Hugging Face's code ignores both fields: the router always normalises, and no layer has an MLP.
   const ModelConfig later = *small_delta_net(R"({"architectures": ["Qwen3_5MoeForCausalLM"], "norm_topk_prob": false,
       "mlp_only_layers": [2]})");
   EXPECT_EQ(later.moe->num_experts, 256);
@@ -129,7 +130,8 @@ TEST(DeltaNetConfigs, MixturesReadTheirExperts) {
   EXPECT_THAT(later.moe->layers, ::testing::Each(true));
 }
 
-// The counts are the sums over the tensors: embeddings and head, delta nets, attentions, MLPs or experts.
+// The expected counts are sums over the tensors' sizes: embeddings and head, delta nets, attention layers, MLPs or
+// experts.
 TEST(DeltaNetConfigs, PublishedModelsHaveTheirSizes) {
   const fs::path configs = test::shared_dir() / "data/configs/aiconfigurator";
   TESSERA_SKIP_WITHOUT(configs);
@@ -141,7 +143,8 @@ TEST(DeltaNetConfigs, PublishedModelsHaveTheirSizes) {
     ASSERT_TRUE(graphs.ok()) << graphs.status().message();
     EXPECT_EQ(parameter_count(graphs->weights), parameters) << file;
   };
-  // The towers: 27 blocks of 1152, and mergers to 5120 and 2048.
+  // The second summand is the size of the vision tower, which has 27 blocks of hidden size 1152 and a merger to 5120 or
+  // 2048.
   expect_size("Qwen--Qwen3.5-27B_config.json", "model.language_model.", 26'895'998'464 + 460'730'096);
   expect_size("Qwen--Qwen3.5-35B-A3B_config.json", "model.language_model.", 34'660'610'688 + 446'571'248);
   expect_size("Qwen--Qwen3-Next-80B-A3B-Thinking_config.json", "model.", 79'674'391'296);

@@ -20,7 +20,7 @@ constexpr std::size_t kMaxModulesBytes = std::size_t{1} << 20;
 struct Mode {
   std::string_view flag;  // field of older files
   std::string_view name;  // value of "pooling_mode"
-  Pooling pooling;        // kNone: not supported
+  Pooling pooling;        // kNone if it is not supported
 };
 constexpr std::array<Mode, 6> kModes = {{
     {"pooling_mode_cls_token", "cls", Pooling::kFirst},
@@ -98,7 +98,7 @@ Result<std::optional<EmbeddingConfig>> EmbeddingConfig::read(const std::string& 
   const Json modules = TRY(Json::parse(TRY(read_text_file(path, kMaxModulesBytes)), path));
   if (!modules.is_array()) return invalid_argument(fmt::format("{}: accepted: a list of modules", path));
   EmbeddingConfig config{.pooling = Pooling::kNone, .normalise = false};
-  std::optional<Status> other;  // error of an unsupported module, if the model turns out to be an embedding model
+  std::optional<Status> other;  // error of an unsupported module; returned only if the model is an embedding model
   for (std::size_t i = 0; i < modules.as_array().size(); ++i) {
     const Json& module = modules.as_array()[i];
     if (!module.is_object()) return invalid_argument(fmt::format("{}: module {}: accepted: an object", path, i));

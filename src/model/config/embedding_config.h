@@ -1,6 +1,6 @@
-// Describes how an embedding model makes one vector from a text's hidden states. sentence-transformers stores the
-// description beside the checkpoint: modules.json lists the modules after the transformer, and the folder of the module
-// Pooling has a config.json.
+// Describes how an embedding model turns a text's hidden states into one vector. sentence-transformers stores this
+// description beside the checkpoint: modules.json lists the modules that follow the transformer, and the folder of the
+// module Pooling contains a config.json.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace tessera {
 
-// The rows of the last layer's normed hidden states from which the vector is made.
+// Selects the rows of the last layer's normed hidden states from which the vector is computed.
 enum class Pooling : std::uint8_t {
   kNone,
   kLast,   // the last token's row ("lasttoken")
@@ -27,14 +27,14 @@ struct EmbeddingConfig {
   Pooling pooling = Pooling::kLast;
   bool normalise = true;  // scale vectors to length one
 
-  // Reads the config of the model's folder. Returns nothing without modules.json, or if it names no Pooling. Vectors
-  // are normalised if it names a module Normalize. Errors name file and field: unimplemented for other modules (Dense)
-  // and other ways of pooling, invalid_argument for files that are wrong in themselves, not_found for a missing
-  // config.json of the module Pooling.
+  // Reads the config from the model's folder. Returns nothing if there is no modules.json or if modules.json names no
+  // Pooling. Vectors are normalised if modules.json names a module Normalize. Errors name the file and the field.
+  // Returns unimplemented for other modules (Dense) and other ways of pooling, invalid_argument for malformed files,
+  // and not_found if the module Pooling has no config.json.
   static Result<std::optional<EmbeddingConfig>> read(const std::string& folder, std::int64_t hidden_size);
 
-  // Returns the first `dimensions` numbers of a pooled vector, which has at least that many; they are normalised if the
-  // model's vectors are. A zero vector stays zero.
+  // Returns the first `dimensions` numbers of a pooled vector, which must have at least that many numbers. Normalises
+  // them if `normalise` is true. A zero vector stays zero.
   std::vector<float> finish(std::span<const float> pooled, std::int64_t dimensions) const;
 };
 

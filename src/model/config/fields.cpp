@@ -26,7 +26,7 @@ std::string shown_value(const Json* value) {
 std::string clip_text(std::string text) {
   if (text.size() <= kMaxShownText) return text;
   std::size_t end = kMaxShownText;
-  // Does not cut inside a UTF-8 character
+  // Moves the cut to the start of a UTF-8 character.
   while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0u) == 0x80u) --end;
   text.resize(end);
   return text + "…";

@@ -1,4 +1,4 @@
-// Gives checked access to the members of a JSON file from outside. Each error is one line that names file, field, value
+// Gives checked access to the members of an untrusted JSON file. Each error is one line that names file, field, value
 // and what is accepted. A member that is null counts as absent, as it does for Hugging Face.
 #pragma once
 
@@ -17,9 +17,9 @@ namespace tessera {
 // Reads a JSON file. It must be a regular file of at most 16 MB with an object at the top.
 Result<Json> read_json_object(const std::string& path);
 
-// Formats a value for a message, on one line and of bounded length; a null pointer gives "missing".
+// Formats a value for a message, on one line and of bounded length. Returns "missing" for a null pointer.
 std::string shown_value(const Json* value);
-// Returns at most 120 bytes of the text, cut between characters.
+// Returns at most the first 120 bytes of the text. A longer text is cut between two characters.
 std::string clip_text(std::string text);
 
 class Fields {
@@ -30,9 +30,9 @@ class Fields {
 
   const std::string& file() const { return file_; }
   const Json* find(std::string_view key) const;                                  // null if absent or null
-  bool has(std::string_view key) const { return object_.find(key) != nullptr; }  // a null member counts as present
+  bool has(std::string_view key) const { return object_.find(key) != nullptr; }  // true also for a null member
 
-  // Read a number, which must lie within [low, high], both included.
+  // These four functions read a number, which must be at least `low` and at most `high`.
   Result<std::int64_t> required_int(std::string_view key, std::int64_t low, std::int64_t high) const;
   Result<std::optional<std::int64_t>> optional_int(std::string_view key, std::int64_t low, std::int64_t high) const;
   Result<double> required_number(std::string_view key, double low, double high) const;
@@ -41,10 +41,10 @@ class Fields {
   Result<std::vector<double>> required_numbers(std::string_view key, std::size_t count, double low, double high) const;
   Result<std::optional<bool>> optional_bool(std::string_view key) const;
   Result<std::optional<std::string>> optional_string(std::string_view key) const;
-  // Reads one id or a list of ids, each below vocab_size; empty if absent.
+  // Reads one id or a list of ids, each below vocab_size. Returns an empty list if the member is absent.
   Result<std::vector<TokenId>> token_ids(std::string_view key, std::int64_t vocab_size) const;
 
-  // Returns access to the object `member` that is the member `key`.
+  // Returns access to the members of the object `member`, which is the value of `key`.
   Fields inside(std::string_view key, const Json& member) const;
 
   // Returns the error `<file>: field "<key>" is <value>; accepted: <accepted>`.

@@ -1,4 +1,4 @@
-// Fields of config.json for the parts of Gemma 4's layers that Gemma 3's layers lack.
+// The fields of config.json for the parts of Gemma 4 that Gemma 3 does not have.
 #pragma once
 
 #include <cstdint>
@@ -7,15 +7,17 @@
 namespace tessera {
 
 struct Gemma4Config {
-  std::int64_t global_head_dim = 0;         // head_dim of layers with full attention: even
+  std::int64_t global_head_dim = 0;         // head_dim of layers with full attention; even
   std::int64_t global_key_value_heads = 0;  // KV heads of layers with full attention; divides num_attention_heads
-  bool keys_are_values = false;             // layers with full attention have no v_proj: values are the keys
-  // Number of last layers that attend to the keys and values of the last earlier layer of their kind.
+  bool keys_are_values = false;  // layers with full attention have no v_proj, because their keys also serve as values
+  // The last num_shared_layers layers have no KV cache of their own. A shared layer with full attention uses the KV
+  // cache of the last unshared layer with full attention, and a shared layer with a window that of the last unshared
+  // layer with a window.
   std::int64_t num_shared_layers = 0;
   bool double_wide_mlp = false;           // whether the MLPs of the shared layers are twice as wide
-  std::int64_t per_layer_input_size = 0;  // size of each layer's own embeddings; 0: none
-  std::int64_t per_layer_vocab_size = 0;  // rows of the table of these embeddings
-  // Ids that stand for images, videos and sound. They are embedded as the padding token.
+  std::int64_t per_layer_input_size = 0;  // size of a layer's own embedding of each token; 0 if layers have none
+  std::int64_t per_layer_vocab_size = 0;  // rows of the table of per-layer embeddings
+  // Ids that stand for images, videos and sound. In the embedding tables they use the row of the padding token.
   std::vector<std::int64_t> placeholders = {};
 };
 

@@ -1,5 +1,5 @@
-// Catches: configs of Gemma 4 that are read differently than by Hugging Face, sizes of layers with full attention that
-// are confused with those of other layers, and contradictions that are accepted.
+// Catches: configs of Gemma 4 that are read differently than by Hugging Face; sizes of layers with full attention that
+// are confused with those of other layers; contradictions that are accepted.
 #include "tessera/ir/text.h"
 #include "tessera/model/config/config_test_util.h"
 #include "tessera/model/model.h"
@@ -123,7 +123,7 @@ TEST(Gemma4Config, PublishedModelsHaveTheirKnownSizes) {
       *ModelConfig::read((configs / "google--gemma-4-26B-A4B_config.json").string(), built_in_families());
   EXPECT_EQ(gemma4.tensor_prefix, "model.language_model.");
   EXPECT_EQ(gemma4.gemma4->global_head_dim, 512);
-  // 26B by its name; counted by hand from the shapes of its tensors.
+  // The expected number is the sum over the shapes of the tensors of Gemma 4 26B.
   EXPECT_EQ(parameters_of(gemma4), 25'233'141'790);
 }
 

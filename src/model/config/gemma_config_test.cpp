@@ -1,6 +1,5 @@
-// Catches: configs of models with alternating windows that are read differently than by Hugging Face: defaults, soft
-// caps, scales, two rotations, patterns of windows in the old and the new spelling; and contradictions that are
-// accepted.
+// Catches: a default, soft cap, scale, second rotation or pattern of windows that is read differently than by Hugging
+// Face, in the old or the new spelling; contradictory fields that are accepted.
 #include <cmath>
 
 #include "tessera/model/config/config.h"
@@ -22,7 +21,7 @@ using ::testing::ElementsAre;
 constexpr auto kWrongValue = StatusCode::kInvalidArgument;
 constexpr auto kNotServed = StatusCode::kUnimplemented;
 
-// Reads a small config, with the members of `changes` replaced or added.
+// Reads a small config. The members of the JSON object `changes` replace its members or are added.
 Result<ModelConfig> small_gemma(const char* architecture, const char* changes = "{}") {
   Json json = *Json::parse(R"({"vocab_size": 512, "hidden_size": 64, "intermediate_size": 160, "num_hidden_layers": 4,
                                "num_attention_heads": 4, "max_position_embeddings": 2048})",
@@ -65,7 +64,7 @@ TEST(GemmaConfig, TakesDefaultsOfGemma3) {
   EXPECT_EQ(read->tensor_prefix, "model.");
 }
 
-// The published files of the larger models omit fields that equal Hugging Face's defaults.
+// The config lacks the fields that equal Hugging Face's defaults, like the published files of the larger models.
 TEST(GemmaConfig, ReadsTheTextModelOfGemma3) {
   const Json json = *Json::parse(R"({"architectures": ["Gemma3ForConditionalGeneration"], "eos_token_id": [1, 106],
       "text_config": {"hidden_size": 2560, "intermediate_size": 10240, "num_hidden_layers": 34, "sliding_window": 1024,
@@ -181,7 +180,7 @@ TEST(GemmaConfig, PublishedModelsHaveTheirKnownSizes) {
   const auto read = [&](const char* name) {
     return *ModelConfig::read((configs / name).string(), built_in_families());
   };
-  // Parameter counts as stated in their model cards.
+  // The parameter counts are those on the models' cards.
   EXPECT_EQ(parameters_of(read("mlc_preset/gemma2_2b.json")), 2'614'341'888);
   EXPECT_EQ(parameters_of(read("mlc_preset/gemma2_9b.json")), 9'241'705'984);
   EXPECT_EQ(parameters_of(read("mlc_preset/gemma2_27b.json")), 27'227'128'320);

@@ -14,17 +14,17 @@ namespace tessera {
 
 struct GenerationConfig {
   std::optional<TokenId> bos_token_id;
-  std::vector<TokenId> eos_token_ids;  // empty: those of config.json apply
+  std::vector<TokenId> eos_token_ids;  // if empty, config.json's ids apply
   std::optional<TokenId> pad_token_id;
-  std::optional<bool> do_sample;  // false: greedy, whatever the temperature is
+  std::optional<bool> do_sample;  // if false, decoding is greedy and the temperature is ignored
   std::optional<double> temperature;
-  std::optional<std::int64_t> top_k;  // 0 or -1: off
+  std::optional<std::int64_t> top_k;  // 0 or -1 if not limited
   std::optional<double> top_p;
   std::optional<double> min_p;
   std::optional<double> repetition_penalty;
   std::optional<std::int64_t> max_new_tokens;
 
-  // Reads the file. `path`: a model folder or the file itself. A folder without the file gives an empty
+  // Reads the file. `path` is a model folder or the file itself. For a folder without the file, returns an empty
   // GenerationConfig.
   static Result<GenerationConfig> read(const std::string& path);
   static Result<GenerationConfig> from_json(const Json& json, const std::string& file);

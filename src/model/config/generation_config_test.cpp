@@ -1,4 +1,4 @@
-// Catches: sampling defaults that are read wrongly or lost, and a missing file that is treated as an error.
+// Catches: sampling defaults that are read wrongly or lost; a missing file that is treated as an error.
 #include "tessera/model/config/generation_config.h"
 
 #include "tessera/model/test_support.h"

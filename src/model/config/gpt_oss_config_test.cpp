@@ -1,5 +1,5 @@
-// Catches: a config of GPT-OSS that is read differently than by Hugging Face: defaults, windows, the rotation, the
-// mixture and its activation; and values that the graph does not implement but that are accepted.
+// Catches: a default, window, rotation, mixture or activation of GPT-OSS that is read differently than by Hugging Face;
+// values that the graph does not implement but that are accepted.
 #include "tessera/model/config/config_test_util.h"
 #include "tessera/model/model.h"
 #include "tessera/model/test_support.h"
@@ -16,7 +16,8 @@ using ::testing::ElementsAre;
 constexpr const char* kGptOss = "GptOssForCausalLM";
 constexpr auto kInvalid = StatusCode::kInvalidArgument;
 constexpr auto kUnsupported = StatusCode::kUnimplemented;
-// Complements the sizes of small(): the default of 8 heads for keys and values does not divide its 4 heads.
+// A member that every config from small() needs here: GPT-OSS's default of 8 key-value heads does not divide the 4
+// heads of small().
 constexpr const char* kHeads = R"("num_key_value_heads": 2)";
 
 std::string with(const std::string& changes) { return "{" + std::string(kHeads) + changes + "}"; }

@@ -1,9 +1,9 @@
-// Reads a model's rotary embeddings from config.json; absent fields keep the architecture's defaults. The layers with a
-// window may have frequencies of their own.
+// Reads a model's rotary embeddings from config.json. Absent fields keep the architecture's defaults. Layers with a
+// sliding window may have frequencies of their own.
 //
-// Two rotations have two spellings. In the new one, `rope_parameters` has the members "full_attention" and
-// "sliding_attention". In the old one, `rope_theta` and `rope_scaling` belong to the layers with full attention, and
-// `rope_local_base_freq` is the θ of the others.
+// Files describe two rotations in one of two spellings. In the new one, `rope_parameters` has the members
+// "full_attention" and "sliding_attention". In the old one, `rope_theta` and `rope_scaling` apply to layers with full
+// attention, and `rope_local_base_freq` is the θ of the other layers.
 #pragma once
 
 #include <string>
@@ -14,16 +14,17 @@
 
 namespace tessera {
 
-// Reads the rotation of all layers from the members of config.json. If config.json says nothing, `rope` stays as it is;
-// if it has no θ, only the θ stays. Errors are those of read_rope_config.
+// Reads a rotation that all layers share from the members of config.json. Without `rope_parameters` and `rope_scaling`,
+// `rope` keeps the architecture's variant. Without `rope_theta`, `rope` keeps the architecture's θ. Errors are those of
+// read_rope_config().
 Status read_rope(const Json& config, const std::string& file, const RopeContext& context, RopeConfig& rope);
 
-// The rotation of one kind of layers.
+// The rotation of all layers with full attention, or of all layers with a window.
 struct LayerRope {
   RopeContext context;
   RopeConfig& rope;
 };
-// Reads the rotations of both kinds of layers.
+// Reads the rotation of layers with full attention, and that of layers with a window.
 Status read_layer_ropes(const Json& config, const std::string& file, const LayerRope& full, const LayerRope& sliding);
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
-// Catches: a latent family's config that is read differently than by Hugging Face, a size that reaches a product
-// unchecked, and a value that the graph does not implement but that is accepted.
+// Catches: a config with latent attention that is read differently than by Hugging Face; a size that is multiplied
+// without a check; a value that the graph does not implement but that is accepted.
 #include "tessera/model/config/mla_fields.h"
 
 #include <cstdio>
@@ -144,7 +144,7 @@ std::int64_t parameters_of(const Json& json) {
   return graphs.ok() ? parameter_count(graphs->weights) : 0;
 }
 
-// Sizes as stated in model cards, without the layers that predict further tokens.
+// The expected sizes are those on the models' cards, without the next-token layers.
 TEST(LatentConfig, PublishedModelsHaveTheirKnownSizes) {
   const Json flash = *Json::parse(R"({"architectures": ["Glm4MoeLiteForCausalLM"], "vocab_size": 154880,
       "hidden_size": 2048, "intermediate_size": 10240, "moe_intermediate_size": 1536, "num_hidden_layers": 47,
@@ -164,8 +164,8 @@ TEST(LatentConfig, PublishedModelsHaveTheirKnownSizes) {
   EXPECT_EQ(parameters_of(v3), 671'026'419'200);
 }
 
-// Deterministic mutations of single values: nothing crashes, and an accepted config builds, or the error names what
-// does not fit.
+// Applies deterministic mutations to single values. Nothing may crash. If a config is accepted, its model must build,
+// or the error must name what does not fit.
 TEST(LatentConfigFuzz, NeverCrashesAndAcceptsOnlySoundConfigs) {
   std::mt19937 random(20240517);
   const char* const architectures[] = {kV2, kV3, kLite};

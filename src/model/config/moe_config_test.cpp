@@ -1,5 +1,5 @@
-// Catches: a mixture of experts that is read differently from config.json than by Hugging Face, one that cannot be
-// routed but is accepted, and layers that have experts although they should have an MLP.
+// Catches: a mixture of experts that is read differently than by Hugging Face; a config that is accepted although its
+// tokens cannot be routed; a layer that has experts although it should have an MLP.
 #include "tessera/model/config/moe_config.h"
 
 #include <random>
@@ -125,7 +125,7 @@ TEST(MoeConfig, RefusesWithFieldValueAndWhatIsAccepted) {
   }
 }
 
-// Gives two fields at a time values that no config should have: every accepted config can be routed.
+// Sets two fields at a time to extreme values. With every config that is accepted, tokens must be routable.
 TEST(MoeConfigFuzz, NeverCrashesAndAcceptsOnlyRoutableConfigs) {
   std::mt19937 random(20250429);
   const char* const kArchitectures[] = {"Qwen3MoeForCausalLM", "MixtralForCausalLM", "Glm4MoeForCausalLM"};
@@ -156,7 +156,7 @@ TEST(MoeConfigFuzz, NeverCrashesAndAcceptsOnlyRoutableConfigs) {
   EXPECT_GT(accepted, 100);
 }
 
-// Experts are sliced by their intermediate size, which must divide.
+// Tensor parallelism splits the intermediate size of each expert, so the number of ranks must divide it.
 TEST(MoeModel, RefusesUnsupportedSlicesAndActivations) {
   const ModelConfig odd = *small("Qwen3MoeForCausalLM", R"({"moe_intermediate_size": 47})");
   expect_error(build_model(odd, {.tp_size = 2}, built_in_ops(), built_in_families()), StatusCode::kInvalidArgument,
@@ -182,7 +182,7 @@ TEST(MoeModel, PublishedModelsHaveTheirKnownSizes) {
     const ModelConfig config = *ModelConfig::read((configs / name).string(), built_in_families());
     return parameter_count(build_model(config, {}, built_in_ops(), built_in_families())->weights);
   };
-  // The counts are those of the safetensors files in their model cards.
+  // The counts are those that the models' cards give for the safetensors files.
   EXPECT_EQ(parameters("aiconfigurator/Qwen--Qwen3-30B-A3B_config.json"), 30'532'122'624);
   EXPECT_EQ(parameters("aiconfigurator/Qwen--Qwen3-235B-A22B_config.json"), 235'093'634'560);
   EXPECT_EQ(parameters("aiconfigurator/mistralai--Mixtral-8x7B-v0.1_config.json"), 46'702'792'704);

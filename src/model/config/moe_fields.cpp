@@ -15,7 +15,7 @@ namespace {
 constexpr double kMaxScale = 1e6;
 constexpr std::int64_t kMaxSharedExperts = 1024;
 
-// Modules that are never quantised.
+// Modules that are not quantised in models whose experts are in MXFP4.
 constexpr std::string_view kPlainModules[] = {"model.layers.*.self_attn", "model.layers.*.mlp.router",
                                               "model.embed_tokens", "lm_head"};
 
@@ -81,7 +81,8 @@ Status read_grouped_routing(const Fields& fields, MoeConfig& moe) {
   moe.groups = TRY(fields.optional_int("n_group", 1, kMaxExperts)).value_or(moe.groups);
   if (moe.num_experts % moe.groups != 0)
     return fields.wrong("n_group", fmt::format("a divisor of the number of experts ({})", moe.num_experts));
-  // With a correction, groups are ranked by the sum of their two best scores.
+  // With a correction bias, the score of a group is the sum of the scores of its two best experts, so a group needs two
+  // experts.
   if (moe.correction_bias && moe.groups > 1 && moe.num_experts / moe.groups < 2)
     return fields.wrong("n_group", fmt::format("at most {}, so that each group has two of the {} experts",
                                                moe.num_experts / 2, moe.num_experts));

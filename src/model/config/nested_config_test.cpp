@@ -1,4 +1,4 @@
-// Catches: a nested config that is read from the wrong object, and an unhelpful error for an unknown architecture.
+// Catches: a nested config that is read from the wrong object; an unhelpful error for an unknown architecture.
 #include <gtest/gtest.h>
 
 #include "tessera/model/config/config_test_util.h"
@@ -11,7 +11,7 @@ using test::expect_error;
 using test::small;
 using test::small_config;
 
-// Fields that the text model lacks are taken from the outer object, and nothing else is.
+// A field is taken from the outer object only if "text_config" lacks it.
 TEST(ModelConfig, ReadsTheTextModelOfANestedConfig) {
   const auto nested = [](const char* outer) {
     Json json = small_config("LlamaForCausalLM", outer);

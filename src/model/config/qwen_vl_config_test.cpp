@@ -1,5 +1,5 @@
-// Catches: a vision-language config that is read differently than by Hugging Face, in either of its spellings; one
-// whose placeholders or three-dimensional positions are missing or wrong; and a text model that gets them.
+// Catches: a vision-language config that is read differently than by Hugging Face, in either spelling; placeholders or
+// three-dimensional positions that are missing or wrong; a text model that gets placeholders or such positions.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,12 +17,12 @@ using ::testing::IsEmpty;
 constexpr const char* kTokens =
     R"("image_token_id": 60, "video_token_id": 61, "vision_start_token_id": 62, "vision_end_token_id": 63)";
 
-// Heads have 16 dimensions: 8 pairs.
+// Reads a config whose heads have 16 dimensions, that is 8 rotated pairs.
 Result<ModelConfig> read_vision_model(const char* architecture, const std::string& members) {
   return ModelConfig::from_json(small_config(architecture, members.c_str()), "m/config.json", built_in_families());
 }
 
-// A config that fits either kind of tower.
+// A "vision_config" that is valid for both kinds of tower.
 constexpr const char* kTower = R"({"depth": 12, "hidden_size": 64, "intermediate_size": 96, "num_heads": 4,
     "out_hidden_size": 64, "patch_size": 14, "window_size": 112, "fullatt_block_indexes": [7],
     "num_position_embeddings": 64, "deepstack_visual_indexes": [5, 11]})";

@@ -30,7 +30,7 @@ void scale_llama3(const RopeConfig& rope, std::vector<float>& inv_freq) {
 
 void scale_yarn(const RopeConfig& rope, std::int64_t rotated, std::vector<float>& inv_freq) {
   const auto dim = static_cast<double>(rotated);
-  // Returns the dimension whose pair makes `rotations` turns over the old context.
+  // Returns the dimension whose pair makes `rotations` turns within the original context.
   const auto dimension_of = [&](double rotations) {
     const double wavelengths =
         static_cast<double>(rope.original_max_position_embeddings) / (rotations * 2.0 * std::numbers::pi);
@@ -44,7 +44,7 @@ void scale_yarn(const RopeConfig& rope, std::int64_t rotated, std::vector<float>
   }
   low = std::max(low, 0.0);
   high = std::min(high, dim - 1.0);
-  if (low == high) high += 0.001;  // prevents a division by zero, as published
+  if (low == high) high += 0.001;  // prevents a division by zero, as in the published code
   const auto factor = static_cast<float>(rope.factor);
   for (std::size_t i = 0; i < inv_freq.size(); ++i) {
     const float ramp =

@@ -1,14 +1,14 @@
 // Rotary position embedding: the frequencies with which a model was trained.
 //
 // Row p of the rotation table is cos(p·f_i)·s and sin(p·f_i)·s with f = compute_inv_freq(), s = attention_scaling().
-// The variants and their defaults are those of Hugging Face transformers 5 (modeling_rope_utils.py); the papers:
+// The variants and their defaults are those of Hugging Face transformers 5 (modeling_rope_utils.py). Their sources are:
 //   default  Su et al., RoFormer, arXiv 2104.09864
 //   linear   Chen et al., Position Interpolation, arXiv 2306.15595
 //   yarn     Peng et al., YaRN, arXiv 2309.00071
 //   llama3   Llama 3.1 reference code, apply_scaling() in models/llama3/reference_impl/model.py
 //   longrope Ding et al., LongRoPE, arXiv 2402.13753, in Phi 3's form
-//   mrope    the default frequencies, positions in three dimensions: Qwen2-VL, arXiv 2409.12191
-//   proportional  the default frequencies of the first pairs of a head, 0 of the others: Gemma 4
+//   mrope    Qwen2-VL, arXiv 2409.12191: the default frequencies, with positions in three dimensions
+//   proportional  Gemma 4: the default frequencies for the first pairs of a head, frequency 0 for the others
 #pragma once
 
 #include <cstdint>
@@ -25,11 +25,11 @@ namespace tessera {
 enum class RopeType {
   kDefault,   // f_i = θ^(-2i/d)
   kLinear,    // f_i / factor
-  kLlama3,    // long wavelengths divided by factor, short ones kept, a ramp between
-  kYarn,      // ramp as in YaRN, and cos and sin scaled
-  kLongRope,  // f_i / factor_i, by one of two lists of factors; cos and sin scaled
-  // f_i / factor, with d the size of the whole head; 0 for the pairs past partial_rotary_factor, which therefore stay
-  // as they are.
+  kLlama3,    // f_i / factor for long wavelengths, f_i for short ones, a linear ramp in between
+  kYarn,      // YaRN's ramp between f_i / factor and f_i; cos and sin are scaled
+  kLongRope,  // f_i / factor_i with one of two lists of factors; cos and sin are scaled
+  // Like kLinear, but d is the size of the whole head, and pairs beyond partial_rotary_factor have frequency 0, so that
+  // they are not rotated.
   kProportional,
 };
 std::string_view rope_type_name(RopeType type);  // "default", "linear", …
@@ -37,29 +37,30 @@ std::string_view rope_type_name(RopeType type);  // "default", "linear", …
 struct RopeConfig {
   RopeType type = RopeType::kDefault;
   double theta = 10000.0;
-  double partial_rotary_factor = 1.0;  // the rotated part of each head, from its start
-  // used by all types but default; longrope uses it only in attention_scaling()
+  double partial_rotary_factor = 1.0;  // the fraction of each head that is rotated; it begins at the head's start
+  // All types except default use it; longrope uses it only in attention_scaling().
   double factor = 1.0;
   std::int64_t original_max_position_embeddings = 0;  // llama3, yarn, longrope: context length before scaling
   double low_freq_factor = 1.0;                       // llama3
   double high_freq_factor = 4.0;                      // llama3
-  double beta_fast = 32.0;                            // yarn: rotations over the old context, above which f_i is kept
-  double beta_slow = 1.0;                             // yarn: … below which f_i is divided by factor
-  bool truncate = true;                               // yarn: ramp bounds rounded outwards to whole dimensions
-  std::optional<double> attention_factor = std::nullopt;  // yarn, longrope: replaces attention_scaling()'s formula
-  std::optional<double> mscale = std::nullopt;            // yarn: mscale and mscale_all_dim count only together
+  double beta_fast = 32.0;  // yarn: a pair that turns more often than this within the original context keeps f_i
+  double beta_slow = 1.0;   // yarn: a pair that turns less often than this gets f_i / factor
+  bool truncate = true;     // yarn: the bounds of the ramp are rounded outwards to whole dimensions
+  std::optional<double> attention_factor = std::nullopt;  // yarn, longrope: replaces the formula of attention_scaling()
+  std::optional<double> mscale = std::nullopt;            // yarn: mscale and mscale_all_dim take effect only together
   std::optional<double> mscale_all_dim = std::nullopt;
-  std::vector<double> short_factor = {};  // longrope: for contexts up to the original one, [rotary_dim / 2]
-  std::vector<double> long_factor = {};   // longrope: for longer contexts
-  // The numbers of rotated pairs that turn by time, by height and by width, for tokens with positions in three
-  // dimensions (M-RoPE). ops/rows/rotary.h says which pairs. Empty: all pairs turn by one position.
+  std::vector<double> short_factor = {};  // longrope: [rotary_dim / 2], for contexts up to the original context
+  std::vector<double> long_factor = {};   // longrope: [rotary_dim / 2], for longer contexts
+  // For M-RoPE, in which a token's position has three dimensions: the numbers of rotated pairs that use the position in
+  // time, in height and in width. ops/rows/rotary.h says which pairs these are. If empty, a position is one number and
+  // all pairs use it.
   std::vector<std::int64_t> sections = {};
   bool interleaved_sections = false;
 
   friend bool operator==(const RopeConfig&, const RopeConfig&) = default;
 };
 
-// Facts of the rest of the config on which the rotation depends.
+// Other properties of the model on which the rotation depends.
 struct RopeContext {
   std::int64_t max_position_embeddings = 0;
   std::int64_t head_dim = 0;
@@ -69,23 +70,23 @@ struct RopeContext {
 };
 
 // Reads `rope_parameters` (new spelling) or `rope_theta` and `rope_scaling` (old) from the members of config.json.
-// invalid_argument for wrong values; unimplemented for other variants (dynamic, and mrope if the context has no
+// Returns invalid_argument for wrong values; unimplemented for other variants (dynamic, and mrope if the context has no
 // sections). `file` names the source in messages.
 Result<RopeConfig> read_rope_config(const Json& config, const std::string& file, const RopeContext& context);
 
-// Returns the number of rotated dimensions of each head, from its first on, which is even. For proportional it is the
-// whole head.
+// Returns how many of a head's dimensions are rotated, counted from the head's start. The number is even. For
+// proportional it is the size of the whole head.
 std::int64_t rotary_dim(const RopeConfig& rope, std::int64_t head_dim);
 
 // Returns [rotary_dim / 2] angles per position, for dimension pairs (i, i + rotary_dim / 2). They are computed in
-// float32 in the order in which transformers computes them, so that the results agree to the last bit or two: at
-// position 100 000 a relative error of 1e-6 would turn the first pair by 0.1 rad. `context_length`, which only longrope
-// reads, is the longest sequence to be run. If it is above the original context, the long factors are used for all
-// positions, because a row's rotation must not depend on how long its text will become. 0: the original context.
-// Precondition: head_dim even and > 0.
+// float32 in the same order as in transformers, so that results agree to the last bit or two: at position 100 000 a
+// relative error of 1e-6 would turn the first pair by 0.1 rad. Only longrope uses `context_length`, the length of the
+// longest sequence to be run. If it exceeds the original context, the long factors are used for all positions, because
+// a row's rotation must not depend on how long its text will become. 0 means the original context. Precondition:
+// head_dim is even and > 0.
 std::vector<float> compute_inv_freq(const RopeConfig& rope, std::int64_t head_dim, std::int64_t context_length = 0);
 
-// Returns the factor of cos and sin: 1 except for yarn and longrope.
+// Returns the factor by which cos and sin are multiplied: 1 except for yarn and longrope.
 float attention_scaling(const RopeConfig& rope);
 
 }  // namespace tessera

@@ -23,11 +23,11 @@ constexpr std::pair<RopeType, std::string_view> kTypes[] = {
 
 constexpr double kMaxFactor = 1e6;
 constexpr std::int64_t kMaxOriginalPositions = std::int64_t{1} << 27;
-// θ = 1 would give every pair the same frequency, and YaRN divides by log θ.
+// θ must be above 1, because θ = 1 would give every pair the same frequency, and YaRN divides by log θ.
 constexpr double kMinTheta = 1.001;
 constexpr double kMaxTheta = 1e15;
 
-// Refuses keys that change the rotation in a way that the formulas of rope.h do not know.
+// Refuses keys that change the rotation in ways that rope.h does not describe.
 Status refuse_other_rotations(const Fields& fields, const RopeContext& context, RopeType type) {
   const std::optional<double> partial = TRY(fields.optional_number("partial_rotary_factor", 0.0, 1.0));
   if (!context.partial_rotary && type != RopeType::kProportional && partial.value_or(1.0) != 1.0)
@@ -39,7 +39,7 @@ Status refuse_other_rotations(const Fields& fields, const RopeContext& context, 
 }
 
 Result<RopeType> read_type(const Fields& fields, const RopeContext& context) {
-  // Older files of Hugging Face have the key "type", newer ones "rope_type". Hugging Face reads "rope_type" first.
+  // Older files have the key "type", newer ones "rope_type". If a file has both, Hugging Face reads "rope_type".
   const char* key = fields.find("rope_type") != nullptr || fields.find("type") == nullptr ? "rope_type" : "type";
   const std::optional<std::string> name = TRY(fields.optional_string(key));
   if (!name || (*name == "mrope" && context.sections)) return RopeType::kDefault;
@@ -50,8 +50,8 @@ Result<RopeType> read_type(const Fields& fields, const RopeContext& context) {
       key, fmt::format("default, linear, llama3, yarn, longrope, proportional{}", context.sections ? ", mrope" : ""));
 }
 
-// Reads "mrope_section", which assigns pairs of dimensions to three streams of positions: time, height and width. A
-// token of text has the same position in all three, so that its rotation is the plain one. A model of text alone
+// Reads "mrope_section", which assigns pairs of dimensions to three kinds of position: time, height and width. A text
+// token has the same position in all three, so it is rotated as if its position were one number. A text-only model
 // therefore needs no sections.
 Status read_sections(const Fields& fields, std::int64_t pairs, const RopeContext& context, RopeConfig& rope) {
   if (fields.find("mrope_section") == nullptr) {
@@ -69,7 +69,7 @@ Status read_sections(const Fields& fields, std::int64_t pairs, const RopeContext
   return ok_status();
 }
 
-// Reads the rotated part of each head. A value inside the variant's members overrides the one at the top level.
+// Reads partial_rotary_factor. Its value among the variant's members overrides its value at the top level.
 Status read_partial_rotary(const Fields& top, const Fields& scaling, const RopeContext& context, RopeConfig& rope) {
   TRY(refuse_other_rotations(top, context, rope.type));
   TRY(refuse_other_rotations(scaling, context, rope.type));
@@ -112,7 +112,8 @@ Status read_longrope(const Fields& fields, const RopeContext& context, RopeConfi
   return ok_status();
 }
 
-// Reads `factor`. If it is absent, yarn and longrope use the quotient of the contexts, and proportional uses 1.
+// Reads `factor`. If it is absent, the factor of yarn and longrope is max_position_embeddings divided by the original
+// context, and that of proportional is 1.
 Status read_factor(const Fields& scaling, const RopeContext& context, RopeConfig& rope) {
   const std::optional<double> factor = TRY(scaling.optional_number("factor", 1.0, kMaxFactor));
   if (!factor && (rope.type == RopeType::kLongRope || rope.type == RopeType::kYarn)) {
@@ -125,7 +126,8 @@ Status read_factor(const Fields& scaling, const RopeContext& context, RopeConfig
   return ok_status();
 }
 
-// Reads the variant. `scaling` holds its members, `top` the rest of config.json.
+// Reads the variant of the rotation. `scaling` has the variant's members, and `top` has the other members of
+// config.json.
 Result<RopeConfig> read_scaling(const Fields& top, const Fields& scaling, const RopeContext& context) {
   RopeConfig rope;
   const std::optional<double> outer_theta = TRY(top.optional_number("rope_theta", kMinTheta, kMaxTheta));
@@ -140,9 +142,10 @@ Result<RopeConfig> read_scaling(const Fields& top, const Fields& scaling, const 
   if (rope.type == RopeType::kDefault) return rope;
 
   if (rope.type != RopeType::kLinear && rope.type != RopeType::kProportional) {
-    // A value at the top level overrides the one inside, as in transformers.
+    // A value at the top level overrides a value inside `scaling`, as in transformers.
     const bool outer = top.find("original_max_position_embeddings") != nullptr;
-    const std::int64_t least = rope.type == RopeType::kLongRope ? 2 : 1;  // longrope divides by its logarithm
+    // The least accepted value. It is 2 for longrope, which divides by the logarithm of the value.
+    const std::int64_t least = rope.type == RopeType::kLongRope ? 2 : 1;
     const std::optional<std::int64_t> original =
         TRY((outer ? top : scaling).optional_int("original_max_position_embeddings", least, kMaxOriginalPositions));
     rope.original_max_position_embeddings = original.value_or(std::max(least, context.max_position_embeddings));

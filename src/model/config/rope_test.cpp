@@ -1,6 +1,6 @@
-// Catches: a rotation that differs from the one with which a model was trained. Such a model still talks, only worse
-// with every position. So formulas are compared with references in double, and with numbers computed outside of this
-// program.
+// Catches: a rotation that differs from the one with which a model was trained. With such a rotation the model still
+// produces text, but it gets worse with every position, so that nobody notices at once. The tests compare formulas with
+// references in double, and with numbers that another program computed.
 #include "tessera/model/config/rope.h"
 
 #include <cmath>
@@ -13,7 +13,7 @@ namespace {
 
 using test::expect_error;
 
-// Computes the published formulas in double, written independently of rope.cpp.
+// Computes the published formulas in double, independently of rope.cpp.
 std::vector<double> reference(const RopeConfig& rope, int d) {
   std::vector<double> f;
   for (int i = 0; i < d; i += 2) f.push_back(std::pow(rope.theta, -static_cast<double>(i) / d));
@@ -22,7 +22,7 @@ std::vector<double> reference(const RopeConfig& rope, int d) {
     for (double& x : f) x /= rope.factor;
   } else if (rope.type == RopeType::kLlama3) {
     for (double& x : f) {
-      const double turns = old * x / (2 * std::numbers::pi);  // turns over the old context
+      const double turns = old * x / (2 * std::numbers::pi);  // number of turns within the original context
       const double s =
           std::clamp((turns - rope.low_freq_factor) / (rope.high_freq_factor - rope.low_freq_factor), 0.0, 1.0);
       x = (1 - s) * x / rope.factor + s * x;
@@ -79,7 +79,7 @@ TEST(RopeFrequencies, FollowThePublishedFormulas) {
   std::printf("greatest relative difference from double: %.3g\n", greatest);
 }
 
-// Compares with the values of a Python script that has the same formulas in double, so that reference() is checked too.
+// The expected numbers come from a Python script that uses the same formulas in double. They also check reference().
 TEST(RopeFrequencies, MatchNumbersComputedElsewhere) {
   const auto expect = [](const std::vector<float>& got, std::vector<std::pair<std::size_t, double>> want) {
     for (auto [i, value] : want) EXPECT_NEAR(static_cast<double>(got[i]) / value, 1.0, 2e-6) << "pair " << i;
@@ -109,7 +109,7 @@ TEST(RopeFrequencies, MatchNumbersComputedElsewhere) {
       {{22, 0.008659643234}, {23, 0.006978305849}, {30, 0.001064360981}, {40, 4.445698525e-05}, {63, 3.102344402e-07}});
 }
 
-// Phi 3: f_i = 1 / (factor_i · θ^(2i/d)), where d is the number of rotated dimensions.
+// Checks Phi 3's formula f_i = 1 / (factor_i · θ^(2i/d)), where d is the number of rotated dimensions.
 TEST(RopeFrequencies, LongRopeFollowsTheContext) {
   RopeConfig rope{.type = RopeType::kLongRope, .partial_rotary_factor = 0.75, .factor = 32};
   rope.original_max_position_embeddings = 4096;
@@ -133,7 +133,7 @@ TEST(RopeFrequencies, LongRopeFollowsTheContext) {
   EXPECT_EQ(attention_scaling(rope), 1.25f);
 }
 
-// Gemma 4: d is the size of the whole head, whatever part of it turns.
+// In Gemma 4's formula, d is the size of the whole head, even if only part of the head rotates.
 TEST(RopeFrequencies, ProportionalRotatesOnlyTheFirstPairs) {
   const RopeConfig rope{.type = RopeType::kProportional, .theta = 1e6, .partial_rotary_factor = 0.25, .factor = 2};
   const std::vector<float> got = compute_inv_freq(rope, 32);

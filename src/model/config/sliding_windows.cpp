@@ -9,7 +9,8 @@
 namespace tessera {
 namespace {
 
-// Returns [num_hidden_layers]; nothing if the config has no `layer_types`.
+// Returns a list [num_hidden_layers] that says whether each layer has a window, or nothing if the config has no
+// `layer_types`.
 Result<std::optional<std::vector<bool>>> read_layer_types(const Fields& fields, const ModelConfig& config) {
   const Json* types = fields.find("layer_types");
   if (types == nullptr) return std::optional<std::vector<bool>>();
@@ -68,7 +69,7 @@ Status set_periodic_windows(const Fields& fields, std::optional<std::int64_t> wi
 }
 
 Status set_full_attention(const Fields& fields, ModelConfig& config) {
-  TRY(read_sliding_window(fields, std::nullopt));  // only checked; nothing uses it
+  TRY(read_sliding_window(fields, std::nullopt));  // only to check the field; nothing uses it
   if (any(TRY(read_layer_types(fields, config)))) {
     return fields.unsupported("layer_types", fmt::format("only \"full_attention\" in {}", config.architecture));
   }

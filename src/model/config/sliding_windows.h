@@ -1,4 +1,5 @@
-// Reads from config.json which layers attend through a sliding window, in all spellings.
+// Reads from config.json which layers attend within a sliding window. The functions cover the spellings of all
+// families.
 #pragma once
 
 #include <cstdint>
@@ -10,20 +11,22 @@
 
 namespace tessera {
 
-// Reads `sliding_window`: returns nothing if it is null, and `absent` if it is absent.
+// Reads `sliding_window`. Returns nothing if the field is null, and `absent` if the field is absent.
 Result<std::optional<std::int64_t>> read_sliding_window(const Fields& fields, std::optional<std::int64_t> absent);
 
-// Sets config.sliding_windows: the layers that `layer_types` calls sliding have the window; without that list the
-// layers from `first` on have it. Without a window no layer has one, and a list with sliding layers is refused.
+// Sets config.sliding_windows. The layers that `layer_types` calls sliding get the window. If config.json has no
+// `layer_types`, the layers from `first` on get the window. If `window` is empty, no layer gets one, and `layer_types`
+// with a sliding layer is refused.
 Status set_sliding_windows(const Fields& fields, std::optional<std::int64_t> window, std::int64_t first,
                            ModelConfig& config);
 
-// Like set_sliding_windows(), but without the list the last of every `period` layers sees everything, and the others
-// have the window. Refuses a list that disagrees with a period that the file gives under `period_key`.
+// Like set_sliding_windows(), but without `layer_types` the last of every `period` layers has full attention, and the
+// others have the window. The field `period_key` gives the period, or `absent_period` if the field is absent. Refuses a
+// `layer_types` that contradicts this field.
 Status set_periodic_windows(const Fields& fields, std::optional<std::int64_t> window, const char* period_key,
                             std::int64_t absent_period, ModelConfig& config);
 
-// Refuses a `layer_types` with sliding layers, for architectures without windows.
+// Sets full attention for all layers, for architectures without windows. Refuses a `layer_types` with sliding layers.
 Status set_full_attention(const Fields& fields, ModelConfig& config);
 
 }  // namespace tessera

@@ -25,7 +25,7 @@ Status read_sizes(const Fields& fields, VisionConfig& config) {
   TRY(read_size(fields, "patch_size", C::kMaxPatchSize, config.patch_size));
   TRY(read_size(fields, "temporal_patch_size", C::kMaxPatchSize, config.temporal_patch_size));
   TRY(read_size(fields, "spatial_merge_size", C::kMaxMergeSize, config.merge_size));
-  // Qwen2.5-VL's published files have the other name.
+  // Qwen2.5-VL's published files call the field in_chans.
   const char* channels = fields.find("in_channels") == nullptr ? "in_chans" : "in_channels";
   config.in_channels = TRY(fields.optional_int(channels, 1, 16)).value_or(config.in_channels);
   if (config.in_channels != 3) return fields.unsupported(channels, "3");
@@ -43,7 +43,7 @@ Status read_activation(const Fields& fields, std::string_view accepted) {
   return ok_status();
 }
 
-// Reads block numbers in ascending order.
+// Reads a list of block numbers, which must be in ascending order.
 Result<std::vector<std::int64_t>> read_blocks(const Fields& fields, const char* key, std::int64_t depth) {
   const Json* list = fields.find(key);
   const std::string accepted = fmt::format("ascending numbers of blocks, from 0 to {}", depth - 1);

@@ -1,5 +1,5 @@
-// The content of config.json about a vision tower ("vision_config"), checked: the transformer that turns an image's
-// patches into rows of the language model's embeddings.
+// Reads and checks "vision_config" in config.json. It describes a vision tower, which is a transformer that converts an
+// image's patches to rows of the language model's embeddings.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,12 @@ namespace tessera {
 struct VisionConfig {
   static constexpr std::int64_t kMaxLayers = 256;
   static constexpr std::int64_t kMaxHiddenSize = 1 << 16;
-  static constexpr std::int64_t kMaxHeadDim = 128;  // the limit of segment_attention
+  static constexpr std::int64_t kMaxHeadDim = 128;  // the limit of the operator segment_attention
   static constexpr std::int64_t kMaxPositions = 1 << 20;
   static constexpr std::int64_t kMaxPatchSize = 256;  // pixels
   static constexpr std::int64_t kMaxMergeSize = 8;
-  static constexpr std::int64_t kMaxDeepstackLevels = 7;  // `join` takes one operand more
+  // The operator `join` takes at most eight operands: the embedding and up to seven levels.
+  static constexpr std::int64_t kMaxDeepstackLevels = 7;
 
   enum class Kind : std::uint8_t {
     kQwen25,  // RMS norms, gated MLPs; most blocks attend within windows
@@ -32,15 +33,16 @@ struct VisionConfig {
   std::int64_t intermediate_size = 0;
   std::int64_t num_heads = 0;  // divides hidden_size
   std::int64_t in_channels = 3;
-  std::int64_t patch_size = 0;           // pixels of a patch's side
-  std::int64_t temporal_patch_size = 2;  // frames of a patch
-  std::int64_t merge_size = 2;           // merge_size × merge_size patches become one row
+  std::int64_t patch_size = 0;           // side of a patch in pixels
+  std::int64_t temporal_patch_size = 2;  // number of frames in a patch
+  std::int64_t merge_size = 2;           // merge_size × merge_size patches become one row of the language model
   std::int64_t out_hidden_size = 0;      // the language model's hidden size
-  // kQwen25: the side of an attention window in pixels, and whether each block attends to the whole image, [depth].
+  // Only for kQwen25: the side of an attention window in pixels, and a list [depth] that says whether each block
+  // attends to the whole image.
   std::int64_t window_size = 0;
   std::vector<bool> full_attention = {};
-  // kQwen3: the side of the square of learned positions, and the blocks after which a deepstack level is taken, in
-  // ascending order.
+  // Only for kQwen3: the side of the square table of learned position embeddings, and the blocks, in ascending order,
+  // whose outputs become deepstack levels.
   std::int64_t position_side = 0;
   std::vector<std::int64_t> deepstack_blocks = {};
   double rope_theta = 10000;
@@ -49,13 +51,15 @@ struct VisionConfig {
   std::int64_t head_dim() const { return hidden_size / num_heads; }  // a multiple of 4
   std::int64_t merged_patches() const { return merge_size * merge_size; }
   std::int64_t patch_values() const { return in_channels * temporal_patch_size * patch_size * patch_size; }
-  // Returns the number of merge units along a window's side. Precondition: kQwen25.
+  // Returns the number of merged patches along a window's side. Precondition: kQwen25.
   std::int64_t window_units() const { return window_size / (patch_size * merge_size); }
-  // Returns the number of values that the tower gives for each token: the embedding, and the deepstack levels after it.
+  // Returns the number of values that the tower returns for each token: those of the embedding, then those of the
+  // deepstack levels.
   std::int64_t row_values() const { return (1 + static_cast<std::int64_t>(deepstack_blocks.size())) * out_hidden_size; }
 };
 
-// Reads the members of `json`, the "vision_config" of `file`, over the family's defaults in `config`.
+// Reads the members of `json`, the "vision_config" of `file`. If a member is absent, `config` keeps the family's
+// default.
 Status read_vision_config(const Json& json, const std::string& file, std::int64_t text_hidden_size,
                           VisionConfig& config);
 

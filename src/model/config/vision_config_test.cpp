@@ -1,4 +1,5 @@
-// Catches: sizes of a tower that fit no kernel or file, and fields of published files that are not found.
+// Catches: sizes of a tower that no kernel supports or that contradict the file; fields of published files that are not
+// found.
 #include "tessera/model/config/vision_config.h"
 
 #include <gmock/gmock.h>
@@ -102,7 +103,7 @@ TEST(VisionConfig, OnlyVisionModelsHaveOne) {
   EXPECT_THAT(model("Qwen3VLForConditionalGeneration", "3").status().to_string(), HasSubstr("an object"));
 }
 
-// The tower is a separate graph, whose weights stand beside the language model's.
+// The tower is a separate graph. Its weights are in the same list as the language model's.
 TEST(VisionConfig, TowersBuild) {
   for (const auto& [architecture, tower] :
        {std::pair{"Qwen2_5_VLForConditionalGeneration", kWindows}, {"Qwen3VLForConditionalGeneration", kPositions}}) {
@@ -117,7 +118,8 @@ TEST(VisionConfig, TowersBuild) {
   }
 }
 
-// 3420 inner values: zeros pad them to a size at which matmuls are fast; the tensors are read as they are.
+// The intermediate size is 3420. In the graph it is padded with zeros to a size at which matmuls are fast. The tensors
+// in the checkpoint keep their sizes.
 TEST(VisionConfig, InnerValuesArePaddedWhereTheyFillNoTile) {
   const ModelConfig config = *model("Qwen2_5_VLForConditionalGeneration", kWindows);
   const ModelGraphs graphs = *build_model(config, {}, built_in_ops(), built_in_families());

@@ -17,16 +17,17 @@ namespace {
 
 using ir::ValueId;
 
-// Defaults of absent fields, as in transformers.
+// Hugging Face's defaults for absent fields.
 constexpr std::int64_t kQueryRank = 1536;
-constexpr std::int64_t kHeadDim = 64;  // until read_mla() reads the size of the rotated part
+constexpr std::int64_t kHeadDim = 64;  // read_mla() replaces this value by the size of the rotated part
 
 Status expect_name(const Fields& fields, const char* key, const std::string& accepted) {
   const std::optional<std::string> name = TRY(fields.optional_string(key));
   return !name || *name == accepted ? ok_status() : fields.unsupported(key, accepted);
 }
 
-// Reads DeepSeek-V2's choice of experts. It uses the best groups of experts only if `topk_method` says so.
+// Reads how DeepSeek-V2 chooses experts. The choice is restricted to the best groups of experts only if `topk_method`
+// says so.
 Status read_v2_method(const Fields& fields, MoeConfig& moe) {
   TRY(expect_name(fields, "scoring_func", "softmax"));
   const std::string method = TRY(fields.optional_string("topk_method")).value_or("greedy");
@@ -35,7 +36,8 @@ Status read_v2_method(const Fields& fields, MoeConfig& moe) {
   } else if (method != "group_limited_greedy") {
     return fields.unsupported("topk_method", "greedy, group_limited_greedy");
   }
-  // norm_topk_prob is refused: with it DeepSeek's own code leaves out the scale, and transformers ignores the field.
+  // norm_topk_prob is refused, because implementations disagree. If the field is true, DeepSeek's own code omits the
+  // scale, but transformers ignores the field.
   return moe.normalise ? fields.unsupported("norm_topk_prob", "false") : ok_status();
 }
 
@@ -56,7 +58,7 @@ Status read_v3(const Fields& fields, ModelConfig& config) {
 }
 
 // Adds a layer:
-//   h += o(latent_attention(norm(h)));  h += mlp or experts(norm(h))
+//   h += o(latent_attention(norm(h)));  h += mlp(norm(h)) or experts(norm(h))
 void add_layer(LayerBuilder& b, const AttentionInputs& shared, std::int64_t layer, ResidualStream& h,
                const std::string& prefix) {
   const std::string attn = prefix + "self_attn.";
@@ -84,7 +86,7 @@ Status read_deepseek_experts(const Fields& fields, std::int64_t first_dense, Mod
   return read_first_dense(fields, first_dense, config);
 }
 
-// Builds the layers of DeepSeek-AI, arXiv 2405.04434 and 2412.19437.
+// Builds the body of DeepSeek-V2 and V3 (DeepSeek-AI, arXiv 2405.04434 and 2412.19437).
 ValueId build_deepseek_body(LayerBuilder& b, const ModelConfig& config) {
   const TokenInputs tokens = declare_token_inputs(b, config, latent_groups(config));
   ResidualStream h(b, embed(b, config, tokens), config);

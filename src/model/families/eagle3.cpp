@@ -20,7 +20,7 @@ using ir::ValueId;
 
 std::string named(std::string_view tensor) { return std::string(kEaglePrefix) + std::string(tensor); }
 
-// Returns config.json in the form of a Llama's, because it has a Llama's fields.
+// Returns config.json with Llama as its architecture, because all its other fields are those of Llama.
 Result<Json> as_llama(const Json& json, const std::string& file) {
   const Json* const names = json.find("architectures");
   const bool one =
@@ -39,8 +39,9 @@ Result<Json> as_llama(const Json& json, const std::string& file) {
   return changed;
 }
 
-// Returns the layers whose inputs are joined. A config names the layers whose *outputs* are joined; without these names
-// they are the layers in the paper's code.
+// Returns the three layers of the target whose inputs are concatenated. A config names the layers whose *outputs* are
+// concatenated, and the output of layer i is the input of layer i + 1. If the config has no such field, the layers are
+// those of the paper's code.
 Result<std::vector<std::int64_t>> read_aux_layers(const Json& json, const std::string& file, std::int64_t layers) {
   std::vector<std::int64_t> aux{2, layers / 2, layers - 3};
   const Json* const eagle = json.find("eagle_config");
@@ -73,7 +74,7 @@ Status check_sizes(const ModelConfig& draft, const ModelConfig& target, const st
   return equal("num_hidden_layers", draft.num_hidden_layers, 1);
 }
 
-// Returns the draft's config, in which its layer comes behind the target's last layer.
+// Returns the draft's config, in which the draft layer has the number after the target's last layer.
 ModelConfig behind(const ModelConfig& target, ModelConfig draft) {
   const ModelConfig longer = with_draft_layer(target);
   draft.num_hidden_layers = longer.num_hidden_layers;

@@ -1,10 +1,11 @@
-// EAGLE-3 (Li et al., arXiv 2503.01840): a draft layer that is published in a folder of its own, for one target model.
+// EAGLE-3 (Li et al., arXiv 2503.01840): a draft layer for one target model, published in a folder of its own.
 //
-//   fused[t] = fc(inputs of three layers of the target, joined)            with the target's forward
+//   fused[t] = fc(inputs of three layers of the target, concatenated), computed in the target's forward
 //   row t:   hidden, token t + 1  →  h = hidden + o(attention(qkv(norm(embedding), hidden_norm(hidden))))
 //                                    h += mlp(norm(h));  logits of token t + 2 = lm_head(norm(h))
 //
-// `hidden` is fused[t], and behind a draft the last row's h. The logits may cover only a part of the vocabulary.
+// If the target has verified the tokens up to t, `hidden` is fused[t]. If token t + 1 is itself a draft, there is no
+// fused[t] yet, and `hidden` is the previous row's h. The logits may cover only part of the vocabulary.
 #pragma once
 
 #include <cstdint>
@@ -25,31 +26,32 @@ namespace tessera {
 
 // The properties of a draft layer that are known before weights are read.
 struct EagleDraft {
-  ModelConfig config;                    // sizes of the layer, which is the last of num_hidden_layers
-  std::int64_t vocab_size = 0;           // rows of its head
-  std::vector<std::int64_t> aux_layers;  // ascending: the target's layers whose inputs are joined
-  bool own_embedding = false;            // false: the target's is used
+  ModelConfig config;                    // sizes of the draft layer, whose index is num_hidden_layers - 1
+  std::int64_t vocab_size = 0;           // rows of the draft's head
+  std::vector<std::int64_t> aux_layers;  // the target's layers whose inputs are concatenated, ascending
+  bool own_embedding = false;            // if false, the draft uses the target's embedding
   std::string layer = "midlayer.";       // prefix of the layer's tensors
-  // [vocab_size]: the target's id of each row of the head; empty: the ids are the same.
+  // [vocab_size]: the target's id for each row of the head. Empty if row i stands for id i.
   std::vector<TokenId> target_ids = {};
-  std::shared_ptr<const Checkpoint> checkpoint = nullptr;  // null: random weights
+  std::shared_ptr<const Checkpoint> checkpoint = nullptr;  // null if the weights are random
 };
 
-// Reads the folder's config.json and the ids of its head. `target` is the config of the model that it drafts for.
-// Without `reads_weights` the folder needs no weights, and all else is as config.json says. invalid_argument if its
-// sizes are not the target's, or if a tensor is missing or wrong; unimplemented for other kinds of drafts.
+// Reads the folder's config.json and the ids of the draft's head. `target` is the config of the target model. If
+// `reads_weights` is false, only config.json is read and the folder need not contain weights. Returns invalid_argument
+// if sizes of the draft differ from the target's, or if a tensor is missing or wrong; unimplemented for drafts that are
+// not EAGLE-3.
 Result<EagleDraft> read_eagle3(const std::string& folder, const ModelConfig& target, const FamilyRegistry& families,
                                bool reads_weights);
 
-// Returns fused [T, hidden]. `b` has built the target's layers.
+// Returns fused [T, hidden]. Precondition: `b` has already built the target's layers.
 Result<ir::ValueId> fuse_layer_inputs(LayerBuilder& b, const EagleDraft& draft);
-// Builds the layer: draft_hidden, ids … → h [T, hidden]. The tensors of `b` begin with kEaglePrefix if the draft has
-// its own embedding, else with the target's prefix.
+// Builds the layer: draft_hidden, ids … → h [T, hidden]. Precondition: the tensor prefix of `b` is kEaglePrefix if the
+// draft has its own embedding, otherwise the target's prefix.
 ir::ValueId build_eagle3_layer(LayerBuilder& b, const EagleDraft& draft, const ModelConfig& target);
-// Builds the head: h, wanted_rows → logits f32[R, vocab_size].
+// Builds the draft's head: h, wanted_rows → logits f32[R, vocab_size].
 ir::ValueId build_eagle3_head(LayerBuilder& b, const EagleDraft& draft);
 
-// The prefix that the names of its tensors get among the model's.
+// The prefix that distinguishes the draft's tensors from the model's.
 inline constexpr std::string_view kEaglePrefix = "draft.";
 // Reads the draft's tensors from its folder, and all others from `model`.
 WeightSource with_eagle3(WeightSource model, const EagleDraft& draft);

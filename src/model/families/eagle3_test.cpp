@@ -1,4 +1,5 @@
-// Catches: an EAGLE-3 draft of another model, or a broken one, that is found only when it drafts, or named badly.
+// Catches: an EAGLE-3 draft that is broken or belongs to another model but is not refused at once; a refusal with an
+// unclear error.
 #include "tessera/model/families/eagle3.h"
 
 #include <gmock/gmock.h>
@@ -21,7 +22,7 @@ ModelConfig target() { return *ModelConfig::read(testing::data_path("goldens/lla
 
 std::string golden_draft() { return testing::data_path("drafts/llama-eagle3"); }
 
-// Reads the golden draft with members of its config.json replaced.
+// Reads the golden draft after the members `changes` of its config.json are replaced.
 Status read_with(const Json::Object& changes, const ModelConfig& model = target(), bool reads_weights = false) {
   const test::ScratchDir folder;
   Json config = *Json::read_file(golden_draft() + "/config.json");

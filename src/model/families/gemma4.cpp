@@ -27,7 +27,7 @@ std::int64_t first_shared_layer(const ModelConfig& config) {
   return config.num_hidden_layers - config.gemma4->num_shared_layers;
 }
 
-// Returns the model's config with the sizes of one layer.
+// Returns a copy of the model's config with the sizes of one layer.
 ModelConfig layer_config(const ModelConfig& config, std::int64_t layer) {
   ModelConfig of_layer = config;
   if (!slides(config, layer)) {
@@ -38,13 +38,14 @@ ModelConfig layer_config(const ModelConfig& config, std::int64_t layer) {
   return of_layer;
 }
 
-// Attention with the model's caches, and with the rotations of both kinds of layers.
+// Builds attention layers. Keeps the rotation tables and the newest KV caches for layers with a window and for layers
+// with full attention.
 class Attention {
  public:
   Attention(LayerBuilder& b, const ModelConfig& config, const TokenInputs& tokens)
       : b_(b), config_(config), tokens_(tokens) {}
 
-  // Returns the layer's attention of x [T, hidden], including the output projection: [T, hidden].
+  // Builds the layer's attention of x [T, hidden], including the output projection; returns [T, hidden].
   ValueId operator()(const ModelConfig& sizes, std::int64_t layer, ValueId x, const std::string& p) {
     const bool shares = layer >= first_shared_layer(config_);
     const std::vector<LinearBlock> all = qkv_blocks(sizes, p);
@@ -96,19 +97,19 @@ class Attention {
   LayerBuilder& b_;
   const ModelConfig& config_;
   const TokenInputs& tokens_;
-  std::optional<ValueId> ropes_[2];   // the rotations of layers with a window, then of the others
-  std::optional<KvCache> newest_[2];  // in the same order: the cache of the last layer that has its own
+  std::optional<ValueId> ropes_[2];   // [0]: for layers with a window; [1]: for layers with full attention
+  std::optional<KvCache> newest_[2];  // [0] and [1] as above: the KV cache of the last unshared layer
 };
 
-// Returns the attributes for looking up ids. Both tables look up placeholders as the padding token.
+// Returns the attributes of embedding look-ups. Both embedding tables use the padding token's row for placeholders.
 ir::Attributes id_attributes(const ModelConfig& config) {
   if (config.gemma4->placeholders.empty()) return {};
   const std::int64_t padding = config.pad_token_id.value_or(TokenId(0)).value();
   return {{"by", padding}, {"replaced", config.gemma4->placeholders}};
 }
 
-// Adds a mixture beside the MLP. Its router reads the stream itself, scaled by its own weights. Both results are
-// normalised before they are added.
+// Adds experts beside the MLP. The router reads the residual stream through a norm of its own. The outputs of the MLP
+// and of the experts are each normed, then added.
 ValueId add_mixture(LayerBuilder& b, const ModelConfig& config, const TokenInputs& tokens, ResidualStream& h,
                     ValueId dense, const std::string& p) {
   const ValueId scores = b.graph.op("scale", {h.norm_of(h.value(), p + "router.scale")},
@@ -127,10 +128,10 @@ ValueId add_mixture(LayerBuilder& b, const ModelConfig& config, const TokenInput
                           norm_attributes(config))[0];
 }
 
-// Each layer:
-//   h += norm(o(attention(rope(norm(q(x))), rope(norm(k(x))), norm(v(x)))), x = norm(h)
-//   h += norm(down(act(gate(x)) · up(x))), x = norm(h), in mixtures beside the experts
-//   h += norm(projection(act(gate(h)) · the layer's own embeddings)), if there are any
+// Builds the body. Each layer:
+//   h += norm(o(attention(rope(norm(q(x))), rope(norm(k(x))), norm(v(x))))), x = norm(h)
+//   h += norm(down(act(gate(x)) · up(x))), x = norm(h); mixtures add the experts' output to the MLP's
+//   h += norm(projection(act(gate(h)) · the layer's own embeddings)), if the model has per-layer embeddings
 //   h *= a scalar
 ValueId build_body(LayerBuilder& b, const ModelConfig& config) {
   const TokenInputs tokens = declare_token_inputs(b, config);

@@ -29,7 +29,7 @@ constexpr std::pair<const char*, std::int64_t> kGemma4Placeholders[] = {
 
 constexpr double kGreatestCap = 1e6;
 
-// Reads a soft cap: `absent` if the field is absent, none if it is null.
+// Reads a soft cap. Returns `absent` if the field is absent, and 0 (no cap) if it is null.
 Result<double> read_cap(const Fields& fields, const char* key, double absent) {
   if (!fields.has(key)) return absent;
   return TRY(fields.optional_number(key, 1e-3, kGreatestCap)).value_or(0.0);
@@ -66,7 +66,7 @@ Status read_global_heads(const Fields& fields, ModelConfig& config) {
   gemma.keys_are_values = TRY(fields.optional_bool("attention_k_eq_v")).value_or(false);
   const std::optional<std::int64_t> kv_heads =
       TRY(fields.optional_int("num_global_key_value_heads", 1, ModelConfig::kMaxHeads));
-  // The field counts only with attention_k_eq_v, as in Hugging Face.
+  // num_global_key_value_heads takes effect only with attention_k_eq_v, as in Hugging Face.
   gemma.global_key_value_heads =
       gemma.keys_are_values ? kv_heads.value_or(config.num_key_value_heads) : config.num_key_value_heads;
   if (config.num_attention_heads % gemma.global_key_value_heads != 0)
@@ -75,7 +75,7 @@ Status read_global_heads(const Fields& fields, ModelConfig& config) {
   return ok_status();
 }
 
-// Reads which layers attend to the keys and values of another layer of their kind.
+// Reads how many of the last layers use the keys and values of an earlier layer.
 Status read_shared_layers(const Fields& fields, ModelConfig& config) {
   Gemma4Config& gemma = *config.gemma4;
   gemma.double_wide_mlp = TRY(fields.optional_bool("use_double_wide_mlp")).value_or(false);
@@ -97,7 +97,7 @@ Status read_layer_inputs(const Fields& fields, ModelConfig& config) {
   gemma.per_layer_input_size = size.value_or(fields.has("hidden_size_per_layer_input") ? 0 : kGemma4LayerInputSize);
   gemma.per_layer_vocab_size =
       TRY(fields.optional_int("vocab_size_per_layer_input", 1, ModelConfig::kMaxVocabSize)).value_or(262144);
-  // Every id must have a row.
+  // Every id must have a row in the table of per-layer embeddings.
   if (gemma.per_layer_input_size > 0 && gemma.per_layer_vocab_size < config.vocab_size)
     return fields.wrong("vocab_size_per_layer_input", fmt::format("at least vocab_size ({})", config.vocab_size));
   return ok_status();
@@ -173,7 +173,8 @@ Status read_gemma4_config(const Fields& fields, ModelConfig& config) {
   TRY(read_shared(fields, config));
   config.attention_scale = 1.0;
   config.logit_softcap = TRY(read_cap(fields, "final_logit_softcapping", 0));
-  // The value "vision" lets the tokens of an image see one another; a text has no such tokens.
+  // The value "vision" means that the tokens of an image attend to one another in both directions. It does not affect
+  // text.
   const std::optional<std::string> both_ways = TRY(fields.optional_string("use_bidirectional_attention"));
   if (both_ways && *both_ways != "vision")
     return fields.unsupported("use_bidirectional_attention", "\"vision\" or null");
@@ -182,7 +183,7 @@ Status read_gemma4_config(const Fields& fields, ModelConfig& config) {
   if (config.sliding_windows.back() > 0) {
     if (fields.find("layer_types") != nullptr)
       return fields.unsupported("layer_types", "a list whose last entry is \"full_attention\"");
-    config.sliding_windows.back() = 0;  // as in Hugging Face
+    config.sliding_windows.back() = 0;  // Hugging Face also gives the last layer full attention
   }
   TRY(read_global_heads(fields, config));
   TRY(read_shared_layers(fields, config));

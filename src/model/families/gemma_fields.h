@@ -1,4 +1,4 @@
-// Fields of Gemma's models in config.json beyond the fields of all families.
+// Reads the fields of config.json that only Gemma's models have.
 #pragma once
 
 #include "tessera/model/config/config.h"
@@ -10,11 +10,11 @@ ModelConfig gemma2_defaults();
 ModelConfig gemma3_defaults();
 ModelConfig gemma4_defaults();
 
-// Read a model's fields, for ModelFamily::read_config.
+// Each function reads the fields of one family. They serve as ModelFamily::read_config.
 Status read_gemma2_config(const Fields& fields, ModelConfig& config);
 Status read_gemma3_config(const Fields& fields, ModelConfig& config);
 Status read_gemma4_config(const Fields& fields, ModelConfig& config);
-// Like read_gemma4_config(), and reads the ids of images, videos and sound.
+// Like read_gemma4_config(); also reads the ids that stand for images, videos and sound.
 Status read_gemma4_nested_config(const Fields& fields, ModelConfig& config);
 
 }  // namespace tessera

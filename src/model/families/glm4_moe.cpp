@@ -1,5 +1,5 @@
-// GLM-4.5, arXiv 2508.06471: Qwen3-MoE's layers. Attention rotates half of each head. After a few dense layers, experts
-// are chosen by DeepSeek-V3's router, beside an expert that processes every token.
+// GLM-4.5, arXiv 2508.06471. It has Qwen3-MoE's layers, but attention rotates only half of each head. The first layers
+// are dense. In all other layers DeepSeek-V3's router chooses experts, and a shared expert processes every token.
 #include "tessera/model/families/glm4_moe.h"
 
 #include "tessera/model/config/moe_fields.h"

@@ -15,7 +15,7 @@
 namespace tessera {
 namespace {
 
-// Hugging Face's defaults (configuration_gpt_oss.py). The activation's parameters are constants of its
+// Hugging Face's defaults (configuration_gpt_oss.py). The parameters of the activation are constants in
 // modeling_gpt_oss.py.
 constexpr std::int64_t kDefaultSlidingWindow = 128;
 constexpr std::int64_t kWindowPeriod = 2;
@@ -26,7 +26,7 @@ MoeTensors experts_of(const std::string& layer) {
           .experts = {.prefix = layer + "mlp.experts.", .layout = ExpertLayout::kInterleaved}};
 }
 
-// OpenAI, arXiv 2508.10925: Mixtral's layers, with biases everywhere and sinks in attention.
+// Builds the body (OpenAI, arXiv 2508.10925): Mixtral's layers, with biases in all linears and sinks in attention.
 ir::ValueId build_body(LayerBuilder& b, const ModelConfig& config) {
   return build_llama_body(b, config, qkv_blocks, [&](const FeedForwardInput& in) {
     return moe_mlp(b, config, in.x, in.slots, experts_of(in.prefix));
@@ -49,7 +49,7 @@ Status read_mixture(const Fields& fields, ModelConfig& config) {
   TRY(read_experts(
       fields, {.experts = "num_local_experts", .experts_alias = "num_experts", .intermediate = "intermediate_size"},
       moe));
-  // OpenAI's own files call the field experts_per_token. Published files have both this name and Hugging Face's.
+  // Published files give the number under two names, num_experts_per_tok and OpenAI's own experts_per_token.
   const std::optional<std::int64_t> alias = TRY(fields.optional_int("experts_per_token", 1, moe.num_experts));
   if (alias && *alias != moe.experts_per_token)
     return fields.wrong("experts_per_token",

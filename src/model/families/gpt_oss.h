@@ -1,4 +1,4 @@
-// GPT-OSS (GptOssForCausalLM): mixtures of experts with attention sinks, and windows in every other layer.
+// GPT-OSS (GptOssForCausalLM): mixtures of experts with attention sinks, and a sliding window in every other layer.
 #pragma once
 
 #include "tessera/model/family.h"

@@ -25,13 +25,13 @@ ir::ValueId mlp_of(LayerBuilder& b, const ModelConfig& config, const FeedForward
   return gated_mlp(b, config, in.x, gate_up_blocks(config, mlp), mlp);
 }
 
-// Touvron et al., arXiv 2302.13971. Each layer:
+// Builds the body (Touvron et al., arXiv 2302.13971). Each layer:
 //   h += o(attention(rope(qkv(norm(h)))));  h += down(act(gate(norm(h))) · up(norm(h)))
 ir::ValueId build_body(LayerBuilder& b, const ModelConfig& config) {
   return build_llama_body(b, config, qkv_blocks, [&](const FeedForwardInput& in) { return mlp_of(b, config, in); });
 }
 
-// Builds the next-token layer, which the bundled model has. Its tensors have DeepSeek's names.
+// Builds the next-token layer, which only the bundled model has. It uses DeepSeek's names for the tensors.
 ir::ValueId build_draft(LayerBuilder& b, const ModelConfig& config) {
   return next_token_layer(
       b, config, cache_groups(config), nextn_tensors(b, config),
@@ -48,7 +48,7 @@ Status read_llama(const Fields& fields, ModelConfig& config) {
 }
 
 Status read_mistral(const Fields& fields, ModelConfig& config) {
-  // An absent field differs from null here: null switches the window off.
+  // An absent field means the default window, but null means that there is no window.
   const std::optional<std::int64_t> window = TRY(read_sliding_window(fields, kDefaultSlidingWindow));
   return set_sliding_windows(fields, window, /*first=*/0, config);
 }
@@ -65,7 +65,8 @@ Status read_qwen3(const Fields& fields, ModelConfig& config) {
   return read_qwen_windows(fields, config);
 }
 
-// Reads the number of labels. Hugging Face writes the labels' names, and their number only if there are no names.
+// Reads the number of labels. Hugging Face's files list the names of the labels, from which the number follows. They
+// state the number only if labels have no names.
 Status read_num_labels(const Fields& fields, ModelConfig& config) {
   const Json* names = fields.find("id2label");
   if (names == nullptr) {

@@ -5,11 +5,11 @@
 
 namespace tessera {
 
-ModelFamily llama_family();    // LlamaForCausalLM, and the many models of this form
+ModelFamily llama_family();    // LlamaForCausalLM; many other models use this architecture too
 ModelFamily mistral_family();  // MistralForCausalLM: a sliding window on all layers
 ModelFamily qwen2_family();    // Qwen2ForCausalLM: biases on q, k, v
 ModelFamily qwen3_family();    // Qwen3ForCausalLM: an RMS norm on each head of q and k
-// Qwen3ForSequenceClassification: the same body, with labels instead of tokens.
+// Qwen3ForSequenceClassification: the same body, but the head gives scores for labels instead of tokens.
 ModelFamily qwen3_classifier_family();
 
 }  // namespace tessera

@@ -15,7 +15,7 @@ MoeTensors experts_of(const std::string& layer) {
           .experts = {.prefix = prefix + "experts.", .gate = "w1", .up = "w3", .down = "w2"}};
 }
 
-// Jiang et al., arXiv 2401.04088: Mistral's layers, with experts instead of every MLP.
+// Builds the body (Jiang et al., arXiv 2401.04088): Mistral's layers, in which experts replace every MLP.
 ir::ValueId build_body(LayerBuilder& b, const ModelConfig& config) {
   return build_llama_body(b, config, qkv_blocks, [&](const FeedForwardInput& in) {
     return moe_mlp(b, config, in.x, in.slots, experts_of(in.prefix));

@@ -11,8 +11,8 @@ namespace {
 
 using ir::ValueId;
 
-// Returns attention of x: [T, hidden] → [T, hidden]. q and k are normalised over the whole row, all heads together,
-// before they are rotated.
+// Builds attention: x [T, hidden] → [T, hidden]. q and k are normed before the rotation. Each norm covers a whole row
+// with all its heads.
 ValueId attention(LayerBuilder& b, const AttentionInputs& in, std::int64_t layer, ValueId x, const std::string& p) {
   const ModelConfig& config = in.config;
   const std::vector<LinearBlock> blocks = qkv_blocks(config, p);
@@ -33,7 +33,7 @@ ValueId attention(LayerBuilder& b, const AttentionInputs& in, std::int64_t layer
   return output_projection(b, config, attend(b, config, cache, rotated_q), p);
 }
 
-// OLMo et al., arXiv 2501.00656. Norms come after attention and MLP, not before them. Each layer:
+// Builds the body (OLMo et al., arXiv 2501.00656). Norms come after attention and the MLP, not before them. Each layer:
 //   h += norm(o(attention(rope(norm(q(h)), norm(k(h))), v(h))));  h += norm(down(act(gate(h)) · up(h)))
 ValueId build_body(LayerBuilder& b, const ModelConfig& config) {
   const TokenInputs tokens = declare_token_inputs(b, config);

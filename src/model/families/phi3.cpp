@@ -8,8 +8,8 @@
 namespace tessera {
 namespace {
 
-// Abdin et al., arXiv 2404.14219: Llama's layers, with q, k, v in one tensor and gate, up in another, LongRoPE, and a
-// rotation that may leave a part of each head as it is.
+// Builds the body (Abdin et al., arXiv 2404.14219): Llama's layers. The checkpoint has q, k and v in one tensor, and
+// gate and up in another. Rotation uses LongRoPE and may leave part of each head unrotated.
 ir::ValueId build_body(LayerBuilder& b, const ModelConfig& config) {
   return build_llama_body(b, config, fused_qkv_blocks, [&](const FeedForwardInput& in) {
     const std::string mlp = in.prefix + "mlp.";

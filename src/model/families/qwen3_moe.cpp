@@ -31,7 +31,8 @@ ValueId experts_or_mlp(LayerBuilder& b, const ModelConfig& config, const FeedFor
 
 }  // namespace
 
-// Yang et al., arXiv 2505.09388: Qwen3's layers, with experts instead of the MLP in most or all of them.
+// Builds the body (Yang et al., arXiv 2505.09388): Qwen3's layers, but most or all of them have experts instead of an
+// MLP.
 ValueId build_qwen3_moe_body(LayerBuilder& b, const ModelConfig& config) {
   return build_llama_body(b, config, qkv_blocks,
                           [&](const FeedForwardInput& in) { return experts_or_mlp(b, config, in); });

@@ -1,4 +1,4 @@
-// Qwen3's mixtures of experts (Qwen3MoeForCausalLM), and the parts that similar families share.
+// Qwen3's mixtures of experts (Qwen3MoeForCausalLM), and code that similar families share.
 #pragma once
 
 #include "tessera/model/family.h"
@@ -10,10 +10,10 @@ namespace tessera {
 ModelFamily qwen3_moe_family();
 
 // Builds Llama's layers, with experts instead of the MLP in the layers that config.moe lists. Precondition: config.moe
-// is set. input_ids, positions … → hidden [T, hidden].
+// is set. Inputs: input_ids, positions, …; returns hidden [T, hidden].
 ir::ValueId build_qwen3_moe_body(LayerBuilder& b, const ModelConfig& config);
 
-// Adds one such layer, whose tensors' names begin with `prefix`.
+// Adds one layer of this body. The names of its tensors begin with `prefix`.
 void add_qwen3_moe_layer(LayerBuilder& b, const AttentionInputs& shared, std::int64_t layer, ResidualStream& h,
                          const std::string& prefix);
 

@@ -18,13 +18,14 @@ namespace {
 
 using ir::ValueId;
 
-// The way in which the checkpoints of one generation store tensors. Both generations compute the same.
+// The layout of tensors in the checkpoints of Qwen3-Next or of Qwen3.5. Both generations compute the same function, but
+// store tensors differently.
 struct Tensors {
   DeltaNetBlocks (*net_blocks)(LayerBuilder& b, const ModelConfig& config, const std::string& prefix);
   ExpertLayout experts;
 };
 
-// Returns the MLP of x, or the experts and the expert that processes every token.
+// Builds the layer's MLP, or its experts together with the shared expert, and applies it to x.
 ValueId feed_forward(LayerBuilder& b, const ModelConfig& config, std::int64_t layer, ValueId x, ValueId slots,
                      const Tensors& tensors, const std::string& prefix) {
   MoeTensors experts = separate_experts(prefix);
@@ -61,7 +62,7 @@ ValueId build_layers(LayerBuilder& b, const ModelConfig& config, const Tensors& 
   return h.norm(b.tensor("norm.weight"));
 }
 
-// Builds the next-token layer, whose tensors have the same names in both generations.
+// Builds the next-token layer. Its tensors have the same names in both generations.
 ValueId build_draft(LayerBuilder& b, const ModelConfig& config, const Tensors& tensors) {
   return next_token_layer(b, config, cache_groups(config),
                           {.embedding_norm = "mtp.pre_fc_norm_embedding.weight",
@@ -80,7 +81,8 @@ ValueId build_qwen3_5(LayerBuilder& b, const ModelConfig& config) { return build
 ValueId build_next_draft(LayerBuilder& b, const ModelConfig& config) { return build_draft(b, config, kNextTensors); }
 ValueId build_3_5_draft(LayerBuilder& b, const ModelConfig& config) { return build_draft(b, config, k35Tensors); }
 
-// Reads which layers are delta nets: "layer_types", or all but every n-th one, with n = "full_attention_interval".
+// Reads which layers are delta nets. "layer_types" lists them. Without that list, every n-th layer has attention, with
+// n = "full_attention_interval", and all others are delta nets.
 Status read_layers(const Fields& fields, const ModelConfig& config, DeltaNetConfig& net) {
   const std::optional<std::int64_t> interval =
       TRY(fields.optional_int("full_attention_interval", 1, ModelConfig::kMaxLayers));
@@ -181,7 +183,7 @@ ModelConfig defaults() {
 
 ModelConfig moe_defaults(std::int64_t experts, std::int64_t experts_per_token) {
   ModelConfig config = defaults();
-  config.intermediate_size = 5632;  // size of MLPs, which Qwen3.5 does not have
+  config.intermediate_size = 5632;  // size of MLPs; only Qwen3-Next has MLPs
   config.moe = MoeConfig{.num_experts = experts,
                          .experts_per_token = experts_per_token,
                          .intermediate_size = 512,
@@ -191,7 +193,7 @@ ModelConfig moe_defaults(std::int64_t experts, std::int64_t experts_per_token) {
   return config;
 }
 
-// Adds Qwen3-VL's tower, which these models use.
+// Adds the vision tower, which is that of Qwen3-VL.
 void add_tower(ModelFamily& family) {
   family.defaults.tensor_prefix = "model.language_model.";
   family.defaults.vision = VisionConfig{.kind = VisionConfig::Kind::kQwen3, .tensor_prefix = "model.visual."};

@@ -7,8 +7,8 @@ namespace tessera {
 
 ModelFamily qwen3_next_family();        // "Qwen3NextForCausalLM"
 ModelFamily qwen3_5_text_family();      // "Qwen3_5ForCausalLM"
-ModelFamily qwen3_5_family();           // "Qwen3_5ForConditionalGeneration": its text model
+ModelFamily qwen3_5_family();           // "Qwen3_5ForConditionalGeneration", with a vision tower
 ModelFamily qwen3_5_moe_text_family();  // "Qwen3_5MoeForCausalLM"
-ModelFamily qwen3_5_moe_family();       // "Qwen3_5MoeForConditionalGeneration": its text model
+ModelFamily qwen3_5_moe_family();       // "Qwen3_5MoeForConditionalGeneration", with a vision tower
 
 }  // namespace tessera

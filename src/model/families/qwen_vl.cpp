@@ -21,8 +21,9 @@ Status read_qwen2_5_vl(const Fields& fields, ModelConfig& config) {
   return ok_status();
 }
 
-// Returns the number of deepstack levels. Bai et al., Qwen3-VL, arXiv 2511.21631: "deepstack_visual_indexes" lists the
-// tower's layers whose outputs are added, one after another, after the first layers of the language model.
+// Returns the number of deepstack levels (Bai et al., Qwen3-VL, arXiv 2511.21631). "deepstack_visual_indexes" lists
+// layers of the tower. Each listed layer's output is added to the language model's hidden states: the first after layer
+// 0 of the language model, the second after layer 1, and so on.
 Result<std::int64_t> read_deepstack_levels(const Fields& fields, std::int64_t layers) {
   const Json* vision = fields.find("vision_config");
   if (vision == nullptr || !vision->is_object()) return fields.wrong("vision_config", "an object");
@@ -47,7 +48,7 @@ Status read_qwen3_vl(const Fields& fields, ModelConfig& config) {
   return read_qwen3_images(fields, config);
 }
 
-// Reads the config. The chosen experts' weights are always divided by their sum, as in transformers' router.
+// Reads the config. The weights of the chosen experts are always divided by their sum, as in transformers' router.
 Status read_qwen3_vl_moe(const Fields& fields, ModelConfig& config) {
   TRY(qwen3_moe_family().read_config(fields, config));
   config.moe->normalise = true;
@@ -63,7 +64,7 @@ ir::ValueId build_qwen3_vl_moe_body(LayerBuilder& b, const ModelConfig& config) 
   });
 }
 
-// Adds the vision tower, which both kinds of Qwen3-VL, dense and mixture, have.
+// Adds the vision tower, which the dense and the mixture models of Qwen3-VL share.
 void add_qwen3_tower(ModelFamily& family) {
   family.defaults.tensor_prefix = "model.language_model.";
   family.defaults.vision = VisionConfig{

@@ -1,5 +1,5 @@
-// The language models of Qwen2.5-VL and Qwen3-VL. They are Qwen2.5 and Qwen3 with positions in three dimensions.
-// Prompts may have images among the tokens; the models' towers make the images' rows.
+// The language models of Qwen2.5-VL and Qwen3-VL, which are Qwen2.5 and Qwen3 with positions in three dimensions.
+// Prompts may contain images. The models' vision towers compute the embedding rows of images.
 #pragma once
 
 #include "tessera/model/family.h"
@@ -8,7 +8,7 @@ namespace tessera {
 
 ModelFamily qwen2_5_vl_family();  // "Qwen2_5_VLForConditionalGeneration"
 ModelFamily qwen3_vl_family();    // "Qwen3VLForConditionalGeneration"
-// "Qwen3VLMoeForConditionalGeneration": the body of Qwen3-MoE, whose experts are stored as transposed stacks.
+// "Qwen3VLMoeForConditionalGeneration": the body of Qwen3-MoE. The experts are stored as transposed stacks.
 ModelFamily qwen3_vl_moe_family();
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// Reads the settings of compressed-tensors: groups of linears, each with a scheme of its own.
+// Reads the settings of compressed-tensors: groups of linears, each with its own scheme.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,10 +20,10 @@ constexpr std::int64_t kNvfp4Group = 16;
 struct Scheme {
   std::string_view type;
   std::int64_t bits;
-  std::string_view strategy;  // empty: any that read_strategy() accepts
+  std::string_view strategy;  // empty if every strategy that read_strategy() accepts is allowed
   Values values;
   Spelling spelling;
-  std::string_view formats[2];  // accepted values of "format"; an empty one does not count
+  std::string_view formats[2];  // accepted values of "format"; the second may be empty
 };
 constexpr Scheme kSchemes[] = {
     {"float", 8, "", Values::kE4M3, Spelling::kScaled, {"float-quantized", "naive-quantized"}},
@@ -32,15 +32,16 @@ constexpr Scheme kSchemes[] = {
     {"float", 4, "tensor_group", Values::kE2M1, Spelling::kNvfp4Packed, {"nvfp4-pack-quantized", ""}},
     {"float", 4, "group", Values::kE2M1, Spelling::kMxfp4Packed, {"mxfp4-pack-quantized", ""}},
 };
-constexpr std::string_view kMixed = "mixed-precision";  // the name of several formats together
+constexpr std::string_view kMixed = "mixed-precision";  // the "format" of a checkpoint that uses several formats
 
-// Reads "strategy": which values share a scale.
+// Reads "strategy", which says which values share a scale.
 Result<std::string> strategy_of(const Fields& weights) {
   const bool grouped = weights.find("group_size") != nullptr;
   return TRY(weights.optional_string("strategy")).value_or(grouped ? "group" : "tensor");
 }
 
-// Reads "weights": its type and bits choose the scheme, and with 4 bits of float its strategy.
+// Reads "weights" and returns its scheme. The type and the number of bits determine the scheme. Two schemes have 4-bit
+// floats, and the strategy decides between them.
 Result<const Scheme*> read_scheme(const Fields& weights) {
   const std::string type = TRY(weights.optional_string("type")).value_or("int");
   const std::optional<std::int64_t> bits = TRY(weights.optional_int("num_bits", 1, 64));
@@ -56,7 +57,7 @@ Result<const Scheme*> read_scheme(const Fields& weights) {
   return weights.unsupported("num_bits", "4, 8");
 }
 
-// Checks the "format" of a group, or else of all groups, against the scheme.
+// Checks that the group's "format" fits the scheme. If the group has none, checks the "format" of the whole file.
 Status check_format(const Fields& all, const Fields& group, const Scheme& scheme) {
   const Fields& where = group.find("format") != nullptr ? group : all;
   const std::optional<std::string> format = TRY(where.optional_string("format"));
@@ -86,7 +87,7 @@ Status read_block_structure(const Fields& weights, WeightFormat& format) {
   return ok_status();
 }
 
-// Reads which values share a scale.
+// Reads which values share a scale into `format`.
 Status read_strategy(const Fields& weights, WeightFormat& format) {
   const std::string strategy = TRY(strategy_of(weights));
   if (format.values == Values::kE2M1) {
@@ -113,7 +114,7 @@ Status read_strategy(const Fields& weights, WeightFormat& format) {
   return weights.unsupported("strategy", int4 ? "channel, group" : "tensor, channel, group, block");
 }
 
-// Reads whether columns are stored in another order than their groups.
+// Reads "actorder". Returns true if the columns are permuted, so that a group's columns are not consecutive.
 Result<bool> read_order(const Fields& weights) {
   const Json* value = weights.find("actorder");
   if (value == nullptr) return false;
@@ -140,7 +141,7 @@ Result<WeightFormat> read_weights(const Fields& all, const Fields& group, const 
   return format;
 }
 
-// Reads how the inputs were rounded: "input_activations", which may be absent.
+// Reads "input_activations", which says how inputs are quantised and may be absent.
 Result<Inputs> read_inputs(const Fields& inputs) {
   const std::optional<std::int64_t> bits = TRY(inputs.optional_int("num_bits", 1, 64));
   if (bits == 4) return Inputs::kPlain;
@@ -149,7 +150,8 @@ Result<Inputs> read_inputs(const Fields& inputs) {
   const bool dynamic = TRY(inputs.optional_bool("dynamic")).value_or(false);
   const std::string strategy = TRY(inputs.optional_string("strategy")).value_or("tensor");
   if (!dynamic && strategy == "tensor") return Inputs::kTensor;
-  // Each row gets a scale of its own: one scale for all tokens of a step would make a row depend on its neighbours.
+  // The dynamic strategy "tensor" would use one scale for all tokens of a step, so that a row would depend on its
+  // neighbours. It is therefore read as "token", which gives each row its own scale.
   if (dynamic && (strategy == "token" || strategy == "tensor")) return Inputs::kToken;
   if (dynamic && strategy == "group") {
     const std::optional<std::int64_t> size = TRY(inputs.optional_int("group_size", 1, kMaxGroup));
@@ -197,7 +199,7 @@ Result<FormatGroup> read_group(const Fields& all, const Fields& fields) {
   return group;
 }
 
-// Refuses settings that change the meaning of weights in other ways than by quantisation.
+// Refuses settings that change the weights by something other than quantisation, for example by sparsity.
 Status refuse_other_changes(const Fields& fields) {
   const Json* sparsity = TRY(object_member(fields, "sparsity_config"));
   if (sparsity != nullptr) {

@@ -1,4 +1,5 @@
-// Catches: a scheme of compressed-tensors that is read as another one, or given to other linears than its targets.
+// Catches: a scheme of compressed-tensors that is read as another scheme; a scheme that is applied to linears that are
+// not its targets.
 #include <fmt/format.h>
 
 #include "tessera/model/formats/formats_test_util.h"
@@ -13,7 +14,8 @@ using Inputs = WeightFormat::Inputs;
 using Spelling = WeightFormat::Spelling;
 using Values = WeightFormat::Values;
 
-// Returns settings of one group with these members of "weights" and of the group.
+// Returns settings with one group. `weights` is the text of the members of "weights". `group` is the text of further
+// members of the group.
 std::string settings(std::string_view format, std::string_view weights, std::string_view group = "") {
   return fmt::format(R"({{"quant_method": "compressed-tensors", "format": "{}", "ignore": ["lm_head"],
       "config_groups": {{"group_0": {{"targets": ["Linear"], "weights": {{{}}}{}}}}}}})",
@@ -69,7 +71,7 @@ TEST(CompressedTensors, ReadsTheRoundingOfInputs) {
             Inputs::kPlain);
 }
 
-// The settings of a published checkpoint that mixes FP8 and NVFP4, shortened.
+// The shortened settings of a published checkpoint that mixes FP8 and NVFP4.
 TEST(CompressedTensors, ReadsAFormatForEachGroup) {
   constexpr const char* kSettings =
       R"({"quant_method": "compressed-tensors", "format": "mixed-precision", "ignore": ["re:.*visual.*"],
@@ -92,7 +94,7 @@ TEST(CompressedTensors, ReadsAFormatForEachGroup) {
   EXPECT_EQ(formats.kv_cache(), (KvCacheFormat{"fp8", true}));
 }
 
-// Kimi K2.5: only routed experts are quantised.
+// Kimi K2.5's settings: only routed experts are quantised.
 TEST(CompressedTensors, IgnoresByExpressions) {
   constexpr const char* kSettings = R"({"quant_method": "compressed-tensors", "format": "pack-quantized",
       "ignore": ["lm_head", "re:.*self_attn.*", "re:.*shared_experts.*", "re:.*mlp\\.(gate|up|gate_up|down)_proj.*"],

@@ -1,4 +1,5 @@
-// The rules that quantisation settings give for all linears, and a reader for each spelling of the settings.
+// The rules by which quantisation settings assign a format to each linear, and a reader for each exporter's spelling of
+// the settings.
 #pragma once
 
 #include <cstdint>
@@ -12,43 +13,44 @@
 
 namespace tessera {
 
-// Linears that are stored alike.
+// A group of linears with the same format.
 struct FormatGroup {
   WeightFormat format = {};
-  bool every_linear = false;  // false: the group has the linears that `modules` names
+  bool every_linear = false;  // if false, the group contains the linears that `modules` names
   NamePatterns modules = {};
 };
 
 struct FormatRules {
   std::string method = {};
   std::vector<FormatGroup> groups = {};
-  NamePatterns plain = {};  // linears that are not quantised, although a group has them
+  NamePatterns plain = {};  // linears that are not quantised, even if a group contains them
   std::optional<KvCacheFormat> kv_cache = std::nullopt;
 };
 
-// Each function reads the members of one "quantization_config".
+// Each function reads the members of a "quantization_config" in one exporter's spelling.
 Result<FormatRules> read_fp8(const Fields& fields);
 Result<FormatRules> read_fbgemm_fp8(const Fields& fields);
 Result<FormatRules> read_compressed_tensors(const Fields& fields);
 Result<FormatRules> read_gptq(const Fields& fields);
 Result<FormatRules> read_awq(const Fields& fields);
 Result<FormatRules> read_quark(const Fields& fields);
-// Reads ModelOpt's settings. `beside` has the members of hf_quant_config.json's "quantization"; either may be null, but
-// not both.
+// Reads ModelOpt's settings. `fields` are those of "quantization_config", and `beside` those of "quantization" in
+// hf_quant_config.json. One of them may be null.
 Result<FormatRules> read_modelopt(const Fields* fields, const Fields* beside);
 
-// Adds an entry of the list of modules `key` to `patterns`.
+// Adds one entry of the module list `key` to `patterns`.
 Status add_pattern(const Fields& fields, std::string_view key, std::string_view pattern, NamePatterns& patterns);
-// Adds the list of modules `key` to `patterns`. The list may be absent.
+// Adds all entries of the module list `key` to `patterns`. The list may be absent.
 Status read_modules(const Fields& fields, std::string_view key, NamePatterns& patterns);
-// Reads "kv_cache_scheme" or "kv_cache_quant_algo": a word or an object. It may be absent.
+// Reads the member `key`, "kv_cache_scheme" or "kv_cache_quant_algo". Its value is a word or an object. The member may
+// be absent.
 Result<std::optional<KvCacheFormat>> read_kv_cache(const Fields& fields, std::string_view key);
-// Reads int4's "group_size": 32, 64 or 128, or -1 for 0, which means all columns.
+// Reads the "group_size" of int4: 32, 64 or 128. Returns 0 for -1, which means that a group is a whole row.
 Result<std::int64_t> read_int4_group(const Fields& fields, std::string_view key);
 
-// Returns how `module` is stored, which its tensors show. `described` is the format that the settings give the module
-// before their lists of plain modules are applied; null if they give none. `settled` is the format after these lists
-// are applied. `file` names the settings in messages.
+// Returns the format in which `module` is stored, according to its tensors. `described` is the format of the settings'
+// group that contains the module; null if no group does. `settled` is the format that the settings give the module
+// after the lists of unquantised modules are applied. `file` names the settings in messages.
 Result<WeightFormat> stored_format(const FormatRules& rules, const WeightFormat* described, const WeightFormat& settled,
                                    std::string_view module, const StoredTypeOf& stored, const std::string& file);
 

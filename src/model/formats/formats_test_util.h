@@ -1,4 +1,4 @@
-// Settings and invented tensors for the tests of this folder.
+// Quantisation settings and made-up tensors for the tests of this folder.
 #pragma once
 
 #include <map>
@@ -12,7 +12,7 @@ namespace tessera::test {
 
 constexpr std::string_view kLinear = "model.layers.0.self_attn.q_proj";
 
-// Reads `settings` as the "quantization_config" of m/config.json; null: the file has none.
+// Reads `settings` as the "quantization_config" of m/config.json. If `settings` is null, the file has no such member.
 inline Result<WeightFormats> try_formats(const char* settings, const char* beside = nullptr) {
   Json config = Json::object();
   if (settings != nullptr) config.set("quantization_config", *Json::parse(settings, "settings"));
@@ -34,7 +34,7 @@ inline WeightFormat format_of(const char* settings, std::string_view module = kL
   return format_of(formats_of(settings), module);
 }
 
-// The types of a checkpoint's tensors, by what follows "<kLinear>." in their names.
+// The types of the tensors of the linear kLinear. The key is the part of the tensor's name after "<kLinear>.".
 using Suffixes = std::map<std::string, StoredDtype>;
 inline StoredTypeOf stored_as(Suffixes suffixes) {
   return [suffixes = std::move(suffixes)](std::string_view tensor) -> std::optional<StoredDtype> {
@@ -44,7 +44,7 @@ inline StoredTypeOf stored_as(Suffixes suffixes) {
   };
 }
 
-// Settings that must be refused.
+// Settings that must be refused, and the expected error.
 struct BadSettings {
   const char* settings;
   StatusCode code;

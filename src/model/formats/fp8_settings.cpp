@@ -1,4 +1,4 @@
-// Reads the settings of FP8 as transformers names it: "fp8" of DeepSeek, Qwen and others, and "fbgemm_fp8" of Llama.
+// Reads the two FP8 settings of transformers: "fp8" (DeepSeek, Qwen and others) and "fbgemm_fp8" (Llama).
 #include "tessera/model/formats/format_rules.h"
 
 namespace tessera {
@@ -6,7 +6,8 @@ namespace {
 
 constexpr std::int64_t kMaxFp8Block = 1 << 16;
 
-// Reads "weight_block_size": rows and columns that share a scale. Absent: one scale for the tensor.
+// Reads "weight_block_size", the numbers of rows and columns of a block with one scale. If it is absent, the whole
+// tensor has one scale.
 Status read_fp8_blocks(const Fields& fields, WeightFormat& format) {
   const Json* size = fields.find("weight_block_size");
   if (size == nullptr) return ok_status();
@@ -50,7 +51,8 @@ Result<FormatRules> read_fp8(const Fields& fields) {
 }
 
 Result<FormatRules> read_fbgemm_fp8(const Fields& fields) {
-  // The greatest scale of a token; it matters only to a computation that rounds its inputs.
+  // activation_scale_ub bounds a token's scale from above. It only matters to engines that round inputs, so its value
+  // is not used.
   TRY(fields.optional_number("activation_scale_ub", 0.0, 1e9));
   FormatRules rules{.method = "fbgemm_fp8", .groups = {{.every_linear = true}}};
   rules.groups[0].format = {.values = WeightFormat::Values::kE4M3,

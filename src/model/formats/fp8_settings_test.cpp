@@ -1,4 +1,4 @@
-// Catches: FP8 settings that mean other scales or other plain modules than transformers reads from them.
+// Catches: FP8 settings whose scales or unquantised modules are read differently than by transformers.
 #include "tessera/model/formats/formats_test_util.h"
 
 namespace tessera {

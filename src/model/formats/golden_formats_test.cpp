@@ -1,6 +1,6 @@
-// Catches: published settings that are read as another format than the one in which the weights are stored. Each case
-// has the settings of one small checkpoint in a format as it is published; with the checkpoints, every linear is
-// compared.
+// Catches: published settings that are read as another format than the weights are stored in. Each case has the
+// published settings of one small checkpoint. If the checkpoint is in the shared folder, the test compares every
+// linear.
 #include <cstdio>
 
 #include "tessera/model/config/config_test_util.h"
@@ -191,8 +191,8 @@ TEST(GoldenFormats, SettingsMeanTheirFormat) {
   }
 }
 
-// Compares a checkpoint's linears with the expected format, and what the settings alone say with the stored tensors.
-// Returns the number of the checkpoint's quantised linears.
+// Checks that every quantised linear of a checkpoint has the expected format, both with the types of the stored tensors
+// and by the settings alone. Returns the number of quantised linears.
 int compare_linears(const GoldenFormat& c, const WeightFormats& formats, const Checkpoint& checkpoint) {
   const StoredTypeOf stored = [&](std::string_view name) -> std::optional<StoredDtype> {
     const StoredTensor* tensor = checkpoint.find(name);
@@ -233,7 +233,7 @@ TEST(GoldenFormats, EveryLinearIsStoredAsRead) {
   }
 }
 
-// The checkpoints in the repository have other families and spellings.
+// Compares the checkpoints in the repository, which have other families and spellings than the shared ones.
 TEST(GoldenFormats, SmallOnesAreStoredAsRead) {
   const WeightFormat rows{.values = Values::kE4M3, .scale = "weight_scale", .block_rows = 1, .inputs = Inputs::kToken};
   const WeightFormat packed{

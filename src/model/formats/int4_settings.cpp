@@ -1,4 +1,5 @@
-// Reads the settings of GPTQ and AWQ: 4 bits in groups of columns, packed eight to a word.
+// Reads the settings of GPTQ and AWQ. Both formats have 4-bit values, packed eight to a word, and one scale for each
+// group of columns.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,7 +18,7 @@ Status read_four_bits(const Fields& fields, std::string_view key) {
   return ok_status();
 }
 
-// Returns the first of the two keys that the file has; `key` if it has neither.
+// Returns `other` if the file has only that key, and otherwise `key`.
 std::string_view present(const Fields& fields, std::string_view key, std::string_view other) {
   return fields.find(key) == nullptr && fields.find(other) != nullptr ? other : key;
 }
@@ -28,7 +29,8 @@ Status refuse_unless(const Fields& fields, const char* key, bool accepted) {
   return ok_status();
 }
 
-// Reads GPTQ's list of lists of the modules in each layer that are quantised. Absent: every linear of the layers.
+// Reads GPTQ's list of lists, which names the quantised modules of each layer. If it is absent, every linear of the
+// layers is quantised.
 Status read_gptq_modules(const Fields& fields, FormatGroup& group) {
   constexpr const char* kKey = "modules_in_block_to_quantize";
   const Json* lists = fields.find(kKey);
@@ -67,7 +69,7 @@ Result<FormatRules> read_gptq(const Fields& fields) {
   const Json* overrides = fields.find("dynamic");
   if (overrides != nullptr && !(overrides->is_object() && overrides->as_object().empty()) && *overrides != Json(false))
     return fields.unsupported("dynamic", "no settings for single modules");
-  TRY(fields.optional_bool("sym"));  // zero points are stored in both cases
+  TRY(fields.optional_bool("sym"));  // the value does not matter, because zero points are stored in both cases
   const std::int64_t group = TRY(read_int4_group(fields, "group_size"));
   const bool ordered = TRY(fields.optional_bool("desc_act")).value_or(false);
   rules.groups[0].format = {.values = WeightFormat::Values::kInt4,

@@ -1,4 +1,5 @@
-// Catches: GPTQ and AWQ settings read with other groups, zero points or orders than their exporters mean.
+// Catches: settings of GPTQ or AWQ whose groups, zero points or column order are read differently than their exporter
+// writes them.
 #include "tessera/model/formats/formats_test_util.h"
 
 namespace tessera {

@@ -1,5 +1,5 @@
-// Reads the settings of ModelOpt, NVIDIA's exporter: one algorithm for all linears, or one for each
-// ("MIXED_PRECISION"). hf_quant_config.json has the settings, and newer versions repeat them in config.json.
+// Reads the settings of ModelOpt, NVIDIA's exporter. They name one algorithm for all linears, or one for each linear
+// ("MIXED_PRECISION"). The settings are in hf_quant_config.json. Newer versions of ModelOpt repeat them in config.json.
 #include <algorithm>
 #include <cctype>
 
@@ -13,7 +13,7 @@ constexpr std::string_view kAlgorithms = "FP8, FP8_PER_CHANNEL_PER_TOKEN, FP8_PB
 constexpr std::int64_t kFp8BlockSide = 128;
 constexpr std::int64_t kNvfp4Columns = 16;
 
-// Returns the text in upper case, as the exporter writes it; config.json's copies also have lower case.
+// Returns the text in upper case. hf_quant_config.json uses upper case, config.json sometimes lower case.
 std::string upper_case(std::string text) {
   std::ranges::transform(text, text.begin(), [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
   return text;
@@ -52,14 +52,15 @@ Result<std::optional<WeightFormat>> algorithm_format(const Fields& fields, std::
   return format;
 }
 
-// Returns the modules of a format. The next call invalidates the reference.
+// Returns the patterns of the group with this format. Adds such a group if there is none. The next call invalidates the
+// reference.
 NamePatterns& modules_of(const WeightFormat& format, FormatRules& rules) {
   auto group = std::ranges::find(rules.groups, format, &FormatGroup::format);
   if (group == rules.groups.end()) group = rules.groups.insert(group, FormatGroup{.format = format});
   return group->modules;
 }
 
-// Reads "quantized_layers": an algorithm for each module, or for all that a module contains.
+// Reads "quantized_layers", which gives an algorithm to a module and to all modules inside it.
 Status read_layers(const Fields& fields, FormatRules& rules) {
   const Json* layers = fields.find("quantized_layers");
   if (layers == nullptr || !layers->is_object()) return fields.wrong("quantized_layers", "an object of modules");
@@ -73,7 +74,7 @@ Status read_layers(const Fields& fields, FormatRules& rules) {
   return ok_status();
 }
 
-// Reads "config_groups", which config.json of older versions has instead of "quantized_layers".
+// Reads "config_groups", which older versions write to config.json instead of "quantized_layers".
 Status read_modelopt_groups(const Fields& fields, const Json& groups, FormatRules& rules) {
   if (!groups.is_object()) return fields.wrong("config_groups", "an object of groups");
   const Fields of_groups = fields.inside("config_groups", groups);
@@ -114,7 +115,7 @@ Status check_same(const Fields& fields, const Fields& beside, const char* key) {
 
 Result<FormatRules> read_modelopt(const Fields* fields, const Fields* beside) {
   if (fields != nullptr && beside != nullptr) TRY(check_same(*fields, *beside, "quant_algo"));
-  // Returns the file that has the field; config.json first.
+  // Returns the file that has the field. If both files have it, returns config.json.
   const auto with = [&](const char* key) -> const Fields& {
     return fields == nullptr || (fields->find(key) == nullptr && beside != nullptr) ? *beside : *fields;
   };

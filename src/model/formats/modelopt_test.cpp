@@ -1,4 +1,5 @@
-// Catches: ModelOpt's settings read wrongly, from either of their two files, and files that contradict each other.
+// Catches: ModelOpt's settings that are read wrongly from either of their two files; two files that contradict each
+// other but are accepted.
 #include "tessera/model/formats/formats_test_util.h"
 
 namespace tessera {

@@ -12,8 +12,8 @@ namespace {
 constexpr std::string_view kPrefixes[] = {"model.language_model.", "language_model.model.", "language_model.",
                                           "model."};
 constexpr std::string_view kRegexMark = "re:";
-// The limit of steps of one match. It is enough for any name and any reasonable expression; exceeding it takes about a
-// millisecond.
+// The limit of pcre2's match steps. It is enough for any module name and any reasonable expression. A match that
+// reaches the limit takes about a millisecond.
 constexpr std::uint32_t kMaxSteps = 100'000;
 
 std::string_view without_prefix(std::string_view name) {
@@ -22,7 +22,8 @@ std::string_view without_prefix(std::string_view name) {
   return name;
 }
 
-// Calls `test` with the name and each module that contains it, innermost first, until it returns true.
+// Calls `test` with the name, then with the names of the modules that contain it, innermost first. Returns true as soon
+// as `test` does.
 template <class Test>
 bool any_container(std::string_view name, const Test& test) {
   while (true) {
@@ -76,7 +77,8 @@ struct NamePatterns::Regex {
   std::string source;
   Code code{nullptr, &pcre2_code_free};
   Limits limits{nullptr, &pcre2_match_context_free};
-  // False for an expression with a negative lookahead or lookbehind, which would match the name with another prefix.
+  // Whether the expression is also tried on the name with other prefixes. False if the expression has a negative
+  // lookahead or lookbehind, because a name that it excludes could match with another prefix.
   bool any_prefix = false;
 
   Result<bool> matches(std::string_view name) const {

@@ -1,13 +1,14 @@
-// The lists of modules in quantisation settings: names, globs and regular expressions.
+// Patterns of module names, as quantisation settings list them: names, globs and regular expressions.
 //
-//   "lm_head", "mlp.gate"         this module wherever it stands, and what it contains: "model.layers.3.mlp.gate", but
-//                                 not "mlp.gate_proj"
-//   "model.layers.3.mlp"          a name from the top, and what it contains
-//   "model.layers.*.self_attn*"   * stands for any characters; it matches a module or one that contains it
-//   "re:.*mlp[.]gate$"            a regular expression that matches a beginning of the name
+//   "lm_head", "mlp.gate"         the module and everything inside it, at any depth: "model.layers.3.mlp.gate", but not
+//                                 "mlp.gate_proj"
+//   "model.layers.3.mlp"          a name from the root: the module and everything inside it
+//   "model.layers.*.self_attn*"   a glob, in which * matches any characters: every module whose name it matches, and
+//                                 everything inside these modules
+//   "re:.*mlp[.]gate$"            a regular expression, which matches from the start of the name
 //
-// The prefixes "model.", "model.language_model." and "language_model.model." are equivalent: settings may have one, and
-// tensors another.
+// The prefixes "model.", "model.language_model." and "language_model.model." are treated as equal, because settings may
+// use another prefix than the tensors.
 #pragma once
 
 #include <memory>
@@ -20,10 +21,10 @@
 
 namespace tessera {
 
-// Immutable once it is filled, then thread-safe.
+// Immutable and thread-safe after all patterns are added.
 class NamePatterns {
  public:
-  // Adds a pattern. The error says why a regular expression does not compile.
+  // Adds a pattern. If a regular expression does not compile, the error says why.
   Status add(std::string_view pattern);
   // Returns resource_exhausted if a regular expression exceeds its limit of steps on this name.
   Result<bool> matches(std::string_view module) const;
@@ -31,7 +32,7 @@ class NamePatterns {
 
  private:
   struct Regex;
-  std::unordered_set<std::string> rooted_;  // without their prefixes
+  std::unordered_set<std::string> rooted_;  // names from the root, without their prefixes
   std::vector<std::string> anywhere_;
   std::vector<std::string> globs_;
   std::vector<std::shared_ptr<const Regex>> regexes_;

@@ -1,4 +1,4 @@
-// Catches: a module that a list names but that is not found, and one that only resembles a name of the list.
+// Catches: a module that a list names but that does not match; a module that matches although its name is only similar.
 #include "tessera/model/formats/name_patterns.h"
 
 #include "tessera/model/test_support.h"

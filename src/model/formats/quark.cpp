@@ -1,4 +1,4 @@
-// Reads the settings of Quark, AMD's exporter, which describes one format for all linears. Only MXFP4 is supported.
+// Reads the settings of Quark, AMD's exporter. They give one format for all linears. Only MXFP4 is supported.
 #include <algorithm>
 
 #include "tessera/model/formats/format_rules.h"
@@ -14,7 +14,7 @@ Result<Fields> required_object(const Fields& fields, const char* key) {
   return fields.inside(key, *value);
 }
 
-// Refuses a member that says more than nothing.
+// Refuses a member unless it is absent or empty.
 Status refuse_more(const Fields& fields, const char* key) {
   const Json* value = fields.find(key);
   const bool empty = value == nullptr || (value->is_object() && value->as_object().empty()) ||
@@ -27,7 +27,7 @@ Status expect_word(const Fields& fields, const char* key, std::string_view accep
   return word == accepted ? ok_status() : fields.unsupported(key, std::string(accepted));
 }
 
-// Reads the weights of "global_quant_config".
+// Reads the member "weight" of "global_quant_config".
 Status read_quark_weights(const Fields& weight) {
   TRY(expect_word(weight, "dtype", "fp4"));
   TRY(expect_word(weight, "qscheme", "per_group"));
@@ -45,7 +45,7 @@ Status read_quark_weights(const Fields& weight) {
 Result<FormatRules> read_quark(const Fields& fields) {
   const Fields global = TRY(required_object(fields, "global_quant_config"));
   TRY(read_quark_weights(TRY(required_object(global, "weight"))));
-  // "input_tensors" is not read: inputs are rounded to 4 bits, if at all, which this engine does not do.
+  // "input_tensors" is ignored. It may ask for inputs rounded to 4 bits, but this engine does not round them.
   for (const char* key : {"output_tensors", "bias"}) TRY(refuse_more(global, key));
   for (const char* key : {"layer_quant_config", "layer_type_quant_config", "algo_config", "kv_cache_quant_config"})
     TRY(refuse_more(fields, key));

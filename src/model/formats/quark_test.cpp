@@ -1,4 +1,4 @@
-// Catches: Quark's settings that mean another format than MXFP4 and are read as it, and linears on its list of plain
+// Catches: Quark's settings that describe another format but are read as MXFP4; linears on the list of unquantised
 // modules that count as quantised.
 #include <fmt/format.h>
 
@@ -11,7 +11,8 @@ using test::expect_refused;
 using test::format_of;
 using test::formats_of;
 
-// Settings with this text inside of "weight", and more members at the top.
+// Returns Quark's settings. `weight` is the text of the members of "weight". `more` is the text of further members at
+// the top level.
 std::string quark(const std::string& weight, const std::string& more = "") {
   return fmt::format(R"({{"quant_method": "quark", "layer_quant_config": {{}}, "exclude": ["lm_head", "*self_attn*"],
       "global_quant_config": {{"input_tensors": {{"dtype": "fp4", "is_dynamic": true}}, "output_tensors": null,

@@ -1,4 +1,4 @@
-// The formats to which unquantised linears can be quantised while they are loaded.
+// The formats to which an engine can quantise linears at its start, while it loads an unquantised checkpoint.
 #pragma once
 
 #include <cstdint>
@@ -11,17 +11,18 @@ namespace tessera {
 
 enum class StartFormat : std::uint8_t {
   kFp8,    // E4M3, one scale for each block of 128 × 128, as in FP8 checkpoints with blocks
-  kInt8,   // a scale for each row
-  kInt4,   // without zero points; one scale for 128 columns of a row, or for 64 or 32 if 128 does not divide them
-  kNvfp4,  // E2M1, an E4M3 scale for 16 columns of a row under a factor of the matrix
+  kInt8,   // one scale for each row
+  kInt4,   // no zero points; one scale for 128 columns of a row, or 64 or 32 if 128 does not divide their number
+  kNvfp4,  // E2M1 values, one E4M3 scale for 16 columns of a row, and one factor for the whole matrix
 };
 
 inline constexpr std::string_view kStartFormatNames = "fp8, int8, int4, nvfp4";
 std::optional<StartFormat> start_format_from_name(std::string_view name);
 
-// Returns the format of a matrix whose rows have `cols` values; nothing if they do not fit start_cols().
+// Returns the format for a matrix whose rows have `cols` values. Returns nothing if `cols` is not a multiple of
+// start_cols().
 std::optional<WeightFormat> format_at_start(StartFormat format, std::int64_t cols);
-// Returns a number of which the columns of a matrix must be a multiple.
+// Returns the number that must divide the number of columns of a matrix.
 std::int64_t start_cols(StartFormat format);
 
 }  // namespace tessera

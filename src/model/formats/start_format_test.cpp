@@ -1,5 +1,5 @@
-// Catches: a format for the start that differs from the published one after which it is named, a matrix whose columns
-// do not fit it, and settings that are taken for another kind.
+// Catches: a start format that differs from the published format of that name; a matrix that is quantised although its
+// columns do not fit; settings that are assigned to another start format.
 #include "tessera/model/formats/start_format.h"
 
 #include "tessera/model/formats/formats_test_util.h"

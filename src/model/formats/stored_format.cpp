@@ -1,4 +1,4 @@
-// Decides how a linear is stored, by the types of its tensors.
+// Finds the format of a linear from the types of its tensors.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ constexpr std::array<std::string_view, 6> kScales{"weight_scale",        "weight
 constexpr std::string_view kPlainTypes = "F32, F16, BF16";
 constexpr std::string_view kExponentTypes = "U8, F8_E8M0";
 
-// One linear's tensors.
+// The stored tensors of one linear, and functions that report errors about them.
 struct Tensors {
   const std::string& file;
   std::string_view module;
@@ -85,7 +85,7 @@ Status refuse(const Tensors& tensors, std::string_view suffix, const WeightForma
   return tensors.wrong(suffix, fmt::format("no such tensor, as the settings say {}", describe(format)));
 }
 
-// Checks the tensor of scales. It has one of two names, which mean the same and which exporters mix.
+// Checks the tensor of scales. Some exporters call it "weight_scale", others "weight_scale_inv"; both mean the same.
 Status check_scaled(const Tensors& tensors, WeightFormat& format) {
   const std::string_view other = format.scale == "weight_scale" ? "weight_scale_inv" : "weight_scale";
   if (tensors.has(other)) {
@@ -104,9 +104,9 @@ Status check_packed(const Tensors& tensors, WeightFormat& format) {
   return format.ordered ? need(tensors, "weight_g_idx", StoredDtype::kI32) : ok_status();
 }
 
-// Checks the tensors beside the matrix, and completes the format by them.
+// Checks the other tensors of the linear, such as scales and zero points, and adds to the format what they show.
 Status check_rest(const Tensors& tensors, WeightFormat& format) {
-  // Factors of the inputs, which a few algorithms store and no layer applies.
+  // A few algorithms store pre_quant_scale, by which the inputs must be multiplied. No layer of this engine does so.
   TRY(refuse(tensors, "pre_quant_scale", format));
   switch (format.spelling) {
     case Spelling::kScaled: return check_scaled(tensors, format);
@@ -125,12 +125,12 @@ Status check_rest(const Tensors& tensors, WeightFormat& format) {
     case Spelling::kMxfp4Packed:
     case Spelling::kMxfp4: return need_exponents(tensors, "weight_scale");
     case Spelling::kNumbers:
-    case Spelling::kBlocks: break;  // no settings say so
+    case Spelling::kBlocks: break;  // settings of checkpoints never have these two spellings
   }
   return ok_status();
 }
 
-// Returns the completed format if the tensors agree with it.
+// Checks that the tensors agree with `format`, and returns the completed format.
 Result<WeightFormat> fit(const Tensors& tensors, std::string_view matrix, WeightFormat format) {
   if (matrix != matrix_name(format.spelling) || tensors.type(matrix) != matrix_type(format)) {
     return tensors.wrong(
@@ -171,7 +171,7 @@ Result<WeightFormat> stored_format(const FormatRules& rules, const WeightFormat*
     return WeightFormat();
   }
   if (described != nullptr) return fit(tensors, matrix, *described);
-  // The settings do not mention the module at all. Another group's format may be meant.
+  // The settings do not mention the module, so the formats of all groups are tried.
   Status first = tensors.wrong(matrix, fmt::format("{}, as the settings have no quantised weights", kPlainTypes));
   for (const FormatGroup& group : rules.groups) {
     Result<WeightFormat> format = fit(tensors, matrix, group.format);

@@ -1,4 +1,4 @@
-// Catches: a linear that is read in another way than it is stored, and contradictions that pass.
+// Catches: a linear that is read in another format than it is stored in; contradictions that are accepted.
 #include "tessera/model/formats/formats_test_util.h"
 
 namespace tessera {
@@ -80,7 +80,7 @@ TEST(StoredFormat, AnOrderIsReadIfItIsStored) {
                   .ordered);
 }
 
-// A module that no group names may still be stored like one of them.
+// No group names the module, but its tensors fit the format of one of the groups.
 TEST(StoredFormat, AnUnlistedModuleTakesTheGroupThatFits) {
   const WeightFormats formats = formats_of(R"({"quant_algo": "MIXED_PRECISION", "quantized_layers": {
       "a": {"quant_algo": "FP8"}, "b": {"quant_algo": "NVFP4"}}})");

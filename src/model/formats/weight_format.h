@@ -8,60 +8,63 @@
 
 namespace tessera {
 
-// The matrix is [rows, cols]: outputs and inputs of the linear. Element (r, c) is (value − zero) · scale; NVFP4 has a
-// second scale of the whole tensor, and MXFP4's scales are powers of two.
+// The matrix is [rows, cols]: a row for each output of the linear, a column for each input. Element (r, c) is (value −
+// zero) · scale. NVFP4 has a second scale for the whole tensor. MXFP4's scales are powers of two.
 struct WeightFormat {
   enum class Values : std::uint8_t { kPlain, kE4M3, kInt8, kInt4, kE2M1, kBlocks };
-  // The tensors of the linear, by what follows "<module>.". Words and bytes hold values from the lowest bits upwards.
+  // The names and types of the linear's tensors. In the checkpoint a name is preceded by "<module>.". Values are packed
+  // into words and bytes from the lowest bits upwards.
   enum class Spelling : std::uint8_t {
     // "weight" [rows, cols] of F8_E4M3 or I8, and the tensor of scales that `scale` names: [row blocks, column blocks],
     // [rows, 1], [rows], [1] or []. ModelOpt writes [row blocks, 1, column blocks, 1].
     kScaled,
-    // compressed-tensors: "weight_packed" I32 [rows, cols / 8] of value + 8, "weight_scale" [rows, groups],
-    // "weight_shape" I64 [2]; with zeros "weight_zero_point" I32 [rows / 8, groups]; if ordered "weight_g_idx" I32
-    // [cols].
+    // compressed-tensors: "weight_packed" I32 [rows, cols / 8], which stores value + 8; "weight_scale" [rows, groups];
+    // "weight_shape" I64 [2]. If `zeros`, also "weight_zero_point" I32 [rows / 8, groups]. If `ordered`, also
+    // "weight_g_idx" I32 [cols].
     kPacked,
     // "qweight" I32 [cols / 8, rows], "scales" [groups, rows], "qzeros" I32 [groups, rows / 8], "g_idx" I32 [cols].
     kGptq,
     // "qweight" I32 [cols, rows / 8] with the values of a word in the order 0 2 4 6 1 3 5 7, "scales" [groups, rows],
-    // "qzeros" I32 [groups, rows / 8] in the same order.
+    // "qzeros" I32 [groups, rows / 8] with zero points in the same order.
     kAwq,
     // compressed-tensors: "weight_packed" U8 [rows, cols / 2], "weight_scale" F8_E4M3 [rows, cols / 16],
-    // "weight_global_scale" F32 [1], a divisor.
+    // "weight_global_scale" F32 [1], by which the scales are divided.
     kNvfp4Packed,
-    // ModelOpt: "weight" U8 [rows, cols / 2], "weight_scale" F8_E4M3 [rows, cols / 16], "weight_scale_2" F32 [], a
-    // factor.
+    // ModelOpt: "weight" U8 [rows, cols / 2], "weight_scale" F8_E4M3 [rows, cols / 16], "weight_scale_2" F32 [], by
+    // which the scales are multiplied.
     kNvfp4,
-    // MXFP4 of compressed-tensors: "weight_packed" U8 [rows, cols / 2], "weight_scale" U8 [rows, cols / 32] of
-    // exponents. A scale is 2^(exponent − 127).
+    // MXFP4 of compressed-tensors: "weight_packed" U8 [rows, cols / 2]; "weight_scale" U8 [rows, cols / 32], which
+    // stores exponents. A scale is 2^(exponent − 127).
     kMxfp4Packed,
-    // MXFP4 of Quark: "weight" U8 [rows, cols / 2], "weight_scale" U8 [rows, cols / 32] as above.
+    // MXFP4 of Quark: "weight" U8 [rows, cols / 2], "weight_scale" U8 [rows, cols / 32] as in kMxfp4Packed.
     kMxfp4,
-    // "weight" [rows, cols] of F32, F16 or BF16, which is quantised while it is read; nothing else is stored.
+    // "weight" [rows, cols] of F32, F16 or BF16. There are no other tensors. The matrix is quantised while it is read.
     kNumbers,
-    // A GGUF file's blocks, which hold their scales: "weight" [rows, cols].
+    // "weight" [rows, cols], stored as blocks of a GGUF file. A block contains its values and scales.
     kBlocks,
   };
-  // The rounding of inputs with which the linear was published. A computation without it is closer to the original.
+  // How the linear's inputs are rounded according to the checkpoint's authors. Without this rounding the results are
+  // closer to those of the unquantised model.
   enum class Inputs : std::uint8_t {
-    kPlain,   // none, or to 4 bits, which this engine does not do
-    kTensor,  // by the stored "input_scale"
+    kPlain,   // not rounded, or rounded to 4 bits, which this engine ignores
+    kTensor,  // the stored "input_scale" for all tokens
     kToken,   // one scale for each token
-    kGroup,   // one scale for each token and 128 values
-    kBlock,   // one scale for each token and 32 values, which GGUF's kernels make
+    kGroup,   // one scale for each 128 values of a token
+    kBlock,   // one scale for each 32 values of a token; the kernels for GGUF compute it
   };
 
   Values values = Values::kPlain;
   Spelling spelling = Spelling::kScaled;
-  std::string scale = {};       // kScaled: "weight_scale" or "weight_scale_inv"; both are factors
-  std::int64_t block_rows = 0;  // rows that share a scale; 0: all
-  std::int64_t block_cols = 0;  // columns that share a scale; 0: all
-  bool zeros = false;           // zero points are stored; GPTQ stores them always
-  bool zeros_less_one = false;  // GPTQ's first form stores zero − 1
-  bool ordered = false;         // columns belong to groups by "g_idx" or "weight_g_idx"
+  std::string scale = {};       // only for kScaled: "weight_scale" or "weight_scale_inv"; both are factors
+  std::int64_t block_rows = 0;  // number of rows of a block with one scale; 0 for all rows
+  std::int64_t block_cols = 0;  // number of columns of a block with one scale; 0 for all columns
+  bool zeros = false;           // zero points are stored; always true for GPTQ
+  bool zeros_less_one = false;  // the first version of GPTQ stores zero − 1
+  bool ordered = false;         // "g_idx" or "weight_g_idx" gives the group of each column
   Inputs inputs = Inputs::kPlain;
-  BlockType blocks = BlockType::kQ8_0;  // the type of kBlocks
-  bool codes = false;                   // kBlocks: operators take integers and scales apart (block_codes.h)
+  BlockType blocks = BlockType::kQ8_0;  // only for kBlocks: the type of the blocks
+  // Only for kBlocks: true if operators take the blocks' integers and scales as separate tensors (block_codes.h).
+  bool codes = false;
 
   bool is_plain() const { return values == Values::kPlain; }
   bool is_blocks() const { return values == Values::kBlocks; }
@@ -70,7 +73,7 @@ struct WeightFormat {
   friend bool operator==(const WeightFormat&, const WeightFormat&) = default;
 };
 
-// Returns "FP8 e4m3, blocks of 128 × 128", "int4, groups of 32, zero points", …; for people.
+// Returns a description for people: "FP8 e4m3, blocks of 128 × 128", "int4, groups of 32, zero points", …
 std::string describe(const WeightFormat& format);
 
 }  // namespace tessera

@@ -17,14 +17,14 @@ constexpr std::string_view kMethods =
 
 constexpr std::string_view kModules = "a list of module names, and \"re:\" with a regular expression";
 
-// Settings, and the object of which they are the member `key`.
+// Quantisation settings: `json` is the member `key` of the object `outer`.
 struct Section {
   Fields outer;
   std::string_view key;
   const Json* json = nullptr;
 };
 
-// Returns the settings of the language model, which a nested config may have inside or outside of its "text_config".
+// Returns the language model's settings. A nested config may have them inside or outside of "text_config".
 std::optional<Section> find_section(const Fields& config) {
   std::vector<Fields> places;
   if (const Json* text = config.find("text_config")) places.push_back(config.inside("text_config", *text));
@@ -35,7 +35,7 @@ std::optional<Section> find_section(const Fields& config) {
   return std::nullopt;
 }
 
-// Returns "quant_method", or the method that the other members show.
+// Returns "quant_method". If it is absent, infers the method from the other members.
 Result<std::string> read_method(const Fields& fields, std::string_view key) {
   if (const std::optional<std::string> method = TRY(fields.optional_string("quant_method"))) return *method;
   if (fields.find("quant_algo") != nullptr || fields.find("quantization") != nullptr) return std::string("modelopt");
@@ -43,7 +43,7 @@ Result<std::string> read_method(const Fields& fields, std::string_view key) {
   return fields.unsupported("quant_method", kMethods);
 }
 
-// Reads one section. `modelopt` has the settings of hf_quant_config.json, null if it is not there.
+// Reads one section. `modelopt` has the settings of hf_quant_config.json, or is null if that file does not exist.
 Result<FormatRules> read_section(const Section& section, const Fields* modelopt) {
   if (!section.json->is_object()) return section.outer.wrong(section.key, "an object");
   const Fields fields = section.outer.inside(section.key, *section.json);
@@ -65,10 +65,11 @@ Result<FormatRules> read_section(const Section& section, const Fields* modelopt)
   return fields.unsupported("quant_method", kMethods);
 }
 
-// Reads settings that lie beside config.json: `beside` is the content of a file in its folder.
+// Reads settings from a second file, in the folder of config.json. `beside` is the content of that second file.
 Result<FormatRules> read_beside(const Section* section, const Json& beside, const std::filesystem::path& folder) {
   if (beside.find("bits") != nullptr) {
-    // A quantize_config.json repeats what config.json has; only the first quantised checkpoints need it.
+    // quantize_config.json repeats the settings of config.json. It is read only if config.json has no settings, which
+    // is so in checkpoints of GPTQ's first versions.
     if (section != nullptr) return read_section(*section, nullptr);
     return read_gptq(Fields(beside, (folder / "quantize_config.json").string()));
   }
@@ -118,7 +119,7 @@ Result<std::optional<KvCacheFormat>> read_kv_cache(const Fields& fields, std::st
     std::string word = value->as_string();
     std::ranges::transform(word, word.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
     if (word == "none") return Found();
-    // The first FP8 checkpoints say only whether the scales are stored.
+    // The first FP8 checkpoints state only whether scales are stored ("static") or not ("dynamic").
     if (word == "static" || word == "dynamic") return Found({"fp8", word == "static"});
     if (word == "fp8" || word == "int8" || word == "nvfp4") return Found({word, true});
     return fields.unsupported(key, accepted);

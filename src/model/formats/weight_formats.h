@@ -1,10 +1,10 @@
-// Finds how each linear of a checkpoint is stored, from its quantisation settings and from the types of its tensors.
+// Finds the format of each linear in a checkpoint, from its quantisation settings and the types of its tensors.
 //
 //   WeightFormats formats = TRY(WeightFormats::read(config_json, nullptr, "m/config.json"));
 //   WeightFormat q = TRY(formats.of("model.layers.0.self_attn.q_proj", stored_type_of));
 //
-// The settings alone cannot be trusted: published lists of unquantised modules name modules that are quantised, or miss
-// some that are not. Therefore a tensor's own type, if it is known, decides.
+// Settings alone are unreliable. Published lists of unquantised modules name modules that are in fact quantised, and
+// omit modules that are not. So the types of the stored tensors decide, if they are known.
 #pragma once
 
 #include <functional>
@@ -23,13 +23,14 @@ namespace tessera {
 
 struct FormatRules;
 
-// Returns the type of a stored tensor, or nothing if the checkpoint has none of this name.
+// A function that returns the type of a stored tensor, or nothing if the checkpoint has no tensor of this name.
 using StoredTypeOf = std::function<std::optional<StoredDtype>(std::string_view tensor)>;
 
-// Returns whether the checkpoint has the matrix of the linear `module`, in whatever format.
+// Returns whether the checkpoint has the matrix of the linear `module`, in any format.
 bool has_matrix(std::string_view module, const StoredTypeOf& stored);
 
-// The type in which the authors mean keys and values to be kept. It is no demand: more bits are as good.
+// The type that the checkpoint's authors suggest for the KV cache. A cache with more bits than this type is acceptable
+// too.
 struct KvCacheFormat {
   std::string dtype;    // "fp8", "int8", "nvfp4"
   bool scales = false;  // the checkpoint may have "k_scale" and "v_scale"
@@ -39,37 +40,37 @@ struct KvCacheFormat {
 // Immutable, thread-safe, and cheap to copy.
 class WeightFormats {
  public:
-  WeightFormats() = default;  // every weight is plain
+  WeightFormats() = default;  // every weight is unquantised
 
-  // Reads the "quantization_config" or "compression_config" of `config`, the whole config.json; in a nested model it
-  // may stand in "text_config". `beside` is the content of hf_quant_config.json (ModelOpt) or quantize_config.json
-  // (GPTQ), or null. `file` names config.json in messages. unimplemented for a format that this engine does not read;
-  // invalid_argument for what is wrong or contradicts itself.
+  // Reads "quantization_config" or "compression_config" from `config`, the whole config.json. In a nested config these
+  // members may be inside "text_config". `beside` is the content of hf_quant_config.json (ModelOpt) or
+  // quantize_config.json (GPTQ), or null. `file` names config.json in messages. Returns unimplemented for an
+  // unsupported format; invalid_argument for settings that are wrong or contradict each other.
   static Result<WeightFormats> read(const Json& config, const Json* beside, const std::string& file);
 
-  // Returns formats by which unquantised linears are quantised while they are read. Precondition: method() is empty.
+  // Returns formats that quantise unquantised linears while they are read. Precondition: method() is empty.
   WeightFormats quantised_at_start(StartFormat format) const;
   std::optional<StartFormat> at_start() const { return at_start_; }
 
-  // Returns whether some linear may be quantised.
+  // Returns whether any linear may be quantised.
   bool any() const;
-  // Returns the format's name in other engines' option --quantization: "fp8", "fbgemm_fp8", "compressed-tensors",
-  // "modelopt", "gptq", "awq", "quark"; empty if every weight is plain.
+  // Returns the name that the option --quantization of other engines uses: "fp8", "fbgemm_fp8", "compressed-tensors",
+  // "modelopt", "gptq", "awq", "quark". Empty if every weight is unquantised.
   std::string method() const;
-  // Returns the StartFormat to which the settings' formats belong; nothing if they belong to none, or to several.
+  // Returns the StartFormat to which all formats of the settings correspond; nothing if there is no such StartFormat.
   std::optional<StartFormat> kind() const;
   std::optional<KvCacheFormat> kv_cache() const;
 
-  // Returns how the linear `module` ("model.layers.0.self_attn.q_proj") is stored. Without `stored` the settings
-  // decide, and with it they decide only for a module that has no tensor. Otherwise a plain "weight" without scales is
-  // plain, and one that is stored as the settings describe is quantised, whatever lists of modules say. A module whose
-  // tensors contradict each other or the settings is invalid_argument; the message names tensor, type and what is
-  // accepted.
+  // Returns the format of the linear `module` ("model.layers.0.self_attn.q_proj"). Without `stored` the settings
+  // decide. With `stored` the settings decide only if the module has no tensor. Otherwise the tensors decide, even
+  // against the lists of unquantised modules: a "weight" of F32, F16 or BF16 without scales is unquantised, and tensors
+  // that fit the format in the settings are quantised. Returns invalid_argument if a module's tensors contradict each
+  // other or the settings; the message names the tensor, its type and what is accepted.
   Result<WeightFormat> of(std::string_view module, const StoredTypeOf& stored = {}) const;
 
  private:
   std::string file_;
-  std::shared_ptr<const FormatRules> rules_;  // null: every weight is plain
+  std::shared_ptr<const FormatRules> rules_;  // null if every weight is unquantised
   std::optional<StartFormat> at_start_;
 };
 

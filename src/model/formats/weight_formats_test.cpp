@@ -1,5 +1,5 @@
-// Catches: settings that are not found where a config.json keeps them, methods that are taken for others, and crashes
-// on settings from outside.
+// Catches: settings that are not found in a config.json; a method that is taken for another; a crash on untrusted
+// settings.
 #include "tessera/model/formats/weight_formats.h"
 
 #include "tessera/model/formats/formats_test_util.h"
@@ -88,7 +88,8 @@ TEST(WeightFormats, RefuseWhatIsNoObject) {
   expect_error(try_formats(nullptr, "{}"), kWrong, {"m/hf_quant_config.json", "\"quantization\" is missing"});
 }
 
-// Deterministic mutations of settings: reading never crashes, and accepted settings have a format for every module.
+// Applies deterministic mutations to settings. Reading must not crash, and accepted settings must give every module a
+// format.
 TEST(WeightFormats, SurviveChangedSettings) {
   const char* const settings[] = {
       R"({"quant_method": "fp8", "weight_block_size": [128, 128], "modules_to_not_convert": ["lm_head", "a.*"]})",

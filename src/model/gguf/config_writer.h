@@ -1,4 +1,4 @@
-// Writes the members of a config.json from the metadata of a GGUF file.
+// Builds a config.json from the metadata of a GGUF file.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,12 @@ namespace tessera {
 
 class ConfigWriter {
  public:
-  // Borrows `model`. `architecture` is its general.architecture, with which the keys of the model's sizes begin.
+  // Borrows `model`. `architecture` is the model's general.architecture, with which the keys of its sizes begin.
   ConfigWriter(const GgufModel& model, std::string architecture)
       : model_(model), prefix_(std::move(architecture) + ".") {}
 
   const GgufModel& model() const { return model_; }
-  // Returns the whole key: "llama.block_count".
+  // Returns the full key: "llama.block_count".
   std::string key(std::string_view name) const { return prefix_ + std::string(name); }
 
   Result<std::int64_t> integer(std::string_view name) const { return model_.integer(key(name)); }
@@ -36,7 +36,7 @@ class ConfigWriter {
   bool has_tensor(std::string_view name) const { return model_.find_tensor(name) != nullptr; }
 
   void set(std::string member, Json value) { config_.set(std::move(member), std::move(value)); }
-  // Copy a value of the metadata to a member. An absent one leaves the member out.
+  // Both functions copy a value of the metadata to a member. If the value is absent, the member is not set.
   Status copy_integer(std::string_view name, std::string member);
   Status copy_number(std::string_view name, std::string member);
 

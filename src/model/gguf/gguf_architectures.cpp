@@ -21,7 +21,7 @@ void set_architecture(ConfigWriter& writer, const char* name) {
   writer.set("architectures", std::move(names));
 }
 
-// Sets a member if the first layer has the tensor.
+// Sets a boolean member, which says whether the first layer has the tensor.
 void set_if_there(ConfigWriter& writer, std::string_view tensor, const char* member) {
   writer.set(member, writer.has_tensor(fmt::format("blk.0.{}", tensor)));
 }
@@ -37,7 +37,7 @@ constexpr TensorNameRule kLlamaNames[] = {
     {"ffn_down_exps.weight", "block_sparse_moe.experts.{}.w2.weight", Form::kExperts},
 };
 
-// Llama, Mistral and Mixtral.
+// Writes the config of Llama, Mistral or Mixtral.
 Status write_llama(ConfigWriter& writer) {
   const std::int64_t experts = TRY(writer.optional_integer("expert_count")).value_or(0);
   set_architecture(writer, experts > 0 ? "MixtralForCausalLM" : "LlamaForCausalLM");
@@ -72,7 +72,7 @@ Status write_qwen3moe(ConfigWriter& writer) {
   set_architecture(writer, "Qwen3MoeForCausalLM");
   writer.set("norm_topk_prob", true);
   if (writer.config().find("intermediate_size") ==
-      nullptr)  // the size of layers without experts, which these models lack
+      nullptr)  // the size of MLPs is required, but these models have no MLPs
     writer.set("intermediate_size", TRY(writer.integer("expert_feed_forward_length")));
   return write_experts(writer, "num_experts");
 }
@@ -144,8 +144,8 @@ constexpr TensorNameRule kGemmaNames[] = {
     {"attn_k_norm.weight", "self_attn.k_norm.weight", Form::kLessOne},
 };
 
-// Sets what Gemma 2 and 3 share. Files do not state the scale of queries: it is that of the head's size, but for the
-// 27B, which has `layers_of_27b` layers.
+// Writes the members that Gemma 2 and 3 share. Files do not state the scale of queries. It follows from the head size,
+// except in the 27B model, which is the one with `layers_of_27b` layers.
 Status write_gemma(ConfigWriter& writer, std::int64_t layers_of_27b) {
   writer.set("tie_word_embeddings", true);
   TRY(writer.copy_integer("attention.sliding_window", "sliding_window"));
@@ -165,7 +165,7 @@ Status write_gemma2(ConfigWriter& writer) {
   return write_gemma(writer, kLayersOf27B);
 }
 
-// The scaling in the metadata is that of layers with full attention.
+// Writes the config of Gemma 3. The metadata's rope scaling applies only to layers with full attention.
 Status write_gemma3(ConfigWriter& writer) {
   constexpr std::int64_t kLayersOf27B = 62;
   constexpr double kSlidingTheta = 1e4;
@@ -199,7 +199,7 @@ Status write_gpt_oss(ConfigWriter& writer) {
   TRY(writer.copy_integer("expert_feed_forward_length", "intermediate_size"));
   writer.set("quantization_config", Json::object().set("quant_method", "mxfp4"));
   Json rope = *writer.config().find("rope_parameters");
-  if (*rope.find("rope_type") == Json("yarn")) rope.set("truncate", false);  // as published
+  if (*rope.find("rope_type") == Json("yarn")) rope.set("truncate", false);  // as in the published config.json
   writer.set("rope_parameters", std::move(rope));
   return ok_status();
 }
@@ -211,7 +211,7 @@ Status write_phi3(ConfigWriter& writer) {
   return writer.copy_integer("attention.sliding_window", "sliding_window");
 }
 
-// Sets the routing of DeepSeek and GLM.
+// Writes the routing of DeepSeek and GLM.
 Status write_grouped_experts(ConfigWriter& writer) {
   TRY(write_experts(writer, "n_routed_experts"));
   TRY(writer.copy_integer("expert_shared_count", "n_shared_experts"));
@@ -230,7 +230,7 @@ Status write_glm4moe(ConfigWriter& writer) {
   return write_grouped_experts(writer);
 }
 
-// DeepSeek V2 and V3, which differ in how experts are chosen.
+// Writes the config of DeepSeek V2 or V3, which differ in how experts are chosen.
 Status write_deepseek2(ConfigWriter& writer) {
   constexpr std::int64_t kSoftmax = 1;
   constexpr std::int64_t kSigmoid = 2;
@@ -247,7 +247,8 @@ Status write_deepseek2(ConfigWriter& writer) {
   writer.set("qk_rope_head_dim", rotated);
   writer.set("head_dim", rotated);
   writer.set("rope_parameters", TRY(gguf_rope_parameters(writer, rotated)));
-  // Newer files have the sizes of the attention without its latents under keys of their own.
+  // Newer files state the head sizes of MLA under separate keys that end in "_mla". In these files the usual keys give
+  // the sizes of the latent vector.
   const bool own = writer.model().find(writer.key("attention.key_length_mla")) != nullptr;
   const std::int64_t key = TRY(writer.integer(own ? "attention.key_length_mla" : "attention.key_length"));
   writer.set("qk_nope_head_dim", key - rotated);

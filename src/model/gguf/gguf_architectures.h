@@ -1,4 +1,4 @@
-// The architectures of GGUF files that this engine reads.
+// The architectures of GGUF files that this engine supports.
 #pragma once
 
 #include <span>
@@ -12,18 +12,21 @@ namespace tessera {
 
 struct GgufArchitecture {
   std::string_view name;  // general.architecture
-  // Writes "architectures" and the members that not all architectures have. The members of all are already there.
+  // Writes "architectures" and the members that only some architectures have. Called after the members that all
+  // architectures have are written.
   Status (*write)(ConfigWriter& writer);
-  // The names of tensors that differ from those of most architectures.
+  // Rules for the tensors whose names differ from the names that most architectures use.
   std::span<const TensorNameRule> names = {};
-  // Whether the layers behind the body's, which draft tokens, are "mtp.layers.<n>.".
+  // Whether Hugging Face calls the next-token layers "mtp.layers.<n>.". If not, their numbers continue those of the
+  // body's layers.
   bool drafts_apart = false;
 };
 
-// Returns the architecture of the file. unimplemented, with the known ones, for another.
+// Returns the architecture of the file. Returns unimplemented, with a list of the known architectures, if the file's
+// architecture is unknown.
 Result<const GgufArchitecture*> gguf_architecture(const GgufModel& model);
 
-// Returns the architecture of this name; null for an unknown one.
+// Returns the architecture of this name; null if it is unknown.
 const GgufArchitecture* find_gguf_architecture(std::string_view name);
 
 }  // namespace tessera

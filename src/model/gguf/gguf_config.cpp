@@ -15,13 +15,14 @@
 namespace tessera {
 namespace {
 
-// Control tokens that end a turn in published chat formats, whatever the metadata name.
+// Control tokens that end a turn in published chat formats. They count as end tokens even if the metadata do not name
+// them.
 constexpr std::array<std::string_view, 11> kTurnEnds = {"<|eot_id|>",      "<|eom_id|>",    "<|im_end|>",
                                                         "<end_of_turn>",   "<turn|>",       "<|return|>",
                                                         "<|call|>",        "<|endoftext|>", "<｜end▁of▁sentence｜>",
                                                         "<|end_of_text|>", "<|end|>"};
-constexpr std::int64_t kControl = 3;  // a type of tokens
-// Harmony ends each message of an answer by "<|end|>", and the answer by "<|return|>".
+constexpr std::int64_t kControl = 3;  // the type of control tokens
+// In the Harmony format "<|end|>" ends a message of an answer, and "<|return|>" ends the whole answer.
 constexpr std::string_view kEndOfMessage = "<|end|>";
 constexpr std::string_view kEndOfAnswer = "<|return|>";
 
@@ -36,7 +37,8 @@ Status write_tokens(ConfigWriter& writer) {
   return ok_status();
 }
 
-// Returns the type to compute in as configurations call it. Blocks are mostly made from bfloat16.
+// Returns the type to compute in, as config.json spells it. Quantised files get bfloat16, because most of them are made
+// from bfloat16 models.
 std::string_view dtype_of(BlockType embeddings) {
   switch (embeddings) {
     case BlockType::kF32: return "float32";

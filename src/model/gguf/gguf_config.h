@@ -1,4 +1,4 @@
-// The config.json that a GGUF file's metadata amount to.
+// Converts a GGUF file's metadata to a config.json.
 #pragma once
 
 #include <string>
@@ -11,13 +11,14 @@
 
 namespace tessera {
 
-// Returns the members that ModelConfig::from_json() reads, as Hugging Face's config.json of the same model has them.
-// Sizes that the metadata leave out follow from the shapes of tensors. unimplemented for an architecture that this
-// engine does not read; invalid_argument for metadata that are missing or wrong.
+// Returns the members that ModelConfig::from_json() reads, with the same values as in the config.json that Hugging Face
+// has for the model. Sizes that the metadata do not state are taken from the shapes of tensors. Returns unimplemented
+// for an unsupported architecture; invalid_argument for metadata that are missing or wrong.
 Result<Json> gguf_config(const GgufModel& model);
 
-// Returns the tokens that end an answer: those that the metadata name (eos, eot, eom), and control tokens of the
-// vocabulary that end a turn in published chat formats. Files often name one of several.
+// Returns the tokens that end an answer: the tokens that the metadata name (eos, eot, eom), and the vocabulary's
+// control tokens that end a turn in published chat formats. The latter are needed because many files name only one of
+// several end tokens.
 Result<std::vector<TokenId>> gguf_end_tokens(const GgufModel& model);
 
 }  // namespace tessera

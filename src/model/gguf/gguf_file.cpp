@@ -24,13 +24,14 @@ constexpr std::string_view kMagic = "GGUF";
 constexpr std::string_view kAlignmentKey = "general.alignment";
 constexpr std::uint64_t kDefaultAlignment = 32;
 constexpr std::uint64_t kMaxAlignment = std::uint64_t{1} << 20;
-// The fewest bytes that a pair of the metadata or the entry of a tensor takes. Counts above what fits are lies.
+// The minimum sizes of a metadata pair and of a tensor's entry, with which a count is refused if so many do not fit
+// into the file.
 constexpr std::uint64_t kLeastPairBytes = 13;
 constexpr std::uint64_t kLeastTensorBytes = 24;
 
 std::string quoted(std::string_view text) { return clip_text(Json(text).dump()); }
 
-// A tensor's place in the data.
+// The byte range of a tensor in the data section.
 struct Place {
   std::uint64_t begin;
   std::uint64_t end;
@@ -39,7 +40,7 @@ struct Place {
 
 }  // namespace
 
-// Reads the header from front to back. Every read is checked against the end of the file.
+// Parses the header from front to back. Checks every read against the end of the file.
 class GgufParser {
  public:
   GgufParser(std::span<const std::byte> bytes, const std::string& path) : bytes_(bytes) { file_.path_ = path; }
@@ -100,7 +101,7 @@ class GgufParser {
                       file_.path_, first_bytes(head)));
     at_ = kMagic.size();
     const auto version = TRY(read<std::uint32_t>("the version"));
-    // The bytes of a small number in the other order.
+    // Versions are small numbers. If the low 16 bits are zero, the file has the other byte order.
     if ((version & 0xffffu) == 0 && version != 0)
       return lacking("the byte order", "big-endian", "little-endian, which files for nearly all machines have");
     if (version != 2 && version != 3) return lacking("the version", fmt::format("{}", version), "2 and 3");
@@ -155,7 +156,7 @@ class GgufParser {
       for (std::uint64_t i = 0; i < count; ++i) TRY(read_string(what, rest()));
       return ok_status();
     }
-    const std::uint64_t bytes = gguf_type_bytes(type) * count;  // fits: the count is checked above
+    const std::uint64_t bytes = gguf_type_bytes(type) * count;  // cannot overflow, because the count is checked above
     if (bytes > rest()) return ends(what);
     for (std::uint64_t i = 0; type == GgufType::kBool && i < count; ++i)
       if (const auto value = std::to_integer<int>(bytes_[at_ + i]); value > 1)
@@ -195,7 +196,7 @@ class GgufParser {
     std::int64_t elements = 1;
     for (std::uint32_t dim = 0; dim < rank; ++dim) {
       const auto size = TRY(read<std::uint64_t>(what));
-      // 2^59 elements of at most 8 bytes: no size of a tensor overflows.
+      // With at most 2^59 elements of at most 8 bytes, no tensor size overflows.
       if (size < 1 || size > (std::uint64_t{1} << 59) ||
           __builtin_mul_overflow(elements, static_cast<std::int64_t>(size), &elements) ||
           elements > (std::int64_t{1} << 59))
@@ -221,7 +222,7 @@ class GgufParser {
     return ok_status();
   }
 
-  // Gives every tensor its bytes.
+  // Assigns each tensor its bytes, and checks that no two tensors overlap.
   Status place_tensors(const std::vector<std::uint64_t>& offsets, const std::vector<std::uint64_t>& sizes) {
     const std::uint64_t data_begin = (at_ + alignment_ - 1) / alignment_ * alignment_;
     if (tensors_ > 0 && data_begin > bytes_.size()) return ends("the padding before the tensors' data");
@@ -261,7 +262,7 @@ class GgufParser {
 Result<GgufFile> GgufFile::open(const std::string& path) {
   std::shared_ptr<const MappedFile> mapping = TRY(MappedFile::open(path));
   Result<GgufFile> file = parse(mapping->bytes(), path);
-  TRY(mapping->check_whole());  // before an error that only follows from lost bytes
+  TRY(mapping->check_whole());  // before the error of `file`, which may only be a consequence of lost bytes
   if (file.ok()) file->mapping_ = std::move(mapping);
   return file;
 }

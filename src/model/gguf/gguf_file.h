@@ -1,8 +1,8 @@
-// One GGUF file: a header of metadata and tensors, then the tensors' data.
+// One GGUF file: a header with metadata and tensor entries, then the tensors' data.
 // https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 //
-// Versions 2 and 3, little-endian. The reader trusts nothing: before it returns a view, it has checked that the view
-// lies in the file, and that no two tensors share bytes.
+// Supports versions 2 and 3, little-endian. The file is untrusted. Before the reader returns a view, it has checked
+// that the view lies within the file and that no two tensors share bytes.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@ namespace tessera {
 struct GgufTensor {
   std::string name;
   BlockType type = BlockType::kF32;
-  std::vector<std::int64_t> shape;  // rows first, as everywhere in this engine; files have the reverse
+  std::vector<std::int64_t> shape;  // rows first, as everywhere in this engine; files store the reverse order
   std::span<const std::byte> data;  // rows without gaps; borrowed from the file
 };
 
@@ -33,20 +33,21 @@ class GgufFile {
   static constexpr std::uint32_t kMaxRank = 4;
   static constexpr std::size_t kMaxNameBytes = 65535;  // the format's limit for keys
 
-  // Maps the file and checks its header. Bytes of a file that is truncated afterwards read as zeros, which
-  // mapping()->check_whole() reports. not_found; data_loss if the content is no valid file; unimplemented for another
-  // version or byte order and for unknown types. The message names file, key or tensor, value and what is accepted.
+  // Maps the file and checks its header. If the file is truncated later, the missing bytes read as zeros, and
+  // mapping()->check_whole() reports it. Returns not_found if the file does not exist; data_loss if its content is not
+  // a valid GGUF file; unimplemented for another version or byte order and for unknown types. The message names file,
+  // key or tensor, value and what is accepted.
   static Result<GgufFile> open(const std::string& path);
-  // Like open(), over bytes that the caller keeps alive. `path` is for messages.
+  // Like open(), for bytes in memory that must outlive the result. `path` is for messages.
   static Result<GgufFile> parse(std::span<const std::byte> bytes, const std::string& path);
 
   const std::string& path() const { return path_; }
   const std::vector<GgufTensor>& tensors() const { return tensors_; }  // in the order of the header
-  // Returns the value of a key of the metadata; null if there is none.
+  // Returns the metadata's value for a key; null if the key is absent.
   const GgufValue* find(std::string_view key) const;
   // Returns the keys in the order of the file.
   const std::vector<std::string_view>& keys() const { return keys_; }
-  // Null for borrowed bytes.
+  // Returns the mapped file; null if the bytes are borrowed.
   const std::shared_ptr<const MappedFile>& mapping() const { return mapping_; }
 
  private:

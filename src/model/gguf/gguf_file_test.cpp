@@ -1,4 +1,4 @@
-// Catches: bytes read outside of a GGUF file, and wrong files that are accepted or refused without a reason.
+// Catches: reads outside of a GGUF file's bytes; wrong files that are accepted, or refused without a reason.
 #include "tessera/model/gguf/gguf_file.h"
 
 #include <gmock/gmock.h>
@@ -17,7 +17,7 @@ using test::GgufBytes;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// A file with a value of most kinds and two tensors.
+// Returns a valid file with values of most types and two tensors.
 GgufBytes good_file() {
   GgufBytes file;
   file.start(2, 6)
@@ -43,7 +43,7 @@ GgufBytes good_file() {
 
 Status status_of(const GgufBytes& file) { return GgufFile::parse(file.bytes(), "m.gguf").status(); }
 
-// Expects an error of this code whose message names the file and has the text.
+// Expects an error with this code whose message names the file and contains the text.
 void expect_error(const GgufBytes& file, StatusCode code, const std::string& text) {
   const Status status = status_of(file);
   EXPECT_EQ(status.code(), code) << status.message();

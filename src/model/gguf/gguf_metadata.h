@@ -1,4 +1,4 @@
-// The metadata of a GGUF file that is to be written.
+// The metadata to write to a GGUF file.
 #pragma once
 
 #include <cstdint>
@@ -11,30 +11,30 @@
 
 namespace tessera {
 
-// Keys with values, in the order in which they were set. A key that is set again keeps its place. The types are those
-// that the converters of llama.cpp write; other readers expect them.
+// A list of keys with values, in the order in which the keys were first set. The value types are those that llama.cpp's
+// converters write, because other readers expect them.
 class GgufMetadata {
  public:
   void set_string(std::string_view key, std::string_view text);
-  void set_uint32(std::string_view key, std::int64_t number);  // Precondition: it fits.
-  void set_int32(std::string_view key, std::int64_t number);   // likewise
+  void set_uint32(std::string_view key, std::int64_t number);  // Precondition: `number` fits.
+  void set_int32(std::string_view key, std::int64_t number);   // Precondition: `number` fits.
   void set_float32(std::string_view key, double number);
   void set_bool(std::string_view key, bool flag);
   void set_strings(std::string_view key, std::span<const std::string> texts);
   void set_int32s(std::string_view key, std::span<const std::int32_t> numbers);
   void set_float32s(std::string_view key, std::span<const float> numbers);
-  // Copies a value of another file.
+  // Copies a value from another file.
   void set(std::string_view key, const GgufValue& value);
 
   bool has(std::string_view key) const;
   std::size_t size() const { return entries_.size(); }
-  // Returns the keys, types and values as files have them.
+  // Returns the keys, types and values as a file stores them.
   std::string bytes() const;
 
  private:
   struct Entry {
     std::string key;
-    std::string value;  // its type or types, then its bytes
+    std::string value;  // type (and element type), then the value's bytes
   };
   void put(std::string_view key, std::string value);
 

@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 constexpr std::string_view kExtension = ".gguf";
 constexpr std::int64_t kMaxMembers = 99999;
 
-// The place of a member in its set, by its file's name.
+// A file's position in a split set, parsed from its name.
 struct Member {
   std::string before;  // path up to the number: "models/NAME-"
   std::int64_t index = 0;
@@ -55,7 +55,7 @@ std::optional<std::int64_t> integer_of(const GgufFile& file, std::string_view ke
   return value != nullptr ? value->integer() : std::nullopt;
 }
 
-// Checks what a member says about its place. `index` counts from 1.
+// Checks that a file's own metadata agree with the position in the set that its name gives. `index` counts from 1.
 Status check_member(const GgufFile& file, std::int64_t index, std::int64_t count) {
   const std::optional<std::int64_t> no = integer_of(file, "split.no");
   const std::optional<std::int64_t> says = integer_of(file, "split.count");
@@ -98,7 +98,7 @@ Result<GgufModel> GgufModel::open(const std::string& path) {
     if (!file.ok() && file.status().code() == StatusCode::kNotFound && member)
       return not_found(fmt::format("{}: file {} of {} is missing: {}", path, i, count, of_member));
     model.files_.push_back(TRY(std::move(file)));
-    // A single file may have the name of a member, but must not claim that there are others.
+    // The name of a single file may be "…-00001-of-00001", but its metadata must not claim further members.
     if (count > 1) TRY(check_member(model.files_.back(), i, count));
   }
   const std::int64_t says = integer_of(model.files_.front(), "split.count").value_or(1);

@@ -1,5 +1,4 @@
-// Catches: a split set without all of its files or with files of another one, and a path that stands for another file
-// than the one that was meant.
+// Catches: a split set that lacks files or contains files of another set; a path that is resolved to the wrong file.
 #include "tessera/model/gguf/gguf_model.h"
 
 #include <gmock/gmock.h>
@@ -16,7 +15,7 @@ using test::GgufBytes;
 using test::ScratchDir;
 using ::testing::HasSubstr;
 
-// A member with one tensor of four numbers.
+// Returns a member of a split set, with one tensor of four numbers.
 std::string member(std::uint32_t no, std::uint32_t count, const std::string& tensor, std::uint32_t total) {
   return GgufBytes()
       .start(1, 3)

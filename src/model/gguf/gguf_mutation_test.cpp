@@ -1,5 +1,5 @@
-// Catches: crashes and hangs with damaged GGUF files. Reads thousands of deterministic mutations of small files, and
-// makes config, tensors and tokenizer of those that are accepted.
+// Catches: crashes and hangs on damaged GGUF files. The tests read thousands of deterministic mutations of small files.
+// From each accepted file they make the config, the tensors and the tokenizer.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 namespace tessera {
 namespace {
 
-// Counts how far the files came.
+// Counts how many mutated files passed each stage.
 struct Accepted {
   int files = 0;
   int configs = 0;

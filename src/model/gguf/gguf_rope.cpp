@@ -14,7 +14,7 @@ constexpr std::string_view kFactors = "rope_freqs.weight";
 constexpr std::string_view kLongFactors = "rope_factors_long.weight";
 constexpr std::string_view kShortFactors = "rope_factors_short.weight";
 
-// Returns the numbers of a tensor of F32.
+// Returns the numbers of an F32 tensor.
 Result<std::vector<double>> read_factors(const GgufModel& model, std::string_view name) {
   const GgufTensor* tensor = model.find_tensor(name);
   if (tensor == nullptr || tensor->type != BlockType::kF32)
@@ -35,7 +35,8 @@ Json list(const std::vector<double>& numbers) {
   return list;
 }
 
-// Sets factors that hold for every context. LongRoPE with two equal lists and no scaling of cos and sin is just that.
+// Sets one list of factors that applies to every context length. This is LongRoPE with two equal lists and an
+// attention_factor of 1.
 void set_factors(const std::vector<double>& factors, std::int64_t context, Json& rope) {
   if (std::ranges::all_of(factors, [](double factor) { return factor == 1.0; })) return;
   rope.set("rope_type", "longrope");
@@ -62,7 +63,7 @@ Status set_yarn(const ConfigWriter& writer, Json& rope) {
   TRY(set_original_context(writer, rope));
   TRY(copy(writer, "rope.scaling.yarn_beta_fast", "beta_fast", rope));
   TRY(copy(writer, "rope.scaling.yarn_beta_slow", "beta_slow", rope));
-  // DeepSeek's files have a tenth of its "mscale_all_dim", which is equal to its "mscale".
+  // DeepSeek's files store a tenth of "mscale_all_dim". In DeepSeek's models "mscale" has the same value.
   if (const auto multiplier = TRY(writer.optional_number("rope.scaling.yarn_log_multiplier")); multiplier) {
     rope.set("mscale", *multiplier * 10);
     rope.set("mscale_all_dim", *multiplier * 10);

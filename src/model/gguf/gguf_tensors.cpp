@@ -34,10 +34,10 @@ std::optional<StoredDtype> plain_dtype(BlockType type) {
 
 StoredBlocks matrix_of(const GgufTensor& tensor) { return {tensor.type, tensor.data.data(), tensor.shape.back()}; }
 
-// A vector as a matrix of one column.
+// Returns a vector as a matrix with one column.
 StoredBlocks column_of(const GgufTensor& tensor) { return {tensor.type, tensor.data.data(), 1}; }
 
-// Makes the list of tensors.
+// Converts a GGUF model's tensors to a list of Hugging Face's tensors.
 class Translator {
  public:
   Translator(const GgufModel& model, const GgufArchitecture& architecture)
@@ -57,7 +57,7 @@ class Translator {
   }
 
  private:
-  // The sizes by which converters ordered rows.
+  // Reads the sizes on which the converters' permutation of rows depends.
   Status read_sizes() {
     const auto size = [&](const char* key, std::int64_t& to) -> Status {
       constexpr std::int64_t kMost = 1 << 20;  // products of three sizes fit in 63 bits
@@ -126,7 +126,7 @@ class Translator {
     return fmt::format("model.layers.{}.{}", layer, own);
   }
 
-  // Adds a tensor in the order of the file.
+  // Adds a tensor whose elements keep the file's order.
   void add_same(std::string name, const GgufTensor& tensor, std::vector<std::int64_t> shape) {
     StoredTensor stored{.name = std::move(name), .dtype = StoredDtype::kF32, .shape = std::move(shape), .data = {}};
     if (const std::optional<StoredDtype> plain = plain_dtype(tensor.type)) {
@@ -147,14 +147,15 @@ class Translator {
     file_.tensors.push_back(std::move(stored));
   }
 
-  // Adds a tensor whose rows or columns lie in another order. A vector whose order is that of rows has one column.
+  // Adds a tensor whose rows or columns are permuted. If the rows of a vector are permuted, the vector counts as a
+  // matrix with one column.
   void add_rows(std::string name, const GgufTensor& tensor, const RowArrangement& arrangement) {
     const bool vector = tensor.shape.size() == 1 && !arrangement.rows.is_same();
     add_made(std::move(name), tensor, tensor.shape,
              make_rows({.matrices = {vector ? column_of(tensor) : matrix_of(tensor)}}, arrangement));
   }
 
-  // Adds queries or keys, or a bias of them.
+  // Adds the weight or bias of queries or keys. The converter stored the rows of a head in pairs (i, i + half).
   Status add_pairs(std::string name, const GgufTensor& tensor, std::int64_t heads) {
     const std::int64_t rows = tensor.shape[0];
     if (tensor.shape.size() > 2 || heads < 1 || rows % (2 * heads) != 0)
@@ -163,7 +164,8 @@ class Translator {
     return ok_status();
   }
 
-  // Adds a tensor for each expert of a stack and each of `parts`, which share the expert's rows.
+  // Splits a stack into separate tensors. Each expert's rows are divided equally between tensors with the names
+  // `parts`.
   Status add_experts(const std::string& name, const GgufTensor& tensor, std::initializer_list<const char*> parts) {
     const auto count = static_cast<std::int64_t>(parts.size());
     if (tensor.shape.size() != 3 || tensor.shape[1] % count != 0)
@@ -184,7 +186,8 @@ class Translator {
     return ok_status();
   }
 
-  // Keeps the first of two tensors that are joined until the second comes, in whatever order they lie.
+  // One of two tensors of the file that form a single result. The first one that is read is kept until the other one is
+  // read.
   struct Half {
     const GgufTensor* tensor;
     bool is_second;
@@ -209,7 +212,7 @@ class Translator {
     return ok_status();
   }
 
-  // Adds values and exponents as two tensors.
+  // Adds MXFP4 values and exponents as two tensors.
   Status add_mxfp4(const std::string& name, const std::vector<const GgufTensor*>& tensors) {
     JoinedRows rows{.matrices = {}};
     for (const GgufTensor* tensor : tensors) {
@@ -241,8 +244,9 @@ class Translator {
     return ok_status();
   }
 
-  // Adds a tensor of a gated delta net. Value heads, which are in groups of those that read one key head, lie with the
-  // groups' first heads together, then their second ones.
+  // Adds a tensor of a gated delta net. A key head has several value heads. Hugging Face stores all value heads of key
+  // head 0, then those of key head 1, and so on. The file stores the first value head of every key head, then the
+  // second value head of every key head, and so on.
   Status add_of_net(std::string name, const GgufTensor& tensor, Form form) {
     if (net_keys_ < 1 || net_values_ < 1 || net_values_ % net_keys_ != 0 || net_inner_ < 1 ||
         net_inner_ % net_values_ != 0)
@@ -270,7 +274,7 @@ class Translator {
 
   const GgufModel& model_;
   const GgufArchitecture& architecture_;
-  std::string prefix_;  // begins the metadata's keys
+  std::string prefix_;  // prefix of the metadata's keys
   std::int64_t layers_ = 0;
   std::int64_t heads_ = 0;
   std::int64_t kv_heads_ = 0;
@@ -278,7 +282,7 @@ class Translator {
   std::int64_t net_values_ = 0;
   std::int64_t net_key_size_ = 0;
   std::int64_t net_inner_ = 0;
-  std::map<std::string, Half> halves_;  // by the name of the tensor that two make
+  std::map<std::string, Half> halves_;  // the key is the name of the resulting tensor
   TensorFile file_;
 };
 

@@ -1,4 +1,4 @@
-// The tensors of GGUF files as the checkpoint of a model family.
+// Converts the tensors of GGUF files to the tensors of a Hugging Face checkpoint.
 #pragma once
 
 #include "tessera/base/status.h"
@@ -7,10 +7,11 @@
 
 namespace tessera {
 
-// Returns the tensors by Hugging Face's names, in Hugging Face's arrangement. A tensor of F32, F16 or BF16 that lies in
-// the file as it should is a view; others are made while they are read, as F32. Tensors without a name of that kind
-// keep their own. data_loss for tensors whose shapes do not fit the metadata, or that lack the tensor that belongs to
-// them; unimplemented for a type whose numbers cannot be read.
+// Returns the tensors under Hugging Face's names and in Hugging Face's layout. An F32, F16 or BF16 tensor that needs no
+// conversion is a view of the file. Other tensors are converted to F32 while they are read. Only GPT-OSS's experts in
+// MXFP4 become tensors of U8 values and U8 exponents. Tensors without a counterpart keep their names. Returns data_loss
+// if a tensor's shape does not fit the metadata, or if one of two tensors that belong together is missing;
+// unimplemented for a type that cannot be read.
 Result<TensorFile> read_gguf_tensors(const GgufModel& model);
 
 }  // namespace tessera

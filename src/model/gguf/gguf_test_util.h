@@ -14,7 +14,7 @@
 
 namespace tessera::test {
 
-// Builds the bytes of a file piece by piece. Nothing is checked, so that files can be wrong.
+// Builds the bytes of a file piece by piece. Checks nothing, so that tests can build invalid files.
 class GgufBytes {
  public:
   template <class T>
@@ -43,7 +43,7 @@ class GgufBytes {
   GgufBytes& pair(std::string_view key, std::string_view value) {
     return this->key(key, GgufType::kString).text(value);
   }
-  // `sizes` are in the order of files: the length of rows first.
+  // `sizes` are in the order of the file, which has the length of a row first.
   GgufBytes& tensor(std::string_view name, const std::vector<std::uint64_t>& sizes, BlockType type,
                     std::uint64_t offset) {
     text(name).put(static_cast<std::uint32_t>(sizes.size()));

@@ -16,7 +16,7 @@ const std::string kMerges = "tokenizer.ggml.merges";
 const std::string kScores = "tokenizer.ggml.scores";
 const std::string kTemplate = "tokenizer.chat_template";
 
-// Returns the list of strings of a key; an empty one if there is none.
+// Returns the list of strings under a key. Returns an empty list if the key is absent.
 Result<std::vector<std::string_view>> strings(const GgufModel& model, const std::string& key) {
   const GgufValue* value = model.find(key);
   if (value == nullptr) return std::vector<std::string_view>();
@@ -50,7 +50,7 @@ Result<std::vector<float>> read_scores(const GgufModel& model) {
   return scores;
 }
 
-// Returns the id of "tokenizer.ggml.<name>_token_id", which must be a token's.
+// Returns the id under "tokenizer.ggml.<name>_token_id", which must be below the number of tokens.
 Result<std::optional<TokenId>> token_id(const GgufModel& model, const char* name, std::size_t tokens) {
   const std::string key = fmt::format("tokenizer.ggml.{}_token_id", name);
   const std::optional<std::int64_t> id = TRY(model.optional_integer(key));

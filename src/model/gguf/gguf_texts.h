@@ -1,5 +1,4 @@
-// What a GGUF file has beside config and weights: the tokenizer, chat templates, sampling defaults, and how an
-// embedding model pools.
+// Reads from a GGUF file the tokenizer, the chat templates, the sampling defaults, and how an embedding model pools.
 #pragma once
 
 #include <optional>
@@ -13,18 +12,18 @@
 
 namespace tessera {
 
-// Returns the tokenizer's lists, which borrow from `model`. not_found if the file has no tokenizer; invalid_argument
-// for values of wrong types.
+// Returns the tokenizer's lists, which borrow from `model`. Returns not_found if the file has no tokenizer;
+// invalid_argument for values of wrong types.
 Result<TokenLists> gguf_token_lists(const GgufModel& model);
 
-// Returns what tokenizer_config.json would say: special tokens and chat templates.
+// Returns the content that tokenizer_config.json would have: special tokens and chat templates.
 Result<TokenizerConfig> gguf_tokenizer_config(const GgufModel& model);
 
-// Returns what generation_config.json would say: the tokens that end an answer, and the authors' sampling defaults.
+// Returns the content that generation_config.json would have: the tokens that end an answer, and the sampling defaults.
 Result<GenerationConfig> gguf_generation_config(const GgufModel& model);
 
-// Returns how the hidden states become an embedding, normalised; nothing for a language model. unimplemented for a
-// model that ranks by a head of its own.
+// Returns how hidden states become a normalised embedding; nothing for a language model. Returns unimplemented for a
+// reranker, which has a head that scores texts.
 Result<std::optional<EmbeddingConfig>> gguf_embedding_config(const GgufModel& model);
 
 }  // namespace tessera

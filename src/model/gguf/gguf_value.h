@@ -11,7 +11,7 @@
 
 namespace tessera {
 
-// The enumerators' values are the numbers that files have.
+// The enumerators have the numbers that the file format uses.
 enum class GgufType : std::uint32_t {
   kUint8 = 0,
   kInt8 = 1,
@@ -30,26 +30,26 @@ enum class GgufType : std::uint32_t {
 inline constexpr std::uint32_t kGgufTypes = 13;
 
 std::string_view gguf_type_name(GgufType type);  // "UINT8", …
-// Returns the bytes of a value; 0 for strings and arrays, whose size differs.
+// Returns the size of one value in bytes; 0 for strings and arrays, whose size varies.
 std::size_t gguf_type_bytes(GgufType type);
 
-// One value or a list of values of one type, which is no array. Borrows the file's bytes. Each accessor returns nothing
-// for a value of another kind.
+// A single value or a list of values of one type; lists do not nest. Borrows the file's bytes. Each accessor returns
+// nothing if the value has another type.
 class GgufValue {
  public:
-  // `bytes` are `count` values, complete and checked: each string is its length in eight bytes, then UTF-8.
+  // `bytes` contain `count` values, complete and checked. A string is its length in eight bytes, then UTF-8.
   GgufValue(GgufType type, std::optional<std::uint64_t> count, std::span<const std::byte> bytes)
       : type_(type), count_(count), bytes_(bytes) {}
 
   bool is_list() const { return count_.has_value(); }
   GgufType type() const { return type_; }  // for a list, the type of its elements
   std::uint64_t size() const { return count_.value_or(1); }
-  // Returns the value as files have it, without its type.
+  // Returns the value's bytes as in the file, without its type.
   std::span<const std::byte> bytes() const { return bytes_; }
 
-  // Integers of any width; of UINT64 those that fit.
+  // Returns an integer of any width; nothing for a UINT64 that needs all 64 bits.
   std::optional<std::int64_t> integer() const;
-  std::optional<double> number() const;  // an integer too
+  std::optional<double> number() const;  // accepts integers too
   std::optional<bool> boolean() const;
   std::optional<std::string_view> string() const;
   std::optional<std::vector<std::int64_t>> integers() const;
@@ -57,7 +57,7 @@ class GgufValue {
   std::optional<std::vector<bool>> booleans() const;
   std::optional<std::vector<std::string_view>> strings() const;
 
-  // Returns the value for a person, cut to a line: "4096", "\"llama\"", "151936 of STRING".
+  // Returns the value as text for messages, at most one line: "4096", "\"llama\"", "151936 of STRING".
   std::string shown() const;
 
  private:
@@ -65,7 +65,7 @@ class GgufValue {
   std::optional<double> number_at(std::size_t index) const;
 
   GgufType type_;
-  std::optional<std::uint64_t> count_;  // absent: one value and no list
+  std::optional<std::uint64_t> count_;  // absent for a single value
   std::span<const std::byte> bytes_;
 };
 

@@ -14,10 +14,11 @@ namespace tessera {
 namespace {
 
 constexpr std::uint32_t kVersion = 3;
-constexpr std::int64_t kAlignment = 32;  // the format's default, which then needs no key
-// What is written for a piece may be made of eight times as many bytes of float32.
+constexpr std::int64_t kAlignment = 32;  // the format's default, so no key needs to state it
+// The number of bytes written at a time. The float32 values from which they are made may take up to eight times as much
+// memory.
 constexpr std::int64_t kPieceBytes = std::int64_t{1} << 20;
-constexpr std::size_t kMaxNameBytes = 63;  // llama.cpp's limit for the names of tensors
+constexpr std::size_t kMaxNameBytes = 63;  // llama.cpp's limit for tensor names
 
 std::int64_t aligned(std::int64_t at) { return ceil_div(at, kAlignment) * kAlignment; }
 
@@ -42,7 +43,7 @@ void append_value(std::string& to, T value) {
   to.append(reinterpret_cast<const char*>(&value), sizeof value);
 }
 
-// Returns everything before the data, padded.
+// Returns everything that precedes the tensors' data, with padding.
 std::string header_of(const GgufMetadata& metadata, std::span<const GgufLayout> tensors) {
   std::string bytes = "GGUF";
   append_value(bytes, kVersion);

@@ -1,4 +1,4 @@
-// Writes GGUF files of version 3, whose tensors need not fit in memory.
+// Writes GGUF files of version 3. The tensors need not fit in memory.
 #pragma once
 
 #include <cstdint>
@@ -18,15 +18,15 @@ struct GgufLayout {
   BlockType type = BlockType::kF32;
   std::vector<std::int64_t> shape;  // rows first, as everywhere in this engine; at least one dimension
 
-  std::int64_t rows() const;  // product of all dimensions but the last
+  std::int64_t rows() const;  // product of all dimensions except the last
   std::int64_t row_bytes() const;
   std::int64_t bytes() const { return rows() * row_bytes(); }
 };
 
-// Writes the file to a temporary one beside `path` and renames it when it is complete. The units of `content` are rows.
-// invalid_argument for a name that is too long or given twice, a shape of more dimensions than files have, and a type
-// that does not divide the rows; if writing fails, the errors of ReplacementFile. An error of `content` is returned as
-// it is.
+// Writes to a temporary file beside `path` and renames it when it is complete. The units of `content` are rows.
+// Returns invalid_argument for a name that is too long or used twice, a shape with more dimensions than the format
+// allows, and a type whose block size does not divide the row length. Errors of writing are those of ReplacementFile.
+// An error of `content` is returned unchanged.
 Status write_gguf(const std::string& path, const GgufMetadata& metadata, std::span<const GgufLayout> tensors,
                   const TensorContent& content);
 

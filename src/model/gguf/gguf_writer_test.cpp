@@ -1,4 +1,4 @@
-// Catches: a written file that our reader or other readers of GGUF understand otherwise.
+// Catches: a written file that this engine's reader or other GGUF readers interpret differently than it was meant.
 #include "tessera/model/gguf/gguf_writer.h"
 
 #include <gmock/gmock.h>
@@ -16,7 +16,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Fills tensor `index` with bytes that tell its index and their place.
+// Fills tensor `index` with bytes that depend on the index and on their offset.
 TensorContent counted() {
   return {.fill = [](std::size_t index, std::int64_t offset, std::span<std::byte> to) {
     for (std::size_t i = 0; i < to.size(); ++i)

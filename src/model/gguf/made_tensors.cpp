@@ -24,7 +24,7 @@ void change_numbers(NumberChange change, float* numbers, std::int64_t count) {
     for (std::int64_t i = 0; i < count; ++i) numbers[i] = std::log(-numbers[i]);
 }
 
-// Elements of F32 in rows of `cols`. read_row() writes some of one row.
+// F32 elements in rows of `cols`. A subclass implements read_row(), which writes part of one row.
 class RowElements : public TensorElements {
  public:
   explicit RowElements(std::int64_t cols) : cols_(cols) {}
@@ -67,7 +67,7 @@ class ArrangedRows : public RowElements {
     if (cols.is_same()) {
       matrix->read(index, col, count, to);
     } else {
-      // Runs of `unit` columns stay together.
+      // Columns are permuted in blocks of `unit` consecutive columns, so a whole block is copied at a time.
       for (std::int64_t done = 0; done < count;) {
         const std::int64_t at = col + done;
         const std::int64_t now = std::min(count - done, cols.unit - (at - cols.first) % cols.unit);
@@ -123,7 +123,7 @@ class StackedElements : public TensorElements {
 
  private:
   std::vector<std::shared_ptr<const TensorElements>> parts_;
-  std::int64_t elements_;  // elements of a part
+  std::int64_t elements_;  // elements in each part
 };
 
 class ColumnElements : public TensorElements {
@@ -158,7 +158,7 @@ class Mxfp4Values : public TensorElements {
  public:
   explicit Mxfp4Values(JoinedRows rows) : rows_(std::move(rows)), row_bytes_(rows_.matrices[0].cols() / 2) {}
 
-  // A stored block is its exponent, then 16 bytes with elements i and i + 16.
+  // A stored block has its exponent first, then 16 bytes. Byte i contains elements i and i + 16.
   void read(std::int64_t first, std::int64_t count, std::byte* to) const override {
     for (std::int64_t i = first; i < first + count; ++i) {
       const auto [matrix, index] = rows_.at(i / row_bytes_);
@@ -177,7 +177,7 @@ class Mxfp4Values : public TensorElements {
   std::int64_t row_bytes_;
 };
 
-// Reads whole rows.
+// Converts rows of MXFP4 to numbers.
 class Mxfp4Numbers : public RowElements {
  public:
   explicit Mxfp4Numbers(const Mxfp4Rows& rows) : RowElements(rows.cols), rows_(rows) {}
@@ -217,7 +217,8 @@ class LatentRows : public TensorElements {
   LatentRows(const StoredBlocks& keys, const StoredBlocks& values, const LatentRowSizes& sizes)
       : keys_(keys), values_(values), sizes_(sizes) {}
 
-  // A head's keys are read whole, because every row has an element in each of their stored rows.
+  // Keys are stored transposed, so a result row takes one element from each stored row of its head. To read each stored
+  // row only once, all keys of a head are read together.
   void read(std::int64_t first, std::int64_t count, std::byte* to) const override {
     const std::int64_t head_rows = sizes_.key_rows + sizes_.value_rows;
     std::vector<float> keys;

@@ -1,4 +1,4 @@
-// Tensors in Hugging Face's arrangement, made from those of a GGUF file while they are read.
+// Makes Hugging Face's tensors from those of a GGUF file. Elements are computed while they are read.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,9 @@
 
 namespace tessera {
 
-// An order of rows or columns. From `first` on, they are groups of a · b · unit: index (i, j, e) of a group, which
-// counts a by b runs of `unit`, is stored at (j, i, e). The default is the order of the file.
+// A permutation of rows or columns. The first `first` of them keep their places. The others form groups of a · b ·
+// unit. Each group is stored transposed: element (i, j, e) of [a, b, unit] is at (j, i, e) of [b, a, unit]. The default
+// changes nothing.
 struct StoredOrder {
   std::int64_t first = 0;
   std::int64_t a = 1;
@@ -22,7 +23,7 @@ struct StoredOrder {
   std::int64_t stored(std::int64_t index) const;
 };
 
-// What happens to a number that is read.
+// The function applied to each number that is read.
 enum class NumberChange : std::uint8_t {
   kNone,
   kLessOne,
@@ -31,7 +32,8 @@ enum class NumberChange : std::uint8_t {
   kNegativeOfExponential,  // −exp(x)
 };
 
-// The rows of one matrix, or of two in turn: a row of the first, a row of the second.
+// The rows of one matrix, or the interleaved rows of two matrices: row 0 of the first, row 0 of the second, row 1 of
+// the first, and so on.
 struct JoinedRows {
   std::vector<StoredBlocks> matrices;
 
@@ -42,7 +44,7 @@ struct JoinedRows {
   Row at(std::int64_t row) const;
 };
 
-// Returns elements of F32: the rows, in another order of rows and columns.
+// make_rows() returns the elements of `rows` as F32, with rows and columns permuted and each number changed.
 struct RowArrangement {
   StoredOrder rows = {};
   StoredOrder cols = {};
@@ -50,12 +52,13 @@ struct RowArrangement {
 };
 std::shared_ptr<const TensorElements> make_rows(JoinedRows rows, const RowArrangement& arrangement);
 
-// Returns elements of F32: those of `base`, rows of `cols`, in another order and changed.
+// Returns the elements of `base` as F32, with rows and columns permuted and each number changed. A row of `base` has
+// `cols` elements.
 std::shared_ptr<const TensorElements> make_reordered(std::shared_ptr<const TensorElements> base, std::int64_t cols,
                                                      const RowArrangement& arrangement);
 
-// Returns elements of F32 for a matrix that is stored as values and exponents, as make_mxfp4_values() and
-// make_mxfp4_exponents() write them: its row r is row first + r · step of those.
+// make_mxfp4_numbers() returns a matrix as F32 elements. Its row r is made from row first + r · step of `values` and
+// `exponents`, which are stored as make_mxfp4_values() and make_mxfp4_exponents() write them.
 struct Mxfp4Rows {
   const std::byte* values = nullptr;
   const std::byte* exponents = nullptr;
@@ -65,21 +68,21 @@ struct Mxfp4Rows {
 };
 std::shared_ptr<const TensorElements> make_mxfp4_numbers(const Mxfp4Rows& rows);
 
-// Returns elements of F32: those of `parts`, one after the other. Each part has `elements` of them.
+// Returns the F32 elements of all `parts`, one part after the other. Each part has `elements` elements.
 std::shared_ptr<const TensorElements> make_stack(std::vector<std::shared_ptr<const TensorElements>> parts,
                                                  std::int64_t elements);
-// Returns elements of F32: column `col` of a matrix, which need not end.
+// Returns column `col` of a matrix as F32 elements. The number of rows need not be known.
 std::shared_ptr<const TensorElements> make_column(const StoredBlocks& matrix, std::int64_t col);
-// Returns elements of F32 that are kept in memory.
+// Returns F32 elements that are kept in memory.
 std::shared_ptr<const TensorElements> make_numbers(std::vector<float> numbers);
 
-// Return elements of U8 for rows of type MXFP4: the values, two in a byte, neighbours from the lower half up, and the
-// exponents of the blocks of 32.
+// The next two functions return U8 elements for rows of type MXFP4. The first returns the values, two neighbours in a
+// byte, of which the first is in the lower half. The second returns the exponents, one for each block of 32 values.
 std::shared_ptr<const TensorElements> make_mxfp4_values(JoinedRows rows);
 std::shared_ptr<const TensorElements> make_mxfp4_exponents(JoinedRows rows);
 
-// Returns elements of F32: for each head the rows [key_rows, latent] of `keys`, which lie transposed there, [latent,
-// key_rows], above the rows [value_rows, latent] of `values`.
+// make_latent_rows() returns F32 elements: for each head, the key rows [key_rows, latent], then the value rows
+// [value_rows, latent]. In `keys` the key rows of a head are transposed: [latent, key_rows].
 struct LatentRowSizes {
   std::int64_t key_rows = 0;
   std::int64_t value_rows = 0;

@@ -1,5 +1,5 @@
-// Catches: rows, columns or blocks of a GGUF file that are put back into another order than Hugging Face's, and reads
-// that depend on where they begin.
+// Catches: rows, columns or blocks of a GGUF file that are converted to another order than Hugging Face's; reads whose
+// result depends on where they begin.
 #include "tessera/model/gguf/made_tensors.h"
 
 #include <gmock/gmock.h>
@@ -33,7 +33,7 @@ std::vector<float> read(const TensorElements& elements, std::int64_t first, std:
   return numbers;
 }
 
-// Expects that every part of the elements is the same part of the whole.
+// Expects that a read of any range gives the same elements as a read of the whole tensor.
 void expect_parts_fit(const TensorElements& elements, std::int64_t count) {
   const std::vector<float> whole = read(elements, 0, count);
   for (std::int64_t first = 0; first < count; ++first)
@@ -42,7 +42,7 @@ void expect_parts_fit(const TensorElements& elements, std::int64_t count) {
 }
 
 TEST(MadeTensors, PairsOfRowsBecomeHalves) {
-  // Two heads of four rows: the rows 0, 2 of a head are its first half.
+  // There are two heads of four rows. Rows 0 and 2 of a head are its first half.
   const std::vector<float> stored = counted(16);
   const auto made = make_rows({.matrices = {matrix_of(stored, 2)}}, {.rows = {.a = 2, .b = 2}});
   EXPECT_THAT(read(*made, 0, 16), ElementsAre(0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15));
@@ -50,7 +50,7 @@ TEST(MadeTensors, PairsOfRowsBecomeHalves) {
 }
 
 TEST(MadeTensors, RowsBehindTheFirstOnesAreGrouped) {
-  // One row stays. Of six others in runs of one, stored as three of two groups each.
+  // The first row keeps its place. The other six are [2, 3] in the result. The file stores them transposed, as [3, 2].
   const std::vector<float> stored = counted(7);
   const auto made = make_rows({.matrices = {matrix_of(stored, 1)}}, {.rows = {.first = 1, .a = 2, .b = 3}});
   EXPECT_THAT(read(*made, 0, 7), ElementsAre(0, 1, 3, 5, 2, 4, 6));
@@ -81,7 +81,7 @@ TEST(MadeTensors, NumbersChange) {
 }
 
 TEST(MadeTensors, BlocksAreReadFromAnyElement) {
-  // Q8_0: a half-precision scale of 0.5, then 32 integers.
+  // A Q8_0 block has a half-precision scale, here 0.5, then 32 integers.
   std::vector<std::byte> stored(2 * 34);
   for (std::size_t block = 0; block < 2; ++block) {
     stored[block * 34 + 1] = std::byte{0x38};
@@ -95,7 +95,8 @@ TEST(MadeTensors, BlocksAreReadFromAnyElement) {
 }
 
 TEST(MadeTensors, Mxfp4KeepsExponentsAndPairsNeighbours) {
-  // One block: the exponent, then byte i with element i in its lower half and element i + 16 in its upper one.
+  // A stored block has the exponent, then 16 bytes. Byte i has element i in its lower half and element i + 16 in its
+  // upper half.
   std::vector<std::byte> stored{std::byte{7}};
   for (unsigned i = 0; i < 16; ++i) stored.push_back(static_cast<std::byte>(i | (15 - i) << 4));
   const JoinedRows rows{.matrices = {StoredBlocks(BlockType::kMXFP4, stored.data(), kMxfp4Block)}};
@@ -110,7 +111,7 @@ TEST(MadeTensors, Mxfp4KeepsExponentsAndPairsNeighbours) {
 }
 
 TEST(MadeTensors, LatentKeysAreTransposedAboveValues) {
-  // Two heads; a latent of three; two rows of keys and one of values in each head.
+  // There are two heads, with a latent vector of size three. Each head has two rows of keys and one row of values.
   const std::vector<float> keys = counted(12);
   const std::vector<float> values = counted(6, 100);
   const auto made =

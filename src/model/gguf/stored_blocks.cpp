@@ -10,7 +10,7 @@
 namespace tessera {
 namespace {
 
-constexpr std::int64_t kMostElements = 256;  // elements of the largest block
+constexpr std::int64_t kMostElements = 256;  // elements of the largest block type
 
 template <StoredDtype kType>
 void decode(const std::byte* from, std::int64_t count, float* to) {

@@ -1,4 +1,4 @@
-// A matrix whose rows are blocks of a GGUF file.
+// A matrix that is stored as blocks of a GGUF file.
 #pragma once
 
 #include <cstddef>
@@ -11,19 +11,19 @@ namespace tessera {
 // Borrows the file's bytes. Const functions are thread-safe.
 class StoredBlocks {
  public:
-  // `data` begins with the first row. Precondition: is_readable(type), and the type's blocks divide `cols`.
+  // `data` points to the first row. Preconditions: is_readable(type), and the type's block size divides `cols`.
   StoredBlocks(BlockType type, const std::byte* data, std::int64_t cols);
 
-  // Returns whether the numbers of the type can be read.
+  // Returns whether values of this type can be converted to numbers.
   static bool is_readable(BlockType type);
 
   std::int64_t cols() const { return cols_; }
   std::int64_t row_bytes() const { return row_bytes_; }
   const std::byte* row(std::int64_t index) const { return data_ + index * row_bytes_; }
-  // Returns the matrix that begins with row `first`.
+  // Returns a matrix without the rows before `first`.
   StoredBlocks from_row(std::int64_t first) const { return {type_, row(first), cols_}; }
 
-  // Writes elements (row, col) … (row, col + count − 1) to `to`. They may begin and end within blocks.
+  // Writes elements (row, col) … (row, col + count − 1) to `to`. The range may begin and end within blocks.
   void read(std::int64_t row, std::int64_t col, std::int64_t count, float* to) const;
 
  private:

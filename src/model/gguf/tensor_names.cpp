@@ -9,7 +9,7 @@ namespace {
 
 using Form = TensorForm;
 
-// Names outside of layers.
+// Names of tensors that belong to no layer.
 constexpr TensorNameRule kWhole[] = {
     {"token_embd.weight", "/model.embed_tokens.weight"},
     {"output_norm.weight", "/model.norm.weight"},

@@ -1,4 +1,4 @@
-// The names of a GGUF file's tensors, and how their content differs from that of Hugging Face's tensors.
+// Maps the names of a GGUF file's tensors to Hugging Face's, and says how converters changed the content.
 #pragma once
 
 #include <cstdint>
@@ -8,57 +8,60 @@
 
 namespace tessera {
 
-// What the converter did to a tensor, and is undone here (gguf_tensors.cpp).
+// The conversion that converters applied to a tensor. gguf_tensors.cpp reverses it.
 enum class TensorForm : std::uint8_t {
   kSame,
-  kSkipped,  // the config has its content
-  kLessOne,  // a norm of a family whose norms are offsets from one: stored plus one
-  kRow,      // a matrix of one row, stored as a vector
-  // The rows of each query or key head lie in pairs (i, i + half) instead of in two halves.
+  kSkipped,  // not among the result's tensors, because the config contains the same information
+  kLessOne,  // norm weights, from which Hugging Face subtracts one
+  kRow,      // a matrix with one row, which the file stores as a vector
+  // The rows of each query or key head are stored in pairs (i, i + half) instead of in two halves.
   kQueryRows,
   kKeyRows,
-  // A stack of experts [experts, rows, cols], whose experts have tensors of their own: "{}" in the name is the expert.
+  // A stack of experts [experts, rows, cols]. Each expert becomes a tensor, in whose name the expert's number replaces
+  // "{}".
   kExperts,
-  // A stack like it of [experts, gate's rows and then up's, cols]. Each expert has two tensors, and "gate_proj.weight"
-  // and "up_proj.weight" follow the name.
+  // A stack [experts, rows of gate and then of up, cols]. Each expert becomes two tensors, whose names end in
+  // "gate_proj.weight" and "up_proj.weight".
   kGateUpExperts,
-  // Gate and up whose rows are joined in turn: biases [experts, rows], and matrices in MXFP4, whose values and
-  // exponents are two tensors. The name is that of the matrix; "_blocks" and "_scales" follow.
+  // Experts of GPT-OSS. Hugging Face interleaves the rows of gate and up. Biases are [experts, rows]. A matrix in MXFP4
+  // becomes two tensors: the values, whose name ends in "_blocks", and the exponents, whose name ends in "_scales".
   kBiasGate,
   kBiasUp,
   kMxfp4Gate,
   kMxfp4Up,
   kMxfp4Down,
-  // A gated delta net's value heads, which lie in another order: as runs of rows, as single rows, and as runs of
-  // columns. Mixed rows have those of queries and keys before them.
+  // Tensors of a gated delta net, in which the value heads are permuted. A head has several rows, one row, or several
+  // columns. In kMixedRows the rows of queries and keys precede those of the value heads.
   kValueRows,
   kValueHeads,
   kValueColumns,
   kMixedRows,
-  kConvolution,  // kMixedRows, and a dimension of 1 in the middle
-  kDecay,        // kValueHeads, and −exp(value) is stored
-  // Two tensors for one of multi-head latent attention: for each head the transposed rows of keys, and those of values.
+  kConvolution,  // like kMixedRows; Hugging Face's tensor has an additional middle dimension of 1
+  kDecay,        // like kValueHeads; the file stores −exp(value)
+  // Two tensors of multi-head latent attention that Hugging Face joins. The joined tensor has, for each head, the rows
+  // of the keys, then the rows of the values. The file stores the rows of the keys transposed.
   kLatentKeys,
   kLatentValues,
 };
 
 struct TensorNameRule {
-  std::string_view gguf;  // for a layer's tensor: what follows "blk.<layer>."
-  // The name here; of a layer's tensor, what follows "model.layers.<layer>." A name that begins with '/' has nothing
-  // before it.
+  std::string_view gguf;  // the name in the file; for a tensor of a layer, the part after "blk.<layer>."
+  // Hugging Face's name; for a tensor of a layer, the part after "model.layers.<layer>.". A name that begins with '/'
+  // is complete as it is.
   std::string_view own;
   TensorForm form = TensorForm::kSame;
 };
 
 struct GgufTensorName {
-  std::optional<std::int64_t> layer;  // absent: a tensor of no layer
+  std::optional<std::int64_t> layer;  // absent if the tensor belongs to no layer
   std::string_view rest;              // the name without "blk.<layer>."
 };
 GgufTensorName parse_tensor_name(std::string_view name);
 
-// Returns the rule for a tensor: the one in `own`, else that of most architectures; null if there is none.
+// Returns the rule for a tensor: the rule in `own` if it has one, else the rule for most architectures; null if both
+// lack one.
 const TensorNameRule* find_name_rule(const GgufTensorName& name, std::span<const TensorNameRule> own);
-// Returns the rule by the name here, TensorNameRule::own, in the same order; null if there is none.
+// Like find_name_rule(), but searches by Hugging Face's name (TensorNameRule::own).
 const TensorNameRule* find_rule_of_own(std::string_view name, bool of_layer, std::span<const TensorNameRule> own);
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
-// Owners of libcurl's handles, and functions that find the parts of a URL. It includes libcurl's header, so only source
-// files may include it.
+// Owners of libcurl's handles, and functions that return the parts of a URL. This header includes libcurl's headers, so
+// only source files may include it.
 #pragma once
 
 #include <curl/curl.h>
@@ -22,14 +22,14 @@ using CurlUrl = std::unique_ptr<CURLU, CurlUrlFree>;
 using CurlHandle = std::unique_ptr<CURL, CurlHandleFree>;
 using CurlList = std::unique_ptr<curl_slist, CurlListFree>;
 
-// Returns null if the text is no URL.
+// Parses a URL. Returns null if the text is not a URL.
 inline CurlUrl parse_url(const std::string& text) {
   CurlUrl url(curl_url());
   if (url != nullptr && curl_url_set(url.get(), CURLUPART_URL, text.c_str(), 0) != CURLUE_OK) url.reset();
   return url;
 }
 
-// Returns "" if the URL does not have the part. `flags` are libcurl's, such as CURLU_DEFAULT_PORT.
+// Returns a part of the URL; "" if the URL does not have it. `flags` are libcurl's, such as CURLU_DEFAULT_PORT.
 inline std::string part_of(const CurlUrl& url, CURLUPart part, unsigned flags = 0) {
   char* value = nullptr;
   if (url == nullptr || curl_url_get(url.get(), part, &value, flags) != CURLUE_OK) return {};

@@ -1,5 +1,5 @@
-// Catches: a token that is sent to a stranger, a refusal or a hostile answer of the hub that is not explained, two
-// processes that write one file, and a name that is looked up in the wrong place.
+// Catches: a token that is sent to another host; a refusal or a malicious answer of the hub that the error does not
+// explain; two processes that write one file; a model that is looked up in the wrong place.
 #include <atomic>
 #include <chrono>
 #include <thread>
@@ -45,7 +45,8 @@ TEST_F(HubTest, SendsTheTokenOnlyToTheHub) {
   EXPECT_EQ(storage.requests()[0].header("authorization"), "");
   EXPECT_EQ(storage.requests()[0].path, "/signed?x=1");
 
-  // An address under another name counts as another host. A resumed request keeps its range.
+  // The URL names the same address as "localhost", which counts as another host, so the request carries no token. A
+  // resumed download that is redirected keeps its range.
   std::string renamed = storage.url() + "/signed";
   renamed.replace(renamed.find("127.0.0.1"), 9, "localhost");
   store_at(renamed);

@@ -24,14 +24,15 @@ namespace fs = std::filesystem;
 constexpr int kMaxAttempts = 5;
 constexpr std::int64_t kMaxRetryDelayMs = 60'000;
 
-// Returns `text` as a number; -1 if it is not a number from beginning to end.
+// Returns `text` as a number. Returns -1 if `text` is not a number from its first to its last character.
 std::int64_t number_in(std::string_view text) {
   std::int64_t number = -1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   return error == std::errc() && end == text.data() + text.size() && number >= 0 ? number : -1;
 }
 
-// Returns the first byte of "bytes 100-999/1000"; -1 if the header does not have that form.
+// Returns the first position in a Content-Range header, which is 100 in "bytes 100-999/1000". Returns -1 if the header
+// is missing or has another form.
 std::int64_t range_start(const HttpReply& reply) {
   const std::string* range = reply.header("content-range");
   constexpr std::string_view kUnit = "bytes ";
@@ -43,7 +44,7 @@ Result<Digest> start_digest(const HubFile& file) {
   return file.is_lfs ? Digest::sha256() : Digest::git_blob(file.size);
 }
 
-// The partially downloaded file, and the digest of its bytes.
+// A partially downloaded file, and the digest of its bytes so far.
 class Partial {
  public:
   // Continues with the bytes that `path` already holds.
@@ -109,7 +110,7 @@ Result<HttpReply> fetch_rest(HttpClient& client, const BlobRequest& request, Par
       return data_loss(fmt::format("{}: asked for bytes from {} on, and the server sends others", request.file.name,
                                    partial.size()));
     }
-    return partial.restart();  // the server sends the whole file instead of the range
+    return partial.restart();  // the server is sending the whole file instead of the requested range
   };
   const auto write = [&](std::string_view bytes) -> Status {
     TRY(partial.append(bytes));
@@ -189,7 +190,7 @@ Status fetch_blob(HttpClient& client, const BlobRequest& request,
   request.on_progress(partial.size());
   TRY(fetch_all(client, request, partial, refused));
   std::string digest = TRY(partial.finish());
-  if (digest != file.digest && resumed) {  // the part that was resumed may have been wrong
+  if (digest != file.digest && resumed) {  // the bytes from the earlier download may be wrong
     TRY(partial.restart());
     TRY(fetch_all(client, request, partial, refused));
     digest = TRY(partial.finish());

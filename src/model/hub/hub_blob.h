@@ -1,5 +1,6 @@
-// Downloads one file of the hub into the cache's blobs. A download resumes an earlier partial one, is checked against
-// the file's digest, and is renamed to its final name. Processes that download the same blob wait for one another.
+// Downloads one file of the hub into the blobs of the local cache. A download resumes an earlier partial download. Its
+// content is checked against the digest, then the file is renamed to its final name. If several processes want the same
+// blob, one downloads it and the others wait.
 #pragma once
 
 #include <cstdint>
@@ -17,20 +18,20 @@ struct BlobRequest {
   std::string url;
   const HubFile& file;
   const HubFolder& folder;
-  std::int64_t retry_delay_ms;                    // before the second attempt; doubled for each further one
+  std::int64_t retry_delay_ms;  // delay before the second attempt; doubled before each further attempt
   std::function<void(std::int64_t)> on_progress;  // bytes downloaded so far
 };
 
 // Returns whether the complete blob exists.
 bool has_blob(const HubFolder& folder, const HubFile& file);
 
-// Downloads the blob; returns at once if it exists. Bytes that were downloaded stay on disk after an error or a signal,
-// unless they are wrong. If the server refuses, `refused` makes the error from its reply.
+// Downloads the blob. Returns at once if the blob exists. After an error or a signal the downloaded bytes stay on disk,
+// unless they are known to be wrong. If the server refuses, `refused` converts its reply to the returned error.
 Status fetch_blob(HttpClient& client, const BlobRequest& request,
                   const std::function<Status(const HttpReply&)>& refused);
 
-// Calls `attempt` until its reply is not a temporary failure, at most 5 times without progress. Logs a warning and
-// waits between attempts. `what` names the download in warnings.
+// Calls `attempt` until its reply is not a temporary failure. Gives up after 5 attempts without progress. Logs a
+// warning and waits between attempts. `what` names the download in warnings.
 Result<HttpReply> with_retries(const std::string& what, std::int64_t delay_ms,
                                const std::function<Result<HttpReply>()>& attempt,
                                const std::function<std::int64_t()>& progress);

@@ -32,7 +32,7 @@ bool is_id_part(std::string_view part) {
          part.find("..") == std::string_view::npos;
 }
 
-// Returns whether `text` may be a revision. A branch may have slashes ("refs/pr/1").
+// Returns whether `text` is a well-formed revision. The name of a branch may contain slashes ("refs/pr/1").
 bool is_revision(std::string_view text) {
   for (std::size_t begin = 0; begin <= text.size();) {
     const std::size_t end = std::min(text.find('/', begin), text.size());
@@ -42,8 +42,8 @@ bool is_revision(std::string_view text) {
   return true;
 }
 
-// Returns the relative paths of all regular files below `folder`, or of the other entries directly in it if `files` is
-// false.
+// If `files` is true, returns the relative paths of all regular files below `folder`, at any depth. Otherwise returns
+// the entries directly in `folder` that are not regular files.
 std::vector<std::string> names_below(const fs::path& folder, bool files) {
   std::vector<std::string> names;
   std::error_code error;
@@ -76,7 +76,7 @@ Result<std::optional<std::string>> find_commit(const HubFolder& folder, const st
   return std::optional<std::string>();
 }
 
-// Returns the files of `content` that the snapshot lacks.
+// Returns the files that `content` requires and that the snapshot does not have.
 Result<std::vector<std::string>> missing_files(const fs::path& snapshot, ModelContent content) {
   std::set<std::string> missing;
   std::error_code error;
@@ -102,8 +102,8 @@ Result<std::vector<std::string>> missing_files(const fs::path& snapshot, ModelCo
   return std::vector(missing.begin(), missing.end());
 }
 
-// Returns the path of the model's first GGUF file in the snapshot. A link without its blob counts as missing, and so
-// does a member of a split set, which the model's reader names.
+// Returns the path of the model's first GGUF file in the snapshot. A link without its blob counts as missing. Missing
+// members of a split set are reported later, when the model is opened.
 Result<std::string> find_gguf_file(const fs::path& snapshot, const HubModel& model) {
   const std::vector<std::string> names = names_below(snapshot, /*files=*/true);
   const Result<std::vector<std::string>> files = choose_gguf(names, model.gguf);

@@ -1,8 +1,8 @@
-// Models in the local cache of the Hugging Face hub, which the hub's own tools fill too:
-//   <cache>/models--org--name/refs/<branch or tag>      a file: the commit it stands for
+// Finds models in the local cache of the Hugging Face hub, which the hub's own tools also use:
+//   <cache>/models--org--name/refs/<branch or tag>      a file that contains a commit
 //                            /snapshots/<commit>/<file>  links into blobs/
-//                            /blobs/<digest>             content, by SHA-256 (large files) or git's SHA-1
-//   <cache>/.locks/models--org--name/<digest>.lock       held while the blob is written
+//                            /blobs/<digest>             content, named by SHA-256 (large files) or git's SHA-1
+//   <cache>/.locks/models--org--name/<digest>.lock       a lock file, held while the blob is written
 #pragma once
 
 #include <cstdint>
@@ -16,28 +16,29 @@
 namespace tessera {
 
 struct HubModel {
-  std::string id;                 // "org/name", or "name" for the hub's oldest
+  std::string id;                 // "org/name", or "name" for the hub's oldest models
   std::string revision = "main";  // a branch, a tag or a commit's 40 digits
-  // One of the repository's models in GGUF files: a type ("Q4_K_M") or a file's name. Empty: the safetensors.
+  // Selects one of the repository's models in GGUF format, by a type ("Q4_K_M") or by a file name. Empty for the
+  // safetensors.
   std::string gguf = {};
 };
 
-// Returns whether `text` is spelled like an id of the hub. A relative path may be spelled like that, too.
+// Returns whether `text` has the form of a model id. A relative path may have this form too.
 bool is_hub_id(std::string_view text);
-// Returns whether `text` is one path component and neither "." nor "..". Names from a cache or a hub must pass this
-// before they are used as file names.
+// Returns whether `text` is a single path component other than "." and "..". Names that come from a cache or a hub must
+// be checked with this function before they are used as file names.
 bool is_plain_name(std::string_view text);
 
-// The files of a model that a command reads.
+// The files of a model that a command needs.
 enum class ModelContent : std::uint8_t {
   kConfig,   // config.json, tokenizer and templates
-  kWeights,  // the files of kConfig, and the weights
+  kWeights,  // the files of kConfig and the weights
 };
 
-// Paths of one model. The class does not access the file system.
+// The paths of one model. This class does not access the file system.
 class HubFolder {
  public:
-  // Returns the model's paths. invalid_argument for a malformed id or revision, and if settings.cache is empty.
+  // Returns the model's paths. Returns invalid_argument for a malformed id or revision, and if settings.cache is empty.
   static Result<HubFolder> of(const HubSettings& settings, const HubModel& model);
 
   const std::filesystem::path& root() const { return root_; }
@@ -53,8 +54,9 @@ class HubFolder {
   std::filesystem::path locks_;
 };
 
-// Returns the snapshot's folder, or the GGUF file in it that the model names. not_found for a model or revision that is
-// not cached, and for a snapshot that lacks a file of `content`; the message says what was searched for and where.
+// Returns the snapshot's folder, or the GGUF file in it if model.gguf selects one. Returns not_found if the model or
+// the revision is not cached, or if the snapshot lacks a file of `content`; the message says what was searched for and
+// where.
 Result<std::string> find_in_hub_cache(const HubSettings& settings, const HubModel& model, ModelContent content);
 
 }  // namespace tessera

@@ -1,5 +1,6 @@
-// Catches: a model that is not found where the hub's own tools put it in the cache, another revision than the requested
-// one, a partial download that is mistaken for a model, and a ref or revision that leads out of the cache.
+// Catches: a model that is not found although the hub's own tools cached it; a revision that is returned although
+// another one was requested; a partial download that is accepted as a model; a ref or revision that leads out of the
+// cache folder.
 #include "tessera/model/hub/hub_cache.h"
 
 #include <map>
@@ -15,7 +16,7 @@ using test::expect_error;
 const std::string kCachedCommit = "0123456789abcdef0123456789abcdef01234567";
 const std::string kOther = "89abcdef0123456789abcdef0123456789abcdef";
 
-// A cache with one model, written as the hub's tools do.
+// A cache with one model, as the hub's tools write it.
 class Cache {
  public:
   Cache() : settings_{.cache = dir_.path()} {}

@@ -30,7 +30,7 @@ Result<Digest> Digest::git_blob(std::int64_t size) {
   digest.context_.reset(EVP_MD_CTX_new());
   TRY(start(digest.context_.get(), EVP_sha1()));
   const std::string header = fmt::format("blob {}", size);
-  digest.add({header.c_str(), header.size() + 1});  // including the terminating zero
+  digest.add({header.c_str(), header.size() + 1});  // git hashes the terminating zero too
   return digest;
 }
 

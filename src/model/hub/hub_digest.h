@@ -1,4 +1,4 @@
-// Computes the digests by which the hub names content.
+// Computes the digests that the hub uses to name file contents.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 #include "tessera/base/status.h"
 
-struct evp_md_ctx_st;  // OpenSSL's
+struct evp_md_ctx_st;  // declared by OpenSSL
 
 namespace tessera {
 

@@ -29,7 +29,7 @@ std::string without_slash(std::string url) {
   return url;
 }
 
-// Escapes a file's name for a URL; its folders stay folders.
+// Escapes a file name for a URL. The slashes between folders are kept.
 std::string escaped_path(const fs::path& name) {
   std::string escaped;
   for (const fs::path& part : name) escaped += (escaped.empty() ? "" : "/") + url_escaped(part.string());
@@ -46,7 +46,7 @@ Result<std::string> find_token(const HubSettings& settings) {
   return token;
 }
 
-// One model being fetched.
+// The download of one model.
 class Pull {
  public:
   static Result<Pull> create(const HubSettings& settings, const HubModel& model, const PullOptions& options) {
@@ -78,7 +78,7 @@ class Pull {
   Pull(HubFolder folder, const HubModel& model, const PullOptions& options, HttpClient client)
       : folder_(std::move(folder)), model_(model), options_(options), client_(std::move(client)) {}
 
-  // Fetches one model in GGUF files, which needs no other file.
+  // Downloads one model in GGUF format. Such a model needs no other files.
   Result<std::string> fetch_gguf() {
     std::vector<std::string> names;
     for (const HubFile& file : listing_.files) names.push_back(file.name);
@@ -90,7 +90,7 @@ class Pull {
     return (snapshot() / chosen.front()).string();
   }
 
-  // Lets the revision refer to the commit, all of whose files are there.
+  // Makes the revision point to the commit. Precondition: all files of the commit are complete.
   Status finish() const {
     if (model_.revision == listing_.commit) return ok_status();
     const fs::path ref = folder_.ref(model_.revision);
@@ -165,7 +165,7 @@ class Pull {
     return error || size > static_cast<std::uintmax_t>(file.size) ? 0 : static_cast<std::int64_t>(size);
   }
 
-  // Checks for free space before the download, which may take an hour.
+  // Checks before the download that the disk has enough free space, because the download may take an hour.
   Status check_space(std::int64_t bytes) const {
     std::error_code error;
     const fs::space_info space = fs::space(folder_.root(), error);
@@ -213,7 +213,8 @@ Result<std::string> pull_model(const HubSettings& settings, const HubModel& mode
 }
 
 Result<std::string> resolve_model(const ModelRequest& request, const HubSettings& settings) {
-  // A path that cannot be accessed is returned as it is; the code that reads it reports why.
+  // A path that exists is returned unchanged, even if it cannot be read, because the code that opens it reports the
+  // reason.
   std::error_code error;
   const std::string& name = request.path_or_id;
   std::optional<HubModel> model = parse_hub_name(name);

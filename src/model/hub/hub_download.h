@@ -1,4 +1,4 @@
-// Fetches models from the Hugging Face hub, or a mirror of it, into the local cache.
+// Downloads models from the Hugging Face hub, or from a mirror of it, into the local cache.
 //
 //   std::string folder = TRY(resolve_model({.path_or_id = "Qwen/Qwen3-0.6B", .download = true}, settings));
 #pragma once
@@ -15,26 +15,27 @@ namespace tessera {
 struct PullOptions {
   ModelContent content = ModelContent::kWeights;
   bool show_progress = false;
-  std::int64_t retry_delay_ms = 1000;  // doubled with each attempt
+  std::int64_t retry_delay_ms = 1000;  // doubled after each attempt
 };
 
-// Asks the hub for the revision's current commit, downloads the files that the cache lacks, and returns the snapshot's
-// folder, or the first GGUF file if the model names some. The revision refers to the new commit only when all its files
-// are complete. Complete and partial files stay for the next attempt after an error or a signal. Several processes may
-// do this at once. not_found: no such model or revision, no access, no network; resource_exhausted: the disk is full;
-// data_loss: the server's answer contradicts itself or a digest.
+// Asks the hub for the revision's current commit and downloads the files that the cache lacks. Returns the snapshot's
+// folder, or the first GGUF file if model.gguf selects one. The revision points to the new commit only after all files
+// of that commit are complete. After an error or a signal, complete and partial files stay for the next attempt.
+// Several processes may call this at once. Returns not_found if the model or revision does not exist, or if access or
+// the network is missing; resource_exhausted if the disk is full; data_loss if the server's answer is inconsistent or
+// contradicts a digest.
 Result<std::string> pull_model(const HubSettings& settings, const HubModel& model, const PullOptions& options);
 
 struct ModelRequest {
-  std::string path_or_id;  // an id may end in ":" and HubModel::gguf
-  std::string revision{};  // empty: main
+  std::string path_or_id;  // an id may be followed by ":" and a value for HubModel::gguf
+  std::string revision{};  // empty for main
   ModelContent content = ModelContent::kWeights;
-  bool download = false;  // download what the cache lacks
+  bool download = false;  // download the files that the cache lacks
   bool show_progress = false;
 };
 
-// Returns the folder or file from which to read a model: `path_or_id` itself if it exists, otherwise the snapshot in
-// the hub's cache that it names. not_found if the cache lacks it and `download` is false.
+// Returns the folder or file from which to read a model: `path_or_id` itself if it exists, otherwise the snapshot of
+// that model in the hub's cache. Returns not_found if the cache does not have it and `download` is false.
 Result<std::string> resolve_model(const ModelRequest& request, const HubSettings& settings);
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
-// Catches: a wrong download that is accepted (other bytes, fewer, more, another range than requested), a download that
-// starts over although it could resume, and a cache in a state in which the hub's own tools would not leave it.
+// Catches: a wrong download that is accepted, with other bytes, too few, too many or another range; a download that
+// starts over although it could resume; a cache in a state in which the hub's own tools would not leave it.
 #include "tessera/model/hub/hub_test_util.h"
 
 namespace tessera {
@@ -130,7 +130,7 @@ TEST_F(HubTest, ResumesAfterATruncatedBody) {
     reply.sent = 10'000;
     return reply;
   });
-  expect_pulled();  // more attempts than are made without progress
+  expect_pulled();  // allows more than 5 attempts, because each makes progress
   EXPECT_THAT(ranges(), SizeIs(9));
   EXPECT_EQ(ranges()[8], "bytes=80000-");
 }

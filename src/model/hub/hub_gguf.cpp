@@ -17,8 +17,8 @@ std::string upper(std::string_view text) {
   return result;
 }
 
-// Returns the name without ".gguf" and without the number of a split set's member: "m-Q8_0-00001-of-00003.gguf" gives
-// "m-Q8_0".
+// Returns the name without ".gguf" and without the member number of a split set: "m-Q8_0" for
+// "m-Q8_0-00001-of-00003.gguf".
 std::string_view stem_of(std::string_view name) {
   constexpr std::string_view kNumber = "-00001-of-00003";
   name.remove_suffix(kGguf.size());

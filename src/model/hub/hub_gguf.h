@@ -1,4 +1,4 @@
-// Models in GGUF files on the hub. A repository holds many, one for each type of their weights.
+// Selects models in GGUF format on the hub. A repository usually has several such models, one for each type of weights.
 #pragma once
 
 #include <optional>
@@ -12,12 +12,13 @@
 
 namespace tessera {
 
-// Parses "org/name", or "org/name:WHICH", where WHICH is HubModel::gguf. Nothing if the text is neither.
+// Parses "org/name", or "org/name:WHICH", where WHICH is HubModel::gguf. Returns nothing if the text has neither form.
 std::optional<HubModel> parse_hub_name(std::string_view text);
 
-// Returns the files of the model that `which` names, among the names of a repository's files: the file of that name, or
-// the one whose name ends in that type before ".gguf" ("Q4_K_M", in letters of any case). Of a split set it returns all
-// members, in order. not_found, with the types that there are, if none fits; invalid_argument if several do.
+// Returns the files of the model that `which` selects from the file names of a repository. `which` is a file name, or
+// the type that ends a file name before ".gguf" ("Q4_K_M", in any case). For a split set the result has all members, in
+// order. Returns not_found, with a list of the available types, if no model fits; invalid_argument if several models
+// fit.
 Result<std::vector<std::string>> choose_gguf(std::span<const std::string> names, std::string_view which);
 
 }  // namespace tessera

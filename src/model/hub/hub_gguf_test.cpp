@@ -1,4 +1,5 @@
-// Catches: another model of a repository than the one that was named, and a split set without all of its files.
+// Catches: a file that is chosen although it belongs to another model of the repository than the selected one; a split
+// set without all of its files.
 #include "tessera/model/hub/hub_gguf.h"
 
 #include <gmock/gmock.h>

@@ -16,9 +16,9 @@ namespace {
 
 constexpr int kMaxRedirects = 10;
 constexpr long kConnectTimeoutS = 30;
-constexpr long kStalledAfterS = 60;  // time without a byte
+constexpr long kStalledAfterS = 60;  // a transfer fails after this many seconds without a byte
 
-// Returns "https://host:443" for a URL that may be fetched.
+// Returns the origin of a URL, such as "https://host:443". Returns an error if the URL must not be fetched.
 Result<std::string> origin_of(const std::string& text) {
   const CurlUrl url = parse_url(text);
   const std::string scheme = part_of(url, CURLUPART_SCHEME);
@@ -31,12 +31,12 @@ Result<std::string> origin_of(const std::string& text) {
 
 bool is_https(const std::string& origin) { return origin.starts_with("https:"); }
 
-// Returns whether a retry cannot repair the failure.
+// Returns whether the transfer failed because of certificates, so that a retry cannot help.
 bool is_about_trust(CURLcode code) {
   return code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE || code == CURLE_SSL_CERTPROBLEM;
 }
 
-// One transfer, as its callbacks see it.
+// The state of one transfer, for libcurl's callbacks.
 struct Transfer {
   CURL* curl = nullptr;
   const HttpSink* sink = nullptr;
@@ -44,7 +44,7 @@ struct Transfer {
   bool begun = false;
   Status failure{};
 
-  // Returns whether the body is wanted. The body of a refusal or a redirect is discarded.
+  // Returns whether the body is passed to the sink. The body of a refusal or a redirect is discarded.
   bool wanted() const { return reply.status >= 200 && reply.status < 300; }
   bool begin() {
     if (!begun && wanted()) {
@@ -58,7 +58,7 @@ struct Transfer {
 std::size_t on_header(char* data, std::size_t, std::size_t size, void* user) {
   Transfer& transfer = *static_cast<Transfer*>(user);
   const std::string_view line(data, size);
-  if (line.starts_with("HTTP/")) {  // drops an interim response before the final one
+  if (line.starts_with("HTTP/")) {  // a new response begins; drops the headers of an interim response
     long status = 0;
     curl_easy_getinfo(transfer.curl, CURLINFO_RESPONSE_CODE, &status);
     transfer.reply = {.status = static_cast<int>(status)};
@@ -89,7 +89,7 @@ struct Target {
   bool gets_token;
 };
 
-// Runs the transfer; `reason` receives the description of a failure.
+// Runs the transfer. If it fails, `reason` receives a description of the failure.
 CURLcode perform(Transfer& transfer, const HubHttpOptions& options, const Target& target, std::string& reason) {
   CURL* curl = transfer.curl;
   std::array<char, CURL_ERROR_SIZE> error{};
@@ -187,7 +187,8 @@ bool HttpReply::is_temporary() const {
   return !broken.empty() || status == 408 || status == 429 || (status >= 500 && status != 501);
 }
 
-// libcurl's default path is Debian's, but the packed program also runs on other distributions.
+// The libcurl of the packaged program looks for certificates where Debian keeps them, but the program also runs on
+// other distributions.
 std::string system_ca_file() {
   static constexpr std::array<const char*, 4> kPlaces = {"/etc/ssl/certs/ca-certificates.crt",
                                                          "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem",

@@ -1,5 +1,5 @@
-// Sends HTTP GET requests with libcurl. Redirects are followed here rather than by the library, so that the token is
-// sent only to the origin (scheme, host, port) it belongs to, and https never redirects to http.
+// Sends HTTP GET requests with libcurl. Redirects are followed here and not by libcurl, so that the token is sent only
+// to the endpoint's origin (scheme, host, port), and a redirect from https to http is refused.
 #pragma once
 
 #include <cstdint>
@@ -14,40 +14,41 @@
 namespace tessera {
 
 struct HubHttpOptions {
-  std::string endpoint;   // "http[s]://host[:port][/path]"; only its origin gets the token
-  std::string token{};    // empty: none
-  std::string ca_file{};  // empty: the system's
+  std::string endpoint;   // "http[s]://host[:port][/path]"; only this origin gets the token
+  std::string token{};    // may be empty
+  std::string ca_file{};  // empty for the system's file
 };
 
 struct HttpReply {
-  int status = 0;                                // status of the last response; 0: no response
+  int status = 0;                                // status of the last response; 0 if there was no response
   std::map<std::string, std::string> headers{};  // names in lower case
-  std::string broken{};  // why the connection ended before the response was complete; empty: it is complete
+  std::string broken{};  // why the connection ended before the response was complete; empty if it is complete
 
-  // Returns null if there is no such header.
+  // Returns the value of a header; null if the reply does not have it.
   const std::string* header(const std::string& name) const;
   bool succeeded() const { return broken.empty() && status >= 200 && status < 300; }
-  // Returns whether the same request may succeed later.
+  // Returns whether the request failed but may succeed later.
   bool is_temporary() const;
 };
 
-// Receives the body of a successful response. An error ends the transfer and is returned by get().
+// Receives the body of a successful response. An error of either function ends the transfer, and get() returns it.
 struct HttpSink {
-  std::function<Status(const HttpReply&)> begin;  // called once status and headers are known, for an empty body too
+  std::function<Status(const HttpReply&)> begin;  // called when status and headers are known, even if the body is empty
   std::function<Status(std::string_view)> write;
 };
 
-// A client. One thread at a time may use it.
+// An HTTP client. Only one thread at a time may use it.
 class HttpClient {
  public:
-  // Makes a client. invalid_argument for an endpoint or a token that cannot be used.
+  // Creates a client. Returns invalid_argument for a malformed endpoint or token.
   static Result<HttpClient> create(HubHttpOptions options);
   HttpClient(HttpClient&&) noexcept;
   ~HttpClient();
 
-  // Gets the content from byte `offset` on (the server may ignore that: see status 206 and content-range). Errors are
-  // those of the sink, refused redirects, and untrusted certificates. A server that refuses or cannot be reached is a
-  // reply, not an error.
+  // Requests the content from byte `offset` to the end. The server may send the whole content instead; a reply that
+  // begins at the offset has status 206 and the header content-range. Returns an error if the sink fails, a redirect is
+  // refused or a certificate is not trusted. If the server refuses or cannot be reached, the result is a reply, not an
+  // error.
   Result<HttpReply> get(const std::string& url, std::int64_t offset, const HttpSink& sink);
 
   const HubHttpOptions& options() const { return options_; }
@@ -60,8 +61,8 @@ class HttpClient {
   std::unique_ptr<Handle> handle_;
 };
 
-// Returns the system's file of trusted certificates, for distributions that have it elsewhere than libcurl was built
-// for; "" if there is none.
+// Returns the path of the system's trusted certificates; "" if none is found. It is needed on distributions that keep
+// them elsewhere than at the path that was built into libcurl.
 std::string system_ca_file();
 
 // Returns `text` escaped as one component of a URL's path.

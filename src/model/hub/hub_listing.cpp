@@ -54,8 +54,8 @@ Result<HubFile> parse_file(const Json& entry, const std::string& name, const std
   return file;
 }
 
-// Returns whether the name is like "1_Pooling/config.json", which modules.json names. It is the only file inside a
-// folder that is read.
+// Returns whether the name has the form "1_Pooling/config.json". modules.json of an embedding model refers to this
+// file. No other files in subfolders are downloaded.
 bool is_pooling_config(std::string_view name) {
   return name.ends_with("_Pooling/config.json") && name.find('/') == name.rfind('/');
 }

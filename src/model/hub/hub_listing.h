@@ -1,4 +1,4 @@
-// Reads the hub's list of a revision's files, and chooses the files that an engine needs.
+// Parses the hub's list of a revision's files, and selects the files that an engine needs.
 #pragma once
 
 #include <cstdint>
@@ -12,29 +12,31 @@
 namespace tessera {
 
 struct HubFile {
-  std::string name;  // one component, or a module's folder and another; checked
+  std::string name;  // checked: one path component, or "<n>_Pooling/config.json"
   std::int64_t size = 0;
   std::string digest;   // hexadecimal, checked; also the blob's name in the cache
-  bool is_lfs = false;  // the digest is the SHA-256 of the content; otherwise git's digest of a blob
+  bool is_lfs = false;  // true if the digest is the content's SHA-256, false if it is git's SHA-1 of the blob
 };
 
 struct HubListing {
   std::string commit;          // 40 digits, checked
   std::vector<HubFile> files;  // the files of the top folder, and an embedding model's <n>_Pooling/config.json
-  // Returns null if there is no such file.
+  // Returns the file of this name; null if the listing does not have it.
   const HubFile* find(std::string_view name) const;
 };
 
-// Reads the answer to GET /api/models/<id>/revision/<revision>?blobs=true. data_loss for anything else, for a file
-// whose name leaves the folder and for malformed digests. `what` names the listing in errors.
+// Parses the answer to GET /api/models/<id>/revision/<revision>?blobs=true. Returns data_loss if the answer is
+// malformed, or has a file name that leads out of the folder or a malformed digest. `what` names the listing in errors.
 Result<HubListing> parse_hub_listing(std::string_view text, const std::string& what);
 
-// Returns the files of configuration, tokenizer and templates: *.json, *.model, *.jinja.
+// Returns the files with configuration, tokenizer and templates: *.json, *.model, *.jinja.
 std::vector<HubFile> small_files(const HubListing& listing);
 
-// Checks before any download that the weights can be read; not_found names the weight files that exist instead.
+// Checks that the listing has weights in a supported format, before anything is downloaded. Returns not_found if it has
+// none; the message names the weight files that exist.
 Status check_has_weights(const HubListing& listing);
-// Returns the files that Checkpoint will open (weight_map.h). `weight_map` is the index's, empty without an index.
+// Returns the files that Checkpoint will open (weight_map.h). `weight_map` is the map in the index file; empty if the
+// model has no index file.
 Result<std::vector<HubFile>> weight_files(const HubListing& listing,
                                           const std::map<std::string, std::string>& weight_map);
 

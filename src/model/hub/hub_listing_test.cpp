@@ -1,5 +1,5 @@
-// Catches: a digest that is not the hub's, a needed file that is not fetched or the other way round, and a hub's answer
-// that writes outside of its folder.
+// Catches: a digest that differs from the hub's; a needed file that is not downloaded; an unneeded file that is
+// downloaded; an answer of the hub that makes files appear outside of their folder.
 #include "tessera/model/hub/hub_listing.h"
 
 #include "tessera/model/hub/hub_digest.h"

@@ -1,5 +1,5 @@
-// Says where models of the Hugging Face hub are kept on this machine, and where they are fetched from. The environment
-// variables are those of the hub's own tools, so that both share one cache.
+// Settings for the Hugging Face hub: where its models are cached on this machine, and from where they are downloaded.
+// The environment variables are those of the hub's own tools, so that this program shares their cache.
 #pragma once
 
 #include <functional>
@@ -8,19 +8,19 @@
 namespace tessera {
 
 struct HubSettings {
-  std::string cache{};  // the folder of models--org--name; empty: unknown
+  std::string cache{};  // the folder that contains models--org--name; empty if unknown
   std::string endpoint = "https://huggingface.co";
-  std::string token{};       // empty: the content of token_file, if it exists
+  std::string token{};       // if empty, the content of token_file is used, if that file exists
   std::string token_file{};  // read only for a download
-  std::string ca_file{};     // certificates of authorities; empty: the system's
-  bool offline = false;      // any download is an error
+  std::string ca_file{};     // trusted certificates; empty for the system's
+  bool offline = false;      // if true, any download is an error
 };
 
-// `get(name)` returns the value of an environment variable, or null if it is not set; an empty one counts as not set.
-//   cache       HF_HUB_CACHE, or hub in HF_HOME; without HF_HOME, huggingface in XDG_CACHE_HOME or in .cache of HOME
-//               takes its place
+// Returns the settings that the environment variables give. `get(name)` returns the value of a variable, or null if it
+// is not set. An empty value counts as not set.
+//   cache       HF_HUB_CACHE, else HF_HOME/hub, else XDG_CACHE_HOME/huggingface/hub, else HOME/.cache/huggingface/hub
 //   endpoint    HF_ENDPOINT
-//   token       HF_TOKEN; the token file is `token` in HF_HOME
+//   token       HF_TOKEN; token_file is `token` in HF_HOME or in the folder that replaces HF_HOME
 //   ca_file     SSL_CERT_FILE
 //   offline     HF_HUB_OFFLINE: 1, on, yes or true
 HubSettings hub_settings_from(const std::function<const char*(const char*)>& get);

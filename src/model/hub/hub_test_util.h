@@ -1,4 +1,4 @@
-// A test hub that serves one model, and a cache to download it to.
+// A test server that acts as a hub with one model, and a cache to which the model is downloaded.
 #pragma once
 
 #include <functional>
@@ -29,7 +29,7 @@ inline std::string pattern(std::size_t size) {
   return bytes;
 }
 
-// A test with a hub and a cache. answer_first() overrides the hub's replies.
+// A test fixture with a hub and a cache. A test can replace replies of the hub with answer_first().
 class HubTest : public ::testing::Test {
  protected:
   HubTest() {
@@ -81,7 +81,7 @@ class HubTest : public ::testing::Test {
             .headers = {{"Content-Range", "bytes " + said + std::to_string(bytes.size())}}};
   }
 
-  // Returns a reply that replaces the hub's own; nothing: the hub's own reply.
+  // Returns a reply that replaces the hub's reply, or nothing to keep the hub's.
   using Before = std::function<std::optional<ServedReply>(const ServedRequest&)>;
   void answer_first(Before before) {
     const std::scoped_lock lock(mutex_);

@@ -31,10 +31,10 @@ struct ServedReply {
   int status = 200;
   std::string body{};
   std::map<std::string, std::string> headers{};
-  std::size_t sent = std::string::npos;  // bytes of the body that are sent before the connection is closed
+  std::size_t sent = std::string::npos;  // number of body bytes after which the connection is closed
 };
 
-// A server with one connection per request; `handler` answers each on a thread of its own.
+// A server with one connection for each request. Each request is answered on a separate thread, by `handler`.
 class HttpServer {
  public:
   using Handler = std::function<ServedReply(const ServedRequest&)>;

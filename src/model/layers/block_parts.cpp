@@ -9,7 +9,7 @@ namespace {
 
 using Content = BlockStorage::Content;
 
-// Returns the weight of one content of all parts' blocks.
+// Returns the weight that holds either the blocks, the codes or the scales of all parts.
 WeightSpec content_of(const std::string& name, std::span<const LinearPart> parts, Content content) {
   const BlockTypeInfo& type = block_type_info(parts[0].format.blocks);
   const ir::DType dtype = content == Content::kScales ? ir::DType::kFloat16 : ir::DType::kUInt8;

@@ -1,5 +1,5 @@
-// The matrix of a linear whose parts are stored as a GGUF file's blocks: the blocks themselves, or their integers and
-// scales apart.
+// Makes the weights of a linear whose matrix is stored as a GGUF file's blocks. Operators take either the blocks
+// themselves, or two weights: the integers of the blocks, called codes, and the scales.
 #pragma once
 
 #include <span>
@@ -9,13 +9,13 @@
 
 namespace tessera {
 
-// Joins parts of one type of blocks to one weight, u8[all parts' rows, bytes of a row]. Preconditions: slices divide no
-// block, and all parts but the last have a multiple of sixteen rows (end_of_run()).
+// Joins parts with the same block type to one weight, u8[all parts' rows, bytes of a row]. Preconditions: no slice
+// divides a block; every part except the last has a multiple of sixteen rows (end_of_run()).
 QuantisedWeights block_weights(const std::string& name, std::span<const LinearPart> parts);
 
-// Joins parts of one type of blocks, whose formats have `codes`, to two weights: codes u8[all parts' rows, bytes of a
-// row] and scales f16[all parts' rows, groups of a row], or twice as many if the format has pairs. Precondition: slices
-// divide no block.
+// Joins parts with the same block type, whose formats have `codes`, to two weights: codes u8[all parts' rows, bytes of
+// a row] and scales f16[all parts' rows, groups of a row], or twice as many scales if the format has pairs of them.
+// Precondition: no slice divides a block.
 QuantisedWeights block_code_weights(const std::string& name, std::span<const LinearPart> parts);
 
 }  // namespace tessera

@@ -10,9 +10,9 @@
 namespace tessera {
 namespace {
 
-constexpr std::string_view kScale = "_scale.";  // in the names of weights, after "k" or "v"
+constexpr std::string_view kScale = "_scale.";  // follows "k" or "v" in the names of weights
 
-// Returns the group to which the layer belongs, without its list of layers.
+// Returns the cache group to which the layer belongs, with an empty list of layers.
 ir::CacheGroup group_of(const ModelConfig& config, std::int64_t layer) {
   using Kind = ir::CacheGroup::Kind;
   const auto index = static_cast<std::size_t>(layer);
@@ -23,8 +23,9 @@ ir::CacheGroup group_of(const ModelConfig& config, std::int64_t layer) {
   return {.name = fmt::format("window.{}", window), .kind = Kind::kWindow, .window = window, .layers = {}};
 }
 
-// Returns the tensors that checkpoints have for the scale of keys (`kind` "k") or values ("v"): the spellings of
-// ModelOpt, of compressed-tensors, and of older exporters, some of which have one scale for both.
+// Returns the names that a checkpoint may use for the scale of keys (`kind` is "k") or of values ("v"). The names are
+// those of ModelOpt, of compressed-tensors, and of older exporters. Some older exporters write one scale for both keys
+// and values.
 std::vector<std::string> scale_tensors(const std::string& prefix, std::string_view kind) {
   const std::string k(kind);
   return {prefix + k + "_proj." + k + "_scale", prefix + k + "_scale",
@@ -65,7 +66,7 @@ std::vector<ir::CacheGroup> cache_groups(const ModelConfig& config) {
 std::size_t cache_group_of_layer(const ModelConfig& config, std::int64_t layer) {
   const std::vector<ir::CacheGroup> groups = cache_groups(config);
   const auto group = std::ranges::find(groups, group_of(config, layer).name, &ir::CacheGroup::name);
-  // A group beyond the last symbol was refused when the inputs were declared.
+  // declare_token_inputs() has already refused configs with too many groups, so the minimum only keeps the index valid.
   return std::min(static_cast<std::size_t>(group - groups.begin()), ir::kMaxCacheGroups - 1);
 }
 

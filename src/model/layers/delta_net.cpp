@@ -7,7 +7,7 @@
 namespace tessera {
 namespace {
 
-// A rank's part of a layer: neighbouring key heads, and the value heads that read them.
+// The heads of a layer on one rank: consecutive key heads, and the value heads that use them.
 struct LocalDeltaNet {
   std::int64_t key_heads = 0;
   std::int64_t value_heads = 0;
@@ -36,7 +36,7 @@ std::int64_t all_channels(const DeltaNetConfig& net) {
   return 2 * net.key_heads * net.key_head_dim + net.value_heads * net.value_head_dim;
 }
 
-// Returns this rank's rows (or channels) of queries, keys and values, which lie one below the other.
+// Returns this rank's slices of a tensor whose rows (or channels) are queries, then keys, then values.
 std::vector<TensorSlice> local_channels(const DeltaNetConfig& net, const LocalDeltaNet& local) {
   const std::int64_t keys = net.key_heads * net.key_head_dim;
   const TensorSlice queries{
@@ -48,7 +48,7 @@ std::vector<TensorSlice> local_channels(const DeltaNetConfig& net, const LocalDe
            .size = local.value_heads * net.value_head_dim}};
 }
 
-// Adds the convolution's matrix [channels, taps], stored as [channels, 1, taps].
+// Adds the convolution's matrix [channels, taps], which is stored as [channels, 1, taps].
 ir::ValueId conv_weight(LayerBuilder& b, const DeltaNetConfig& net, const LocalDeltaNet& local,
                         const std::string& tensor) {
   WeightSpec spec{.name = tensor,
@@ -58,8 +58,8 @@ ir::ValueId conv_weight(LayerBuilder& b, const DeltaNetConfig& net, const LocalD
   return b.add_weight(std::move(spec));
 }
 
-// Adds a part of a vector in float32, whatever the checkpoint stores, because it is used in exponents or multiplied in
-// float32.
+// Adds a slice of a vector as float32 even if the checkpoint stores another type, because operators use the vector in
+// exponents or multiply by it in float32.
 ir::ValueId float_vector(LayerBuilder& b, const std::string& tensor, std::int64_t size, const TensorSlice& slice,
                          WeightSpec::Init init) {
   const std::int64_t elements = slice.size < 0 ? size : slice.size;
@@ -97,7 +97,7 @@ DeltaNetBlocks joint_delta_net_blocks(LayerBuilder& b, const ModelConfig& config
   const LocalDeltaNet local = local_delta_net(b, net);
   const std::int64_t shared = net.value_heads / net.key_heads;
   DeltaNetBlocks blocks;
-  // Adds rows `first` … `first` + `rows` - 1 of each local key head, which has `stride` rows in the tensor.
+  // Adds rows `first` … `first` + `rows` - 1 of each local key head. A key head has `stride` rows in the tensor.
   const auto add = [&](std::vector<LinearBlock>& to, const char* tensor, std::int64_t stride, std::int64_t first,
                        std::int64_t rows, Quantisable quantisable = Quantisable::kYes) {
     for (std::int64_t head = 0; head < local.key_heads; ++head)
@@ -128,7 +128,7 @@ ir::ValueId delta_net(LayerBuilder& b, const ModelConfig& config, std::int64_t l
   const ir::Attributes of_group{{"group", static_cast<std::int64_t>(group)}};
   const TensorSlice heads{.dim = 0, .begin = local.first_value_head, .size = local.value_heads};
 
-  // The blocks already hold only this rank's rows.
+  // The matmuls are not divided (kNone), because the blocks contain only this rank's rows.
   const ir::ValueId qkvz = b.linear(prefix + "in_proj_qkvz", x, blocks.qkvz, false, Parallel::kNone);
   const ir::ValueId ba = b.linear(prefix + "in_proj_ba", x, blocks.ba, false, Parallel::kNone);
   const ir::ValueId rows =

@@ -1,4 +1,5 @@
-// A rank's share of a layer's experts, and the tensors of a checkpoint that hold it, in every layout.
+// Finds the experts of one rank, or its slices of them, in the tensors of a checkpoint. Knows every layout in which
+// checkpoints store experts.
 #pragma once
 
 #include <cstdint>
@@ -13,19 +14,20 @@
 
 namespace tessera {
 
-// A rank's share. The experts are divided into ep_size parts of neighbouring experts. Each part is on several
-// neighbouring ranks, which divide the intermediate size of its experts.
+// The experts that one rank has, and its slice of each of them. The experts are divided into ep_size groups of
+// consecutive experts. Neighbouring ranks hold the same group. Each of these ranks has a slice of the intermediate size
+// of every expert in the group.
 struct ExpertShare {
   std::int64_t first_expert = 0;
   std::int64_t experts = 0;
   int slice = 0;  // index of the rank's slice of the intermediate size
   int slices = 1;
 };
-// Returns this rank's share. Preconditions: ep_size divides expert_ranks() and the number of experts.
+// Returns the share of this rank. Preconditions: ep_size divides expert_ranks() and the number of experts.
 ExpertShare expert_share(const MoeConfig& moe, const ModelOptions& options);
 
-// A rank's share as parts of one weight for all of its experts. Borrows `tensors`. Precondition: the intermediate size
-// divides among the slices.
+// The stored parts from which a rank's ExpertShare is read. The rank has one weight for the matrices gate and up of all
+// its experts, and one for down. Borrows `tensors`. Precondition: the slices can share the intermediate size equally.
 class ExpertParts {
  public:
   using Packed = PackedStorage::Content;
@@ -35,27 +37,28 @@ class ExpertParts {
   bool are_separate() const { return tensors_.layout == ExpertLayout::kSeparate; }
   std::int64_t hidden_size() const { return hidden_; }
   std::int64_t whole_size() const { return size_; }   // the intermediate size
-  std::int64_t local_size() const { return local_; }  // the rank's part of the intermediate size
+  std::int64_t local_size() const { return local_; }  // this rank's slice of the intermediate size
   std::int64_t local_experts() const { return share_.experts; }
-  // Returns whether this rank adds the bias of down: only one of the partial sums may include it.
+  // Returns whether this rank adds the bias of down. The ranks' results are partial sums, and only one of them may
+  // include the bias.
   bool adds_down_bias() const { return share_.slice == 0; }
 
-  std::vector<WeightPart> gate_up() const;  // [local_experts, 2 · local_size, H], gate above up
+  std::vector<WeightPart> gate_up() const;  // [local_experts, 2 · local_size, H], rows of gate before those of up
   std::vector<WeightPart> down() const;     // [local_experts, H, local_size]
-  // Return the parts of other ranks' experts if experts have separate tensors: WeightSpec::elsewhere.
+  // Both functions return the parts of other ranks' experts, if experts have separate tensors (WeightSpec::elsewhere).
   std::vector<WeightPart> gate_up_elsewhere() const;
   std::vector<WeightPart> down_elsewhere() const;
 
-  // Returns the bytes of MXFP4 values or their scale factors in the published layout, in which rows of gate and up
+  // Returns the parts of the MXFP4 values or of their scales in GPT-OSS's layout, in which rows of gate and up
   // alternate: "<prefix>gate_up_proj_blocks" [E, 2I, H/32, 16] and "…_scales" [E, 2I, H/32].
   std::vector<WeightPart> packed_gate_up(Packed content) const;
   // Like packed_gate_up(), for "<prefix>down_proj_blocks" [E, H, I/32, 16] and "…_scales" [E, H, I/32].
   std::vector<WeightPart> packed_down(Packed content) const;
-  // Returns how many of an expert's values one byte belongs to.
+  // Returns how many values of an expert one stored byte covers: 2 for values, 32 for scales.
   static std::int64_t values_of(Packed content);
 
-  // Return the matrices of this rank's experts, or of all other experts that have tensors of their own. Formats are not
-  // set.
+  // Both functions return the matrices of this rank's experts, or those of all other experts if experts have separate
+  // tensors. The caller sets the formats of the matrices.
   enum class Of : std::uint8_t { kThisRank, kOthers };
   std::vector<LinearPart> gate_up_matrices(Of of) const;
   std::vector<LinearPart> down_matrices(Of of) const;
@@ -70,7 +73,7 @@ class ExpertParts {
   std::vector<std::int64_t> experts_elsewhere() const;
   std::vector<std::int64_t> experts_of(Of of) const;
   std::string module(std::int64_t expert, const std::string& name) const;  // without ".weight"
-  // Returns the part's matrix, which belongs to `module` if experts are separate.
+  // Returns the part as a matrix. If experts have separate tensors, `module` is the matrix's module.
   LinearPart matrix_of(WeightPart part, std::string module) const;
   std::string separate(std::int64_t expert, const std::string& name) const;
   std::string packed_name(const char* name, Packed content) const;
@@ -84,7 +87,7 @@ class ExpertParts {
   std::int64_t experts_;  // number of the layer's experts
   ExpertShare share_;
   std::int64_t local_;
-  std::int64_t first_;  // first value of the rank's part of the intermediate size
+  std::int64_t first_;  // index at which this rank's slice of the intermediate size begins
 };
 
 }  // namespace tessera

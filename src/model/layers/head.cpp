@@ -7,12 +7,14 @@
 namespace tessera {
 namespace {
 
-// Returns whether each rank has a slice of the vocabulary. A vocabulary that does not divide is whole on each rank.
+// Returns whether each rank has a slice of the vocabulary. If the ranks cannot share the vocabulary equally, each rank
+// has the whole vocabulary.
 bool divides(const LayerBuilder& b, std::int64_t rows) {
   return b.options().tp_size > 1 && rows % b.options().tp_size == 0;
 }
 
-// Returns the rows `slice` of a table: numbers, or the blocks of a GGUF file, which `attributes` then describe.
+// Returns the weight with the rows `slice` of a table. If the table is stored as a GGUF file's blocks, adds the
+// attributes that describe the blocks to `attributes`.
 Result<WeightSpec> table_weight(LayerBuilder& b, const EmbeddingTable& table, const TensorSlice& slice,
                                 ir::Attributes& attributes) {
   constexpr std::string_view kSuffix = ".weight";
@@ -39,7 +41,7 @@ Result<WeightSpec> table_weight(LayerBuilder& b, const EmbeddingTable& table, co
                     .parts = {{.tensor = table.tensor, .shape = {table.rows, table.cols}, .slice = slice}}};
 }
 
-// Returns what a table's rows are multiplied by.
+// Returns the factor of a table's rows, which the attribute "scale" gives; 1 without this attribute.
 double scale_of(const ir::Attributes& attributes) {
   for (const auto& [name, value] : attributes)
     if (name == "scale") return std::get<double>(value);

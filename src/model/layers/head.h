@@ -1,4 +1,5 @@
-// Both ends of a model: from ids to hidden states, and from hidden states to logits.
+// The first and the last layer of a model: the embedding, from ids to hidden states, and the head, from hidden states
+// to logits.
 #pragma once
 
 #include <cstdint>
@@ -11,34 +12,37 @@
 
 namespace tessera {
 
-// Returns [T, hidden]: the embeddings of the tokens' ids times the config's scale, or the given rows.
+// Returns [T, hidden]: for each token the embedding of its id, multiplied by the config's scale, or the row that the
+// prompt gives in place of the embedding.
 ir::ValueId embed(LayerBuilder& b, const ModelConfig& config, const TokenInputs& inputs);
-// Does the first of embed()'s two steps, for models that look up the ids twice or replace some of them. Returns i32[T]:
-// the ids, including those that the last step sampled. ops/embedding/embedding.h describes the operator's `attributes`.
+// Does only the first step of embed(), for models that look up the ids twice or replace some of them. Returns the ids
+// i32[T], including the ids that the last step sampled. ops/embedding/embedding.h describes `attributes`.
 ir::ValueId resolve_ids(LayerBuilder& b, const TokenInputs& inputs, const ir::Attributes& attributes = {});
 ir::ValueId embed(LayerBuilder& b, const ModelConfig& config, const TokenInputs& inputs, ir::ValueId ids);
 
-// A table of the checkpoint with a row for each id. If the rows divide among the ranks, each rank has a slice of them.
+// A table of the checkpoint with a row for each id. If the ranks can share the rows equally, each rank holds a slice of
+// the rows.
 struct EmbeddingTable {
   std::string tensor;  // "model.embed_tokens.weight"
   std::int64_t rows = 0;
   std::int64_t cols = 0;
 };
-// Returns [T, cols]: the rows of the table that `ids` name, summed over the ranks. `operands` are those of the operator
-// `embedding` after ids, in order and without the table; `attributes` are all but those of the slice.
+// Returns the table's rows for `ids`, [T, cols], summed over the ranks. `operands` are the operands of the operator
+// `embedding` that follow ids, without the table. `attributes` are the operator's attributes, without those that
+// describe the slice.
 ir::ValueId look_up(LayerBuilder& b, const EmbeddingTable& table, ir::ValueId ids,
                     const std::vector<ir::ValueId>& operands, ir::Attributes attributes);
 
-// Adds to a layer's branch [T, hidden] the part of image rows that is for that layer, if the config has deepstack
-// levels. Other layers' branches stay as they are.
+// Returns the layer's branch [T, hidden], which is the result that the layer adds to the residual stream. If the config
+// has a deepstack level for the layer, the image rows' vectors for this layer are added to the branch.
 ir::ValueId with_deepstack(LayerBuilder& b, const ModelConfig& config, const TokenInputs& inputs, std::int64_t layer,
                            ir::ValueId branch);
 
-// Returns the wanted rows' logits, f32[R, vocab], with the config's soft cap; or f32[R, labels] for a classifier. A
-// tied head uses the embedding's own memory, whole or in slices.
+// Returns the logits of the wanted rows, f32[R, vocab], or f32[R, labels] for a classifier. Applies the config's soft
+// cap. A tied head uses the memory of the embedding table or of its slice.
 ir::ValueId logits(LayerBuilder& b, const ModelConfig& config, const HeadInputs& inputs);
-// Returns f32[R, head.rows], the head's product with x, on every rank. If `may_slice` and the rows divide among the
-// ranks, each rank computes a slice of them.
+// Returns x multiplied by the head, f32[R, head.rows], complete on every rank. If `may_slice` and the ranks can share
+// the head's rows equally, each rank computes the logits of its slice.
 ir::ValueId all_logits(LayerBuilder& b, ir::ValueId x, const LinearBlock& head, bool may_slice = true);
 
 }  // namespace tessera

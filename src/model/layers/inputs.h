@@ -1,4 +1,4 @@
-// The static inputs of every graph, declared in one place. The runner stages their content before each forward.
+// Declares the static inputs of all graphs. The runner stages their content before each forward.
 #pragma once
 
 #include <cstdint>
@@ -11,35 +11,36 @@
 
 namespace tessera {
 
-// Inputs of a body.
+// The inputs of a body.
 struct TokenInputs {
   ir::ValueId ids;                 // i32[T]
-  ir::ValueId rows;                // i32[T]: row of last_ids, or -1
+  ir::ValueId rows;                // i32[T]: row of last_ids whose id replaces the token's id, or -1
   ir::ValueId last_ids;            // i32[max_requests]: tokens that the last step sampled
-  ir::ValueId embedding_rows;      // i32[T]: row of `embeddings` that replaces the id's, or -1
+  ir::ValueId embedding_rows;      // i32[T]: row of `embeddings` that replaces the id's embedding, or -1
   ir::ValueId embeddings;          // X[max_embeddings, ModelConfig::embedding_row_values()]
   ir::ValueId positions;           // i32[T]; i32[3, T] if the config's rotation has sections
   std::vector<ir::ValueId> slots;  // i32[T], one for each cache group
-  // One of `slots`, in which 0 means padding. The slots of a state group are used only if there is no other group,
-  // because slot 0 of a state group also occurs in measurement batches.
+  // The slots of one cache group, in which slot 0 means padding. A state group is chosen only if there is no other
+  // group, because real requests of measurement batches use slot 0 of a state group.
   ir::ValueId padding_slots;
 };
-// Declares a body's inputs and the model's cache groups: those of its attention windows, or the given ones.
+// Declares a body's inputs and the model's cache groups. These are `groups` or, without this argument, the groups that
+// the config requires.
 TokenInputs declare_token_inputs(LayerBuilder& b, const ModelConfig& config);
 TokenInputs declare_token_inputs(LayerBuilder& b, const ModelConfig& config, std::span<const ir::CacheGroup> groups);
 
-// Inputs of a head.
+// The inputs of a head.
 struct HeadInputs {
   ir::ValueId hidden;       // X[T, hidden]
   ir::ValueId wanted_rows;  // i32[R]
 };
 HeadInputs declare_head_inputs(LayerBuilder& b, std::int64_t hidden_size);
 
-// Declares an input for each operand of `sample` after the logits, in order.
+// Declares one input for each operand of the operator `sample` that follows the logits, in the same order.
 std::vector<ir::ValueId> declare_sampling_inputs(ir::GraphBuilder& b);
-// Declares an input for each operand of `logit_edits` after the logits, in order.
+// Declares one input for each operand of the operator `logit_edits` that follows the logits, in the same order.
 std::vector<ir::ValueId> declare_edit_inputs(ir::GraphBuilder& b, std::int64_t vocab_size);
-// Declares i32[R]: the tokens whose log-probabilities are requested.
+// Declares the input i32[R] with the ids whose log-probabilities are requested.
 ir::ValueId declare_logprob_targets(ir::GraphBuilder& b);
 
 }  // namespace tessera

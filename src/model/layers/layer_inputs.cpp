@@ -9,8 +9,8 @@
 namespace tessera {
 namespace {
 
-// Splits x [T, parts · size] into `parts` values [T, size]. A split has few results, so this may take two or more
-// rounds.
+// Splits x [T, parts · size] into `parts` values [T, size]. The operator split has few results, so the results may have
+// to be split again.
 void split_evenly(LayerBuilder& b, ir::ValueId x, std::int64_t parts, std::int64_t size, std::vector<ir::ValueId>& to) {
   if (parts == 1) {
     to.push_back(x);
@@ -28,7 +28,7 @@ void split_evenly(LayerBuilder& b, ir::ValueId x, std::int64_t parts, std::int64
   for (std::size_t i = 0; i < pieces.size() && b.graph.ok(); ++i) split_evenly(b, pieces[i], counts[i], size, to);
 }
 
-// Returns a block that published checkpoints leave as numbers although they quantise others.
+// Returns the block of a linear that published checkpoints leave unquantised even if they quantise other linears.
 LinearBlock unrounded(const std::string& tensor, std::int64_t rows) {
   return {.tensor = tensor, .rows = rows, .quantisable = Quantisable::kIfStored};
 }

@@ -1,5 +1,5 @@
-// Per-layer embeddings (Gemma 4, E2B and E4B): each layer has its own small embedding of every token, which is gated by
-// the hidden state.
+// Per-layer embeddings (Gemma 4, E2B and E4B): each layer has its own small embedding of every token, and a gate
+// computed from the hidden state multiplies it.
 #pragma once
 
 #include <string>
@@ -11,15 +11,17 @@
 
 namespace tessera {
 
-// Returns for each layer X[T, per_layer_input_size], or nothing if the model has no such embeddings. They are
+// Returns X[T, per_layer_input_size] for each layer, or nothing if the model has no per-layer embeddings. The values
+// are
 //   (table[ids] · √size + norm(projection(embedded) / √hidden)) / √2
 //
-// `ids` i32[T] is the result of resolve_ids; `embedded` [T, hidden] is the input of the first layer. A token whose
-// embedding is given uses the rows of the id that it carries.
+// `ids` i32[T] is the result of resolve_ids(); `embedded` [T, hidden] is the input of the first layer. For a token
+// whose embedding row the prompt gives, `embedded` has that row, but table[ids] still has the row of the token's id.
 std::vector<ir::ValueId> layer_inputs(LayerBuilder& b, const ModelConfig& config, ir::ValueId ids,
                                       ir::ValueId embedded);
 
-// Returns norm(projection(act(gate(h)) · own)), which the layer adds to the stream, [T, hidden].
+// Returns norm(projection(act(gate(h)) · own)), [T, hidden], which the layer adds to the residual stream. `own` is the
+// layer's element of layer_inputs().
 ir::ValueId layer_input_branch(LayerBuilder& b, const ModelConfig& config, ResidualStream& h, ir::ValueId own,
                                const std::string& prefix);
 

@@ -29,13 +29,15 @@ bool by_columns(const LinearPart& part) { return part.slice.dim == 1; }
 std::int64_t first_row(const LinearPart& part) { return by_columns(part) ? 0 : part.slice.begin; }
 std::int64_t first_col(const LinearPart& part) { return by_columns(part) ? part.slice.begin : 0; }
 
-// Returns the slice of a matrix that has one element for each block of `rows` by `cols` elements of the part's matrix.
+// Returns the slice for this part of a table of scales. The table has one element for each block of `rows` × `cols`
+// elements of the matrix.
 TensorSlice slice_of_blocks(const LinearPart& part, std::int64_t rows, std::int64_t cols) {
   if (by_columns(part)) return {.dim = 1, .begin = first_col(part) / cols, .size = ceil_div(part.cols, cols)};
   return {.dim = 0, .begin = first_row(part) / rows, .size = ceil_div(part.rows, rows)};
 }
 
-// A grid of scales for all parts: the largest blocks in which no part's scale changes.
+// The block size of a joint table of scales for all parts. It is the largest size with which no block contains values
+// with different scales.
 struct Grid {
   std::int64_t rows = 0;
   std::int64_t cols = 0;
@@ -91,7 +93,8 @@ Names names_of(const WeightFormat& format) {
   return {};
 }
 
-// Returns the tensor of a scale of the inputs, which no kernel needs; null if there is none.
+// Returns the name of the tensor with a scale of the inputs; null if the format has no such tensor. No kernel uses it,
+// but it may be in the checkpoint.
 const char* input_scale(const WeightFormat& format) {
   if (format.spelling == Spelling::kNvfp4Packed) return "input_global_scale";
   const bool stored = format.inputs == WeightFormat::Inputs::kTensor || format.spelling == Spelling::kNvfp4;
@@ -111,7 +114,7 @@ QuantisedFormat operator_format(const WeightFormat& format, const Grid& grid) {
           .groups = format.ordered};
 }
 
-// Returns a scale with which a random matrix has about the mean square of other random weights.
+// Returns the scale with which a random quantised matrix has about the same mean square as other random weights.
 float dummy_scale(FormatValues values) {
   switch (values) {
     case FormatValues::kInt8: return 2.7e-4F;
@@ -121,7 +124,7 @@ float dummy_scale(FormatValues values) {
   }
 }
 
-// Returns the place of the part's unquantised matrix, which is quantised while it is read.
+// Returns the layout of the part's unquantised matrix, which is quantised while it is read.
 StridedStorage numbers_of(const LinearPart& part) {
   if (const auto* strided = std::get_if<StridedStorage>(&part.storage)) return *strided;
   if (std::holds_alternative<TransposedStorage>(part.storage))
@@ -170,7 +173,7 @@ class Joiner {
             .dummy = dummy_scale(part.format.values)};
   }
 
-  // Returns a weight of this linear, with its parts still missing.
+  // Returns a weight of this linear. The caller adds its parts.
   WeightSpec spec(const char* suffix, ir::DType dtype, ir::Shape shape) const {
     return {.name = fmt::format("{}.{}", name_, suffix), .type = {dtype, std::move(shape)}};
   }
@@ -207,7 +210,7 @@ class Joiner {
   }
 
   WeightSpec scales() const {
-    // If columns have an order, a column's scale may be any of the whole table's.
+    // If columns are permuted, a column may use any scale of its row, so the table has all scales of the row.
     const std::int64_t across = format_.groups ? groups_ : ceil_div(parts_[0].cols, format_.group_cols);
     const std::int64_t down = ceil_div(sum_of_rows(parts_), format_.group_rows);
     WeightSpec weight = spec("scales", has_small_scales() ? ir::DType::kUInt8 : ir::DType::kFloat32, {down, across});
@@ -253,7 +256,8 @@ class Joiner {
     return with_steps(grid(part, block_rows(part), block_cols(part)));
   }
 
-  // Returns a slice of scales or zeros: all of them for columns with an order, else those of the part's blocks.
+  // Returns the slice for this part of a table of scales or zero points. If columns are permuted and the part is a
+  // slice of columns, it is the whole table.
   TensorSlice slice_of_table(const LinearPart& part, std::int64_t rows, std::int64_t cols) const {
     return format_.groups && by_columns(part) ? TensorSlice{} : slice_of_blocks(part, rows, cols);
   }
@@ -325,7 +329,7 @@ class Joiner {
   std::int64_t groups_;  // columns of the stored table of scales
 };
 
-// Checks that the slice divides nothing that is stored together.
+// Checks that the slice does not divide a group of `cols` columns that are stored together.
 Status check_slice(const LinearPart& part, std::int64_t cols, const char* what) {
   const bool whole = part.tensor_cols % cols == 0 && first_col(part) % cols == 0 && part.cols % cols == 0;
   if (whole) return ok_status();

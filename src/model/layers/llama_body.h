@@ -1,5 +1,5 @@
-// The layers of Llama, which many families share. The families differ in how q, k and v are stored, and in what
-// replaces the MLP.
+// Builds the layers of Llama, which many families share. The families differ in how q, k and v are stored, and in
+// whether layers have an MLP or experts.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace tessera {
 
-// Returns the blocks of q, k and v: qkv_blocks() or fused_qkv_blocks() (attention.h).
+// The function that returns the blocks of q, k and v: qkv_blocks() or fused_qkv_blocks() (attention.h).
 using QkvBlocks = std::vector<LinearBlock> (*)(const ModelConfig& config, const std::string& prefix);
 
 // The inputs of a layer's MLP or experts.
@@ -24,16 +24,16 @@ struct FeedForwardInput {
   std::int64_t layer = 0;
   std::string prefix;  // prefix of the layer's tensors
 };
-// Returns [T, hidden].
+// The function that builds the MLP or the experts. It returns [T, hidden].
 using FeedForward = std::function<ir::ValueId(const FeedForwardInput& in)>;
 
 // Adds a layer:
-//   h += o(attention(rope(qkv(norm(h)))));  h += feed_forward(norm(h));  h += the layer's part of image rows
+//   h += o(attention(rope(qkv(norm(h)))));  h += feed_forward(norm(h));  h += vectors of image rows for the layer
 //   (deepstack)
 void add_llama_layer(LayerBuilder& b, const AttentionInputs& shared, std::int64_t layer, ResidualStream& h,
                      const std::string& prefix, QkvBlocks qkv, const FeedForward& feed_forward);
 
-// Builds the body: input_ids, positions … → norm(h) [T, hidden] after the last layer.
+// Builds the body. Inputs: input_ids, positions, …; returns norm(h) [T, hidden] after the last layer.
 ir::ValueId build_llama_body(LayerBuilder& b, const ModelConfig& config, QkvBlocks qkv,
                              const FeedForward& feed_forward);
 

@@ -11,19 +11,19 @@ namespace {
 
 using ir::ValueId;
 
-// The eps of the norms of latents; no field of config.json changes it.
+// The eps of the norms of latent vectors. It is a constant, because config.json has no field for it.
 constexpr double kLatentNormEps = 1e-6;
 
-// Adds memory for rows of `columns` values.
+// Returns uninitialised memory for T rows of `columns` values.
 ValueId rows_of(LayerBuilder& b, std::int64_t columns) {
   return b.graph.op(
       "empty", {},
       {{"dtype", std::string(ir::dtype_name(b.options().dtype))}, {"shape", fmt::format("T, {}", columns)}});
 }
 
-// Writes the tokens' rows of the cache, and returns queries [T, local heads · (qk_nope_head_dim + qk_rope_head_dim) or
-// more]. Queries without a latent of their own are projected by the same matrix as the latent and the rotated key,
-// unless these have a bias.
+// Stores the tokens' latent vectors and rotated keys in the cache. Returns the queries, [T, local heads ·
+// (qk_nope_head_dim + qk_rope_head_dim) or more]. If queries have no latent vector, one matmul computes queries, latent
+// vectors and rotated keys, unless the latter two have a bias.
 ValueId queries_and_store(LayerBuilder& b, const AttentionInputs& in, ValueId cache, ValueId x, const std::string& p) {
   const ModelConfig& config = in.config;
   const MlaConfig& mla = *config.mla;
@@ -55,11 +55,11 @@ ValueId queries_and_store(LayerBuilder& b, const AttentionInputs& in, ValueId ca
   return both;
 }
 
-// The matrices of this rank's heads: rows of kv_b_proj [heads · (qk_nope_head_dim + v_head_dim), kv_lora_rank].
+// The rows of kv_b_proj [heads · (qk_nope_head_dim + v_head_dim), kv_lora_rank] for this rank's heads, as two weights.
 struct Absorbed {
-  // [local heads, qk_nope_head_dim, kv_lora_rank], transposed: projects a query into the latents' space
+  // [local heads, qk_nope_head_dim, kv_lora_rank]: projects a query into the latent space
   ValueId keys;
-  ValueId values;  // [local heads, v_head_dim, kv_lora_rank]: projects an output out of it
+  ValueId values;  // [local heads, v_head_dim, kv_lora_rank]: projects an output out of the latent space
 };
 
 Absorbed absorbed_weights(LayerBuilder& b, const ModelConfig& config, const std::string& p) {
@@ -73,7 +73,7 @@ Absorbed absorbed_weights(LayerBuilder& b, const ModelConfig& config, const std:
     b.graph.fail(storage.status());
     return {};
   }
-  // Returns `size` rows of each head from its row `first` on.
+  // Adds a weight with `size` rows of each head, which begin at the head's row `first`.
   const auto rows_of_heads = [&](const char* name, std::int64_t first, std::int64_t size) {
     WeightSpec spec{.name = p + name, .type = {b.options().weight_type(), {local, size, mla.kv_lora_rank}}};
     for (std::int64_t h = 0; h < local; ++h)

@@ -1,9 +1,10 @@
-// Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1): keys and values of all heads are computed
-// from one latent for each token. Only the latent and one rotated key for all heads are cached.
+// Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1). The keys and values of all heads are
+// computed from one latent vector for each token. Only the latent vector and one rotated key, shared by all heads, are
+// cached.
 //
-// This is the absorbed form (section 2.1.2 there): the matrices that would make keys and values from latents are
-// absorbed. Each head's query is projected into the latents' space, attention runs over latents, and its output is
-// projected to the head's values.
+// This is the absorbed form of section 2.1.2. The matrices that would compute keys and values from latent vectors are
+// applied to the queries and to the output instead. Each head's query is projected into the latent space, attention
+// runs on latent vectors, and the output is projected to the head's value size.
 #pragma once
 
 #include <cstdint>
@@ -18,18 +19,18 @@
 
 namespace tessera {
 
-// Returns one group of all layers. Its pages hold latents, which are the same on every rank.
+// Returns one cache group that contains all layers. Its pages store latent vectors, which are the same on every rank.
 std::vector<ir::CacheGroup> latent_groups(const ModelConfig& config);
 
-// Returns the scale of q·k: 1/√(qk_nope_head_dim + qk_rope_head_dim). With YaRN it is multiplied by mscale² for mscale
-// = 0.1 · mscale_all_dim · log(factor) + 1 (DeepSeek's own code, modeling_deepseek.py; transformers does so from
-// DeepSeek-V3 on).
+// Returns the scale of q·k: 1/√(qk_nope_head_dim + qk_rope_head_dim). With YaRN it is multiplied by mscale², where
+// mscale = 0.1 · mscale_all_dim · log(factor) + 1, as in DeepSeek's own code (modeling_deepseek.py). transformers
+// multiplies by mscale² only for DeepSeek-V3 and later models.
 double latent_attention_scale(const ModelConfig& config);
 
-// Takes x [T, hidden] and returns the heads' outputs [T, local heads · v_head_dim]. Latents and rotated keys go to the
-// layer's cache. Tensors: "<prefix>q_a_proj", "q_a_layernorm" and "q_b_proj", or "q_proj"; "kv_a_proj_with_mqa",
-// "kv_a_layernorm", "kv_b_proj". config.qkv_bias says whether the projections from x have biases. Precondition:
-// config.mla is set.
+// Takes x [T, hidden] and returns the heads' outputs [T, local heads · v_head_dim]. Latent vectors and rotated keys are
+// stored in the layer's cache. The tensors are "<prefix>q_a_proj", "q_a_layernorm" and "q_b_proj" if queries have a
+// latent vector, otherwise "q_proj"; and always "kv_a_proj_with_mqa", "kv_a_layernorm" and "kv_b_proj". config.qkv_bias
+// says whether the projections of x have biases. Precondition: config.mla is set.
 ir::ValueId latent_attention(LayerBuilder& b, const AttentionInputs& in, std::int64_t layer, ir::ValueId x,
                              const std::string& prefix);
 

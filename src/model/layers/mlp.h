@@ -1,4 +1,4 @@
-// Feed-forward layers.
+// Gated MLPs, which are the feed-forward layers of most models.
 #pragma once
 
 #include <optional>
@@ -10,13 +10,13 @@
 
 namespace tessera {
 
-// Returns gate above up, from one tensor each ("<prefix>gate_proj", "up_proj").
+// Returns two blocks: the rows of gate from the tensor "<prefix>gate_proj", then the rows of up from "<prefix>up_proj".
 std::vector<LinearBlock> gate_up_blocks(const ModelConfig& config, const std::string& prefix);
-// Like gate_up_blocks(), from one tensor of the checkpoint, "<prefix>gate_up_proj".
+// Like gate_up_blocks(), if the checkpoint has a single tensor "<prefix>gate_up_proj".
 std::vector<LinearBlock> fused_gate_up_blocks(const ModelConfig& config, const std::string& prefix);
 
-// Returns down(act(gate(x)) · up(x)), x [T, hidden] → [T, hidden]. `down` is kRow, or kRowPart if the ranks' parts are
-// not to be added yet. A `residual` [T, hidden] is added to the result.
+// Returns down(act(gate(x)) · up(x)) + `residual`, all [T, hidden]. The parameter `down` says how ranks divide the last
+// matmul: kRow, or kRowPart if the caller sums over the ranks.
 ir::ValueId gated_mlp(LayerBuilder& b, const ModelConfig& config, ir::ValueId x,
                       const std::vector<LinearBlock>& gate_up, const std::string& prefix,
                       Parallel down = Parallel::kRow, std::optional<ir::ValueId> residual = std::nullopt);

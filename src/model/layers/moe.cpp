@@ -26,7 +26,7 @@ ir::ValueId add_weight(LayerBuilder& b, const std::string& name, ir::DType dtype
   return b.add_weight(std::move(spec));
 }
 
-// Adds a tensor of the checkpoint in float32, whatever type the model computes in.
+// Adds a weight for a tensor of the checkpoint. The weight is float32 even if the model computes in another type.
 ir::ValueId float32_weight(LayerBuilder& b, const std::string& tensor, const std::vector<std::int64_t>& shape) {
   return add_weight(b, tensor, ir::DType::kFloat32, shape, {{.tensor = tensor, .shape = shape}});
 }
@@ -43,7 +43,7 @@ std::string activation_name(const ModelConfig& config) {
   return config.hidden_act == Activation::kGeluTanh ? "gelu_tanh" : "silu";
 }
 
-// A rank's gate_up and down, and the weights that belong to them if they are packed or quantised.
+// A rank's stacks of matrices gate_up and down, and the further weights that packed or quantised experts need.
 struct ExpertStacks {
   ir::ValueId gate_up = {};
   ir::ValueId down = {};
@@ -93,15 +93,15 @@ Result<ExpertStacks> add_stacks(LayerBuilder& b, const ModelConfig& config, cons
                       .mxfp4 = true};
 }
 
-// Returns the experts' tensors in the checkpoint's layout. Exporters store each expert that they quantise by itself,
-// even if the family has stacks of experts.
+// Returns the experts' tensors with the layout that the checkpoint really has. It may differ from the family's layout,
+// because exporters store quantised experts as separate tensors even if the family uses stacks.
 ExpertTensors as_stored(const LayerBuilder& b, const ModelConfig& config, const ExpertTensors& of_family) {
   ExpertTensors stored = of_family;
   if (!config.moe->mxfp4 && b.has_separate_experts(stored.prefix, stored.gate)) stored.layout = ExpertLayout::kSeparate;
   return stored;
 }
 
-// Checks that the ranks can slice an expert.
+// Checks that the ranks that share an expert can divide its intermediate size.
 Status check_slices(const MoeConfig& moe, const ModelOptions& options) {
   const int ranks = options.expert_ranks() / options.ep_size;
   const std::int64_t size = moe.intermediate_size;
@@ -119,7 +119,7 @@ Status check_slices(const MoeConfig& moe, const ModelOptions& options) {
   return ok_status();
 }
 
-// Notes both stacks as linears of the experts' matrices, which adapters may change.
+// Records both stacks as linears that adapters may change. The modules of these linears are the experts' matrices.
 void note_experts(LayerBuilder& b, const ModelConfig& config, const ExpertParts& parts, const ExpertTensors& tensors,
                   const ExpertStacks& stacks) {
   const ExpertShare share = expert_share(*config.moe, b.options());
@@ -156,7 +156,8 @@ void note_experts(LayerBuilder& b, const ModelConfig& config, const ExpertParts&
   b.note_adaptable(std::move(down));
 }
 
-// Returns y + the shared MLP. This rank computes a part of the MLP, because y is also only the rank's part.
+// Returns y plus the result of the shared MLP. y is this rank's partial sum, so the MLP's result must be a partial sum
+// too.
 ir::ValueId add_shared(LayerBuilder& b, const ModelConfig& config, ir::ValueId x, ir::ValueId y,
                        const MoeTensors& tensors) {
   ModelConfig shared = config;
@@ -189,7 +190,8 @@ Routing route_tokens(LayerBuilder& b, const ModelConfig& config, ir::ValueId x, 
   std::vector<ir::ValueId> operands{logits, slots};
   if (moe.correction_bias) operands.push_back(float32_weight(b, tensors.correction, {moe.num_experts}));
   if (!tensors.expert_scale.empty()) operands.push_back(float32_weight(b, tensors.expert_scale, {moe.num_experts}));
-  // DeepSeek-V3 introduced the correction and the sum of two scores together, and models have either both or neither.
+  // group_score depends on correction_bias, because models have either both the correction bias and the group score
+  // "best_two", or neither. DeepSeek-V3 introduced them together.
   ir::Attributes attributes{{"top_k", moe.experts_per_token},
                             {"scoring", std::string(sigmoid ? "sigmoid" : "softmax")},
                             {"normalise", moe.normalise},
@@ -224,7 +226,7 @@ ir::ValueId add_experts(LayerBuilder& b, const ModelConfig& config, ir::ValueId 
     b.graph.fail(stacks.status());
     return x;
   }
-  // After a failure the stacks are no values of the graph.
+  // If the graph has failed, the stacks are not values of the graph, and note_experts() must not look at them.
   if (b.graph.ok() && stacks->more.empty() && !moe.expert_bias && moe.swiglu_limit == 0)
     note_experts(b, config, parts, stored, *stacks);
   const ir::DType dtype = b.options().weight_type();

@@ -1,4 +1,4 @@
-// RMS norms, and the residual stream that they read.
+// RMS norms, and the residual stream to which they are applied.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@ namespace tessera {
 // Returns the attributes of the model's RMS norms: eps, round_once and unit_offset.
 ir::Attributes norm_attributes(const ModelConfig& config);
 
-// The residual stream of hidden states, to which every layer adds. The last added value stays pending, because the next
-// norm adds it in the same pass over memory (add_rms_norm).
+// The residual stream h of hidden states, to which every layer adds its outputs. add() only remembers the output. The
+// next norm() adds it, because the operator add_rms_norm adds and norms in one pass over memory.
 class ResidualStream {
  public:
   // `start` [T, hidden] is the embedding. `b` must outlive the stream.
@@ -25,7 +25,8 @@ class ResidualStream {
   ir::ValueId norm(const std::string& weight);  // RMSNorm(h) with the tensor `weight`
   ir::ValueId value();                          // h
   void scale(ir::ValueId factor);               // h *= factor [1]
-  // Returns RMSNorm(x) with the tensor `weight`, for an x [T, hidden] that is not the stream: post-norms.
+  // Returns RMSNorm(x) with the tensor `weight`, for an x [T, hidden] that is not the stream. A norm after attention
+  // needs this.
   ir::ValueId norm_of(ir::ValueId x, const std::string& weight);
 
  private:
@@ -36,8 +37,8 @@ class ResidualStream {
   ir::Attributes attributes_;
 };
 
-// Returns an RMSNorm over the whole row of `block`. x [T, its rows on this rank] is this rank's slice of the row. The
-// ranks' slices are gathered first, and this rank's slice is taken from the normalised row.
+// Returns this rank's slice of RMSNorm over whole rows of `block`'s outputs. x [T, rows of the block on this rank] is
+// this rank's slice of the outputs. The slices of all ranks are gathered before the norm.
 ir::ValueId whole_row_norm(LayerBuilder& b, const ModelConfig& config, ir::ValueId x, const LinearBlock& block,
                            const std::string& weight);
 

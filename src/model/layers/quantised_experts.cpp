@@ -15,9 +15,11 @@ namespace {
 
 using Of = ExpertParts::Of;
 
-using Matrices = std::array<std::vector<LinearPart>*, 4>;  // gate and up, down; of this rank and of others
+// The matrices gate_up and down of this rank, then gate_up and down of other ranks.
+using Matrices = std::array<std::vector<LinearPart>*, 4>;
 
-// Sets the formats that the checkpoint has, which must be equal, and returns them.
+// Sets the format of each matrix to the format in the checkpoint, checks that all matrices have the same format, and
+// returns it.
 Result<WeightFormat> set_stored_formats(LayerBuilder& b, const Matrices& all) {
   std::optional<WeightFormat> first;
   for (std::vector<LinearPart>* matrices : all) {
@@ -33,8 +35,10 @@ Result<WeightFormat> set_stored_formats(LayerBuilder& b, const Matrices& all) {
   return first.value_or(WeightFormat());
 }
 
-// Sets the formats of matrices of GGUF's blocks and returns gate_up's, or a plain one if they stay numbers: experts'
-// blocks are interleaved in sixteens of an expert's rows, gate and up are of one type, and so are the layer's experts.
+// Sets the formats of matrices that are stored as GGUF blocks, and returns the format of gate_up. Returns an
+// unquantised format if operators cannot take the blocks; the blocks are then converted to numbers. Operators take
+// interleaved groups of sixteen rows, so the sizes must be multiples of sixteen. Gate and up of all experts of the
+// layer must have the same block type, and down of all experts too.
 WeightFormat set_blocks(LayerBuilder& b, const ExpertParts& parts, const Matrices& all) {
   if (parts.hidden_size() % kPackedRows != 0 || parts.local_size() % kPackedRows != 0) return {};
   std::array<std::optional<WeightFormat>, 2> found;  // [0]: gate_up, [1]: down
@@ -52,8 +56,8 @@ WeightFormat set_blocks(LayerBuilder& b, const ExpertParts& parts, const Matrice
   return found[0].value_or(WeightFormat());
 }
 
-// Sets the format to which unquantised matrices are quantised at the start, and returns it: one that fits both of an
-// expert's sizes.
+// Sets the format in which unquantised matrices are quantised at the start, and returns it. The format must fit the row
+// lengths of both gate_up and down.
 WeightFormat set_formats_at_start(LayerBuilder& b, const ExpertParts& parts, const Matrices& all) {
   WeightFormat format;
   for (std::vector<LinearPart>* matrices : all)
@@ -62,7 +66,8 @@ WeightFormat set_formats_at_start(LayerBuilder& b, const ExpertParts& parts, con
   return format;
 }
 
-// Makes the weights of a stack. `others` are parts of other ranks' experts, which this rank does not read.
+// Makes the weights of a stack. `others` are parts of other ranks' experts. The weights list these parts
+// (WeightSpec::elsewhere), but they are not read.
 Result<QuantisedWeights> stack_of(const std::string& name, const std::vector<LinearPart>& own,
                                   const std::vector<LinearPart>& others) {
   QuantisedWeights stack = TRY(quantised_weights(name, own, LastBlock::kWhole));
@@ -72,9 +77,9 @@ Result<QuantisedWeights> stack_of(const std::string& name, const std::vector<Lin
   return stack;
 }
 
-// Bytes that belong to `columns` neighbouring values of a row.
+// Describes the values or the exponents of MXFP4. One byte covers `columns` consecutive values of a row.
 struct Mxfp4Bytes {
-  const char* suffix;  // follows the module's name
+  const char* suffix;  // appended to the module's name
   std::int64_t columns;
   PackedStorage::Content content;
 };
@@ -97,7 +102,7 @@ std::vector<WeightPart> mxfp4_parts(const std::vector<LinearPart>& matrices, con
   return parts;
 }
 
-// Adds the bytes of a stack of experts, u8[experts, an expert's rows, columns of bytes].
+// Adds the bytes of a stack of experts, u8[experts, rows of an expert, bytes of a row].
 ir::ValueId add_mxfp4(LayerBuilder& b, const std::string& name, std::int64_t experts,
                       const std::vector<LinearPart>& own, const std::vector<LinearPart>& others,
                       const Mxfp4Bytes& bytes) {
@@ -127,7 +132,8 @@ QuantisedExperts add_mxfp4_experts(LayerBuilder& b, const std::string& prefix, s
           .format = format};
 }
 
-// Adds the weights; returns the values of the first, and appends the others to `more`.
+// Adds all weights of a stack. Returns the graph's value for the first weight, and appends the values for the others to
+// `more`.
 ir::ValueId add_all(LayerBuilder& b, QuantisedWeights stack, std::vector<ir::ValueId>& more) {
   const ir::ValueId values = b.add_weight(std::move(stack.weights[0]));
   for (std::size_t i = 1; i < stack.weights.size(); ++i) more.push_back(b.add_weight(std::move(stack.weights[i])));

@@ -1,4 +1,4 @@
-// Experts whose matrices are quantised, as operands of moe_experts.
+// Makes the operands of moe_experts for experts whose matrices are quantised.
 #pragma once
 
 #include <optional>
@@ -13,15 +13,15 @@ namespace tessera {
 struct QuantisedExperts {
   ir::ValueId gate_up = {};
   ir::ValueId down = {};
-  std::vector<ir::ValueId> more = {};  // the other operands of gate_up, then those of down
-  ir::Attributes attributes = {};      // "mxfp4" or "quantised", and what belongs to it
+  std::vector<ir::ValueId> more = {};  // the other operands for gate_up, then those for down
+  ir::Attributes attributes = {};      // "mxfp4" or "quantised", and attributes that belong to it
   WeightFormat format = {};
 };
 
-// Adds the weights of this rank's experts under names that begin with `prefix`. Returns nothing if they are plain:
-// neither stored as quantised nor quantised at the start. The operator takes MXFP4 in its own form if ranks have whole
-// blocks of 32 columns. If ranks divide a block, its exponents become scales in float32. invalid_argument if the
-// experts of the layer have several formats, which the message names; unimplemented if their columns have an order.
+// Adds the weights of this rank's experts under names that begin with `prefix`. Returns nothing if the experts are
+// neither stored quantised nor quantised at the start. MXFP4 keeps its exponents if each rank has whole blocks of 32
+// columns. Otherwise the exponents become float32 scales. Returns invalid_argument if the experts of the layer have
+// different formats, which the message names; unimplemented if the format permutes columns.
 Result<std::optional<QuantisedExperts>> add_quantised_experts(LayerBuilder& b, const ExpertParts& parts,
                                                               const std::string& prefix);
 

@@ -16,7 +16,8 @@
 namespace tessera {
 namespace {
 
-// Returns the model's name: that of the folder, or of the repository of whose snapshot the folder is.
+// Returns the model's name. It is the folder's name or, if the folder is a snapshot in the hub's cache, the
+// repository's name.
 std::string name_of(const std::string& folder) {
   std::error_code error;
   std::filesystem::path path = std::filesystem::weakly_canonical(folder, error);
@@ -26,7 +27,7 @@ std::string name_of(const std::string& folder) {
   return dashes == std::string::npos ? repository : repository.substr(dashes + 2);
 }
 
-// Writes how an embedding model pools.
+// Writes the metadata that say how an embedding model pools.
 Status write_pooling(const std::string& folder, const ModelConfig& config, GgufContent& content) {
   const std::optional<EmbeddingConfig> embedding = TRY(EmbeddingConfig::read(folder, config.hidden_size));
   if (!embedding) return ok_status();

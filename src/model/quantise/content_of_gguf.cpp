@@ -8,7 +8,7 @@
 namespace tessera {
 namespace {
 
-// Keys that tell about the file and not about the model.
+// Returns whether the key describes the source file and not the model.
 bool is_of_file(std::string_view key) {
   return key.starts_with("split.") || key.starts_with("quantize.") || key == "general.file_type" ||
          key == "general.quantization_version" || key == "general.alignment";
@@ -38,7 +38,7 @@ Result<GgufContent> content_of_gguf(const GgufModel& model) {
   content.experts = TRY(model.optional_integer(prefix + "expert_count")).value_or(0);
   const GgufValue* heads = model.find(prefix + "attention.head_count");
   const GgufValue* kv_heads = model.find(prefix + "attention.head_count_kv");
-  // Lists of differing numbers, of hybrid models, count as one query for each key.
+  // In hybrid models both keys are lists with a head count for each layer. For such models queries_per_key stays 1.
   if (heads != nullptr && kv_heads != nullptr && heads->integer().value_or(0) > 0 &&
       kv_heads->integer().value_or(0) > 0)
     content.queries_per_key = *heads->integer() / *kv_heads->integer();

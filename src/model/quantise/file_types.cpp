@@ -40,14 +40,15 @@ Mix mix_of(const GgufFileType& type) {
 
 bool is_plain(Type type) { return type == Type::kF32 || type == Type::kF16 || type == Type::kBF16; }
 
-// Tensors that stay float32: vectors, norms, routers and convolutions.
+// Returns whether the tensor stays float32, as vectors, norms, routers and convolutions do.
 bool stays_float32(const GgufSourceTensor& tensor) {
   return tensor.shape.size() < 2 || !tensor.name.ends_with(".weight") || tensor.name.ends_with("norm.weight") ||
          tensor.name.find("ffn_gate_inp") != std::string::npos || tensor.name.find("ssm_conv1d") != std::string::npos ||
          tensor.name.starts_with("rope_f");
 }
 
-// Chooses in the order of layers, because some choices count the tensors before.
+// Chooses the types. choose() must be called in the order of layers, because some choices depend on the number of
+// earlier tensors.
 class Chooser {
  public:
   Chooser(const GgufContent& content, const GgufFileType& type)
@@ -57,13 +58,15 @@ class Chooser {
       if (rest == "attn_v.weight" || rest == "attn_qkv.weight" || rest == "attn_kv_b.weight") ++values_;
       if (tensor.name == "output.weight") has_output_ = true;
     }
-    // Llama 2's and 3's 70B and their kind, whose few values serve many queries.
+    // True for the 70B models of Llama 2 and 3 and for similar models. These have few value heads and many query heads,
+    // so that more bits for the value matrices cost little.
     is_70b_ = content.layers == 80 && content.queries_per_key > 1 &&
               (content.architecture == "llama" || content.architecture == "qwen2");
   }
 
   Type choose(const GgufSourceTensor& tensor) {
-    // Experts that were published in MXFP4 gain nothing from another type, and readers expect it.
+    // Experts that were published in MXFP4 stay in MXFP4. Another type would not make them more accurate, and other
+    // readers expect MXFP4.
     if (tensor.stored == Type::kMXFP4 && tensor.shape.size() == 3 && content_.architecture == "gpt-oss")
       return Type::kMXFP4;
     if (is_plain(base_)) return base_;
@@ -83,8 +86,8 @@ class Chooser {
  private:
   bool has_eight_experts() const { return content_.experts == 8; }
 
-  // Returns whether a layer is among those that gain most from more bits: the first and the last eighth, and every
-  // third between them.
+  // Returns whether a layer is one of those that profit most from more bits. These are the first and the last eighth of
+  // the layers, and every third layer in between.
   static bool gains(std::int64_t index, std::int64_t count) {
     return index < count / 8 || index >= 7 * count / 8 || (index - count / 8) % 3 == 2;
   }
@@ -156,12 +159,12 @@ class Chooser {
   Mix mix_;
   bool has_output_ = false;
   bool is_70b_ = false;
-  std::int64_t values_ = 0;  // tensors of values, of all layers
+  std::int64_t values_ = 0;  // number of value tensors in all layers
   std::int64_t value_index_ = 0;
   std::int64_t down_index_ = 0;
 };
 
-// Returns the type that rows of `cols` get in place of one whose blocks do not divide them.
+// Returns the type to use instead of `type` if its blocks do not divide rows of `cols`.
 Type fallback_of(Type type, std::int64_t cols) {
   switch (type) {
     case Type::kQ2_K:
@@ -201,7 +204,8 @@ ChosenTypes choose_types(const GgufContent& content, const GgufFileType& type) {
   for (const std::size_t i : order) {
     const GgufSourceTensor& tensor = content.tensors[i];
     if (stays_float32(tensor)) {
-      if (content.model != nullptr) chosen.types[i] = tensor.stored;  // as another converter chose
+      // In a GGUF source, the tensor keeps the type that the converter chose.
+      if (content.model != nullptr) chosen.types[i] = tensor.stored;
       continue;
     }
     const Type wanted = chooser.choose(tensor);

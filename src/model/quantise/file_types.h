@@ -1,5 +1,5 @@
-// The types of GGUF files: which type each tensor of a file gets. The choices are those of llama.cpp's llama-quantize
-// without an importance matrix.
+// Chooses the type of each tensor in a GGUF file. The choices are those of llama.cpp's llama-quantize without an
+// importance matrix.
 #pragma once
 
 #include <cstdint>
@@ -19,13 +19,13 @@ struct GgufFileType {
   BlockType base;         // the type of most matrices
 };
 
-// Returns the type called `name`, in whatever case; null if there is none.
+// Returns the type called `name`, ignoring case; null if the name is unknown.
 const GgufFileType* find_file_type(std::string_view name);
 std::span<const GgufFileType> gguf_file_types();
 
 struct ChosenTypes {
-  std::vector<BlockType> types;    // one for each tensor, in their order
-  std::vector<std::string> notes;  // tensors whose rows do not fit the type that was chosen first
+  std::vector<BlockType> types;    // one for each tensor, in the same order
+  std::vector<std::string> notes;  // name the tensors that get another type because blocks do not divide their rows
 };
 ChosenTypes choose_types(const GgufContent& content, const GgufFileType& type);
 

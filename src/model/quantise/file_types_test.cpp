@@ -1,4 +1,5 @@
-// Catches: tensors that get another type than other writers of GGUF choose, and blocks that do not divide their rows.
+// Catches: tensors that get another type than other GGUF writers choose; blocks that do not divide the rows of their
+// tensor.
 #include "tessera/model/quantise/file_types.h"
 
 #include <fmt/format.h>
@@ -13,7 +14,7 @@ namespace {
 using Type = BlockType;
 using ::testing::HasSubstr;
 
-// A dense model of 16 layers with separate embeddings and head.
+// A dense model with 16 layers. The head is separate from the embeddings unless has_output is false.
 GgufContent dense(std::int64_t cols, bool has_output = true) {
   GgufContent content;
   content.architecture = "llama";
@@ -53,7 +54,7 @@ TEST(FileTypes, MediumMixGivesMoreBitsToSomeLayers) {
   EXPECT_EQ(types.at("token_embd.weight"), Type::kQ4_K);
   EXPECT_EQ(types.at("output_norm.weight"), Type::kF32);
   EXPECT_EQ(types.at("blk.3.attn_norm.weight"), Type::kF32);
-  // The first two and the last two of 16 layers, and every third between them.
+  // The layers with more bits are the first two and the last two of 16, and every third layer in between.
   for (int layer = 0; layer < 16; ++layer) {
     const bool more = layer < 2 || layer >= 14 || (layer - 2) % 3 == 2;
     for (const char* name : {"attn_v", "ffn_down"})
@@ -106,7 +107,7 @@ TEST(FileTypes, ExpertsCountLayersByTheirNames) {
   content.architecture = "qwen3moe";
   content.layers = 16;
   content.experts = 64;
-  // In a file's order layer 10 may come before layer 2.
+  // A file may list layer 10 before layer 2.
   for (const int layer : {10, 2, 0, 15})
     content.tensors.push_back(
         {.name = fmt::format("blk.{}.ffn_down_exps.weight", layer), .shape = {64, 256, 512}, .numbers = nullptr});

@@ -23,10 +23,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kMaxShardBytes = 5'000'000'000;  // as Hugging Face's tools divide
+constexpr std::int64_t kMaxShardBytes = 5'000'000'000;  // the limit that Hugging Face's tools use
 constexpr std::string_view kWeight = ".weight";
 
-// Files of a model's folder that say nothing about the values of its weights.
+// Files that are copied, because they do not depend on how the weights are stored.
 constexpr std::string_view kCopied[] = {"tokenizer.json",
                                         "tokenizer.model",
                                         "tokenizer_config.json",
@@ -42,12 +42,12 @@ constexpr std::string_view kCopied[] = {"tokenizer.json",
 
 enum class Content : std::uint8_t { kCopy, kValues, kScales, kShape, kDivisor };
 
-// A tensor of the output.
+// A tensor to write.
 struct Written {
   TensorLayout layout;
   Content content = Content::kCopy;
   const StoredTensor* source = nullptr;
-  std::size_t linear = 0;  // unless it is a copy
+  std::size_t linear = 0;  // index of the tensor's linear; unused for kCopy
 };
 
 struct Shard {
@@ -55,7 +55,8 @@ struct Shard {
   std::vector<std::size_t> tensors;
 };
 
-// Returns the linears whose matrices a GPU multiplies as one, and which therefore share NVFP4's factor elsewhere.
+// Returns a name that is the same for all linears whose matrices other engines join to one matrix. Such linears must
+// have the same NVFP4 factor.
 std::string joined_name(const std::string& module) {
   const std::size_t dot = module.rfind('.') + 1;
   const std::string_view last = std::string_view(module).substr(dot);
@@ -109,7 +110,7 @@ class FolderOutput : public QuantisedOutput {
     Status status = write_files(temporary, on_written);
     std::error_code error;
     if (status.ok()) {
-      fs::remove(path, error);  // an empty folder
+      fs::remove(path, error);  // removes `path` only if it is an empty folder
       status = rename_file(temporary, path);
     }
     if (!status.ok()) fs::remove_all(temporary, error);
@@ -117,7 +118,7 @@ class FolderOutput : public QuantisedOutput {
   }
 
  private:
-  static constexpr std::int64_t kBlock = 4096;  // block of a file system
+  static constexpr std::int64_t kBlock = 4096;  // block size of a file system
 
   Status find_linears(const ModelConfig& config, const ir::OpTable& ops, const FamilyRegistry& families) {
     ModelConfig rounded = config;
@@ -154,7 +155,7 @@ class FolderOutput : public QuantisedOutput {
   }
 
   void add(Written written) {
-    other_bytes_ += 256 + 2 * std::ssize(written.layout.name);  // in the header and in the index
+    other_bytes_ += 256 + 2 * std::ssize(written.layout.name);  // the tensor's name is in the header and in the index
     written_.push_back(std::move(written));
   }
 
@@ -214,8 +215,8 @@ class FolderOutput : public QuantisedOutput {
             .step_cols = linear.rounding.block_cols};
   }
 
-  // Returns each linear's factor: the greatest of those of linears that are joined. Files have the divisor 1 / factor,
-  // and the factor is what a reader makes of that.
+  // Returns each linear's factor. Linears that other engines join get the greatest of their factors. The file stores
+  // the divisor 1 / factor, so the result is rounded to the factor that a reader computes from the stored divisor.
   Result<std::vector<float>> factors() const {
     std::vector<float> factors(linears_.size(), 1.0F);
     if (!linears_.front().rounding.has_factor()) return factors;
@@ -245,7 +246,7 @@ class FolderOutput : public QuantisedOutput {
     if (written.content == Content::kShape) return copy_bytes(std::array{linear.rows, linear.cols}, offset, to);
     if (written.content == Content::kDivisor) return copy_bytes(std::array{1.0F / factor}, offset, to);
     const bool values = written.content == Content::kValues;
-    // Values are counted in bytes, whatever words the tensor has.
+    // Offsets of values are counted in bytes, even if the tensor's type is a 32-bit word.
     const std::int64_t unit = values ? 1 : stored_dtype_bytes(written.layout.dtype);
     const std::int64_t count = std::ssize(to) / unit;
     const SliceRuns runs{.num_runs = 1, .run = count, .stride = count, .start = offset / unit};
@@ -289,7 +290,7 @@ class FolderOutput : public QuantisedOutput {
   const FolderType& type_;
   Checkpoint checkpoint_;
   std::vector<QuantisedLinear> linears_;
-  std::map<std::string, std::size_t, std::less<>> linear_of_;  // by the stored tensor's name
+  std::map<std::string, std::size_t, std::less<>> linear_of_;  // the key is the stored tensor's name
   std::vector<Written> written_;
   std::vector<Shard> shards_;
   std::vector<fs::path> copied_;

@@ -1,4 +1,4 @@
-// A folder in Hugging Face's layout whose linears are quantised.
+// Writes a folder in Hugging Face's layout with quantised linears.
 #pragma once
 
 #include <memory>
@@ -13,9 +13,10 @@
 
 namespace tessera {
 
-// Chooses the linears that a start with this format would quantise (docs/quantisation.md). Files beside the weights,
-// such as the tokenizer's, are copied. unimplemented for a checkpoint that is quantised already, for experts in one
-// stack, and for weights that are stored in another order.
+// Returns the plan of a folder in which the linears are quantised that an engine would quantise at its start with this
+// format (docs/quantisation.md). Other files, such as the tokenizer's, are copied. Returns unimplemented for a
+// checkpoint that is already quantised, for experts in one stack, and for weights that are stored transposed or
+// strided.
 Result<std::unique_ptr<QuantisedOutput>> make_folder_output(const std::string& model_path, const ModelConfig& config,
                                                             const FolderType& type, const ir::OpTable& ops,
                                                             const FamilyRegistry& families);

@@ -1,5 +1,5 @@
-// Catches: a folder from which other weights are loaded than a start that quantises makes, and tensors whose form the
-// config does not describe.
+// Catches: a written folder from which an engine loads other weights than it makes when it quantises at its start;
+// tensors whose format the config does not describe.
 #include "tessera/model/quantise/folder_output.h"
 
 #include <gmock/gmock.h>
@@ -23,7 +23,7 @@ using ::testing::HasSubstr;
 
 std::string golden_source(const char* name) { return testing::data_path(std::string("goldens/") + name); }
 
-// Returns the bytes of every weight of a model, by name.
+// Returns the bytes of every weight of a model. The keys are the weights' names.
 std::map<std::string, std::string> loaded_weights(const ModelConfig& config, const std::string& path) {
   auto checkpoint = std::make_shared<const Checkpoint>(*Checkpoint::open(path));
   ModelOptions options;
@@ -75,7 +75,8 @@ TEST_P(FolderOutputs, WeightsAreThoseOfAQuantisingStart) {
   for (const auto& [name, bytes] : want) {
     ASSERT_TRUE(got.contains(name)) << name;
     EXPECT_EQ(got.at(name).size(), bytes.size()) << name;
-    // Linears that are joined share NVFP4's factor in files, so that their scales differ.
+    // In files, joined linears have the same NVFP4 factor. At the start each linear has its own factor, so the scales
+    // differ.
     EXPECT_TRUE(GetParam().format == StartFormat::kNvfp4 || got.at(name) == bytes) << name;
   }
 }

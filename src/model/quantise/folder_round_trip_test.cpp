@@ -1,5 +1,5 @@
-// Catches: metadata, names or an order of rows in a written GGUF file from which another model is read than was
-// written; and models that lose a part without an error.
+// Catches: metadata, names or an order of rows in a written GGUF file that are read back as another model; a part of a
+// model that is lost without an error.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -30,7 +30,7 @@ std::vector<float> elements_of(const StoredTensor& tensor) {
   return numbers;
 }
 
-// Writes the folder as F32, and returns the path of the file.
+// Writes the folder's model as an F32 file, and returns the file's path.
 std::string written_file(const std::string& folder, const test::ScratchDir& dir) {
   const auto output = plan_quantised(folder, "F32", built_in_ops(), built_in_families());
   EXPECT_TRUE(output.ok()) << folder << ": " << output.status().to_string();
@@ -85,7 +85,7 @@ void expect_same_config(const ModelConfig& got, const ModelConfig& want) {
   if (want.moe) expect_same_moe(*got.moe, *want.moe);
 }
 
-// Returns a copy of the folder whose config has the members of `changes`.
+// Copies the folder, sets the members of `changes` in the copy's config, and returns the copy's path.
 std::string changed_copy(const std::string& folder, const char* changes, const test::ScratchDir& dir) {
   const std::filesystem::path copy = std::filesystem::path(dir.path()) / "model";
   std::filesystem::copy(folder, copy);
@@ -118,7 +118,7 @@ void expect_round_trip(const std::string& folder) {
     const std::vector<float> got = elements_of(*tensor);
     const std::vector<float> wanted = elements_of(*original.find(name));
     ASSERT_EQ(got.size(), wanted.size());
-    // Norms of some families are stored plus one, and decays as exponentials, which rounds them.
+    // A file stores the norm weights of some families plus one, and the decays as exponentials. Both conversions round.
     const bool rounded =
         (want.unit_offset_norms && name.find("norm") != std::string_view::npos) || name.ends_with("A_log");
     const float most = rounded ? 1e-6F : 0;
@@ -169,7 +169,7 @@ TEST(FolderContent, RefusesByNameWhatFilesCannotSay) {
   refused("gemma3", "accepted: the family's own order of windows");
 }
 
-// Writes a folder with the bundled model's config and tokenizer, and no weights.
+// Writes a folder with the bundled model's config and tokenizer but without weights.
 std::string without_weights(const test::ScratchDir& dir) {
   const std::string demo = std::string(TESSERA_SOURCE_DIR) + "/models/demo";
   for (const char* name : {"config.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json"})

@@ -13,11 +13,11 @@
 namespace tessera {
 namespace {
 
-// How layers with a window alternate with others; a file states only the window.
+// The pattern of layers with a window, which is fixed for an architecture. A file states only the size of the window.
 enum class Windows : std::uint8_t {
   kNone,
   kEverySecond,  // layers 0, 2, 4, …
-  kFiveOfSix,    // all but layers 5, 11, 17, …
+  kFiveOfSix,    // all layers except 5, 11, 17, …
 };
 
 struct FolderArchitecture {
@@ -25,7 +25,7 @@ struct FolderArchitecture {
   std::string_view name;  // general.architecture
   Activation activation = Activation::kSilu;
   Windows windows = Windows::kNone;
-  bool states_expert_size = true;  // expert_feed_forward_length
+  bool states_expert_size = true;  // whether files have expert_feed_forward_length
 };
 
 constexpr FolderArchitecture kFolderArchitectures[] = {
@@ -66,7 +66,7 @@ class SizeWriter {
     integer("vocab_size", config_.vocab_size);
     integer("context_length", config_.max_position_embeddings);
     integer("embedding_length", config_.hidden_size);
-    // Next-token layers count where files have them.
+    // Next-token layers count as blocks in the files that contain them.
     const std::int64_t drafts = config_.delta_net ? config_.draft_layers : 0;
     integer("block_count", config_.num_hidden_layers + drafts);
     if (drafts > 0) integer("nextn_predict_layers", drafts);
@@ -103,7 +103,8 @@ class SizeWriter {
     return check_attention_scale();
   }
 
-  // Gemma's files do not state the scale of queries: it is that of the head's size, but for the 27B.
+  // Checks the scale of queries. Gemma's files do not state the scale, so it must follow from the head size or, in the
+  // 27B models, from hidden size and number of heads.
   Status check_attention_scale() const {
     if (!config_.attention_scale) return ok_status();
     const std::int64_t layers_of_27b = architecture_.name == "gemma2" ? 46 : 62;
@@ -145,7 +146,7 @@ class SizeWriter {
     if (!architecture_.states_expert_size) return ok_status();
     integer("expert_feed_forward_length", moe.intermediate_size);
     if (moe.shared_intermediate_size > 0) integer("expert_shared_feed_forward_length", moe.shared_intermediate_size);
-    constexpr double kSwigluLimit = 7;  // what files of gpt-oss have
+    constexpr double kSwigluLimit = 7;  // the value that readers assume for gpt-oss
     if (moe.swiglu_limit != 0 && moe.swiglu_limit != kSwigluLimit)
       return cannot_say(fmt::format("swiglu_limit {}", moe.swiglu_limit), "7");
     if (moe.swiglu_limit == 0 && !moe.normalise) return cannot_say("norm_topk_prob false", "true");
@@ -173,7 +174,8 @@ class SizeWriter {
   Status write_rope() {
     const RopeConfig& rope = config_.rope;
     if (config_.delta_net) {
-      // All positions of a text are equal, so that a file without images may have any sections.
+      // Files of these models must have sections. All three positions of a text token are equal, so any sections give
+      // the same result for a model without images.
       std::vector<std::int32_t> sections(rope.sections.begin(), rope.sections.end());
       if (sections.empty()) sections = {static_cast<std::int32_t>(rotary_dim(rope, config_.head_dim) / 2), 0, 0};
       sections.push_back(0);
@@ -201,7 +203,8 @@ class SizeWriter {
 
   Status write_yarn() {
     const RopeConfig& rope = config_.rope;
-    const bool truncates = architecture_.name != "gpt-oss";  // as published
+    // Files do not state `truncate`. Readers assume the value in the published config.
+    const bool truncates = architecture_.name != "gpt-oss";
     if (rope.attention_factor || rope.mscale || rope.mscale_all_dim || rope.truncate != truncates)
       return cannot_say("yarn's attention_factor, mscale or truncate", "yarn without them");
     metadata_.set_string(key("rope.scaling.type"), "yarn");
@@ -232,8 +235,8 @@ Status write_sizes(const ModelConfig& config, const std::string& file, GgufMetad
   return SizeWriter(config, *find_folder_architecture(config), file, metadata).write();
 }
 
-// The formula of Llama 3.1's reference code: long waves are divided by the factor, short ones are kept, and those
-// between are mixed.
+// Computes the formula of Llama 3.1's reference code. The frequencies of long wavelengths are divided by the factor,
+// those of short wavelengths are kept, and those in between are interpolated.
 std::vector<float> llama3_factors(const ModelConfig& config) {
   const RopeConfig& rope = config.rope;
   const std::int64_t dimensions = rotary_dim(rope, config.head_dim);

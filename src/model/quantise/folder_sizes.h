@@ -1,4 +1,4 @@
-// The metadata of sizes that a model's config amounts to, as llama.cpp's converter writes them.
+// Converts the sizes in a model's config to GGUF metadata, as llama.cpp's converter does.
 #pragma once
 
 #include <string_view>
@@ -9,15 +9,17 @@
 
 namespace tessera {
 
-// Returns the general.architecture of files of this model. unimplemented, with the known families, for another.
+// Returns the general.architecture of GGUF files for this model. Returns unimplemented, with a list of the known
+// families, if the model belongs to another family.
 Result<std::string_view> architecture_of_folder(const ModelConfig& config, const std::string& file);
 
-// Writes the sizes. Precondition: architecture_of_folder() knows the config. unimplemented, by the config's field, for
-// what files of the architecture cannot say. `file` names the config in messages.
+// Writes the sizes. Precondition: architecture_of_folder() succeeds for the config. Returns unimplemented for settings
+// that files of the architecture cannot express; the message names the config's field. `file` names the config in
+// messages.
 Status write_sizes(const ModelConfig& config, const std::string& file, GgufMetadata& metadata);
 
-// Returns the factors by which files express Llama 3.1's scaling (rope_freqs.weight), one for each pair of a head.
-// Precondition: config.rope is of that type.
+// Returns the factors with which files express Llama 3.1's scaling (rope_freqs.weight), one for each pair of a head.
+// Precondition: config.rope has the type llama3.
 std::vector<float> llama3_factors(const ModelConfig& config);
 
 }  // namespace tessera

@@ -30,18 +30,18 @@ std::optional<BlockType> type_of(StoredDtype dtype) {
   }
 }
 
-constexpr std::string_view kDraft = "mtp.";          // before the names of next-token layers of Qwen 3.5
-constexpr std::string_view kFused = "mlp.experts.";  // before the names of experts in one tensor
+constexpr std::string_view kDraft = "mtp.";          // prefix of the names of Qwen 3.5's next-token layers
+constexpr std::string_view kFused = "mlp.experts.";  // prefix of the names of tensors that contain all experts
 
-// A name as the rules have it: "model.layers.3.mlp.experts.7.up_proj.weight" is layer 3, expert 7,
-// "mlp.experts.{}.up_proj.weight".
+// A Hugging Face name, split into the parts that the rules of tensor_names.h need.
+// "model.layers.3.mlp.experts.7.up_proj.weight" is split into layer 3, expert 7 and "mlp.experts.{}.up_proj.weight".
 struct OwnName {
   std::optional<std::int64_t> layer;
   std::optional<std::int64_t> expert;
   std::string rest;
 };
 
-// Reads the number at `at` that is followed by a point.
+// Parses the number at position `at`. A dot must follow the number.
 std::optional<std::int64_t> number_at(std::string_view name, std::size_t at, std::size_t& end) {
   std::int64_t number = 0;
   const auto [stop, error] = std::from_chars(name.data() + at, name.data() + name.size(), number);
@@ -97,7 +97,7 @@ class FolderTensors {
     if (tower_tensors_ > 0)
       content_.notes.push_back(
           fmt::format("{} tensors of the vision tower are left out: the file has the language model", tower_tensors_));
-    // Files list layer after layer.
+    // Files list the tensors layer by layer.
     std::ranges::stable_sort(content_.tensors, {}, [](const GgufSourceTensor& tensor) {
       return parse_tensor_name(tensor.name).layer.value_or(tensor.name == "token_embd.weight" ? -2 : -1);
     });
@@ -109,7 +109,7 @@ class FolderTensors {
     return fmt::format("{}: tensor {}", checkpoint_.model_path(), clip_text(Json(tensor.name).dump()));
   }
 
-  // Returns the name without what only some checkpoints of a family put before it.
+  // Returns the name with the prefix "model." in place of the prefix that this checkpoint uses.
   std::string plain_name(std::string_view name) const {
     if (!has_prefix_) return "model." + std::string(name);
     if (name.starts_with(config_.tensor_prefix))
@@ -122,7 +122,8 @@ class FolderTensors {
       ++tower_tensors_;
       return ok_status();
     }
-    if (name.ends_with("rotary_emb.inv_freq")) return ok_status();  // old checkpoints have what the config says
+    // Old checkpoints store this buffer, whose content follows from the config.
+    if (name.ends_with("rotary_emb.inv_freq")) return ok_status();
     if (name == "lm_head.weight" && config_.tie_word_embeddings) {
       content_.notes.emplace_back("lm_head.weight is left out: the head is the embeddings");
       return ok_status();
@@ -133,7 +134,7 @@ class FolderTensors {
       return ok_status();
     }
     if (drafts_apart_ && name.starts_with(kDraft)) {
-      own = parse_own_name("model." + name.substr(kDraft.size()));  // numbered among the draft's own layers
+      own = parse_own_name("model." + name.substr(kDraft.size()));  // the names of next-token layers count from 0
       own.layer = config_.num_hidden_layers + own.layer.value_or(0);
       if (own.rest.starts_with('/')) own.rest = "/" + name;
     }
@@ -165,18 +166,19 @@ class FolderTensors {
     }
   }
 
-  // Returns the tensor as numbers.
+  // Returns the tensor's elements as numbers.
   static std::shared_ptr<const TensorElements> numbers_of(const StoredTensor& tensor) {
     return tensor.made != nullptr ? tensor.made : make_rows({.matrices = {matrix_of(tensor)}}, {});
   }
 
-  // Returns the linear to which numbers of a quantised one belong; null for other tensors.
+  // Returns the quantised linear whose numbers `tensor` contains; null for other tensors.
   const QuantisedSource::Linear* linear_of(const StoredTensor& tensor) const {
     const auto found = linear_by_numbers_.find(&tensor);
     return found != linear_by_numbers_.end() ? found->second : nullptr;
   }
 
-  // Adds a tensor whose rows are those of `tensor` in another order. Without a change the file's bytes can be copied.
+  // Adds `tensor` with its rows permuted and its numbers changed. If the arrangement does neither, the writer can copy
+  // the tensor's bytes.
   Status add_rows(const std::string& name, const StoredTensor& tensor, const RowArrangement& arrangement) {
     const bool vector = tensor.shape.size() == 1 && !arrangement.rows.is_same();
     const bool same = arrangement.rows.is_same() && arrangement.change == NumberChange::kNone;
@@ -187,7 +189,7 @@ class FolderTensors {
     return ok_status();
   }
 
-  // Adds queries or keys, whose rows lie in pairs (i, i + half) in a file.
+  // Adds queries or keys. In a file, the rows of a head are stored in pairs (i, i + half).
   Status add_pairs(const std::string& name, const StoredTensor& tensor, std::int64_t heads) {
     const std::int64_t rows = tensor.shape[0];
     if (rows % (2 * heads) != 0)
@@ -214,7 +216,8 @@ class FolderTensors {
     }
   }
 
-  // Adds a tensor of a gated delta net. A file has the groups' first value heads together, then their second ones.
+  // Adds a tensor of a gated delta net. A file stores the first value head of every key head, then the second value
+  // head of every key head, and so on.
   Status add_of_net(const std::string& name, const StoredTensor& tensor, Form form) {
     if (form == Form::kRow) {
       if (tensor.shape.size() != 2 || tensor.shape[0] != 1) return misfit(tensor, "one row");
@@ -245,15 +248,15 @@ class FolderTensors {
     return {*type_of(tensor.dtype), tensor.data.data(), tensor.shape.back()};
   }
 
-  // Adds experts of a layer that are stored in one tensor, `rest`: as rows of gate and then up for each expert, or, of
-  // GPT-OSS, as rows of gate and up in turn.
+  // Adds a tensor that contains matrices of all experts of a layer. `rest` is its name after the layer. If it contains
+  // gate and up, an expert's rows of gate precede those of up, but in GPT-OSS the rows of gate and up alternate.
   Status add_fused(const StoredTensor& tensor, std::int64_t layer, std::string_view rest) {
     const std::string_view kind = rest.substr(kFused.size());
     const auto name = [&](const char* part, const char* suffix) {
       return fmt::format("blk.{}.ffn_{}_exps.{}", layer, part, suffix);
     };
     const bool gpt_oss = content_.architecture == "gpt-oss";
-    if (gpt_oss && kind.ends_with("_scales")) return ok_status();  // read with the values
+    if (gpt_oss && kind.ends_with("_scales")) return ok_status();  // the scales are read together with the values
     if (gpt_oss && kind == "gate_up_proj_blocks") {
       TRY(add_mxfp4(name("gate", "weight"), tensor, 0, 2));
       return add_mxfp4(name("up", "weight"), tensor, 1, 2);
@@ -261,7 +264,8 @@ class FolderTensors {
     if (gpt_oss && kind == "down_proj_blocks") return add_mxfp4(name("down", "weight"), tensor, 0, 1);
     if (gpt_oss && kind == "gate_up_proj_bias" && tensor.shape.size() == 2 && type_of(tensor.dtype)) {
       const std::vector<std::int64_t> shape{tensor.shape[0], tensor.shape[1] / 2};
-      // The two columns of this matrix are the biases of gate and up.
+      // Gate and up alternate, so the biases are a matrix whose first column belongs to gate and whose second belongs
+      // to up.
       const StoredBlocks pairs(*type_of(tensor.dtype), tensor.data.data(), 2);
       add_made(name("gate", "bias"), tensor, shape, make_column(pairs, 0));
       add_made(name("up", "bias"), tensor, shape, make_column(pairs, 1));
@@ -280,7 +284,7 @@ class FolderTensors {
         fmt::format("{} has no place in a GGUF file of architecture {}", quoted(tensor), content_.architecture));
   }
 
-  // Adds each expert's first or second half of rows.
+  // Adds the first or the second half of each expert's rows.
   void add_half_of_rows(const std::string& name, const StoredTensor& tensor, std::int64_t half) {
     const std::int64_t rows = tensor.shape[1] / 2;
     std::vector<std::shared_ptr<const TensorElements>> parts;
@@ -290,7 +294,7 @@ class FolderTensors {
              make_stack(std::move(parts), rows * tensor.shape[2]));
   }
 
-  // Adds every `step`-th row of experts in MXFP4, from row `first` on.
+  // Adds rows first, first + step, first + 2 · step … of MXFP4 experts.
   Status add_mxfp4(const std::string& name, const StoredTensor& values, std::int64_t first, std::int64_t step) {
     const std::string stem = values.name.substr(0, values.name.size() - std::string_view("blocks").size());
     const StoredTensor* exponents = checkpoint_.find(stem + "scales");
@@ -311,7 +315,7 @@ class FolderTensors {
     return ok_status();
   }
 
-  using Stack = std::map<std::int64_t, const StoredTensor*>;  // by the expert
+  using Stack = std::map<std::int64_t, const StoredTensor*>;  // the key is the expert
 
   Status add_stack(const std::string& name, const Stack& stack) {
     const StoredTensor& first = *stack.begin()->second;

@@ -1,5 +1,4 @@
-// The tensors of a checkpoint by GGUF's names and in the order of rows that files have: the inverse of
-// gguf/gguf_tensors.h.
+// Converts a checkpoint's tensors to GGUF's names and order of rows. gguf/gguf_tensors.h does the inverse.
 #pragma once
 
 #include <memory>
@@ -12,10 +11,11 @@
 
 namespace tessera {
 
-// Adds all tensors to `content`, and notes about those that are left out: next-token layers, which files of most
-// architectures do not have, and a stored head that is the embeddings. Borrows the checkpoint's data. unimplemented for
-// a tensor that has no place in a file of the architecture, and a format that quantised_source.h does not read;
-// data_loss for a missing expert. Precondition: content.architecture is one of gguf_architectures.h.
+// Adds the tensors to `content`, and a note about each tensor that is left out. Next-token layers are left out if files
+// of the architecture do not have them, and so is a stored head that equals the embeddings. Borrows the checkpoint's
+// data. Returns unimplemented for a tensor that files of the architecture cannot contain, and for a format that
+// quantised_source.h does not support; data_loss for a missing expert. Precondition: content.architecture is one of
+// gguf_architectures.h.
 Status add_folder_tensors(const Checkpoint& checkpoint, const ModelConfig& config, GgufContent& content);
 
 }  // namespace tessera

@@ -40,8 +40,8 @@ bool is_true(const Json& json, const char* member) {
   return flag != nullptr && *flag == Json(true);
 }
 
-// Puts an added token: {"content": …, "special": …}. A token that the model lists as unknown or as control keeps that
-// kind.
+// Puts an entry of "added_tokens" into the lists: {"content": …, "special": …}. If the lists already have the token as
+// unknown or control, it keeps that kind.
 void put_added(FolderTokenLists& lists, std::int64_t id, const Json& token) {
   const Json* content = token.find("content");
   if (content == nullptr || !content->is_string()) return;
@@ -63,8 +63,9 @@ bool is_byte_token(std::string_view token) {
   return token.size() == 6 && token.starts_with("<0x") && token.ends_with('>');
 }
 
-// Returns the lists for a tokenizer.json that was made from a SentencePiece model. The model merges the pair whose
-// token has the highest score; the file lists the pairs in the order of these scores.
+// Returns the lists for a tokenizer.json that was made from a SentencePiece model. SentencePiece merges the pair whose
+// token has the highest score. tokenizer.json has no scores, but lists the pairs in the order of their scores. The
+// position in that list therefore gives a score with the same effect.
 FolderTokenLists lists_of_marks(const TokenizerJson& json, std::int64_t size) {
   FolderTokenLists lists = empty_lists(json.file, size);
   lists.model = "llama";

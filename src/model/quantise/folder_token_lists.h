@@ -1,4 +1,4 @@
-// The lists of tokens that a folder's tokenizer amounts to.
+// Converts the tokenizer of a model folder to lists of tokens.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace tessera {
 
-// Owns what TokenLists borrow.
+// The memory from which TokenLists borrow.
 struct FolderTokenLists {
   std::string file;   // the tokenizer's file
   std::string model;  // tokenizer.ggml.model: "gpt2" or "llama"
@@ -19,13 +19,14 @@ struct FolderTokenLists {
   std::vector<TokenKind> kinds;
   std::vector<std::string> merges;  // only for "gpt2"
   std::vector<float> scores;        // only for "llama"
-  std::int64_t left_out = 0;        // tokens whose ids the embeddings do not have
+  std::int64_t left_out = 0;  // number of tokens that were left out because the embeddings have no row for their id
 };
 
-// Returns `size` tokens; ids without a token get a name and are unused, as converters do. A byte-level tokenizer.json
-// becomes "gpt2". A tokenizer.model, or else a tokenizer.json that was made from one (byte-pair encoding of characters
-// with fallback to bytes), becomes "llama"; in the latter case a token's score is the rank of its first merge.
-// not_found for a folder without either file; unimplemented, by name, for other kinds.
+// Returns `size` tokens. As in other converters, an id without a token gets a placeholder name and is marked as unused.
+// A byte-level tokenizer.json becomes "gpt2". A tokenizer.model becomes "llama". A tokenizer.json that was made from a
+// tokenizer.model (byte-pair encoding of characters with fallback to bytes) also becomes "llama"; a token's score then
+// follows from the position of its first merge. Returns not_found if the folder has neither file; unimplemented, with
+// the name, for other kinds of tokenizers.
 Result<FolderTokenLists> read_folder_token_lists(const std::string& folder, std::int64_t size);
 
 }  // namespace tessera

@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 // The special tokens of a model.
 struct SpecialTokens {
   std::optional<TokenId> bos;
-  std::vector<TokenId> ends;  // the first is eos
+  std::vector<TokenId> ends;  // all tokens that end an answer; the first is eos
   std::optional<TokenId> pad;
   std::optional<TokenId> unknown;
 };
@@ -40,7 +40,7 @@ SpecialTokens special_tokens(const Tokenizer& tokenizer, const TokenizerConfig& 
   special.ends = generation.eos_token_ids.empty() ? config.eos_token_ids : generation.eos_token_ids;
   const std::optional<TokenId> eos = id_of(tokenizer, texts.eos_token);
   if (!eos) return special;
-  // The tokenizer's own end comes first; it need not be among the others.
+  // The tokenizer's eos token comes first. It is added if the list does not have it.
   std::erase(special.ends, *eos);
   special.ends.insert(special.ends.begin(), *eos);
   return special;
@@ -74,7 +74,7 @@ void write_templates(const TokenizerConfig& texts, GgufMetadata& metadata) {
 }
 
 constexpr std::string_view kSpecialSample = "<|im_start|>user\nHi<|im_end|>\n<s>[INST] a </s>";
-// Texts of several languages, with numbers, white space, code and bytes that form no word.
+// Texts in several languages, with numbers, white space, code and unusual bytes.
 constexpr std::string_view kSamples[] = {
     "",
     "Hello, world!",
@@ -84,8 +84,9 @@ constexpr std::string_view kSamples[] = {
     "I'LL DON'T we'Ve  \n \n x_y-z @#$%^&*()_+ 1000000 e\u0301",
     kSpecialSample};
 
-// Compares the lists with the folder's own tokenizer. SentencePiece's way of putting a space behind a special token
-// differs between libraries, and files cannot say which one a model was trained with: that is a note.
+// Checks that the lists give the same tokens as the folder's own tokenizer. After a special token, some libraries add
+// SentencePiece's space and others do not. A file cannot say with which of them the model was trained. Such a
+// difference therefore becomes a note, not an error.
 Status check_lists(const Tokenizer& own, const TokenLists& lists, std::vector<std::string>& notes) {
   const Tokenizer listed = TRY(Tokenizer::create(lists));
   for (const std::string_view sample : kSamples) {
@@ -105,7 +106,7 @@ Status check_lists(const Tokenizer& own, const TokenLists& lists, std::vector<st
   return ok_status();
 }
 
-// Returns whether a text begins with a space that is not in it.
+// Returns whether the tokenizer adds a space before a text.
 Result<bool> puts_space(const Tokenizer& tokenizer) {
   const std::vector<TokenId> ids = TRY(tokenizer.encode("a", {.add_special_tokens = false, .parse_special = false}));
   return !ids.empty() && tokenizer.id_to_token(ids.front()).value_or("").starts_with("▁");
@@ -148,7 +149,7 @@ Status write_tokenizer(const std::string& folder, const ModelConfig& config, Ggu
     notes.push_back(
         fmt::format("{} tokens are left out: the embeddings have {} rows", lists.left_out, config.vocab_size));
   SpecialTokens special = special_tokens(own, texts, config, generation);
-  const std::vector<TokenId> around = TRY(own.encode(""));  // what the tokenizer puts around texts
+  const std::vector<TokenId> around = TRY(own.encode(""));  // the tokens that the tokenizer adds before and after texts
   if (!special.bos && !around.empty() && std::ranges::find(special.ends, around.front()) == special.ends.end())
     special.bos = around.front();
   const bool add_bos = special.bos && !around.empty() && around.front() == *special.bos;

@@ -1,4 +1,4 @@
-// The metadata of a tokenizer: its lists of tokens, special tokens and chat templates.
+// Writes the metadata of a tokenizer: lists of tokens, special tokens and chat templates.
 #pragma once
 
 #include <string>
@@ -10,9 +10,9 @@
 
 namespace tessera {
 
-// Writes the tokenizer of the folder, and checks that the lists cut sample texts as the folder's files do. A folder
-// without a tokenizer gives a file that says so, and a note. unimplemented, by name, for a tokenizer that GGUF files
-// have no name for.
+// Writes the folder's tokenizer, and checks that the written lists split sample texts into the same tokens. If the
+// folder has no tokenizer, the metadata say so, and a note is added. Returns unimplemented, with the name, for a kind
+// of tokenizer that GGUF files cannot describe.
 Status write_tokenizer(const std::string& folder, const ModelConfig& config, GgufMetadata& metadata,
                        std::vector<std::string>& notes);
 

@@ -1,5 +1,4 @@
-// Catches: a tokenizer that is written into a GGUF file and cuts texts otherwise afterwards, and end tokens that are
-// lost.
+// Catches: a tokenizer that splits texts differently after it was written to a GGUF file; end tokens that are lost.
 #include "tessera/model/quantise/folder_tokenizer.h"
 
 #include <gmock/gmock.h>
@@ -55,7 +54,7 @@ TEST(FolderTokenizer, FileHasTokensTemplateAndSettings) {
   const GenerationConfig generation = *gguf_generation_config(model);
   const GenerationConfig wanted = *GenerationConfig::read(kDemo);
   EXPECT_EQ(generation.eos_token_ids, wanted.eos_token_ids);
-  // Every token stands for what it did.
+  // Every id must still have the same text.
   const Tokenizer listed = *Tokenizer::create(*gguf_token_lists(model));
   const Tokenizer before = *Tokenizer::load(kDemo);
   for (int id = 0; id < 2048; ++id) {
@@ -82,7 +81,7 @@ TEST(FolderTokenizer, FolderWithoutTokenizerIsNoted) {
   EXPECT_EQ(gguf_token_lists(*GgufModel::open(written.path())).status().code(), StatusCode::kNotFound);
 }
 
-// SentencePiece's tokenizers without their own file: scores follow from the order of merges.
+// The folder has no tokenizer.model, so SentencePiece's scores are computed from the order of merges.
 TEST(FolderTokenizer, ScoresFollowFromTheOrderOfMerges) {
   const test::TokenizerCase item = test::sentencepiece_cases().front();
   const test::ScratchDir folder;
@@ -96,7 +95,8 @@ TEST(FolderTokenizer, ScoresFollowFromTheOrderOfMerges) {
     EXPECT_EQ(*listed.encode(text), *own.encode(text)) << text;
 }
 
-// Published tokenizers, where they are present: each is written, checked against itself and read back.
+// A published tokenizer. The test writes each of these tokenizers that is present, reads it back, and compares it with
+// the original.
 struct Published {
   const char* file;
   std::int64_t size;

@@ -56,7 +56,7 @@ Json fp8_config(std::span<const std::string> plain) {
   return json;
 }
 
-// A scheme of compressed-tensors: which values share a scale, and of what type they are.
+// Returns a scheme of compressed-tensors, which gives the type of the values and says which values share a scale.
 Json scheme(const char* type, int bits, const char* strategy, bool dynamic) {
   Json json = Json::object();
   json.set("num_bits", bits).set("type", type).set("strategy", strategy).set("symmetric", true).set("dynamic", dynamic);
@@ -70,7 +70,7 @@ Json weights_of(const FolderType& type, std::int64_t group) {
   return scheme(int4 ? "int" : "float", 4, int4 ? "group" : "tensor_group", false).set("group_size", group);
 }
 
-// The rounding of inputs with which other engines compute; null where they have none.
+// Returns how other engines should round inputs; null if they should not round them.
 Json inputs_of(const FolderType& type) {
   if (!type.channels) return {};
   return scheme(type.format == StartFormat::kFp8 ? "float" : "int", 8, "token", true);
@@ -126,7 +126,8 @@ std::vector<TensorLayout> stored_tensors(const FolderType& type, const Quantised
 Json quantisation_config(const FolderType& type, std::span<const QuantisedLinear> linears,
                          std::span<const std::string> plain) {
   if (type.format == StartFormat::kFp8 && !type.channels) return fp8_config(plain);
-  // Linears by the size of their groups. The most common size is that of all linears without another target.
+  // Groups the linears by group size. The most common size becomes the group whose target is "Linear". The other groups
+  // list their linears by name.
   std::map<std::int64_t, std::vector<std::string>> sizes;
   for (const QuantisedLinear& linear : linears)
     sizes[type.channels ? 0 : linear.rounding.block_cols].push_back(linear.module);

@@ -1,5 +1,5 @@
-// The types of folders in Hugging Face's layout whose linears are quantised: how each is stored, and what config.json
-// says about it.
+// The types of folders in Hugging Face's layout with quantised linears. A type says how linears are stored and how
+// config.json describes them.
 #pragma once
 
 #include <cstdint>
@@ -18,14 +18,14 @@ namespace tessera {
 
 struct FolderType {
   std::string_view name;
-  StartFormat format;       // chooses the linears
-  bool channels = false;    // a scale for each row instead of the format's blocks
-  std::string_view values;  // the tensors of a linear, by what follows its name
+  StartFormat format;       // decides which linears are quantised
+  bool channels = false;    // true for one scale per row instead of one per block of the format
+  std::string_view values;  // suffixes of a linear's tensors of values and of scales
   std::string_view scales;
-  std::string_view description;  // in the output: "FP8", "int4"
+  std::string_view description;  // for messages: "FP8", "int4"
 };
 
-// Returns the type called `name`; null if there is none.
+// Returns the type called `name`; null if the name is unknown.
 const FolderType* find_folder_type(std::string_view name);
 std::span<const FolderType> folder_types();
 
@@ -37,11 +37,10 @@ struct QuantisedLinear {
   Rounding rounding = {};
 };
 
-// Returns the tensors of the linear, in the order: values, scales, and the shape or the divisor, where the type has
-// one.
+// Returns the tensors of the linear, in this order: values, scales, then the shape or the divisor if the type has one.
 std::vector<TensorLayout> stored_tensors(const FolderType& type, const QuantisedLinear& linear);
 
-// Returns "quantization_config" for these linears. `plain` are the modules that are linears too and stay as they are.
+// Returns "quantization_config" for these linears. `plain` lists the linears that stay unquantised.
 Json quantisation_config(const FolderType& type, std::span<const QuantisedLinear> linears,
                          std::span<const std::string> plain);
 

@@ -1,4 +1,5 @@
-// What a GGUF file will hold before its types are chosen: metadata, and tensors as numbers.
+// The content of a GGUF file before the types of its tensors are chosen. It has the metadata, and the tensors as
+// numbers.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +18,11 @@ namespace tessera {
 struct GgufSourceTensor {
   std::string name;
   std::vector<std::int64_t> shape;
-  BlockType stored = BlockType::kF32;             // the type of the source
-  const std::byte* rows = nullptr;                // the rows in that type; null if they are made or in another order
-  std::shared_ptr<const TensorElements> numbers;  // as F32
-  // Describe, for people, a source in a format that GGUF files do not have: its name, and its bytes. Empty and 0: the
-  // source has the type `stored`, and the size that follows from it.
+  BlockType stored = BlockType::kF32;             // the type in the source
+  const std::byte* rows = nullptr;                // the rows as `stored`; null if they must be computed or permuted
+  std::shared_ptr<const TensorElements> numbers;  // the elements as F32
+  // The name of the source's format and the tensor's size in it, for messages, if GGUF files do not have this format.
+  // Otherwise empty and 0, because `stored` determines both.
   std::string format = {};
   std::int64_t bytes = 0;
 
@@ -30,29 +31,29 @@ struct GgufSourceTensor {
 
 struct GgufContent {
   std::string architecture;  // general.architecture
-  std::string source;        // its path, for messages
-  GgufMetadata metadata;     // without those of the type of file
+  std::string source;        // path of the source, for messages
+  GgufMetadata metadata;     // all except the keys for the file's type
   std::vector<GgufSourceTensor> tensors;
-  std::vector<std::string> notes;  // what is left out
-  // Sizes by which types are chosen.
+  std::vector<std::string> notes;  // messages about content that is left out
+  // Sizes on which the choice of types depends.
   std::int64_t layers = 0;
   std::int64_t experts = 0;
   std::int64_t queries_per_key = 1;
 
-  // Own what the tensors borrow.
+  // The owners of the data that the tensors borrow.
   std::shared_ptr<const GgufModel> model;
   std::shared_ptr<const Checkpoint> checkpoint;
-  // Returns data_loss if bytes of the source were gone when they were read.
+  // Returns data_loss if the source was truncated while it was read, so that some of the bytes may have been zeros.
   Status check_whole() const;
 };
 
-// Returns the content of a GGUF model: the same tensors and metadata, but for those of its split and type.
-// unimplemented for a type whose numbers cannot be read.
+// Returns the content of a GGUF model: its tensors, and its metadata except for those about the split set and the file
+// type. Returns unimplemented for a type that cannot be converted to numbers.
 Result<GgufContent> content_of_gguf(const GgufModel& model);
 
-// Returns the content for a folder in Hugging Face's layout: metadata as llama.cpp's converter writes them, tensors in
-// the order of rows that it gives them, and the tokenizer with chat template and sampling defaults. unimplemented, by
-// name, for families, tensors and tokenizers that GGUF files have no place for here.
+// Returns the content for a folder in Hugging Face's layout, as llama.cpp's converter writes it: metadata, tensors with
+// permuted rows, and the tokenizer with chat template and sampling defaults. Returns unimplemented, with the name, for
+// families, tensors and tokenizers that cannot be converted.
 Result<GgufContent> content_of_folder(const std::string& model_path, const ModelConfig& config);
 
 }  // namespace tessera

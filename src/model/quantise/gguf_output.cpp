@@ -11,7 +11,7 @@
 namespace tessera {
 namespace {
 
-constexpr std::int64_t kQuantisationVersion = 2;  // version of the blocks' layouts
+constexpr std::int64_t kQuantisationVersion = 2;  // version of the block layouts
 
 class GgufOutput : public QuantisedOutput {
  public:
@@ -33,7 +33,7 @@ class GgufOutput : public QuantisedOutput {
            .to = std::string(block_type_info(chosen.types[i]).name),
            .bytes_before = tensor.bytes > 0 ? tensor.bytes : tensor.elements() / from.elements * from.bytes,
            .bytes_after = layouts_.back().bytes()});
-      other_bytes_ += 128 + std::ssize(tensor.name);  // the entry of the header, and padding
+      other_bytes_ += 128 + std::ssize(tensor.name);  // the size of the entry in the header, and of the padding
     }
   }
 
@@ -46,7 +46,7 @@ class GgufOutput : public QuantisedOutput {
   }
 
  private:
-  // Makes whole rows.
+  // Writes whole rows of a tensor.
   Status fill(std::size_t index, std::int64_t offset, std::span<std::byte> to) const {
     const GgufSourceTensor& tensor = content_.tensors[index];
     const GgufLayout& layout = layouts_[index];

@@ -1,4 +1,4 @@
-// A GGUF file of quantised tensors.
+// Plans and writes a GGUF file with quantised tensors.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,7 @@
 
 namespace tessera {
 
-// Chooses the types and adds them to the metadata.
+// Returns the plan of the file. Chooses the tensors' types and adds the file type to the metadata.
 std::unique_ptr<QuantisedOutput> make_gguf_output(GgufContent content, const GgufFileType& type);
 
 }  // namespace tessera

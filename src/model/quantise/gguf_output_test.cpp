@@ -1,5 +1,5 @@
-// Catches: a requantised file that loses metadata or tensors, bytes that change although the type does not, and numbers
-// that a type cannot hold.
+// Catches: a requantised file that loses metadata or tensors; bytes that change although the type does not; numbers
+// outside of a type's range that are accepted.
 #include "tessera/model/quantise/gguf_output.h"
 
 #include <gmock/gmock.h>

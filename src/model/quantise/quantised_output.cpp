@@ -54,8 +54,8 @@ std::string output_type_names() {
 
 namespace {
 
-// Checks that the checkpoint has the tensors of the model, with their shapes. Quantised ones are checked as they are
-// read.
+// Checks that the checkpoint has the model's tensors, with their shapes. Quantised tensors are checked later, when they
+// are read.
 Status check_tensors(const Checkpoint& checkpoint, const ModelConfig& config, const ir::OpTable& ops,
                      const FamilyRegistry& families) {
   ModelOptions options;

@@ -1,4 +1,4 @@
-// A checkpoint that is to be written with smaller values: what it will hold, and the way to write it.
+// A plan for writing a checkpoint with smaller values. It says what the output will contain, and can write the output.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@
 
 namespace tessera {
 
-// What becomes of one tensor of the source.
+// Describes how one tensor of the source is written.
 struct QuantisedTensor {
-  std::string name;  // as the output has it
+  std::string name;  // the name in the output
   std::vector<std::int64_t> shape;
-  std::string from;  // the types: "BF16", "Q6_K"
+  std::string from;  // the type in the source: "BF16", "Q6_K"
   std::string to;
   std::int64_t bytes_before = 0;
   std::int64_t bytes_after = 0;
@@ -29,19 +29,19 @@ class QuantisedOutput {
   virtual ~QuantisedOutput() = default;
 
   const std::vector<QuantisedTensor>& tensors() const { return tensors_; }
-  // What a person should know: tensors that are left out or get another type than was asked for, and why.
+  // Returns notes for the user about tensors that are left out or get another type than requested, with the reasons.
   const std::vector<std::string>& notes() const { return notes_; }
   std::int64_t bytes_before() const;  // bytes of all tensors
   std::int64_t bytes_after() const;
   std::int64_t elements() const;
-  // Returns the bytes of the files that write() makes, or a few more.
+  // Returns an estimate of the size of the files that write() makes. The estimate may be slightly too large.
   std::int64_t file_bytes() const { return bytes_after() + other_bytes_; }
 
-  // Writes the output to `path`: a file, which is replaced, or a folder, which must not exist or be empty. All of it
-  // has a temporary name beside `path` until it is complete, and an error leaves nothing. `on_written` receives the
-  // number of further bytes of data; its error ends the write. Holds a few MiB for each of OpenMP's threads.
-  // invalid_argument for infinities, NaN and numbers that the type cannot hold; the message names tensor and element.
-  // data_loss if the source became shorter meanwhile.
+  // Writes the output to `path`. `path` is a file, which is replaced, or a folder, which must be empty or not exist.
+  // The output has a temporary name beside `path` until it is complete, and is removed after an error. `on_written` is
+  // called after each piece with its number of data bytes. An error that `on_written` returns ends the write. Needs a
+  // few MiB of memory for each OpenMP thread. Returns invalid_argument for infinities, NaN and numbers outside of the
+  // type's range; the message names tensor and element. Returns data_loss if the source was truncated meanwhile.
   virtual Status write(const std::string& path, const std::function<Status(std::int64_t bytes)>& on_written) const = 0;
 
  protected:
@@ -50,17 +50,17 @@ class QuantisedOutput {
   std::int64_t other_bytes_ = 0;  // headers, tokenizers and config
 };
 
-// Whether a type's output is a GGUF file or a folder of safetensors.
+// Whether the output of a type is a GGUF file or a folder of safetensors.
 enum class OutputForm : std::uint8_t { kGguf, kSafetensors };
 
-// Returns the form of a type; nothing for an unknown one. Types of GGUF files may be written in any case.
+// Returns the form of a type; nothing for an unknown type. The names of GGUF types may be in any case.
 std::optional<OutputForm> output_form(std::string_view type);
 // Returns "F32, F16, …, Q4_K_M, …; fp8, …", for messages.
 std::string output_type_names();
 
-// Opens the checkpoint and decides about each tensor; writes nothing. `model_path` is as model_path.h says. Errors are
-// those of reading the checkpoint's config, tensors and tokenizer; unimplemented, by name, for what the output cannot
-// hold. Precondition: output_form(type).
+// Opens the checkpoint and decides for each tensor how it is written, without writing anything. `model_path` is as
+// described in model_path.h. Returns the errors of reading the checkpoint's config, tensors and tokenizer;
+// unimplemented, with the name, for content that the output cannot have. Precondition: output_form(type) is not empty.
 Result<std::unique_ptr<QuantisedOutput>> plan_quantised(const std::string& model_path, std::string_view type,
                                                         const ir::OpTable& ops, const FamilyRegistry& families);
 

@@ -17,7 +17,7 @@ namespace {
 
 using Spelling = WeightFormat::Spelling;
 
-// The names of tensors that belong to a linear, by what follows its own.
+// The suffixes of the tensors of a linear.
 constexpr std::string_view kParts[] = {"weight",
                                        "weight_packed",
                                        "weight_scale",
@@ -40,10 +40,10 @@ struct LinearTensors {
   std::int64_t cols = 0;
   std::int64_t block_rows = 1;
   std::int64_t block_cols = 1;
-  std::optional<StridedRows> values;  // values of eight bits
-  const std::byte* packed = nullptr;  // values of four bits, two in a byte
+  std::optional<StridedRows> values;  // 8-bit values
+  const std::byte* packed = nullptr;  // 4-bit values, two in a byte
   std::optional<StridedRows> scales;
-  const std::byte* exponents = nullptr;  // in place of scales
+  const std::byte* exponents = nullptr;  // MXFP4's scales, instead of `scales`
   float factor = 1;
 };
 
@@ -165,7 +165,8 @@ Result<std::optional<QuantisedSource::Linear>> QuantisedSource::find(const Store
   linear.numbers.name = module + ".weight";
   linear.numbers.dtype = StoredDtype::kF32;
   linear.format = describe(format);
-  if (name != values_name(format.spelling)) return std::optional(std::move(linear));  // is read with the values
+  // A tensor that does not contain the values is read together with them.
+  if (name != values_name(format.spelling)) return std::optional(std::move(linear));
   if (tensor.shape.size() != 2)
     return data_loss(fmt::format("{}: tensor {}: shape is {}; accepted: two dimensions", checkpoint_.model_path(),
                                  Json(tensor.name).dump(), shape_text(tensor.shape)));

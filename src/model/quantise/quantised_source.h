@@ -1,4 +1,4 @@
-// The linears of a quantised checkpoint as numbers.
+// Reads the linears of a quantised checkpoint as numbers.
 #pragma once
 
 #include <cstdint>
@@ -15,22 +15,25 @@ namespace tessera {
 
 class QuantisedSource {
  public:
-  // Borrows both.
+  // Borrows both arguments.
   QuantisedSource(const Checkpoint& checkpoint, const WeightFormats& formats)
       : checkpoint_(checkpoint), formats_(formats) {}
 
   struct Linear {
-    StoredTensor numbers;    // "<module>.weight" of F32, made while it is read; without elements if `tensor` is a part
+    // "<module>.weight" as F32, computed while it is read. Has no elements if find() was given a tensor other than that
+    // of the values.
+    StoredTensor numbers;
     std::string format;      // "FP8 e4m3, blocks of 128 × 128"
-    std::int64_t bytes = 0;  // all tensors of the linear
+    std::int64_t bytes = 0;  // total size of the linear's tensors
   };
-  // Returns the linear whose values `tensor` holds, and one without elements if it holds scales or the like of a
-  // linear. Nothing for a tensor of numbers. unimplemented for a format whose numbers are not read here (zero points,
-  // columns in another order); data_loss for tensors that do not fit each other.
+  // Returns the linear whose values `tensor` contains. If `tensor` contains scales or other parts of a linear, returns
+  // a Linear without elements. Returns nothing for an unquantised tensor. Returns unimplemented for an unsupported
+  // format (zero points, permuted columns); data_loss for tensors that contradict each other.
   Result<std::optional<Linear>> find(const StoredTensor& tensor) const;
 
  private:
-  // Return a tensor of a linear: with this many elements, and one that is a single number above 0.
+  // part() returns another tensor of the linear, after it has checked its number of elements. number() returns the
+  // value of a tensor that must contain a single number above 0.
   Result<const StoredTensor*> part(const std::string& module, const std::string& name, std::int64_t elements) const;
   Result<float> number(const std::string& module, const std::string& name) const;
 

@@ -1,5 +1,5 @@
-// Catches: numbers of a quantised linear that a reader of the format would not find, and tensors that are read beyond
-// their end because another one is of the wrong size.
+// Catches: numbers of a quantised linear that differ from the format's definition; reads past the end of a tensor
+// because another tensor has a wrong size.
 #include "tessera/model/quantise/quantised_source.h"
 
 #include <gmock/gmock.h>
@@ -16,7 +16,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// A tensor of small content, written as a file's only ones.
+// A tensor of the file that a test writes.
 struct GivenTensor {
   const char* name;
   StoredDtype dtype;
@@ -53,7 +53,7 @@ const char* const kNvfp4 = R"({"quantization_config": {"quant_method": "compress
     {"num_bits": 4, "type": "float", "strategy": "tensor_group", "group_size": 16, "symmetric": true}}}}})";
 
 std::vector<GivenTensor> fp8_linear() {
-  // 1, 2, -1.5 and 0 in E4M3, twice.
+  // Both rows are 1, 2, -1.5 and 0 in E4M3.
   return {{"m.weight", StoredDtype::kF8E4M3, {2, 4}, std::string("\x38\x40\xbc\x00\x38\x40\xbc\x00", 8)},
           {"m.weight_scale_inv", StoredDtype::kF32, {2, 2}, float_bytes({1, 10, 100, 1000})}};
 }
@@ -80,7 +80,7 @@ TEST(QuantisedSource, NumbersOfFourBitsHaveTwoScales) {
   const test::ScratchDir dir;
   const Checkpoint checkpoint =
       checkpoint_of({{"m.weight_packed", StoredDtype::kU8, {1, 8}, std::string("\x21\x97\x00\x00\x00\x00\x00\xf0", 8)},
-                     {"m.weight_scale", StoredDtype::kF8E4M3, {1, 1}, "\x40"},  // 2
+                     {"m.weight_scale", StoredDtype::kF8E4M3, {1, 1}, "\x40"},  // 2 in E4M3
                      {"m.weight_global_scale", StoredDtype::kF32, {1}, float_bytes({0.25F})}},
                     dir);
   const WeightFormats settings = read_settings(kNvfp4);

@@ -15,8 +15,9 @@ ValueId rms_norm(LayerBuilder& b, const VisionConfig& config, ValueId x, const s
   return b.graph.op("rms_norm", {x, b.norm_weight(tensor, config.hidden_size)}, {{"eps", config.norm_eps}});
 }
 
-// Returns y + down(silu(gate(x)) · up(x)). Matmuls take many times as long if a row is not a multiple of 16 bytes (3420
-// inner values). So zeros pad the inner values to whole tiles. They change nothing, because silu(0) · 0 is 0.
+// Returns y + down(silu(gate(x)) · up(x)). The intermediate values are padded with zeros to whole tiles, because
+// matmuls are several times slower if a row is not a multiple of 16 bytes, and some models have an intermediate size of
+// 3420. The padding does not change the result, because silu(0) · 0 is 0.
 ValueId gated_mlp_of(LayerBuilder& b, const VisionConfig& config, ValueId x, ValueId y, const std::string& prefix) {
   constexpr std::int64_t kTile = 64;
   const std::int64_t inner = align_up(config.intermediate_size, kTile);
@@ -31,9 +32,10 @@ ValueId gated_mlp_of(LayerBuilder& b, const VisionConfig& config, ValueId x, Val
 
 }  // namespace
 
-// Each block:
+// Builds the tower. Each block:
 //   h += proj(attention(rotate(qkv(norm(h)))));  h += down(silu(gate(norm(h))) · up(norm(h)))
-// Attention sees a window of the image, or in some blocks the whole image. At the end comes merger(norm(h)).
+// In most blocks a patch attends only to its window of the image, in some to the whole image. The result is
+// merger(norm(h)).
 ValueId build_qwen2_5_tower(LayerBuilder& b, const VisionConfig& config) {
   const TowerInputs inputs = declare_tower_inputs(b, config);
   const ValueId windows =

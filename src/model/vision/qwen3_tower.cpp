@@ -20,7 +20,8 @@ ValueId layer_norm(LayerBuilder& b, const VisionConfig& config, ValueId x, const
       {{"eps", config.norm_eps}});
 }
 
-// Returns the learned positions of a square, interpolated at the patches' positions.
+// Returns the position embeddings of the patches. They are learned for a square grid, between whose points they are
+// interpolated.
 ValueId learned_positions(LayerBuilder& b, const VisionConfig& config) {
   const ValueId rows =
       b.graph.input(std::string(vision_inputs::kPositionRows), {DType::kInt32, {Symbol::kVisionRows, 4}});
@@ -31,7 +32,7 @@ ValueId learned_positions(LayerBuilder& b, const VisionConfig& config) {
   return b.graph.op("weighted_rows", {table, rows, weights});
 }
 
-// Returns the level that the language model adds after one of its first layers.
+// Returns one deepstack level, which the language model adds to the hidden states after one of its first layers.
 ValueId deepstack_level(LayerBuilder& b, const VisionConfig& config, ValueId h, std::int64_t level) {
   const std::string p = b.tensor(fmt::format("deepstack_merger_list.{}.", level));
   const ValueId normed = layer_norm(b, config, merge_patches(b, config, h), p + "norm.");
@@ -40,9 +41,9 @@ ValueId deepstack_level(LayerBuilder& b, const VisionConfig& config, ValueId h, 
 
 }  // namespace
 
-// Each block:
+// Builds the tower. Each block:
 //   h += proj(attention(rotate(qkv(norm(h)))));  h += fc2(gelu(fc1(norm(h))))
-// and merger(norm(h)) at the end. A row has the merger's output, then the deepstack levels.
+// A row of the result is merger(norm(h)), followed by the deepstack levels.
 ValueId build_qwen3_tower(LayerBuilder& b, const VisionConfig& config) {
   const TowerInputs inputs = declare_tower_inputs(b, config);
   const ValueId positions = learned_positions(b, config);

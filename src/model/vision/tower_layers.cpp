@@ -13,7 +13,8 @@ using ir::DType;
 using ir::Symbol;
 using ir::ValueId;
 
-// Returns the frequencies of one coordinate, which turns half of a head's pairs.
+// Returns the rotation frequencies for one coordinate. The row rotates half of a head's pairs, the column the other
+// half, with the same frequencies.
 std::vector<float> axial_frequencies(const VisionConfig& config) {
   const std::int64_t half = config.head_dim() / 2;
   std::vector<float> frequencies;

@@ -1,4 +1,4 @@
-// Layers that the towers of vision models share.
+// Layers that the vision towers share.
 #pragma once
 
 #include <string>
@@ -9,24 +9,26 @@
 
 namespace tessera {
 
-// Inputs of a tower. S is the number of patches, including padding.
+// The inputs of a tower. S is the number of patches, including padding.
 struct TowerInputs {
   ir::ValueId patches;       // X[S, patch_values]
-  ir::ValueId rotation;      // f32[S, head_dim]: cosines and sines of each patch's position
-  ir::ValueId image_ranges;  // i32[S, 2]: first row that each patch attends to, and one past the last
+  ir::ValueId rotation;      // f32[S, head_dim]: cosines and sines for each patch's position
+  ir::ValueId image_ranges;  // i32[S, 2]: the range of rows to which each patch attends
 };
 TowerInputs declare_tower_inputs(LayerBuilder& b, const VisionConfig& config);
 
-// Multiplies patches by a matrix, which is equal to a convolution over whole patches; the weight is stored as [hidden,
-// channels, frames, height, width]. `added` [S, hidden] is added to the result.
+// Multiplies patches by a matrix. This equals a convolution whose kernel size and stride are the size of a patch. The
+// checkpoint stores the weight as [hidden, channels, frames, height, width]. `added` [S, hidden] is added to the
+// result.
 ir::ValueId embed_patches(LayerBuilder& b, const VisionConfig& config, ir::ValueId patches, bool bias,
                           std::optional<ir::ValueId> added = std::nullopt);
 
-// Returns y + proj(attention(rotate(qkv(x)))), where x and y are [S, hidden]. `prefix` begins the tensors' names.
+// Returns y + proj(attention(rotate(qkv(x)))), where x and y are [S, hidden]. The tensors' names begin with `prefix`.
 ir::ValueId attend_patches(LayerBuilder& b, const VisionConfig& config, const TowerInputs& inputs, ir::ValueId x,
                            ir::ValueId ranges, ir::ValueId y, const std::string& prefix);
 
-// Views [S, hidden] as [S / merged patches, hidden · merged patches]: the patches of a token side by side.
+// Returns a view of x [S, hidden] as [S / merged patches, hidden · merged patches]. All patches of a token form one
+// row.
 ir::ValueId merge_patches(LayerBuilder& b, const VisionConfig& config, ir::ValueId x);
 
 // Returns second(gelu(first(x))), x [U, hidden · merged patches] → [U, out_hidden_size].

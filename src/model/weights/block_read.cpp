@@ -28,15 +28,16 @@ std::int64_t BlockStorage::per_block() const {
 
 namespace {
 
-// Neighbouring blocks of neighbouring rows of a matrix.
+// A rectangle of a matrix: consecutive blocks of consecutive rows.
 struct BlockPiece {
   std::int64_t first_row = 0;
   std::int64_t rows = 0;
-  std::int64_t first_block = 0;  // index of a row's first block
+  std::int64_t first_block = 0;  // index of the first block within a row
   std::int64_t blocks = 0;
 };
 
-// Returns the piece of runs of `size` elements of the part, or nothing if they divide a block or leave the matrix.
+// Returns the rectangle that the runs cover, or nothing if the runs divide a block or exceed the matrix. `size` is the
+// number of elements in the runs.
 std::optional<BlockPiece> piece_of(const SliceRuns& runs, const BlockStorage& storage, std::int64_t size) {
   const BlockTypeInfo& type = block_type_info(storage.type);
   const std::int64_t per_block = storage.per_block();
@@ -52,9 +53,9 @@ std::optional<BlockPiece> piece_of(const SliceRuns& runs, const BlockStorage& st
   return whole ? std::optional(piece) : std::nullopt;
 }
 
-// Calls fn(first, rows, blocks) for sixteen rows of the piece at a time, or the rest. `first` counts from the piece's
-// first row, and `blocks` points to the bytes of the piece's blocks of these rows, one row after another. Runs on
-// OpenMP's threads.
+// Calls fn(first, rows, blocks) for each group of sixteen rows of the piece, and for the last rows, which may be fewer.
+// The group begins at row `first` of the piece and has `rows` rows. `blocks` points to a copy of its blocks, one row
+// after another. Uses OpenMP threads.
 template <class Fn>
 void for_each_sixteen(const StoredTensor& stored, const BlockTypeInfo& type, const BlockPiece& piece, const Fn& fn) {
   const std::int64_t bytes = piece.blocks * type.bytes;
@@ -73,7 +74,8 @@ void for_each_sixteen(const StoredTensor& stored, const BlockTypeInfo& type, con
   }
 }
 
-// Writes codes, or scales with the offsets of pairs between them. Returns whether all scales fit in float16.
+// Writes the codes or the scales, as storage.content says. If the format has pairs, each scale is followed by its
+// offset. Returns whether all scales and offsets fit in float16.
 bool write_codes(const StoredTensor& stored, const BlockStorage& storage, const BlockPiece& piece, std::byte* dst) {
   const BlockTypeInfo& type = block_type_info(storage.type);
   const QuantisedFormat& format = *block_codes_format(storage.type);

@@ -1,4 +1,4 @@
-// Reads a matrix of a GGUF file's blocks into the order in which kernels read it.
+// Reads a matrix that is stored as blocks of a GGUF file, and converts it to the layout that kernels expect.
 #pragma once
 
 #include <cstddef>
@@ -11,10 +11,11 @@
 
 namespace tessera {
 
-// Writes the content of rows of `stored` to `dst`, which is as long as the runs. `runs` counts elements of the part
-// (BlockStorage), row-major: whole rows, or the same whole blocks of several rows. Blocks are packed (packed_layout.h),
-// the first row as the first of sixteen. invalid_argument if the tensor has no blocks of this type, if the runs divide
-// a block, or if float16 cannot hold a scale. Uses OpenMP's threads if the build has it.
+// Writes rows of `stored` to `dst`, which has exactly the size of the runs. `runs` counts elements of the part
+// (BlockStorage), row-major. The runs must cover whole rows, or the same whole blocks in several rows. Blocks are
+// packed in groups of sixteen rows (packed_layout.h), and the first row read begins a group. Returns invalid_argument
+// if the tensor has no blocks of this type, if the runs divide a block, or if a scale does not fit in float16. Uses
+// OpenMP threads if the build has them.
 Status read_blocks(const StoredTensor& stored, const BlockStorage& storage, const SliceRuns& runs,
                    std::span<std::byte> dst);
 

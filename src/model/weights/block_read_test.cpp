@@ -1,5 +1,5 @@
-// Catches: blocks of the wrong rows or columns of a GGUF file's matrix, and pieces of a matrix that are packed
-// otherwise than the whole.
+// Catches: blocks that come from the wrong rows or columns of a GGUF file's matrix; pieces of a matrix that are packed
+// differently than the whole matrix.
 #include "tessera/model/weights/block_read.h"
 
 #include <gtest/gtest.h>
@@ -20,12 +20,12 @@ constexpr std::int64_t kRows = 37;
 constexpr std::int64_t kCols = 512;
 constexpr std::int64_t kRowBytes = kCols / 256 * 144;
 
-// A matrix of Q4_K whose bytes all differ from their neighbours'.
+// A matrix of Q4_K in which neighbouring bytes differ.
 class BlockRead : public ::testing::Test {
  protected:
   BlockRead() : bytes_(static_cast<std::size_t>(kRows * kRowBytes)) {
     for (std::size_t i = 0; i < bytes_.size(); ++i) bytes_[i] = static_cast<std::uint8_t>(i * 7 + i / 251);
-    // The blocks' float16 numbers are small.
+    // Keeps the float16 numbers of the blocks small.
     for (std::size_t block = 0; block < bytes_.size(); block += 144)
       for (const std::size_t at : {block + 1, block + 3})
         bytes_[at] = static_cast<std::uint8_t>((bytes_[at] & 0x83) | 0x18);
@@ -38,7 +38,7 @@ class BlockRead : public ::testing::Test {
             .made = make_rows({.matrices = {matrix}}, arrangement),
             .blocks = BlockType::kQ4_K};
   }
-  // Returns the rows and bytes of a row as they lie in the file.
+  // Returns bytes byte … byte + bytes - 1 of some rows, as the file stores them.
   std::vector<std::uint8_t> plain(std::int64_t row, std::int64_t rows, std::int64_t byte, std::int64_t bytes) const {
     std::vector<std::uint8_t> part;
     for (std::int64_t r = row; r < row + rows; ++r)
@@ -71,7 +71,8 @@ TEST_F(BlockRead, ColumnsArePackedAsAMatrixOfTheirOwn) {
 }
 
 TEST_F(BlockRead, RowsInAnotherOrderArePacked) {
-  // The last 36 rows are pairs, of which the first halves come first.
+  // The last 36 rows are permuted. The result has two halves of 18 rows, and the file stores row i of both halves as a
+  // pair.
   const StoredTensor stored = tensor({.rows = {.first = 1, .a = 2, .b = 18}});
   std::vector<std::uint8_t> rows = plain(0, 1, 0, kRowBytes);
   for (const std::int64_t half : {0, 1})
@@ -82,7 +83,7 @@ TEST_F(BlockRead, RowsInAnotherOrderArePacked) {
   EXPECT_EQ(*read(stored, {}), packed(rows, kRows, kCols));
 }
 
-// Reads codes and scales of a slice, which counts columns, and computes the numbers.
+// Reads the codes and scales of a slice of columns. The numbers computed from them must be those of the matrix.
 TEST_F(BlockRead, CodesAndScalesGiveTheNumbersOfASlice) {
   const auto numbers_of = [&](std::int64_t row, std::int64_t rows, std::int64_t first, std::int64_t cols) {
     const std::vector<std::uint8_t> blocks = plain(row, rows, first / 256 * 144, cols / 256 * 144);
@@ -118,7 +119,7 @@ TEST_F(BlockRead, CodesAndScalesGiveTheNumbersOfASlice) {
 }
 
 TEST_F(BlockRead, ScalesThatFloat16CannotHoldAreRefused) {
-  bytes_[0] = 0xff, bytes_[1] = 0x7b;  // 65504, which each group's scale multiplies
+  bytes_[0] = 0xff, bytes_[1] = 0x7b;  // 65504, whose product with a group's scale exceeds float16
   const BlockStorage scales{
       .type = BlockType::kQ4_K, .rows = kRows, .cols = kCols, .content = BlockStorage::Content::kScales};
   const SliceRuns runs = *slice_runs(std::vector<std::int64_t>{kRows, 32}, {});

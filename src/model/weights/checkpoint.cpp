@@ -22,7 +22,8 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kBodyPrefix = "model.";
 
-// Returns model-1-of-n … model-n-of-n of the folder, in order; empty if there are none.
+// Returns the names of the shards "model-00001-of-…" up to the last shard, in order. Returns an empty list if the
+// folder has none.
 Result<std::vector<std::string>> shards_by_pattern(const std::string& dir) {
   std::map<int, std::string> found;
   std::optional<int> count;
@@ -45,7 +46,8 @@ Result<std::vector<std::string>> shards_by_pattern(const std::string& dir) {
   return names;
 }
 
-// Says what a folder without weights has instead, and what helps; "" if it has nothing of that kind.
+// Returns the end of a message for a folder without weights. It says what the folder contains instead and what to do.
+// "" if the folder contains nothing known.
 std::string what_is_there(const std::string& folder) {
   std::error_code error;
   if (fs::exists(fs::path(folder) / "adapter_config.json", error)) return std::string(adapter_hint());

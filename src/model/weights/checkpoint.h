@@ -1,4 +1,4 @@
-// All tensors of a model, however they are spread over files: safetensors of a folder (weight_map.h), or a GGUF file
+// All tensors of a model. They come from the safetensors files of a folder (weight_map.h) or from a GGUF file
 // (model/gguf/).
 #pragma once
 
@@ -17,28 +17,29 @@
 
 namespace tessera {
 
-// The tensors of one file, by the names that model families know.
+// The tensors of one file, under the names that model families use.
 struct TensorFile {
   std::string path;
   std::vector<StoredTensor> tensors;
-  std::vector<std::shared_ptr<const MappedFile>> mappings;  // keep the tensors' data alive; several if a file is split
+  std::vector<std::shared_ptr<const MappedFile>> mappings;  // they own the tensors' data; several for a split set
 };
 
 class Checkpoint {
  public:
-  // Maps every file and reads the headers; this takes milliseconds however large the weights are. `model_path` is as
-  // model_path.h says. not_found for missing files; data_loss for corrupt files, an index that contradicts its shards,
-  // and a name in two shards; invalid_argument for an index that is wrong in itself (no map, a shard name that leaves
-  // the folder), and for GGUF files as gguf_tensors.h says.
+  // Maps every file and reads the headers, which takes milliseconds even for large weights. model_path.h describes
+  // `model_path`. Returns not_found for missing files; data_loss for corrupt files, an index that contradicts its
+  // shards, and two shards that contain tensors of the same name; invalid_argument for a malformed index (no map, or a
+  // shard name that leaves the folder). gguf_tensors.h lists the errors of GGUF files.
   static Result<Checkpoint> open(const std::string& model_path);
 
-  // Returns the tensor of a name. If no tensor's name begins with "model.", as in checkpoints of embedding models that
-  // hold only the body, this prefix is dropped from the names that are looked up.
+  // Returns the tensor with this name; null if the checkpoint does not have it. Checkpoints of embedding models contain
+  // only the body, and their names lack the prefix "model.". In such a checkpoint the look-up ignores this prefix of
+  // `name`.
   //
-  // Views live as long as this object, even after a move.
-  const StoredTensor* find(std::string_view name) const;  // null if there is none
-  // Returns a weight and checks it: it exists (else not_found with the nearest names), has this shape (else
-  // invalid_argument) and one of these types (else unimplemented).
+  // The data of tensors live as long as this object, even after a move.
+  const StoredTensor* find(std::string_view name) const;
+  // Returns a weight of this shape and one of these types. Returns not_found, with the most similar names, if it does
+  // not exist; invalid_argument if it has another shape; unimplemented if it has another type.
   Result<StoredTensor> get(std::string_view name, std::span<const std::int64_t> expected_shape,
                            std::span<const StoredDtype> accepted = kWeightDtypes) const;
   Result<StoredTensor> get(std::string_view name, std::initializer_list<std::int64_t> expected_shape) const {
@@ -48,7 +49,8 @@ class Checkpoint {
   Result<StoredTensor> get(std::string_view name, std::span<const StoredDtype> accepted = kWeightDtypes) const;
 
   std::vector<std::string_view> names() const;  // sorted
-  // Returns data_loss if bytes of the files were gone when they were read. Call it after reading tensors' data.
+  // Returns data_loss if a file was truncated while data were read, so that some of them may be zeros. Call it after
+  // tensors' data are read.
   Status check_whole() const;
   std::int64_t total_bytes() const { return total_bytes_; }
   std::size_t num_files() const { return files_.size(); }
@@ -72,7 +74,7 @@ class Checkpoint {
   bool has_body_prefix_ = false;  // whether some name begins with "model."
 };
 
-// Returns the end of a message about a folder with adapter_config.json: what such a folder is, and what helps.
+// Returns the end of a message about a folder with adapter_config.json. It says what the folder is and how to use it.
 std::string_view adapter_hint();
 
 }  // namespace tessera

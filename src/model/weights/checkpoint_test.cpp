@@ -1,5 +1,5 @@
-// Catches: weights of a model folder that are missed, or taken from the wrong shard or from outside of the folder; and
-// a config that does not fit its weights, which would only show as wrong numbers.
+// Catches: weights of a model folder that are not found, or that come from the wrong shard or from outside of the
+// folder; a config that does not fit its weights but is accepted.
 #include "tessera/model/weights/checkpoint.h"
 #include "tessera/model/family.h"
 #include "tessera/model/weights/safetensors.h"
@@ -19,7 +19,7 @@ using ::testing::ElementsAre;
 
 const std::string kData(64, 'd');
 
-// Writes a shard of float32 vectors of two elements with these names.
+// Writes a shard. Each of the names becomes a float32 vector of two elements.
 void write_shard(const test::ScratchDir& dir, const std::string& file, const std::vector<std::string>& names) {
   std::vector<StoredTensor> tensors;
   for (const std::string& name : names)
@@ -43,7 +43,7 @@ TEST(Checkpoint, ReadsOneFile) {
   EXPECT_EQ(checkpoint->find("c"), nullptr);
 }
 
-// Checkpoints of embedding models hold only the body.
+// Checkpoints of embedding models contain only the body.
 TEST(Checkpoint, FindsTensorsOfABodyWithoutItsPrefix) {
   const test::ScratchDir bare;
   write_shard(bare, "model.safetensors", {"embed_tokens.weight", "norm.weight"});
@@ -66,7 +66,7 @@ TEST(Checkpoint, ReadsShardsByIndex) {
   const test::ScratchDir dir;
   write_shard(dir, "first.safetensors", {"a", "b"});
   write_shard(dir, "second.safetensors", {"c", "unlisted"});
-  write_shard(dir, "other.safetensors", {"a"});  // not in the map, so not read
+  write_shard(dir, "other.safetensors", {"a"});  // not read, because the map does not name this file
   write_index(dir, R"({"a": "first.safetensors", "c": "second.safetensors", "b": "first.safetensors"})");
   Result<Checkpoint> opened = Checkpoint::open(dir.path());
   ASSERT_TRUE(opened.ok()) << opened.status().message();

@@ -14,12 +14,12 @@
 namespace tessera {
 namespace {
 
-// The names of the layouts, in Storage's order.
+// The names of the layouts, in the order of Storage's alternatives.
 constexpr std::array kLayouts = {"plain",   "transposed", "scaled",  "strided", "packed",
                                  "nibbles", "grid",       "rounded", "blocks",  "indices"};
 static_assert(kLayouts.size() == std::variant_size_v<Storage>);
 
-// Returns the fields in which two storages of one kind may differ.
+// fields_of() returns the fields in which two storages of the same type may differ.
 auto fields_of(const PlainStorage&) { return std::tuple<>(); }
 auto fields_of(const TransposedStorage&) { return std::tuple<>(); }
 auto fields_of(const ScaledStorage& s) { return std::tie(s.scale, s.block_rows, s.block_cols); }
@@ -45,8 +45,8 @@ bool same_storage(const Storage& a, const Storage& b) {
                     a);
 }
 
-// Returns the dimension, the first index and the number of indices. A whole tensor can be described in several ways, so
-// it always gives {0, 0, -1}.
+// Returns the slice's dimension, first index and number of indices. A slice can describe the whole tensor in several
+// ways. All of them give {0, 0, -1}.
 std::tuple<std::int64_t, std::int64_t, std::int64_t> range_of(const WeightPart& part) {
   const TensorSlice& slice = part.slice;
   const bool known_dim = slice.dim >= 0 && slice.dim < std::ssize(part.shape);

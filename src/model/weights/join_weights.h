@@ -1,4 +1,4 @@
-// Joins the weights of a model's graphs to one list.
+// Joins the weights of a model's graphs into one list.
 #pragma once
 
 #include <string>
@@ -9,9 +9,10 @@
 
 namespace tessera {
 
-// Appends the weights of one more graph, which messages call `graph`, to `weights`. Graphs may share a weight by name,
-// as a tied head shares the embedding; it is loaded once. internal_error if the shared weight differs in type or in its
-// rows of the checkpoint, because one of the graphs would then compute with the other's weight.
+// Appends `more`, the weights of one more graph, to `weights`. `graph` is that graph's name for messages. Graphs share
+// weights that have the same name, as a tied head shares the embedding, and a shared weight is loaded once.
+// internal_error if the two declarations of a shared weight differ in type or in the rows that they read from the
+// checkpoint, because one of the graphs would then compute with wrong rows.
 Status join_weights(const std::string& graph, std::vector<WeightSpec> more, std::vector<WeightSpec>& weights);
 
 }  // namespace tessera

@@ -13,8 +13,8 @@ namespace tessera {
 namespace {
 
 constexpr std::int64_t kParallelElements = 1 << 16;
-constexpr std::int64_t kChunk = 1024;          // elements that are held in float32 between reading and writing
-constexpr std::int64_t kMostElementBytes = 4;  // the largest element that find_decode() knows
+constexpr std::int64_t kChunk = 1024;  // number of elements that are converted at a time, through a float32 buffer
+constexpr std::int64_t kMostElementBytes = 4;  // size of the largest element that find_decode() supports
 
 // Decodes `count` elements that are `stride` elements apart.
 using Decode = void (*)(const std::byte* src, std::int64_t stride, float* dst, std::int64_t count);
@@ -59,7 +59,8 @@ Encode find_encode(StoredDtype dtype) {
   }
 }
 
-// Reads `runs` in chunks. fill(row, col, floats, count) fills one, and its values are written to `dst` as `dtype`.
+// Reads `runs` in chunks. fill(row, col, floats, count) fills a chunk with floats, which are then written to `dst` as
+// `dtype`.
 template <class Fill>
 Status read_chunks(const StoredTensor& stored, std::int64_t cols, const SliceRuns& runs, StoredDtype dtype,
                    std::span<std::byte> dst, const Fill& fill) {
@@ -103,7 +104,7 @@ Status expect_matrix(const StoredTensor& tensor) {
       fmt::format("tensor \"{}\": shape is {}; accepted: a matrix", tensor.name, shape_text(tensor.shape)));
 }
 
-// Returns whether the matrix lies within the tensor. No product of hostile sizes overflows.
+// Returns whether the matrix lies within the tensor. The checks cannot overflow, even for malicious sizes.
 bool lies_within(const StridedMatrix& m, std::int64_t elements) {
   if (m.rows < 1 || m.cols < 1 || m.offset < 0 || m.row_stride < 0 || m.col_stride < 0 || m.offset >= elements)
     return false;
@@ -125,7 +126,7 @@ Status expect_within(const StoredTensor& stored, const StridedMatrix& matrix) {
 
 RowPiece RowPieces::operator[](std::int64_t i) const {
   const std::int64_t run = i / per_run_;
-  const std::int64_t begin = runs_.start + run * runs_.stride;  // begin of the run, counted in the matrix
+  const std::int64_t begin = runs_.start + run * runs_.stride;  // start of the run, as an element index in the matrix
   const std::int64_t row = begin / cols_ + i % per_run_;
   const std::int64_t from = std::max(begin, row * cols_);
   const std::int64_t to = std::min(begin + runs_.run, (row + 1) * cols_);
@@ -142,7 +143,7 @@ void StridedRows::read(std::int64_t row, std::int64_t col, std::span<float> floa
   const std::int64_t first = index(row, col);
   const std::int64_t stride = matrix_.col_stride;
   if (made_ == nullptr) return decode_(data_ + first * element_bytes_, stride, floats.data(), std::ssize(floats));
-  // Neighbouring elements are made together, others one by one.
+  // Elements are computed many at a time if they are adjacent, otherwise one at a time.
   const std::int64_t most = stride == 1 ? kChunk : 1;
   std::array<std::byte, kChunk * kMostElementBytes> elements;
   for (std::int64_t done = 0; done < std::ssize(floats); done += most) {

@@ -1,9 +1,8 @@
-// Reads elements of a matrix that a checkpoint stores in another form: transposed, within a stack, or quantised with
-// scales.
+// Reads elements of a matrix that a checkpoint stores transposed, as part of a stack, or quantised with scales.
 //
-// `runs` counts the elements of the matrix [rows, cols], row-major, as slice_runs() of that shape returns them. They
-// are written densely to `dst`, converted to `dtype` (F32, F16 or BF16). invalid_argument if shapes or sizes disagree.
-// Uses OpenMP's threads if the build has it.
+// `runs` counts the elements of the matrix [rows, cols], row-major, as slice_runs() of that shape returns them. These
+// elements are converted to `dtype` (F32, F16 or BF16) and written densely to `dst`. Returns invalid_argument if shapes
+// or sizes disagree. Uses OpenMP threads if the build has them.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +15,7 @@
 
 namespace tessera {
 
-// Reads a transposed matrix: `stored` is [cols, rows].
+// Reads a matrix that is stored transposed. `stored` is [cols, rows].
 Status read_transposed(const StoredTensor& stored, const SliceRuns& runs, StoredDtype dtype, std::span<std::byte> dst);
 
 // A matrix of `rows` by `cols` whose element (r, c) is stored[offset + r · row_stride + c · col_stride].
@@ -34,10 +33,11 @@ Status read_strided(const StoredTensor& stored, const StridedMatrix& matrix, con
 // The rows of a StridedMatrix as float32. Borrows the tensor's data. Thread-safe.
 class StridedRows {
  public:
-  // Checks the matrix. invalid_argument if it leaves the tensor; unimplemented for types that are not numbers.
+  // Checks the matrix and returns its rows. Returns invalid_argument if the matrix exceeds the tensor; unimplemented
+  // for types that are not numbers.
   static Result<StridedRows> of(const StoredTensor& stored, const StridedMatrix& matrix);
 
-  // Writes elements (row, col) … to `floats`. Precondition: they lie in the matrix's row.
+  // Fills `floats` with the elements that begin at (row, col). Precondition: all of them lie in that row of the matrix.
   void read(std::int64_t row, std::int64_t col, std::span<float> floats) const;
   // Returns the index of element (row, col) in the tensor.
   std::int64_t index(std::int64_t row, std::int64_t col) const {
@@ -56,16 +56,17 @@ class StridedRows {
 
   Decode decode_;
   const std::byte* data_;
-  const TensorElements* made_;  // null: the elements are data_
+  const TensorElements* made_;  // null if `data_` contains the elements
   std::int64_t element_bytes_;
   StridedMatrix matrix_;
 };
 
-// Reads bytes that stay as they are: the elements of `stored` are bytes, and `dst` is as long as the runs.
+// Reads bytes without conversion. The elements of `stored` must be bytes, and `dst` must have the size of the runs.
 Status read_packed(const StoredTensor& stored, const StridedMatrix& matrix, const SliceRuns& runs,
                    std::span<std::byte> dst);
 
-// A piece of a row of the matrix: elements (row, col) … (row, col + count - 1), which go to index `at` of the result.
+// A part of one row of the matrix: elements (row, col) … (row, col + count - 1). `at` is the index of the first of them
+// in the result.
 struct RowPiece {
   std::int64_t row;
   std::int64_t col;
@@ -73,8 +74,8 @@ struct RowPiece {
   std::int64_t at;
 };
 
-// Cuts the runs at the ends of rows of `cols` elements. Precondition: every run begins in the same column, or there is
-// only one run (slice_runs()).
+// Splits runs at the ends of rows of `cols` elements. Precondition: all runs begin in the same column, or there is only
+// one run (slice_runs()).
 class RowPieces {
  public:
   RowPieces(const SliceRuns& runs, std::int64_t cols)
@@ -89,15 +90,16 @@ class RowPieces {
   std::int64_t per_run_;
 };
 
-// Scales in row-major order, one for each block of block_rows by block_cols elements; blocks at the edges may be
-// smaller.
+// Scales in row-major order, one for each block of block_rows by block_cols elements. Blocks at the matrix's edges may
+// be smaller.
 struct BlockScales {
   const StoredTensor& tensor;
   std::int64_t block_rows = 1;
   std::int64_t block_cols = 1;
 };
 
-// Reads a matrix with scales: `stored` is [rows, cols]; each element is multiplied by its block's scale, in float32.
+// Reads a matrix with scales. `stored` is [rows, cols]. Each element is multiplied by the scale of its block, in
+// float32.
 Status read_scaled(const StoredTensor& stored, const BlockScales& scales, const SliceRuns& runs, StoredDtype dtype,
                    std::span<std::byte> dst);
 

@@ -1,5 +1,5 @@
 // Catches: an element of a transposed or quantised matrix that comes from the wrong place, has the wrong scale or is
-// decoded wrongly; a slice or a piece of a slice that begins in the middle of a row; sizes that disagree.
+// decoded wrongly; wrong results for a slice or piece that begins within a row; sizes that disagree but are accepted.
 #include "tessera/model/weights/matrix_read.h"
 
 #include <cmath>
@@ -126,7 +126,7 @@ TEST(MatrixRead, ScaledElementsHaveTheirBlocksScale) {
   }
 }
 
-// Computes a value by the formats' definition, independently of the codec.
+// Computes a number from the definition of the FP8 formats, independently of the codec.
 double fp8(int bits, int exponent_bits, int mantissa_bits, int bias) {
   const int exponent = bits >> mantissa_bits & ((1 << exponent_bits) - 1);
   const double mantissa = bits & ((1 << mantissa_bits) - 1);

@@ -1,5 +1,5 @@
-// The place of a model. Wherever a model's path is accepted, it may be the folder in Hugging Face layout, a
-// config.json, which stands for its folder, or a GGUF file (gguf/gguf_model.h: find_gguf()).
+// Functions for a model's path. Such a path may be a folder in Hugging Face's layout, a config.json, which stands for
+// its folder, or a GGUF file (find_gguf() in gguf/gguf_model.h).
 #pragma once
 
 #include <filesystem>
@@ -7,12 +7,12 @@
 
 namespace tessera {
 
-// Returns whether `path` is a folder. A path that cannot be examined (too long, no permission) counts as none; reading
-// it gives the error.
+// Returns whether `path` is a folder. If that cannot be determined (path too long, no permission), returns false. The
+// code that reads the path then reports the error.
 bool is_folder(const std::filesystem::path& path);
-// Returns the folder of config.json and of the files beside it.
+// Returns the folder that contains config.json and its companion files.
 std::string model_folder(const std::string& model_path);
-// Returns the config.json itself, which need not exist.
+// Returns the path of config.json, which need not exist.
 std::filesystem::path config_file(const std::filesystem::path& model_path);
 
 }  // namespace tessera

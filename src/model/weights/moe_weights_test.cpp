@@ -1,6 +1,6 @@
-// Catches: an expert's rows that come from another expert, gate and up exchanged, and a rank that holds other rows or
-// other experts in one layout than in another. All ways in which a checkpoint stores experts must give the same values,
-// and 4-bit experts the stored bytes.
+// Catches: an expert's rows that come from another expert; gate and up that are exchanged; a rank whose rows or experts
+// differ between layouts. All layouts in which a checkpoint stores experts must give the same values, and 4-bit experts
+// must keep the stored bytes.
 #include <functional>
 #include <map>
 #include <numeric>
@@ -19,14 +19,15 @@ constexpr std::int64_t kExperts = 3;
 constexpr std::int64_t kHidden = 4;
 constexpr std::int64_t kExpertSize = 6;  // intermediate size of an expert
 
-// Return the number that identifies an element of gate, up or down of expert e.
+// Both functions return a number that identifies an element of expert e: gate_up() an element of gate or up, down() an
+// element of down.
 float gate_up(std::int64_t e, std::int64_t row, std::int64_t h, bool up) {
   return static_cast<float>(1000 * (2 * e + (up ? 1 : 0)) + 10 * row + h);
 }
 float down(std::int64_t e, std::int64_t h, std::int64_t i) { return static_cast<float>(-1000 * e - 10 * h - i - 1); }
 float bias(std::int64_t e, std::int64_t row, bool up) { return static_cast<float>(100 * e + row) + (up ? 0.5F : 0.0F); }
 
-// One checkpoint with the same experts in all layouts.
+// A checkpoint that contains the same experts in all layouts.
 class ExpertsInEveryLayout : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -85,7 +86,8 @@ class ExpertsInEveryLayout : public ::testing::Test {
     return shapes.find(name.starts_with("separate.") ? name.substr(11) : name)->second;
   }
 
-  // Returns the bytes of a rank's weights of add_experts(), by their names without the prefix.
+  // Returns the bytes of the weights that add_experts() declares for a rank. The keys are the weights' names without
+  // the prefix.
   std::map<std::string, std::vector<std::byte>> load_bytes(const ExpertTensors& tensors, int rank, int ranks,
                                                            bool biases, int parts, const WeightFormats& formats) {
     ModelConfig config;
@@ -114,7 +116,7 @@ class ExpertsInEveryLayout : public ::testing::Test {
     return loaded;
   }
 
-  // Returns the values of such weights as numbers.
+  // Like load_bytes(), but returns numbers instead of bytes.
   std::map<std::string, std::vector<float>> load(const ExpertTensors& tensors, int rank, int ranks, bool biases = false,
                                                  int parts = 1) {
     std::map<std::string, std::vector<float>> loaded;
@@ -161,7 +163,7 @@ TEST_F(ExpertsInEveryLayout, AllLayoutsGiveARankTheSameSlices) {
   EXPECT_EQ(load(kInterleaved, 1, 2), second);
 }
 
-// Compares whole experts, slices of them, and parts that have one expert each.
+// Compares whole experts, slices of them, and ranks that have one expert each.
 TEST_F(ExpertsInEveryLayout, AllLayoutsAreQuantisedAlikeAtTheStart) {
   for (const StartFormat format : {StartFormat::kFp8, StartFormat::kInt8}) {
     const WeightFormats formats = WeightFormats().quantised_at_start(format);
@@ -174,7 +176,7 @@ TEST_F(ExpertsInEveryLayout, AllLayoutsAreQuantisedAlikeAtTheStart) {
   }
 }
 
-// The ranks' sums are added, so only the first rank has the bias after down.
+// The ranks' results are summed, so only the first rank adds the bias of down.
 TEST_F(ExpertsInEveryLayout, BiasesAreSlicedAndAddedOnce) {
   const auto first = load(kInterleaved, 0, 2, /*biases=*/true);
   const auto second = load(kInterleaved, 1, 2, /*biases=*/true);
@@ -187,7 +189,8 @@ TEST_F(ExpertsInEveryLayout, BiasesAreSlicedAndAddedOnce) {
   EXPECT_FALSE(second.contains("down_proj.bias"));
 }
 
-// With six ranks and three parts, rank 3 has the second half of expert 1; the rank before it has the bias after down.
+// With six ranks and three groups of experts, ranks 2 and 3 have expert 1. Rank 3 has its second half. Rank 2 adds the
+// bias of down.
 TEST_F(ExpertsInEveryLayout, AllLayoutsGiveTheSamePartOfTheExperts) {
   const auto part = load(kSeparate, 3, 6, /*biases=*/false, /*parts=*/3);
   std::vector<float> rows;
@@ -215,7 +218,7 @@ TEST_F(ExpertsInEveryLayout, AllLayoutsGiveTheSamePartOfTheExperts) {
   EXPECT_EQ(load(kInterleaved, 2, 6, true, 3).at("down_proj.bias"), (std::vector<float>{4, 5, 6, 7}));
 }
 
-// MXFP4 as published: rows of gate and up alternate, in blocks of 32 values, which are 16 bytes and a scale factor.
+// A checkpoint of GPT-OSS in MXFP4. Rows of gate and up alternate, and a block of 32 values has 16 bytes and one scale.
 class ExpertsInFourBits : public ::testing::Test {
  protected:
   static constexpr std::int64_t kExperts = 2;
@@ -228,7 +231,8 @@ class ExpertsInFourBits : public ::testing::Test {
       std::vector<std::uint8_t>& of_tensor = bytes_[name];
       for (std::int64_t i = std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>()); i > 0;
            --i)
-        of_tensor.push_back(static_cast<std::uint8_t>((i * 37 + i / 251) % 255));  // no exponent is 255
+        // The byte is never 255, which is not a valid exponent.
+        of_tensor.push_back(static_cast<std::uint8_t>((i * 37 + i / 251) % 255));
       tensors.push_back({name, StoredDtype::kU8, shape, std::as_bytes(std::span(of_tensor))});
     }
     ASSERT_TRUE(write_safetensors(dir_.path() + "/model.safetensors", tensors).ok());
@@ -267,7 +271,7 @@ class ExpertsInFourBits : public ::testing::Test {
     return loaded;
   }
 
-  // Returns the stored bytes of a rank's slice, in a layout with `of_row` bytes per row of the whole tensor.
+  // Returns the stored bytes of a rank's slice. A row of the whole tensor has `of_row` bytes.
   std::vector<std::uint8_t> gate_up(const std::string& name, std::int64_t of_row, int rank, int ranks) {
     std::vector<std::uint8_t> expected;
     for (std::int64_t e = 0; e < kExperts; ++e)
@@ -306,12 +310,12 @@ TEST_F(ExpertsInFourBits, AreTheStoredBytesOfARank) {
     }
 }
 
-// With two experts, each of two ranks has one expert, or each of four ranks has half of one.
+// There are two experts. With two ranks, each rank has one expert. With four ranks, each rank has half of an expert.
 TEST_F(ExpertsInFourBits, APartHasTheBytesOfItsExperts) {
   for (const int slices : {1, 2})
     for (int rank = 0; rank < 2 * slices; ++rank) {
       const auto loaded = load(rank, 2 * slices, 2);
-      // Both experts have this slice, and the rank has one half of it.
+      // `both` has the slices of both experts. The rank has only one of the experts, so this returns half of `both`.
       const auto half = [&](std::vector<std::uint8_t> both) {
         const auto middle = both.begin() + static_cast<std::ptrdiff_t>(both.size() / 2);
         return rank < slices ? std::vector(both.begin(), middle) : std::vector(middle, both.end());
@@ -325,7 +329,7 @@ TEST_F(ExpertsInFourBits, APartHasTheBytesOfItsExperts) {
     }
 }
 
-// A block has one scale factor, so no rank may have half of a block.
+// A block has one scale, so ranks must not divide a block.
 TEST_F(ExpertsInFourBits, AreNotCutWithinABlock) {
   test::expect_error(specs(0, 4), StatusCode::kInvalidArgument,
                      {"is 64", "each of the 4 ranks that share an expert (tp_size 4, ep_size 1) has 16",

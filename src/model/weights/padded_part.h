@@ -1,5 +1,5 @@
-// Parts that take more room in a weight than they have elements: zeros follow their rows and columns, so that kernels
-// get sizes at which they are fast. The code that pads must ensure that the zeros change no result.
+// In a weight, a part may be padded with zero rows and columns, because kernels are faster at certain sizes. The code
+// that declares the padding must ensure that the zeros do not change any result.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,8 @@
 
 namespace tessera {
 
-// The part as a matrix. A vector is one row; in tensors with more dimensions, all but the last one form the rows.
+// The size of a part as a matrix. A vector is one row. In tensors with more dimensions, all dimensions except the last
+// form the rows.
 struct PartExtent {
   std::int64_t rows = 0;  // rows of the slice
   std::int64_t cols = 0;
@@ -21,12 +22,13 @@ struct PartExtent {
   bool is_padded() const { return padded_rows > rows || padded_cols > cols; }
 };
 
-// Fails with invalid_argument if the slice exceeds the shape, or if `padded` is smaller than the slice or has another
-// rank.
+// Returns the size of a part. Returns invalid_argument if the slice exceeds the shape, or if part.padded is smaller
+// than the slice or has another number of dimensions.
 Result<PartExtent> part_extent(const WeightPart& part);
 
-// Spreads the `rows` dense rows of `row_bytes` at the start of `to` so that they are `padded_row_bytes` apart, and
-// clears all other bytes. Precondition: row_bytes <= padded_row_bytes, and `to` holds `rows` padded rows.
+// Pads rows in place. `to` begins with `rows` dense rows of `row_bytes` bytes. They are moved so that each row begins
+// `padded_row_bytes` after the previous row, and all other bytes are set to zero. Preconditions: row_bytes <=
+// padded_row_bytes, and `to` has room for `rows` padded rows.
 void pad_rows(std::span<std::byte> to, std::int64_t rows, std::size_t row_bytes, std::size_t padded_row_bytes);
 
 }  // namespace tessera

@@ -14,17 +14,19 @@ using RoundedTo = Rounding::Values;
 constexpr float kGreatestE4M3 = 448.0F;
 constexpr float kSmallestE4M3 = 0x1p-9F;
 constexpr float kGreatestE2M1 = 6.0F;
-constexpr std::int64_t kSmallBlock = 16;  // is compiled for itself, because its loops would cost more than their work
+// Loops for blocks of this size are compiled separately, because a general loop over such a short block costs more than
+// its work.
+constexpr std::int64_t kSmallBlock = 16;
 
 TESSERA_INLINE std::uint32_t sign_of(float x) { return std::bit_cast<std::uint32_t>(x) >> 31; }
 
-// Rounds to an integer: its bits are the last ones of the sum with 1.5 · 2^23.
+// Rounds to the nearest integer. Adding 1.5 · 2^23 leaves this integer in the low bits of the float.
 TESSERA_INLINE std::int32_t nearest_integer(float x) {
   constexpr float kBase = 0x1.8p23F;
   return std::bit_cast<std::int32_t>(x + kBase) - std::bit_cast<std::int32_t>(kBase);
 }
 
-// In each of these types, round() returns the bits of the value for a quotient.
+// One type for each format. Its function round() returns the stored bits for a quotient.
 struct ToE4M3 {
   TESSERA_INLINE static std::uint32_t round(float q) { return from_float<Float8E4M3>(q).bits; }
 };
@@ -38,7 +40,8 @@ struct ToInt4 {
     return static_cast<std::uint32_t>(nearest_integer(std::clamp(q, -8.0F, 7.0F)) + 8);
   }
 };
-// The middles between 0, 0.5, 1, 1.5, 2, 3, 4 and 6; a tie goes to the even one of two codes.
+// Finds the nearest of 0, 0.5, 1, 1.5, 2, 3, 4 and 6 by comparison with the midpoints between them. A tie goes to the
+// even code.
 struct ToE2M1 {
   TESSERA_INLINE static std::uint32_t round(float q) {
     const float m = std::bit_cast<float>(std::bit_cast<std::uint32_t>(q) & 0x7fffffffu);
@@ -74,7 +77,8 @@ TESSERA_CPU_CLONES void raise_all(const float* x, std::uint32_t* greatest, std::
   }
 }
 
-// Both functions take whole blocks of kBlock columns, or of `block` if kBlock is 0.
+// raise_blocks() and spread_blocks() process whole blocks of kBlock columns. If kBlock is 0, a block has `block`
+// columns.
 template <std::int64_t kBlock>
 TESSERA_CPU_CLONES void raise_blocks(const std::uint32_t* bits, std::int64_t block, std::uint32_t* of_blocks,
                                      std::int64_t count) {
@@ -96,7 +100,8 @@ TESSERA_CPU_CLONES void spread_blocks(const float* scales, float factor, std::in
   }
 }
 
-// Columns that begin within a block, cut at the ends of blocks: `head` columns, whole blocks, `tail` columns.
+// Splits `count` columns at the ends of blocks. The first column is number `first` of its block. `head` columns
+// complete that block, then `whole` blocks follow, then `tail` columns of the last block.
 struct BlockCut {
   BlockCut(std::int64_t first, std::int64_t block, std::int64_t count)
       : head(first == 0 ? 0 : std::min(block - first, count)),
@@ -151,7 +156,7 @@ void block_scales(RoundedTo values, std::span<const std::uint32_t> greatest, flo
     case RoundedTo::kInt8: return divide_all(greatest.data(), 127.0F, scales.data(), count);
     case RoundedTo::kInt4: return divide_all(greatest.data(), 7.0F, scales.data(), count);
     case RoundedTo::kE2M1: return small_scales(greatest.data(), factor, scales.data(), count);
-    case RoundedTo::kBlocks: return;  // never rounded at a start
+    case RoundedTo::kBlocks: return;  // numbers are never rounded to GGUF blocks while they are read
   }
 }
 

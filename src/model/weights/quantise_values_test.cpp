@@ -1,5 +1,5 @@
-// Catches: a scale, a factor or a value that differs from what double precision and a search among all values give;
-// ties that do not go to the even code; a block at whose end another one's scale is used.
+// Catches: a scale, factor or value that differs from the one found in double precision by a search among all values;
+// ties that do not go to the even code; a column at the end of a block that gets the scale of the next block.
 #include "tessera/model/weights/quantise_values.h"
 
 #include <gmock/gmock.h>
@@ -18,7 +18,7 @@ namespace {
 using ::testing::ElementsAre;
 using RoundedTo = Rounding::Values;
 
-// Returns the magnitudes of a format of floats, in the order of their codes.
+// Returns all magnitudes of a floating-point format, in the order of their codes.
 std::vector<double> code_magnitudes(RoundedTo values) {
   if (values == RoundedTo::kE2M1) return {0, 0.5, 1, 1.5, 2, 3, 4, 6};
   std::vector<double> magnitudes;
@@ -26,7 +26,7 @@ std::vector<double> code_magnitudes(RoundedTo values) {
   return magnitudes;
 }
 
-// Returns the code of the nearest value, of two equally near ones the even code.
+// Returns the code of the value nearest to `quotient`. In a tie, returns the even code.
 int nearest_code(RoundedTo values, double quotient) {
   if (values == RoundedTo::kInt8) return static_cast<int>(std::clamp(std::nearbyint(quotient), -127.0, 127.0)) & 0xff;
   if (values == RoundedTo::kInt4) return static_cast<int>(std::clamp(std::nearbyint(quotient), -8.0, 7.0)) + 8;
@@ -41,7 +41,7 @@ int nearest_code(RoundedTo values, double quotient) {
   return static_cast<int>(best) | sign;
 }
 
-// Returns numbers of all magnitudes up to about `limit`, and every middle between two values of the format.
+// Returns numbers of all magnitudes up to about `limit`, and every midpoint between two values of the format.
 std::vector<float> numbers_to_round(RoundedTo values, double limit) {
   std::vector<float> numbers{0.0F, -0.0F, 1e-30F, -1e-30F, static_cast<float>(limit), static_cast<float>(-limit)};
   std::mt19937 random(7);

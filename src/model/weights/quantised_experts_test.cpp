@@ -1,5 +1,5 @@
-// Catches: experts that are quantised one by one and are looked for in a stack, because their family has stacks; MXFP4
-// experts with bytes of other rows or columns than a rank's, and a block whose exponent a rank loses.
+// Catches: experts that were quantised separately but are looked for in a stack because their family uses stacks; MXFP4
+// experts with bytes of other rows or columns than the rank's; a block whose exponent a rank loses.
 #include <gmock/gmock.h>
 
 #include <map>
@@ -21,7 +21,7 @@ constexpr const char* kMxfp4Linears =
     R"({"quantization_config": {"config_groups": {"g": {"targets": ["Linear"], "weights":
     {"num_bits": 4, "type": "float", "strategy": "group", "group_size": 32}}}}})";
 
-// Types of tensors by the ends of their names.
+// Returns a function that finds the type of a tensor by the ending of its name.
 StoredTypeOf types_by_ending(const std::map<std::string, StoredDtype>& endings) {
   return [endings](std::string_view tensor) -> std::optional<StoredDtype> {
     for (const auto& [ending, dtype] : endings)
@@ -33,7 +33,7 @@ StoredTypeOf types_by_ending(const std::map<std::string, StoredDtype>& endings) 
 const StoredTypeOf kPackedExperts =
     types_by_ending({{"_proj.weight_packed", StoredDtype::kU8}, {"_proj.weight_scale", StoredDtype::kU8}});
 
-// Returns the weights of a rank's experts, by name.
+// Returns the weights of a rank's experts. The keys are the weights' names.
 Result<std::map<std::string, WeightSpec>> weights_of(ExpertLayout layout, const StoredTypeOf& stored, int rank = 0,
                                                      int ranks = 1, const char* settings = kMxfp4Linears) {
   ModelConfig config;
@@ -73,7 +73,7 @@ TEST(QuantisedExperts, AreReadOneByOneInEveryFamily) {
   }
 }
 
-// The settings name every linear, but what is stored decides.
+// The settings say that every linear is quantised, but the stored type, BF16, decides.
 TEST(QuantisedExperts, AStackOfNumbersStaysAStack) {
   const auto weights = weights_of(ExpertLayout::kStacked, types_by_ending({{"e.gate_up_proj", StoredDtype::kBF16}}));
   ASSERT_TRUE(weights.ok()) << weights.status().to_string();

@@ -15,10 +15,11 @@ namespace {
 
 constexpr std::int64_t kParallelNibbles = 1 << 16;
 
-// The place of each of the eight values in a word.
+// The bit positions, in units of four bits, of the eight values in a word.
 constexpr std::array<std::int64_t, 8> kInOrder{0, 1, 2, 3, 4, 5, 6, 7};
 constexpr std::uint8_t kNoExponent = 255;
-constexpr std::array<std::int64_t, 8> kInterleaved{0, 4, 1, 5, 2, 6, 3, 7};  // the reverse of 0, 2, 4, 6, 1, 3, 5, 7
+// The inverse of the permutation 0, 2, 4, 6, 1, 3, 5, 7.
+constexpr std::array<std::int64_t, 8> kInterleaved{0, 4, 1, 5, 2, 6, 3, 7};
 
 template <class T>
 T element(const StoredTensor& tensor, std::int64_t at) {
@@ -33,12 +34,12 @@ Status expect_length(const StoredTensor& tensor, const SliceRuns& runs, std::siz
                                     runs.num_elements(), bytes, dst.size()));
 }
 
-// Returns the index in the part of element `i` of the runs.
+// Returns the index within the part of element number `i` of the runs.
 std::int64_t part_index(const SliceRuns& runs, std::int64_t i) {
   return runs.start + i / runs.run * runs.stride + i % runs.run;
 }
 
-// Returns the scale factor of an exponent (OCP Microscaling Formats 1.0, E8M0).
+// Returns the scale for an exponent (OCP Microscaling Formats 1.0, E8M0).
 float power_of_two(std::uint8_t exponent) {
   return exponent == kNoExponent ? std::numeric_limits<float>::quiet_NaN() : std::ldexp(1.0F, exponent - 127);
 }
@@ -53,7 +54,7 @@ float scale_at(const StoredTensor& scales, std::int64_t at) {
   }
 }
 
-// Finds 4-bit values in a tensor of words.
+// Reads 4-bit values from a tensor of words.
 class Nibbles {
  public:
   Nibbles(const StoredTensor& words, const NibbleStorage& storage)

@@ -1,8 +1,8 @@
-// Reads the parts of a quantised matrix that are not stored as its bytes: 4-bit values in words, scales for another
-// grid of blocks, indices.
+// Reads the parts of a quantised matrix that must be converted: 4-bit values in words, scales for other block sizes,
+// and indices.
 //
-// `runs` counts the elements of the part, row-major, as slice_runs() of its shape returns them; they are written
-// densely to `dst`. An error names the tensor, the value that is wrong and what is accepted.
+// `runs` counts the elements of the part, row-major, as slice_runs() of its shape returns them. These elements are
+// written densely to `dst`. An error names the tensor, the wrong value and what is accepted.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 
 namespace tessera {
 
-// Writes bytes. Precondition: `words` is I32 of stored_shape().
+// Writes 4-bit values as bytes. Precondition: `words` is I32 and has the shape stored_shape().
 Status read_nibbles(const StoredTensor& words, const NibbleStorage& storage, const SliceRuns& runs,
                     std::span<std::byte> dst);
 // Writes float32 scales. Precondition: `scales` has a type that GridStorage names.
@@ -25,11 +25,11 @@ Status read_grid(const StoredTensor& scales, const GridStorage& storage, const S
 Status read_indices(const StoredTensor& stored, const IndexStorage& storage, const SliceRuns& runs,
                     std::span<std::byte> dst);
 
-// Returns invalid_argument unless all of these scale factors, F8_E4M3, are numbers above 0.
+// Returns invalid_argument if one of these F8_E4M3 scales is not a number above 0.
 Status check_small_scales(const StoredTensor& stored, std::span<const std::byte> scales);
-// Returns invalid_argument if one of these exponents of scale factors is 255.
+// Returns invalid_argument if one of these exponents is 255, which is not a valid scale.
 Status check_exponents(const StoredTensor& stored, std::span<const std::byte> exponents);
-// Returns invalid_argument unless `stored` is I64[2] with these two numbers.
+// Checks that `stored` is I64[2] and contains these two numbers; otherwise returns invalid_argument.
 Status check_stored_shape(const StoredTensor& stored, std::int64_t rows, std::int64_t cols);
 
 }  // namespace tessera

@@ -1,6 +1,6 @@
-// Catches: a 4-bit value that is taken from another word or place than its layout says; a scale or zero point of
-// another block, even if a slice begins within a block; and scales, indices and shapes that no quantised matrix can
-// have.
+// Catches: a 4-bit value that is read from another word or position than its layout says; a scale or zero point of
+// another block, for whole matrices and for slices that begin within a block; scales, indices and shapes that are
+// invalid but accepted.
 #include "tessera/model/weights/quantised_read.h"
 
 #include <gmock/gmock.h>
@@ -22,7 +22,7 @@ StoredTensor tensor_of(const std::vector<T>& values, StoredDtype dtype, std::vec
 
 SliceRuns all_of(std::int64_t elements) { return {.num_runs = 1, .run = elements, .stride = elements, .start = 0}; }
 
-// Returns the bytes of the part's elements `runs`.
+// Returns the bytes that read_nibbles() writes for `runs`.
 std::vector<int> nibbles_of(const StoredTensor& words, const NibbleStorage& storage, const SliceRuns& runs) {
   std::vector<std::byte> bytes(static_cast<std::size_t>(runs.num_elements()));
   EXPECT_TRUE(read_nibbles(words, storage, runs, bytes).ok());
@@ -31,7 +31,7 @@ std::vector<int> nibbles_of(const StoredTensor& words, const NibbleStorage& stor
   return values;
 }
 
-// The value in place p of a word is p, so that a byte tells from which two places it was made.
+// In this word the value at position p is p, so that a byte of a result shows from which two positions it was made.
 constexpr std::uint32_t kPlaces = 0x76543210;
 
 TEST(ReadNibbles, RowsOfWordsAreInOrder) {
@@ -42,7 +42,7 @@ TEST(ReadNibbles, RowsOfWordsAreInOrder) {
 }
 
 TEST(ReadNibbles, ColumnsOfWordsBecomeRows) {
-  // [cols / 8, rows] = [1, 2]: GPTQ's layout.
+  // GPTQ's layout is [cols / 8, rows] = [1, 2].
   const std::vector<std::uint32_t> words{kPlaces, ~kPlaces};
   const StoredTensor tensor = tensor_of(words, StoredDtype::kI32, {1, 2});
   const NibbleStorage storage{.rows = 2, .cols = 8, .transposed = true, .packed_dim = 0};
@@ -50,7 +50,7 @@ TEST(ReadNibbles, ColumnsOfWordsBecomeRows) {
 }
 
 TEST(ReadNibbles, InterleavedWordsAreReordered) {
-  // [cols, rows / 8] = [2, 1]: AWQ's layout. Place p of a word belongs to row 0, 2, 4, 6, 1, 3, 5 or 7.
+  // AWQ's layout is [cols, rows / 8] = [2, 1]. The eight positions of a word belong to rows 0, 2, 4, 6, 1, 3, 5 and 7.
   const std::vector<std::uint32_t> words{kPlaces, kPlaces};
   const StoredTensor tensor = tensor_of(words, StoredDtype::kI32, {2, 1});
   const NibbleStorage storage{.rows = 8, .cols = 2, .transposed = true, .packed_dim = 1, .interleaved = true};
@@ -58,8 +58,8 @@ TEST(ReadNibbles, InterleavedWordsAreReordered) {
 }
 
 TEST(ReadNibbles, ZerosAreThoseOfTheirBlock) {
-  // [groups, rows / 8] = [2, 1], stored minus one, of a matrix with 8 rows and groups of 4 columns, wanted for steps
-  // of 2.
+  // The tensor has zero points [groups, rows / 8] = [2, 1], stored minus one, for a matrix with 8 rows and groups of 4
+  // columns. The test requests a zero point for each 2 columns.
   const std::vector<std::uint32_t> words{kPlaces, ~kPlaces};
   const StoredTensor tensor = tensor_of(words, StoredDtype::kI32, {2, 1});
   const NibbleStorage storage{
@@ -78,7 +78,7 @@ std::vector<float> grid_of(const StoredTensor& scales, const GridStorage& storag
 }
 
 TEST(ReadGrid, FinerBlocksRepeatTheirScale) {
-  // A matrix [6, 8] in blocks of 4 by 8, wanted in blocks of 2 by 4.
+  // The matrix is [6, 8] with scales for blocks of 4 by 8. The test requests scales for blocks of 2 by 4.
   const std::vector<float> scales{1, 2};
   const GridStorage storage{.rows = 6, .cols = 8, .block_rows = 4, .block_cols = 8, .step_rows = 2, .step_cols = 4};
   const StoredTensor tensor = tensor_of(scales, StoredDtype::kF32, {2, 1});

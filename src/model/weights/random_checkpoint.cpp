@@ -24,8 +24,8 @@ SliceRuns run_of(std::int64_t first, std::int64_t count) {
   return {.num_runs = 1, .run = count, .stride = count, .start = first};
 }
 
-// Fills elements first … first + count - 1 of a stored transpose [cols, rows] of a matrix [rows, cols]: makes the
-// matrix's columns in which they lie, and transposes them.
+// Fills a piece of a matrix [rows, cols] that is stored as its transpose [cols, rows]. `stored` counts elements of the
+// transpose. Computes the matrix's columns that contain these elements, and transposes them.
 Status fill_transposed(const WeightSource& source, const WeightSpec& spec, const WeightPart& part, StoredDtype dtype,
                        const SliceRuns& stored, std::span<std::byte> to) {
   const std::int64_t rows = part.shape[0];
@@ -68,7 +68,8 @@ Status RandomCheckpoint::add(const WeightSpec& spec, const WeightPart& part) {
   if (is_new) {
     tensors_.push_back(std::move(tensor));
     origins_.push_back({.init = spec.dummy_init, .part = part});
-    // Values of a strided part are those of the whole tensor's elements.
+    // In a strided part, an element's random value depends on its index in the whole tensor, so the origin is the whole
+    // tensor.
     if (std::holds_alternative<StridedStorage>(part.storage))
       origins_.back().part = {.tensor = part.tensor, .shape = tensors_.back().shape};
     if (auto* packed = std::get_if<PackedStorage>(&origins_.back().part.storage)) {
@@ -89,8 +90,8 @@ Status RandomCheckpoint::add(const WeightSpec& spec, const WeightPart& part) {
   return ok_status();
 }
 
-// Divides the tensors among files as Hugging Face's tools do: in order, with a new file when the next one would not
-// fit.
+// Distributes the tensors over files as Hugging Face's tools do: in order, with a new file whenever the next tensor
+// does not fit.
 void RandomCheckpoint::divide(std::int64_t max_shard_bytes) {
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     const std::int64_t bytes = layout_bytes(tensors_[i]);

@@ -1,6 +1,7 @@
-// Random weights as a checkpoint in Hugging Face's layout. It has every stored tensor from which the weights of a model
-// are made, with the name, shape and layout that the loader reads, and the content of dummy_source(). A start from the
-// files computes the same as a start from random weights, in the type of the files.
+// Writes random weights as a checkpoint in Hugging Face's layout. The checkpoint contains every stored tensor from
+// which a model's weights are made, with the name, shape and layout that the loader expects. Its values are those of
+// dummy_source(), rounded to the files' type, so a model loaded from it computes the same as a model with dummy weights
+// of that type.
 //
 //   ModelGraphs graphs = TRY(build_model(config, {.dtype = ir::DType::kBFloat16}, ops, families));
 //   RandomCheckpoint checkpoint = TRY(RandomCheckpoint::plan(graphs.weights, {.seed = 1}));
@@ -22,7 +23,7 @@ namespace tessera {
 
 struct RandomCheckpointOptions {
   std::uint64_t seed = 0;  // the seed of dummy_source()
-  // Bytes of data, unless a single tensor has more; Hugging Face's default
+  // Maximum data size of a file. Only a single larger tensor may exceed it. The default is that of Hugging Face.
   std::int64_t max_shard_bytes = 5'000'000'000;
 };
 
@@ -31,23 +32,25 @@ class RandomCheckpoint {
   struct File {
     std::string name;                    // "model.safetensors", or "model-00001-of-00003.safetensors" …
     std::vector<std::size_t> tensors{};  // indices into tensors()
-    std::int64_t bytes = 0;              // bytes of data
+    std::int64_t bytes = 0;              // size of the data
   };
 
-  // Plans the checkpoint. `weights` are those of a model with one rank (ModelOptions::tp_size 1). Each tensor is stored
-  // in the type of its weight, or in F32 if weights of several types share it. kUnimplemented for quantised tensors,
-  // whose random values are not defined; kInvalidArgument if two weights disagree about a tensor.
+  // Plans the checkpoint. `weights` are the weights of a model with one rank (ModelOptions::tp_size 1). Each tensor is
+  // stored in the type of the weight that is made from it, or in F32 if weights of different types are made from it.
+  // Returns kUnimplemented for quantised tensors, whose random values are not defined; kInvalidArgument if two weights
+  // contradict each other about a tensor.
   static Result<RandomCheckpoint> plan(std::span<const WeightSpec> weights, const RandomCheckpointOptions& options);
 
-  // Returns the tensors in the order in which the model requests them. A tied LM head has no tensor of its own.
+  // Returns the tensors in the order in which the model requests them. A tied LM head has no separate tensor.
   std::span<const TensorLayout> tensors() const { return tensors_; }
   std::span<const File> files() const { return files_; }
-  std::int64_t total_bytes() const;  // bytes of data; headers and the index add a few hundred bytes for each tensor
+  std::int64_t total_bytes() const;  // size of the data; headers and the index add a few hundred bytes for each tensor
   std::int64_t total_elements() const;
 
-  // Writes the files and, if there are several, model.safetensors.index.json to `folder`, which must exist. Each thread
-  // needs kWriteBytes of memory, twice that for transposed tensors. Each file gets its name once it is complete and on
-  // disk. `on_written` as in TensorContent. After an error none of these files is left, whatever was there before.
+  // Writes the files to `folder`, which must exist, and model.safetensors.index.json if there are several files. Each
+  // thread needs kWriteBytes of memory, or twice as much for transposed tensors. A file gets its final name when it is
+  // complete and on disk. TensorContent describes `on_written`. After an error none of these files exists, even if a
+  // file of the same name existed before.
   Status write(const std::string& folder, const std::function<Status(std::int64_t bytes)>& on_written) const;
 
  private:
@@ -57,7 +60,7 @@ class RandomCheckpoint {
   Status fill(std::size_t tensor, std::int64_t offset, std::span<std::byte> to) const;
   Status write_files(const std::string& folder, const std::function<Status(std::int64_t bytes)>& on_written) const;
 
-  // The weight that a tensor is a part of.
+  // The weight from which a tensor's values are computed.
   struct Origin {
     WeightSpec::Init init = WeightSpec::Init::kUniform;
     WeightPart part;

@@ -1,6 +1,6 @@
-// Catches: a random checkpoint that the loader reads as other weights than random ones, in any family, type or layout;
-// tensors that Hugging Face's own checkpoints of the architecture do not have; a division into files that contradicts
-// its index; and a failed write that leaves a file.
+// Catches: a random checkpoint of any family, type or layout that the loader does not read as the dummy weights;
+// tensors that Hugging Face's own checkpoints of the architecture do not have; files that contradict their index; a
+// failed write that leaves a file.
 #include "tessera/model/weights/random_checkpoint.h"
 
 #include <atomic>
@@ -34,7 +34,8 @@ ModelConfig small(std::string_view architecture, bool tied) {
                                "topk_group": 1, "first_k_dense_replace": 1})",
                            "base");
   json.set("architectures", Json(Json::Array{Json(std::string(architecture))})).set("tie_word_embeddings", tied);
-  if (architecture.starts_with("Deepseek")) json.set("mlp_bias", false);  // these families refuse it
+  // DeepSeek's families do not accept mlp_bias true.
+  if (architecture.starts_with("Deepseek")) json.set("mlp_bias", false);
   if (architecture.find("VL") != std::string_view::npos) {
     json.set("image_token_id", 60).set("head_dim", 16);
     json.set("rope_scaling", *Json::parse(R"({"rope_type": "default", "mrope_section": [2, 3, 3]})", "rope"));
@@ -65,7 +66,7 @@ std::vector<std::string> load(std::span<const WeightSpec> specs, const WeightSou
   return all;
 }
 
-// Checks that the files of these weights hold the random weights.
+// Checks that a checkpoint written for these weights contains the random weights.
 void expect_round_trip(std::span<const WeightSpec> specs, std::int64_t max_shard_bytes) {
   const test::ScratchDir dir;
   const Result<RandomCheckpoint> checkpoint =
@@ -94,7 +95,8 @@ TEST(RandomCheckpoint, HoldsTheRandomWeightsOfEveryFamily) {
         const std::vector<WeightSpec> specs = weights_of(small(family.architecture, tied), dtype);
         expect_round_trip(specs, 1'000'000'000);
         if (dtype == ir::DType::kFloat32)
-          expect_round_trip(specs, 30'000);  // the type does not affect where tensors are divided
+          // One type is enough here, because the type does not affect how tensors are distributed over files.
+          expect_round_trip(specs, 30'000);
       }
 }
 
@@ -106,7 +108,8 @@ TEST(RandomCheckpoint, HoldsTheRandomWeightsOfFourBitExperts) {
   expect_round_trip(specs, 30'000);
 }
 
-// Compares the shapes by name of a checkpoint that Hugging Face's library wrote with ours for its config.json.
+// Plans a checkpoint for the config.json of each checkpoint that Hugging Face's library wrote. Both must have the same
+// names and shapes.
 TEST(RandomCheckpoint, HasTheTensorsOfPublishedCheckpoints) {
   int compared = 0;
   for (const auto& entry : std::filesystem::directory_iterator(testing::data_path("goldens"))) {
@@ -119,11 +122,11 @@ TEST(RandomCheckpoint, HasTheTensorsOfPublishedCheckpoints) {
     std::map<std::string, std::vector<std::int64_t>> ours;
     for (const TensorLayout& tensor : random.tensors()) {
       ours[tensor.name] = tensor.shape;
-      // Tensors are also found in a checkpoint of only the body, whose names lack "model.".
+      // find() also works for a checkpoint of only the body, whose names lack "model.".
       if (const StoredTensor* stored = published.find(tensor.name)) theirs[tensor.name] = stored->shape;
     }
     EXPECT_EQ(ours, theirs);
-    // These are layers that predict further tokens, and a tower, which our text model does not have.
+    // These tensors belong to next-token layers or a vision tower, which the planned text model does not have.
     const std::vector<std::string_view> names = published.names();
     const std::ptrdiff_t unread = std::ranges::count_if(names, [](std::string_view name) {
       return name.starts_with("mtp.") || name.starts_with("model.vision_tower.") ||
@@ -144,10 +147,10 @@ WeightSpec weight(const char* name, std::vector<WeightPart> parts, ir::DType dty
 TEST(RandomCheckpoint, StoresLayoutsSlicesAndSharedTensors) {
   expect_round_trip(std::vector{weight("conv1d", {{.tensor = "t", .shape = {3, 5}, .storage = TransposedStorage{}}})},
                     1000);
-  // The tensor is longer than one write, so that writes end in the middle of stored rows.
+  // The tensor is longer than one write, so that writes end within a stored row.
   expect_round_trip(
       std::vector{weight("long", {{.tensor = "t", .shape = {1537, 2048}, .storage = TransposedStorage{}}})}, 1000);
-  // One stored tensor whose halves are two weights.
+  // Two weights are slices of one stored tensor.
   expect_round_trip(std::vector{weight("a", {{.tensor = "t", .shape = {4, 6}, .slice = {0, 0, 1}}}),
                                 weight("b", {{.tensor = "t", .shape = {4, 6}, .slice = {0, 1, 3}}})},
                     1000);
@@ -160,7 +163,8 @@ TEST(RandomCheckpoint, StoresLayoutsSlicesAndSharedTensors) {
         .storage = StridedStorage{.tensor_shape = {2, 5, 6}, .offset = offset, .row_stride = 2, .col_stride = 6}};
   };
   expect_round_trip(std::vector{weight("w", {of_stack(0), of_stack(1), of_stack(30), of_stack(31)})}, 1000);
-  // Stored in F32, from which both types are rounded.
+  // Two weights of different types come from one tensor. It is stored in F32, and both weights are rounded from these
+  // values.
   const std::vector both = {weight("a", {{.tensor = "t", .shape = {64}}}, ir::DType::kBFloat16),
                             weight("b", {{.tensor = "t", .shape = {64}}}, ir::DType::kFloat16)};
   expect_round_trip(both, 1000);
@@ -201,7 +205,7 @@ TEST(RandomCheckpoint, LeavesNoFileWhenItIsStopped) {
   const std::vector specs = {weight("w", {{.tensor = "a", .shape = {10}}, {.tensor = "b", .shape = {10}}})};
   const RandomCheckpoint checkpoint = *RandomCheckpoint::plan(specs, {.max_shard_bytes = 40});
   const test::ScratchDir dir;
-  int calls = 0;  // the first file is complete when the second is stopped
+  int calls = 0;  // the first file is complete when the write of the second file is stopped
   const auto stop = [&](std::int64_t) { return ++calls == 2 ? cancelled("stopped by the test") : ok_status(); };
   expect_error(checkpoint.write(dir.path(), stop), StatusCode::kCancelled, {"stopped by the test"});
   EXPECT_TRUE(std::filesystem::is_empty(dir.path()));

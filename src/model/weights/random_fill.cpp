@@ -12,7 +12,7 @@
 namespace tessera {
 namespace {
 
-constexpr std::int64_t kPerWord = 4;  // elements made of one 64-bit random word
+constexpr std::int64_t kPerWord = 4;  // elements that are made from one 64-bit random word
 constexpr std::int64_t kBlockElements = 1024;
 constexpr std::int64_t kParallelFill = 1 << 16;
 
@@ -24,7 +24,7 @@ std::uint64_t random_word(std::uint64_t seed, std::uint64_t index) {
   return z ^ (z >> 31);
 }
 
-// Fills count <= kBlockElements elements from `first` on.
+// Fills `count` elements, which begin at element `first`. Precondition: count <= kBlockElements.
 void fill_block(std::byte* dst, StoredDtype dtype, std::int64_t first, std::int64_t count, std::uint64_t seed,
                 float step) {
   std::array<std::uint64_t, kBlockElements / kPerWord + 1> words;

@@ -1,5 +1,5 @@
-// Catches: dummy weights that differ between ranks, thread counts or types, repeat, or are skewed. A tensor-parallel
-// run could then not be compared with a single one.
+// Catches: dummy weights that differ between ranks, thread counts or types, so that a tensor-parallel run could not be
+// compared with a run on one rank; dummy weights that repeat or are not uniform.
 #include "tessera/model/weights/random_fill.h"
 
 #include <chrono>
@@ -75,11 +75,11 @@ TEST(FillRandom, IsUniformAndSeedsDiffer) {
   EXPECT_EQ(tensor_seed(1, "a"), tensor_seed(1, "a"));
 }
 
-// The values are the same on every machine and in every version, because outputs of dummy models are compared across
-// them.
+// The values must be the same on every machine and in every version, because outputs of dummy models are compared
+// between machines and versions.
 TEST(FillRandom, FirstValuesDoNotChange) {
   const std::vector<float> values = filled(0, 4, 0, 32768.0f);
-  // SplitMix64 with seed 0 begins with 0xe220a8397b1dcdaf; these are its 16-bit parts from the low end, as signed
+  // SplitMix64 with seed 0 begins with 0xe220a8397b1dcdaf. These are its 16-bit parts from the low end, as signed
   // numbers.
   EXPECT_THAT(values, ::testing::ElementsAre(-12881.0f, 31517.0f, -22471.0f, -7648.0f));
 }

@@ -18,10 +18,10 @@ namespace {
 
 using Content = RoundedStorage::Content;
 
-constexpr std::int64_t kTile = 1024;  // neighbouring elements of a row that are worked on at a time
+constexpr std::int64_t kTile = 1024;  // consecutive elements of a row that are processed at a time
 constexpr std::int64_t kParallelRounds = 1 << 15;
 
-// Rows and columns from `first_…` up to `end_…`, of elements, of blocks or of scales.
+// A rectangle of elements, blocks or scales. `end_row` and `end_col` are one past the last row and column.
 struct Area {
   std::int64_t first_row = 0;
   std::int64_t end_row = 0;
@@ -31,7 +31,7 @@ struct Area {
   std::int64_t size() const { return (end_row - first_row) * cols(); }
 };
 
-// Returns the smallest area that contains the runs of a part with rows of `cols` elements.
+// Returns the smallest area that contains the runs. Rows of the part have `cols` elements.
 Area area_of(const SliceRuns& runs, std::int64_t cols) {
   const std::int64_t end = runs.start + (runs.num_runs - 1) * runs.stride + runs.run;
   const std::int64_t col = runs.start % cols;
@@ -42,7 +42,7 @@ Area area_of(const SliceRuns& runs, std::int64_t cols) {
           .end_col = within_rows ? col + runs.run : cols};
 }
 
-// Returns the blocks of `rows` by `cols` elements in which elements of the area lie.
+// Returns the area of the blocks that contain elements of `area`. A block has `rows` by `cols` elements.
 Area blocks_of(const Area& area, std::int64_t rows, std::int64_t cols) {
   return {.first_row = area.first_row / rows,
           .end_row = ceil_div(area.end_row, rows),
@@ -50,7 +50,7 @@ Area blocks_of(const Area& area, std::int64_t rows, std::int64_t cols) {
           .end_col = ceil_div(area.end_col, cols)};
 }
 
-// The scales of some neighbouring blocks.
+// The scales of all blocks in an area.
 struct ScaleTable {
   Area blocks;
   std::vector<float> scales = {};
@@ -58,7 +58,7 @@ struct ScaleTable {
     return static_cast<std::size_t>((row - blocks.first_row) * blocks.cols() + col - blocks.first_col);
   }
   float at(std::int64_t row, std::int64_t col) const { return scales[index(row, col)]; }
-  // Returns the scales of the blocks in row `row` from column `col` on.
+  // Returns the scales of block row `row`, beginning at block column `col`.
   std::span<const float> from(std::int64_t row, std::int64_t col) const {
     return std::span(scales).subspan(index(row, col), static_cast<std::size_t>(blocks.end_col - col));
   }
@@ -86,11 +86,11 @@ class RoundedMatrix {
   RoundedMatrix(const StoredTensor& stored, const RoundedStorage& storage, const StridedRows& rows)
       : stored_(stored), storage_(storage), rounding_(storage.rounding), rows_(rows) {}
 
-  // Raises greatest[i] to the greatest magnitude of block (row, first_col + i), as bits. Blocks of several rows or more
-  // than kTile columns are read in pieces.
+  // Sets greatest[i] to the bits of the greatest magnitude in block (row, first_col + i) if these bits are greater.
+  // Blocks of more than kTile columns are read in pieces.
   void raise_to_blocks(std::int64_t row, std::int64_t first_col, std::span<std::uint32_t> greatest) const;
   void write_piece(const RowPiece& piece, const ScaleTable& table, float factor, std::span<std::byte> dst) const;
-  // Returns the error for the first element that is no finite number.
+  // Returns the error for the first element that is not a finite number.
   Status not_finite() const;
 
   const StoredTensor& stored_;

@@ -1,8 +1,9 @@
-// Reads a matrix of numbers as a quantised one: its values, its scales or its factor (quantise_values.h).
+// Quantises an unquantised matrix while it is read. Returns the quantised values, the scales or the factor
+// (quantise_values.h).
 //
-// A slice gets what the whole matrix would have there: a block's scale is that of all its elements, whichever of them
-// the slice has. Beside the result this needs only the scales of the elements that are read, and a few KiB for each
-// thread. Uses OpenMP's threads if the build has it.
+// A slice has the same scales as the whole matrix, because a block's scale depends on all elements of the block, even
+// if the slice contains only some of them. The functions need memory for the scales of the elements that are read, and
+// a few KiB for each thread. Uses OpenMP threads if the build has them.
 #pragma once
 
 #include <cstddef>
@@ -15,13 +16,13 @@
 
 namespace tessera {
 
-// Returns the factor of the matrix. If the rounding has one, all elements of the matrix are read for it.
-// invalid_argument if an element is infinite or NaN; the message names tensor and element. Precondition, here and
-// below: `stored` is F32, F16 or BF16 of the storage's shape.
+// Returns the factor of the matrix. If the rounding has a factor, this reads all elements of the matrix.
+// Returns invalid_argument if an element is infinite or NaN; the message names tensor and element. Precondition of both
+// functions: `stored` is F32, F16 or BF16 and has the storage's shape.
 Result<float> read_factor(const StoredTensor& stored, const RoundedStorage& storage);
 
-// Writes the elements `runs` of the part densely to `dst`; storage.content says what the part holds. `factor` is
-// read_factor(). Errors as above.
+// Writes the elements `runs` of the part densely to `dst`. storage.content says whether the part contains values,
+// scales or the factor. `factor` is the result of read_factor(). Returns the same errors as read_factor().
 Status read_rounded(const StoredTensor& stored, const RoundedStorage& storage, float factor, const SliceRuns& runs,
                     std::span<std::byte> dst);
 

@@ -1,6 +1,6 @@
-// Catches: a slice whose scales are those of its own elements instead of the whole block's; a piece that begins within
-// a row, a block or a byte's reach of one; numbers of a stack that come from the wrong place; infinities that are
-// rounded.
+// Catches: a slice whose scales are computed only from its own elements, although a scale belongs to a block of the
+// whole matrix; wrong values in a piece that begins within a row, within a block or at the second value of a byte;
+// numbers of a stack that come from the wrong place; infinities that are rounded.
 #include "tessera/model/weights/rounded_read.h"
 
 #include <cmath>
@@ -18,7 +18,7 @@ using RoundedTo = Rounding::Values;
 using test::expect_error;
 
 constexpr std::int64_t kRoundedRows = 150;
-constexpr std::int64_t kRoundedCols = 2112;  // more than two tiles, and no multiple of 128
+constexpr std::int64_t kRoundedCols = 2112;  // more than two tiles, and not a multiple of 128
 
 std::vector<float> matrix_to_round() {
   std::mt19937 random(3);
@@ -105,7 +105,7 @@ TEST_P(RoundedRead, SlicesAndPiecesHaveTheWholeMatrixsValues) {
 
 TEST_P(RoundedRead, ATransposedMatrixOfAStackIsTheSame) {
   const std::vector<float> matrix = matrix_to_round();
-  // The stack is [2, cols, rows]; the test reads its second matrix.
+  // The stack is [2, cols, rows]. The test reads its second matrix.
   std::vector<float> stack(2 * matrix.size(), 1e6F);
   for (std::int64_t r = 0; r < kRoundedRows; ++r)
     for (std::int64_t c = 0; c < kRoundedCols; ++c)

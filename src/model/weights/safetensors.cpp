@@ -20,7 +20,7 @@ static_assert(std::endian::native == std::endian::little, "tensor data is little
 
 constexpr std::size_t kLengthBytes = 8;
 
-// One entry of the header while it is checked.
+// A tensor of the header, before its data range is checked.
 struct Entry {
   StoredTensor view;
   std::uint64_t begin = 0;
@@ -113,8 +113,8 @@ class HeaderReader {
     return ok_status();
   }
 
-  // Sorts by place and checks that each tensor begins where the previous one ended, and the last one ends with the
-  // file.
+  // Sorts the tensors by position. Checks that each tensor begins where the previous tensor ended, and that the last
+  // tensor ends at the end of the file.
   Status check_tiling() {
     std::ranges::sort(entries, {}, [](const Entry& e) { return std::tie(e.begin, e.end, e.view.name); });
     std::uint64_t expected = 0;
@@ -144,7 +144,7 @@ class HeaderReader {
 Result<SafetensorsFile> SafetensorsFile::open(const std::string& path) {
   std::shared_ptr<const MappedFile> mapping = TRY(MappedFile::open(path));
   Result<SafetensorsFile> file = parse(mapping->bytes(), path);
-  TRY(mapping->check_whole());  // before an error that only follows from lost bytes
+  TRY(mapping->check_whole());  // before the error of `file`, which may only be a consequence of lost bytes
   if (file.ok()) file->mapping_ = std::move(mapping);
   return file;
 }

@@ -1,5 +1,5 @@
-// Catches: a read outside of the file because a header lied, two tensors that share bytes, a truncated file that is
-// accepted, and a writer whose files others cannot read.
+// Catches: a read outside of the file because of a wrong header; two tensors that share bytes; a truncated file that is
+// accepted; written files that other programs cannot read.
 #include "tessera/model/weights/safetensors.h"
 
 #include <sys/stat.h>
@@ -46,7 +46,7 @@ TEST(Safetensors, AcceptsWhatTheFormatAllows) {
       {"{}      ", 0},
       {R"({"empty": {"dtype": "I64", "shape": [0, 7], "data_offsets": [0, 0]}, "one": {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]}})",
        1},
-      {R"({"odd": {"dtype": "F64", "shape": [1], "data_offsets": [0, 8]}} )", 8},  // a header of odd length
+      {R"({"odd": {"dtype": "F64", "shape": [1], "data_offsets": [0, 8]}} )", 8},  // the header has an odd length
   };
   for (const auto& [header, size] : cases) {
     const std::string bytes = safetensors_bytes(header, size);
@@ -137,7 +137,8 @@ TEST(Safetensors, RefusesWrongLengths) {
                  {"x: header length is " + std::to_string(length), "at most 2"});
   }
   expect_error(SafetensorsFile::parse({}, "x"), StatusCode::kDataLoss, {"x", "0 bytes", "at least 8"});
-  // The header exceeds the format's limit although the file is long enough. Pages of a sparse file cost nothing.
+  // The header exceeds the format's limit although the file is long enough for it. A sparse file takes no space on
+  // disk.
   const test::ScratchDir dir;
   const std::string path = dir.write("big.safetensors", with_length(SafetensorsFile::kMaxHeaderBytes + 1));
   fs::resize_file(path, SafetensorsFile::kMaxHeaderBytes + 4096);
@@ -147,7 +148,7 @@ TEST(Safetensors, RefusesWrongLengths) {
 TEST(Safetensors, EveryTruncationIsAnError) {
   const std::string whole = safetensors_bytes(kTwo, 16);
   for (std::size_t size = 0; size < whole.size(); ++size) {
-    // Copies exactly this length, so that a sanitizer sees a read past it.
+    // Copies exactly this many bytes, so that a sanitizer finds a read past the end.
     const std::vector<char> cut(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(size));
     EXPECT_FALSE(SafetensorsFile::parse(std::as_bytes(std::span(cut)), "x").ok()) << size;
   }
@@ -176,7 +177,7 @@ TEST(WriteSafetensors, ReadsBackEqualAndAligned) {
   std::string data;
   for (int i = 0; i < 25; ++i) data += static_cast<char>(i * 7);
   const std::vector<StoredTensor> tensors = sample_tensors(data);
-  for (int round = 0; round < 2; ++round) {  // the second replaces the first
+  for (int round = 0; round < 2; ++round) {  // the second write replaces the first file
     const Status written = write_safetensors(path, tensors, {{"format", "pt"}, {"note", "ü\n"}});
     ASSERT_TRUE(written.ok()) << written.message();
   }
@@ -216,7 +217,7 @@ TEST(WriteSafetensors, RefusesAndLeavesTheOldFile) {
   expect_error(write_safetensors(path, {{reserved}}), StatusCode::kInvalidArgument, {"__metadata__", "reserved"});
   EXPECT_EQ(*read_text_file(path), "old");
   expect_error(write_safetensors(dir.path() + "/no/such/x", {}), StatusCode::kDataLoss, {"/no/such/x", "No such file"});
-  // Renaming onto a folder fails in the last step; the temporary file must be removed.
+  // The last step, the rename, fails because the target is a folder. The temporary file must be removed.
   fs::create_directories(dir.path() + "/folder/inside");
   expect_error(write_safetensors(dir.path() + "/folder", {}), StatusCode::kDataLoss, {"rename"});
   EXPECT_EQ(std::distance(fs::directory_iterator(dir.path()), fs::directory_iterator()), 2);
@@ -280,8 +281,8 @@ TEST(Safetensors, HeaderOfManyTensorsIsRead) {
   std::printf("header of %d tensors, %zu bytes: %.1f ms\n", kTensors, bytes.size(), took.count());
 }
 
-// Deterministic mutations of header and length: nothing crashes (run under sanitizers), and every accepted view lies
-// inside.
+// Applies deterministic mutations to header and length. Nothing may crash (run under sanitizers), and every accepted
+// view must lie within the file.
 TEST(SafetensorsFuzz, AcceptsOnlyViewsInsideTheFile) {
   std::mt19937 random(4711);
   int accepted = 0;

@@ -1,5 +1,5 @@
-// Converts single elements of stored types to float32 and back: Codec<type>::decode, and encode for the types in which
-// weights are computed. Bits is the type in which they are stored.
+// Codec<type>::decode converts an element of a stored type to float32. For the types in which weights are computed,
+// encode converts a float32 to an element. Bits is the integer type of the stored bits.
 #pragma once
 
 #include <cstdint>
@@ -40,20 +40,20 @@ struct Codec<StoredDtype::kI8> {
   static float decode(std::int8_t v) { return static_cast<float>(v); }
 };
 
-// Four bits of exponent, three of mantissa, no infinities (Micikevicius et al., arXiv 2209.05433).
+// E4M3 has four bits of exponent, three of mantissa and no infinities (Micikevicius et al., arXiv 2209.05433).
 template <>
 struct Codec<StoredDtype::kF8E4M3> {
   using Bits = std::uint8_t;
   static float decode(std::uint8_t v) {
-    // The value as a half-precision float without the sign: the exponents of the two types differ by 8, also for
-    // subnormal numbers.
+    // Interprets the bits without the sign as a half-precision float. The exponent biases of the two formats differ by
+    // 8, so the result is multiplied by 2^8. This is also right for subnormal numbers.
     const float magnitude = to_float(Float16{static_cast<std::uint16_t>((v & 0x7fu) << 7)}) * 256.0F;
     const float value = (v & 0x7fu) == 0x7fu ? std::numeric_limits<float>::quiet_NaN() : magnitude;
     return (v & 0x80u) != 0 ? -value : value;
   }
 };
 
-// The bits are the upper byte of a half-precision float.
+// E5M2 is the upper byte of a half-precision float.
 template <>
 struct Codec<StoredDtype::kF8E5M2> {
   using Bits = std::uint8_t;

@@ -12,7 +12,7 @@ struct Row {
   std::int64_t bytes;
 };
 
-// The rows are in the order of the enum.
+// The types' names and sizes, in the order of the enum.
 constexpr std::array kRows = std::to_array<Row>({
     {"BOOL", 1},
     {"U8", 1},

@@ -1,4 +1,4 @@
-// The element types that a checkpoint stores, with the names that safetensors and config.json use.
+// The element types that checkpoints store, with their names in safetensors and config.json.
 #pragma once
 
 #include <array>
@@ -37,14 +37,16 @@ std::optional<StoredDtype> stored_dtype_from_name(std::string_view name);
 // Returns "BOOL, U8, …", for messages.
 std::string stored_dtype_names();
 
-// The types in which weights are computed; then the types in which quantised weights are stored, beside a scale.
+// kWeightDtypes are the types that matmuls compute in. kQuantisedDtypes are the types of quantised values that are
+// stored together with scales.
 inline constexpr std::array kWeightDtypes{StoredDtype::kF32, StoredDtype::kF16, StoredDtype::kBF16};
 inline constexpr std::array kQuantisedDtypes{StoredDtype::kF8E4M3, StoredDtype::kF8E5M2, StoredDtype::kI8};
-// The types in which exponents of scales are stored: e means 2^(e - 127), and 255 is NaN.
+// The types in which exponents of scales are stored. The exponent e stands for the scale 2^(e - 127), except that 255
+// stands for NaN.
 inline constexpr std::array kExponentDtypes{StoredDtype::kU8, StoredDtype::kF8E8M0};
 bool is_weight_dtype(StoredDtype dtype);
 bool is_exponent_dtype(StoredDtype dtype);
-// Parses config.json's spelling of the types of weights: "float32", "float16", "bfloat16", also with the prefix
+// Parses a weight type as config.json spells it: "float32", "float16" or "bfloat16", with or without the prefix
 // "torch.".
 std::optional<StoredDtype> weight_dtype_from_config(std::string_view name);
 

@@ -1,4 +1,4 @@
-// A tensor of a checkpoint, in whatever file it lies.
+// A tensor of a checkpoint in any file format.
 #pragma once
 
 #include <cstddef>
@@ -15,37 +15,37 @@
 
 namespace tessera {
 
-// Makes the elements of a tensor that its file stores in another form. Const functions are thread-safe.
+// Computes the elements of a tensor, which the file stores in another form. Const functions are thread-safe.
 class TensorElements {
  public:
   virtual ~TensorElements() = default;
-  // Writes elements [first, first + count) of the tensor, counted row-major, to `to`, in the tensor's dtype.
-  // Precondition: they lie within the tensor.
+  // Writes elements [first, first + count) of the tensor, in row-major order and in the tensor's dtype, to `to`.
+  // Precondition: these elements lie within the tensor.
   virtual void read(std::int64_t first, std::int64_t count, std::byte* to) const = 0;
-  // Returns the blocks (StoredTensor::blocks) whose numbers are row `row` of the tensor as a matrix; null if a row is
-  // not stored as blocks of its own. All rows of a tensor are alike in this. Borrowed from the file. Precondition: the
-  // row lies within the tensor.
+  // Returns the blocks (StoredTensor::blocks) of row `row`, where the tensor counts as a matrix. The blocks belong to
+  // the file. Returns null if rows of the tensor do not consist of whole blocks, which is so for all rows or for none.
+  // Precondition: the row lies within the tensor.
   virtual const std::byte* row_blocks(std::int64_t /*row*/) const { return nullptr; }
 };
 
-// Row-major, dense, little-endian. The elements are either `data`, which may have any alignment, or are made while they
-// are read.
+// A tensor in row-major order, dense and little-endian. Its elements are either in `data`, which may have any
+// alignment, or are computed by `made` while they are read.
 struct StoredTensor {
   std::string name;
   StoredDtype dtype = StoredDtype::kF32;
   std::vector<std::int64_t> shape;                       // {} for a scalar
-  std::span<const std::byte> data;                       // borrowed: lives as long as the file or buffer it came from
-  std::shared_ptr<const TensorElements> made = nullptr;  // not null: `data` is empty
-  std::optional<BlockType> blocks = std::nullopt;        // the type of the blocks from which the elements are made
+  std::span<const std::byte> data;                       // borrowed from a file or buffer, which must live as long
+  std::shared_ptr<const TensorElements> made = nullptr;  // if not null, `data` is empty
+  std::optional<BlockType> blocks = std::nullopt;        // type of the blocks from which `made` computes the elements
 
   std::int64_t num_elements() const;
 };
 
 // Returns "[2, 3]".
 std::string shape_text(std::span<const std::int64_t> shape);
-// Returns the product times the element size; nothing for a negative dimension or an overflow of 63 bits.
+// Returns the size of a tensor in bytes. Returns nothing for a negative dimension, or if the size exceeds 63 bits.
 std::optional<std::int64_t> tensor_bytes(std::span<const std::int64_t> shape, StoredDtype dtype);
-// Returns invalid_argument unless the elements of the whole shape are there.
+// Checks that the tensor's data contain all elements of its shape; otherwise returns invalid_argument.
 Status expect_all_elements(const StoredTensor& tensor);
 
 }  // namespace tessera

@@ -11,10 +11,11 @@
 namespace tessera {
 namespace {
 
-// Elements of one thread's portion: so many that the cost of starting it is small in comparison to converting it.
+// The number of elements that a thread takes at a time. It is so large that the start of the thread's work costs little
+// compared to the conversion.
 constexpr std::int64_t kRunElements = 1 << 16;
 
-// Elements are copied by memcpy, because the mapping may have any alignment. Compilers still turn this into vector
+// Copies each element with memcpy, because the mapping may have any alignment. Compilers still turn this into vector
 // loads.
 template <StoredDtype kFrom, StoredDtype kTo>
 void convert(const std::byte* src, std::byte* dst, std::int64_t count) {
@@ -110,7 +111,7 @@ Status copy_runs(const StoredTensor& src, const SliceRuns& runs, StoredDtype dst
   }
   if (dst.empty()) return ok_status();
 
-  // Long runs are split, so that a tensor that is one run uses all threads too.
+  // Splits long runs, so that all threads work even if the tensor is a single run.
   const std::int64_t cuts = (runs.run + kRunElements - 1) / kRunElements;
   const std::int64_t pieces = runs.num_runs * cuts;
   const std::byte* from = src.data.data();

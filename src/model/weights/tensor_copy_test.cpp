@@ -1,5 +1,5 @@
-// Catches: a rank that gets its neighbour's rows, a conversion that truncates instead of rounding, and a loop that
-// reads or writes past its piece (run under sanitizers).
+// Catches: a rank that gets its neighbour's rows; a conversion that truncates instead of rounding; a loop that reads or
+// writes past its piece (run under sanitizers).
 #include "tessera/model/weights/tensor_copy.h"
 
 #include <chrono>
@@ -15,8 +15,9 @@ namespace {
 
 using test::expect_error;
 
-// Returns the value nearest to x in a format with `mantissa` stored bits and smallest normal exponent `min_exponent`,
-// ties to even; infinity beyond `greatest`. Computed in double, by scaling and nearbyint.
+// Returns the value nearest to x in a floating-point format. The format has `mantissa` stored mantissa bits, and
+// `min_exponent` is its smallest normal exponent. Ties go to even. Values beyond `greatest` become infinite. The
+// computation uses double precision, scaling and nearbyint.
 double rounded(double x, int mantissa, int min_exponent, double greatest) {
   if (x == 0 || !std::isfinite(x)) return x;
   const int exponent = std::max(std::ilogb(x), min_exponent);
@@ -77,7 +78,7 @@ TEST(FloatConvert, RoundsToNearestEven) {
                                std::numeric_limits<float>::infinity(),
                                -std::numeric_limits<float>::infinity()};
   for (int i = 0; i < 200000; ++i) values.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(random())));
-  for (std::uint32_t half = 0; half < 0x7c00; ++half) {  // each value, each midpoint and their neighbours
+  for (std::uint32_t half = 0; half < 0x7c00; ++half) {  // tests each value, each midpoint and their neighbours
     const float low = to_float(Float16{static_cast<std::uint16_t>(half)});
     const float high = half == 0x7bff ? 65536.0f : to_float(Float16{static_cast<std::uint16_t>(half + 1)});
     const float middle = low + (high - low) / 2;
@@ -97,7 +98,7 @@ TEST(FloatConvert, RoundsToNearestEven) {
   }
 }
 
-// Elements 0, 1, 2, … of a type, at an odd address.
+// A tensor with elements 0, 1, 2, … of type `dtype`, whose data are at an odd address.
 struct Counting {
   Counting(StoredDtype dtype, std::vector<std::int64_t> shape) {
     std::int64_t count = 1;

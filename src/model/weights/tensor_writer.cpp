@@ -10,12 +10,12 @@
 namespace tessera {
 namespace {
 
-// The amount that one thread fills and writes at a time.
+// The part of a tensor that a thread fills and writes at a time.
 struct Piece {
   std::size_t tensor = 0;
-  std::int64_t first = 0;  // first byte in the tensor
+  std::int64_t first = 0;  // offset of the first byte in the tensor
   std::int64_t bytes = 0;
-  std::int64_t at = 0;  // first byte in the file
+  std::int64_t at = 0;  // offset of the first byte in the file
 };
 
 std::vector<Piece> pieces_of(std::span<const PlacedTensor> tensors, std::int64_t piece_bytes) {

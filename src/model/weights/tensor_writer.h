@@ -1,4 +1,4 @@
-// Writes the data of a file's tensors, which need not fit in memory: threads make and write a piece at a time.
+// Writes the data of tensors that need not fit in memory. Each thread computes and writes one piece at a time.
 #pragma once
 
 #include <cstddef>
@@ -11,28 +11,29 @@
 
 namespace tessera {
 
-// The content of a file's tensors, made while the file is written.
+// The content of a file's tensors, which is computed while the file is written.
 struct TensorContent {
-  // Writes bytes of tensor `index` from `offset` on to `to`; offset and size are multiples of its unit: of its
-  // element's size, and in GGUF files of its row's. Called from several threads at once; must not throw.
+  // Fills `to` with the bytes of tensor `index` that begin at `offset`. The offset and the size of `to` are multiples
+  // of the tensor's unit, which is the size of an element or, in GGUF files, of a row. Called from several threads at
+  // once. Must not throw.
   std::function<Status(std::size_t index, std::int64_t offset, std::span<std::byte> to)> fill;
-  // Receives the number of further bytes of data that were written; may be empty. One thread at a time calls it, and
-  // its error ends the write.
+  // Called after each piece with the number of data bytes in it. May be empty. Called from one thread at a time. An
+  // error that this function returns ends the write.
   std::function<Status(std::int64_t bytes)> on_written = {};
-  // Is called when all data are written; may be empty. Its error leaves no file.
+  // Called after all data are written. May be empty. If it returns an error, the file is removed.
   std::function<Status()> before_commit = {};
 };
 
-// Where a tensor's data lie in the file.
+// The position of a tensor's data in the file.
 struct PlacedTensor {
-  std::size_t index = 0;  // for TensorContent
+  std::size_t index = 0;  // the index that TensorContent::fill receives
   std::int64_t at = 0;
   std::int64_t bytes = 0;
   std::int64_t unit = 1;  // divides `bytes`
 };
 
-// Fills and writes all tensors, in their order, in pieces of at most `piece_bytes`, or of one unit if that is more.
-// OpenMP's threads, if the build has it, take one piece at a time. Returns the first error.
+// Fills and writes all tensors, in order, in pieces of at most `piece_bytes`. If a unit is larger, a piece is one unit.
+// Each OpenMP thread, if the build has them, takes one piece at a time. Returns the first error.
 Status write_tensor_data(std::span<const PlacedTensor> tensors, std::int64_t piece_bytes, const TensorContent& content,
                          const ReplacementFile& file);
 

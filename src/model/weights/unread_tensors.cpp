@@ -10,7 +10,7 @@
 namespace tessera {
 namespace {
 
-// Returns the tensors that this rank or another one reads.
+// Returns all tensors that at least one rank reads.
 std::set<std::string_view> tensors_read(std::span<const WeightSpec> specs) {
   std::set<std::string_view> read;
   for (const WeightSpec& spec : specs)
@@ -29,8 +29,8 @@ bool any_begins(const std::set<std::string_view>& names, std::string_view prefix
   return next != names.end() && next->starts_with(prefix);
 }
 
-// Returns the shortest prefix of the name, up to a dot, that no read tensor's name begins with; otherwise the whole
-// name.
+// Returns the shortest prefix of `name` that ends with a dot and that no name of a read tensor has. If there is no such
+// prefix, returns the whole name.
 std::string_view own_beginning(std::string_view name, const std::set<std::string_view>& read) {
   for (std::size_t dot = name.find('.'); dot != std::string_view::npos; dot = name.find('.', dot + 1))
     if (!any_begins(read, name.substr(0, dot + 1))) return name.substr(0, dot + 1);

@@ -1,5 +1,4 @@
-// Lists the tensors that a checkpoint has besides the weights of the model: vision towers, heads that predict further
-// tokens.
+// Lists the tensors of a checkpoint that the model does not use, such as vision towers and next-token layers.
 #pragma once
 
 #include <span>
@@ -10,8 +9,8 @@
 
 namespace tessera {
 
-// Returns the tensors from which no weight of any rank is made, for a log: "model.visual.* (153), mtp.* (15)". They are
-// grouped by the prefix of their names that no other tensor shares. Empty if all are read.
+// Returns the tensors from which no rank makes a weight, as text for a log: "model.visual.* (153), mtp.* (15)". The
+// tensors are grouped by the shortest prefix that no used tensor has. "" if all tensors are used.
 std::string unread_tensors(const Checkpoint& checkpoint, std::span<const WeightSpec> specs);
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// The files of a model folder that hold its weights, in the order in which they are tried:
+// Finds the files with a model folder's weights. Tries these possibilities, in this order:
 //   model.safetensors                     one file
 //   model.safetensors.index.json          shards by its weight_map
 //   model-00001-of-00003.safetensors …    shards without an index
@@ -23,8 +23,9 @@ struct ShardNumber {
 };
 std::optional<ShardNumber> shard_number(std::string_view name);
 
-// Reads the weight_map of the index file `path`: tensor → shard, where each shard is a plain name of a .safetensors
-// file in the same folder. not_found if the file does not exist, invalid_argument if its content is wrong.
+// Reads the weight_map of the index file `path`. The map gives for each tensor the name of a shard, which is a
+// .safetensors file in the same folder. Returns not_found if the file does not exist; invalid_argument if its content
+// is wrong.
 Result<std::map<std::string, std::string>> read_weight_map(const std::string& path);
 
 }  // namespace tessera

@@ -19,20 +19,23 @@
 namespace tessera {
 namespace {
 
-// A uniform distribution with Hugging Face's usual standard deviation of 0.02.
+// Half the width of a uniform distribution with Hugging Face's usual standard deviation of 0.02.
 constexpr float kDummyScale = 0.0346F;
 
-// 1 in F8_E4M3: the block scales of a random model. Its matrices have a second scale too.
+// The scale of each block in a random NVFP4 matrix: 1 in F8_E4M3. Such a matrix also has a second scale, for the whole
+// matrix.
 constexpr auto kDummySmallScale = std::byte{0x38};
 
-// The bits of F8_E4M3 that random values may set. All magnitudes are below 2, so none is NaN.
+// The bits that may be set in random F8_E4M3 values. With only these bits all magnitudes are below 2, so no value is
+// NaN.
 constexpr auto kDummyE4M3 = std::byte{0xbf};
 
-// 2^-7: with this factor, weights of uniform 4-bit values have about the same mean square as other weights.
+// The exponent of every scale in a random MXFP4 matrix. It stands for 2^-7, with which uniform 4-bit values have about
+// the same mean square as other random weights.
 constexpr auto kDummyExponent = std::byte{120};
 
-// Fills a strided part. An element's value depends on its index in the stored tensor alone, so it does not matter which
-// parts are read.
+// Fills a strided part. The value of an element depends only on its index in the stored tensor, so that it is the same
+// however the tensor is divided into parts.
 Status fill_strided(const StridedStorage& storage, std::int64_t cols, StoredDtype dtype, const SliceRuns& runs,
                     std::uint64_t seed, std::span<std::byte> to) {
   const auto bytes = static_cast<std::size_t>(stored_dtype_bytes(dtype));
@@ -70,7 +73,7 @@ void fill_packed(const PackedStorage& storage, std::int64_t cols, const SliceRun
     for (std::byte& value : to) value &= kDummyE4M3;
 }
 
-// Fills 4-bit values. Each byte is a function of its index in the part.
+// Fills 4-bit values. Each byte depends only on its index in the part.
 void fill_nibbles(const NibbleStorage& storage, const SliceRuns& runs, std::uint64_t seed, std::span<std::byte> to) {
   if (!storage.pairs) {
     std::ranges::fill(to, std::byte{8});  // zero points in the middle of 0 … 15
@@ -85,7 +88,8 @@ void fill_floats(float value, std::span<std::byte> to) {
   for (std::size_t at = 0; at < to.size(); at += sizeof value) std::memcpy(to.data() + at, &value, sizeof value);
 }
 
-// Makes the values and scales that fill_packed() and fill_floats() make for a checkpoint in the quantised form.
+// Fills the values or scales of a matrix that is quantised while it is read. They are random like those that
+// fill_packed() and fill_floats() write for a matrix that is stored quantised.
 void fill_rounded(const RoundedStorage& storage, StoredDtype dtype, const SliceRuns& runs, std::uint64_t seed,
                   std::span<std::byte> to) {
   if (dtype == StoredDtype::kF32) return fill_floats(storage.dummy, to);
@@ -93,11 +97,12 @@ void fill_rounded(const RoundedStorage& storage, StoredDtype dtype, const SliceR
   PackedStorage bytes{.tensor_shape = {}, .row_stride = storage.cols / storage.rounding.values_of_byte()};
   if (scales) bytes.content = PackedStorage::Content::kScales;
   if (storage.rounding.values == Rounding::Values::kE4M3) bytes.dtype = StoredDtype::kF8E4M3;
-  // The matrices of a stack are one tensor, and have different values.
+  // The matrices of a stack belong to one tensor and have the same seed. Adding the offset gives each matrix other
+  // values.
   fill_packed(bytes, bytes.row_stride, runs, seed + static_cast<std::uint64_t>(storage.numbers.offset), to);
 }
 
-// Fills the groups of columns: column c of C belongs to group c · limit / C.
+// Fills the group index of each column. Column c of C columns belongs to group c · limit / C.
 void fill_indices(const IndexStorage& storage, std::int64_t columns, const SliceRuns& runs, std::span<std::byte> to) {
   for (std::int64_t i = 0; i < runs.run; ++i) {
     const auto index = static_cast<std::int32_t>((runs.start + i) * storage.limit / columns);
@@ -215,8 +220,8 @@ Status read(const Checkpoint& checkpoint, const WeightPart& part, const IndexSto
   return read_indices(TRY(checkpoint.get(part.tensor, part.shape, kIndices)), storage, runs, to);
 }
 
-// The factors of matrices, by tensor and offset. A factor costs a read of the whole matrix. The parts for values, for
-// scales and for the factor itself all need it.
+// A cache of the factors of matrices. The key is the tensor and the offset. A factor is needed for three parts: the
+// values, the scales and the factor itself. It is cached because its computation reads the whole matrix.
 using Factors = std::map<std::pair<std::string, std::int64_t>, float>;
 
 Status read(const Checkpoint& checkpoint, const WeightPart& part, const RoundedStorage& storage, Factors& factors,

@@ -1,4 +1,4 @@
-// The source of weights' content: a checkpoint, or a random generator.
+// Provides the content of weights, from a checkpoint or from a random generator.
 #pragma once
 
 #include <cstddef>
@@ -13,16 +13,18 @@
 
 namespace tessera {
 
-// Writes the elements `runs` of the part to `to`, which has exactly their length. They are converted to `dtype` (F32,
-// F16 or BF16; U8 and I32 are written as the storage says). Called from one thread.
+// Writes the elements `runs` of the part to `to`, which has exactly the size of these elements. The elements are
+// converted to `dtype`, which is F32, F16 or BF16, or another type if the storage requires that. Called from one
+// thread.
 using WeightSource = std::function<Status(const WeightSpec& spec, const WeightPart& part, StoredDtype dtype,
                                           const SliceRuns& runs, std::span<std::byte> to)>;
 
-// Reads from a checkpoint. A missing tensor, or one of the wrong shape or type, is an error that names it.
+// Returns a source that reads from a checkpoint. The source returns an error with the tensor's name if a tensor is
+// missing or has the wrong shape or type.
 WeightSource checkpoint_source(std::shared_ptr<const Checkpoint> checkpoint);
 WeightSource checkpoint_source(Checkpoint checkpoint);
 
-// Makes random content from `seed` alone (load format "dummy").
+// Returns a source of random content that depends only on `seed` (load format "dummy").
 WeightSource dummy_source(std::uint64_t seed);
 
 }  // namespace tessera

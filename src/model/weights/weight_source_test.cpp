@@ -1,5 +1,5 @@
-// Catches: a weight whose value depends on how the checkpoint stores it: a layout that is read as another one, several
-// stored tensors that are joined wrongly, or a faulty tensor that is not named.
+// Catches: a layout that is read as another layout, so that a weight's value depends on how the checkpoint stores it;
+// several stored tensors that are joined wrongly; an error that does not name the faulty tensor.
 #include "tessera/model/weights/weight_source.h"
 #include "tessera/model/weights/safetensors.h"
 
@@ -14,7 +14,7 @@ namespace {
 
 using test::expect_error;
 
-// A matrix [4, 6] whose element (r, c) is 6r + c, in four layouts; and its first two columns as a rank's slice.
+// A checkpoint that stores one matrix [4, 6], with element (r, c) = 6r + c, in four layouts.
 class StoredFourWays : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -82,7 +82,8 @@ TEST_F(StoredFourWays, RowsOfOneTensorMayBeSeveralParts) {
   EXPECT_EQ(rows[6], 6.0F);
 }
 
-// Every other row of six bytes in a tensor of 24 bytes; all of them, or a rank's columns.
+// The tensor has 24 bytes in rows of six. The part consists of every other row, with all columns or with a rank's
+// columns.
 TEST_F(StoredFourWays, PackedBytesStayAsTheyAre) {
   const auto load_bytes = [&](const TensorSlice& slice, std::int64_t cols) {
     const std::vector<WeightSpec> specs{

@@ -1,5 +1,5 @@
-// Uploads weights to a device. On the CPU they are written in place. On other devices they go through pinned buffers:
-// all cores fill one buffer while earlier ones are copied.
+// Uploads weights to a device. On the CPU they are written in place. On other devices they pass through pinned staging
+// buffers. All cores fill one buffer while earlier buffers are copied.
 #pragma once
 
 #include <array>
@@ -15,16 +15,16 @@ namespace tessera {
 
 class WeightUpload {
  public:
-  // The limit of bytes for one write().
+  // The maximum size of one write().
   static constexpr std::size_t kBufferBytes = std::size_t{8} << 20;
 
   // `device` must outlive the object.
   static Result<WeightUpload> create(Device& device);
 
-  // Calls `fill` to write `bytes` bytes of host memory and copies them to `to`. Precondition: 1 <= bytes <=
+  // Calls `fill` to fill `bytes` bytes of host memory, and copies these bytes to `to`. Precondition: 1 <= bytes <=
   // kBufferBytes.
   Status write(DeviceAddress to, std::size_t bytes, const std::function<Status(std::span<std::byte>)>& fill);
-  // Waits for all writes. Call it once, at the end.
+  // Waits for all writes. Call it once, after the last write().
   Status finish();
 
  private:
@@ -33,7 +33,7 @@ class WeightUpload {
     std::unique_ptr<Event> copied;
   };
   bool direct_ = false;            // host memory is device memory
-  std::array<Buffer, 4> buffers_;  // destroyed after the stream, which waits for its copies
+  std::array<Buffer, 4> buffers_;  // destroyed after the stream, whose destructor waits for the copies
   std::unique_ptr<Stream> stream_;
   std::size_t next_ = 0;
 };

@@ -1,5 +1,5 @@
-// Catches: weights that the path through pinned buffers puts in the wrong place or order, which direct writes on the
-// CPU would not show; zeros in the wrong place behind padded parts; and a source's error that is lost.
+// Catches: weights that are copied through pinned buffers to the wrong place or in the wrong order, which direct writes
+// on the CPU would not show; zeros in the wrong place after padded parts; a source's error that is lost.
 #include "tessera/model/weights/weight_upload.h"
 
 #include <gmock/gmock.h>
@@ -15,7 +15,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// A CPU device that claims to be a GPU, so that weights go through the pinned buffers.
+// A CPU device that reports that it is a GPU, so that weights pass through the pinned buffers.
 class DistantDevice final : public CpuDevice {
  public:
   static std::unique_ptr<DistantDevice> create() {
@@ -35,7 +35,8 @@ WeightSpec weight(std::string name, ir::DType dtype, std::vector<std::int64_t> s
   return spec;
 }
 
-// Returns weights of several kinds: one slice of many, joined parts that no buffer can hold, constants, and ones.
+// Returns several weights: a small slice, joined parts that are larger than a buffer, constants, and random weights
+// that are ones.
 std::vector<WeightSpec> specs() {
   constexpr std::int64_t kRows = 3000;
   constexpr std::int64_t kCols = 2000;
@@ -67,8 +68,8 @@ TEST(WeightUpload, StagedLoadingEqualsDirectLoading) {
   }
 }
 
-// Each element of a matrix and a vector is where it belongs, and zeros are everywhere else: rows and columns of slices,
-// more than a buffer holds, and another part behind them.
+// The weights have slices that are padded in rows and columns, are larger than a buffer, and are followed by another
+// part. Every element must be in its place, and all other elements must be zero.
 TEST(WeightUpload, PaddedPartsEndInZeros) {
   constexpr std::int64_t kRows = 2100;
   constexpr std::int64_t kCols = 1001;

@@ -18,12 +18,12 @@
 namespace tessera {
 namespace {
 
-// Returns the bytes of a constant shape.
+// Returns the size of the weight in bytes. Precondition: its shape is constant.
 Result<std::size_t> bytes_of(const WeightSpec& spec) {
   return static_cast<std::size_t>(TRY(ir::size_bytes(spec.type, {}).with_context(spec.name)));
 }
 
-// Returns how many of at most `most` bytes of blocks are rows that are packed together.
+// Returns the largest number of bytes, at most `most`, that consists of whole groups of rows that are packed together.
 Result<std::int64_t> packed_piece(const WeightPart& part, const SliceRuns& runs, std::int64_t most) {
   const std::int64_t row_bytes = runs.num_runs > 1 ? runs.run : part.shape[1];
   const std::int64_t packed_bytes = kPackedRows * row_bytes;
@@ -32,7 +32,7 @@ Result<std::int64_t> packed_piece(const WeightPart& part, const SliceRuns& runs,
       fmt::format("{}: rows of {} bytes of blocks; accepted: up to {}", part.tensor, row_bytes, most / kPackedRows));
 }
 
-// Writes the part's bytes to `to`, in pieces of a buffer's size.
+// Writes the part's bytes to `to`, in pieces that fit into a buffer.
 Status upload_part(const WeightSpec& spec, const WeightPart& part, StoredDtype dtype, const SliceRuns& runs,
                    const WeightSource& source, DeviceAddress to, WeightUpload& upload) {
   const std::int64_t element = stored_dtype_bytes(dtype);
@@ -47,7 +47,7 @@ Status upload_part(const WeightSpec& spec, const WeightPart& part, StoredDtype d
   return ok_status();
 }
 
-// Writes a part with zeros behind its rows and columns, in pieces of whole rows.
+// Writes a part followed by zero rows and columns, in pieces of whole rows.
 Status upload_padded(const WeightSpec& spec, const WeightPart& part, StoredDtype dtype, const SliceRuns& runs,
                      const PartExtent& extent, const WeightSource& source, DeviceAddress to, WeightUpload& upload) {
   const auto element = static_cast<std::size_t>(stored_dtype_bytes(dtype));
@@ -98,7 +98,7 @@ Status upload_weight(const WeightSpec& spec, const WeightSource& source, DeviceA
   return ok_status();
 }
 
-// Returns the number of parameters in an element of the tensor from which the part is read.
+// Returns the number of parameters that one element of the stored tensor contains.
 std::int64_t parameters_of_element(const WeightPart& part) {
   using Content = PackedStorage::Content;
   if (const auto* packed = std::get_if<PackedStorage>(&part.storage))

@@ -1,4 +1,4 @@
-// The weights of a model in a device's memory, and how they get there.
+// The weights of a model in a device's memory, and functions that load them.
 #pragma once
 
 #include <cstdint>
@@ -14,16 +14,16 @@
 
 namespace tessera {
 
-// Returns the type with that name in files. kUnimplemented for types that no weight has.
+// Returns the file type that corresponds to `dtype`. Returns kUnimplemented for types that weights cannot have.
 Result<StoredDtype> stored_dtype_of(ir::DType dtype);
 
-// All weights in one allocation. Addresses are fixed for the object's life, so graphs may be captured before or while
-// the content is filled in.
+// All weights of a model, in one allocation. Their addresses never change, so that graphs may be captured before or
+// while the content is loaded.
 class Weights {
  public:
   using Addresses = std::map<std::string, DeviceAddress, std::less<>>;
 
-  // Allocates space for the weights, with undefined content.
+  // Allocates memory for the weights. Their content is undefined.
   static Result<Weights> allocate(std::span<const WeightSpec> specs, Device& device);
   // Calls allocate() and fill_weights().
   static Result<Weights> load(std::span<const WeightSpec> specs, const WeightSource& source, Device& device,
@@ -31,7 +31,7 @@ class Weights {
 
   const Addresses& addresses() const { return addresses_; }
   std::int64_t total_bytes() const { return static_cast<std::int64_t>(memory_->size()); }
-  // Returns the memory, for code that fills it on a thread of its own and may outlive this object.
+  // Returns the memory, for code that fills it on another thread and may outlive this object.
   std::shared_ptr<const Allocation> memory() const { return memory_; }
 
  private:
@@ -39,8 +39,8 @@ class Weights {
   Addresses addresses_;
 };
 
-// Fills every weight at its address; the content is complete when the call returns. May run on a thread of its own
-// beside captures. Shows a progress bar on standard error if `show_progress`.
+// Writes the content of every weight to its address. All content is complete when the call returns. May run on another
+// thread while graphs are captured. Shows a progress bar on standard error if `show_progress`.
 Status fill_weights(std::span<const WeightSpec> specs, const Weights::Addresses& addresses, const WeightSource& source,
                     Device& device, bool show_progress);
 
