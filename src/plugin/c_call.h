@@ -1,4 +1,4 @@
-// Calls into a plugin. A call's result becomes a Status, and no exception leaves it.
+// Calls functions of a plugin, converts each result to a Status, and catches every exception.
 //
 //   TRY(call([&](tessera_plugin_error* error) { return table.bind(table.self, &c_call, &bound, error); }));
 #pragma once
@@ -13,14 +13,15 @@
 
 namespace tessera::plugin {
 
-// Returns the Status for a plugin's code; kInternal for an unknown code.
+// Returns the Status for the code that a plugin returned. Returns kInternal for an unknown code.
 Status status_of(std::int32_t code, std::string_view message);
-// Converts the result of a host function for a plugin. The message goes into `error`, which may be null.
+// Converts the Status of a function of the engine to the code that the plugin gets. Writes the message to `error`,
+// which may be null.
 std::int32_t to_c(const Status& status, tessera_plugin_error* error);
 
 template <class F>
 Status call(const F& function) {
-  std::array<char, 1024> message;  // the message is empty unless its first byte is set
+  std::array<char, 1024> message;  // not initialised; a zero at its start makes the message empty
   message[0] = message.back() = 0;
   tessera_plugin_error error{.size = sizeof(error), .message = message.data(), .message_bytes = message.size() - 1};
   try {
@@ -35,19 +36,20 @@ Status call(const F& function) {
   }
 }
 
-// Checks the object that a successful call returned: null is kInternal, so the plugin's free functions never get null.
+// Checks the object that a successful call returned. Returns kInternal if it is null, so that a plugin's free function
+// never gets null.
 inline Status check_made(const void* made, std::string_view what) {
   if (made != nullptr) [[likely]]
     return ok_status();
   return internal_error(std::string("the plugin reported success and gave no ").append(what));
 }
 
-// Calls a function that returns nothing. An exception is dropped, because nobody can be told.
+// Calls a function that returns nothing. Drops its exceptions, because they cannot be reported to anyone.
 template <class F>
 void call_and_forget(const F& function) {
   try {
     function();
-  } catch (...) {  // NOLINT(bugprone-empty-catch): the object is gone either way
+  } catch (...) {  // NOLINT(bugprone-empty-catch): the object counts as freed either way
   }
 }
 

@@ -11,7 +11,7 @@
 
 namespace tessera::plugin {
 
-// A piece as the structs of tessera_plugin.h. Borrows `piece` and `device`, which outlive the object.
+// A piece in the form of the structs in tessera_plugin.h. Borrows `piece` and `device`, which must outlive the object.
 class CPiece {
  public:
   static Result<CPiece> create(const ir::Graph& piece, const std::string& device, bool deterministic);

@@ -1,4 +1,5 @@
-// Copies the tables of plugins, so that a table of an older or a newer version gets every member of the host's version.
+// Copies the tables of functions that plugins pass. A table of an older or newer version is converted to the engine's
+// version.
 #pragma once
 
 #include <fmt/format.h>
@@ -13,12 +14,12 @@
 
 namespace tessera::plugin {
 
-// The bytes of a table up to the last member of its first version in this TESSERA_PLUGIN_ABI. The size is frozen:
-// members are only appended, so plugins that were built earlier still load.
+// The size in bytes that a table has in the first version of this TESSERA_PLUGIN_ABI, up to the table's last member.
+// This size never changes. Later versions only append members, so plugins that were built earlier still load.
 template <class Table>
 inline constexpr std::size_t kFirstSize = 0;
 
-// NOLINTBEGIN(bugprone-macro-parentheses): the macro makes a declaration
+// NOLINTBEGIN(bugprone-macro-parentheses): an argument is a type
 #define TESSERA_FIRST_SIZE(Table, last) \
   template <>                           \
   inline constexpr std::size_t kFirstSize<Table> = offsetof(Table, last) + sizeof(Table::last)
@@ -37,8 +38,9 @@ TESSERA_FIRST_SIZE(tessera_plugin_chat_format, release);
 
 #undef TESSERA_FIRST_SIZE
 
-// Copies `given` into the host's version of the table. Members that the plugin's version lacks become null.
-// kInvalidArgument for null, for a size below the first version's, and for members of a later version that are set.
+// Copies `given` into the engine's version of the table. Members that an older version lacks become null.
+// Returns kInvalidArgument if `given` is null, if it is smaller than the first version, or if it is of a newer version
+// than the engine's and sets a member that the engine does not know.
 template <class Table>
 Result<Table> copy_table(const Table* given, std::string_view what) {
   constexpr std::size_t least = kFirstSize<Table>;
@@ -70,7 +72,7 @@ Status check_set(R (*member)(Args...), std::string_view what, std::string_view n
   return check_set(reinterpret_cast<const void*>(member), what, name);
 }
 
-// Checks a name: a letter or "_", then letters, digits, "_", "." and "-".
+// Checks that a name begins with a letter or "_" and continues with letters, digits, "_", "." and "-".
 inline Status check_word(const char* name, std::string_view what) {
   const std::string_view word = name == nullptr ? "" : name;
   const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; };

@@ -17,7 +17,7 @@ static_assert(TESSERA_PLUGIN_P3 == static_cast<int>(ir::Symbol::kPages3));
 static_assert(TESSERA_PLUGIN_INTS == static_cast<int>(ir::AttributeKind::kInts));
 static_assert(TESSERA_PLUGIN_MAX_RESULTS == 8);
 
-// Parses the output of Dim::to_string(), for example "T", "2*T + 8" or "(T + 4)/2".
+// Converts a dimension by parsing the output of Dim::to_string(), for example "T", "2*T + 8" or "(T + 4)/2".
 Result<tessera_plugin_dim> c_dim(const ir::Dim& dim) {
   if (!dim.representable()) return invalid_argument("a dimension exceeds 64 bits");
   tessera_plugin_dim c{.constant = 0, .coefficients = {}, .divisor = 1};

@@ -14,11 +14,12 @@
 
 namespace tessera::plugin {
 
-// Converts a type to C. kInvalidArgument for a rank above TESSERA_PLUGIN_MAX_RANK and for dimensions beyond 64 bits.
+// Converts a type to C. Returns kInvalidArgument for a rank above TESSERA_PLUGIN_MAX_RANK and for dimensions beyond 64
+// bits.
 Result<tessera_plugin_type> to_c(const ir::Type& type);
-// Converts a type from C. kInvalidArgument for an unknown dtype, a rank out of range, or a divisor below 1.
+// Converts a type from C. Returns kInvalidArgument for an unknown dtype, a rank out of range, or a divisor below 1.
 Result<ir::Type> from_c(const tessera_plugin_type& c);
-// Returns the view's type with numbers in place of symbols.
+// Returns the type of a view, whose dimensions are numbers and not symbols.
 tessera_plugin_type type_of(const TensorView& view);
 
 tessera_plugin_address to_c(DeviceAddress address);
@@ -27,11 +28,11 @@ tessera_plugin_tensor to_c(const TensorView& view);
 
 // Converts a node's attributes. Borrows the node.
 std::vector<tessera_plugin_attribute> to_c(const std::vector<std::pair<std::string, ir::Attribute>>& attributes);
-// Returns the attributes sorted by name. kInvalidArgument for a null name or string, or an unknown kind.
+// Returns the attributes sorted by name. Returns kInvalidArgument for a null name or string, or an unknown kind.
 Result<std::vector<std::pair<std::string, ir::Attribute>>> from_c(const tessera_plugin_attribute* attributes,
                                                                   std::size_t count);
 
-// A node with the types of its operands, as a call into a plugin needs it. Borrows the node.
+// A node with the types of its operands, in the form of tessera_plugin.h. Borrows the node.
 class CNode {
  public:
   CNode(const ir::Node& node, std::vector<tessera_plugin_type> operands);

@@ -42,7 +42,8 @@ class PluginChatFormat final : public ChatFormat {
   ReasoningMarks marks_;
 };
 
-// Reads the text in fragments of `bytes` bytes and returns all pieces; consecutive pieces of one kind are joined.
+// Passes the text to a parser in fragments of `bytes` bytes and returns all pieces. Consecutive pieces of the same kind
+// are joined.
 Result<std::vector<ChatPiece>> read_text(const ChatFormat& format, Part part, std::string_view text,
                                          std::size_t bytes) {
   const std::unique_ptr<ChatParser> parser = TRY(format.begin({.part = part}));

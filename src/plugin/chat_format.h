@@ -9,8 +9,9 @@
 
 namespace tessera::plugin {
 
-// Makes a format from a plugin's table. kInvalidArgument if the table lacks something, or if the format finds nothing
-// in its own example or reads it differently byte by byte. The format stays valid while the plugin is loaded.
+// Makes a format from a plugin's table. Returns kInvalidArgument if the table lacks a member, if the format finds
+// nothing in its own example, or if it reads the example differently when it gets one byte at a time. The format stays
+// valid while the plugin is loaded.
 Result<std::shared_ptr<const ChatFormat>> make_plugin_chat_format(const tessera_plugin_chat_format* given);
 
 }  // namespace tessera::plugin

@@ -1,5 +1,5 @@
-// Catches: a chat format that is added although its own example fails, pieces that lose a character cut by a fragment,
-// and a wrong table. tests/plugin/chat_formats_test.py tests formats in a server.
+// Catches: a chat format that is accepted although its own example fails; a lost character whose bytes were split
+// between two fragments; a wrong table that is accepted. tests/plugin/chat_formats_test.py tests formats in a server.
 #include "tessera/plugin/chat_format.h"
 
 #include <gmock/gmock.h>
@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 using Kind = ChatPiece::Kind;
 using Part = ChatFormat::Part;
 
-// The behaviour of the parsers below. Each test sets it; only one parser exists at a time.
+// The behaviour of the plugin's parsers, which each test sets. Only one parser exists at a time.
 struct Behaviour {
   std::int32_t (*push)(std::string_view text, const tessera_plugin_pieces* pieces, tessera_plugin_error* error);
   int live = 0;
@@ -82,7 +82,7 @@ TEST(PluginChatFormat, AnyFragmentsGiveWholeCharacters) {
 
 TEST(PluginChatFormat, RefusesAFormatThatDependsOnTheCuts) {
   behaviour.push = [](std::string_view text, const tessera_plugin_pieces* pieces, tessera_plugin_error* error) {
-    const bool marked = text.starts_with("<<");  // looks for its mark only within a fragment
+    const bool marked = text.starts_with("<<");  // a faulty check, which finds the mark only at the start of a fragment
     return give(pieces, marked ? TESSERA_PLUGIN_REASONING : TESSERA_PLUGIN_CONTENT, text, error);
   };
   EXPECT_EQ(
@@ -131,7 +131,7 @@ TEST(PluginChatFormat, AWrongTableIsNamed) {
   EXPECT_THAT(why_refused(table), HasSubstr("the chat format's size is 8"));
 }
 
-// If begin() fails after making a parser, the plugin must free the parser, and may have done so already.
+// Makes begin() fail after it made a parser. Then the plugin must free the parser, and the engine must not release it.
 TEST(PluginChatFormat, AFailedBeginIsNotReleased) {
   tessera_plugin_chat_format table = table_of(TESSERA_PLUGIN_FINDS_REASONING, "x");
   table.begin = [](void*, const tessera_plugin_chat*, void** parser, tessera_plugin_error* error) -> std::int32_t {

@@ -11,8 +11,8 @@
 namespace tessera::plugin {
 namespace {
 
-// Limits a parser's output. A byte of text becomes at most six bytes of JSON ("\u001f"), plus the names of members, so
-// more output cannot come from the model's text.
+// Limits on a parser's output. A byte of text becomes at most six bytes of JSON ("\u001f"), plus the names of members,
+// so output above these limits cannot come from the model's text.
 constexpr std::size_t kBytesPerByte = 16;
 constexpr std::size_t kFreeBytes = 64 * 1024;
 
@@ -46,8 +46,7 @@ PluginChatParser::PluginChatParser(const tessera_plugin_chat_format& format, con
 Result<std::unique_ptr<PluginChatParser>> PluginChatParser::begin(const tessera_plugin_chat_format& format,
                                                                   const ChatFormat::Request& request) {
   std::unique_ptr<PluginChatParser> made(new PluginChatParser(format, request));
-  void* parser = nullptr;  // not stored before begin() has succeeded, so that a failed begin() does not lead to a
-                           // release
+  void* parser = nullptr;  // stored in parser_ only after begin() succeeded, because the destructor releases parser_
   TRY(call([&](tessera_plugin_error* error) {
         return made->format_.begin(made->format_.self, &made->chat_, &parser, error);
       }).with_context(made->context()));
@@ -66,7 +65,7 @@ std::int32_t PluginChatParser::has_function(const tessera_plugin_chat* chat, con
   const auto& self = *static_cast<const PluginChatParser*>(chat->host);
   if (name == nullptr || bytes == 0) return 0;
   if (chat->tools == nullptr) return 1;
-  // Reads at most as many bytes as a known name has, so a wrong `bytes` is harmless.
+  // Compares the sizes first, so that it never reads more bytes than a known name has, even if `bytes` is wrong.
   return std::ranges::any_of(self.functions_,
                              [&](const std::string& known) {
                                return known.size() == bytes && known.compare(0, bytes, name, bytes) == 0;
@@ -116,7 +115,9 @@ Result<std::vector<ChatPiece>> PluginChatParser::collect(const F& function, bool
   given_.clear();
   if (!held_.text.empty()) given_.push_back(std::exchange(held_, {}));
   const Status called = call(function);
-  TRY(Status(refused_).with_context(context()));  // this error says more than the plugin's own, which it caused
+  // If add() refused a piece, returns the error of add(). The plugin's own error is then only a consequence and less
+  // precise.
+  TRY(Status(refused_).with_context(context()));
   TRY(Status(called).with_context(context()));
   return settle(ended);
 }
@@ -132,8 +133,8 @@ Result<std::vector<ChatPiece>> PluginChatParser::finish() {
   return collect([&](tessera_plugin_error* error) { return format_.finish(parser_, &pieces_, error); }, /*ended=*/true);
 }
 
-// Returns the pieces that are certain, which have only whole characters. An incomplete character at the end waits for
-// the next call.
+// Returns the pieces read so far. An incomplete UTF-8 character at the end is kept for the next call, unless the text
+// has ended.
 Result<std::vector<ChatPiece>> PluginChatParser::settle(bool ended) {
   if (!ended && !given_.empty() && given_.back().kind != ChatPiece::Kind::kCall) {
     ChatPiece& last = given_.back();

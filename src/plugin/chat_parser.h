@@ -15,8 +15,8 @@ namespace tessera::plugin {
 
 class PluginChatParser final : public ChatParser {
  public:
-  // Copies what it needs of the request. An error is the plugin's own or a violation of the interface; the format's
-  // name precedes it.
+  // Begins to read a text. Copies the parts of the request that it needs. Returns the plugin's error, or an error that
+  // says how the plugin violated the interface. The message begins with the format's name.
   static Result<std::unique_ptr<PluginChatParser>> begin(const tessera_plugin_chat_format& format,
                                                          const ChatFormat::Request& request);
   ~PluginChatParser() override;
@@ -45,12 +45,12 @@ class PluginChatParser final : public ChatParser {
   tessera_plugin_pieces pieces_;
   void* parser_ = nullptr;
 
-  Status refused_;                // the error of the first call of add() that was refused
-  std::vector<ChatPiece> given_;  // pieces from the running call
-  ChatPiece held_;                // the beginning of a character that the next call may complete
+  Status refused_;                // the error of the first call of add() that failed
+  std::vector<ChatPiece> given_;  // pieces from the current call
+  ChatPiece held_;                // an incomplete character, which the next call may complete
   bool has_call_ = false;
-  std::size_t received_ = 0;  // bytes of the text so far
-  std::size_t taken_ = 0;     // bytes of the pieces so far
+  std::size_t received_ = 0;  // number of bytes of text so far
+  std::size_t taken_ = 0;     // number of bytes in pieces so far
 };
 
 }  // namespace tessera::plugin

@@ -10,10 +10,10 @@
 
 namespace tessera::plugin {
 
-// A plugin's table for a compiler, after checks. Immutable.
+// The checked copy of the table of functions with which a plugin implements a compiler. Immutable.
 class CompilerTable {
  public:
-  // Checks and copies the table. kInvalidArgument if it lacks something.
+  // Checks and copies the table. Returns kInvalidArgument if a required member is missing.
   static Result<std::shared_ptr<const CompilerTable>> create(const tessera_plugin_compiler* given);
   const tessera_plugin_compiler& get() const { return table_; }
   std::string_view name() const { return table_.name; }

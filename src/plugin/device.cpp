@@ -19,7 +19,7 @@ struct Member {
   bool is_set;
 };
 
-// Checks that all members are set. The error names the first that is missing.
+// Checks that all members are set. The error names the first missing member.
 Status check_all(std::initializer_list<Member> members) {
   for (const Member& member : members)
     if (!member.is_set) return invalid_argument(fmt::format("the table has no {}", member.name));

@@ -1,6 +1,6 @@
-// A plugin's device: implements the contract of device.h with a plugin's table. It refuses calls that the contract
-// forbids (calls while a recording is open, copies without addresses, empty operations), so the plugin gets only legal
-// calls.
+// A plugin's device. It implements the contract of device.h with the functions of a plugin's table. It refuses calls
+// that the contract forbids, such as calls while a recording is open, copies without addresses and empty operations, so
+// that the plugin never gets such a call.
 #pragma once
 
 #include <atomic>
@@ -17,16 +17,16 @@
 
 namespace tessera::plugin {
 
-// A plugin's table for a device, after checks. Immutable.
+// The checked copy of the table of functions with which a plugin implements a device. Immutable.
 class DeviceTable {
  public:
-  // Checks and copies the table. kInvalidArgument if it lacks something.
+  // Checks and copies the table. Returns kInvalidArgument if a required member is missing.
   static Result<std::shared_ptr<const DeviceTable>> create(const tessera_plugin_device* given);
 
   const tessera_plugin_device* get() const { return &table_; }
   std::string_view type() const { return table_.type; }
-  // Tells the planner why the device that was opened last records no graphs; "" if it records them or no device was
-  // opened.
+  // Returns the reason why the most recently opened device records no graphs, which the engine's start plan shows.
+  // Returns "" if the device records graphs, or if no device was opened.
   std::string why_no_graphs() const;
   void note_opened(std::string why_no_graphs) const;
 
@@ -39,7 +39,7 @@ class DeviceTable {
 
 class PluginDevice final : public Device {
  public:
-  // Opens the device. kInternal if its properties are inconsistent.
+  // Opens the device. Returns kInternal if its properties are inconsistent.
   static Result<std::unique_ptr<PluginDevice>> open(std::shared_ptr<const DeviceTable> table, int ordinal);
   ~PluginDevice() override;
   PluginDevice(const PluginDevice&) = delete;
@@ -58,11 +58,12 @@ class PluginDevice final : public Device {
   std::int64_t available_bytes() const override;
 
   const tessera_plugin_device* table() const { return table_->get(); }
-  // Returns why the device records no graphs; "" if it does.
+  // Returns the reason why the device records no graphs; "" if it records them.
   const std::string& why_no_graphs() const { return why_no_graphs_; }
   void* handle() const { return handle_; }  // the plugin's handle from open()
   OpenRecording& recording() { return recording_; }
-  // Reserves `bytes` of the device's memory until give_back(). The sum of all reservations stays below memory_bytes.
+  // Reserves `bytes` of the device's memory until give_back(). Fails if the sum of all reservations would exceed
+  // memory_bytes.
   Status claim(DeviceCall call, std::string_view object, std::size_t bytes);
   void give_back(std::size_t bytes) { used_bytes_ -= static_cast<std::int64_t>(bytes); }
 
@@ -86,7 +87,7 @@ class PluginStream final : public Stream {
   PluginStream(const PluginStream&) = delete;
   PluginStream& operator=(const PluginStream&) = delete;
 
-  // Enqueues work by a call of `enqueue` with the plugin's stream.
+  // Calls `enqueue` with the plugin's handle of this stream. Adds `name` to an error.
   template <class F>
   Status launch(std::string_view name, const F& enqueue) {
     Status status = enqueue(handle_);
@@ -111,9 +112,9 @@ class PluginStream final : public Stream {
   const std::string& recording_what() const { return recording_what_; }
 
  private:
-  // Refuses the call while a recording is open. It is the first step of every such call.
+  // Returns an error if a recording is open. Every call that is illegal during a recording begins with this check.
   Status enter(DeviceCall call) const;
-  // Calls `function` of the table for `what` on this stream.
+  // Calls `function`, which calls a function of the table with this stream. `what` names the call in errors.
   template <class F>
   Status run(DeviceCall what, const F& function) const;
 
@@ -124,7 +125,7 @@ class PluginStream final : public Stream {
   std::string recording_what_;
 };
 
-// Casts the stream to its type. Precondition: a PluginDevice made it.
+// Casts a stream to PluginStream. Precondition: a PluginDevice made the stream.
 inline PluginStream& as_plugin(Stream& stream) { return static_cast<PluginStream&>(stream); }
 
 }  // namespace tessera::plugin

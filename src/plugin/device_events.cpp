@@ -57,7 +57,7 @@ Status PluginGraph::launch(Stream& stream) {
 
 namespace {
 
-// A piece without a recorded graph: every launch runs its operators one by one.
+// A piece on a device that records no graphs. Every launch runs the piece's operators one by one.
 class EagerPiece final : public RecordedGraph {
  public:
   explicit EagerPiece(const BoundProgram& program) : program_(program) {}
@@ -67,12 +67,12 @@ class EagerPiece final : public RecordedGraph {
   }
 
  private:
-  const BoundProgram& program_;  // program of the piece's entry, which outlives this
+  const BoundProgram& program_;  // belongs to the bound forward, which outlives the piece
 };
 
-// The steps of a piece that a plugin's capture receives.
+// The steps that a plugin's capture function may run.
 struct Steps {
-  std::vector<std::pair<const BoundProgram*, std::size_t>> at;  // program and instruction
+  std::vector<std::pair<const BoundProgram*, std::size_t>> at;  // [steps]: program, and index of the instruction
   PluginStream& stream;
 };
 
@@ -83,8 +83,8 @@ std::int32_t enqueue_step(const tessera_plugin_steps* steps, std::size_t i, tess
   return to_c(of.at[i].first->enqueue_instruction(of.at[i].second, of.stream), error);
 }
 
-// Captures by the device's own function, or else by recording its stream. On a device that records no graphs, pieces
-// run operator by operator.
+// Makes graphs of pieces with the device's capture function if it has one, otherwise by recording the device's stream.
+// On a device that records no graphs, the operators of a piece run one by one.
 class PluginBackend final : public PiecewiseBackend {
  public:
   explicit PluginBackend(std::shared_ptr<const DeviceTable> table) : table_(std::move(table)) {}

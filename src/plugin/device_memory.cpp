@@ -18,14 +18,14 @@ std::string context(DeviceCall what, std::string_view name) {
   return fmt::format("{} '{}'", device_call_name(what), name);
 }
 
-// Returns the error for a plugin that could not allocate `bytes` for `name`.
+// Returns the error for an allocation of `bytes` for `name` that the plugin refused.
 Status refused(PluginDevice& device, DeviceCall what, const std::string& name, std::size_t bytes, Status status) {
   if (status.code() != StatusCode::kResourceExhausted) return std::move(status).with_context(context(what, name));
   const Status usual = out_of_device_memory(what, name, bytes, device.available_bytes());
   return resource_exhausted(fmt::format("{}: {}", usual.message(), status.message()));
 }
 
-// Checks the memory that a plugin allocated.
+// Checks that memory from a plugin is not null and is aligned.
 Status check_memory(const PluginDevice& device, const void* handle) {
   TRY(check_made(handle, "handle"));
   if (device.properties().has_pointers && reinterpret_cast<std::uintptr_t>(handle) % kDeviceAlignment != 0)

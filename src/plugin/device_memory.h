@@ -50,7 +50,7 @@ class PluginArena final : public Arena {
   PluginDevice& device_;
   std::string name_;
   void* arena_ = nullptr;
-  std::size_t claimed_ = 0;  // bytes claimed of the device's memory
+  std::size_t claimed_ = 0;  // bytes reserved with PluginDevice::claim()
   bool made_ = false;
 };
 

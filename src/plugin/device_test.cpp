@@ -1,6 +1,5 @@
-// Catches: a plugin's device that breaks the device contract through the adapter, that leaks something when memory runs
-// out, or that reports success and makes nothing; and a device without recorded graphs whose pieces do not run or are
-// not reported.
+// Catches: a plugin's device that breaks the device contract; memory that leaks when an allocation fails; success that
+// is reported without an object; a device that records no graphs and does not run pieces or does not report this.
 #include "tessera/plugin/device.h"
 
 #include <dlfcn.h>
@@ -48,7 +47,7 @@ F* function_of(const char* name) {
   (void)registry();
   void* library = dlopen(kFile.c_str(), RTLD_NOW | RTLD_NOLOAD);
   auto* function = reinterpret_cast<F*>(dlsym(library, name));
-  dlclose(library);  // the registry still holds it
+  dlclose(library);  // the registry keeps the library loaded
   return function;
 }
 
@@ -94,7 +93,7 @@ std::array<std::uint8_t, kBytes> content(Stream& stream, DeviceAddress from) {
   return bytes;
 }
 
-// The error of a failed allocation has the allocation's name, and nothing is leaked.
+// Makes each of four allocations fail in turn. The error must name the allocation, and nothing may leak.
 TEST(PluginDevice, AFailedAllocationLeaksNothing) {
   const auto allow = function_of<void(int)>("device_allow");
   const auto live = function_of<int()>("device_live");
@@ -122,7 +121,8 @@ TEST(PluginDevice, AFailedAllocationLeaksNothing) {
   EXPECT_EQ(live(), before);
 }
 
-// Success without an object is the plugin's defect. It must become an error here, and no free function may get null.
+// A plugin that reports success must also return an object. If it does not, the call must fail, and no free function
+// may get null.
 TEST(PluginDevice, SuccessWithoutAnObjectIsAnError) {
   const auto make_nothing = function_of<void(int)>("device_make_nothing");
   const auto live = function_of<int()>("device_live");
@@ -204,7 +204,7 @@ TEST(PluginDevice, ItsOwnCaptureReplacesTheRecording) {
   ASSERT_TRUE(piece->launch(*stream).ok());
   EXPECT_THAT(content(*stream, memory->data()), ::testing::Each(7)) << "this capture has the steps in reverse";
 
-  // A failed step ends only the capture.
+  // A step of this program fails. Only its capture may fail.
   const BoundProgram broken(program, {}, fills({}, {7, 9}));
   const Status status = backend.capture(broken, *stream, "broken piece").status();
   EXPECT_THAT(status.message(), HasSubstr("capture of 'broken piece'"));

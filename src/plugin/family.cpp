@@ -31,13 +31,15 @@ std::string name_of(const tessera_plugin_family& table, const std::string& tenso
   return name.empty() ? tensor : name;
 }
 
-// Leaves to the family's graph which layers attend to which tokens. `layer_types` and similar fields are not read.
+// Sets no attention windows, because the family's graph decides which layers attend to which tokens. `layer_types` and
+// similar fields of the config are not read.
 Status leave_layers_to_graph(const Fields& /*fields*/, ModelConfig& config) {
   config.sliding_windows.assign(static_cast<std::size_t>(config.num_hidden_layers), 0);
   return ok_status();
 }
 
-// Returns the family's starting point: its base, or the settings that all families have in common.
+// Returns the settings from which the plugin's family starts. They are those of its base or, without a base, those that
+// all families have in common.
 Result<ModelFamily> base_of(const tessera_plugin_family& table, const FamilyRegistry& known) {
   if ((table.base == nullptr) == (table.graph == nullptr))
     return invalid_argument(fmt::format("family {} has {}; accepted is one of them", table.architecture,

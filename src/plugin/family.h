@@ -9,8 +9,8 @@
 
 namespace tessera::plugin {
 
-// Makes a family from a plugin's table. kInvalidArgument if the table lacks something or its base is not in `known`.
-// Names stay valid while the plugin is loaded.
+// Makes a family from a plugin's table. Returns kInvalidArgument if the table lacks a member or its base is not in
+// `known`. Names stay valid while the plugin is loaded.
 Result<ModelFamily> make_plugin_family(const tessera_plugin_family* given, const FamilyRegistry& known);
 
 }  // namespace tessera::plugin

@@ -15,7 +15,8 @@
 namespace tessera::plugin {
 namespace {
 
-constexpr std::int64_t kMaxElements = std::int64_t{1} << 40;  // limit for a tensor; the largest published one has 2^33
+// Limit for a tensor; the largest published tensor has 2^33.
+constexpr std::int64_t kMaxElements = std::int64_t{1} << 40;
 
 // Collects the weights that a plugin's family declares.
 class WeightList {
@@ -25,7 +26,7 @@ class WeightList {
   WeightList& operator=(const WeightList&) = delete;
 
   const tessera_plugin_weights* table() const { return &table_; }
-  const Status& status() const { return status_; }  // the error of the first refused call
+  const Status& status() const { return status_; }  // the error of the first call that failed
   std::vector<WeightSpec> take() { return std::move(specs_); }
 
  private:
@@ -129,7 +130,9 @@ Result<FamilyBody> make_family_body(const tessera_plugin_family& family, const M
   const Status called = call([&](tessera_plugin_error* error) {
     return family.graph(family.self, &model, text.get(), weights.table(), error);
   });
-  TRY(Status(weights.status()));  // this error says more than the plugin's own, which it caused
+  // If a declaration was refused, returns that error. The plugin's own error is then only a consequence and less
+  // precise.
+  TRY(Status(weights.status()));
   TRY(Status(called));
   return read_text_body(text.take(), weights.take(), config, options, ops);
 }

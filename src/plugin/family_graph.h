@@ -1,4 +1,4 @@
-// Makes the bodies of model families that plugins write as graph text.
+// Makes the body of a model family whose plugin writes the body as graph text.
 #pragma once
 
 #include "tessera/base/status.h"
@@ -8,7 +8,7 @@
 
 namespace tessera::plugin {
 
-// Returns the body that `family`'s graph() writes for this model, after checks. Precondition: the family has graph().
+// Checks and returns the body that graph() of `family` writes for this model. Precondition: `family` has graph().
 Result<FamilyBody> make_family_body(const tessera_plugin_family& family, const ModelConfig& config,
                                     const ModelOptions& options, const ir::OpTable& ops);
 

@@ -1,4 +1,4 @@
-// Lets a plugin rewrite a graph as text.
+// Lets a plugin rewrite a graph in its text form.
 #pragma once
 
 #include <functional>
@@ -14,8 +14,8 @@ namespace tessera::plugin {
 using RewriteText =
     std::function<std::int32_t(const char* graph, const tessera_plugin_text* out, tessera_plugin_error* error)>;
 
-// Returns the rewritten graph, or nothing if `rewrite` wrote nothing or the same graph. kInternal if the new inputs,
-// weights, states or outputs differ from the old ones, or have other types.
+// Returns the rewritten graph, or nothing if `rewrite` wrote nothing or the same graph. Returns kInternal if the
+// number, a name or a type of inputs, weights, states or outputs changed.
 Result<std::optional<ir::Graph>> rewrite_graph(const ir::Graph& graph, const ir::OpTable& ops,
                                                const RewriteText& rewrite);
 

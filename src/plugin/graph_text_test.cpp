@@ -1,4 +1,4 @@
-// Catches: a plugin's pass that removes parts of a graph that others rely on, and text that is accepted without checks.
+// Catches: a plugin's pass that removes inputs or outputs which the engine needs; text that is accepted without checks.
 #include "tessera/plugin/graph_text.h"
 
 #include <gmock/gmock.h>
@@ -43,7 +43,7 @@ TEST(RewriteGraph, RefusesAGraphWithAnotherInterface) {
   EXPECT_THAT(rewritten_as("graph @g { %y = sillu(%x) return %y }").status().message(), HasSubstr("line 1"));
 }
 
-// Every form of dimension survives the conversion to C and back.
+// Converts every form of dimension to C and back. The dimension must not change.
 TEST(CValues, TypesSurviveARoundTrip) {
   for (const char* dim : {"T", "64", "0", "2*T + 8", "(T + 4)/2", "-3*T + P1 - 7", "(2*T - B + 5*P3)/6", "9/2"}) {
     const ir::Type type{ir::DType::kBFloat16, {ir::Dim::parse(dim).value(), 3}};

@@ -47,7 +47,7 @@ void run_parallel(std::int64_t count, std::int64_t grain, void (*body)(void*, st
   parallel_for(count, grain, [&](std::int64_t begin, std::int64_t end) { body(context, begin, end); });
 }
 
-// Returns an empty table: a plugin's device has only the kernels that plugins add.
+// Returns an empty table, because a plugin's device has only the kernels that plugins add.
 const KernelTable& no_kernels() {
   static const KernelTable none{{}};
   return none;
@@ -78,14 +78,15 @@ Status Host::note(Status status) {
 }
 
 Status Host::add(const tessera_plugin_operator* given) {
-  // Lets native forms use the engine's operators and this plugin's, which stay loaded together.
+  // Native forms may use the engine's operators and the operators that this plugin added earlier.
   ir::OpTable ops = built_in_ops();
   for (const auto& op : operators_) TRY(ops.add(op->decl()));
   std::shared_ptr<const Operator> op = TRY(Operator::create(given, ops));
   TRY(registry_.ops.add(op->decl()));
   operators_.push_back(op);
   if (!op->fuses()) return ok_status();
-  // Puts the pass before the engine's own fusion, which replaces the simple operators that native forms consist of.
+  // The pass must run before the engine's own fusion. Otherwise that fusion would replace operators of the native form,
+  // and the pass would no longer find the native form.
   return add_pass(TRY(op->fusing_pass()), "fuse_native_forms");
 }
 

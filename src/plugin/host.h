@@ -1,4 +1,4 @@
-// The table of functions that a plugin calls while it registers, to add operators, kernels and more to a registry.
+// The table of functions with which a plugin adds operators, kernels and more to a registry while it registers.
 #pragma once
 
 #include <memory>
@@ -10,18 +10,18 @@
 
 namespace tessera::plugin {
 
-// A plugin's operators. They live here because the registry borrows their declarations.
+// A plugin's operators. This list owns them, because the registry only borrows their declarations.
 using Operators = std::vector<std::shared_ptr<const Operator>>;
 
-// Adds to `registry` and `operators`, which must live until close(). The first error of any call is kept, so a plugin
-// cannot ignore it.
+// Adds a plugin's additions to `registry` and `operators` until close(). Both must outlive the registration. Keeps the
+// first error of any call, so that a plugin cannot ignore it.
 class Host {
  public:
   Host(Registry& registry, Operators& operators);
   Host(const Host&) = delete;
   Host& operator=(const Host&) = delete;
 
-  // Returns the table, which lives as long as the host. A plugin may keep it for log() and parallel_for().
+  // Returns the table, which lives as long as this object. A plugin may keep the table for log() and parallel_for().
   const tessera_plugin_host* table() const { return &table_; }
   // Refuses all further additions.
   void close() { table_.registry = nullptr; }
@@ -34,11 +34,11 @@ class Host {
   Status add(const tessera_plugin_pass* given);
   Status add(const tessera_plugin_family* given);
   Status add(const tessera_plugin_chat_format* given);
-  // Keeps the error if it is the first.
+  // Keeps the error if it is the first, and returns it.
   Status note(Status status);
 
  private:
-  // Adds the pass ahead of the pass `before`, or at the end.
+  // Inserts the pass before the pass called `before`. Appends it if `before` is empty.
   Status add_pass(Pass pass, std::string_view before = {});
 
   Registry& registry_;

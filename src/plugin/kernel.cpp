@@ -16,7 +16,7 @@
 namespace tessera::plugin {
 namespace {
 
-// BindArgs in the form that a plugin reads. Borrows the BindArgs.
+// Converts BindArgs to the struct that a plugin reads. Borrows the BindArgs.
 class CCall {
  public:
   CCall(const BindArgs& args, tessera_plugin_address plan)
@@ -96,12 +96,13 @@ class PluginOp final : public BoundOp {
 
   std::shared_ptr<const Kernel> kernel_;
   bool on_plugin_device_;
-  const Backend* backend_;  // the backend of a device whose streams have native handles; null for others
+  const Backend* backend_;  // result of backend_with_handles()
   void* bound_;
 };
 
-// Returns the backend of a device whose streams have native handles; null for a plugin's device and for the host. The
-// backend is valid until the process ends. Returns kUnimplemented for a device that takes no kernels from plugins.
+// Returns the backend of a built-in device whose streams have native handles. Returns null for a plugin's device and
+// for the CPU. The backend is valid until the process ends. Returns kUnimplemented for a device that does not support
+// plugins' kernels.
 Result<const Backend*> backend_with_handles(const Device& device) {
   if (dynamic_cast<const PluginDevice*>(&device) != nullptr || device.properties().on_host) return nullptr;
   const DeviceRegistry devices = built_in_devices();

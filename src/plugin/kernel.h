@@ -1,4 +1,4 @@
-// Kernels of plugins: makes a kernel definition from a plugin's table, and binds it.
+// Kernels of plugins. Makes a kernel definition from a plugin's table, and binds the kernel.
 #pragma once
 
 #include <memory>
@@ -14,13 +14,14 @@
 
 namespace tessera::plugin {
 
-// A plugin's table for a kernel, after checks. Immutable.
+// The checked copy of the table of functions with which a plugin implements a kernel. Immutable.
 class Kernel : public std::enable_shared_from_this<Kernel> {
  public:
-  // Creates a kernel for an operator of graphs. kInvalidArgument if the table lacks something; kNotFound if the
-  // operator is not in `ops`.
+  // Creates a kernel for an operator that occurs in graphs. Returns kInvalidArgument if a required member is missing;
+  // kNotFound if the operator is not in `ops`.
   static Result<std::shared_ptr<const Kernel>> create(const tessera_plugin_kernel* given, const ir::OpTable& ops);
-  // Creates a kernel that a compiler itself uses. It has no planner, and its operator need not exist.
+  // Creates a kernel that only a plugin's compiler uses, in its programs. The kernel has no planner, and its operator
+  // need not be declared.
   static Result<std::shared_ptr<const Kernel>> create_unnamed(const tessera_plugin_kernel* given);
   Kernel(const Kernel&) = delete;
   Kernel& operator=(const Kernel&) = delete;
@@ -41,12 +42,12 @@ class Kernel : public std::enable_shared_from_this<Kernel> {
   Kernel(const tessera_plugin_kernel& table, const tessera_plugin_planner& planner, std::shared_ptr<const Operator> op);
   static Result<std::shared_ptr<const Kernel>> checked(const tessera_plugin_kernel& table,
                                                        std::shared_ptr<const Operator> op);
-  // Checks that the operator's shape rule gives the same types for this bucket's numbers as for the symbols.
+  // Checks that the operator's shape rule gives the same types for this bucket's sizes as for symbols.
   Status check_shapes(const BindArgs& args) const;
 
   tessera_plugin_kernel table_;
-  tessera_plugin_planner planner_;            // all null if the table has no planner
-  OpPlanner op_planner_;                      // makes plans by `planner_`
+  tessera_plugin_planner planner_;            // all members are null if the table has no planner
+  OpPlanner op_planner_;                      // makes plans with `planner_`
   std::shared_ptr<const Operator> operator_;  // null for an operator of the engine, and for a compiler's kernel
 };
 

@@ -47,7 +47,7 @@ Status Library::add_to(Registry& registry) {
   host_ = std::make_unique<Host>(registry, operators_);
   Status registered = call([&](tessera_plugin_error* error) { return register_(host_->table(), error); });
   host_->close();
-  TRY(host_->status());  // the error of a refused call says more than the plugin's own, which it caused
+  TRY(host_->status());  // first, because the plugin's own error is only a consequence of a refused call
   return registered;
 }
 

@@ -14,15 +14,15 @@ namespace tessera::plugin {
 // while the object lives.
 class Library {
  public:
-  // Opens `file`, a path with a slash, without the library search path. kNotFound if there is no such file.
-  // kInvalidArgument if the file is not a plugin or has another version.
+  // Opens `file`, a path with a slash, so that the library search path is not used. Returns kNotFound if the file does
+  // not exist. Returns kInvalidArgument if the file is not a plugin or has another version of the interface.
   static Result<std::shared_ptr<Library>> open(const std::string& file);
   ~Library();
   Library(const Library&) = delete;
   Library& operator=(const Library&) = delete;
 
-  // Lets the plugin register with `registry`. Returns the error of a refused call, the plugin's own error, or its
-  // exception.
+  // Lets the plugin register its additions with `registry`. Returns the error of a call that was refused, the plugin's
+  // own error, or an error for an exception that the plugin threw.
   Status add_to(Registry& registry);
 
   const char* name() const { return info_.name; }
@@ -33,8 +33,8 @@ class Library {
   void* handle_ = nullptr;
   tessera_plugin_info info_{};
   int32_t (*register_)(const tessera_plugin_host*, tessera_plugin_error*) = nullptr;
-  std::unique_ptr<Host> host_;  // has the table that the plugin may keep
-  Operators operators_;         // destroyed before the library is unloaded
+  std::unique_ptr<Host> host_;  // owns the table that the plugin may keep
+  Operators operators_;         // destroyed first, because an operator's functions are in the library
 };
 
 }  // namespace tessera::plugin

@@ -14,12 +14,13 @@
 
 namespace tessera::plugin {
 
-// The time after which a plugin that registers counts as hung.
+// The time that a plugin has for its registration. After it the plugin counts as hung.
 inline constexpr std::chrono::milliseconds kPluginLimit = std::chrono::seconds(10);
 
-// Lets the plugin in `file` register with `registry`, which nobody else may use meanwhile. The library stays loaded as
-// long as the registry exists. The plugin is first tried in a child process, so a crash or hang becomes an error. After
-// an error the registry may be half filled and must not be used. Call this before threads are started (probe.h).
+// Lets the plugin in `file` register with `registry`. No other thread may use the registry at the same time. The
+// library stays loaded as long as the registry exists. The plugin is first tried in a child process, so that a crash or
+// hang becomes an error. After an error the registry may be incomplete and must not be used. Call this function before
+// threads are started (probe.h).
 Status add_plugin(const std::string& file, Registry& registry, std::chrono::milliseconds limit = kPluginLimit);
 
 // Returns the built-in registry with the additions of the plugins in `files`, in this order. An error names the file.

@@ -1,5 +1,5 @@
 // Catches: a faulty plugin that is loaded, that crashes the program, or whose error does not say what is wrong; a
-// registry that a plugin did not change; and a table of the first version that no longer loads.
+// plugin whose additions do not reach the registry; a table of the first version that no longer loads.
 #include "tessera/plugin/load.h"
 
 #include <gmock/gmock.h>
@@ -103,8 +103,8 @@ TEST(CopyTable, ATableOfTheFirstVersionHasNullMembers) {
   EXPECT_THAT(copy_table(&given, "table").status().message(), HasSubstr("the table's size is 15; 16 or more"));
 }
 
-// The sizes are numbers, not offsets, because they must not change with the header. Only a new TESSERA_PLUGIN_ABI may
-// change them.
+// The expected sizes are written as numbers, because a change of the header must not change them. Only a new
+// TESSERA_PLUGIN_ABI may change them.
 TEST(CopyTable, FirstVersionsAreFrozen) {
   static_assert(TESSERA_PLUGIN_ABI == 1 && sizeof(void*) == 8);
   EXPECT_EQ(kFirstSize<tessera_plugin_info>, 32u);
@@ -119,7 +119,8 @@ TEST(CopyTable, FirstVersionsAreFrozen) {
   EXPECT_EQ(kFirstSize<tessera_plugin_chat_format>, 88u);
 }
 
-// A process that another thread forks at the same moment also holds the pipe; the call must not wait for that process.
+// If another thread forks a process at the same moment, this process inherits the pipe and keeps it open.
+// run_in_child() must return when its own child ends, and must not wait until the pipe is closed.
 TEST(RunInChild, EndsWithTheChildDespiteAnOpenPipe) {
   const auto start = std::chrono::steady_clock::now();
   const auto leave_one_behind = [] {

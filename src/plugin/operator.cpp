@@ -52,7 +52,7 @@ Status check_table(const tessera_plugin_operator& table) {
   return ok_status();
 }
 
-// Returns the attribute in the form of graph text.
+// Returns the value as it is written in graph text.
 std::string text_of(const ir::Attribute& value) {
   ir::Graph graph{.name = "g"};
   const std::string node = ir::to_text(graph, ir::Node{.op = "o", .attributes = {{"a", value}}});
@@ -60,7 +60,7 @@ std::string text_of(const ir::Attribute& value) {
   return node.substr(begin + 4, node.rfind('}') - begin - 4);
 }
 
-// Returns the native form with the values of attributes in place of "$name".
+// Returns the native form in which the value of the node's attribute "name" replaces each "$name".
 Result<std::string> with_attributes(std::string_view form, const ir::Node& node) {
   std::string text;
   while (true) {
@@ -142,9 +142,9 @@ Result<std::vector<ir::ValueId>> Operator::decompose(ir::GraphBuilder& builder, 
                         builder.type(operands[i]).to_string());
   const std::string body = TRY(with_attributes(table_.native_form, node));
   const ir::Graph form = TRY(ir::parse_graph(text + body + "\n}\n", &ops_).with_context("its native form"));
-  std::map<ir::ValueId, ir::ValueId> made;  // maps values of the form to values of the builder's graph
+  std::map<ir::ValueId, ir::ValueId> made;  // maps the native form's values to values of the builder's graph
   for (std::size_t i = 0; i < operands.size(); ++i)
-    made[ir::ValueId(static_cast<std::int32_t>(i))] = operands[i];  // ids follow the order of the text
+    made[ir::ValueId(static_cast<std::int32_t>(i))] = operands[i];  // the form's inputs are its first values
   for (const ir::Node& simple : form.nodes) {
     std::vector<ir::ValueId> inputs;
     for (const ir::ValueId value : simple.operands) inputs.push_back(made.at(value));

@@ -1,4 +1,4 @@
-// Operators of plugins: makes an operator's declaration from a plugin's table.
+// Operators of plugins. Makes an operator's declaration from a plugin's table.
 #pragma once
 
 #include <memory>
@@ -13,20 +13,21 @@ namespace tessera::plugin {
 // A plugin's operator. Immutable.
 class Operator : public std::enable_shared_from_this<Operator> {
  public:
-  // Checks the table, and checks the native form with the table's example. `ops`: the operators that native forms may
-  // use; they outlive the object.
+  // Checks the plugin's table; with the example in the table, also checks the operator's native form. `ops` are the
+  // operators that native forms may use. They must outlive the object.
   static Result<std::shared_ptr<const Operator>> create(const tessera_plugin_operator* given, const ir::OpTable& ops);
-  // Returns the operator whose declaration this is; null for an operator of the engine.
+  // Returns the plugin's operator with this declaration; null if the operator is the engine's own.
   static std::shared_ptr<const Operator> of(const ir::OpDecl& decl);
   Operator(const Operator&) = delete;
   Operator& operator=(const Operator&) = delete;
 
-  // Returns the declaration. It and its copies are valid while this object lives.
+  // Returns the declaration. The declaration and its copies are valid while this object lives.
   const ir::OpDecl& decl() const { return decl_; }
   bool is_row_independent() const { return table_.row_independent != 0; }
-  // Returns whether a pass replaces the native form by the operator.
+  // Returns whether the plugin wants a pass that replaces each occurrence of the native form in a graph by the
+  // operator.
   bool fuses() const { return table_.fuses != 0; }
-  // Returns the pass that replaces the native form by the operator. The pass shares this object.
+  // Returns the pass that replaces the native form. The pass shares ownership of this object.
   Result<Pass> fusing_pass() const;
 
   Result<std::vector<ir::Type>> infer(const ir::OpSignature& signature) const;
@@ -34,7 +35,8 @@ class Operator : public std::enable_shared_from_this<Operator> {
                                              std::span<const ir::ValueId> operands) const;
 
  private:
-  // The declaration's shape rule. Its type lets of() find the operator.
+  // The declaration's shape rule. It is a named type, so that of() can recognise it in a declaration and find the
+  // operator.
   struct Infer {
     const Operator* op;
     Result<std::vector<ir::Type>> operator()(const ir::OpSignature& signature) const { return op->infer(signature); }

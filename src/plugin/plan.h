@@ -1,4 +1,4 @@
-// Plans for plugins' kernels: the data that a plugin's planner writes into the step buffer for every forward.
+// Plans for plugins' kernels. A plan is the data that a plugin's planner writes into the step buffer for every forward.
 #pragma once
 
 #include <cstddef>
@@ -14,12 +14,13 @@
 
 namespace tessera::plugin {
 
-// Converts the limits to C. `num_pages` becomes 0, because a kernel's call has no cache group.
+// Converts the limits to C. Sets `num_pages` to 0, because it depends on the cache group, which is only known when a
+// planner is called.
 tessera_plugin_limits to_c(const PlanLimits& limits);
 
 class PluginPlan final : public OpPlan {
  public:
-  // Creates the plan of `kernel`. Precondition: the kernel has a planner.
+  // Creates a plan for `kernel`. Precondition: the kernel has a planner.
   static Result<std::unique_ptr<PluginPlan>> create(std::shared_ptr<const Kernel> kernel, const PlanArgs& args,
                                                     StepBuffer& step);
   static Result<std::int64_t> bytes_needed(const Kernel& kernel, const PlanArgs& args);
@@ -28,7 +29,7 @@ class PluginPlan final : public OpPlan {
   std::int64_t bytes() const override;
   std::vector<std::string_view> kernels(BatchKind kind) const override;
 
-  // Returns the plan's address on the device. Valid once the step buffer has memory.
+  // Returns the plan's address on the device. Precondition: the step buffer has memory.
   DeviceAddress address() const { return step_.device_address(offset_); }
 
  private:
@@ -42,12 +43,12 @@ class PluginPlan final : public OpPlan {
   std::size_t bytes_;
   StepBuffer& step_;
   std::size_t offset_;
-  std::vector<std::int32_t> slots_;  // slots of the batch that is being planned
+  std::vector<std::int32_t> slots_;  // slots of the batch for which the plan is made
   std::vector<std::int32_t> pages_;
   std::vector<tessera_plugin_page_table> page_tables_;
 };
 
-// Returns the plan for the node's operator and cache group, as bind() needs it.
+// Returns the plan for the node's operator and cache group, which the kernel gets when it is bound.
 Result<const PluginPlan*> find_plugin_plan(const BindArgs& args);
 
 }  // namespace tessera::plugin

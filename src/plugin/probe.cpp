@@ -40,18 +40,18 @@ void write_all(int to, std::string_view bytes) {
   }
 }
 
-// Runs the work in the child process. Writes one byte with the Status's code, then the message.
+// Runs the work in the child process. Writes the result to `to`: one byte with the Status's code, then the message.
 [[noreturn]] void run_child(const std::function<Status()>& work, int to) {
   for (const int crash : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT}) std::signal(crash, SIG_DFL);
-  const rlimit no_core{.rlim_cur = 0, .rlim_max = 0};  // writing a core file can take longer than the limit
+  const rlimit no_core{.rlim_cur = 0, .rlim_max = 0};  // because writing a core file can take longer than the limit
   (void)setrlimit(RLIMIT_CORE, &no_core);
   const Status status = work();
   write_all(to, std::string(1, static_cast<char>(status.code())) + status.message());
-  _exit(0);  // the child must not flush or destroy anything of the parent's
+  _exit(0);  // the child must not flush or destroy objects of the parent
 }
 
-// Appends what arrives within `wait_ms`. Closes the read end once all writers have closed theirs. Returns false if
-// nothing came.
+// Waits up to `wait_ms` for data and appends them to `answer`. Closes the read end when all writers have closed their
+// end. Returns false if no data came.
 bool read_some(Pipe& pipe, int wait_ms, std::string& answer) {
   pollfd ready{.fd = pipe.ends[0], .events = POLLIN, .revents = 0};  // poll() ignores a descriptor of -1 and only waits
   if (poll(&ready, 1, wait_ms) <= 0) return false;
@@ -63,8 +63,8 @@ bool read_some(Pipe& pipe, int wait_ms, std::string& answer) {
   return got > 0;
 }
 
-// Waits for the child and returns the state in which it ended. `options` are those of waitpid(). Returns nothing if
-// they include WNOHANG and the child still runs.
+// Waits for the child and returns its exit state. `options` are those of waitpid(). With WNOHANG, returns nothing if
+// the child still runs.
 std::optional<int> wait_for(pid_t child, int options) {
   int state = 0;
   pid_t ended = 0;
@@ -73,10 +73,11 @@ std::optional<int> wait_for(pid_t child, int options) {
   return ended == 0 ? std::nullopt : std::optional(state);
 }
 
-// Reads the child's answer and returns the state in which the child ended; nothing if it has not ended by `end`. The
-// pipe's end is no sufficient sign: a child that another thread forks meanwhile also holds the pipe.
+// Reads the child's answer and returns its exit state. Returns nothing if the child has not ended by the time `end`.
+// Polls the child's state and does not wait for end-of-file on the pipe, because a process that another thread forked
+// may hold the pipe open after the child has ended.
 std::optional<int> read_until_end(pid_t child, Pipe& pipe, std::string& answer, Clock::time_point end) {
-  constexpr int kLookMs = 5;  // time between checks whether the child has ended
+  constexpr int kLookMs = 5;  // interval between checks whether the child has ended
   while (Clock::now() < end) {
     const std::optional<int> state = wait_for(child, WNOHANG);
     if (state) {
@@ -84,7 +85,7 @@ std::optional<int> read_until_end(pid_t child, Pipe& pipe, std::string& answer, 
       }
       return state;
     }
-    (void)read_some(pipe, kLookMs, answer);  // no output yet is no error
+    (void)read_some(pipe, kLookMs, answer);  // it is no error if there is no output yet
   }
   return std::nullopt;
 }

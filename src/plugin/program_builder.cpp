@@ -88,7 +88,8 @@ Status ProgramBuilder::keep_node(std::size_t node) {
     return invalid_argument(fmt::format("keep_node: node {} of {}", node, piece_.nodes.size()));
   const ir::Node& kept = piece_.nodes[node];
   const ir::OpDecl* decl = TRY(context_.ops.get(kept.op));
-  if (decl->execution == ir::Execution::kKernel)  // other operators run nothing: the memory plan covers their values
+  // Operators that are not kernels need no instruction, because the memory plan makes their values.
+  if (decl->execution == ir::Execution::kKernel)
     program_.instructions.push_back(make_instruction(kept, *decl, *TRY(context_.kernels.get(kept.op))));
   return ok_status();
 }

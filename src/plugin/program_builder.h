@@ -1,4 +1,4 @@
-// Lets a plugin's compiler build a program from values and instructions, each checked when it is added.
+// Lets a plugin's compiler build a program. Checks each value and instruction when it is added.
 #pragma once
 
 #include <vector>
@@ -18,7 +18,7 @@ class ProgramBuilder {
   ProgramBuilder& operator=(const ProgramBuilder&) = delete;
 
   const tessera_plugin_program* table() const { return &table_; }
-  // Returns the program, or the first error of all calls, so that a plugin cannot ignore it.
+  // Returns the program. If any call failed, returns the first error, so that a plugin cannot ignore errors.
   Result<Program> finish();
 
   Status add_value(const char* name, const tessera_plugin_type* type, std::int32_t* id);

@@ -18,8 +18,8 @@ Status PluginStream::run(DeviceCall what, const F& function) const {
 
 PluginStream::~PluginStream() {
   PluginStream::abandon_recording();
-  // Waits, because the contract gives free_stream() only streams whose work has ended. An error cannot be reported
-  // here.
+  // Waits first, because the interface promises the plugin that free_stream() gets only streams whose work has ended.
+  // Ignores an error, because a destructor cannot report it.
   (void)PluginStream::synchronize();
   call_and_forget([this] { device_.table()->free_stream(handle_); });
 }
@@ -97,7 +97,7 @@ Status PluginStream::begin_recording(std::string what) {
     return device_.table()->begin_recording(handle_, what.c_str(), error);
   });
   if (!begun.ok()) {
-    (void)device_.recording().close(*this);  // nothing was recorded, so it cannot be void
+    (void)device_.recording().close(*this);  // nothing was recorded, so close() cannot fail for an invalid recording
     return begun;
   }
   recording_ = true;
@@ -126,7 +126,7 @@ Result<std::unique_ptr<RecordedGraph>> PluginStream::end_recording() {
 void PluginStream::abandon_recording() {
   if (!recording_) return;
   recording_ = false;
-  (void)device_.recording().close(*this);  // the recording is dropped, so the reason why it is void does not matter
+  (void)device_.recording().close(*this);  // the recording is discarded, so the error of an invalid one does not matter
   call_and_forget([this] { device_.table()->abandon_recording(handle_); });
 }
 

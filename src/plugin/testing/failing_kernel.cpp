@@ -1,6 +1,6 @@
-// A plugin that causes errors on the request path. Its float32 kernel of silu_mul fails for batches of five tokens, and
-// its planner refuses batches of six. With FAILING_TOKENS=1 it fails for batches of one token, so that a start cannot
-// warm its kernels up.
+// A plugin that causes errors while requests run. Its float32 kernel of silu_mul fails for batches of five tokens. The
+// kernel's planner refuses batches of six tokens. With FAILING_TOKENS=1 the kernel fails for batches of one token, so
+// that the warm-up at the start fails.
 #include <tessera_plugin.h>
 
 #include <cmath>

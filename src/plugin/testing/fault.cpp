@@ -1,5 +1,5 @@
-// A plugin with one fault, chosen by the build, or without a fault for comparison (FAULT_NONE). The rivals add an
-// operator or a kernel that the correct plugin adds too.
+// A plugin with one fault, which a macro of the build selects. With FAULT_NONE it has no fault, for comparison. The
+// variants FAULT_RIVAL_* add an operator or a kernel that the variant FAULT_NONE adds too.
 #include <tessera_plugin.h>
 
 #include <chrono>
@@ -24,13 +24,13 @@ extern "C" int32_t nobody_has_this();
 namespace {
 
 #ifdef FAULT_CRASH_AT_LOAD
-[[maybe_unused]] const int crashed = std::raise(SIGSEGV);  // before any function is called
+[[maybe_unused]] const int crashed = std::raise(SIGSEGV);  // runs before any function of the plugin is called
 #endif
 
 #define CHECK_CALL(expression) \
   if (const int32_t code = (expression); code != TESSERA_PLUGIN_OK) return code
 
-// Declares y = x, unless the build says otherwise.
+// The shape rule of y = x, unless the build selects another rule.
 int32_t infer(void*, const tessera_plugin_node* node, tessera_plugin_type* results, size_t* num_results,
               tessera_plugin_error* error) {
 #ifdef FAULT_RULE_THROWS
@@ -50,7 +50,7 @@ int32_t infer(void*, const tessera_plugin_node* node, tessera_plugin_type* resul
 }
 
 int live = 0;      // bound kernels that were not released
-int failing = -1;  // the launch that fails, counted down
+int failing = -1;  // number of launches before one fails; -1 if none fails
 
 int32_t bind(void*, const tessera_plugin_call*, void** bound, tessera_plugin_error*) {
   *bound = new int(0);

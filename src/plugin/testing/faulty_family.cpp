@@ -1,4 +1,5 @@
-// A plugin whose families each do one thing wrong in graph(). The architecture's name is Faulty followed by the fault.
+// A plugin with several families. The graph() of each family does one thing wrong. The name of its architecture is
+// "Faulty" followed by the fault.
 #include <tessera_plugin.h>
 
 #include <stdexcept>

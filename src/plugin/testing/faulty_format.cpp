@@ -1,5 +1,5 @@
-// A plugin with a chat format "faulty" that works while it is registered. Later it commits the fault that the
-// environment variable TESSERA_TEST_FAULT names, once a text has more than 20 bytes.
+// A plugin with a chat format "faulty" that works while it registers. Later, in a text of more than 20 bytes, the
+// format commits the fault that the environment variable TESSERA_TEST_FAULT names.
 #include <tessera_plugin.h>
 
 #include <cstdlib>
@@ -53,7 +53,7 @@ int32_t begin(void*, const tessera_plugin_chat* chat, void** parser, tessera_plu
   return TESSERA_PLUGIN_OK;
 }
 
-// Reads "!" as a call of f and all else as content.
+// Reads "!" as a call of the function f, and all other text as content.
 int32_t push(void* parser, const char* text, size_t bytes, const tessera_plugin_pieces* pieces,
              tessera_plugin_error* error) {
   auto& p = *static_cast<Parser*>(parser);

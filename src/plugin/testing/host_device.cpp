@@ -1,6 +1,6 @@
 // A plugin's device that uses the host's memory, for the conformance suite and for tests of what a device may report.
 // Its graphs record copies and fills. "host_test:1" records no graphs, and arenas of "host_test:2" do not grow.
-// "host_capture" is the same device with its own capture function.
+// "host_capture" is the same device with a capture function.
 #include <tessera_plugin.h>
 
 #include <chrono>
@@ -31,9 +31,9 @@ struct Event {
 };
 
 int live = 0;               // objects that were not freed
-int allowed = -1;           // allocations until one is refused; -1: all
+int allowed = -1;           // number of allocations before one is refused; -1 if none is refused
 int freed_busy = 0;         // streams that were freed before their work had ended
-bool empty_handed = false;  // functions that make an object report success and make none
+bool empty_handed = false;  // if true, functions that should make an object report success but make none
 
 int32_t open_device(void*, int32_t ordinal, void** device, tessera_plugin_properties* properties,
                     tessera_plugin_error* error) {
@@ -223,7 +223,8 @@ tessera_plugin_device make_table() {
   return table;
 }
 
-// The device's own capture function. Its graph runs the steps in reverse, so a test can tell it from a recording.
+// The device's capture function. The graph runs the steps in reverse order, so that a test can distinguish it from a
+// recording.
 int32_t capture(void*, const tessera_plugin_steps* steps, void* stream, const char* what, void** graph, int64_t* nodes,
                 int64_t* bytes, tessera_plugin_error* error) {
   if (const int32_t code = begin_recording(stream, what, error); code != TESSERA_PLUGIN_OK) return code;

@@ -1,6 +1,6 @@
-// A plugin with which a test chooses what a model says. Its kernel of `sample` on the CPU gives each request the ids in
-// the environment variable TESSERA_TEST_SCRIPT ("5,17,3") one after another, and then repeats the last id. A row's
-// index in the script is its position minus TESSERA_TEST_SCRIPT_FROM.
+// A plugin that lets a test choose the tokens that a model generates. The environment variable TESSERA_TEST_SCRIPT
+// lists ids ("5,17,3"). The plugin's CPU kernel of `sample` gives each request these ids one after another, and then
+// repeats the last id. A row gets the id whose index is the row's position minus TESSERA_TEST_SCRIPT_FROM.
 #include <tessera_plugin.h>
 
 #include <algorithm>
