@@ -1,7 +1,7 @@
-// Catches, in the kernel that runs all decoder layers in one launch: results other than those of the layers' operators,
-// for one and two requests with lengths at the borders of tiles and of the blocks' shares; wrong results with scattered
-// pages or padding rows; bits that change from run to run; a kernel that never runs; and a kernel that two engines run
-// at once.
+// Tests the kernel that runs all decoder layers in one launch. Catches: results that differ from the results of the
+// single operators, for one and two requests whose lengths lie at the borders of tiles and of the key ranges of thread
+// blocks; wrong results with scattered pages or with padding rows; bits that change from run to run; a kernel that
+// never runs; and a kernel that two engines run at once.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -28,8 +28,8 @@ constexpr const char* kConfig = R"({
   "rms_norm_eps": 1e-6, "rope_theta": 1000000, "max_position_embeddings": 4096, "tie_word_embeddings": true,
   "hidden_act": "silu", "torch_dtype": "bfloat16"})";
 
-// Makes requests of these lengths, with `tokens` new tokens each; 0: all are new. Neighbouring pages of a request are
-// not contiguous.
+// Makes one request for each length. The last `tokens` tokens of each request are new. If `tokens` is 0, all tokens are
+// new. The pages of a request are not contiguous.
 ForwardBatch make_batch(const std::vector<std::int64_t>& lengths, std::int64_t tokens) {
   ForwardBatch batch;
   std::vector<std::vector<PageId>> tables;
@@ -58,7 +58,7 @@ ForwardBatch make_batch(const std::vector<std::int64_t>& lengths, std::int64_t t
 struct Made {
   std::unique_ptr<ModelRunner> runner;
 
-  // `replay` false: launches the graph's kernels one by one.
+  // If `replay` is false, launches the graph's kernels one by one.
   std::vector<float> logits(const ForwardBatch& batch, bool force_eager, Decision* decision = nullptr,
                             bool replay = true) {
     std::vector<float> made(batch.wanted_rows.size() * static_cast<std::size_t>(runner->vocab_size()), NAN);
@@ -114,7 +114,7 @@ class DecoderLayers : public ::testing::Test {
   void SetUp() override {
     if (kernels_.joined().size() == plain_.joined().size()) GTEST_SKIP() << "this device has no kernel of all layers";
   }
-  // Returns whether the graphs of `joined` run the one kernel and the graphs of `each` run the single operators.
+  // Returns whether the graphs of `joined` run the joined kernel and the graphs of `each` run the single operators.
   static bool has_kernel(const Made& joined, const Made& each) { return joined.nodes() + 7 * kLayers < each.nodes(); }
 
   DeviceRegistry devices_ = built_in_devices();
@@ -123,13 +123,14 @@ class DecoderLayers : public ::testing::Test {
   const KernelTable plain_ = kernels_.with(**kernels_.get("rms_norm"));
 };
 
-// Compares decodes of these requests. If there is no graph for one request, a single request has a padding row.
+// Compares decodes of these requests. If there is no graph for one request, a single request runs with a padding row.
 void compare(Made* joined, Made* each, const std::vector<std::vector<std::int64_t>>& cases, std::int64_t smallest) {
   double greatest = 0;
   for (const std::vector<std::int64_t>& lengths : cases) {
     std::string what;
     for (const std::int64_t length : lengths) what += std::to_string(length) + " ";
-    // The prompts are all tokens but the last; a request of one token has no prompt.
+    // A prompt is all tokens of a request but the last. For a request of one token it is this token, which is then
+    // computed twice.
     std::vector<std::int64_t> prompts = lengths;
     for (std::int64_t& n : prompts) n = std::max<std::int64_t>(n - 1, 1);
     for (Made* made : {joined, each}) made->logits(make_batch(prompts, 0), true);

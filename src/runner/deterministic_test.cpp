@@ -1,6 +1,6 @@
-// Catches, in a deterministic runner, logits of a request that change by a bit with the other requests of its forwards,
-// the captured size, the cuts of its prompt, graphs or eager runs, or between a decoded token and the same token in a
-// prefill (which computes a preempted request again).
+// Tests a deterministic runner. Catches: logits whose bits depend on the other requests of the forward, on the captured
+// size, on the chunks of the prompt, or on whether graphs are used; and a decoded token whose bits differ from those of
+// the same token in a prefill, as when a preempted request is computed again.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
-// Embeddings that prompts supply in place of ids. They are rows of device memory at a fixed address; the forward's
-// operator reads the row that each token names (ForwardBatch::embedding_rows). The address range is reserved at the
-// start, and reserve() commits memory, so a model that never gets embeddings pays nothing. The engine decides which
-// rows belong to which request (engine/schedule/row_ranges.h).
+// Embeddings that prompts supply in place of token ids. They are rows of device memory at a fixed address. The
+// forward's embedding operator reads the row that each token names (ForwardBatch::embedding_rows). create() only
+// reserves the address range, and reserve() commits memory, so a model that never gets embeddings pays nothing. The
+// engine decides which rows belong to which request (engine/schedule/row_ranges.h).
 #pragma once
 
 #include <cstddef>
@@ -19,10 +19,11 @@ namespace tessera {
 
 class EmbeddingRows {
  public:
-  // Creates the rows that the body's input X[rows, row values] reads. Returns kInternal if the graph has no such input.
+  // Creates the rows for the body's input X[rows, row values]. Returns kInternal if the graph has no such input.
   static Result<EmbeddingRows> create(const ir::Graph& body, Device& device);
 
-  // Returns the device memory that reserve(rows) takes, in bytes. Where arenas do not grow, it is that of all rows.
+  // Returns the device memory that reserve(rows) takes, in bytes. If arenas cannot grow, this is the memory of all
+  // rows.
   static Result<std::int64_t> bytes_needed(const ir::Graph& body, std::int64_t rows, const Device& device);
 
   void add_to(ExternalValues& externals) const;
@@ -33,7 +34,7 @@ class EmbeddingRows {
   std::int64_t row_values() const { return static_cast<std::int64_t>(row_values_); }
   ir::DType dtype() const { return dtype_; }
   std::int64_t row_bytes() const { return row_values() * static_cast<std::int64_t>(ir::dtype_size(dtype_)); }
-  // Returns the address of row 0; row r lies r · row_bytes() bytes behind it.
+  // Returns the address of row 0; row r begins r · row_bytes() bytes after it.
   DeviceAddress base() const { return arena_->base(); }
   std::int64_t bytes() const { return static_cast<std::int64_t>(arena_->size()); }  // committed bytes
 
@@ -45,11 +46,11 @@ class EmbeddingRows {
   explicit EmbeddingRows(const ir::Type& type);
 
   ir::DType dtype_;
-  std::int64_t most_;       // rows
-  std::size_t row_values_;  // the hidden size, plus what image rows carry beside embeddings
+  std::int64_t most_;       // the number of rows that the graph was built for
+  std::size_t row_values_;  // hidden size, plus the additional values of image rows
   std::unique_ptr<Arena> arena_;
   std::int64_t rows_ = 0;
-  std::vector<std::byte> converted_;  // conversion buffer: a slice of the values
+  std::vector<std::byte> converted_;  // buffer for converting a slice of values
 };
 
 }  // namespace tessera

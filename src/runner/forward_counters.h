@@ -28,7 +28,7 @@ struct ForwardCount {
 };
 
 // Histogram of the number of tokens of forwards. Counts up to 8 have a bucket each. Above 8, each doubling has eight
-// buckets, so a bucket is an eighth to a sixteenth of its count wide.
+// buckets, so the width of a bucket is between 1/16 and 1/8 of its counts.
 class TokenHistogram {
  public:
   static constexpr int kBuckets = 8 + 8 * 17;  // up to 2^20 tokens
@@ -52,7 +52,7 @@ class TokenHistogram {
 struct ForwardCounters {
   // Ascending by key. The list is flat, so assigning it to a snapshot with as many keys allocates nothing.
   std::vector<std::pair<ForwardKey, ForwardCount>> by_key;
-  TokenHistogram prefill_tokens;  // forwards that are no pure decodes, mixed ones included
+  TokenHistogram prefill_tokens;  // forwards with some prefill tokens, mixed ones included
   std::int64_t tokens = 0;
   std::int64_t padded_tokens = 0;
 

@@ -9,8 +9,9 @@
 namespace tessera {
 namespace {
 
-// Indices of the outputs of decode graphs, and of a head of PrefillGraphs, in the order of their chains. A plain head
-// has only the last two. In decode graphs further outputs of the body come before the logits.
+// Indices of a decode graph's outputs, and of the outputs of a PrefillGraphs head, in the order in which their graphs
+// were chained. A plain head has only the last two. If the body has more than one output, its other outputs precede the
+// logits in decode graphs.
 constexpr std::size_t kHidden = 0;
 constexpr std::size_t kLogits = 1;
 constexpr std::size_t kSampled = 2;
@@ -35,7 +36,7 @@ Status ForwardStep::run(const ForwardInputs& inputs, const Decision& decision, S
                                                                       : ok_status();
 }
 
-// Runs the body on padding. It needs at least one token, so it gets the token of a dummy batch on the reserved page.
+// Runs the body on padding. The body needs at least one token, so it gets one dummy token on the reserved page.
 Status ForwardStep::run_idle_forward(const Decision& decision) {
   const bool decodes = decision.runner == RunnerKind::kDecode;
   GraphRunner& runner = parts_.runner(decodes ? RunnerRole::kDecode : RunnerRole::kPrefill);
@@ -70,15 +71,16 @@ Status ForwardStep::run_decode(const ForwardInputs& inputs, const Decision& deci
   if (!inputs.hidden_states.empty())
     TRY(read_hidden(TRY(decode.output(bucket, kHidden)), inputs.hidden_rows, inputs.hidden_states));
   TRY(keep_for_drafts(inputs, decode, bucket));
-  const std::size_t further = parts_.model.graphs.body.outputs.size() - 1;  // outputs of the body behind the first
+  // The number of the body's outputs after the first output.
+  const std::size_t further = parts_.model.graphs.body.outputs.size() - 1;
   const OutputView logits = TRY(decode.output(bucket, kLogits + further));
   const OutputView sampled = TRY(decode.output(bucket, kSampled + further));
   return take_rows(inputs, {.first = 0, .count = inputs.batch.num_wanted_rows(), .logits = logits, .sampled = sampled},
                    results);
 }
 
-// Stages the body's plans and inputs. Any row's hidden state may be wanted, and debug mode searches all rows for NaNs.
-// In both cases every row is planned as a wanted one.
+// Stages the body's plans and inputs. If hidden states are wanted, any row may be read, and debug mode searches all
+// rows for NaNs. In both cases every row is planned as a wanted row.
 Status ForwardStep::stage_body(const ForwardInputs& inputs, std::int64_t size) {
   const bool wants_all = !inputs.hidden_states.empty() || parts_.debug() != nullptr;
   if (!parts_.model.graphs.prefill || !wants_all) return launcher_.stage(inputs.tokens(), BatchKind::kExtend, size);
@@ -100,8 +102,8 @@ Status ForwardStep::run_body(const ForwardInputs& inputs, const Decision& decisi
   if (!parts_.model.graphs.prefill && !inputs.hidden_states.empty())
     TRY(read_hidden(TRY(runner.executable().output(bucket, 0)), inputs.hidden_rows, inputs.hidden_states));
   TRY(keep_for_drafts(inputs, runner.executable(), bucket));
-  // In planned memory the outputs already lie where the head reads them; in isolated memory they have addresses of
-  // their own.
+  // With planned memory the outputs already lie where the head reads them. With isolated memory each output has an
+  // address of its own and must be copied there.
   for (std::size_t i = 0; i < parts_.model.handed_over.size(); ++i) {
     const OutputView made = TRY(runner.executable().output(bucket, i));
     const DeviceAddress place = parts_.arena().base() + parts_.model.handed_over[i].offset;
@@ -118,7 +120,7 @@ Status ForwardStep::keep_for_drafts(const ForwardInputs& inputs, const Executabl
   return parts_.draft_hidden()->keep(from.data, inputs.batch.num_tokens(), parts_.stream());
 }
 
-// Stages one run of the head, on the wanted rows from `first` on.
+// Stages one run of the head on the wanted rows that begin at `first`.
 Status ForwardStep::stage_head(const ForwardInputs& inputs, std::size_t first) {
   const GraphRunner& runner = parts_.runner(RunnerRole::kHead);
   const std::span<const std::int32_t> rest = std::span(inputs.batch.wanted_rows).subspan(first);
@@ -133,7 +135,8 @@ Status ForwardStep::run_head(const ForwardInputs& inputs, bool adapters, StepRes
   GraphRunner& runner = parts_.runner(with_adapters(RunnerRole::kHead, adapters));
   const std::int64_t total = inputs.batch.num_wanted_rows();
   const std::int64_t chunk = runner.spec().ladder.back();
-  const std::size_t before = parts_.model.graphs.prefill ? 0 : 1;  // outputs that the head does not have
+  // The outputs of a plain head do not begin with the hidden states, so their indices are lower by one.
+  const std::size_t before = parts_.model.graphs.prefill ? 0 : 1;
   for (std::int64_t first = 0; first < total; first += chunk) {
     const std::int64_t count = std::min(chunk, total - first);
     const std::int64_t size = runner.padded_size(count);
@@ -187,7 +190,7 @@ Status ForwardStep::run_head_for_hidden(const ForwardInputs& inputs, bool adapte
   return ok_status();
 }
 
-// Uses one download for each run of neighbouring rows.
+// Reads with one download for each run of neighbouring rows.
 Status ForwardStep::read_hidden(const OutputView& hidden, std::span<const std::int32_t> rows, std::span<float> to) {
   TRY(launcher_.check_fresh(hidden));
   const ir::DType dtype = parts_.model.graphs.body.value(parts_.model.graphs.body.outputs[0]).type.dtype;

@@ -1,7 +1,7 @@
-// Runs one forward after dispatch has chosen its runner. It stages plans and inputs. A prefill replays its graphs piece
-// by piece, or runs its operators, and then runs the head on the wanted rows. A decode replays the decode graph, which
-// holds body, head and sampler. If logits are edited or log-probabilities are wanted, the chooser continues from the
-// logits.
+// Runs one forward after dispatch has chosen its runner. It first stages plans and inputs. A prefill replays its graphs
+// piece by piece, or runs its operators one by one, and then runs the head on the wanted rows. A decode replays the
+// decode graph, which holds body, head and sampler. If logits are edited or log-probabilities are wanted, the Chooser
+// continues from the logits.
 #pragma once
 
 #include <cstddef>
@@ -30,11 +30,11 @@ class ForwardStep {
   // Enqueues the body on padding alone, so that other ranks can compute their tokens (ModelRunner::run_idle_forward).
   Status run_idle_forward(const Decision& decision);
   Launcher& launcher() { return launcher_; }
-  // Returns, after an error of run(), whether a graph's launch failed and nothing of the forward was kept.
+  // Returns, after an error of run(), whether a graph failed to launch, so that no result of the forward was kept.
   bool replay_failed() const { return replay_failed_; }
 
-  // Stages the inputs of a decode graph of `size` requests, with rows in order. `sampling` goes to
-  // InputBuffers::stage_rows.
+  // Stages the inputs of a decode graph of `size` requests. Every row is a wanted row, in order. `sampling` is passed
+  // to InputBuffers::stage_rows.
   Status stage_decode(const StagedTokens& tokens, std::int64_t size, std::span<const SampleRow> sampling);
 
  private:
@@ -42,11 +42,11 @@ class ForwardStep {
   Status run_body(const ForwardInputs& inputs, const Decision& decision);
   Status stage_body(const ForwardInputs& inputs, std::int64_t size);
   Status stage_head(const ForwardInputs& inputs, std::size_t first);
-  // Keeps the hidden states of the forward's tokens for the next-token layer, if the model has one.
+  // Copies the hidden states of the forward's tokens to draft_hidden, if the model has a next-token layer.
   Status keep_for_drafts(const ForwardInputs& inputs, const Executable& made, const ir::Bucket& bucket);
   Status run_head(const ForwardInputs& inputs, bool adapters, StepResults::Slot& results);
   Status take_rows(const ForwardInputs& inputs, const HeadRows& rows, StepResults::Slot& results);
-  // Computes hidden states of the wanted rows with the head of PrefillGraphs, which has the rest of the last layer.
+  // Computes hidden states of the wanted rows. Runs the head of PrefillGraphs, which holds the rest of the last layer.
   Status run_head_for_hidden(const ForwardInputs& inputs, bool adapters);
   // Reads the given `rows` of an output as floats. If `rows` is empty, reads the first rows, as many as `to` holds.
   Status read_hidden(const OutputView& hidden, std::span<const std::int32_t> rows, std::span<float> to);
@@ -54,8 +54,8 @@ class ForwardStep {
   RunnerParts& parts_;
   Launcher launcher_;
   Chooser chooser_;
-  std::vector<std::int32_t> in_order_;     // 0, 1, 2, …: the wanted rows of a decode graph
-  std::vector<std::int32_t> hidden_rows_;  // rows of one run of the head
+  std::vector<std::int32_t> in_order_;     // 0, 1, 2, …: the indices of a decode graph's wanted rows
+  std::vector<std::int32_t> hidden_rows_;  // hidden-state rows of one run of the head
   // Download buffer in the device's type, large enough for the hidden states of any forward.
   std::vector<std::byte> hidden_host_;
   bool replay_failed_ = false;

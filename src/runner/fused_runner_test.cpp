@@ -1,5 +1,6 @@
-// Catches: fused forwards with graphs that differ from their own eager run on isolated memory, results other than the
-// eager compiler's, and a size that is compiled by another compiler than requested.
+// Tests the fused compiler. Catches: fused forwards whose graphs differ from the same compiler's eager run on isolated
+// memory; results that differ from the eager compiler's results; and a size that is compiled by another compiler than
+// requested.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -49,7 +50,7 @@ TEST_P(FusedGoldens, GraphsAreTheirOwnEagerRunBitForBit) {
     }
 }
 
-// On a CPU sums have one order, and every value is rounded where the operators round, so no bit differs.
+// A CPU adds in a fixed order, and fused programs round every value where the operators round, so all bits are equal.
 TEST_P(FusedGoldens, ComputesWhatTheEagerCompilerComputes) {
   for (const ir::DType dtype : {ir::DType::kFloat32, ir::DType::kBFloat16, ir::DType::kFloat16}) {
     RunnerBench eager = make_captured(GetParam(), small_options(), dtype);
@@ -97,7 +98,7 @@ TEST(FusedDecodes, UpToTheBatchThatWasAskedFor) {
   }
 }
 
-// The programs of one start are in the cache folder for the next one.
+// The first start leaves its programs in the cache folder, and the second start loads them.
 TEST(FusedStart, TheSecondLoadsWhatTheFirstCompiled) {
   const test::ScratchDir folder;
   RunnerOptions options = fused_options();

@@ -1,6 +1,6 @@
-// Catches: hidden states of another row, of padding, or read after the head overwrote them; embeddings given to another
-// token, left over from the last forward or rounded to another type; and hidden states or embeddings that lose the
-// graphs.
+// Catches: hidden states of another row or of padding; hidden states that are read after the head overwrote them;
+// embeddings that are given to another token, left over from the last forward or rounded to a wrong type; and requests
+// for hidden states or embeddings that make a forward run without graphs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ using testing::TestRequest;
 
 constexpr double kTolerance = 1e-4;
 
-// 30 tokens, padded to 40.
+// Two prompts with 30 tokens together, which are padded to 40.
 const std::vector<TestRequest> kTwo = {{ids(13, 5)}, {ids(17, 2)}};
 
 std::vector<float> hidden_states(RunnerBench& bench, const ForwardBatch& batch, RunnerKind runner,
@@ -55,7 +55,7 @@ TEST(HiddenStates, AreTheSameThroughGraphsAndEagerly) {
     isolated.memory_plan = MemoryPlanKind::kIsolated;
     RunnerBench apart = make_captured("llama", isolated, dtype);
     EXPECT_LE(greatest_difference(hidden_states(apart, prompts, RunnerKind::kPrefill), eager), tolerance);
-    // Computes the last token of each request again by the decode graph.
+    // Computes the last token of each request again with the decode graph.
     const ForwardBatch last = make_batch({{ids(13, 5), 12}, {ids(17, 2), 16}}, Rows::kAll);
     const std::vector<float> decoded = hidden_states(bench, last, RunnerKind::kDecode);
     EXPECT_LE(greatest_difference(row(decoded, 0, width), row(eager, 12, width)), tolerance);
@@ -144,13 +144,13 @@ std::vector<float> embedding_of(std::int32_t id, std::int64_t width) {
   return made;
 }
 
-// A forward in which some tokens have embeddings instead of their ids, which are set to other ids.
+// A forward in which some tokens take embeddings. Their ids are set to other ids, which must have no effect.
 struct Embedded {
   ForwardBatch batch;
   std::vector<float> values;
 };
 
-// Gives `tokens` embedding rows, in order from `first_row` on.
+// Gives `tokens` consecutive embedding rows that begin with `first_row`.
 Embedded with_embeddings(RunnerBench& bench, ForwardBatch batch, const std::vector<std::size_t>& tokens,
                          std::int32_t first_row) {
   Embedded made{.batch = std::move(batch), .values = {}};
@@ -207,7 +207,8 @@ TEST(InputEmbeddings, ReachTheirOwnTokens) {
   }
 }
 
-// One forward writes the rows and another reads them: rows stay until they are written again.
+// One forward writes the embedding rows and a later forward reads them, because rows keep their values until they are
+// written again.
 TEST(InputEmbeddings, StayInTheirRows) {
   RunnerBench bench = make_captured("llama", small_options());
   const Embedded given = with_embeddings(bench, make_batch(kTwo, Rows::kAll), {3, 20}, 8);

@@ -9,8 +9,8 @@
 
 namespace tessera {
 
-// Both functions round to nearest even. `dtype` is a floating-point type. `to` and `from` have one element of it for
-// each float.
+// Both functions round to nearest even. `dtype` is a floating-point type. The byte buffer holds one value of that type
+// for each float.
 Status narrow_floats(std::span<const float> from, ir::DType dtype, std::byte* to);
 Status widen_floats(const std::byte* from, ir::DType dtype, std::span<float> to);
 

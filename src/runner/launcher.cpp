@@ -12,7 +12,7 @@
 namespace tessera {
 namespace {
 
-// Returns the profile's name of a part: all pieces have one name, and each split operator has its own.
+// Returns the name of a part in the profile. All pieces share one name, and each split operator has its own.
 std::string profiled_name(const GraphRunner& runner, std::int64_t size, std::size_t part) {
   const std::span<const CompiledPart> parts = runner.executable().parts(runner.bucket(size));
   if (parts.size() == 1) return std::string(runner.name());

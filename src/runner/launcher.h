@@ -1,5 +1,5 @@
-// Stages the inputs of a forward, and enqueues one runner at one size. Steps are launched here. Captures, measurements
-// and the oracle only stage here, and replay by themselves.
+// Stages the inputs of a forward, and enqueues one runner at one size. Served steps are staged and launched here.
+// Captures, measurements and the oracle (verify/verify.h) only stage here, and replay by themselves.
 //
 // Threads: the runner's thread.
 #pragma once
@@ -20,12 +20,15 @@ class Launcher {
   // `parts` must outlive this object.
   explicit Launcher(RunnerParts& parts) : parts_(parts) {}
 
-  // Stages plans and static inputs of the tokens in the step buffer. The rows up to `padded_tokens` are padding.
+  // Writes the plans and static inputs of the tokens to the step buffer. Fills the rows up to `padded_tokens` with
+  // padding.
   Status stage(const StagedTokens& tokens, BatchKind kind, std::int64_t padded_tokens);
   // Stages and uploads the plans and inputs of a dummy batch on the reserved page. Captured sizes of `runner` (prefill
-  // or decode) are warmed up and measured with it. Its size is `size`, or the largest that a batch may have.
+  // or decode) are warmed up and measured with it. The batch has `size` tokens or requests, but no more than the limits
+  // of the options allow.
   Status stage_dummy(const GraphRunner& runner, std::int64_t size);
-  // Does the same with a batch that defines every row (page_batch). Precondition: such a batch of the size exists.
+  // Like stage_dummy(), but stages a batch in which every row has defined values (page_batch). Precondition: such a
+  // batch of the size exists.
   Status stage_pages(std::int64_t size);
   // Uploads the staged inputs.
   Status upload();
@@ -33,10 +36,10 @@ class Launcher {
   // `*replay_failed`, unless null, to true if the replay itself fails.
   Status launch(GraphRunner& runner, std::int64_t size, std::int64_t real_rows, Execution how,
                 bool* replay_failed = nullptr);
-  // Checks in debug mode that the view still holds what its forward wrote.
+  // In debug mode, checks that the view's memory still holds what the view's forward wrote.
   Status check_fresh(const OutputView& view) const;
 
-  // Measures forwards from here on; null stops it. Owned by the profiling caller.
+  // Measures all later forwards with `profiler`. Null stops the measurement. The caller keeps ownership.
   void set_profiler(StepProfiler* profiler) { profiler_ = profiler; }
   StepProfiler* profiler() const { return profiler_; }
 

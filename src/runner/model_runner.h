@@ -48,25 +48,26 @@ class ModelRunner {
                                                      RunnerOptions options);
   ~ModelRunner();
 
-  // Warms the kernels up, takes the memory that the largest forward needs, and captures the sizes of both runners as
-  // options.capture says. Calls `more` before each size that kCore puts off, and captures it if `more` returns true; at
-  // the first false it stops. Call it once, before the first forward; without it every forward is eager. Returns an
-  // error only if a smaller set of graphs would not avoid it.
+  // Warms the kernels up, takes the memory that the largest forward needs, and captures sizes as options.capture says.
+  // With kCore, some sizes are deferred. capture() calls `more` before each deferred size, captures the size if `more`
+  // returns true, and stops at the first false. Call it once, before the first forward; without it every forward is
+  // eager. Returns an error only if the runner could not start with fewer graphs either.
   Status capture(const std::function<bool()>& more = {}) { return capture_.start(forwards_->results(), more); }
   // Does the first part of capture() alone, on a rank that follows another.
   Status prepare() { return capture_.prepare(forwards_->results()); }
-  // Captures now what options.capture puts off. Precondition: no forward is in flight.
+  // Captures all sizes that options.capture defers. Precondition: no forward is in flight.
   Status capture_rest() { return capture_.capture_rest(); }
-  // Does one piece of work that can wait for an idle moment: captures a pending size (one of kCore, or a tower size
-  // that images came for), or measures a forward. Returns false if nothing is left. Precondition: no forward is in
-  // flight.
+  // Does one piece of work that can wait for an idle moment: captures a pending size (one that kCore deferred, or a
+  // vision tower size that images have needed), or measures a forward. Returns false if nothing is left. Precondition:
+  // no forward is in flight.
   Result<bool> idle_work();
-  // Returns whether idle work captures a size that kCore put off.
+  // Returns whether idle work captures a size that kCore deferred.
   bool captures_when_idle() const {
     return parts_->model.options.capture == CaptureMode::kCore && dispatcher_.table().graphs_enabled &&
            capture_.has_pending();
   }
-  // Returns the measured costs of forwards, for dispatch. set_costs() takes the costs of an earlier run at the start.
+  // Returns the measured costs of forwards, for dispatch. At the start, set_costs() can restore the costs of an earlier
+  // run.
   const CostTable& costs() const { return dispatcher_.costs(); }
   void set_costs(CostTable costs) { dispatcher_.costs() = std::move(costs); }
 
@@ -77,32 +78,33 @@ class ModelRunner {
   // forward is being recorded.
   Status reserve_embeddings(std::int64_t rows);
   std::int64_t embedding_rows() const { return parts_->embeddings().rows(); }
-  // Return the address of row 0 and the size and type of a row, for code that writes rows on the device, on stream().
+  // Return the address of row 0 and the size and type of a row. The caller may write rows on the device, on stream().
   DeviceAddress embeddings_base() const { return parts_->embeddings().base(); }
   std::int64_t embedding_row_values() const { return parts_->embeddings().row_values(); }
   std::int64_t embedding_row_bytes() const { return parts_->embeddings().row_bytes(); }
   ir::DType embedding_dtype() const { return parts_->embeddings().dtype(); }
 
-  // Enqueues a forward. If the device runs beside the host, the call returns before the forward has run. The host can
-  // then stage and enqueue the next forward, whose rows may name this one's samples (ForwardBatch::input_rows). If
-  // logits or hidden states are wanted, the call waits for them; a forward that only runs when it is collected fills
-  // them in then (steps/host_pipeline.cpp). Precondition: fewer than max_in_flight() forwards are in flight. Allocates
-  // nothing for sizes that were seen before.
+  // Enqueues a forward. If the device runs in parallel with the host, the call returns before the forward has run. The
+  // host can then stage and enqueue the next forward, whose rows may name this forward's samples
+  // (ForwardBatch::input_rows). If logits or hidden states are wanted, the call waits for them. The exception is a
+  // forward that only runs when it is collected (steps/host_pipeline.cpp): collect() then fills them in. Precondition:
+  // fewer than max_in_flight() forwards are in flight. Allocates nothing for sizes that were seen before.
   Result<Decision> submit(const ForwardInputs& inputs);
-  // Makes an idle forward, for ranks with tokens of their own (ModelGraphs::dp_size): this rank has no tokens and takes
-  // part in the other ranks' forward (steps/data_parallel.cpp). run_idle_forward() only enqueues, but waits if
-  // max_in_flight() idle forwards run already. end_idle_forwards() waits for all of them, as idle_work() does, and
-  // returns a fault of the last one.
+  // Makes an idle forward. With data parallelism (ModelGraphs::dp_size), a rank without tokens must still take part in
+  // the other ranks' forward (steps/data_parallel.cpp). run_idle_forward() only enqueues, but waits if max_in_flight()
+  // idle forwards run already. end_idle_forwards() waits for all of them, as idle_work() does, and returns an error of
+  // the last one.
   Status run_idle_forward() { return way_->run_idle_forward(); }
   Status end_idle_forwards() { return way_->end_idle_forwards(); }
-  // Waits for the oldest forward in flight. After an error it is no longer in flight either. Precondition: a forward is
-  // in flight.
+  // Waits for the oldest forward in flight. The forward is no longer in flight afterwards, even after an error.
+  // Precondition: a forward is in flight.
   Result<StepOutputs> collect();
-  // Returns the model's next-token layer. It is used between two forwards; fetched() also after the next was submitted.
+  // Returns the model's next-token layer. Use it only between two forwards. fetched() may also be read after the next
+  // submit().
   DraftStep& drafts() { return draft_; }
   int in_flight() const { return way_->in_flight(); }
   int max_in_flight() const { return parts_->model.options.max_in_flight; }
-  // Updates dispatch after sizes were captured or dropped directly.
+  // Updates dispatch after a caller captured or dropped sizes itself.
   void refresh_dispatch() { dispatcher_.refresh(); }
 
   const RunnerOptions& options() const { return parts_->model.options; }
@@ -121,22 +123,22 @@ class ModelRunner {
   std::string planned_kernels(BatchKind kind) const { return parts_->plans().kernels(kind); }
   const GraphRunner& prefill() const { return parts_->runner(RunnerRole::kPrefill); }
   const GraphRunner& decode() const { return parts_->runner(RunnerRole::kDecode); }
-  // Returns the vision tower; null if the model has none. It is used between two forwards.
+  // Returns the vision tower; null if the model has none. Use it only between two forwards.
   VisionRunner* vision() { return parts_->vision(); }
   const VisionRunner* vision() const { return parts_->vision(); }
   const GraphRunner& head() const { return parts_->runner(RunnerRole::kHead); }
 
-  // Returns the linears that adapters may change; null if none are served. It lives as long as the runner, and any
-  // thread may read it.
+  // Returns the linears that adapters may change; null if no adapters are served. The layout lives as long as the
+  // runner, and any thread may read it.
   const AdapterLayout* adapter_layout() const {
     return parts_->adapters() == nullptr ? nullptr : &parts_->adapters()->layout();
   }
-  // Copies an adapter to a slot on every rank, for forwards that are submitted later (AdapterTables::write).
+  // Copies an adapter to a slot on every rank. Forwards that are submitted later use it (AdapterTables::write).
   // Precondition: adapters are served.
   Status write_adapter(std::int64_t slot, const std::shared_ptr<const Adapter>& adapter);
 
-  // Measures forwards from here on; null stops it. The profiler must be removed before it is destroyed. Precondition:
-  // no forward is in flight.
+  // Measures all later forwards with `profiler`. Null stops the measurement and must be set before the profiler is
+  // destroyed. Precondition: no forward is in flight.
   void set_profiler(StepProfiler* profiler) { step_.launcher().set_profiler(profiler); }
 
   // Return inner parts, for the oracle and debug tools. Precondition: no forward is in flight.

@@ -1,5 +1,5 @@
 // Catches: a start that fails because of one size, dispatch to a size without a graph, wrong results after a fault, a
-// lost device treated like a fault of one forward, and crashes without memory.
+// lost device that is treated like a fault of one forward, and crashes when memory runs out.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -27,8 +27,8 @@ using testing::try_make_bench;
 const std::vector<TestRequest> kPrompt = {{ids(16, 2)}};
 const std::vector<TestRequest> kNext = {{ids(17, 2), 16}};
 
-// A prefill size is recorded in 4 pieces, because the model has 3 layers; a decode size is recorded in one. Prefill
-// sizes 40, 16 and 4 are recorded in this order, then decode sizes 4, 2 and 1.
+// The model has 3 layers. A prefill size is therefore recorded in 4 pieces, and a decode size in one. The order is
+// prefill sizes 40, 16 and 4, then decode sizes 4, 2 and 1.
 constexpr int kRecordings = 3 * 4 + 3;
 
 TEST(ModelRunnerFaults, ASizeWithAFailedCaptureRunsEagerly) {
@@ -120,7 +120,7 @@ TEST(ModelRunnerFaults, AForwardWhoseReplayFailsRunsWithoutIt) {
   RunnerBench bench = make_captured("llama", small_options());
   const std::vector<float> want_eager = bench.logits(kPrompt, Rows::kAll, true);
   Decision decision;
-  for (int n = 1; n <= 4; ++n) {  // each graph of one forward fails once
+  for (int n = 1; n <= 4; ++n) {  // makes each of the forward's four graphs fail once
     bench.device->set_plan({.replay_fails_at = n});
     EXPECT_EQ(bench.logits(kPrompt, Rows::kAll, false, &decision), want_eager);
     EXPECT_EQ(bench.device->counts().faults, 1);
@@ -198,8 +198,7 @@ TEST(ModelRunnerFaults, ALostDeviceEndsCaptureAndForward) {
   EXPECT_EQ(bench.forward(make_batch(kPrompt, Rows::kAll), logits).status().code(), StatusCode::kDeviceLost);
 }
 
-// A user's limits may leave no size at all. This runs in a process of its own, since the fault that it found was a
-// crash.
+// A user's limits may leave no size at all. The test runs in a process of its own because this case used to crash.
 TEST(ModelRunnerFaults, WithoutSizesEverythingIsEager) {
   const auto serve = [] {
     RunnerOptions options = small_options();

@@ -11,7 +11,8 @@
 namespace tessera {
 namespace {
 
-// Collects what a plan is made from. The graph of an operator without a cache may have no cache groups.
+// Collects the arguments for making a plan. The graph of an operator without a cache may have no cache groups, so the
+// number of pages is then 0.
 PlanArgs plan_args(const PlannedOp& op, const OpPlans::Source& source) {
   const auto group = static_cast<std::size_t>(op.group);
   return {.nodes = op.nodes,

@@ -27,8 +27,8 @@ class OpPlans {
   // Returns the device memory that create() will take, in bytes.
   static Result<std::int64_t> bytes_needed(Device& device, const Source& source);
 
-  // Adds the plans to the context. Kernels that are bound with the context find their plans through this object, which
-  // must outlive them (it may be moved).
+  // Adds the plans to the context. Kernels bound with that context find their plans through this object. The object may
+  // be moved, but must outlive the kernels.
   void add_to(ForwardContext& context) const;
   // Calls every plan with these arguments (OpPlan::plan). Allocates nothing.
   Status plan(const ForwardBatch& batch, BatchKind kind, std::int64_t padded_requests, Stream& stream);

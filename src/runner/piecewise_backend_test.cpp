@@ -1,4 +1,5 @@
-// Catches: a device type's own piecewise backend that forwards do not use, and one that replaces another.
+// Catches: forwards that do not use the piecewise backend of their device type, and a backend that replaces the backend
+// of another device type.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

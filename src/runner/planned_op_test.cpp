@@ -1,5 +1,5 @@
-// Catches: a planned operator other than attention, in the body or in the head, with a plan that is not made, not
-// called before a forward, not found by its kernel, or not counted in the memory, or with a refusal that is lost.
+// Tests planned operators other than attention, in the body and in the head. Catches: a plan that is not made, not
+// called before a forward, not found by its kernel, or missing from the memory report; and a plan's error that is lost.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -19,7 +19,8 @@ using testing::make_bench;
 using testing::RunnerBench;
 using testing::small_options;
 
-// A plan that passes the forward's number of tokens to its kernel and refuses more than `kRefused`.
+// A plan that passes the forward's number of tokens to its kernel. It refuses a forward with more than `kRefused`
+// tokens.
 constexpr std::int64_t kRefused = 44;
 std::vector<float> factors_seen;  // the kernel appends one value at each launch
 
@@ -49,8 +50,8 @@ const OpPlanner kTokenCountPlanner{
       return static_cast<std::int64_t>(kDeviceAlignment);
     }};
 
-// Returns the CPU's kernels with an `op` that fills its result with the number in its plan at run time. The body has
-// silu_mul, the head gather_rows.
+// Returns the CPU's kernels. The kernel of `op` fills its result with the number that its plan holds at run time. The
+// model's body contains a silu_mul, and its head contains a gather_rows.
 KernelTable planned_kernels(std::string_view op = "silu_mul") {
   return cpu_kernels().with({.op = op,
                              .name = "planned",

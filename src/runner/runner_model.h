@@ -1,5 +1,5 @@
-// The fixed part of one model's runner: its graphs, weights and options, and what follows from these alone. Nothing
-// changes once it is made.
+// The fixed part of one model's runner: its graphs, weights and options, and the values derived from these alone.
+// Nothing changes after creation.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,8 @@ struct RunnerModel {
   std::int64_t vocab_size = 0;
   std::int64_t hidden_size = 0;
   std::vector<HandedOver> handed_over{};  // outputs of the prefill runner, at the arena's start
-  std::int64_t handed_over_bytes = 0;     // their bytes at the largest size
-  std::int64_t choice_logits_offset = 0;  // in the arena
+  std::int64_t handed_over_bytes = 0;     // bytes of `handed_over` at the largest size
+  std::int64_t choice_logits_offset = 0;  // in bytes from the arena's start
 
   std::size_t num_cache_groups() const { return graphs.body.cache_groups.size(); }
   int ranks() const;  // number of ranks that run each forward together

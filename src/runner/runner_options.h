@@ -33,39 +33,42 @@ struct RunnerOptions : StepLimits {
   std::vector<std::int64_t> decode_sizes;   // requests, ascending
   CaptureMode capture = CaptureMode::kEager;
   bool measure_costs = true;  // measured in idle moments, for dispatch; never if forwards are deterministic
-  // Captures one full graph, beside the pieces, for prefill sizes that were measured to be faster with it.
+  // Captures a full graph, in addition to the pieces, for each prefill size that was measured to be faster with it.
   bool choose_full = false;
   bool debug = false;  // runs every forward in debug mode (runner/verify/debug_mode.h), which is slow
-  // Prefill forwards of at least this many tokens run in halves (compile/halves.h); 0: none do.
+  // Prefill forwards of at least this many tokens run as two halves (compile/halves.h); 0: no forward does.
   std::int64_t halves_from = 0;
   bool decode_padding = true;
-  std::vector<std::string> split_ops;         // the prefill runner's; empty with graphs.prefill_whole
-  std::vector<std::string> decode_split_ops;  // the decode runner's
+  // Operators at which prefill graphs are cut; empty with graphs.prefill_whole.
+  std::vector<std::string> split_ops;
+  std::vector<std::string> decode_split_ops;  // operators at which decode graphs are cut
   std::int64_t decode_query_length = 1;       // tokens that each request of a decode forward adds
   std::shared_ptr<const Registry> registry = shared_built_ins();
   std::string compiler = "eager";  // a compiler of the registry
   std::string decode_compiler;  // compiler of decode forwards of up to decode_compiler_max requests; empty: `compiler`
   std::int64_t decode_compiler_max = 0;
-  std::string cache_dir;  // folder in which the compiler keeps its programs; empty: it keeps none
-  // The cache in that folder, shared by all executables of one plan, so that programs compiled for the prediction are
-  // not compiled again. One thread uses it. Null: each executable opens its own.
+  std::string cache_dir;  // folder in which the compiler keeps compiled programs; empty: nowhere
+  // The cache in that folder. All executables of one plan share it, so the runner does not compile again what the
+  // memory prediction compiled. One thread uses it. Null: each executable opens its own.
   std::shared_ptr<ProfileCache> programs{};
   MemoryPlanKind memory_plan = MemoryPlanKind::kPlanned;
-  Planner planner = plan_memory;         // tests replace it by one that plans wrongly
-  const KernelTable* kernels = nullptr;  // null: the device's kernels; tests replace them by wrong ones
-  std::int64_t embedding_rows = 0;       // embedding rows that have memory from the start on
+  Planner planner = plan_memory;         // tests replace it by a faulty one
+  const KernelTable* kernels = nullptr;  // null: the device's kernels; tests replace them by faulty ones
+  std::int64_t embedding_rows = 0;       // embedding rows that have memory from the start
   // [cache groups]: pages, or slots of a state group, including the reserved page 0.
   std::vector<std::int64_t> num_pages;
   VisionOptions vision;                  // options of the vision tower, if the model has one
-  ExchangePlace place;                   // tells prediction which ranks the exchanges are with
+  ExchangePlace place;                   // ranks with which this rank exchanges data; for the memory prediction
   Communicator* communicator = nullptr;  // for tensor-parallel ranks and pipeline stages; null: there is one rank
-  RankGroup* ranks = nullptr;            // on rank 0, whose runner leads the others; null: this runner leads none
-  int max_in_flight = 2;                 // forwards that are submitted and not yet collected
-  bool deterministic = false;            // ForwardContext::deterministic
+  // Set on rank 0 of several, whose runner leads the others; null: this runner leads none.
+  RankGroup* ranks = nullptr;
+  int max_in_flight = 2;       // forwards that are submitted and not yet collected
+  bool deterministic = false;  // ForwardContext::deterministic
   bool show_progress = false;
-  Timeline* start = nullptr;  // records the phases of making and capturing; must outlive the runner; null: not recorded
+  // Records the phases of creating and capturing; must outlive the runner; null: nothing is recorded.
+  Timeline* start = nullptr;
 
-  // Returns the pages that every cache group has, without the reserved one.
+  // Returns the number of pages that every cache group has, not counting the reserved one.
   std::int64_t shared_pages() const {
     return num_pages.empty() ? 0 : *std::min_element(num_pages.begin(), num_pages.end()) - 1;
   }

@@ -48,7 +48,7 @@ Status RunnerParts::allocate() {
   if (graphs.draft) draft_hidden_ = std::make_unique<DraftHidden>(TRY(DraftHidden::create(graphs.draft->body, device)));
   if (graphs.adapted) adapters_ = TRY(AdapterTables::create(graphs.adapted->layout, device, *stream_));
 
-  // The step buffer has the plans first and then the inputs, so that the short lists of both are neighbours.
+  // The plans take their part of the step buffer before the inputs, so that the short lists of both are adjacent.
   step_ = std::make_unique<StepBuffer>();
   const auto planned = all_graphs(graphs);
   extend_context_.limits = plan_limits(options);
@@ -90,8 +90,8 @@ ExecutionEnvironment RunnerParts::environment(BatchKind batches) {
           .backend = model.options.registry->piecewise_backends.of(model.device.properties().type)};
 }
 
-// Reserves address ranges only; the plans decide how much of them is used. An arena of fixed size has the predicted
-// size.
+// Reserves address ranges only; the memory plans decide how much of each is used. An arena that cannot grow gets the
+// predicted size.
 Status RunnerParts::reserve_arenas() {
   Device& device = model.device;
   std::int64_t arena_bytes = device.properties().memory_bytes;
@@ -130,7 +130,7 @@ Status RunnerParts::build_runners() {
   TRY(reserve_arenas());
   if (options.debug) debug_ = std::make_unique<DebugMode>(*stream_, *arena_, model.ranks());
   TRY(name_externals());
-  // All ranks of a stage compile the same programs.
+  // All ranks of a stage compile the same programs. Only rank 0 logs its programs.
   const bool is_logged = options.communicator == nullptr || options.communicator->world_rank() == 0;
   std::vector<RunnerSpec> specs = TRY(make_runner_specs(model.graphs, options));
   Progress progress("Compiling graphs", std::ssize(specs), "graphs", options.show_progress);

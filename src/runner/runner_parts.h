@@ -1,6 +1,6 @@
 // Everything that one model's forwards run on: the fixed RunnerModel, the stream, the memory, and the compiled runners.
-// It is made once, and its addresses are fixed for its life. Launcher stages and enqueues forwards on it, SizeCapture
-// captures its runners.
+// It is made once, and its addresses are fixed for its life. Launcher stages and enqueues forwards on it, and
+// SizeCapture captures its runners.
 //
 // Threads: one thread owns it and everything that it points to.
 #pragma once
@@ -37,7 +37,7 @@ class RunnerParts {
   // `device` must outlive the parts.
   static Result<std::unique_ptr<RunnerParts>> create(ModelGraphs graphs, Weights weights, Device& device,
                                                      RunnerOptions options);
-  // Waits for all enqueued work, which uses the memory that is freed here.
+  // Waits for all enqueued work, which still uses the parts' memory.
   ~RunnerParts();
 
   const RunnerModel model;
@@ -65,14 +65,14 @@ class RunnerParts {
   DebugMode* debug() const { return debug_.get(); }             // null without options.debug
   const MemoryReport& predicted() const { return predicted_; }  // made before anything was captured
 
-  // Returns what executables for batches of this kind are made with: device, stream, context, arenas and more. It
-  // borrows these parts.
+  // Returns the device, stream, context, arenas and everything else that executables for batches of this kind need. The
+  // result borrows these parts.
   ExecutionEnvironment environment(BatchKind batches);
   ExternalValues& externals() { return externals_; }
   KernelVariants& warm() { return warm_; }  // variants of kernels that have run on the stream
 
-  // Returns the free bytes of device memory. On rank 0 of several it is the least of all ranks, or 0 if one cannot
-  // tell.
+  // Returns the free bytes of device memory. On rank 0 of several, returns the minimum over all ranks, or 0 if a rank
+  // cannot tell.
   std::int64_t available_bytes() const;
   // Runs `local`. On rank 0 of several, makes the other ranks carry the order out at the same time
   // (RankGroup::together).
@@ -98,7 +98,7 @@ class RunnerParts {
   std::unique_ptr<OpPlans> plans_;
   ForwardStates states_;  // used by the contexts
   ForwardContext extend_context_;
-  ForwardContext decode_context_;  // the same, for batches with one row a request
+  ForwardContext decode_context_;  // for batches with one row a request
   ExternalValues externals_;
   std::unique_ptr<Arena> arena_;
   std::unique_ptr<Arena> workspace_;

@@ -33,7 +33,7 @@ ir::Bucket decode_bucket(std::int64_t requests, std::int64_t query_length, const
 
 ir::Bucket head_bucket(std::int64_t rows, std::int64_t max_tokens) {
   ir::Bucket bucket;
-  bucket[Symbol::kTokens] = max_tokens;  // rows are gathered from any of the body's rows
+  bucket[Symbol::kTokens] = max_tokens;  // wanted rows may be any of the body's rows
   bucket[Symbol::kRows] = rows;
   return bucket;
 }
@@ -77,8 +77,8 @@ std::int64_t max_padded_tokens(const RunnerOptions& options) {
 std::int64_t max_head_rows(const RunnerOptions& options) {
   const std::int64_t decoded =
       options.decode_sizes.empty() ? 0 : options.decode_sizes.back() * options.decode_query_length;
-  // Fits all running requests into one run, as long as that takes no more than twice the memory, because each run reads
-  // the weights again.
+  // One run should hold the rows of all running requests, because each run reads the weights again. This may at most
+  // double the memory.
   return std::max({kMaxHeadRows, decoded, std::min(options.max_requests, 2 * kMaxHeadRows)});
 }
 
@@ -93,7 +93,7 @@ Result<std::vector<HandedOver>> handed_over(const ModelGraphs& graphs, const Run
   std::int64_t offset = 0;
   for (const ir::ValueId id : body.outputs) {
     const ir::Value& value = body.value(id);
-    // The first output of a whole body may have any name.
+    // The first output of a whole body, the hidden states, may have any name. The head reads it as "hidden".
     const bool is_hidden = !graphs.prefill && values.empty();
     values.push_back({.name = is_hidden ? "hidden" : value.name, .type = value.type, .offset = offset});
     offset += align_up(TRY(ir::size_bytes(value.type, largest)));
@@ -195,7 +195,7 @@ Result<std::vector<RunnerSpec>> make_runner_specs(const ModelGraphs& graphs, con
                    .split_ops = {},
                    .reserved_bytes = choice_reserved});
   if (graphs.adapted) {
-    // These differ from the model's own runners in their graphs alone.
+    // These specs are copies of the model's own, with other graphs.
     const std::optional<PrefillGraphs>& adapted = graphs.adapted->prefill;
     const std::vector heads{adapted ? &adapted->head : &graphs.adapted->head, &graphs.sampler};
     decoded[0] = &graphs.adapted->body;
@@ -213,7 +213,7 @@ Result<std::vector<RunnerSpec>> make_runner_specs(const ModelGraphs& graphs, con
     }
   }
   if (!graphs.draft) return specs;
-  // A draft runs between forwards. The host has then read all results, so nothing in the arena is reserved.
+  // A draft runs between forwards, when the host has read all results. Nothing in the arena needs to be kept.
   specs.push_back({.role = RunnerRole::kDraft,
                    .graph = graphs.draft->body,
                    .bucket = [=](std::int64_t tokens) { return prefill_bucket(tokens, num_pages); },

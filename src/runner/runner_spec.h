@@ -10,11 +10,11 @@
 //   adapter prefill, adapter head, adapter decode   the same three for forwards in which some row has a low-rank
 //             adapter (adapters/adapted_graphs.h), if the model's graphs have them
 //   draft, draft head   the next-token layer, and the head and sampler on its wanted rows (drafts/draft_step.h), if the
-//             model's graphs have them                            sizes: as prefill, head eager
+//             model's graphs have them                            sizes: tokens; wanted rows    eager
 //
 // All runners share one arena. The outputs of the prefill runner lie at the arena's start, and the head does not
-// overwrite them. choice_logits lie behind all outputs of head and decode, and choose and logprobs do not overwrite
-// those.
+// overwrite them. choice_logits lie after all outputs of head and decode. choose and logprobs do not overwrite anything
+// before them.
 #pragma once
 
 #include <array>
@@ -36,7 +36,8 @@ namespace tessera {
 inline constexpr std::int64_t kMaxHeadRows = 256;
 
 // The role of a runner in a step. A list of specs has one spec of each role, in this order. The roles of drafts and of
-// adapters may be missing. kVision is never in the list: a vision tower is a runner of its own (vision_runner.h).
+// adapters may be missing. kVision is never in the list, because a vision tower is a runner of its own
+// (vision_runner.h).
 enum class RunnerRole : std::uint8_t {
   kPrefill,
   kHead,
@@ -50,36 +51,38 @@ enum class RunnerRole : std::uint8_t {
   kDraftHead,
   kVision
 };
-// Roles that have graphs, if the options ask for graphs. The list of specs may lack those of adapters.
+// Roles that have graphs, if the options ask for graphs. The list of specs may lack the adapter roles.
 inline constexpr std::array kCapturedRoles{RunnerRole::kPrefill, RunnerRole::kDecode, RunnerRole::kAdapterPrefill,
                                            RunnerRole::kAdapterDecode};
-// Returns whether the role's forwards are decodes: its sizes count requests.
+// Returns whether the role's forwards are decodes, that is, whether its sizes count requests.
 constexpr bool is_decode_role(RunnerRole role) {
   return role == RunnerRole::kDecode || role == RunnerRole::kAdapterDecode;
 }
 constexpr bool has_adapters(RunnerRole role) {
   return role == RunnerRole::kAdapterPrefill || role == RunnerRole::kAdapterHead || role == RunnerRole::kAdapterDecode;
 }
-// Returns the role that takes forwards of `role` in which some row has an adapter. Only for the roles that have one.
+// Returns the role that runs forwards of `role` if `adapters` says that some row has an adapter. Precondition: `role`
+// is kPrefill, kHead or kDecode, or `adapters` is false.
 constexpr RunnerRole with_adapters(RunnerRole role, bool adapters) {
   if (!adapters) return role;
   if (role == RunnerRole::kDecode) return RunnerRole::kAdapterDecode;
   return role == RunnerRole::kHead ? RunnerRole::kAdapterHead : RunnerRole::kAdapterPrefill;
 }
-std::string_view runner_role_name(RunnerRole role);  // "prefill" "head" "decode" "choose" "logprobs" "draft" "draft
-                                                     // head" "adapter prefill" "adapter head" "adapter decode" "vision"
+// Returns "prefill", "head", "decode", "choose", "logprobs", "draft", "draft head", "adapter prefill", "adapter head",
+// "adapter decode" or "vision".
+std::string_view runner_role_name(RunnerRole role);
 
 struct RunnerSpec {
   RunnerRole role = RunnerRole::kPrefill;
   ir::Graph graph;
-  BatchKind batches = BatchKind::kExtend;  // what the runner's kernels may assume
+  BatchKind batches = BatchKind::kExtend;  // what the runner's kernels may assume about its batches
   std::function<ir::Bucket(std::int64_t size)> bucket;
   std::int64_t largest = 0;          // largest size of any forward
   std::vector<std::int64_t> ladder;  // ascending: sizes that are captured, or that forwards are rounded up to
   bool captured = false;
   bool runs_eagerly = true;            // false: forwards without a graph use another runner
   std::vector<std::string> split_ops;  // operator names; empty: the graph is one piece
-  std::int64_t reserved_bytes = 0;     // first bytes of the arena, which hold what the runner reads or must keep
+  std::int64_t reserved_bytes = 0;     // first bytes of the arena, which the runner reads or must keep
 
   std::string_view name() const { return runner_role_name(role); }
 };
@@ -90,7 +93,7 @@ Result<std::vector<RunnerSpec>> make_runner_specs(const ModelGraphs& graphs, con
 std::int64_t max_padded_tokens(const RunnerOptions& options);
 std::int64_t max_head_rows(const RunnerOptions& options);
 std::int64_t vocabulary_of(const ModelGraphs& graphs);
-// An output of the prefill runner that the head reads.
+// An output of the prefill runner that the head reads at a fixed place.
 struct HandedOver {
   std::string name;
   ir::Type type;
@@ -101,8 +104,8 @@ Result<std::vector<HandedOver>> handed_over(const ModelGraphs& graphs, const Run
 Result<std::int64_t> handed_over_bytes(const ModelGraphs& graphs, const RunnerOptions& options);
 // Returns the offset of choice_logits in the arena.
 Result<std::int64_t> choice_logits_offset(const ModelGraphs& graphs, const RunnerOptions& options);
-// Returns every graph of the model, since a planned operator may be in any of them. The body appears twice if prompts
-// run it too. Borrows the graphs.
+// Returns all graphs of the model that may hold planned operators. The body appears twice if prompts run it too.
+// Borrows the graphs.
 std::vector<const ir::Graph*> all_graphs(const ModelGraphs& graphs);
 // Returns the limits that plans and kernels must support.
 PlanLimits plan_limits(const RunnerOptions& options);

@@ -45,7 +45,7 @@ inline RunnerOptions small_options() {
   return options;
 }
 
-// All ids of a request so far; the first `computed` of them are in the cache.
+// A request's token ids; the first `computed` of them are already in the KV cache.
 struct TestRequest {
   std::vector<std::int32_t> ids;
   std::int64_t computed = 0;
@@ -113,8 +113,8 @@ struct RunnerBench {
     if (outputs.ok() && decision != nullptr) *decision = outputs->decision;
     return made;
   }
-  // Does the same for requests with one new token each. Request r takes that token on the device from row r of the last
-  // forward.
+  // Like logits(), for requests with one new token each, but reads the new ids from the device. Request r takes the
+  // token that row r of the last forward sampled.
   std::vector<float> logits_from_rows(const std::vector<TestRequest>& requests) {
     ForwardBatch batch = make_batch(requests, Rows::kAll);
     std::iota(batch.input_rows.begin(), batch.input_rows.end(), 0);
@@ -126,7 +126,7 @@ struct RunnerBench {
   }
 };
 
-// The rows that a prompt's last layer is computed for: all tokens, or the wanted ones only (wanted_rows.h).
+// Says which rows a prompt's last layer computes: all tokens, or only the wanted rows (wanted_rows.h).
 enum class LastLayer : std::uint8_t { kOfAllRows, kOfWantedRows };
 
 inline Result<RunnerBench> try_make_bench(const std::string& golden, RunnerOptions options,
@@ -161,8 +161,8 @@ inline RunnerBench make_captured(const std::string& golden, RunnerOptions option
   return bench;
 }
 
-// Returns the CPU's kernels with a silu_mul that copies a host number into its launch, so a graph keeps the number that
-// was there at its capture.
+// Returns the CPU's kernels with a silu_mul that copies baked_number into its launch. A graph keeps the value from the
+// time of its capture.
 inline float baked_number = 0;
 inline KernelTable baking_kernels() {
   class BakesHostData final : public BoundOp {

@@ -1,5 +1,6 @@
-// Measures the time of forwards: the host's by kind of work, the device's by part of the forward. It exists only while
-// an engine is profiled. Each part then costs an event on the device, about a microsecond on either side.
+// Measures the time of forwards. Host time is measured for each kind of work, and device time for each part of the
+// forward. The profiler exists only while an engine is profiled. Each part then costs an event, about a microsecond on
+// the host and on the device.
 //
 // Threads: the thread that owns the runner.
 #pragma once
@@ -19,8 +20,8 @@
 
 namespace tessera {
 
-// Kinds of host work in the order of a step. Kinds before kWait belong to the forward that is submitted next, kWait
-// belongs to the forward that is collected next, and kinds after kWait belong to the forward that was collected last.
+// Kinds of host work in the order of a step. Kinds before kWait belong to the forward that is submitted next. kWait
+// belongs to the forward that is collected next. Kinds after kWait belong to the forward that was collected last.
 enum class HostWork : std::uint8_t {
   kIdle,      // no work
   kIdleWork,  // captures and cost measurements while there are no requests
@@ -30,20 +31,21 @@ enum class HostWork : std::uint8_t {
   kInputs,    // staging ids, positions, slots, page tables and rows, and copying them to the device
   kLaunch,    // enqueueing graphs and kernels
   kWait,      // waiting for the device
-  kCollect,   // handing tokens to their requests; stop conditions
+  kCollect,   // handing tokens to their requests, and checking stop conditions
   kText,      // converting tokens to text
   kDeliver,   // delivering events to the callers
 };
 inline constexpr int kNumHostWorks = 11;
 std::string_view host_work_name(HostWork work);  // "idle" "idle work" "requests" …
 
-// A stretch of work of one kind without other recorded work in between. Times are milliseconds since the profile began.
+// A stretch of time in one kind of work, not interrupted by another recorded kind. Times are milliseconds since the
+// profile began.
 struct HostSpan {
   HostWork work = HostWork::kIdle;
   std::int64_t forward = 0;  // index of the forward that the work belongs to
   double begin_ms = 0;
   double end_ms = 0;
-  double own_ms = 0;  // the time without work in nested scopes
+  double own_ms = 0;  // time that nested scopes do not cover
 };
 
 struct DevicePart {
@@ -53,9 +55,9 @@ struct DevicePart {
 
 struct ProfiledForward {
   Decision decision{};
-  double begin_ms = 0;  // device time converted to host time, to the precision with which the host sees an event pass
+  double begin_ms = 0;  // device time on the host's clock; as precise as the host can observe an event
   double end_ms = 0;
-  std::vector<DevicePart> parts{};  // in the order of each name's first part
+  std::vector<DevicePart> parts{};  // ordered by the first part of each name
 };
 
 class StepProfiler {
@@ -63,8 +65,8 @@ class StepProfiler {
   // `device` and `stream` must outlive the profiler. Waits for the stream.
   static Result<std::unique_ptr<StepProfiler>> start(Device& device, Stream& stream);
 
-  // Measures host work until it is destroyed. Scopes nest, and time counts for the innermost one. With null, measures
-  // nothing.
+  // Measures host work until it is destroyed. Scopes nest, and time counts for the innermost one. If `profiler` is
+  // null, measures nothing.
   class Scope {
    public:
     Scope(StepProfiler* profiler, HostWork work) : profiler_(profiler) {
@@ -80,12 +82,12 @@ class StepProfiler {
     StepProfiler* profiler_;
   };
 
-  // The next functions mark the parts of one forward, in this order. A forward that fails before submitted() is dropped
-  // when the next one begins.
+  // Call the next functions in this order to mark the parts of one forward. A forward that fails before submitted() is
+  // dropped when the next one begins.
   void begin_forward();
   // Starts the forward's device time here. A second call does nothing.
   Status begin_device();
-  // Names the work enqueued since the last mark, or since begin_device(), `part`.
+  // Gives the name `part` to the work enqueued since the last mark, or since begin_device().
   Status mark(std::string part);
   void submitted(const Decision& decision);
   // Records that the device has finished the oldest submitted forward.
@@ -98,7 +100,8 @@ class StepProfiler {
   double now_ms() const;
 
  private:
-  // Two forwards are in flight, and each one's begin is measured from the forward before it.
+  // Two forwards are in flight, and a forward's beginning is measured from the end of the forward before it. The marks
+  // of three forwards are therefore kept.
   static constexpr std::size_t kKept = 3;
   struct Marks {
     std::vector<std::unique_ptr<Event>> events{};  // [0]: the beginning
@@ -122,11 +125,11 @@ class StepProfiler {
   Device& device_;
   Stream& stream_;
   std::chrono::steady_clock::time_point origin_{};
-  std::unique_ptr<Event> first_{};    // passed at origin_
+  std::unique_ptr<Event> first_{};    // recorded when origin_ was read
   std::array<Marks, kKept> marks_{};  // forward i uses [i % kKept]
   std::int64_t num_submitted_ = 0;
   std::vector<ProfiledForward> forwards_{};
-  std::vector<Open> open_{};  // innermost last
+  std::vector<Open> open_{};  // open scopes, innermost last
   std::vector<HostSpan> host_{};
 };
 

@@ -52,7 +52,8 @@ StepResults::Slot& StepResults::begin(int slot, const ForwardInputs& inputs) {
   return used;
 }
 
-// Moves the wanted log-probabilities together: the device writes kMaxTopLogprobs tokens for each row.
+// Moves the wanted log-probabilities together, because the device writes kMaxTopLogprobs tokens for each row, but fewer
+// may be wanted.
 StepOutputs StepResults::finish(int slot) {
   const Slot& used = slots_[static_cast<std::size_t>(slot)];
   const auto top = static_cast<std::size_t>(used.top);

@@ -1,5 +1,5 @@
-// Results of forwards on the host: memory that the device writes while the host continues, with a slot for each forward
-// in flight.
+// Results of forwards in host memory, which the device writes while the host continues. Each forward in flight has a
+// slot.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ class StepResults {
     std::span<float> logprobs;      // [wanted rows], or empty; the next two members have the same number of rows
     std::span<TokenId> top_ids;     // [rows × kMaxTopLogprobs]
     std::span<float> top_logprobs;  // [rows × kMaxTopLogprobs]
-    int top = 0;                    // how many of the kMaxTopLogprobs are wanted; 0: none are downloaded
+    int top = 0;                    // number of top tokens that are wanted for each row; 0: none are downloaded
   };
 
   // Returns the memory that create() takes, in bytes. `max_rows` is the limit of rows with log-probabilities.
@@ -32,14 +32,15 @@ class StepResults {
 
   // Prepares a slot for a forward that check() accepted.
   Slot& begin(int slot, const ForwardInputs& inputs);
-  // Returns the results once the device has written them; valid until the slot begins again. Call it at most once.
+  // Returns the results once the device has written them; valid until begin() is called again for the slot. Call it at
+  // most once.
   StepOutputs finish(int slot);
 
  private:
   StepResults() = default;
 
-  std::vector<Slot> whole_;  // [slots]: the full capacity
-  std::vector<Slot> slots_;  // [slots]: the parts in use
+  std::vector<Slot> whole_;  // [slots]: the memory of each slot, at full capacity
+  std::vector<Slot> slots_;  // [slots]: the part of `whole_` that the slot's forward uses
   std::unique_ptr<HostAllocation> memory_;
 };
 

@@ -23,10 +23,11 @@ namespace {
 using ir::Symbol;
 using ir::ValueId;
 using ir::ValueKind;
-using AttributeEntry = ir::Attributes::value_type;  // sorted by name
+using AttributeEntry = ir::Attributes::value_type;  // attributes are sorted by name
 
-// Returns whether a row of the node's results depends only on the same row of its operands. A kernel that reads no
-// state and has no planner knows nothing of sequences, and padding rows must not change other rows.
+// Returns whether a row of the node's results depends only on the same row of its operands. A kernel without state and
+// planner does not know which rows belong to one sequence, and padding rows must not change other rows. Such a kernel
+// therefore treats each row alone.
 bool works_by_rows(const ir::Graph& graph, const ir::Node& node, const ir::OpTable& ops, const KernelTable& kernels) {
   const ir::OpDecl* decl = ops.find(node.op);
   const KernelDef* kernel = kernels.find(node.op);
@@ -35,14 +36,15 @@ bool works_by_rows(const ir::Graph& graph, const ir::Node& node, const ir::OpTab
   return decl != nullptr && decl->capturable && !reads_state && (kernel == nullptr || kernel->planner == nullptr);
 }
 
-// Returns the first node after which all nodes work by rows. It is 0 if all nodes do, but no body is like that.
+// Returns the smallest index such that the node with this index and all later nodes work by rows. It is never 0, since
+// attention reads state.
 std::size_t first_movable(const ir::Graph& body, const ir::OpTable& ops, const KernelTable& kernels) {
   std::size_t first = body.nodes.size();
   while (first > 0 && works_by_rows(body, body.nodes[first - 1], ops, kernels)) --first;
   return first;
 }
 
-// Returns whether the type is [T, …] with constant further dimensions.
+// Returns whether the shape is [T, …] and all dimensions after T are constant.
 bool is_rows_of_tokens(const ir::Type& type) {
   return !type.shape.empty() && type.shape[0] == ir::Dim(Symbol::kTokens) &&
          std::all_of(type.shape.begin() + 1, type.shape.end(),
@@ -53,8 +55,8 @@ bool is_slots(const ir::Value& value) {
   return value.kind == ValueKind::kInput && value.name.starts_with(input_names::kSlots);
 }
 
-// Returns the values before node `first` that later nodes read, in the order in which they were made. Returns nothing
-// if such a value does not consist of whole rows, is a view of another value, or is written later.
+// Returns the values made before node `first` that later nodes read, in the order in which they were made. Returns
+// std::nullopt if such a value does not consist of whole rows, is a view of another value, or is written later.
 std::optional<std::vector<ValueId>> handed_over(const ir::Graph& body, std::size_t first, const ir::OpTable& ops) {
   const GraphFacts facts(body, ops);
   const auto is_made_before = [&](ValueId id) {
@@ -115,7 +117,8 @@ class WantedHead {
     wanted_ = b_.input(std::string(input_names::kWantedRows), {ir::DType::kInt32, {Symbol::kRows}});
   }
 
-  // Gathers whole rows by number; rows with several dimensions are gathered as one.
+  // Adds an input for a body value and gathers its wanted rows. Rows with several dimensions are flattened for the
+  // gather.
   void gather(ValueId from) {
     const ir::Value& value = body_.value(from);
     ir::Shape shape = value.type.shape;
@@ -134,7 +137,7 @@ class WantedHead {
 
   void take_body_node(const ir::Node& node) { copy(body_, node, of_body_, true); }
 
-  // Appends the head's own nodes; its gathered rows of `hidden` are there already.
+  // Appends the old head's nodes. Its gather of `hidden` is left out, because `hidden` has only wanted rows here.
   Result<ir::Graph> finish() {
     const ValueId hidden = of_body_.at(body_.outputs[0]);
     b_.output(hidden);
@@ -148,7 +151,7 @@ class WantedHead {
     }
     for (const ValueId output : head_.outputs) b_.output(of_head.at(output));
     ir::Graph graph = TRY(b_.finish());
-    // The outputs are found by their names.
+    // Callers look the outputs up by name.
     for (const ValueId output : head_.outputs) rename(graph, of_head.at(output), head_.value(output));
     for (const auto& [from, to] : of_body_) rename(graph, to, body_.value(from));
     for (const auto& [from, to] : of_head)
@@ -182,13 +185,13 @@ class WantedHead {
   }
 
   // Returns the input that tells which rows are padding. It replaces the slots of all cache groups, which moved nodes
-  // read only for that.
+  // only read to find the padding rows.
   ValueId marks() {
     if (!marks_) marks_ = b_.input(std::string(input_names::kRowMarks), {ir::DType::kInt32, {Symbol::kRows}});
     return *marks_;
   }
 
-  // Gives a result the name of `like`. An inner name that the other graph has taken stays as it is.
+  // Gives a result the name of `like`, unless another value of the graph already has that name.
   static void rename(ir::Graph& graph, ValueId id, const ir::Value& like) {
     ir::Value& value = graph.value(id);
     if (value.kind == ValueKind::kResult && graph.find_value(like.name) == nullptr) value.name = like.name;
@@ -199,11 +202,11 @@ class WantedHead {
   ir::GraphBuilder b_;
   ValueId wanted_;
   std::optional<ValueId> marks_;
-  std::map<ValueId, ValueId> of_body_;  // maps the body's values to those of wanted rows
+  std::map<ValueId, ValueId> of_body_;  // maps each value of the body to its copy with wanted rows only
 };
 
-// Lets the body's last node compute wanted rows only, if its operator declares the attribute. No node of the body reads
-// its results.
+// Sets the wanted-rows attribute of the body's last node, if its operator declares it. No other node of the body reads
+// that node's results, so it may skip the other rows.
 void tell_last_node(ir::Graph& body, const ir::OpTable& ops) {
   ir::Node& last = body.nodes.back();
   const ir::OpDecl* decl = ops.find(last.op);

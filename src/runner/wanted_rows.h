@@ -1,11 +1,10 @@
-// Computes the end of a forward for wanted rows only. Behind the last layer's attention no row reads another row, and a
-// prompt's head reads only its last row. The rest of that layer is therefore skipped for the other rows.
-//
+// Computes the end of a forward for wanted rows only. After the last layer's attention no row reads another row, and a
+// prompt's head reads only the prompt's last row. The rest of that layer is therefore skipped for the other rows.
 //   body     … attention │ o_proj, norm, mlp, norm → hidden [T]        head  gather, lm_head → logits [R]
 //   prefill  … attention → its rows [T], residual [T]                  head  gather both, o_proj … norm, lm_head
 //
-// This saves the matmuls of nearly one layer: 1/n of a prompt's work for n layers. If attention is the last operator of
-// the body, it also writes wanted rows only; keys and values are still needed for every row.
+// This saves the matmuls of nearly one layer, which is 1/n of a prompt's work for n layers. If attention is the last
+// operator of the new body, it also computes wanted rows only; keys and values are still stored for every row.
 #pragma once
 
 #include <optional>
@@ -18,10 +17,11 @@
 namespace tessera {
 
 // Takes a body with one output and a head that gathers rows of it, both after the passes. The new body outputs the
-// values that the new head reads, under their names. The new head's inputs are `hidden` [R, N] and the inputs that it
-// had. Moved nodes that read inputs of rows [T] read slots, which only tell them which rows are padding;
-// input_names::kRowMarks replaces those. If an output is computed for wanted rows alone, its other rows may hold
-// anything. Returns std::nullopt if no node can be moved, or if a handed-over value does not consist of whole rows.
+// values that the new head reads, under their old names. The new head outputs the hidden states [R, N] of the wanted
+// rows, followed by the old head's outputs. The only inputs with rows [T] that a moved node may read are slots, which
+// show it the padding rows; input_names::kRowMarks replaces them. If an output is computed for wanted rows alone, its
+// other rows are undefined. Returns std::nullopt if no node can be moved, or if a handed-over value does not consist of
+// whole rows.
 Result<std::optional<PrefillGraphs>> end_with_wanted_rows(const ir::Graph& body, const ir::Graph& head,
                                                           const ir::OpTable& ops, const KernelTable& kernels);
 

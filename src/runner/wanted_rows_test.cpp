@@ -1,6 +1,6 @@
 // Catches: an attention that computes unwanted rows or leaves out rows that are read; a moved node that reads other
 // rows or a state; a handed-over value that the head cannot gather; moved nodes that still have a row for each token;
-// and a model that unnoticed computes its last layer for every token.
+// and a model that silently computes its last layer for every token.
 #include "tessera/runner/wanted_rows.h"
 
 #include <gmock/gmock.h>
@@ -28,7 +28,7 @@ constexpr const char* kHead = R"(graph @head {
   return %logits
 })";
 
-// `end` is the text behind the attention.
+// Returns a body graph. `end` is its text after the attention.
 std::string body_with(const std::string& end) {
   return R"(graph @body {
   group "full" paged layers [0]
@@ -89,7 +89,8 @@ std::ptrdiff_t count_told(const ir::Graph& graph) {
   return std::ranges::count_if(graph.nodes, [](const ir::Node& n) { return n.attribute_or(kWantedRowsOnly, false); });
 }
 
-// Only the last attention may skip rows that are not wanted: the next layer reads all rows of an earlier attention.
+// Only the last attention may skip rows that are not wanted, because the next layer reads all rows of an earlier
+// attention.
 TEST(WantedRows, AreAllThatTheLastAttentionComputes) {
   const auto made = graphs_of(R"(  %b: f32[T, 8] = empty_like(%a)
   attention(%a, %k, %v, mut %b) {group = 0, scale = 0.5, window = 0}
@@ -102,7 +103,7 @@ TEST(WantedRows, AreAllThatTheLastAttentionComputes) {
   EXPECT_TRUE(made->body.nodes.back().attribute_or(kWantedRowsOnly, false));
 }
 
-// Another operator that does not work by rows ends the body and reads the attention's result.
+// The body ends with a second operator that does not work by rows, and this operator reads the attention's result.
 TEST(WantedRows, DoNotLimitAnAttentionThatTheBodyReads) {
   const auto made = graphs_of(R"(  kv_store(%a, %a, %slots.full, mut %k, mut %v)
   %hidden: f32[T, 8] = linear(%a, %w) {bias = false}
@@ -121,7 +122,7 @@ TEST(WantedRows, HaveTheirOwnShapes) {
   EXPECT_THAT(ir::to_text(made->head), HasSubstr("%r: f32[R, 2, 4] = reshape("));
 }
 
-// Slots tell a router which rows are padding; for wanted rows, marks do.
+// A router reads slots to tell which rows are padding. After the gather, the router reads the row marks instead.
 TEST(WantedRows, TellPaddingByTheirMarks) {
   const auto made = graphs_of(R"(  %scores: f32[T, 4] = linear(%a, %router) {bias = false}
   %ids: i32[T, 2], %shares: f32[T, 2] = moe_route(%scores, %slots.full) {top_k = 2}
@@ -144,7 +145,7 @@ TEST(WantedRows, UseTheSameMarksForAllCacheGroups) {
   EXPECT_THAT(ir::to_text(made->head), HasSubstr("%others: i32[R, 2], %parts: f32[R, 2] = moe_route("));
 }
 
-// Graphs that follow the head find its results by their names.
+// Graphs that follow the head look its results up by name.
 TEST(WantedRows, LeaveTheHeadItsOwnNames) {
   const auto made = graphs_of(R"(  %logits: f32[T, 8] = linear(%a, %w) {bias = false}
   %hidden: f32[T, 8] = linear(%logits, %w) {bias = false}
@@ -154,7 +155,8 @@ TEST(WantedRows, LeaveTheHeadItsOwnNames) {
 }
 
 TEST(WantedRows, KeepNodesThatCannotBeGathered) {
-  // One reads an input of tokens; one reads memory of the body that is written later.
+  // In the first body, a node reads an input with one row per token. In the second body, a node overwrites a value that
+  // the body made before.
   EXPECT_FALSE(graphs_of("  %hidden: f32[T, 8] = embedding(%input_ids, %table)\n"));
   EXPECT_FALSE(graphs_of("  all_reduce(mut %e)\n  %hidden: f32[T, 8] = linear(%e, %w) {bias = false}\n"));
   // A view shares another value's memory.

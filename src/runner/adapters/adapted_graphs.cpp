@@ -24,7 +24,7 @@ using ir::Value;
 using ir::ValueId;
 using ir::ValueKind;
 
-// Copies a graph node by node, and adds the operators of the layout's linears and embedding.
+// Copies a graph node by node, and adds the adapter operators of the layout's linears and embedding.
 class Adapting {
  public:
   Adapting(const ir::Graph& graph, const AdapterLayout& layout, std::set<const AdaptableLinear*>& found)
@@ -38,7 +38,8 @@ class Adapting {
       const bool is_linear = node.op == kLinear.name || node.op == kQuantisedLinear.name;
       const AdaptableLinear* linear =
           is_linear || embeds ? layout_.find(to_.value(node.operands[1]).name, embeds) : nullptr;
-      // What the adapters' smaller matrix gives does not depend on the linear, which loads its weights meanwhile.
+      // The product with A comes before the linear. The linear does not depend on it, and can load its weights while
+      // the product runs.
       const ValueId shrunk = linear != nullptr && !embeds ? add_shrink(node.operands[0], *linear) : ValueId();
       add(node);
       if (node.op == kMoeExperts.name) add_experts(node);
@@ -74,7 +75,7 @@ class Adapting {
     return input(adapter_input(linear, table), adapter_type(layout_, linear, table));
   }
 
-  // Returns the input with the table of rows: tokens, or the rows that a head computes.
+  // Returns the input that names the adapter of each row. The rows are all tokens, or the rows that a head computes.
   ValueId table_of(const ir::Dim& rows) {
     const bool tokens = rows == ir::Dim(ir::Symbol::kTokens);
     return input(std::string(tokens ? input_names::kAdapterRows : input_names::kAdapterHeadRows),
@@ -97,7 +98,8 @@ class Adapting {
     return t;
   }
 
-  // Reads A by the ids of an embedding. Rows that the embedding takes from elsewhere are left out.
+  // Adds the operator that looks up columns of A by the ids of an embedding. The operator skips rows that take a given
+  // embedding instead of the embedding of an id.
   ValueId add_lookup(const Node& embedding, const AdaptableLinear& linear) {
     const ValueId ids = embedding.operands[0];
     const ir::Dim rows = to_.value(ids).type.shape[0];
@@ -113,7 +115,7 @@ class Adapting {
     return t;
   }
 
-  // Adds what computes rows again whose adapter changes experts.
+  // Adds the operator that recomputes the rows whose adapter changes experts.
   void add_experts(const Node& experts) {
     const AdaptableLinear* const gate_up = layout_.find(to_.value(experts.operands[3]).name);
     const AdaptableLinear* const down = layout_.find(to_.value(experts.operands[4]).name);
@@ -150,7 +152,7 @@ class Adapting {
 
   const ir::Graph& from_;
   const AdapterLayout& layout_;
-  std::set<const AdaptableLinear*>& found_;  // weights of the linears that were adapted
+  std::set<const AdaptableLinear*>& found_;  // linears of the layout that were found in a graph
   ir::Graph to_;
 };
 

@@ -1,17 +1,17 @@
-// The second set of a model's graphs, for forwards in which some row has a low-rank adapter. Around each linear that
-// the layout has stand the two operators that add what adapters change (ops/adapters/adapter_linear.h):
+// The second set of a model's graphs, for forwards in which some row has a low-rank adapter. Two operators around each
+// linear of the layout add the adapters' change (ops/adapters/adapter_linear.h):
 //
 //   %t = adapter_shrink(%x, %a, %ranks, %rows)
 //   %y = linear(%x, "….weight")
 //   adapter_add(mut %y, %t, %b, %ranks, %scales, %rows) {…}
 //
-// Behind moe_experts, if the layout has its stacks, stands adapter_experts (ops/moe/adapter_experts.h).
-// Behind an embedding of the layout stand adapter_lookup (ops/adapters/adapter_lookup.h) and adapter_add.
+// If the layout contains the weights of experts, adapter_experts follows moe_experts (ops/moe/adapter_experts.h). If it
+// has an embedding, adapter_lookup (ops/adapters/adapter_lookup.h) and adapter_add follow the embedding.
 //
-// The small product comes first, because a linear that is launched early loads its weights meanwhile.
-// Everything else is as in the first set, which forwards without adapters run, so that those cost nothing. A row
-// without an adapter has the same bits in both sets as long as no joined kernel takes a linear together with what
-// follows it, which deterministic forwards never do.
+// adapter_shrink comes before the linear, because a linear that is launched early can load its weights while
+// adapter_shrink runs. Everything else is the same as in the first set of graphs. Forwards without adapters run the
+// first set, so adapters cost them nothing. A row without an adapter gets the same bits from both sets unless a fused
+// kernel joins a linear with the operators that follow it. Deterministic forwards never use such kernels.
 #pragma once
 
 #include <string>
@@ -25,8 +25,8 @@
 
 namespace tessera {
 
-// Returns the graphs with adapters. The model's own graphs are final: after the passes, and after
-// end_with_wanted_rows(). kUnimplemented if a linear of the layout is in none of them.
+// Returns the graphs with adapters. The model's own graphs must be final: after the passes and end_with_wanted_rows().
+// Returns kUnimplemented if some linear of the layout is in none of the graphs.
 Result<AdaptedGraphs> adapt_graphs(const ModelGraphs& graphs, AdapterLayout layout, const ir::OpTable& ops);
 
 // The inputs of one linear's operators. They lie in device memory (adapter_tables.h).

@@ -1,5 +1,5 @@
-// Catches: operators that stand before or without their linear, values of the model that are renamed, and a linear of
-// the layout that no graph has.
+// Catches: adapter operators in the wrong place or without their linear, values of the model that are renamed, and a
+// linear of the layout that no graph has.
 #include "tessera/runner/adapters/adapted_graphs.h"
 
 #include <gmock/gmock.h>

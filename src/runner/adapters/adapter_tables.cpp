@@ -17,7 +17,7 @@ AdapterTables::AdapterTables(const AdapterLayout& layout, Places places, std::un
       memory_(std::move(memory)),
       numbers_(places_.bytes - places_.numbers) {}
 
-// Places the matrices first, then ranks and scales of all linears, so that one copy brings these to the device.
+// Places the matrices first. The ranks and scales of all linears follow together, so that one copy uploads all of them.
 Result<AdapterTables::Places> AdapterTables::places_of(const AdapterLayout& layout) {
   Places places;
   const auto take = [&](const AdaptableLinear& linear, AdapterTable table) -> Result<std::size_t> {

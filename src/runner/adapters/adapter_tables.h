@@ -1,4 +1,4 @@
-// The device memory of the adapters in use: tables of slots for every linear of the layout, which forwards with
+// The device memory of the adapters in use. Every linear of the layout has tables of slots, which forwards with
 // adapters read. A slot holds one adapter. The engine decides which (engine/adapters/adapter_pool.h).
 //
 // Threads: the runner's thread.
@@ -29,15 +29,15 @@ class AdapterTables {
   std::int64_t bytes() const { return static_cast<std::int64_t>(memory_->size()); }
 
   // Copies this rank's share of an adapter to a slot. Forwards that were enqueued before still read the slot's old
-  // content; later ones read the new. kInternal for a slot that does not exist. The share must live until the stream
-  // has passed the copies.
+  // content; later ones read the new. Returns kInternal if the slot does not exist. The share must live until the
+  // stream has completed the copies.
   Status write(std::int64_t slot, const AdapterShare& share, Stream& stream);
-  // Fills every slot with small pseudo-random numbers of the largest rank, for the oracle and measurements. Enqueues on
-  // `stream`. Precondition: no slot is in use.
+  // Fills every slot with an adapter of the largest rank, made of small pseudo-random numbers, for the oracle and
+  // measurements. Enqueues on `stream`. Precondition: no slot is in use.
   Status fill_at_random(Stream& stream);
 
  private:
-  // The places of one linear's tables, in bytes from the memory's start.
+  // The offsets of one linear's tables, in bytes from the start of the memory.
   struct Place {
     std::size_t a = 0;
     std::size_t b = 0;
@@ -46,7 +46,7 @@ class AdapterTables {
   };
   struct Places {
     std::vector<Place> linears;
-    std::size_t numbers = 0;  // begin of all ranks and scales, which lie together
+    std::size_t numbers = 0;  // offset of the ranks and scales of all linears, which are contiguous
     std::size_t bytes = 0;
   };
   static Result<Places> places_of(const AdapterLayout& layout);

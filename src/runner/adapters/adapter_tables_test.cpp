@@ -1,5 +1,5 @@
-// Catches: a slot that is written to another's place, ranks that a later adapter leaves behind, and memory that differs
-// from the prediction.
+// Catches: an adapter that is written to another slot's place, ranks of an old adapter that remain when another takes
+// its slot, and memory that differs from the prediction.
 #include "tessera/runner/adapters/adapter_tables.h"
 
 #include <gmock/gmock.h>

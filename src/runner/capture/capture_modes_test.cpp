@@ -58,7 +58,7 @@ TEST(CaptureModes, LazySizesAreCapturedWhenFirstWanted) {
   same({{ids(13)}}, RunnerKind::kPrefill, 16);
   EXPECT_THAT(bench.runner->prefill().report().captured, ElementsAre(16));
   same({{ids(14), 13}}, RunnerKind::kDecode, 1);
-  // Sizes below and above the first captured one.
+  // Captures sizes 4 and 40, which lie below and above the size that was captured first.
   same({{ids(3)}}, RunnerKind::kPrefill, 4);
   same({{ids(33)}}, RunnerKind::kPrefill, 40);
   same({{ids(13)}}, RunnerKind::kPrefill, 16);
@@ -103,7 +103,8 @@ TEST(CaptureModes, CapturesCoreSizesFirstAndOthersWhenIdle) {
   EXPECT_LE(greatest_difference(logits, all.logits({{ids(11)}})), 1e-5);
 }
 
-// A server that is never idle captures its sizes too: a size is captured after a few padded forwards wanted it.
+// A server that is never idle also captures deferred sizes. It captures a size after a few forwards were padded because
+// the size had no graph.
 TEST(CaptureModes, CapturesADeferredSizeThatIsWantedOften) {
   RunnerBench bench = make_captured("llama", core_options());
   std::vector<std::int64_t> sizes;
@@ -117,7 +118,8 @@ TEST(CaptureModes, CapturesADeferredSizeThatIsWantedOften) {
   EXPECT_THAT(bench.runner->prefill().report().captured, ElementsAre(8, 10, 40));
 }
 
-// If padding would cost more than a capture, or no larger size is captured, the size is captured at once.
+// A deferred size is captured at the first forward that needs it if padding would cost more than a capture, or if no
+// larger size is captured.
 TEST(CaptureModes, CapturesADeferredSizeWherePaddingIsExpensive) {
   RunnerOptions options = core_options();
   options.max_tokens = 300;
@@ -129,9 +131,9 @@ TEST(CaptureModes, CapturesADeferredSizeWherePaddingIsExpensive) {
   EXPECT_THAT(bench.runner->prefill().report().captured, ElementsAre(8, 10, 300));
 }
 
-// Returns the tokens of three decoding requests. Each step is submitted before the previous step's tokens are
-// collected, as an engine does on a GPU. Before step `kCaptured` no kernel counts as warm, and the device fails as
-// `faults` says.
+// Returns the tokens of three decoding requests. Submits each step before it collects the previous step's tokens, as an
+// engine does on a GPU. Before step `kCaptured`, marks all kernels as not warm and lets the device fail as `faults`
+// says.
 constexpr int kCaptured = 8;
 std::vector<TokenId> decode_ahead(RunnerBench& bench, const FaultPlan& faults = {}) {
   ModelRunner& runner = *bench.runner;
@@ -165,7 +167,7 @@ std::vector<TokenId> decode_ahead(RunnerBench& bench, const FaultPlan& faults = 
   return tokens;
 }
 
-// This is the usual case on a GPU: the next step is submitted, and its size is found missing, while the last one runs.
+// This is the usual case on a GPU: while one step runs, the next one is submitted and its size has no graph yet.
 TEST(CaptureModes, CapturesASizeBesideAForwardInFlight) {
   RunnerOptions options = core_options();
   options.capture = CaptureMode::kEager;
@@ -201,7 +203,7 @@ TEST(CaptureModes, LogsThatSizesAreDeferred) {
   EXPECT_THAT(log_of(options), HasSubstr("decode graphs for 3 batch sizes, ")) << "there are no others";
 }
 
-// While the start waits for something else, it captures deferred sizes: one at a time, and no more than requested.
+// While a start waits for other work, it captures deferred sizes one by one, as long as `more` returns true.
 TEST(CaptureModes, TheStartCapturesMoreWhileItWaits) {
   RunnerBench bench = make_bench("llama", core_options());
   int asked = 0;
@@ -215,7 +217,7 @@ TEST(CaptureModes, TheStartCapturesMoreWhileItWaits) {
 TEST(CaptureModes, EveryCapturedSizeIsMeasuredInIdleMoments) {
   RunnerBench bench = make_captured("llama", with(CaptureMode::kEager));
   EXPECT_TRUE(bench.runner->costs().empty()) << "the start measures nothing";
-  bench.logits({{ids(30)}}, Rows::kLast);  // it is in the cache and must stay readable
+  bench.logits({{ids(30)}}, Rows::kLast);  // leaves a prefix in the KV cache, which idle work must not change
   const std::vector<TestRequest> next = {{ids(31), 30}};
   const std::vector<float> want = bench.logits(next);
   EXPECT_EQ(work_until_done(*bench.runner), 4 + 2 + 3);  // prefill sizes, eager samples, decode sizes
@@ -236,7 +238,7 @@ TEST(CaptureModes, NothingIsMeasuredWhereMeasuringIsOff) {
   EXPECT_EQ(bench.runner->dispatch_table().costs, nullptr);
 }
 
-// Destroying a runner frees everything, whatever it did before.
+// Destroying a runner frees all device memory in every capture mode, also after a failed capture or replay.
 TEST(CaptureModes, DestroyingARunnerFreesEverything) {
   for (const CaptureMode mode : {CaptureMode::kEager, CaptureMode::kLazy, CaptureMode::kCore}) {
     for (const FaultPlan& faults :

@@ -8,12 +8,12 @@
 namespace tessera {
 
 // Returns the core of a ladder: its smallest and largest size and, for each power of two between them, the smallest
-// size that is not below it. Padding stays below the real row count, and the core has about a fifth of a default
-// ladder's sizes.
+// size that is at least that power. A forward then has fewer padding rows than real rows. The core has about a fifth of
+// a default ladder's sizes.
 std::vector<std::int64_t> core_sizes(std::span<const std::int64_t> ladder);
 
-// Returns the prefill sizes at which an eager run is measured beside the replay: the smallest, the largest and every
-// fourth size. The costs of eager forwards between these sizes are interpolated.
+// Returns the prefill sizes at which an eager run is measured in addition to the replay. They are the smallest, the
+// largest and every fourth size. The costs of eager forwards between these sizes are interpolated.
 std::vector<std::int64_t> eager_samples(std::span<const std::int64_t> ladder);
 
 }  // namespace tessera

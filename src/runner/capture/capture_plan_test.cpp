@@ -1,4 +1,5 @@
-// Catches: a core that leaves out an end of the ladder or a range of it.
+// Catches: a core without the smallest or largest size of the ladder; a core without a size for one of the powers of
+// two.
 #include "tessera/runner/capture/capture_plan.h"
 
 #include <gmock/gmock.h>

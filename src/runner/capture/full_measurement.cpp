@@ -28,7 +28,7 @@ double median_bound(std::vector<double> ratios) {
 
 Result<bool> FullMeasurement::measure_next() {
   if (!dispatcher_.chooses_full() || !dispatcher_.has_memory_for_full()) return false;
-  if (at_ && !runner().has_full(at_->size)) at_.reset();  // its size was dropped meanwhile
+  if (at_ && !runner().has_full(at_->size)) at_.reset();  // the size was dropped since the last call
   if (!at_) {
     const std::optional<std::int64_t> size = next_size();
     if (!size) return false;
@@ -43,10 +43,10 @@ Result<bool> FullMeasurement::measure_next() {
   return true;
 }
 
-// Returns the next size to measure. Sizes with a known cost, perhaps of an earlier run, are skipped, but their losses
-// count.
+// Returns the next size to measure. Skips sizes whose full graph was measured before, perhaps in an earlier run of the
+// program. Returns nothing after two consecutive sizes without a gain.
 std::optional<std::int64_t> FullMeasurement::next_size() {
-  constexpr int kMostLosses = 2;  // in a row
+  constexpr int kMostLosses = 2;  // consecutive sizes without a gain
   const CostTable& costs = dispatcher_.costs();
   int losses = 0;
   for (const std::int64_t size : runner().report().captured) {
@@ -59,7 +59,7 @@ std::optional<std::int64_t> FullMeasurement::next_size() {
 }
 
 bool FullMeasurement::may_win(std::int64_t size) {
-  // Upper bound of the time that a cut costs: the launches around it and the gaps that they leave.
+  // An upper bound of the time that a cut costs: the launches around the cut and the gaps between these launches.
   constexpr double kMostCutMs = 0.005;
   const auto cuts = static_cast<double>(runner().executable().graph().num_split_ops());
   const std::optional<double> ms = dispatcher_.costs().ms(RunnerKind::kPrefill, size);
@@ -74,8 +74,8 @@ Status FullMeasurement::work() {
   return decide({.ratio = median_bound(at_->ratios), .equal = true});
 }
 
-// Captures the size's full graph and checks that both forms give the same bits. They do, unless a kernel computes
-// differently within a larger graph.
+// Captures the size's full graph and checks that it gives the same bits as the pieces. The bits differ only if some
+// kernel computes differently inside a larger graph.
 Status FullMeasurement::begin(std::int64_t size) {
   TRY(captures_.add_full(size));
   const std::vector<std::byte> pieces = TRY(output_of(size, GraphForm::kPieces));
@@ -103,9 +103,9 @@ Result<std::vector<std::byte>> FullMeasurement::output_of(std::int64_t size, Gra
   return bytes;
 }
 
-// Measures pairs of replays by the host's clock, each on an idle device. This is the time that a prompt waits.
+// Times pairs of replays with the host's clock, each on an idle device, so that the result is the time a prompt waits.
 Status FullMeasurement::measure_pairs() {
-  constexpr double kMostMs = 30;  // a request that arrives meanwhile waits this long at most
+  constexpr double kMostMs = 30;  // the longest that a request may wait if it arrives during the measurement
   const std::int64_t size = at_->size;
   TRY(parts_.together({.kind = RankOrderKind::kStageDummy, .size = size},
                       [&] { return launcher_.stage_dummy(runner(), size); }));

@@ -1,12 +1,14 @@
-// Measures in idle moments whether prefill sizes run faster as one full graph, which holds attention too, than in
+// Measures in idle moments whether a prefill size runs faster as one full graph, which includes attention, than in
 // pieces.
 //
-// A full graph saves the gaps at the cuts, and runs attention on a grid that is fixed for the size. It is kept if both
-// forms give the same bits and the full graph was faster in nearly all pairs of replays, which alternate. Measurement
-// starts with the smallest size. The cost of a cut does not grow with the size, so after two sizes without a gain all
-// larger sizes are skipped. Sizes whose replay takes so long that saving the cuts cannot gain enough are skipped too.
+// A full graph has no gaps at cuts, and it runs attention on a grid that is fixed for the size. It is kept if both
+// forms give the same bits and the full graph was faster in nearly all pairs of replays. Each pair replays both forms.
+// Measurement starts with the smallest size. The cost of a cut does not grow with the size, so after two sizes without
+// a gain all larger sizes are skipped. A size is also skipped if its replay takes so long that even a forward without
+// cuts could not gain enough.
 //
-// At most one full graph exists beside the chosen ones, and none is made if device memory is short.
+// Full graphs are measured one after another, so at most one unmeasured full graph exists at a time. If device memory
+// is short, no full graph is made.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +22,8 @@
 
 namespace tessera {
 
-// Returns a value that the median of the pairs' ratios stays below with 99.6 % confidence: the third largest of 15
-// ratios, for any distribution. Precondition: there are kFullPairs ratios.
+// Returns an upper bound of the median of the pairs' ratios with 99.6 % confidence. It is the third largest of 15
+// ratios, and holds for any distribution. Precondition: there are kFullPairs ratios.
 inline constexpr std::size_t kFullPairs = 15;
 double median_bound(std::vector<double> ratios);
 
@@ -38,7 +40,7 @@ class FullMeasurement {
  private:
   struct Candidate {
     std::int64_t size = 0;
-    std::vector<double> ratios{};  // one for each pair so far: full graph's time over pieces' time
+    std::vector<double> ratios{};  // one for each pair so far: the full graph's time divided by the pieces' time
   };
 
   GraphRunner& runner() { return parts_.runner(RunnerRole::kPrefill); }

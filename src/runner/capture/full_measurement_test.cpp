@@ -1,6 +1,6 @@
-// Catches: a full graph that is used before it was measured to be equal and faster, or for a batch that it does not
-// support; a full graph that is kept although the pieces were faster; a failed full graph that drops the pieces too;
-// and results with other bits than those of the pieces.
+// Catches: a full graph that is used before it was found equal and faster, or for a batch that it does not support; a
+// full graph that is kept although the pieces were faster; a failed full graph that makes its size lose the pieces too;
+// and a full graph with other bits than the pieces.
 #include "tessera/runner/capture/full_measurement.h"
 
 #include <gmock/gmock.h>
@@ -29,7 +29,8 @@ using testing::RunnerBench;
 using testing::small_options;
 using testing::TestRequest;
 
-// Cache groups of a page batch. Only the first group gives each row a slot of its own.
+// Cache groups for page_batch(). The paged group gives each row of a request its own slot. The state group gives all
+// rows slot 0.
 const std::vector<ir::CacheGroup> kGroups = {{.name = "full"}, {.name = "state", .kind = ir::CacheGroup::Kind::kState}};
 
 // kPrompts: every request has several rows. kMixed: a prompt, and a request with a single row.
@@ -42,7 +43,7 @@ RunnerOptions choosing() {
   return options;
 }
 
-// Returns costs so small that any size may gain from fewer cuts.
+// Returns costs so small that saving cuts may gain enough at any size.
 CostTable small_costs() {
   CostTable costs;
   for (const std::int64_t size : {4, 16, 40}) costs.add(RunnerKind::kPrefill, size, 1e-3);
@@ -168,7 +169,7 @@ TEST(FullGraphs, ALazySizeIsCapturedInBothForms) {
 TEST(FullGraphs, AFailedCaptureLeavesThePieces) {
   RunnerBench bench = make_bench("llama", choosing());
   bench.runner->set_costs(full_at(16));
-  bench.device->set_plan({.end_recording_fails_at = 13});  // after the four pieces of three sizes
+  bench.device->set_plan({.end_recording_fails_at = 13});  // the three sizes make 3 · 4 recordings of pieces before
   ASSERT_TRUE(bench.runner->capture().ok());
   EXPECT_EQ(bench.device->counts().faults, 1);
   bench.device->set_plan({});
@@ -195,7 +196,7 @@ TEST(FullGraphs, ThreeFailedReplaysLeaveThePieces) {
 TEST(FullGraphs, IdleMomentsMeasureThemAndKeepTheWinners) {
   RunnerBench bench = captured_with(small_costs());
   EXPECT_THAT(bench.runner->prefill().report().full, IsEmpty()) << "a first start is piecewise";
-  bench.logits({{ids(30)}}, Rows::kLast);  // it is in the cache and must stay readable
+  bench.logits({{ids(30)}}, Rows::kLast);  // leaves a prefix in the KV cache, which the measurement must not change
   const std::vector<TestRequest> next = {{ids(31), 30}};
   const std::vector<float> want = bench.logits(next);
   work_until_done(*bench.runner);
@@ -236,8 +237,8 @@ TEST(FullGraphs, SlowSizesAreNotMeasured) {
   EXPECT_TRUE(*measurement.measure_next());
 }
 
-// Returns the CPU's kernels with a last attention that computes something else inside a full graph. `layers` is the
-// number of attentions that a forward binds in order.
+// Returns the CPU's kernels with a changed attention: inside a full graph, the last attention of a forward computes
+// other values. `layers` is the number of attentions that a forward binds in order.
 KernelTable other_attention_within_full_graphs(int layers) {
   static int number;
   static int of;
@@ -282,7 +283,7 @@ TEST(FullGraphs, AFullGraphWithOtherBitsIsNeverTaken) {
 
 TEST(FullGraphs, AnUnmeasurableSizeStaysInPieces) {
   RunnerBench bench = captured_with(small_costs());
-  for (int n = 0; n < 3 + 2 + 3; ++n) ASSERT_TRUE(*bench.runner->idle_work());  // replays and eager samples
+  for (int n = 0; n < 3 + 2 + 3; ++n) ASSERT_TRUE(*bench.runner->idle_work());  // replays and eager samples come first
   bench.device->set_plan({.replay_fails_at = 1});
   work_until_done(*bench.runner);
   EXPECT_EQ(bench.device->counts().faults, 1);

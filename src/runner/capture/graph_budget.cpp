@@ -19,7 +19,7 @@ double share_of_forwards(const BudgetLadder& ladder, std::int64_t above, std::in
     }
     return static_cast<double>(within) / static_cast<double>(std::max<std::int64_t>(all, 1));
   }
-  // Row counts are integers, so each one stands for the interval from half a row below it to half a row above.
+  // Row counts are integers, so each count is taken as the interval from half a row below it to half a row above it.
   const auto logarithm = [](std::int64_t rows) { return std::log(static_cast<double>(rows) + 0.5); };
   return (logarithm(size) - logarithm(above)) / (logarithm(ladder.sizes.back()) - logarithm(0));
 }
@@ -70,7 +70,7 @@ BudgetedSizes fit_graph_budget(const BudgetLadder& prefill, const BudgetLadder& 
     const BudgetLadder& ladder;
     std::vector<std::int64_t>& sizes;
     std::vector<std::int64_t>& dropped;
-    bool keeps_last;  // drop its largest size after all sizes of the other ladders
+    bool keeps_last;  // whether its largest size is dropped only after all other ladders are empty
   };
   const std::array parts = {Part{prefill, kept.prefill, kept.dropped_prefill, true},
                             Part{decode, kept.decode, kept.dropped_decode, false},
@@ -90,7 +90,7 @@ BudgetedSizes fit_graph_budget(const BudgetLadder& prefill, const BudgetLadder& 
       from = &part;
       least = candidate;
     }
-    if (from == nullptr && kept.prefill.empty()) break;  // the budget is below 0
+    if (from == nullptr && kept.prefill.empty()) break;  // only reached if the budget is below 0
     if (from == nullptr) from = parts.data();
     drop(from->sizes, least.index, from->dropped);
   }

@@ -1,5 +1,5 @@
-// Catches: a budget that is exceeded, graphs dropped that would fit, a size dropped before one with less value a byte,
-// and the only graph of long forwards dropped while another is kept.
+// Catches: a budget that is exceeded, graphs dropped although they would fit, a size dropped before a size with less
+// value per byte, and the largest prefill size dropped while other sizes are kept.
 #include "tessera/runner/capture/graph_budget.h"
 
 #include <gmock/gmock.h>
@@ -30,15 +30,15 @@ TEST(GraphBudget, WhatFitsIsKept) {
 }
 
 TEST(GraphBudget, EvenlySpacedSizesThatSaveLeastAreDroppedFirst) {
-  // The sizes between 96 and 128 save little padding against the next larger one; 1 is far from 64.
+  // 120 and 124 save little padding, since 128 is close above them. Without 64, its forwards would be padded to 120.
   const BudgetedSizes kept = fit_graph_budget(ladder({1, 64, 120, 124, 128}, 1), kNone, kNone, 3);
   EXPECT_THAT(kept.prefill, ElementsAre(1, 64, 128));
   EXPECT_THAT(kept.dropped_prefill, ElementsAre(120, 124));
 }
 
 TEST(GraphBudget, NeighboursOfADroppedSizeAreValuedAgain) {
-  // 120 and 124 are each worth little while both exist. Once one is dropped, the other is worth more than 126, which is
-  // dropped next.
+  // 120 and 124 are each worth little while both exist. Once one is dropped, the other is worth more than 126. Size 126
+  // is therefore dropped next.
   const BudgetLadder sizes = ladder({64, 120, 124, 126, 128}, 1);
   const BudgetedSizes first = fit_graph_budget(sizes, kNone, kNone, 4);
   ASSERT_EQ(first.dropped_prefill.size(), 1u);
@@ -62,7 +62,7 @@ TEST(GraphBudget, AHistogramOverrulesThePrior) {
 }
 
 TEST(GraphBudget, ValueIsCountedPerByte) {
-  // Compares two equal ladders: the one with ten times the memory is dropped first.
+  // The ladders are equal, but one takes ten times the memory. Sizes of that ladder are dropped first.
   const std::vector<std::int64_t> sizes = {1, 2, 4, 8};
   const BudgetedSizes dear_prefill = fit_graph_budget(ladder(sizes, 10), ladder(sizes, 1), kNone, 24);
   EXPECT_EQ(dear_prefill.prefill.size(), 2u);
@@ -101,8 +101,8 @@ TEST(GraphBudget, WithoutPaddingASizeIsWorthItsOwnForwards) {
   EXPECT_THAT(fit_graph_budget(kNone, exact, kNone, 2).decode, ElementsAre(1, 3));
 }
 
-// For real ladders and many budgets, the kept graphs never exceed the budget, no dropped one would fit, and a larger
-// budget never keeps fewer.
+// For real ladders and many budgets, the kept graphs never exceed the budget, no dropped graph would fit, and a larger
+// budget never keeps fewer graphs.
 TEST(GraphBudget, HoldsForEveryBudgetOfTheDefaultLadders) {
   const BudgetLadder prefill = ladder(prefill_ladder(8192), 3900);
   const BudgetLadder decode = ladder(decode_ladder(256), 890);
@@ -127,7 +127,7 @@ TEST(GraphBudget, HoldsForEveryBudgetOfTheDefaultLadders) {
   EXPECT_THAT(fit_graph_budget(prefill, decode, kNone, all).dropped_prefill, IsEmpty());
 }
 
-// A vision tower's budgets follow the same rule, and all of them are dropped before the largest prefill size.
+// The sizes of a vision tower compete with the other sizes. The largest prefill size is dropped after all tower sizes.
 TEST(GraphBudget, BudgetsOfATowerAreDroppedLikeOthers) {
   const BudgetLadder prefill = ladder({64, 128}, 10);
   const BudgetLadder decode = ladder({1, 2}, 10);

@@ -1,5 +1,5 @@
-// Starts a runner: takes memory for the largest forward, warms up and captures. It also captures the sizes that the
-// start puts off.
+// Starts a runner: takes memory for the largest forward, warms up and captures. After the start, captures the sizes
+// that the start has deferred.
 #pragma once
 
 #include <cstdint>
@@ -24,18 +24,18 @@ class GraphCapture {
   Status start(StepResults& results, const std::function<bool()>& more);
   // Does the first part of start(): takes memory for the largest forward and warms up.
   Status prepare(StepResults& results);
-  // Does the last part of start(): captures the vision tower's sizes that a start captures, on this rank alone.
+  // Does the last part of start(): captures the vision tower's sizes that belong to the start, on this rank only.
   static Status capture_start_budgets(RunnerParts& parts);
-  // Captures one pending size: first the vision tower's sizes that images came for, then decode's, smallest first, then
-  // the tower's others. Returns false if none is pending.
+  // Captures one pending size. The order is: the vision tower's sizes that images have needed; the sizes of decode,
+  // prefill and their adapter runners, smallest first; and the tower's other sizes. Returns false if none is pending.
   Result<bool> capture_next();
   // Captures every pending size.
   Status capture_rest();
   // Returns whether capture_next() has something to do.
   bool has_pending() const;
 
-  // Returns measured bytes of graph objects divided by DeviceProperties' estimate. Used if the device reports no graph
-  // memory.
+  // Returns the measured bytes of graph objects divided by the estimate of DeviceProperties. Memory reports multiply
+  // estimates by this ratio if the device does not report graph memory.
   double graph_bytes_of_estimate() const { return graph_bytes_of_estimate_; }
   std::int64_t available() const { return available_; }  // free bytes of device memory at the end of start()
 
@@ -46,7 +46,7 @@ class GraphCapture {
   Status capture_sizes(GraphRunner& runner);
   Result<bool> capture_tower();
   void measure_graphs(std::int64_t bytes);
-  // Logs the memory that is taken. Warns if capturing every pending size would leave too little.
+  // Logs the memory that is in use. Warns if capturing every pending size would leave too little.
   void report_memory();
   std::int64_t predicted_pending_bytes() const;  // device memory that graph objects of the pending sizes will take
 

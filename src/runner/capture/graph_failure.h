@@ -1,5 +1,5 @@
-// Marks start-up errors that come from compiling or capturing graphs. Their messages contain one of these contexts, so
-// that the code that reports them can suggest a remedy.
+// Contexts that mark start-up errors from compiling or capturing graphs. The error's message contains one of them, so
+// that the code that reports it can suggest a remedy.
 #pragma once
 
 #include <string>

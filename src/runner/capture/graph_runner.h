@@ -1,5 +1,5 @@
-// One runner: its description, its executable, and the sizes that have graphs. Only this class records those sizes;
-// dispatch's table, inventories and reports are derived from it.
+// One runner: its description, its executable, and the sizes that have graphs. This class is the only record of those
+// sizes; dispatch's table, inventories and reports are derived from it.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,8 @@ class GraphRunner {
   std::string_view name() const { return spec_.name(); }
   Executable& executable() const { return *executable_; }
   ir::Bucket bucket(std::int64_t size) const { return spec_.bucket(size); }
-  // Returns the ladder's size that `rows` are padded to; for more rows than the largest size, the largest size.
+  // Returns the smallest size of the ladder that is at least `rows`; for more rows than the largest size, the largest
+  // size.
   std::int64_t padded_size(std::int64_t rows) const;
 
   const CaptureReport& report() const { return report_; }
@@ -43,16 +44,16 @@ class GraphRunner {
   // Returns the ladder's sizes that are neither captured nor dropped, ascending; empty if the runner is not captured.
   std::vector<std::int64_t> pending() const;
 
-  // Stages and uploads the inputs and plans of a batch of the size, for kernels that must run once before they are
-  // recorded. It is not called if all kernels have run before.
+  // Stages and uploads the inputs and plans of a batch of the size. capture_one() calls it if some kernels must run
+  // once before they are recorded.
   using StageSize = std::function<Status(std::int64_t size)>;
-  // Calls `capture` for every size, largest first: the largest plan fixes the arena, and smaller ones fit into it. A
-  // size that fails is left out. kDeviceLost ends the capture.
+  // Calls `capture` for every size, largest first, because the largest plan decides the arena's size and smaller plans
+  // fit into it. Leaves out a size that fails. Only kDeviceLost ends the loop with an error.
   Status capture_each(std::span<const std::int64_t> sizes, bool show_progress,
                       const std::function<Status(std::int64_t size)>& capture) const;
-  // Captures one more size. A failure is returned and recorded in the report; the caller handles it.
+  // Captures one more size. Records a failure in the report and returns it; the caller handles it.
   Status capture_one(std::int64_t size, const StageSize& stage);
-  // Captures the whole forward of a captured size as one more graph; the graphs of the pieces stay
+  // Captures the whole forward of a captured size as one more graph, and keeps the graphs of its pieces
   // (Executable::capture_full). After a failure the size has no full graph.
   Status capture_full(std::int64_t size);
   bool has_full(std::int64_t size) const;
@@ -66,9 +67,9 @@ class GraphRunner {
   }
   Status run(std::int64_t size) const { return executable_->run(bucket(size)); }
 
-  // Binds a size without capturing it. The last kMaxUncaptured such sizes stay bound; older ones are dropped.
+  // Binds a size without capturing it. The last kMaxUncaptured such sizes stay bound; older ones are unbound.
   Status make_ready(std::int64_t size);
-  // Drops a size that make_ready() bound. Precondition: the device has finished all enqueued work of it.
+  // Unbinds a size that make_ready() bound. Precondition: the device has finished all work enqueued for it.
   void forget(std::int64_t size);
 
  private:

@@ -1,4 +1,4 @@
-// Makes an executable from a runner's description: split and compiled, ready to be bound.
+// Makes an executable from a runner's description: splits and compiles its graph, ready to be bound.
 #pragma once
 
 #include <memory>
@@ -16,8 +16,8 @@ Result<std::unique_ptr<Executable>> make_executable(const RunnerSpec& spec, cons
                                                     const ExecutionEnvironment& environment, MemoryPlanKind memory,
                                                     bool log);
 
-// Returns the compiler `name` for the device and a runner's graph. `cache` must outlive the compiler; null: nothing is
-// kept.
+// Returns the compiler `name` for the device and a runner's graph. `cache` must outlive the compiler. If `cache` is
+// null, compiled programs are not cached.
 Result<std::unique_ptr<Compiler>> make_compiler(const std::string& name, RunnerRole role, const RunnerOptions& options,
                                                 Device& device, ProfileCache* cache);
 

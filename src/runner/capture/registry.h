@@ -1,6 +1,6 @@
-// The parts of a program: operators, devices with their kernels and ways to capture, model families, compilers, passes,
-// and chat formats. main makes one registry, adds the program's own parts, and passes it down; no layer keeps a list of
-// its own.
+// The parts that a program is built from: operators, devices with their kernels and ways to capture, model families,
+// compilers, passes, and chat formats. main makes one registry, adds the program's own parts, and passes it down. No
+// layer keeps a list of its own.
 //
 //   Registry registry = built_in_registry();
 //   TRY(registry.ops.add(kMyOp));
@@ -28,7 +28,7 @@
 
 namespace tessera {
 
-// A library that added to the registry. It stays loaded as long as the registry exists.
+// A library that added parts to the registry. It stays loaded as long as the registry exists.
 struct LoadedPlugin {
   std::string name;
   std::string version;
@@ -44,9 +44,10 @@ struct Registry {
   DeviceRegistry devices;
   FamilyRegistry families;
   CompilerRegistry compilers;
-  std::vector<Pass> passes{};              // in the order in which they run
-  PiecewiseBackends piecewise_backends{};  // devices' own ways to capture; recording a stream needs none
-  ChatFormats chat_formats{};              // beside the server's own formats
+  std::vector<Pass> passes{};  // in the order in which they run
+  // Capture methods of devices that need one of their own; a device that records streams needs none.
+  PiecewiseBackends piecewise_backends{};
+  ChatFormats chat_formats{};  // in addition to the server's own formats
 };
 
 Registry built_in_registry();

@@ -1,6 +1,6 @@
 // Captures sizes of the prefill and decode runners, and drops them, on all ranks or on none.
 //
-// Threads: the runner's thread. On rank 0 the other ranks do the same at its orders.
+// Threads: the runner's thread. Rank 0 orders the other ranks to do the same.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@ class SizeCapture {
 
   // Captures every size (GraphRunner::capture_each).
   Status capture(GraphRunner& runner, std::span<const std::int64_t> sizes);
-  // Captures one size. If some of its kernels have not run, stages a dummy batch and runs them first. A size that fails
-  // is dropped on all ranks, and its error returned.
+  // Captures one size. If some of its kernels have not run yet, stages a dummy batch and runs them first. If it fails,
+  // drops the size on all ranks and returns the error.
   Status capture(GraphRunner& runner, std::int64_t size);
   // Drops a captured size.
   Status drop(GraphRunner& runner, std::int64_t size, const Status& why);

@@ -1,5 +1,5 @@
-// Catches kernels that first run while they are recorded: at the start, on first use, in idle moments, and among ranks.
-// A device or library that loads code on the first run refuses that.
+// Catches: a kernel whose first run is recorded, in captures at the start, on first use, in idle moments, or on several
+// ranks. A device or library that loads code on the first run refuses such a recording.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -21,11 +21,11 @@ using ::testing::Pair;
 using testing::RunnerBench;
 using testing::small_options;
 
-// Counts how often the code for each number of rows ran, without recordings.
+// The number of runs outside recordings, for each number of rows.
 std::map<std::uint64_t, int> runs;
 
-// A silu_mul with code of its own for each number of rows, like a library that picks algorithms by size. The first run
-// of each loads the code, which is refused while the stream records.
+// A silu_mul that loads separate code for each number of rows, like a library that picks algorithms by size. The code
+// loads on the first run, and loading is refused while the stream records.
 class LazilyLoaded final : public BoundOp {
  public:
   LazilyLoaded(std::unique_ptr<BoundOp> kernel, std::int64_t rows, Device& device)
@@ -53,7 +53,7 @@ const KernelTable& lazy_kernels() {
   return table;
 }
 
-// A silu_mul in which the ranks meet, with a variant for each number of rows.
+// A silu_mul in which the ranks wait for one another. It has a kernel variant for each number of rows.
 class MeetsRanks final : public BoundOp {
  public:
   MeetsRanks(std::unique_ptr<BoundOp> kernel, const TensorView& y, Communicator* communicator)
@@ -107,7 +107,7 @@ TEST(WarmUp, EverySizeIsCapturedInIdleMoments) {
   RunnerOptions options = lazy_options(CaptureMode::kCore);
   options.prefill_sizes = {4, 9, 10, 12, 16, 40};
   RunnerBench lazy = make_captured("llama", options);
-  lazy.logits({{ids(30)}}, testing::Rows::kLast);  // it is cached and must be readable again
+  lazy.logits({{ids(30)}}, testing::Rows::kLast);  // leaves a prefix in the KV cache, which idle work must not change
   RunnerBench plain = make_captured("llama", small_options());
   plain.logits({{ids(30)}}, testing::Rows::kLast);
   while (*lazy.runner->idle_work()) {
@@ -116,7 +116,8 @@ TEST(WarmUp, EverySizeIsCapturedInIdleMoments) {
   EXPECT_EQ(lazy.logits({{ids(31), 30}}), plain.logits({{ids(31), 30}}));
 }
 
-// The start's forward of one token has three layers; a prefill size and a decode size share a variant.
+// The start's one-token forward runs the variant for one row in each of three layers. Prefill and decode sizes with
+// equally many rows share a variant.
 TEST(WarmUp, RunsEachKernelVariantOnce) {
   make_captured("llama", lazy_options(CaptureMode::kEager));
   EXPECT_THAT(runs, ElementsAre(Pair(1, 3), Pair(2, 1), Pair(4, 1), Pair(16, 1), Pair(40, 1)));
@@ -146,7 +147,7 @@ TEST(WarmUp, RanksMeetInIt) {
   EXPECT_FALSE(logits[0].empty());
 }
 
-// Batches of a ladder's sizes may have more requests than the runner takes.
+// A batch of a ladder's size may need more requests than the runner takes.
 TEST(WarmUp, TakesSizesThatNeedTooManyRequests) {
   RunnerOptions options = lazy_options(CaptureMode::kEager);
   options.max_requests = 2;

@@ -51,8 +51,8 @@ Status Chooser::take_chunk(const ForwardInputs& inputs, const HeadRows& rows, St
   return read_logprobs(rows, results);
 }
 
-// Returns the ids of the first `sampled` rows in device memory. Rows with edits are sampled from the edited logits;
-// other rows get the same id as from the head.
+// Returns the ids of the first `sampled` rows in device memory. Rows with edits are sampled from the edited logits.
+// Other rows get the id that the head sampled.
 Result<OutputView> Chooser::choose(const ForwardInputs& inputs, const HeadRows& rows, std::int64_t sampled) {
   GraphRunner& runner = parts_.runner(RunnerRole::kChoose);
   const std::int64_t size = runner.padded_size(sampled);
@@ -86,11 +86,11 @@ Status Chooser::read_logprobs(const HeadRows& rows, StepResults::Slot& results) 
   return download(2, results.top_logprobs.subspan(first * kMaxTopLogprobs, count * kMaxTopLogprobs));
 }
 
-// Copies the logits to the input of both graphs. `choose` edits them in place.
+// Copies the logits to the input that the graphs `choose` and `logprobs` share. `choose` edits the copy in place.
 Status Chooser::copy_logits(const HeadRows& rows, std::int64_t count) {
   const std::int64_t row_bytes = parts_.model.vocab_size * static_cast<std::int64_t>(sizeof(float));
   TRY(launcher_.check_fresh(rows.logits));
-  // The planned arena already has this size; an isolated one has not grown yet.
+  // A planned arena already has this size; an arena for isolated memory may have to grow.
   TRY(parts_.arena().grow(static_cast<std::size_t>(parts_.model.choice_logits_offset + kMaxChoiceRows * row_bytes)));
   return parts_.stream().copy(parts_.arena().base() + parts_.model.choice_logits_offset, rows.logits.data,
                               static_cast<std::size_t>(count * row_bytes));

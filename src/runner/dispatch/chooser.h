@@ -1,6 +1,6 @@
 // Chooses tokens from logits when the head's own sampler is not enough: for rows with logit edits or log-probabilities.
 //
-// The decode graph and the head sample every batch without edits, so plain batches pay nothing for them. For a batch
+// The decode graph and the head sample every batch without edits, so plain batches pay nothing for edits. For a batch
 // with edits or log-probabilities, rows of logits are copied to the input of the graphs `choose` and `logprobs`, at
 // most kMaxChoiceRows at a time. The ids that `choose` samples replace the ids that the head sampled.
 #pragma once
@@ -15,14 +15,14 @@
 
 namespace tessera {
 
-// A contiguous range of a forward's wanted rows after the head ran, in device memory.
+// A contiguous range of a forward's wanted rows, in device memory after the head ran.
 struct HeadRows {
-  std::int64_t first = 0;  // index of the first one among the wanted rows
+  std::int64_t first = 0;  // index of the first row among the wanted rows
   std::int64_t count = 0;
   OutputView logits;   // f32[count or more, vocab]
   OutputView sampled;  // i32[count or more], sampled by the head
 
-  // Returns how many of these rows are sampled if the first `total` wanted rows are sampled.
+  // Returns how many of these rows are sampled if the forward samples its first `total` wanted rows.
   std::int64_t num_sampled(std::int64_t total) const;
   HeadRows part(std::int64_t from, std::int64_t rows) const;
 };
@@ -36,7 +36,7 @@ class Chooser {
   Status take(const ForwardInputs& inputs, const HeadRows& rows, StepResults::Slot& results);
 
  private:
-  // Does the same for rows that both graphs take in one run (at most kMaxChoiceRows).
+  // Does the work of take() for at most kMaxChoiceRows rows, which `choose` and `logprobs` take in one run.
   Status take_chunk(const ForwardInputs& inputs, const HeadRows& rows, StepResults::Slot& results);
   Result<OutputView> choose(const ForwardInputs& inputs, const HeadRows& rows, std::int64_t sampled);
   Status read_logprobs(const HeadRows& rows, StepResults::Slot& results);

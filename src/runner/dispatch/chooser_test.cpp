@@ -1,6 +1,6 @@
-// Catches: edits that reach another row or the logits handed out, log-probabilities of another row or of edited logits,
-// rows lost or doubled when a forward is cut into runs, results of one forward that the next one overwrites, plain
-// batches that pay for any of it, and batches with edits or log-probabilities that lose their graphs.
+// Catches: edits that change another row or the logits handed to the caller; log-probabilities of another row or of
+// edited logits; rows lost or doubled when a forward is cut into runs; results that the next forward overwrites; plain
+// batches that pay for edits; and batches with edits or log-probabilities that run without graphs.
 #include "tessera/runner/dispatch/chooser.h"
 
 #include <gmock/gmock.h>
@@ -29,8 +29,8 @@ using testing::RunnerBench;
 using testing::small_options;
 using testing::TestRequest;
 
-// Returns whether a row's mask allows a token. various_edits() gives most rows penalties and offsets, and every third
-// row this mask.
+// Returns whether a row's mask allows a token. various_edits() gives this mask to every third row, and penalties and
+// offsets to most rows.
 bool may_be_chosen(std::int64_t token, std::size_t row) {
   return (token + static_cast<std::int64_t>(row) / 3) % 3 == 0;
 }
@@ -72,8 +72,8 @@ std::int32_t edited_argmax(std::span<const float> logits, const LogitEdits* edit
   return static_cast<std::int32_t>(std::max_element(x.begin(), x.end()) - x.begin());
 }
 
-// Runs a forward that samples its first rows greedily and asks for log-probabilities. Checks both against the logits
-// that the forward returns. Returns the sampled tokens.
+// Runs a forward that samples its first rows greedily and wants log-probabilities. Checks both against the logits of
+// the same forward. Returns the sampled tokens.
 std::vector<TokenId> check_forward(RunnerBench& bench, const ForwardBatch& batch, std::size_t sampled,
                                    const LogitEdits* edits, int top, RunnerKind runner, bool force_eager = false) {
   const auto vocab = static_cast<std::size_t>(bench.runner->vocab_size());
@@ -122,7 +122,7 @@ std::vector<TokenId> check_forward(RunnerBench& bench, const ForwardBatch& batch
   return {step.sampled.begin(), step.sampled.end()};
 }
 
-// 40 tokens, which is a captured size: 9, 17 and 14.
+// Three prompts of 9, 17 and 14 tokens. Together they have 40 tokens, which is a captured size.
 const std::vector<TestRequest> kThree = {{ids(9, 1)}, {ids(17, 2)}, {ids(14, 3)}};
 const std::vector<TestRequest> kThreeNext = {{ids(10, 1), 9}, {ids(18, 2), 17}, {ids(15, 3), 14}};
 
@@ -142,7 +142,7 @@ TEST(Chooser, EditsAndLogprobsThroughGraphsAndEagerly) {
         EXPECT_EQ(second, check_forward(bench, next, 3, given, top, RunnerKind::kEager, true));
       }
     }
-    // Some rows are sampled, some are scored, and some are neither.
+    // Some rows are sampled, others only get log-probabilities, and the rest get neither.
     const LogitEdits two = various_edits(2, bench.runner->vocab_size());
     check_forward(bench, make_batch(kThree, Rows::kAll), 2, &two, 3, RunnerKind::kPrefill);
     check_forward(bench, make_batch(kThree, Rows::kAll), 0, nullptr, 3, RunnerKind::kPrefill);
@@ -189,7 +189,7 @@ TEST(Chooser, TheNextStepFindsTheEditedToken) {
   EXPECT_EQ(bench.logits_from_rows(next), given);
 }
 
-// More wanted rows than the head takes in one run, and more sampled rows than choose takes.
+// The forward has more wanted rows than the head takes in one run, and more sampled rows than `choose` takes.
 TEST(Chooser, ForwardsOfManyRowsKeepTheirOrder) {
   RunnerOptions options = small_options();
   options.max_tokens = 600;
@@ -321,7 +321,7 @@ TEST(Chooser, RefusesEditsAndTargetsThatContradictTheBatch) {
   EXPECT_THAT(bench.runner->forward({.batch = batch, .top_logprobs = 21}).status().message(), HasSubstr("0 to 20"));
 }
 
-// A run of `choose` takes a limited number of edits; rows beyond it go into the next run.
+// A run of `choose` takes a limited number of edits; rows that exceed it go into the next run.
 TEST(EditBuffers, RowsGoTogetherWhileTheirEditsFit) {
   const auto device = FakeDevice::create({}, {.threads = 1}).value();
   constexpr std::int64_t kVocab = 200000;

@@ -10,13 +10,13 @@
 namespace tessera {
 namespace {
 
-// A size that takes longer is the last one measured of its kind. Larger sizes are extrapolated, so that requests need
-// not wait for their measurements.
+// If one size takes longer than this, larger sizes of the same runner are not measured. Their costs are extrapolated,
+// so that no request waits for a long measurement.
 constexpr double kMostMeasuredMs = 30;
 
 }  // namespace
 
-// Collects small sizes first, since their times predict those of the larger ones.
+// Collects the sizes to measure, smallest first, since the times of small sizes predict those of larger ones.
 void CostMeasurement::collect() {
   const auto add = [&](RunnerKind kind, std::int64_t size) {
     if (!measured_.contains({kind, size}) && size < measured_below_[static_cast<std::size_t>(kind)])
@@ -24,8 +24,8 @@ void CostMeasurement::collect() {
   };
   const std::vector<std::int64_t>& prefill = parts_.runner(RunnerRole::kPrefill).report().captured;
   for (const std::int64_t size : prefill) add(RunnerKind::kPrefill, size);
-  // Eager runs use one token less than a captured size, so that the measurement includes binding, which most eager
-  // forwards need.
+  // An eager run is measured with one token less than a captured size. Such a size is not bound yet, as in most eager
+  // forwards, so the measurement includes the time of binding it.
   for (const std::int64_t size : eager_samples(prefill))
     if (size > 1) add(RunnerKind::kEager, size - 1);
   for (const std::int64_t size : parts_.runner(RunnerRole::kDecode).report().captured) add(RunnerKind::kDecode, size);
@@ -52,10 +52,10 @@ Result<bool> CostMeasurement::measure_next() {
   return false;
 }
 
-// Returns the fastest of a few runs by the host's clock: the time of a forward on an idle device.
+// Returns the shortest host time of a few runs, each on an idle device.
 Result<double> CostMeasurement::measure(RunnerKind kind, std::int64_t size) {
   constexpr int kRuns = 3;
-  constexpr double kLongEnoughMs = 3;  // two runs of this length are enough for a measurement
+  constexpr double kLongEnoughMs = 3;  // two runs suffice if the shorter one takes this long
   GraphRunner& runner = dispatcher_.runner_of(kind);
   const RunnerRole role = runner.spec().role;
   TRY(parts_.together({.kind = RankOrderKind::kStageDummy, .role = role, .size = size}, [&]() -> Status {
@@ -90,7 +90,8 @@ Status CostMeasurement::forget(GraphRunner& runner, std::int64_t size) {
   });
 }
 
-// Returns the time of `run` in milliseconds. With several ranks it is rank 0's time; the ranks meet in every layer.
+// Returns the time of `run` in milliseconds. With several ranks it is rank 0's time. The other ranks take nearly the
+// same time, because the ranks wait for one another in every layer.
 Result<double> CostMeasurement::timed(const RankOrder& order, const std::function<Status()>& run) {
   using Clock = std::chrono::steady_clock;
   double ms = 0;

@@ -1,5 +1,5 @@
-// Measures in idle moments what forwards cost, for dispatch: replays of every captured size and eager prefills of every
-// fourth size, smallest first.
+// Measures the costs of forwards in idle moments, for dispatch: replays of every captured size and eager prefills of
+// every fourth size, smallest first.
 #pragma once
 
 #include <array>
@@ -38,11 +38,11 @@ class CostMeasurement {
   RunnerParts& parts_;
   Launcher& launcher_;
   Dispatcher& dispatcher_;
-  std::vector<std::pair<RunnerKind, std::int64_t>> to_measure_;  // taken from the back
-  // Sizes that this runner has measured. A size that an earlier run measured is measured again, since that measurement
-  // may have been disturbed.
+  std::vector<std::pair<RunnerKind, std::int64_t>> to_measure_;  // the next one to measure is last
+  // Sizes that this object has measured. A size with a cost from an earlier run of the program is measured again, since
+  // the earlier measurement may have been disturbed.
   std::set<std::pair<RunnerKind, std::int64_t>> measured_;
-  // [RunnerKind]: sizes from this one on take too long to be measured.
+  // [RunnerKind]: this size and larger ones are not measured, because they take too long.
   std::array<std::int64_t, 3> measured_below_ = {INT64_MAX, INT64_MAX, INT64_MAX};
 };
 

@@ -1,8 +1,8 @@
-// Measured costs of forwards: milliseconds by runner and size, for replays and eager runs. Costs between measured sizes
-// are interpolated. If nothing was measured there is no cost, and dispatch pads.
+// The measured costs of forwards: milliseconds by runner and size, for replays and eager runs. Costs between measured
+// sizes are interpolated. Without measurements there are no costs, and dispatch always pads.
 //
-// A cost is measured with a batch without a cached prefix. Attention over a longer context adds the same time to a
-// padded and to an unpadded forward.
+// Costs are measured with batches without cached prefixes. A longer context adds the same attention time to a padded
+// and to an unpadded forward, so it does not change which one is cheaper.
 #pragma once
 
 #include <cstdint>
@@ -20,20 +20,21 @@ namespace tessera {
 
 enum class RunnerKind : std::uint8_t { kEager, kPrefill, kDecode };
 
-// Compares a prefill size's full graph, which holds attention too, with the graphs of its pieces.
+// The result of comparing a prefill size's full graph, which includes attention, with the graphs of its pieces.
 struct FullCost {
   double ratio = 1;    // upper bound of the median of (full replay time / pieces' time); see full_measurement.h
-  bool equal = false;  // both gave bitwise equal results
+  bool equal = false;  // whether both gave bitwise equal results
 };
 
-// The factor by which a full graph must be faster than its pieces, on top of the bound's own margin: the gain must be
-// worth the graph's memory.
+// The factor by which a full graph must be faster than its pieces. This factor is required in addition to the
+// confidence bound in FullCost::ratio, because the gain must be worth the graph's memory.
 inline constexpr double kFullMargin = 1.01;
 
 class CostTable {
  public:
-  // Adds a measurement. For kPrefill and kDecode it is a replay at the captured size, for kEager a prefill of `size`
-  // tokens. The smallest of several measurements of one key is kept, because disturbances only add time.
+  // Adds a measurement. For kPrefill and kDecode it is the time of a replay at the captured size. For kEager it is the
+  // time of an eager prefill of `size` tokens. The smallest of several measurements of one key is kept, because
+  // disturbances only add time.
   void add(RunnerKind runner, std::int64_t size, double ms);
   bool measured(RunnerKind runner, std::int64_t size) const;
   bool empty() const { return measured_.empty(); }
@@ -41,16 +42,17 @@ class CostTable {
   // Returns the measured sizes of the runner, ascending.
   std::vector<std::int64_t> sizes(RunnerKind runner) const;
 
-  // Returns the cost of a size. A measurement above a larger size's counts as disturbed and is lowered to the larger
-  // size's. Costs are linear between two measured sizes, proportional to the size beyond the largest, and constant
-  // below the smallest. Returns nothing if the size was not measured and fewer than two sizes of the runner were.
+  // Returns the cost of a size. If a measurement exceeds the measurement of a larger size, it counts as disturbed, and
+  // the larger size's measurement is used instead. Costs are linear between measured sizes, proportional to the size
+  // above the largest, and constant below the smallest. Returns nothing if the size was not measured and fewer than two
+  // sizes of the runner have measurements.
   std::optional<double> ms(RunnerKind runner, std::int64_t size) const;
 
   // Records the comparison for a captured prefill size, replacing an earlier one.
   void add_full(std::int64_t size, FullCost cost) { full_[size] = cost; }
   std::optional<FullCost> full(std::int64_t size) const;
-  // Returns whether dispatch uses the size's full graph: its results were equal and it was faster by more than
-  // measurement noise.
+  // Returns whether dispatch uses the size's full graph. This is so if its results were equal to the results of the
+  // pieces, and if it was faster by more than the noise of measurement and kFullMargin.
   bool full_wins(std::int64_t size) const;
 
   // Writes and reads {"prefill": [[size, ms], …], "decode": …, "eager": …, "full": [[size, ratio, equal], …]}.
@@ -61,7 +63,7 @@ class CostTable {
 
  private:
   std::map<std::pair<RunnerKind, std::int64_t>, double> measured_;
-  // The values of measured_, lowered so that a smaller size never costs more than a larger one.
+  // measured_, lowered so that no size costs more than a larger one.
   std::map<std::pair<RunnerKind, std::int64_t>, double> costs_;
   std::map<std::int64_t, FullCost> full_;
 };

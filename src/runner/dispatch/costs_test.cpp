@@ -1,5 +1,5 @@
-// Catches: a cost of another runner or size, a guess where nothing was measured, a disturbed measurement that replaces
-// a better one, and a stored table that is misread or taken though it is damaged.
+// Catches: a cost of another runner or size, an estimate without measurements, a disturbed measurement that replaces a
+// better one, and a stored table that is misread or accepted although it is damaged.
 #include "tessera/runner/dispatch/costs.h"
 
 #include <gmock/gmock.h>
@@ -138,7 +138,7 @@ TEST(CostTable, RefusesEveryOtherForm) {
     EXPECT_EQ(status.code(), StatusCode::kDataLoss) << c.text;
     EXPECT_THAT(status.message(), HasSubstr(c.named));
   }
-  // Text cannot hold this value, but a table in memory can.
+  // JSON text cannot express infinity, but a Json value in memory can.
   Json endless = CostTable().to_json();
   endless.set("eager", Json(Json::Array{Json(Json::Array{Json(4), Json(std::numeric_limits<double>::infinity())})}));
   EXPECT_EQ(CostTable::from_json(endless).status().code(), StatusCode::kDataLoss);

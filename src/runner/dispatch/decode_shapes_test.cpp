@@ -1,5 +1,5 @@
-// Catches: decode that assumes one token a request (a query length of 2 that is padded, captured, dispatched or read as
-// if it were 1), and a decode graph that cannot be cut.
+// Catches: code that assumes that each request of a decode adds one token, so that a query length of 2 is padded,
+// captured, dispatched or read as if it were 1; and a decode graph that cannot be cut.
 #include <gtest/gtest.h>
 
 #include "tessera/runner/runner_test_util.h"
@@ -15,7 +15,7 @@ using testing::RunnerBench;
 using testing::small_options;
 using testing::TestRequest;
 
-// Makes three requests with `tokens` new tokens each.
+// Makes three requests, each with `tokens` new tokens.
 std::vector<TestRequest> last_tokens(std::int64_t tokens) {
   return {{ids(9, 2), 9 - tokens}, {ids(5, 3), 5 - tokens}, {ids(17, 4), 17 - tokens}};
 }
@@ -46,7 +46,7 @@ TEST(DecodeShapes, OtherBatchesTakeThePrefillRunner) {
   Decision decision;
   bench.logits(last_tokens(1), testing::Rows::kAll, false, &decision);
   EXPECT_EQ(decision.runner, RunnerKind::kPrefill);
-  // Four tokens of two requests, but not two of each request.
+  // The batch has four tokens of two requests, but not two of each request.
   bench.logits({{ids(9, 2), 8}, {ids(5, 3), 2}}, testing::Rows::kAll, false, &decision);
   EXPECT_EQ(decision.runner, RunnerKind::kPrefill);
 }

@@ -30,14 +30,15 @@ constexpr std::array<ReasonNames, kNumReasons> kReasons = {{
     {"full_costs_less", "one graph with attention inside was measured to be faster than pieces"},
 }};
 
-// A cost difference below this factor is ignored, and the padded replay is used. Measurements differ by 2 % from run to
-// run, and an eager run may seem 5 % faster than a replay of the same kernels (docs/measurements/prefill-decode.md,
-// 4096 tokens). A replay also leaves the host free. A second forward has costs that the table does not contain: it is
-// staged separately, and its attention reads the tokens of the first.
+// A padded replay is used unless an eager run is cheaper by more than this factor. Measurements differ by 2 % from run
+// to run, and an eager run may seem 5 % faster than a replay of the same kernels (docs/measurements/prefill-decode.md,
+// 4096 tokens). A replay also leaves the host free. The margin also covers what the table lacks for a prompt that is
+// split into two forwards: the second forward is staged separately, and its attention reads the tokens of the first.
 constexpr double kMargin = 1.05;
-// From about this many tokens on, a forward's time is proportional to them (docs/measurements/prefill-decode.md: on an
-// H200 two forwards of 512 take as long as one of 1024 with Llama-3-8B, and a third longer with Qwen3-0.6B), so a cut
-// costs little. With fewer tokens, reading the weights dominates, and every part reads them again.
+// If a forward has at least about this many tokens, its time is proportional to them, so a split costs little
+// (docs/measurements/prefill-decode.md: on an H200 two forwards of 512 take as long as one of 1024 with Llama-3-8B, and
+// a third longer with Qwen3-0.6B). With fewer tokens most of the time goes into reading the weights, and every part
+// reads them again.
 constexpr std::int64_t kBusyTokens = 512;
 constexpr double kNearlyLeast = 1.25;  // relative to the least time per token over all sizes
 
@@ -45,8 +46,8 @@ Decision eager(const BatchShape& batch, Reason reason) { return {RunnerKind::kEa
 
 struct Choice {
   RunnerKind runner;
-  std::int64_t count;      // tokens or requests, in the sizes' unit
-  std::int64_t rows_each;  // rows of each unit
+  std::int64_t count;      // the batch's tokens or requests, in the unit of `sizes`
+  std::int64_t rows_each;  // rows of each token or request
   std::span<const std::int64_t> sizes;
   bool padding;
   const CostTable* costs;
@@ -70,7 +71,7 @@ Decision pick(const BatchShape& batch, const Choice& choice) {
 
 using Sizes = std::span<const std::int64_t>;
 
-// The prefill sizes that can be replayed now.
+// The prefill sizes that can be replayed now: those in `sizes` that are not in `waiting`. Both are ascending.
 struct Replayable {
   Sizes sizes;
   Sizes waiting;
@@ -84,8 +85,8 @@ struct Replayable {
   }
 };
 
-// Returns the time of a forward of `tokens` tokens in milliseconds, padded or eager, as dispatch() will decide. Returns
-// nothing if it is not known. Precondition: a size holds the tokens.
+// Returns the time in milliseconds of a forward of `tokens` tokens, padded or eager as dispatch() will decide. Returns
+// nothing if the time is not known. Precondition: some size holds the tokens.
 std::optional<double> best_ms(std::int64_t tokens, const Replayable& sizes, const CostTable& costs) {
   const std::int64_t size = *sizes.padded(tokens);
   return padding_costs_more(tokens, size, RunnerKind::kPrefill, costs) ? costs.ms(RunnerKind::kEager, tokens)
@@ -104,8 +105,8 @@ std::int64_t split_within(std::int64_t tokens, const Replayable& sizes, const Co
     const std::optional<double> head = costs.ms(RunnerKind::kPrefill, first);
     const std::optional<double> rest = best_ms(tokens - first, sizes, costs);
     if (!head || !rest) continue;
-    // The two parts together compute the attention of the whole, which grows quadratically; the table's costs of the
-    // parts leave that out.
+    // The table's costs were measured without cached prefixes. The second part of a split also attends to the first
+    // part, and its cost lacks this work. The sum is therefore taken to be at least the cost of one unpadded forward.
     const double sum = std::max(*head + *rest, *unpadded);
     if (sum >= best_sum) continue;
     best_sum = sum;
@@ -114,9 +115,9 @@ std::int64_t split_within(std::int64_t tokens, const Replayable& sizes, const Co
   return best;
 }
 
-// Decides for more tokens than the largest size: one eager forward, or replays of the largest size and the rest. The
-// rest counts in proportion to its tokens. It does not get a forward of its own: the next step, which running decodes
-// need in any case, computes it together with newly arrived tokens.
+// Decides for more tokens than the largest size: one eager forward, or a replay of the largest size now and the rest
+// later. The cost of the rest is taken in proportion to its tokens, because the rest needs no forward of its own.
+// Running decodes need a next step in any case, and that step also computes the rest and newly arrived tokens.
 std::int64_t split_above(std::int64_t tokens, Sizes sizes, const CostTable* costs) {
   const std::int64_t largest = sizes.back();
   if (costs != nullptr) {
@@ -180,7 +181,8 @@ Decision choose(const BatchShape& batch, const DispatchTable& table) {
   const std::vector<std::int64_t>& decode_sizes = batch.adapters ? table.adapter_decode_sizes : table.decode_sizes;
   const bool is_decode = batch.tokens == batch.requests * table.decode_query_length;
   if (is_decode && table.decode_enabled) {
-    // A step with more requests than the largest decode graph runs through prefill graphs; the cuts cost it little.
+    // A step with more requests than the largest decode graph uses prefill graphs instead. At that size the cuts cost
+    // little.
     const bool above = !decode_sizes.empty() && batch.requests > decode_sizes.back() && table.prefill_enabled &&
                        !prefill_sizes.empty();
     if (batch.all_rows_wanted && !above)
@@ -190,7 +192,7 @@ Decision choose(const BatchShape& batch, const DispatchTable& table) {
   }
   if (!table.prefill_enabled)
     return eager(batch, is_decode ? Reason::kDecodeGraphsDisabled : Reason::kPrefillGraphsDisabled);
-  // The costs of these sizes were measured with prefills, so a decode does not use them.
+  // The costs of prefill sizes were measured with prefills, so a decode does not use them.
   Decision decision = pick(batch, {RunnerKind::kPrefill, batch.tokens, 1, prefill_sizes, /*padding=*/true,
                                    is_decode || batch.adapters ? nullptr : table.costs});
   const bool has_full = !batch.adapters && std::ranges::binary_search(table.full_sizes, decision.size);

@@ -1,5 +1,5 @@
-// Dispatch decides which runner takes a batch, at which size, and why. It is a pure function of the batch's shape and
-// of the captured sizes. Every decision carries one reason of a closed list.
+// Decides which runner takes a batch, at which size, and why. Dispatch is a pure function of the batch's shape and of
+// the captured sizes. Every decision carries one reason of a closed list.
 #pragma once
 
 #include <array>
@@ -21,26 +21,26 @@ enum class Reason : std::uint8_t {
   kPaddedToSize,           // replay: padded to the next captured size
   kGraphsDisabled,         // eager: graphs are switched off
   kPrefillGraphsDisabled,  // eager: prefill graphs are switched off by an option or a rule
-  kDecodeGraphsDisabled,   // eager: decode is not graphed in this mode
+  kDecodeGraphsDisabled,   // eager: this mode has no decode graphs
   kAboveLargestSize,       // eager: more tokens or requests than the largest captured size
   kPaddingDisabled,        // eager: no graph of exactly this size, and padding is switched off
   kNothingCaptured,        // eager: no size was captured
-  kPaddingCostsMore,       // eager: measured to be cheaper than the padded replay
+  kPaddingCostsMore,       // eager: the padded replay was measured to cost more
   kRowsNotOneEach,         // eager: a decode batch that does not want the logits of every row
   kEagerRequested,         // eager: the caller asked for it
   kReplayFailed,           // eager: the graph's launch failed, and the forward was run again without it
-  kFullCostsLess,          // replay: one graph that holds attention too, measured to be faster than pieces
+  kFullCostsLess,          // replay: one graph that includes attention, measured to be faster than the pieces
 };
 inline constexpr int kNumReasons = 13;
 std::string_view reason_text(Reason reason);  // "padded to the next captured size"
 std::string_view reason_name(Reason reason);  // "padded_to_size", for counters
 // Returns whether a graph was replayed.
 bool is_replay(Reason reason);
-// Returns whether the forward ran eagerly although graphs were on and no option asked for it. Such a fallback is worth
-// a warning.
+// Returns whether the forward ran eagerly although graphs were on and no option asked for an eager run. Such a fallback
+// is worth a warning.
 bool is_fallback(Reason reason);
 
-// The available graphs and their costs. Sizes are ascending. They include pending sizes, which are captured when they
+// The available graphs and their costs. Sizes are ascending. They include pending sizes that will be captured when they
 // are first used.
 struct DispatchTable {
   bool graphs_enabled = true;
@@ -51,7 +51,7 @@ struct DispatchTable {
   std::vector<std::int64_t> prefill_sizes;  // tokens
   std::vector<std::int64_t> decode_sizes;   // requests
   std::vector<std::int64_t> full_sizes{};   // prefill sizes that also have a full graph, measured to be faster
-  std::vector<std::int64_t> waiting{};      // prefill sizes that are captured in idle moments
+  std::vector<std::int64_t> waiting{};      // pending prefill sizes that are captured in idle moments
   std::vector<std::int64_t> adapter_prefill_sizes{};  // sizes of the graphs with adapters
   std::vector<std::int64_t> adapter_decode_sizes{};
   const CostTable* costs = nullptr;  // null: costs are not considered
@@ -60,16 +60,17 @@ struct DispatchTable {
 struct BatchShape {
   std::int64_t tokens = 0;
   std::int64_t requests = 0;
-  // True if every request adds the same number of tokens and wants the logits of all of them, as decode graphs need it.
+  // True if every request adds the same number of tokens and wants the logits of all of them, which decode graphs
+  // require.
   bool all_rows_wanted = false;
   bool several_rows_each = false;  // every request adds two tokens or more
   bool force_eager = false;
   bool adapters = false;  // some row has a low-rank adapter
 };
-// Returns the shape of a batch, which is all that dispatch looks at.
+// Returns the shape of a batch. Dispatch looks at nothing else.
 BatchShape shape_of(const ForwardBatch& batch, bool force_eager = false);
 
-// The form of a replayed prefill: graphs of pieces with attention between them, or one graph that holds attention too.
+// How a prefill is replayed: as graphs of pieces with attention between them, or as one graph that includes attention.
 enum class GraphForm : std::uint8_t { kPieces, kFull };
 
 struct Decision {
@@ -78,29 +79,30 @@ struct Decision {
   std::int64_t padding = 0;  // rows of padding
   Reason reason = Reason::kGraphsDisabled;
   GraphForm form = GraphForm::kPieces;
-  bool adapters = false;  // the runners with adapters take the forward (adapters/adapted_graphs.h)
+  bool adapters = false;  // the forward runs on the runners with adapters (adapters/adapted_graphs.h)
 };
 
-// Decides for one batch. A batch with adapters has the sizes of the graphs with adapters, whose costs are not measured.
-// Pure decode batches go to the decode runner; all others, mixed batches included, go to the prefill runner. If decode
-// has no graphs, a decode batch runs as a prefill of one token a request. A prefill whose requests have several rows
-// each uses the full graph of its size if there is one.
+// Decides for one batch. Pure decode batches go to the decode runner; all others, mixed batches included, go to the
+// prefill runner. If decode has no graphs, a decode batch runs as a prefill of one token a request. A prefill whose
+// requests have several rows each uses the full graph of its size if there is one. A batch with adapters uses the sizes
+// of the graphs with adapters, whose costs are not measured.
 Decision dispatch(const BatchShape& batch, const DispatchTable& table);
 
-// Returns how many of `tokens` prefill tokens to compute in the next forward: 1 … tokens. It returns all of them unless
-// two replays are measured to be cheaper than the padded one; then it returns a captured size, and the rest goes into
-// the next forward. Sizes in `waiting` do not count as replayable. More tokens than the largest size are cut to that
+// Returns how many of `tokens` prefill tokens to compute in the next forward: 1 … tokens. Returns all of them unless
+// two replays are measured to be cheaper than the padded one. Then it returns a captured size, and the rest is left for
+// the forward after it. Sizes in `waiting` do not count as captured. More tokens than the largest size are cut to that
 // size so that they are replayed. They are not cut if one eager forward is measured to be cheaper or, without
 // measurements, if the largest size is so small that the parts would take long. Allocates nothing.
 std::int64_t split_tokens(std::int64_t tokens, const DispatchTable& table);
 
-// Returns the number of tokens from which on a prefill's time is proportional to its tokens: the first captured size
-// whose time per token is at most a quarter above the least. Returns 512 if nothing was measured. Allocates nothing.
+// Returns the least number of tokens at which a prefill's time is proportional to its tokens. It is the first captured
+// size whose time per token is at most a quarter above the minimum. Returns 512 if nothing was measured. Allocates
+// nothing.
 std::int64_t filling_tokens(const DispatchTable& table);
 
-// Returns the time in milliseconds of a forward of `rows` rows of `requests` decoding requests, drafts included. Costs
-// of prefills are measured with one request, so what `requests` requests cost beside their rows is taken from the
-// decode of as many. Returns nothing if it was not measured. Allocates nothing.
+// Returns the time in milliseconds of a forward in which `requests` decoding requests have `rows` rows together, drafts
+// included. Prefill costs are measured with one request, so the cost of having several requests is taken from a decode
+// of `requests` requests. Returns nothing if a cost was not measured. Allocates nothing.
 std::optional<double> drafting_ms(std::int64_t rows, std::int64_t requests, const DispatchTable& table);
 
 }  // namespace tessera

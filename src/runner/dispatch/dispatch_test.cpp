@@ -1,6 +1,6 @@
-// Catches: a batch sent to the wrong runner or size, padding although it is disabled or was measured to cost more, a
-// decision with a reason that was not decisive, and a chunk that is cut when that costs more, not cut when it costs
-// less, or cut to a size without a graph.
+// Catches: a batch sent to the wrong runner or size; padding although it is disabled or was measured to cost more; a
+// reason that did not decide; and a chunk that is cut although that costs more, not cut although that costs less, or
+// cut to a size without a graph.
 #include "tessera/runner/dispatch/dispatch.h"
 
 #include <gmock/gmock.h>
@@ -63,7 +63,7 @@ const DispatchTable kLarge = [] {
   table.prefill_sizes = {2048, 4096, 4608};
   return table;
 }();
-// A replay saves 1 ms. A token costs 1 µs up to 1000 tokens and 2 µs beyond.
+// A replay saves 1 ms against an eager run. A token costs 1 µs up to 1000 tokens and 2 µs beyond.
 const CostTable kCosts = [] {
   CostTable costs;
   for (const std::int64_t size : {4, 8, 64, 1000, 2000}) {
@@ -101,7 +101,7 @@ std::vector<DispatchCase> cases() {
   using enum RunnerKind;
   using enum Reason;
   return {
-      // Prefill: the size itself, the next one, and the edges.
+      // Prefill: a captured size, a size between two, and the ends of the ladder.
       {extend(4), kOn, {kPrefill, 4, 0, kExactSize}},
       {extend(5), kOn, {kPrefill, 8, 3, kPaddedToSize}},
       {extend(2), kOn, {kPrefill, 4, 2, kPaddedToSize}},
@@ -123,7 +123,7 @@ std::vector<DispatchCase> cases() {
       {decode_shape(3), kExactDecode, {kEager, 3, 0, kPaddingDisabled}},
       {decode_shape(7), kExactDecode, {kPrefill, 8, 1, kPaddedToSize}},
       {extend(5), kExactDecode, {kPrefill, 8, 3, kPaddedToSize}},
-      // A decode batch with another choice of wanted rows runs as a prefill, if prefill graphs are on.
+      // A decode batch that does not want every row runs as a prefill, if prefill graphs are on.
       {decode_of_other_rows(3), kOn, {kPrefill, 4, 1, kPaddedToSize}},
       {decode_of_other_rows(3), kDecodeOnly, {kEager, 3, 0, kRowsNotOneEach}},
       // One or both kinds of graphs are switched off.
@@ -135,7 +135,7 @@ std::vector<DispatchCase> cases() {
       {decode_shape(7), kPrefillOnly, {kPrefill, 8, 1, kPaddedToSize}},
       {decode_shape(1), kNeither, {kEager, 1, 0, kDecodeGraphsDisabled}},
       {extend(4), kNeither, {kEager, 4, 0, kPrefillGraphsDisabled}},
-      // Sizes with faster full graphs, which prefills use if every request has several rows.
+      // With full graphs that are faster: prefills use them if every request has several rows.
       {prompts(8), kFull, full(8, 0)},
       {prompts(7, 3), kFull, full(8, 1)},
       {extend(8, 3), kFull, {kPrefill, 8, 0, kExactSize}},
@@ -144,25 +144,26 @@ std::vector<DispatchCase> cases() {
       {prompts(2001), kFull, {kEager, 2001, 0, kAboveLargestSize}},
       {prompts(1001), kFull, {kEager, 1001, 0, kPaddingCostsMore}},
       {decode_shape(7), kFull, {kPrefill, 8, 1, kPaddedToSize}},
-      // A prefill that is large enough to keep the device busy is padded.
+      // Without measurements, even a prefill that keeps the device busy is padded.
       {extend(1500), kLarge, {kPrefill, 2048, 548, kPaddedToSize}},
       {extend(4060, 5), kLarge, {kPrefill, 4096, 36, kPaddedToSize}},
       {extend(4096), kLarge, {kPrefill, 4096, 0, kExactSize}},
       {extend(4100, 17), kLarge, {kPrefill, 4608, 508, kPaddedToSize}},
       {extend(5000), kLarge, {kEager, 5000, 0, kAboveLargestSize}},
-      // With measured costs: 990 tokens take 2.99 ms eagerly; a replay of 1000 takes 2.0 ms, of 2000 4.0 ms.
+      // With measured costs: an eager run of 990 tokens takes 2.99 ms, a replay of 1000 tokens takes 2.0 ms, and a
+      // replay of 2000 tokens takes 4.0 ms.
       {extend(990), kMeasured, {kPrefill, 1000, 10, kPaddedToSize}},
       {extend(65), kMeasured, {kPrefill, 1000, 935, kPaddedToSize}},
       {extend(1001), kMeasured, {kEager, 1001, 0, kPaddingCostsMore}},
-      {extend(1400), kMeasured, {kEager, 1400, 0, kPaddingCostsMore}},  // 3.8 ms
-      {extend(1410), kMeasured, {kPrefill, 2000, 590, kPaddedToSize}},  // 3.82 ms: too little to tell from noise
+      {extend(1400), kMeasured, {kEager, 1400, 0, kPaddingCostsMore}},  // eager: 3.8 ms
+      {extend(1410), kMeasured, {kPrefill, 2000, 590, kPaddedToSize}},  // 3.82 ms: the difference is within the noise
       {extend(2000), kMeasured, {kPrefill, 2000, 0, kExactSize}},
       {extend(2001), kMeasured, {kEager, 2001, 0, kAboveLargestSize}},
       {decode_shape(3), kMeasured, {RunnerKind::kDecode, 6, 3, kPaddedToSize}},
       // Every size was dropped.
       {extend(4), kEmpty, {kEager, 4, 0, kNothingCaptured}},
       {decode_shape(1), kEmpty, {kEager, 1, 0, kNothingCaptured}},
-      // A request for an eager run has priority.
+      // force_eager overrides every other reason.
       {forced(extend(4)), kOn, {kEager, 4, 0, kEagerRequested}},
       {forced(decode_shape(1)), kOff, {kEager, 1, 0, kEagerRequested}},
   };
@@ -176,7 +177,7 @@ TEST(Dispatch, EveryCaseGetsItsRunnerSizeAndReason) {
     fired.insert(c.decision.reason);
     ++number;
   }
-  fired.insert(Reason::kReplayFailed);  // given by the runner after a failed replay, never by dispatch
+  fired.insert(Reason::kReplayFailed);  // the runner sets it after a failed replay; dispatch never returns it
   EXPECT_EQ(fired.size(), static_cast<std::size_t>(kNumReasons)) << "a reason without a case";
 }
 
@@ -251,7 +252,7 @@ TEST(SplitTokens, WithoutCostsOnlyWhatNoGraphServesIsCut) {
     DispatchTable table = graphs(true, true, true);
     table.prefill_sizes = c.sizes;
     EXPECT_EQ(split_tokens(c.tokens, table), c.first) << c.tokens;
-    // Measurements of other sizes change nothing.
+    // An empty cost table changes nothing.
     const CostTable nothing;
     table.costs = &nothing;
     EXPECT_EQ(split_tokens(c.tokens, table), c.first) << c.tokens;
@@ -297,7 +298,7 @@ TEST(SplitTokens, PendingSizesAreNotReplayed) {
 }
 
 TEST(FillingTokens, IsTheFirstSizeNearTheLeastTokenCost) {
-  const CostTable costs = cheap_launches();  // per token of 64, 256, 512, 1024, 4096: 2.56, 1.39, 1.20, 1.10, 1.02 µs
+  const CostTable costs = cheap_launches();  // costs per token for these sizes: 2.56, 1.39, 1.20, 1.10 and 1.02 µs
   EXPECT_EQ(filling_tokens(with_costs({64, 256, 512, 1024, 4096}, costs)), 512);
   EXPECT_EQ(filling_tokens(with_costs({64, 256, 1024, 4096}, costs)), 1024);
   EXPECT_EQ(filling_tokens(with_costs({64}, costs)), 64);
@@ -306,7 +307,9 @@ TEST(FillingTokens, IsTheFirstSizeNearTheLeastTokenCost) {
 }
 
 TEST(SplitTokens, PartsDoNotComeCheaperThanTheWholeUnpadded) {
-  // The cost of a token rises with the number of tokens, so the parts seem cheaper than the whole but are not.
+  // The cost of a token rises with the number of tokens, so the measured costs of two parts add up to less than the
+  // cost of the whole. These costs lack the attention of the second part to the first, so a split must not seem
+  // cheaper.
   CostTable costs;
   for (std::int64_t size = 64; size <= 4096; size += 64) {
     const double thousands = 1e-3 * static_cast<double>(size);

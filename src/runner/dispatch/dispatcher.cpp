@@ -27,7 +27,7 @@ void Dispatcher::enable() {
 }
 
 void Dispatcher::refresh() {
-  // Dispatch also chooses pending sizes, which are captured on first use.
+  // Dispatch may also choose pending sizes, which are then captured on first use.
   const auto sizes_of = [&](RunnerRole role) {
     if (parts_.find_runner(role) == nullptr) return std::vector<std::int64_t>();
     const GraphRunner& runner = parts_.runner(role);
@@ -72,8 +72,9 @@ Status Dispatcher::capture_full(std::int64_t size) {
 }
 
 std::optional<Decision> Dispatcher::wait_padded(const BatchShape& batch, const Decision& wanted) {
-  // The limits of padding instead of a capture. On an H200 a capture takes 4 to 10 ms. This many padding rows cost a
-  // forward 6 ms with a model of 8 G parameters and half a millisecond with one of 0.6 G; a decode costs less.
+  // Limits for padding a forward instead of capturing its size. On an H200 a capture takes 4 to 10 ms. kMostRows
+  // padding rows add 6 ms to a prefill with a model of 8 G parameters, and half a millisecond with a model of 0.6 G.
+  // They add less to a decode.
   constexpr std::int64_t kMostRows = 256;
   constexpr int kMostWaits = 8;
   if (parts_.model.options.capture != CaptureMode::kCore) return std::nullopt;
@@ -129,7 +130,7 @@ Status Dispatcher::ended(const Decision& decision, const ForwardEnd& end) {
 }
 
 Status Dispatcher::replay_failed(const Decision& decision, const Status& why) {
-  constexpr int kMostFailures = 3;  // in a row; a single failure may have been a momentary lack of memory
+  constexpr int kMostFailures = 3;  // consecutive failures; a single one may be due to a temporary lack of memory
   log_warn("dispatch", "the graph of a forward of {} rows failed{}: {}", decision.size,
            parts_.model.ranks() == 1 ? ", which is run again without it" : "", why.to_string());
   const int failures = ++failed_replays_[key_of(decision)];

@@ -1,5 +1,5 @@
-// Decides which runner takes a forward. It owns the table that dispatch() reads and keeps it in step with the runners,
-// captures sizes when they are first used, and drops sizes whose replay fails.
+// Decides which runner takes a forward. Owns the table that dispatch() reads and updates it when sizes change. Captures
+// sizes when they are first used, and drops sizes whose replay fails.
 #pragma once
 
 #include <array>
@@ -26,32 +26,32 @@ class Dispatcher {
   void enable();
   // Rebuilds the table after sizes were captured or dropped.
   void refresh();
-  // Captures the full graph of a captured prefill size if measured costs favour it and it does not exist yet. Does
-  // without it if the capture fails or the device has too little memory left.
+  // Captures the full graph of a captured prefill size, if measured costs favour it and it does not exist yet. If the
+  // capture fails or the device has too little memory left, the size stays in pieces.
   Status capture_full(std::int64_t size);
   const DispatchTable& table() const { return table_; }
 
-  // Decides a forward. A size that is captured on first use is captured here; one whose capture fails is dropped, and
-  // the next size is used. A forward whose size will be captured in an idle moment may be padded to a larger captured
-  // size meanwhile.
+  // Decides a forward. Captures its size here if it is to be captured on first use. If that fails, drops the size and
+  // uses the next one. If the size will be captured in an idle moment, the forward may be padded to a larger captured
+  // size until then.
   Result<Decision> decide(const BatchShape& batch);
-  // Logs every forward at debug level, and the first fallback to eager of each reason as a warning.
+  // Logs every forward at debug level. Warns of the first eager fallback of each reason.
   void log(const ForwardBatch& batch, const Decision& decision);
 
-  // Records how a forward ended on all ranks. After three failed launches of its graph in a row its size is dropped.
-  // Returns the error of dropping it.
+  // Records how a forward ended on all ranks. Drops a size after its graph failed to launch three times in a row, and
+  // returns an error if that fails.
   Status ended(const Decision& decision, const ForwardEnd& end);
 
-  // Return the measured costs of forwards. Dispatch reads them if costs are measured.
+  // Return the measured costs of forwards. Dispatch reads them if measuring is on.
   const CostTable& costs() const { return costs_; }
   CostTable& costs() { return costs_; }
   bool measures_costs() const { return parts_.model.options.measure_costs && parts_.model.decides(); }
 
-  // Returns whether prefill sizes may get a full graph beside their pieces: the options allow it, costs are measured,
-  // and the forward is cut into pieces but can be captured as one graph.
+  // Returns whether prefill sizes may get a full graph in addition to their pieces. This needs the option, measured
+  // costs, and a forward that is cut into pieces but can be captured as one graph.
   bool chooses_full() const;
-  // Returns whether at least half of the device's memory reserve is free on every rank. Full graphs are not part of the
-  // memory plan and may take from the rest.
+  // Returns whether at least half of the memory reserve is free on every rank's device. The memory plan does not
+  // include full graphs, so they take memory of the reserve.
   bool has_memory_for_full() const;
 
   // Returns the runner of a decision. Eager forwards run the prefill runner's operators.
@@ -61,7 +61,7 @@ class Dispatcher {
   }
 
  private:
-  // Returns the decision among captured sizes alone, while that costs less than a capture would. Returns nothing when
+  // Returns a decision that pads to a captured size, as long as padding costs less than a capture. Returns nothing if
   // the size should be captured now.
   std::optional<Decision> wait_padded(const BatchShape& batch, const Decision& wanted);
   using SizeKey = std::tuple<RunnerKind, bool, std::int64_t>;  // runner, with adapters or not, size
@@ -72,9 +72,9 @@ class Dispatcher {
   SizeCapture& captures_;
   DispatchTable table_;
   CostTable costs_;
-  std::array<bool, kNumReasons> warned_of_{};  // fallbacks to eager
-  std::map<SizeKey, int> failed_replays_;      // in a row
-  // Forwards that were padded while their size was not captured.
+  std::array<bool, kNumReasons> warned_of_{};  // [Reason]: whether a fallback for the reason was warned of
+  std::map<SizeKey, int> failed_replays_;      // failed launches of the size's graph in a row
+  // The number of forwards that were padded because their size was not captured yet.
   std::map<SizeKey, int> waits_;
 };
 

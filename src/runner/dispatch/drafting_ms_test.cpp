@@ -1,4 +1,5 @@
-// Catches: costs of drafts that leave out the padding, or what each request costs beside its rows.
+// Catches: costs of drafting forwards that leave out the padding; costs of drafting forwards that count a request's
+// rows but not the request itself.
 #include <gtest/gtest.h>
 
 #include "tessera/runner/dispatch/dispatch.h"
@@ -15,7 +16,8 @@ TEST(DraftingMs, AddsRowsToWhatTheRequestsCost) {
   for (const std::int64_t size : {4, 16, 64}) {
     costs.add(RunnerKind::kPrefill, size, 10 + 0.1 * static_cast<double>(size));
     costs.add(RunnerKind::kEager, size, 90);
-    costs.add(RunnerKind::kDecode, size, 8 + 0.4 * static_cast<double>(size));  // each request has a state of its own
+    // 0.4 ms a request, as if each had a state of its own.
+    costs.add(RunnerKind::kDecode, size, 8 + 0.4 * static_cast<double>(size));
   }
   DispatchTable table = graphs_of({4, 16, 64}, costs);
   EXPECT_DOUBLE_EQ(*drafting_ms(16, 16, table), 14.4) << "a decode";

@@ -1,4 +1,4 @@
-// How a forward ended, on one rank or on all.
+// The result of a forward, on one rank or on all.
 #pragma once
 
 #include "tessera/base/status.h"
@@ -7,10 +7,10 @@ namespace tessera {
 
 struct ForwardEnd {
   Status status{};
-  // True if a graph's launch failed on the rank where the fault began, and nothing of the forward was kept.
+  // True if a graph failed to launch on the rank where the fault began, so that no result of the forward was kept.
   bool replay_failed = false;
 
-  // Returns whether the graph is to blame. On a lost device every launch fails.
+  // Returns whether the graph caused the error. On a lost device every launch fails, so no graph is to blame.
   bool graph_failed() const { return replay_failed && status.code() != StatusCode::kDeviceLost; }
 };
 

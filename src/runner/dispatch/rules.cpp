@@ -11,7 +11,8 @@ namespace {
 
 constexpr std::array<std::string_view, 4> kModeNames = {"off", "piecewise", "full", "full_and_piecewise"};
 
-// Sparse attention has no operator: its indexer chooses the keys of each row through a cache of its own.
+// The architectures without piecewise graphs. They use sparse attention, in which an indexer with its own cache chooses
+// the keys of each row, and no operator expresses it.
 constexpr std::array<std::string_view, 1> kArchitectures = {"DeepseekV32ForCausalLM"};
 
 constexpr std::array<Rule, 6> kRules = {{

@@ -1,5 +1,5 @@
-// Rules that turn piecewise graphs off: one table of name, condition and message. A rule is kept only while the engine
-// cannot run what it refuses.
+// Rules that turn piecewise graphs off, in one table of name, condition and message. A rule is removed once the engine
+// can run the case that it refuses.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +15,9 @@ namespace tessera {
 
 enum class GraphMode : std::uint8_t {
   kOff,               // no graphs
-  kPiecewise,         // prefill and decode in pieces, attention between them
+  kPiecewise,         // prefill and decode in pieces, with attention between them
   kFull,              // prefill and decode each as one graph
-  kFullAndPiecewise,  // decode as one graph, prefill by pieces
+  kFullAndPiecewise,  // decode as one graph, prefill in pieces
 };
 std::string_view graph_mode_name(GraphMode mode);  // Returns the spelling of the option cuda_graph_mode.
 Result<GraphMode> parse_graph_mode(std::string_view text);
@@ -30,15 +30,15 @@ struct RuleInputs {
   bool enforce_piecewise_cuda_graph = false;
   bool generates = true;          // false for embedding models and classifiers, which generate no tokens
   std::string architecture = {};  // spelled as in config.json
-  bool standard_gqa = true;       // LayerCaches::standard_gqa; the next member is also from there
-  std::vector<std::int64_t> undeclared_layers = {};  // layers whose cache layout no operator declares
+  bool standard_gqa = true;       // LayerCaches::standard_gqa
+  std::vector<std::int64_t> undeclared_layers = {};  // LayerCaches::undeclared
 };
 
 struct Rule {
   std::string_view name;
   bool (*applies)(const RuleInputs& inputs);
   std::string_view message;
-  bool by_user;  // the user's option turned graphs off, so enforce_piecewise_cuda_graph does not skip the rule
+  bool by_user;  // whether a user's option is the cause; enforce_piecewise_cuda_graph does not override such a rule
   std::string (*detail)(const RuleInputs& inputs) = nullptr;  // returns text that follows the message
 };
 std::span<const Rule> piecewise_rules();
@@ -47,7 +47,7 @@ struct GraphSwitches {
   bool prefill = true;
   bool prefill_whole = false;  // prefill as one graph, without split ops
   bool decode = true;
-  std::vector<std::string> messages;  // messages of the rules that applied, in the table's order
+  std::vector<std::string> messages;  // one for each rule that applied, in the table's order
 };
 GraphSwitches apply_rules(const RuleInputs& inputs);
 

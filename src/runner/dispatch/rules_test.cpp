@@ -1,5 +1,5 @@
-// Catches: a rule that does not fire, or fires alone for another reason, a message that differs from the documented
-// one, an enforce option that overrides the user, and a mode that switches the wrong runner.
+// Catches: a rule that does not apply when it should, or applies to another case; a message that differs from the
+// documented one; an enforce option that overrides the user; and a mode that switches the wrong runner.
 #include "tessera/runner/dispatch/rules.h"
 
 #include <gmock/gmock.h>
@@ -72,7 +72,7 @@ TEST(Rules, EnforceSkipsAutomaticRulesOnly) {
   EXPECT_TRUE(apply_rules({.enforce_piecewise_cuda_graph = true, .standard_gqa = false}).prefill);
 }
 
-// Each entry reads: decode graph / piecewise graph.
+// Each case says whether decode graphs and prefill graphs are on, and whether a prefill is one graph.
 TEST(Rules, SwitchesFollowTheMatrix) {
   using enum GraphMode;
   const struct {

@@ -1,5 +1,6 @@
-// The static input "draft_hidden" of a next-token layer: the hidden states from which its rows continue. A forward
-// writes the hidden states of all its tokens here, in order. A draft writes the hidden states of its wanted rows.
+// The static input "draft_hidden" of a next-token layer. Each row of a draft continues from one of these hidden states.
+// A forward writes the hidden states of all its tokens here, in order. A draft writes the hidden states of its wanted
+// rows here.
 #pragma once
 
 #include <cstdint>
@@ -23,12 +24,12 @@ class DraftHidden {
   std::int64_t rows() const { return rows_; }
   std::int64_t bytes() const { return static_cast<std::int64_t>(memory_->size()); }
 
-  // Copies the first `count` rows of `from` [rows, hidden] to the first rows. Asynchronous on `stream`. kInternal if
-  // there are more rows than fit.
+  // Copies the first `count` rows of `from` [rows, hidden] to the first rows here. Asynchronous on `stream`. Returns
+  // kInternal if there are more rows than fit.
   Status keep(DeviceAddress from, std::int64_t count, Stream& stream);
-  // Copies the given rows of `from` to the first rows, in order. Neighbouring rows need one copy.
+  // Copies the given rows of `from` to the first rows here, in order. One copy serves a run of neighbouring rows.
   Status keep(DeviceAddress from, std::span<const std::int32_t> rows, Stream& stream);
-  // Copies the first `count` rows to `to`. Asynchronous on `stream`. Precondition: so many rows exist.
+  // Copies the first `count` rows to `to`. Asynchronous on `stream`. Precondition: `count` rows exist.
   Status copy_to(DeviceAddress to, std::int64_t count, Stream& stream) const {
     return stream.copy(to, memory_->data(), static_cast<std::size_t>(count) * row_bytes_);
   }

@@ -1,4 +1,5 @@
-// What a next-token layer computes between two forwards (draft_step.h). Spans and references are borrowed for the call.
+// Inputs of a next-token layer, which runs between two forwards (draft_step.h). Spans and references are borrowed for
+// the call.
 #pragma once
 
 #include <cstdint>
@@ -11,17 +12,17 @@ namespace tessera {
 
 // The rows that the layer's body reads.
 struct DraftInputs {
-  // The row of position p has the id of token p + 1, but the position and the slot of token p. The hidden states of
-  // the wanted rows are kept.
+  // A row at position p has the position and the slot of token p, but the id of token p + 1. The hidden states of the
+  // wanted rows are kept.
   const ForwardBatch& batch;
   const RopeAxes& rope_positions = kPlainRope;
-  std::span<const std::int32_t> rows;  // [T]: the row of draft_hidden that each token continues
+  std::span<const std::int32_t> rows;  // [T]: for each token, the row of draft_hidden that it continues
 };
 
 // The rows from which the layer's head drafts.
 struct DraftRows {
   std::span<const std::int32_t> rows;  // rows of draft_hidden
-  std::int64_t first_id = 0;           // the row of last_ids that takes the first draft
+  std::int64_t first_id = 0;           // index in last_ids at which the first draft is written
 };
 
 }  // namespace tessera

@@ -7,7 +7,8 @@
 namespace tessera {
 namespace {
 
-// The channel keeps the answers of its last messages alone.
+// The limit of calls before a settle(). The channel keeps only the answers to its last messages, so calls must settle
+// before older answers are lost.
 constexpr std::size_t kMostSent = RankChannel::kSlots - 2;
 
 }  // namespace

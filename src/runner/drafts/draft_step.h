@@ -1,17 +1,18 @@
 // Runs a next-token layer (model/layers/draft.h) between two forwards, on all ranks of the model.
 //
 //   forward   leaves the hidden states of its rows in draft_hidden
-//   read      the body on the tokens behind these rows → hidden states of the wanted rows, in draft_hidden
+//   read      the body on the next token of each row → hidden states of the wanted rows, in draft_hidden
 //   draft     the head on these hidden states → the first drafts, in last_ids
 //   read      the body on the first drafts; draft: the second drafts …
 //   fetch     the drafts, for the host
 //
-// Drafts stay on the device: a row of read(), or of the forward that checks them, names them by
+// Drafts stay on the device. A row of a later read(), or of the forward that verifies the drafts, names its draft by
 // ForwardBatch::input_rows.
 //
-// Rank 0 sends each call to the other ranks and does its own part beside them (LocalDrafts). Every rank drafts the same
-// tokens, because each has the logits of all ids. Rank 0 does not wait for the others between these calls; settle()
-// does. An error names the rank that it came from, and the ranks can continue after it unless it is kDeviceLost.
+// Rank 0 sends each call to the other ranks and does its own part (LocalDrafts) at the same time. Every rank drafts the
+// same tokens, because each has the logits of all ids. Rank 0 does not wait for the others between these calls;
+// settle() does. An error names the rank that it came from, and the ranks can continue after it unless it is
+// kDeviceLost.
 #pragma once
 
 #include <cstdint>
@@ -35,29 +36,31 @@ class DraftStep {
   // `parts` and `launcher` must outlive this object.
   DraftStep(RunnerParts& parts, Launcher& launcher) : model_(parts.model), here_(parts, launcher) {}
 
-  // The first three calls are those of LocalDrafts, on all ranks. They may return the error of an earlier call.
+  // read(), draft() and fetch() call the functions of the same names of LocalDrafts on all ranks. They may return the
+  // error of an earlier call.
   Status read(const DraftInputs& inputs);
   Status draft(const DraftRows& from, std::span<float> logits = {});
-  // Settles, and copies the first `count` ids of last_ids to the host. fetched() has them once the stream has passed.
+  // Settles, then copies the first `count` ids of last_ids to the host. fetched() has them once the stream has
+  // completed the copy.
   Status fetch(std::int64_t count);
   std::span<const TokenId> fetched() const { return here_.fetched(); }
-  // Waits until every rank has enqueued its part of all calls, and returns the first error of one. It must be called,
-  // or fetch(), before the ranks do anything else together.
+  // Waits until every rank has enqueued its part of all calls, and returns the first error of any rank. Call it or
+  // fetch() before the ranks do anything else together.
   Status settle() { return settle(ok_status()); }
 
-  // Returns this rank's part, for a rank that follows rank 0.
+  // Returns this rank's LocalDrafts. On a rank that follows rank 0, RankFollower calls it.
   LocalDrafts& here() { return here_; }
 
  private:
   using Send = std::function<Result<std::uint64_t>(RankGroup& ranks)>;
   // Sends a call to the other ranks if this is rank 0 of several, and runs `local`.
   Status on_all_ranks(const Send& send, const std::function<Status()>& local);
-  // Ends the calls that were sent. `own` is how the last of them ended on this rank.
+  // Waits for the calls that were sent. `own` is this rank's status of the last of them.
   Status settle(const Status& own);
 
   const RunnerModel& model_;
   LocalDrafts here_;
-  std::vector<std::uint64_t> sent_;  // numbers of the messages whose answers were not looked at
+  std::vector<std::uint64_t> sent_;  // numbers of the messages whose answers are still to be checked
 };
 
 }  // namespace tessera

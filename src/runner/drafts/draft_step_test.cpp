@@ -1,6 +1,6 @@
-// Catches: a next-token layer that computes something else than its checkpoint was made for, alone and behind its own
-// drafts; rows that continue another token's hidden state; keys and values of drafts that stay in the way of the tokens
-// that were kept; and inputs that disagree but are computed.
+// Catches: a next-token layer whose results differ from the reference implementation, after a prompt or after its own
+// drafts; rows that continue another token's hidden state; keys and values of refused drafts that stay in the place of
+// the chosen tokens; and inconsistent inputs that are accepted.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ using testing::Rows;
 using testing::RunnerBench;
 using testing::TestRequest;
 
-constexpr double kTolerance = 1e-4;  // absolute, of float32 logits of size 1
+constexpr double kTolerance = 1e-4;  // absolute difference; the logits are of the order of 1
 
 RunnerOptions long_options() {
   RunnerOptions options = testing::small_options();
@@ -76,7 +76,7 @@ struct Drafts {
   std::vector<float> logits;
 };
 
-// Computes drafts behind the tokens of `requests`. The requests' `ids` are those of the tokens behind the rows.
+// Computes drafts after the tokens of `requests`. The id of row p in a request's `ids` is the token at position p + 1.
 Drafts draft(RunnerBench& bench, const std::vector<TestRequest>& requests, Rows wanted,
              const std::vector<std::int32_t>& rows) {
   const ForwardBatch batch = make_batch(requests, wanted, bench.runner->parts().model.num_cache_groups());
@@ -129,7 +129,7 @@ TEST_P(DraftGoldens, LogitsBehindEveryTokenOfAPrompt) {
   }
 }
 
-// The last forward of a prompt that is computed in parts finds the keys and values that the first forward stored.
+// In a prompt that is computed in parts, the last forward reads the keys and values that the first forward stored.
 TEST_P(DraftGoldens, LogitsOfAPromptInParts) {
   const std::vector<std::int32_t> ids = numbers(golden.prompts[2]);
   const std::int64_t half = std::ssize(ids) / 2;
@@ -147,7 +147,8 @@ INSTANTIATE_TEST_SUITE_P(Mtp, DraftGoldens,
                          ::testing::Values("mtp-deepseek-v3", "mtp-glm4-moe", "mtp-qwen3.5", "gguf/qwen35-mtp"),
                          name_of);
 
-// Golden drafts behind a prompt: from its last hidden state, and then from the layer's own.
+// Compares drafts after a prompt with goldens. The first draft continues the prompt's last hidden state, and each later
+// draft continues the hidden state that the layer itself computed.
 class DraftChains : public DraftGoldens {};
 
 TEST_P(DraftChains, DraftsBehindDraftsContinueTheirOwnHiddenStates) {
@@ -185,8 +186,8 @@ class EagleGoldens : public ::testing::TestWithParam<const char*> {
   }
 };
 
-// The first draft comes from three layers' inputs, the others from the layer's own output. The golden has the target's
-// ids.
+// The first draft reads the hidden states of three target layers; later drafts read the layer's own output. The
+// golden's ids are the target model's.
 TEST_P(EagleGoldens, DraftsOfAChainAndTheirLogits) {
   const ModelConfig target = *ModelConfig::read(base, built_in_families());
   const Result<EagleDraft> eagle = read_eagle3(folder, target, built_in_families(), true);
@@ -219,7 +220,7 @@ TEST_P(EagleGoldens, DraftsOfAChainAndTheirLogits) {
 
 INSTANTIATE_TEST_SUITE_P(Eagle3, EagleGoldens, ::testing::Values("llama-eagle3", "qwen3-moe-eagle3"), name_of);
 
-// Two requests of different lengths, whose hidden states lie one behind the other.
+// Tests two requests of different lengths, whose hidden states lie one after the other.
 TEST(DraftStep, RequestsOfABatchContinueTheirOwnRows) {
   RunnerBench bench = make_drafting("mtp-glm4-moe");
   const std::vector<std::int32_t> first = testing::ids(9, 1);
@@ -239,7 +240,7 @@ TEST(DraftStep, RequestsOfABatchContinueTheirOwnRows) {
   EXPECT_LT(testing::distance(both.logits, want).absolute, 1e-5);
 }
 
-// A refused draft's keys and values are overwritten by those of the token that was chosen instead.
+// After a draft is refused, the keys and values of the token that was chosen instead overwrite those of the draft.
 TEST(DraftStep, RefusedDraftsLeaveNoTrace) {
   RunnerBench bench = make_drafting("mtp-glm4-moe");
   const std::vector<std::int32_t> ids = testing::ids(9, 1);
@@ -264,7 +265,7 @@ TEST(DraftStep, RefusedDraftsLeaveNoTrace) {
   EXPECT_EQ(continued(300), want);
 }
 
-// Drafts behind drafts take their ids on the device.
+// The row of a second draft reads the id of the first draft from device memory.
 TEST(DraftStep, RowsNameDraftsThatAreOnTheDevice) {
   RunnerBench bench = make_drafting("mtp-glm4-moe");
   const std::vector<std::int32_t> ids = testing::ids(9, 1);

@@ -7,7 +7,7 @@
 namespace tessera {
 namespace {
 
-constexpr std::size_t kLogits = 0;  // outputs of the draft head, in the order of its chain
+constexpr std::size_t kLogits = 0;  // indices of the draft head's outputs, in the order of its graph
 constexpr std::size_t kSampled = 1;
 
 }  // namespace
@@ -81,8 +81,8 @@ Status LocalDrafts::run_head(const DraftRows& from, std::span<float> logits) {
   return parts_.stream().synchronize();  // the next run of the head overwrites the logits
 }
 
-// Replaces the head's ids by the model's. An id outside the head's, which a fault in the layer's weights may cause,
-// becomes the nearest one.
+// Translates drafted ids from the head's own numbering to the model's. An id outside the head's range is clamped into
+// it; faulty weights of the layer may draft such an id.
 Status LocalDrafts::name_as_target(std::int64_t first_id, std::int64_t count) {
   const std::vector<TokenId>& ids = parts_.model.graphs.draft->target_ids;
   const std::int64_t end = std::min(first_id + count, parts_.model.options.max_requests);

@@ -21,16 +21,16 @@ class LocalDrafts {
   // `parts` and `launcher` must outlive this object.
   LocalDrafts(RunnerParts& parts, Launcher& launcher) : parts_(parts), launcher_(launcher) {}
 
-  // Preconditions of all calls: the model has a next-token layer, and no forward is in flight. kInternal if the inputs
-  // disagree or a row does not exist.
+  // Preconditions of all calls: the model has a next-token layer, and no forward is in flight. They return kInternal if
+  // the inputs disagree or a row does not exist.
 
   // Computes the rows. Leaves the wanted rows' hidden states in the first rows of draft_hidden, in order.
   Status read(const DraftInputs& inputs);
-  // Writes the most probable token behind each row to last_ids; what lies behind the end of last_ids is dropped. If
-  // `logits` [rows × ids of the layer's head] is not empty, waits and writes them too. Waits as well if the head has
-  // ids of its own.
+  // Writes the most probable token of each row to last_ids, beginning at from.first_id, and drops tokens past the end
+  // of last_ids. If `logits` [rows × ids of the layer's head] is not empty, waits and writes the logits too. Also waits
+  // if the head numbers its ids differently from the model.
   Status draft(const DraftRows& from, std::span<float> logits = {});
-  // Copies the first `count` ids of last_ids to the host. fetched() has them once the stream has passed.
+  // Copies the first `count` ids of last_ids to the host. fetched() has them once the stream has completed the copy.
   Status fetch(std::int64_t count);
   std::span<const TokenId> fetched() const { return fetched_; }
 
@@ -38,7 +38,7 @@ class LocalDrafts {
   Status check(const DraftInputs& inputs) const;
   Status check_rows(std::span<const std::int32_t> rows) const;
   Status allocate_host();
-  // Moves the first `count` rows of draft_hidden to where the head reads.
+  // Copies the first `count` rows of draft_hidden to the head's input.
   Status hand_over(std::int64_t count);
   Status run_head(const DraftRows& from, std::span<float> logits);
   Status name_as_target(std::int64_t first_id, std::int64_t count);

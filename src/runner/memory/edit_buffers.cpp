@@ -9,7 +9,7 @@
 namespace tessera {
 namespace {
 
-constexpr std::int64_t kElementBytes = 4;  // an element of any list
+constexpr std::int64_t kElementBytes = 4;  // bytes of one element; equal for all lists
 constexpr auto kRows = static_cast<std::size_t>(kMaxChoiceRows);
 static_assert(kMaxChoiceRows * kElementBytes % static_cast<std::int64_t>(kDeviceAlignment) == 0,
               "first, count and mask are one block, each aligned");

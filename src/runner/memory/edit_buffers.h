@@ -1,5 +1,5 @@
-// Static buffers of logit edits and of the tokens whose log-probability is wanted, for one run of the graphs `choose`
-// and `logprobs`. Like the addresses of InputBuffers, theirs are fixed for the runner's life.
+// Static buffers for logit edits and for the tokens that get a log-probability. They serve one run of the graphs
+// `choose` and `logprobs` at a time. Their addresses are fixed for the runner's life, like those of InputBuffers.
 #pragma once
 
 #include <cstdint>
@@ -24,15 +24,15 @@ class EditBuffers {
   void add_to(ExternalValues& externals) const;
   std::int64_t bytes() const { return static_cast<std::int64_t>(memory_->size()); }
 
-  // Returns how many sampled rows from `first` on, up to `most`, have edits that fit into the buffers at once: 1 or
-  // more.
+  // Returns how many consecutive sampled rows fit into the buffers at once with their edits, beginning with row
+  // `first`. The result is at least 1 and at most `most`.
   std::int64_t rows_that_fit(const LogitEdits& edits, std::int64_t first, std::int64_t most) const;
-  // Stages the edits of `rows` rows as rows 0, 1, 2 … of the graph; the rows from there to `padded_rows` get none.
-  // Preconditions: rows <= rows_that_fit(), rows <= padded_rows <= kMaxChoiceRows.
+  // Stages the edits of `rows` rows as rows 0, 1, 2 … of the graph; the rows after them, up to `padded_rows`, get no
+  // edits. Preconditions: rows <= rows_that_fit(), rows <= padded_rows <= kMaxChoiceRows.
   Status stage_edits(const LogitEdits& edits, std::int64_t first, std::int64_t rows, std::int64_t padded_rows,
                      Stream& stream);
-  // Stages the target tokens. The first num_sampled rows take them from `sampled` (device memory, [num_sampled]), the
-  // other rows from `given`.
+  // Stages the target tokens. The targets of the first num_sampled rows come from `sampled` (device memory,
+  // [num_sampled]). The targets of the other rows come from `given`.
   Status stage_targets(DeviceAddress sampled, std::int64_t num_sampled, std::span<const TokenId> given, Stream& stream);
 
  private:
@@ -46,7 +46,8 @@ class EditBuffers {
   Layout layout_{};
   std::int64_t vocab_size_ = 0;
   std::unique_ptr<Allocation> memory_;
-  std::vector<std::int32_t> rows_;  // [3 × kMaxChoiceRows] on the host: each row's first edit, number of edits and mask
+  // [3 × kMaxChoiceRows], on the host: each row's first edit, number of edits, and mask.
+  std::vector<std::int32_t> rows_;
 };
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// Finds what a rank exchanges with other ranks in its largest forwards (comm/exchange_memory.h).
+// Finds in the graphs how much a rank exchanges with other ranks in its largest forwards (comm/exchange_memory.h).
 #pragma once
 
 #include "tessera/base/status.h"
@@ -7,7 +7,7 @@
 
 namespace tessera {
 
-// Raises `sizes` to what one run of the graph exchanges at the bucket's size.
+// Raises `sizes` to at least what one run of the graph at the bucket's size exchanges.
 Status add_exchanges(const ir::Graph& graph, const ir::Bucket& bucket, ExchangeSizes& sizes);
 
 }  // namespace tessera

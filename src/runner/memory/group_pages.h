@@ -17,14 +17,14 @@ struct PageRange {
   std::int64_t count() const { return end - begin; }
 };
 
-// Returns the pages of the group that a forward touches when it computes a request's rows `computed` … `length` - 1.
-// They are counted from the request's start: all pages, the pages that a row's window reaches, or the one slot of a
-// state group.
+// Returns the pages of the group that a forward touches when it computes rows `computed` … `length` - 1 of a request.
+// Indices count from the request's start. The result is all pages, the pages that a row's window reaches, or the one
+// slot of a state group.
 PageRange pages_touched(const ir::CacheGroup& group, std::int64_t computed, std::int64_t length,
                         std::int64_t page_size);
 
-// Adds the slots of the request's rows. `table` has the request's pages from its start up to the end of
-// pages_touched(); page 0 stands for the pages before that range.
+// Adds the slots of the request's rows. `table` lists the request's pages from its start up to the end of
+// pages_touched(), with page 0 in place of the pages before pages_touched().
 void append_slots(CacheGroupBatch& batch, const ir::CacheGroup& group, std::int64_t computed, std::int64_t length,
                   std::int64_t page_size, std::span<const PageId> table);
 

@@ -1,5 +1,5 @@
-// Catches: pages in verify's and soak's batches that the engine would not give: pages of another group's pool, before a
-// window, shared by two requests, or beyond the pool.
+// Catches pages in batches of verify and soak that the engine would never assign: a page of another group's pool; a
+// page before a window; a page that two requests share; a page outside the pool.
 #include "tessera/runner/memory/group_pages.h"
 
 #include <gmock/gmock.h>
@@ -55,7 +55,8 @@ TEST(GroupPages, SlotsLieInThePagesOfTheirPositions) {
   EXPECT_THAT(slots(2, {PageId(3)}), ElementsAre(SlotId(3), SlotId(3)));
 }
 
-// Checks for every group that tables are as long as the engine's, no page appears twice, and every page is in the pool.
+// Checks for every group that tables are as long as the engine's, that no page appears twice, and that all pages are in
+// the pool.
 void check_pages(const ForwardBatch& batch, const RunnerOptions& options) {
   ASSERT_TRUE(batch.check().ok()) << batch.check().to_string();
   for (std::size_t g = 0; g < kTwoGroups.size(); ++g) {
@@ -110,7 +111,7 @@ TEST(VerifyBatch, FitsSmallestPoolsAndNamesTooSmallOnes) {
 }
 
 TEST(SoakWorld, GivesSequencesPagesOfEachGroupsPool) {
-  // A pool with room to spare, one with less than a context in its window group, and the smallest pool.
+  // The numbers of pages in the pools of the three groups, from ample pools to the smallest possible ones.
   for (const std::vector<std::int64_t>& num_pages :
        {std::vector<std::int64_t>{64, 40, 9}, {33, 9, 3}, {17, 3, 2}, {2, 2, 2}}) {
     const RunnerOptions options = options_of(num_pages);
@@ -129,7 +130,7 @@ TEST(SoakWorld, GivesSequencesPagesOfEachGroupsPool) {
   }
 }
 
-// A slot that a request wrote stays with that request until the request gives its page back.
+// A slot that a request wrote belongs to that request until the request gives the slot's page back.
 TEST(SoakWorld, NoPageChangesHandsWithoutBeingGivenBack) {
   const RunnerOptions options = options_of({33, 17, 5});
   SoakWorld world(options, kTwoGroups, 100, 4, 3);

@@ -1,6 +1,6 @@
-// Static inputs of a model's graphs. The StepBuffer holds what the host stages, packed for each bucket: the row inputs
-// end and the token inputs begin at one fixed boundary, so a forward of few tokens needs one short copy. last_ids,
-// which the device writes, has memory of its own.
+// Static inputs of a model's graphs. The StepBuffer holds the inputs that the host stages, packed for each bucket. The
+// row inputs end and the token inputs begin at one fixed boundary, so a forward of few tokens needs one short copy. The
+// device writes last_ids, which therefore has memory of its own.
 //
 // rows of R=4, of R=2          boundary    tokens of T=2, of T=8
 //   [wanted temperature … |wanted …]│[ids rows positions slots| … ]
@@ -47,25 +47,27 @@ class InputBuffers {
   const InputLimits& limits() const { return limits_; }
   std::int64_t bytes() const { return bytes_needed(limits_); }
 
-  // Stages the batch's token inputs as the first rows. The rows up to padded_tokens get the padding id, position 0 and
-  // slot 0, which no request owns. The step buffer's next upload transfers them. Returns kInternal if padded_tokens
-  // exceeds the limits. Precondition: tokens.batch.num_tokens() <= padded_tokens.
+  // Stages the batch's token inputs as the first rows. The rows after them, up to padded_tokens, get the padding id,
+  // position 0 and slot 0, which no request owns. The step buffer's next upload transfers them. Returns kInternal if
+  // padded_tokens exceeds the limits. Precondition: tokens.batch.num_tokens() <= padded_tokens.
   Status stage_tokens(const StagedTokens& tokens, std::int64_t padded_tokens);
-  // Stages the rows of the body's output that the head computes; padding takes row 0. `sampling` describes the first
-  // rows; the others are greedy. A row has the adapter that its token had in the last stage_tokens(). The step buffer's
-  // next upload transfers them.
+  // Stages the indices of the body's output rows that the head computes. Padding has index -1, which is gathered as
+  // zeros. `sampling` describes the first rows; the others are greedy. A row gets the adapter that its token had in the
+  // last stage_tokens(). The step buffer's next upload transfers them.
   Status stage_rows(std::span<const std::int32_t> rows, std::span<const SampleRow> sampling, std::int64_t padded_rows);
-  // Copies sampled ids on the device from the arena to last_ids, to the rows from `first` on.
+  // Copies sampled ids from the arena to the elements of last_ids that begin at `first`. All memory is on the device.
   Status keep_sampled(DeviceAddress sampled_ids, std::int64_t first, std::int64_t count, Stream& stream);
-  // Replaces last_ids from `first` on. `ids` must not change until the stream has passed.
+  // Replaces the elements of last_ids that begin at `first`. `ids` must not change until the stream has completed the
+  // copy.
   Status set_last_ids(std::span<const TokenId> ids, std::int64_t first, Stream& stream);
-  // Downloads the last kept ids, [count]; they are valid once the stream has passed.
+  // Downloads the first elements of last_ids to `ids`, as many as `ids` holds. They are valid once the stream has
+  // completed the copy.
   Status download_sampled(std::span<TokenId> ids, Stream& stream) const;
 
  private:
   InputBuffers(InputLimits limits, StepBuffer& step);
-  // Returns the bytes of a list's first `count` inputs if each has `elements` elements. For all inputs this is the
-  // packed size.
+  // Returns the packed bytes of the first `count` row inputs or token inputs (`inputs`) if each input has `elements`
+  // elements. For all inputs this is the size of the whole list.
   static std::size_t packed(const auto& inputs, std::size_t count, std::int64_t elements);
   std::size_t token_offset(std::size_t input, std::int64_t tokens) const;
   std::size_t row_offset(std::size_t input, std::int64_t rows) const;
@@ -74,9 +76,9 @@ class InputBuffers {
   StepBuffer* step_;
   InputTable table_;
   std::size_t rows_begin_ = 0;
-  std::size_t boundary_ = 0;  // end of the rows, start of the tokens
+  std::size_t boundary_ = 0;  // end of the row inputs and start of the token inputs
   std::unique_ptr<Allocation> last_ids_;
-  std::vector<std::int32_t> adapter_slots_;  // one for each token that was staged last
+  std::vector<std::int32_t> adapter_slots_;  // one for each token of the last stage_tokens()
 };
 
 }  // namespace tessera

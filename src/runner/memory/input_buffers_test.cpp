@@ -1,5 +1,5 @@
-// Catches: padding that keeps the last step's rows, a field staged into its neighbour or with the wrong width,
-// addresses that change under graphs, and an overflow that is written instead of refused.
+// Catches: padding that keeps the last step's rows, a field that is staged into its neighbour or with the wrong width,
+// addresses that change although graphs hold them, and an input that exceeds the limits but is written.
 #include "tessera/runner/memory/input_buffers.h"
 
 #include <gmock/gmock.h>
@@ -27,7 +27,7 @@ class InputBuffersTest : public ::testing::Test {
     buffers_.add_to(addresses_);
   }
 
-  // Reads the first `count` elements of an input from the device, for a forward of as many tokens and rows.
+  // Reads the first `count` elements of an input from the device, for a forward of `count` tokens and rows.
   template <class T>
   std::vector<T> read(std::string_view name, std::int64_t count) {
     EXPECT_TRUE(step_.upload(*stream_).ok());
@@ -43,7 +43,7 @@ class InputBuffersTest : public ::testing::Test {
     made[ir::Symbol::kRows] = rows;
     return made;
   }
-  // Fills everything as an earlier step could have left it.
+  // Fills all inputs, as an earlier step may have left them.
   void dirty() {
     ForwardBatch full = batch(8);
     ASSERT_TRUE(buffers_.stage_tokens({.batch = full, .padding_id = TokenId(77)}, 8).ok());
@@ -184,7 +184,7 @@ TEST_F(InputBuffersTest, RefusesOneMoreThanAFullBuffer) {
   EXPECT_EQ(ints("input_ids", 8).back(), 107) << "a refused step writes nothing";
 }
 
-// Checks for every bucket that no input overlaps another, and that those of one forward are in one range without gaps.
+// Checks for every bucket that no inputs overlap, and that the inputs of one forward fill one range without gaps.
 TEST_F(InputBuffersTest, PacksABucketsInputsAroundOneBoundary) {
   const auto is_row = [](std::string_view name) {
     return name == "wanted_rows" || name == "row_marks" || name == "temperature" || name == "top_k" ||

@@ -48,12 +48,12 @@ void write_row_marks(const StagedRows& step, std::size_t padded, std::byte* to) 
   }
 }
 
-// Writes the table of tokens that have adapters.
+// Writes the table that names each token's adapter.
 void write_adapters(const StagedTokens& step, std::size_t, std::size_t padded, std::byte* to) {
   write_adapter_rows(step.batch.adapter_slots, padded, to);
 }
 
-// Writes the same table for wanted rows. A wanted row behind the batch's tokens has no adapter.
+// Writes the table that names each wanted row's adapter. A row index past the batch's tokens has no adapter.
 void write_head_adapters(const StagedRows& step, std::size_t padded, std::byte* to) {
   std::vector<std::int32_t> slots;
   for (const std::int32_t row : step.rows) {

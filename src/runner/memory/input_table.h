@@ -1,10 +1,10 @@
-// Describes once the inputs that a step stages for a model's graphs: name, type, number of rows, and contents of each
-// row. Buffers, packing, padding and upload follow from this table (input_buffers.h).
+// Describes all inputs that a step stages for a model's graphs: name, type, number of rows, and contents. Allocation,
+// packing, padding and upload follow from this one table (input_buffers.h).
 //
-// A graph's input names its source, which is the table's entry of that name. Other inputs are in device memory already:
-// the device writes last_ids, hidden and choice_logits; embeddings are written when a forward first needs them
-// (embedding_rows.h), and draft_hidden by forwards and drafts (drafts/draft_hidden.h); logit edits have buffers of
-// their own (edit_buffers.h).
+// A graph's input is staged from the table's entry of the same name. Inputs without an entry are already in device
+// memory: the device writes last_ids, hidden and choice_logits; forwards and drafts write draft_hidden
+// (drafts/draft_hidden.h); embeddings are written when a forward first needs them (embedding_rows.h); and logit edits
+// have buffers of their own (edit_buffers.h).
 #pragma once
 
 #include <array>
@@ -30,9 +30,9 @@ struct SampleRow {
   std::int32_t position = 0;  // position of the new token in its request
 };
 
-// Time, height and width of each token ([T] each, at least 0): the positions of models with three-dimensional rotary
-// positions. All three are empty if they equal the batch's positions. Cache slots and the causal mask depend on the
-// batch's positions alone.
+// The temporal, vertical and horizontal position of each token ([T] each, at least 0), for models with
+// three-dimensional rotary positions. All three are empty if they equal the batch's positions. Cache slots and the
+// causal mask depend on the batch's positions alone.
 using RopeAxes = std::array<std::vector<std::int32_t>, 3>;
 inline constexpr RopeAxes kPlainRope{};
 
@@ -41,16 +41,18 @@ struct StagedTokens {
   const ForwardBatch& batch;
   const RopeAxes& rope_positions = kPlainRope;
   TokenId padding_id{0};  // for rows past the batch's tokens
-  // [T]: for each token the row of draft_hidden that it continues; empty for forwards of the model itself.
+  // [T]: for each token, the row of draft_hidden that it continues; empty for the model's own forwards.
   std::span<const std::int32_t> draft_rows = {};
 };
 struct StagedRows {
-  std::span<const std::int32_t> rows;                // indices of the body's output rows that the head computes
-  std::span<const SampleRow> sampling;               // one for each of the first rows; the others are greedy
-  std::span<const std::int32_t> adapter_slots = {};  // one for each output row of the body; -1 past its end
+  std::span<const std::int32_t> rows;   // indices of the body's output rows that the head computes
+  std::span<const SampleRow> sampling;  // one for each of the first rows; the others are greedy
+  // The adapter slot of each output row of the body; -1: no adapter. Rows past the end of this list have no adapter.
+  std::span<const std::int32_t> adapter_slots = {};
 };
 
-// One token input. `write` stores rows 0 … padded - 1 of the input to `to`; rows past the real ones become padding.
+// One token input. `write` stores the input's rows 0 … padded - 1 to `to`. The rows after the batch's tokens are
+// padding.
 struct TokenInput {
   std::string name;
   ir::DType dtype;
@@ -69,11 +71,11 @@ struct InputTable {
   std::vector<TokenInput> tokens;  // [lists, T] each
   std::vector<RowInput> rows;      // [lists, R] each
 };
-// The inputs that only some models have.
+// Says which of the inputs that only some models need are included.
 struct ExtraInputs {
   bool rope_positions = false;  // RopeAxes, for models with three-dimensional rotary positions
-  bool draft_rows = false;      // the input of that name, for a next-token layer
-  bool adapters = false;        // which tokens and which rows have which adapter
+  bool draft_rows = false;      // StagedTokens::draft_rows, for a next-token layer
+  bool adapters = false;        // which adapter each token and each wanted row has
 };
 InputTable make_input_table(std::span<const std::string> cache_groups, const ExtraInputs& extra = {});
 

@@ -1,5 +1,5 @@
-// Memory of the KV cache: all states of the model's cache groups, [pages, …]. The engine decides which page belongs to
-// which request (engine/cache/cache_manager.h).
+// Memory of the KV cache: all states of the model's cache groups, each [pages, …]. The engine decides which page
+// belongs to which request (engine/cache/cache_manager.h).
 #pragma once
 
 #include <cstdint>
@@ -18,9 +18,9 @@ namespace tessera {
 
 class KvStorage {
  public:
-  // Returns for each cache group the bytes that a page, or a state group's slot, takes over all states of the group.
-  // Returns kInvalidArgument for a state that belongs to no cache group. Precondition: all graphs have the same cache
-  // groups, apart from their layers, and no two graphs have a state of the same name.
+  // Returns for each cache group the bytes of one page, or of one slot of a state group, summed over all states of the
+  // group. Returns kInvalidArgument for a state that belongs to no cache group. Precondition: all graphs have the same
+  // cache groups, apart from their layers, and no two graphs have a state of the same name.
   static Result<std::vector<std::int64_t>> page_bytes(std::span<const ir::Graph* const> graphs);
   // Allocates the caches. `num_pages` has an entry of at least 1 for each cache group. Page 0 of each group is zeroed,
   // so that padding reads finite numbers; other pages are written before they are read.
@@ -28,10 +28,10 @@ class KvStorage {
                                   Device& device, Stream& stream);
 
   void add_to(ExternalValues& externals) const;
-  // Copies a slot in all states of its group. Asynchronous on `stream`. Precondition: both slots exist.
+  // Copies a slot to another slot in all states of its group. Asynchronous on `stream`. Precondition: both slots exist.
   Status copy(const SlotCopy& copy, Stream& stream) const;
-  // Fills `count` pages from `first` on in all states of the group. Asynchronous on `stream`. Precondition: the pages
-  // exist.
+  // Fills `count` pages, beginning with page `first`, in all states of the group. Asynchronous on `stream`.
+  // Precondition: the pages exist.
   Status fill(std::size_t group, PageId first, std::int64_t count, std::uint8_t value, Stream& stream) const;
   std::span<const std::int64_t> num_pages() const { return num_pages_; }
   DeviceAddress data() const { return memory_->data(); }

@@ -1,5 +1,5 @@
-// Catches: overlapping caches of two layers, a page counted too small or for another group, a slot copied in part, and
-// a reserved page with NaNs.
+// Catches: overlapping caches of two layers, a page with too few bytes or with another group's number of bytes, a slot
+// that is only partly copied, and a reserved page with NaNs.
 #include "tessera/runner/memory/kv_storage.h"
 
 #include <gmock/gmock.h>
@@ -28,7 +28,8 @@ Result<KvStorage> create(const ir::Graph& graph, const std::vector<std::int64_t>
   return KvStorage::create(std::array{&graph}, num_pages, device, stream);
 }
 
-// Two layers of different widths: pages of 3·1·5 and 3·2·8 elements of 2 bytes, neither a multiple of the alignment.
+// Two layers of different widths. Their pages have 3·1·5 and 3·2·8 elements of 2 bytes; neither is a multiple of the
+// alignment.
 ir::Graph two_layers() {
   return *ir::parse_graph(R"(graph @g {
     group "full" paged layers [0, 1]
@@ -38,7 +39,7 @@ ir::Graph two_layers() {
                           nullptr);
 }
 
-// One layer with pages, and one with a slot of 40 bytes for each sequence.
+// One layer with pages, and one layer with a slot of 40 bytes for each sequence.
 ir::Graph pages_and_slots() {
   return *ir::parse_graph(R"(graph @g {
     group "full" paged layers [0] group "memory" state layers [1]
@@ -103,7 +104,7 @@ TEST(KvStorage, StatesAreAlignedDisjointAndBeginWithZeros) {
     ASSERT_TRUE(states[name]) << name;
   }
 
-  // [begin, end) of each range; 7 pages of 30 and of 96 bytes.
+  // [begin, end) of each state: 7 pages of 30 bytes or of 96 bytes.
   std::vector<std::pair<DeviceAddress, DeviceAddress>> ranges;
   for (const auto& [name, begin] : states) {
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(begin.raw()) % kDeviceAlignment, 0u) << name;

@@ -1,4 +1,5 @@
-// Catches: a layer without attention, or with a cache that no operator declares, that is captured as if it had both.
+// Catches: a layer that is captured although it has no attention; a layer that is captured although no operator
+// declares its cache.
 #include "tessera/runner/memory/layer_caches.h"
 
 #include <gmock/gmock.h>
@@ -74,7 +75,7 @@ TEST(LayerCaches, AnotherMixingOperatorIsDeclaredButNotGqa) {
   EXPECT_THAT(messages(caches), ElementsAre(kNoGqa));
 }
 
-// Another operator, the convolution, keeps a state of the layer beside the delta net's.
+// The second layer also has a convolution, which keeps a state of its own.
 TEST(LayerCaches, AGatedDeltaNetIsHeldByGraphs) {
   const LayerCaches caches = layer_caches(model("group \"full\" paged layers [0] group \"memory\" state layers [1]", R"(
     state %c.1: f32[P1, 8] causal_conv(%q, mut %c.1) {group = 1}

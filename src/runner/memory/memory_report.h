@@ -1,5 +1,5 @@
 // A runner's memory by use. Predictions made from shapes (predict_memory) and measurements (measure_memory) share this
-// type, so that they can be compared entry by entry.
+// type, so they can be compared entry by entry.
 #pragma once
 
 #include <array>
@@ -21,38 +21,38 @@ enum class MemoryUse : std::uint8_t {
   kKvCache,
   kArena,         // activations of forwards; all sizes of all runners share it
   kWorkspace,     // kernels' scratch memory, shared in the same way
-  kStaticInputs,  // inputs of tokens, rows and logit edits; a measurement includes given embeddings
+  kStaticInputs,  // inputs of tokens, rows and logit edits; in a measurement, rows of given embeddings too
   kPlans,         // operators' plans: lengths, page tables, the kernels' work lists
   // Exchanges with other ranks: mailboxes, links between stages, NCCL's memory. On a CPU, values received from other
-  // stages and nodes: a prediction has the largest possible amount, a measurement has the amount received so far.
+  // stages and nodes: a prediction contains their largest possible size, and a measurement contains their size so far.
   kCommunication,
   // The objects of captured graphs. If the device does not report graph memory, a measurement is the device memory that
-  // captures took beside arena and workspace. It then includes kernels that were loaded meanwhile.
+  // captures took outside arena and workspace. It then includes kernels that were loaded during the captures.
   kGraphObjects,
   kStepResults,
   kAdapters,  // the slots of low-rank adapters; only if adapters are served
 };
 inline constexpr int kNumMemoryUses = 10;
-// Returns the name in metrics and answers: "weights" "kv_cache" "arena" "workspace" "static_inputs" "attention" (for
-// plans) "communication" "graph_objects" "step_results" "adapters".
+// Returns the name of a use in metrics and answers: "weights" "kv_cache" "arena" "workspace" "static_inputs"
+// "attention" (for plans) "communication" "graph_objects" "step_results" "adapters".
 std::string_view memory_use_name(MemoryUse use);
 
 // The graphs of one size. On a CPU every operator is one launch of a known number of bytes, so a prediction is exact.
-// On a GPU a prediction uses DeviceProperties' fit, and some operators become several nodes.
+// On a GPU a prediction uses the estimate of DeviceProperties, and some operators become several nodes.
 struct GraphMemory {
   std::int64_t graphs = 0;
-  std::int64_t nodes = 0;  // kernels, copies and fills; in a prediction: operators
-  std::int64_t bytes = 0;  // if the device does not report it, the size's share of what all captures took
+  std::int64_t nodes = 0;  // kernels, copies and fills; in a prediction, operators
+  std::int64_t bytes = 0;  // if the device does not report it, the size's share of the memory that all captures took
 };
 
 struct SizeMemory {
   std::int64_t size = 0;
-  GraphMemory graphs{};  // a prediction has none if the runner makes no graphs
-  MemoryNeed need{};     // arena and workspace; only in a prediction of every size
+  GraphMemory graphs{};  // empty in a prediction if the runner makes no graphs
+  MemoryNeed need{};     // memory need in arena and workspace; only in a prediction of every size
 };
 
-// Memory of one of kCapturedRoles or of the vision tower. A prediction has every size of the ladder, a measurement the
-// captured sizes.
+// Memory of one of kCapturedRoles or of the vision tower. A prediction has an entry for every size of the ladder, and a
+// measurement has an entry for every captured size.
 struct RunnerMemory {
   RunnerRole role = RunnerRole::kPrefill;
   std::vector<SizeMemory> sizes{};
@@ -61,11 +61,11 @@ struct RunnerMemory {
 
 class MemoryReport {
  public:
-  // Returns bytes; 0 for a use that the report does not have.
+  // Returns the bytes of a use; 0 if the report does not have the use.
   std::int64_t operator[](MemoryUse use) const { return bytes_[static_cast<std::size_t>(use)].value_or(0); }
   void set(MemoryUse use, std::int64_t bytes) { bytes_[static_cast<std::size_t>(use)] = bytes; }
 
-  // The uses that the report has, in the order of MemoryUse. device_entries() leaves out host memory.
+  // The uses in the report, in the order of MemoryUse. device_entries() leaves out host memory.
   using Entries = std::vector<std::pair<MemoryUse, std::int64_t>>;
   Entries entries() const;
   Entries device_entries() const;
@@ -82,7 +82,7 @@ class MemoryReport {
   std::array<std::optional<std::int64_t>, kNumMemoryUses> bytes_{};
 };
 
-// Returns one line for logs.
+// Returns one line for logs that compares both reports.
 std::string memory_line(const MemoryReport& taken, const MemoryReport& predicted);
 
 }  // namespace tessera

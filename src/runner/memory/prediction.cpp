@@ -30,8 +30,8 @@ Result<RunnerMemory> predict_runner(const GraphRunner& runner, const DevicePrope
   return memory;
 }
 
-// What executables are made with if only their shapes are wanted and nothing is bound: an environment of which only
-// device and context are used. It outlives the runners made with it.
+// Makes executables of which only the shapes are used; nothing is bound. Their environment therefore has only a device
+// and a context. This object must outlive the runners made with it.
 class Shapes {
  public:
   static Result<std::unique_ptr<Shapes>> create(const ModelGraphs& graphs, const RunnerOptions& options,

@@ -13,24 +13,24 @@
 
 namespace tessera {
 
-// kTotals plans only the largest sizes, since all sizes share one arena: a few milliseconds for a large model.
+// kTotals plans only the largest sizes, since all sizes share one arena. It takes a few milliseconds for a large model.
 // kEverySize takes some tens of milliseconds.
 enum class PredictionDetail : std::uint8_t { kTotals, kEverySize };
 
-// Predicts all uses except weights and KV cache, whose shares of the memory follow from the result. options.num_pages
-// may still be 1 for each group, since no activation has the cache's size.
+// Predicts all uses except weights and KV cache. The memory left for the KV cache follows from the result.
+// options.num_pages may still be 1 for each group, since no activation depends on the cache's size.
 Result<MemoryReport> predict_memory(const ModelGraphs& graphs, const RunnerOptions& options, Device& device,
                                     PredictionDetail detail = PredictionDetail::kTotals);
-// Predicts the same for existing runners, without a tower.
+// Makes the same prediction from existing runners, without a vision tower.
 Result<MemoryReport> predict_memory(std::span<const GraphRunner> runners, const ModelGraphs& graphs,
                                     const RunnerOptions& options, Device& device, PredictionDetail detail);
 
-// Predicts the memory of the tower's largest forward, of options.vision.max_patches: its arena, workspace and static
-// inputs, in bytes. Precondition: the model has a tower.
+// Predicts the memory of the vision tower's largest forward, which has options.vision.max_patches patches. Returns the
+// bytes of its arena, workspace and static inputs. Precondition: the model has a tower.
 Result<std::int64_t> predict_tower(const ModelGraphs& graphs, const RunnerOptions& options, Device& device);
 
-// Adds a vision tower, whose forwards share arena and workspace with the others. `input_bytes` is the size of its
-// static inputs.
+// Adds a vision tower to a prediction. The tower's forwards share arena and workspace with the other forwards.
+// `input_bytes` is the size of its static inputs.
 Status add_vision(const GraphRunner& tower, std::int64_t input_bytes, const DeviceProperties& device,
                   PredictionDetail detail, MemoryReport& report);
 

@@ -1,5 +1,5 @@
-// Catches: memory that is taken without being predicted, or predicted without being taken: arena, workspace, every
-// static buffer and graph objects, for models and ladders of several kinds; and a report with parts that do not add up.
+// Catches: memory that is taken but not predicted; memory that is predicted but not taken (arena, workspace, every
+// static buffer and graph objects, for several kinds of models and ladders); and a report whose parts do not add up.
 #include "tessera/runner/memory/prediction.h"
 
 #include <gmock/gmock.h>
@@ -29,8 +29,8 @@ ModelGraphs graphs_of(const std::string& folder, const RunnerOptions& options, i
 }
 std::string golden(const std::string& name) { return testing::data_path("goldens/" + name); }
 
-// Checks a prediction: exact for memory that is allocated once, within 1 % for the arena, within a quarter for graph
-// objects.
+// Checks that a prediction is exact for memory that is allocated once, within 1 % for the arena, and within a quarter
+// for graph objects.
 void expect_met(const MemoryReport& predicted, const MemoryReport& taken) {
   std::vector<std::string_view> uses;
   for (const auto& [use, bytes] : predicted.entries()) {
@@ -81,7 +81,7 @@ TEST(Prediction, IsWhatARunnerTakes) {
   }
 }
 
-// The bundled model at the sizes with which it is served.
+// Uses the bundled model with the sizes with which it is served.
 TEST(Prediction, IsWhatTheBundledModelTakes) {
   const std::string folder = testing::source_path("models/demo");
   RunnerOptions options = small_options();
@@ -100,7 +100,7 @@ TEST(Prediction, IsWhatTheBundledModelTakes) {
   expect_met(predicted, runner->memory());
 }
 
-// The arena does not merely grow to the predicted size: the largest size needs that much, and each size has its own
+// Checks that the predicted arena is as large as the greatest need of any size, and that each size reports its own
 // need.
 TEST(Prediction, TheArenaIsTheLargestNeed) {
   const RunnerOptions options = small_options();
@@ -145,7 +145,7 @@ TEST(Prediction, GraphsAreCountedAsTheyAreMade) {
   }
 }
 
-// The report's parts, which are captured sizes and their bytes, must equal the runners' own counts.
+// The report's captured sizes and their bytes must equal the runners' own counts.
 TEST(MemoryReport, ListsCapturedSizesByRunner) {
   RunnerBench bench = make_captured("llama", small_options());
   const MemoryReport report = bench.runner->memory();
@@ -171,8 +171,8 @@ TEST(MemoryReport, ListsCapturedSizesByRunner) {
   EXPECT_GT(report.available, 0);
 }
 
-// If the device does not report graph memory, sizes share the measured bytes in proportion to their estimates. Reported
-// bytes take precedence.
+// If the device does not report graph memory, sizes share the measured bytes in proportion to their estimates.
+// Otherwise the reported bytes are used.
 TEST(MemoryReport, UnreportedGraphBytesAreShared) {
   EXPECT_EQ(graph_bytes({.nodes = 8, .bytes = 0}, 4000, 0.75), 3000);
   EXPECT_EQ(graph_bytes({.nodes = 8, .bytes = 500}, 4000, 0.75), 500);
@@ -237,7 +237,7 @@ TEST(MemoryReport, LogsMemoryAndWarnsWhereLittleIsLeft) {
   EXPECT_THAT(rich, ::testing::Not(HasSubstr("memory: only")));
 }
 
-// Deferred sizes take their memory later, when a warning would be too late.
+// Deferred sizes take their memory after the start, when it would be too late to warn.
 TEST(MemoryReport, TheWarningCountsPendingSizes) {
   RunnerOptions options = small_options();
   options.capture = CaptureMode::kCore;

@@ -1,5 +1,5 @@
-// The order to copy an adapter to a slot on every rank. Ranks of rank 0's process take their shares from its memory.
-// Ranks of other processes get theirs in the message.
+// Encodes the RankOrder kWriteAdapter, which copies an adapter to a slot on every rank. Ranks of rank 0's process read
+// their shares of the adapter from that process's memory. Ranks of other processes get their shares in the message.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,10 @@
 
 namespace tessera {
 
-// Packs the shares of the ranks 1 and up.
+// Packs the shares of ranks 1 and up.
 void pack_shares(const Adapter& adapter, MessageWriter& to);
-// Copies the share of the layout's rank to host memory, and reads the message to its end. kDataLoss for a message of
-// another form, or one for another layout.
+// Copies the share of the layout's rank to host memory, and reads the message to its end. Returns kDataLoss if the
+// message is malformed or made for another layout.
 Result<AdapterShare> unpack_share(MessageReader& from, const AdapterLayout& layout, Device& device);
 
 }  // namespace tessera

@@ -22,7 +22,7 @@ void DeferredForwards::push(std::span<const std::byte> message, const ForwardInp
   entry.failed = ok_status();
 }
 
-// A failed forward is unpacked too, because the page tables of later messages build on its tables.
+// Also unpacks failed forwards, because later messages refer to their page tables.
 Result<ForwardInputs> DeferredForwards::take() {
   Entry& oldest = entries_[first_];
   first_ = (first_ + 1) % entries_.size();

@@ -1,7 +1,7 @@
-// Keeps forwards that rank 0 has sent to the other ranks and not yet run itself (steps/host_pipeline.cpp). The
-// submitted spans are no longer valid when rank 0 runs a forward, so the packed message is kept.
+// Holds forwards that rank 0 has sent to the other ranks but not run itself yet (steps/host_pipeline.cpp). By the time
+// rank 0 runs a forward, the submitted spans are no longer valid, so the packed message is kept.
 //
-// Allocates nothing for forwards no larger, and no more numerous, than before. Threads: one thread owns it.
+// Allocates nothing if forwards are no larger and no more numerous than before. Threads: one thread owns it.
 #pragma once
 
 #include <cstddef>
@@ -18,15 +18,15 @@ class DeferredForwards {
  public:
   int size() const { return static_cast<int>(count_); }
 
-  // Adds a forward. Every sent forward must be added, because the page tables of later messages build on the tables of
-  // earlier messages. `logits` and `hidden_states` of the inputs are filled in when the forward runs.
+  // Adds a forward. Every sent forward must be added, because later messages refer to the page tables of earlier ones.
+  // `logits` and `hidden_states` of the inputs are filled in when the forward runs.
   void push(std::span<const std::byte> message, const ForwardInputs& inputs);
   // Removes and returns the oldest forward; valid until the next call. Returns the error of fail(), or kDeviceLost.
   // Precondition: size() > 0.
   Result<ForwardInputs> take();
   // Returns the decision of the forward that take() returned last.
   const Decision& decision() const { return received_.decision(); }
-  // Marks all remaining forwards as lost: take() returns `why` for each of them.
+  // Marks all remaining forwards as failed: take() returns `why` for each of them.
   void fail(const Status& why);
 
  private:

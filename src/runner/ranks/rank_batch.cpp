@@ -36,8 +36,8 @@ void BatchPacker::pack(const ForwardBatch& batch, MessageWriter& to) {
   }
 }
 
-// Packs each table as its difference from the last forward's. Rows keep their order from forward to forward, except for
-// those that ended, so the search for a table continues behind the last match.
+// Packs each table as its difference from the last forward's table. Rows keep their order from forward to forward,
+// except for those that ended. The search for a table therefore starts after the last match.
 void BatchPacker::pack_tables(std::span<const PageTable> tables, Group& group, MessageWriter& to) {
   to.word(std::ssize(tables));
   group.next.clear();
@@ -131,7 +131,8 @@ Status ReceivedBatch::unpack_table(MessageReader& from, Group& group, Row& row) 
   if (kept > row.pages.size())
     return data_loss(
         fmt::format("{} entries of table {} are kept, and {} are known", kept, row.number.value(), row.pages.size()));
-  constexpr std::size_t kFewPages = 64;  // a sequence grows by a page now and then, so that this rarely reallocates
+  // The minimum capacity. A sequence gains one page at a time, so larger steps avoid most reallocations.
+  constexpr std::size_t kFewPages = 64;
   if (kept + added.size() > row.pages.capacity()) row.pages.reserve(std::max(kFewPages, 2 * (kept + added.size())));
   row.pages.resize(kept);
   row.pages.insert(row.pages.end(), added.begin(), added.end());

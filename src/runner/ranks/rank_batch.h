@@ -1,7 +1,8 @@
-// Packs batches into messages between ranks. Both ends keep the state of one stream of batches.
+// Packs batches into messages between ranks. Sender and receiver both keep state, so batches must arrive in the order
+// in which they were packed.
 //
-// Page tables are sent as differences. Both ends remember the tables of the last batch by number (PageTable); a table
-// that was not in that batch is sent whole.
+// Page tables are sent as differences. Both ends keep the tables of the last batch by number (PageTable). A table that
+// was not in that batch is sent whole.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +24,7 @@ class BatchPacker {
  private:
   struct Sent {
     PageTableNumber number{};
-    std::size_t length = 0;  // length of the table as sent; 0: a row of the current batch has used it
+    std::size_t length = 0;  // number of pages sent; 0 after a table of the next batch was matched with this entry
   };
   struct Group {
     std::vector<Sent> last;
@@ -34,10 +35,11 @@ class BatchPacker {
   std::vector<Group> groups_;
 };
 
-// The receiver's end. The batch is valid until the next unpack(); embedding writes are valid as long as the message.
+// The receiver's end of the stream. The batch is valid until the next unpack(). Its embedding writes point into the
+// message.
 class ReceivedBatch {
  public:
-  // Unpacks the next batch. After an error the two ends may disagree on page tables, so the group cannot continue.
+  // Unpacks the next batch. After an error the two ends may hold different page tables, so the group cannot continue.
   Status unpack(MessageReader& from);
   const ForwardBatch& batch() const { return batch_; }
 

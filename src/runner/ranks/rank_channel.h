@@ -1,6 +1,6 @@
-// The channel between rank 0 and the other ranks. Each message goes to all of them, and each of them answers it. The
-// ranks of this process are threads that receive and reply; a NodeGroup's connections do so for ranks of other nodes
-// (rank_wire.h).
+// The channel between rank 0 and the other ranks. Each message goes to all of them, and each of them answers it. Ranks
+// of this process are threads that call receive() and reply(). For ranks of other nodes, the connections of a NodeGroup
+// send the messages and take the answers (rank_wire.h).
 //
 //   // rank 0
 //   std::vector<std::byte>& message = TRY(channel.begin());
@@ -13,9 +13,9 @@
 //   while (const std::optional<RankChannel::Message> message = channel.receive(r))
 //     channel.reply(r, message->number, …);
 //
-// The channel is a bounded ring that reuses its buffers, so it allocates nothing for messages that are no larger than
-// earlier ones. A buffer above kMostKeptBytes, such as one with images, is freed once all ranks have answered. The
-// sender frees it in wait() or the next begin(), once no connection is sending it any more.
+// The channel is a ring of kSlots buffers that are reused, so it allocates nothing for messages no larger than earlier
+// ones. A buffer above kMostKeptBytes, such as one with images, is freed once all ranks have answered. The sender frees
+// it in wait() or the next begin(), when no connection can still be sending it.
 #pragma once
 
 #include <chrono>
@@ -33,11 +33,11 @@
 
 namespace tessera {
 
-// A rank's answer to a message, given once it has carried out the order.
+// A rank's answer to a message. A rank answers after it has carried out the message's order.
 struct RankAnswer {
   Status status{};
   std::int64_t value = 0;            // the value that the order asks for
-  std::uint64_t digest = 0;          // hash of the results (StepDigest)
+  std::uint64_t digest = 0;          // hash of the results (steps/step_digest.h)
   bool replay_failed = false;        // the error is a failed launch of a graph
   std::vector<std::byte> content{};  // a message, if the order asks for one
 };
@@ -47,7 +47,7 @@ class RankChannel {
   static constexpr std::uint64_t kSlots = 8;                      // messages that may be unanswered at a time
   static constexpr std::size_t kMostKeptBytes = 4 * 1024 * 1024;  // largest buffer that a slot keeps
 
-  // The ranks that receive. In a process without rank 0 they are its own ranks.
+  // The range of ranks that receive. In a process without rank 0 they are all ranks of the process.
   struct Followers {
     int first = 1;
     int end = 2;  // one past the last
@@ -57,7 +57,7 @@ class RankChannel {
 
   // Connects rank 0 with the ranks 1 … ranks - 1. Every wait of rank 0 takes `limit` at most.
   RankChannel(int ranks, std::chrono::milliseconds limit) : RankChannel({1, ranks}, ranks, limit, {}) {}
-  // Connects the sender that stands for rank 0 with `followers`, which are part of `ranks` ranks.
+  // Connects a sender that acts for rank 0 with `followers`, which are some of the `ranks` ranks.
   RankChannel(Followers followers, int ranks, std::chrono::milliseconds limit, OnReply on_reply);
 
   int ranks() const { return ranks_; }
@@ -65,26 +65,28 @@ class RankChannel {
 
   // The functions from here to answer() are called on rank 0's thread.
   std::uint64_t next_number() const { return sent_ + 1; }
-  // Returns the buffer of the next message. Waits for the answers to the last message that used it; errors are those of
-  // wait().
+  // Returns the buffer of the next message. Waits for the answers to the last message that used this buffer. Returns
+  // the errors of wait().
   Result<std::vector<std::byte>*> begin();
-  // Sends the message. `beside` reaches the ranks of this process with it, and lives until all have answered.
+  // Sends the message. `beside` is an object that only the ranks of this process receive with the message. It is kept
+  // until all ranks have answered.
   std::uint64_t send(std::shared_ptr<const void> beside = {});
-  // Waits until all ranks have answered this message and all earlier ones. Returns kDeviceLost after `limit`, naming
+  // Waits until all ranks have answered this message and all earlier ones. After `limit`, returns kDeviceLost and names
   // the ranks that have not answered; their state is unknown. After lose() it returns that error at once.
   Status wait(std::uint64_t number);
   Status wait(std::uint64_t number, std::chrono::milliseconds limit);
-  // Returns a rank's answer to a message. Precondition: wait(number) was ok, and fewer than kSlots messages were sent
-  // since.
+  // Returns a rank's answer to a message. Precondition: wait(number) returned ok, and fewer than kSlots messages were
+  // sent since.
   const RankAnswer& answer(std::uint64_t number, int rank) const;
-  // Makes receive() return nothing on all ranks, for good. From any thread.
+  // Makes receive() return nothing on all ranks from now on. May be called from any thread.
   void close();
-  // Declares ranks lost: every current and later wait returns `why`. From any thread; only the first call counts.
+  // Declares ranks lost: every current and later wait returns `why`. May be called from any thread; only the first call
+  // counts.
   void lose(Status why);
-  // Returns ok, or why ranks are lost. From any thread.
+  // Returns the error of lose(), or ok. May be called from any thread.
   Status lost() const;
 
-  // Called on the thread of rank `rank`.
+  // Functions below are called on the thread of rank `rank`.
   struct Message {
     std::uint64_t number = 0;
     std::span<const std::byte> bytes;  // valid until the message is answered
@@ -93,8 +95,8 @@ class RankChannel {
   // Returns the next message, waiting without a limit; nothing once the channel is closed.
   std::optional<Message> receive(int rank);
   void reply(int rank, std::uint64_t number, RankAnswer answer);
-  // Takes the reply of a rank on another node, from any thread. Returns kDataLoss unless the rank owes this answer
-  // next, because rank 0 may be reading an earlier answer.
+  // Takes the reply of a rank on another node, from any thread. Returns kDataLoss if this is not the rank's next
+  // answer. An answer that was already given must not be overwritten, because rank 0 may be reading it.
   Status take_reply(int rank, std::uint64_t number, RankAnswer answer);
 
  private:
@@ -115,7 +117,7 @@ class RankChannel {
   const OnReply on_reply_;
   std::vector<Slot> slots_;  // [kSlots]
   mutable std::mutex mutex_;
-  std::condition_variable came_;      // signals a message or the end
+  std::condition_variable came_;      // signals a message or close()
   std::condition_variable answered_;  // signals an answer
   std::uint64_t sent_ = 0;            // number of the last message; the first one is 1
   std::vector<std::uint64_t> done_;   // [ranks]: number of the last message that each rank has answered

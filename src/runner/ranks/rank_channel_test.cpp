@@ -1,5 +1,5 @@
-// Catches: an answer taken for another message's, a buffer written while a rank reads it, a wait without an end, and
-// ranks that plan differently.
+// Catches: an answer taken for the answer to another message, a buffer that is overwritten while a rank reads it, an
+// endless wait, and ranks whose plans differ.
 #include "tessera/runner/ranks/rank_channel.h"
 
 #include <gmock/gmock.h>
@@ -69,7 +69,7 @@ TEST(RankChannel, ServesTheRanksOfOneProcess) {
   EXPECT_THAT(replied, ElementsAre(std::pair(2, number), std::pair(3, number)));
 }
 
-// Another node may send anything: an answer that was given is not overwritten while rank 0 reads it.
+// Another node may send anything. An answer that was already given must not be overwritten while rank 0 reads it.
 TEST(RankChannel, TakesOnlyTheNextAnswerOfAnotherNode) {
   RankChannel channel(3, std::chrono::seconds(60));
   EXPECT_EQ(channel.take_reply(1, 1, {}).code(), StatusCode::kDataLoss) << "nothing was asked";
@@ -103,7 +103,7 @@ TEST(RankChannel, ARankThatDoesNotAnswerIsNamed) {
   EXPECT_EQ(channel.begin().status().code(), StatusCode::kDeviceLost) << "its buffer is still to be read";
 }
 
-// The buffer stays until then, since a rank that has not answered may still read it.
+// The buffer must stay until all ranks have answered, since a rank may still read it.
 TEST(RankChannel, FreesALargeBufferOnceAllHaveAnswered) {
   RankChannel channel(3, std::chrono::seconds(60));
   std::vector<std::byte>& large = **channel.begin();

@@ -13,7 +13,8 @@
 
 namespace tessera {
 
-// Rank 0's end of the stream of rows that the body reads. Allocates nothing for batches no larger than earlier ones.
+// Rank 0's end of a stream that carries the rows for the body. Allocates nothing for batches no larger than earlier
+// ones.
 class DraftPacker {
  public:
   void pack(const DraftInputs& inputs, MessageWriter& to);
@@ -22,10 +23,10 @@ class DraftPacker {
   BatchPacker batch_;
 };
 
-// The receiving end. Its contents are valid until the next unpack().
+// The receiver's end of the stream. Its contents are valid until the next unpack().
 class ReceivedDraftInputs {
  public:
-  // Unpacks the next rows. After an error the two ends may disagree on page tables, so the group cannot continue.
+  // Unpacks the next rows. After an error the two ends may hold different page tables, so the group cannot continue.
   Status unpack(MessageReader& from);
   DraftInputs inputs() const { return {.batch = batch_.batch(), .rope_positions = rope_positions_, .rows = rows_}; }
 
@@ -36,7 +37,7 @@ class ReceivedDraftInputs {
 };
 
 void pack_draft_rows(const DraftRows& rows, MessageWriter& to);
-// The rows are valid as long as the message.
+// Unpacks the rows from which the head drafts. They point into the message.
 Result<DraftRows> unpack_draft_rows(MessageReader& from);
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
-// Catches: work of a next-token layer that arrives changed at another rank, page tables that drift apart where requests
-// draft in some steps alone, and a message read past its end.
+// Catches: drafting work that arrives changed at another rank, page tables that differ between ranks when requests
+// draft only in some steps, and a read past the end of a message.
 #include "tessera/runner/ranks/rank_drafts.h"
 
 #include <gmock/gmock.h>
@@ -27,7 +27,7 @@ struct Drafting {
   std::vector<PageId> pages = {};
 };
 
-// Returns a batch with one token of each request.
+// Returns a batch in which each request has one token.
 ForwardBatch batch_of(const std::vector<Drafting>& requests) {
   ForwardBatch batch;
   batch.groups.resize(1);

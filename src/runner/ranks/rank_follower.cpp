@@ -19,14 +19,13 @@ RankFollower::RankFollower(int rank, RankChannel& channel, std::unique_ptr<Commu
                            std::unique_ptr<RankHost> host)
     : rank_(rank), channel_(channel), communicator_(std::move(communicator)), host_(std::move(host)) {}
 
-// Carries out messages until the channel is closed. A rank that fails aborts the collectives in which the other ranks
-// wait.
+// Carries out messages until the channel is closed. If one fails, aborts the collectives in which the other ranks wait.
 void RankFollower::run() {
   while (const std::optional<RankChannel::Message> message = channel_.receive(rank_)) {
     RankAnswer answer;
     try {
       answer.status = carry_out(*message, answer);
-    } catch (const std::exception& e) {  // usually out of memory; the state that was being changed is unknown
+    } catch (const std::exception& e) {  // usually out of memory; the rank's state may be half changed
       answer.status = device_lost(fmt::format("it ended by an exception: {}", e.what()));
     }
     if (!answer.status.ok()) communicator_->abort(answer.status.message());
@@ -58,7 +57,7 @@ Status RankFollower::carry_out(const RankOrder& order, RankAnswer& answer) {
   RunnerParts& parts = runner_->parts();
   if (order.role == RunnerRole::kVision) return data_loss("the tower is no runner of forwards");
   GraphRunner& runner = parts.runner(order.role);
-  // A stage without a head takes no part in what rank 0 runs behind the body.
+  // A pipeline stage without a head does not run the runners that follow the body.
   if (!parts.model.graphs.has_head && std::ranges::find(kCapturedRoles, order.role) == kCapturedRoles.end())
     return ok_status();
   switch (order.kind) {
@@ -122,7 +121,7 @@ Status RankFollower::encode(MessageReader& from) {
   return tower->encode(images, received.first_rows, runner_->embeddings_base());
 }
 
-// A rank is lost after a message that it cannot read, because later messages build on it.
+// A message that cannot be read makes this rank lost, because later messages build on it.
 Status RankFollower::read_drafts(MessageReader& from) {
   if (const Status read = draft_inputs_.unpack(from); !read.ok())
     return device_lost(fmt::format("the message of rows to draft from cannot be read: {}", read.message()));
@@ -135,7 +134,7 @@ Status RankFollower::write_adapter(MessageReader& from, std::shared_ptr<const vo
   const AdapterLayout& layout = parts.adapters()->layout();
   const std::int64_t slot = TRY(from.choice("slot", layout.limits().slots - 1));
   std::shared_ptr<const AdapterShare>& share = written_[slot];
-  if (share != nullptr) TRY(parts.stream().synchronize());  // it may still be copied
+  if (share != nullptr) TRY(parts.stream().synchronize());  // the stream may still copy the old share
   if (beside != nullptr) {
     const auto adapter = std::static_pointer_cast<const Adapter>(std::move(beside));
     TRY(from.finish());

@@ -1,4 +1,4 @@
-// Follows rank 0 on another rank: carries out its messages in order and answers them. It decides nothing.
+// Follows rank 0 on another rank: carries out its messages in order and answers them. It makes no decisions.
 #pragma once
 
 #include <map>
@@ -23,7 +23,7 @@ class RankFollower {
   RankFollower(int rank, RankChannel& channel, std::unique_ptr<Communicator> communicator,
                std::unique_ptr<RankHost> host);
 
-  // Runs until the channel is closed, on the thread that created this object.
+  // Runs until the channel is closed. Called on the thread that created this object.
   void run();
 
  private:
@@ -45,7 +45,7 @@ class RankFollower {
   ModelRunner* runner_ = nullptr;             // owned by the host; null before kLoad
   std::optional<FollowedForwards> forwards_;  // empty before kLoad
   ReceivedDraftInputs draft_inputs_;
-  // By slot, what was last written there. It lives while the stream may still copy it.
+  // The share last written to each slot. It is kept because the stream may still be copying it.
   std::map<std::int64_t, std::shared_ptr<const AdapterShare>> written_;
 };
 

@@ -1,4 +1,4 @@
-// Packs a forward into a message between ranks: everything that rank 0's runner was asked for, and its decision.
+// Packs a forward into a message between ranks: all inputs of rank 0's runner, and its decision.
 #pragma once
 
 #include <cstdint>
@@ -22,16 +22,17 @@ class ForwardPacker {
   BatchPacker batch_;
 };
 
-// The receiving end. Its contents are valid until the next unpack(); embedding writes are valid as long as the message.
+// The receiver's end of the stream. Its contents are valid until the next unpack(). Embedding writes point into the
+// message.
 class ReceivedForward {
  public:
-  // Unpacks the next forward. After an error the two ends may disagree on page tables, so the group cannot continue.
+  // Unpacks the next forward. After an error the two ends may hold different page tables, so the group cannot continue.
   Status unpack(MessageReader& from);
 
   const Decision& decision() const { return decision_; }
   bool wants_logits() const { return wants_logits_; }
   bool wants_hidden() const { return wants_hidden_; }
-  // `logits` and `hidden_states` are the caller's buffers for the outputs that are wanted.
+  // Returns the inputs. `logits` and `hidden_states` are the caller's buffers for those outputs, if they are wanted.
   ForwardInputs inputs(std::span<float> logits, std::span<float> hidden_states) const;
 
  private:

@@ -1,5 +1,5 @@
-// Catches: a forward that arrives changed at another rank, page tables that drift apart over many steps, a message read
-// past its end, and memory allocated in every step.
+// Catches: a forward that arrives changed at another rank, page tables that differ between ranks after many steps, a
+// read past the end of a message, and memory allocated in every step.
 #include "tessera/runner/ranks/rank_forward.h"
 
 #include <gmock/gmock.h>
@@ -18,8 +18,8 @@ ForwardBatch batch_of_groups(std::size_t groups) {
   return batch;
 }
 
-// Makes random sequences that arrive, grow, lose pages that left a window, and end, with everything that a forward may
-// carry.
+// Makes forwards of random sequences, which arrive, grow, lose pages outside their window, and end. The forwards use
+// every kind of input that a message may carry.
 class RandomForwards {
  public:
   explicit RandomForwards(std::uint32_t seed) : random_(seed) {}
@@ -171,7 +171,8 @@ std::vector<std::byte> repacked(ForwardPacker& packer, const ReceivedForward& re
               received.decision());
 }
 
-// Checks what packing again does not show: received page tables are whole.
+// Compares whole page tables. A packed batch only contains the differences from the batch before it, so equal messages
+// do not prove equal tables.
 void expect_same_tables(const ForwardBatch& got, const ForwardBatch& want) {
   ASSERT_EQ(got.groups.size(), want.groups.size());
   for (std::size_t g = 0; g < want.groups.size(); ++g) {
@@ -190,7 +191,7 @@ TEST(RankForward, RandomForwardsComeAsTheyWereSent) {
   for (std::uint32_t seed = 0; seed < 20; ++seed) {
     RandomForwards forwards(seed);
     ForwardPacker packer;
-    ForwardPacker second;  // the packer of a rank that passes on what it received
+    ForwardPacker second;  // packs what was received, like a rank that passes it on
     ReceivedForward received;
     for (int step = 0; step < 60; ++step) {
       const ForwardInputs& sent = forwards.next();
@@ -211,7 +212,8 @@ TEST(RankForward, UnchangedTablesSendOnlyNewPages) {
   ForwardPacker packer;
   EXPECT_GT(pack(packer, {.batch = batch}, {}).size(), 4000u);
   EXPECT_LT(pack(packer, {.batch = batch}, {}).size(), 600u);
-  batch.groups[0].page_tables[0].number = new_page_table_number();  // an entry was replaced
+  // A table in which an entry was replaced must get a new number. A table with a new number is sent whole.
+  batch.groups[0].page_tables[0].number = new_page_table_number();
   EXPECT_GT(pack(packer, {.batch = batch}, {}).size(), 4000u);
 }
 
@@ -225,14 +227,15 @@ TEST(RankForward, EveryTruncatedMessageIsAnError) {
       ReceivedForward received;
       EXPECT_EQ(unpack(received, cut).code(), StatusCode::kDataLoss) << bytes;
       if (bytes < kMessageHeaderBytes) continue;
-      const std::uint64_t size = cut.size();  // the header agrees with the truncated size
+      const std::uint64_t size = cut.size();  // stored in the header, so that header and message agree
       std::memcpy(cut.data() + 24, &size, sizeof(size));
       EXPECT_EQ(unpack(received, cut).code(), StatusCode::kDataLoss) << bytes;
     }
   }
 }
 
-// No byte of a message is trusted: other values give errors or other forwards, and nothing outside the message is read.
+// Messages are not trusted. Changed bytes may lead to errors or to other forwards, but never to a read outside the
+// message.
 TEST(RankForward, ChangedMessagesNeverReadOutside) {
   RandomForwards forwards(4);
   int errors = 0;

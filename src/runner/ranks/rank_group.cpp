@@ -14,14 +14,14 @@
 namespace tessera {
 namespace {
 
-// Returns the error of a group that a node has ended, naming the ranks that ended with it.
+// Returns the error of a group that ended because of a lost node. It names the ranks of that node.
 Status lost_with(const std::string& node, int first, int count, const Status& why) {
   try {
     const std::string ranks =
         count == 1 ? fmt::format("rank {}", first) : fmt::format("ranks {} to {}", first, first + count - 1);
     return device_lost(
         fmt::format("{}, and {} with it", why.ok() ? node + " is gone: it was ended" : why.message(), ranks));
-  } catch (const std::exception&) {  // no memory for a longer message
+  } catch (const std::exception&) {  // too little memory for a longer message
     return device_lost("a node is gone");
   }
 }
@@ -41,7 +41,8 @@ std::unique_ptr<RankGroup> RankGroup::start(Options options) {
   return group;
 }
 
-// Sets what happens with messages of other nodes. The group outlives the threads of their connections.
+// Sets the handlers for messages of other nodes. They may refer to this group, which outlives the threads that call
+// them.
 void RankGroup::start_nodes(int ranks_here) {
   nodes_->take(FrameKind::kAnswer, [this, ranks_here](int node, std::vector<std::byte>& payload) -> Status {
     WiredAnswer wired = TRY(unpack_answer(payload));
@@ -55,7 +56,8 @@ void RankGroup::start_nodes(int ranks_here) {
       const std::lock_guard lock(when_lost_mutex_);
       if (when_lost_) when_lost_();
     }
-    // Tells the ranks of other nodes to leave: they are useless now. Their processes end, which their supervisors see.
+    // Without the lost ranks, the ranks of all other nodes are useless, so they are told to leave. Their processes then
+    // end, which their supervisors notice.
     nodes_->leave(channel_->lost());
   });
   nodes_->start();
@@ -87,7 +89,7 @@ Result<std::uint64_t> RankGroup::send(RankOrderKind kind, const Pack& pack, std:
                                           message.size(), kMostFrameBytes));
   if (kind == RankOrderKind::kForward) last_forward_ = &message;
   const std::uint64_t number = channel_->send(std::move(beside));
-  // A node that does not get the message is lost, which wait() reports. The message stays valid until all have
+  // If a node does not get the message, it is lost, and wait() reports that. The message stays valid until all have
   // answered.
   if (nodes_ != nullptr) (void)nodes_->send_to_all(FrameKind::kOrder, std::array{std::span<const std::byte>(message)});
   return number;
@@ -107,8 +109,8 @@ Status RankGroup::wait(std::uint64_t number, std::chrono::milliseconds limit) {
   return waited;
 }
 
-// Returns the gravest error, and the earliest of equally grave ones. kDeviceLost is the gravest. kCancelled is the
-// least grave: a rank reports it because another rank left, so it is not the cause.
+// Returns the gravest error, or the earliest of equally grave ones. kDeviceLost is the gravest. kCancelled is the least
+// grave, because a rank reports it when another rank has failed and is the cause.
 ForwardEnd RankGroup::first_failure(std::span<const std::uint64_t> numbers, const ForwardEnd& own) const {
   const auto weight = [](const Status& status) {
     switch (status.code()) {
@@ -141,9 +143,9 @@ ForwardEnd RankGroup::cause(std::span<const std::uint64_t> numbers, const Forwar
   return end;
 }
 
-// Restarts the communicator. All ranks have answered, so none is in a collective. If the group cannot continue, its
-// answers are worthless: a GPU with a broken connection stops waiting with incomplete data, and only the end of the
-// group shows it.
+// Restarts the communicator after a fault. All ranks have answered, so none is in a collective. If the restart fails,
+// the group ends. Its results are then useless, because a GPU with a broken connection stops waiting, computes on
+// incomplete data and reports no error.
 void RankGroup::restart() {
   if (!lost_.ok() || communicator_->status().ok()) return;
   const Status again = communicator_->restart();
@@ -261,8 +263,8 @@ Result<std::uint64_t> RankGroup::send_draft_rows(const DraftRows& rows) {
   return send(RankOrderKind::kDraft, [&](MessageWriter& writer) { pack_draft_rows(rows, writer); });
 }
 
-// Compares the digests of the last stage's ranks. Earlier stages have no results; their faults reach the last stage's
-// results.
+// Compares the digests of the last stage's ranks. Earlier stages return no results, but their faults change the last
+// stage's results.
 Status RankGroup::same_results(std::uint64_t number, std::uint64_t digest) const {
   for (int rank = 1; rank < layout_.tp_size; ++rank) {
     if (channel_->answer(number, rank).digest == digest) continue;

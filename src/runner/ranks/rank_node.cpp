@@ -13,9 +13,9 @@
 namespace tessera {
 namespace {
 
-// Gives an order to the ranks of this process. Node 0 sends no more orders than the channel has slots, so this waits
-// only until a rank, whose answer is already sent, has recorded it. If node 0 sends more, it has to wait, up to the
-// limit.
+// Passes an order of node 0 to the ranks of this process. Node 0 has at most as many unanswered orders as the channel
+// has slots. The call therefore waits only for a rank that has sent its answer to node 0 but not recorded it here. If
+// node 0 breaks this rule and sends more orders, the call waits up to the limit.
 Status pass_on(RankChannel& channel, std::vector<std::byte>& order) {
   std::vector<std::byte>& message = *TRY(channel.begin());
   message.swap(order);
@@ -38,7 +38,7 @@ Status follow_node_0(const RankNodeOptions& options) {
       const std::vector<std::byte> bytes = pack_answer(rank, number, answered);
       return to->send(0, FrameKind::kAnswer, std::array{std::span<const std::byte>(bytes)});
     };
-    // A lost node 0 needs no answer. An answer that is too long for a frame becomes an error, which node 0 is told.
+    // A lost node 0 needs no answer. If an answer is too long for a frame, node 0 gets that error instead.
     const Status sent = send(made);
     if (!sent.ok() && sent.code() != StatusCode::kDeviceLost) (void)send({.status = sent});
   };
@@ -50,7 +50,7 @@ Status follow_node_0(const RankNodeOptions& options) {
   RankThreads threads;
   for (std::unique_ptr<Communicator>& communicator : communicators)
     threads.start(channel, std::move(communicator), options.host);
-  Status why = ended.get_future().get();  // the collectives have ended with the group
+  Status why = ended.get_future().get();  // the end of the group has also aborted the collectives
   channel->close();
   nodes.end();
   threads.join(options.limit);

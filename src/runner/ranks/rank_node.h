@@ -1,4 +1,4 @@
-// The ranks of a node other than node 0: threads of this process that follow rank 0 through a connection.
+// Runs the ranks of a node other than node 0: threads of this process that follow rank 0 through a connection.
 #pragma once
 
 #include <chrono>
@@ -12,13 +12,14 @@
 namespace tessera {
 
 struct RankNodeOptions {
-  std::shared_ptr<NodeGroup> nodes{};  // joined and not started; node 0 is another process
-  RankLayout layout{};                 // layout of the ranks of all nodes; with several stages, a node has whole stages
+  std::shared_ptr<NodeGroup> nodes{};  // has joined but not started; node 0 is another process
+  // The ranks of all nodes; if there are several stages, each node has whole stages.
+  RankLayout layout{};
   std::chrono::milliseconds limit{300'000};  // limit of every wait for another rank
   MakeRankHost host{};
 };
 
-// Follows rank 0 until node 0 ends. Returns ok then, or kDeviceLost if node 0 is lost.
+// Follows rank 0 until node 0 ends the group, and then returns ok. Returns kDeviceLost if node 0 is lost.
 Status follow_node_0(const RankNodeOptions& options);
 
 }  // namespace tessera

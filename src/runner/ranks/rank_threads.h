@@ -1,4 +1,4 @@
-// The threads of ranks that follow rank 0. Each makes its host and carries out the messages of the channel.
+// The threads of ranks that follow rank 0. Each thread makes its RankHost and carries out the messages of the channel.
 #pragma once
 
 #include <chrono>
@@ -20,10 +20,10 @@ using MakeRankHost = std::function<std::unique_ptr<RankHost>(int rank)>;
 
 class RankThreads {
  public:
-  // Starts the threads. Every message gets an answer, even on a rank that could not be made.
+  // Starts a rank's thread. Every message gets an answer, even if the rank's host could not be made.
   void start(std::shared_ptr<RankChannel> channel, std::unique_ptr<Communicator> communicator, MakeRankHost make_host);
-  // Waits for all threads. A thread that hangs for longer than `limit` is left behind with everything it works on, and
-  // an error is logged. Precondition: the channel is closed, and the communicator aborted.
+  // Waits for all threads. Abandons a thread that hangs for longer than `limit` together with everything it uses, and
+  // logs an error. Precondition: the channel is closed, and the communicator aborted.
   void join(std::chrono::milliseconds limit);
 
  private:

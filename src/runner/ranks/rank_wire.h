@@ -1,7 +1,8 @@
-// Carries orders and answers between the nodes of a group as frames, as RankChannel does within a process.
+// Encodes orders and answers as frames between the nodes of a group. Within a process, RankChannel carries orders and
+// answers instead.
 //
-// Node 0 sends each message once to each node, where a channel of that process gives it to the node's ranks. Every
-// rank's answer returns separately.
+// Node 0 sends each message once to each node, and a channel in that node's process passes it to the node's ranks.
+// Every rank's answer returns in a frame of its own.
 #pragma once
 
 #include <cstddef>

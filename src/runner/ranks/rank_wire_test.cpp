@@ -1,4 +1,4 @@
-// Catches: an answer that loses parts between processes, and an unreadable answer that is taken for another one.
+// Catches: an answer that loses parts between processes, and an unreadable answer that is accepted.
 #include "tessera/runner/ranks/rank_wire.h"
 
 #include <gmock/gmock.h>
@@ -35,7 +35,7 @@ TEST(RankWire, EveryCutAnswerIsRefused) {
 
 TEST(RankWire, AnUnknownStatusCodeIsRefused) {
   std::vector<std::byte> wrong = pack_answer(1, 2, {});
-  wrong[32 + 8] = std::byte{99};  // behind the header and the rank
+  wrong[32 + 8] = std::byte{99};  // the byte after the header and the rank
   EXPECT_THAT(unpack_answer(wrong).status().message(), ::testing::HasSubstr("code of a message is 99"));
 }
 

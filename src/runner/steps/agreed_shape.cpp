@@ -17,7 +17,7 @@ Result<BatchShape> agree_on_shape(Communicator& communicator, const BatchShape& 
     if (shape.tokens == 0) continue;
     agreed.tokens = std::max(agreed.tokens, shape.tokens);
     agreed.requests = std::max(agreed.requests, shape.requests);
-    // Checks that the requests of all ranks add the same number of tokens each.
+    // Clears the flag unless the requests of all ranks add the same number of tokens each.
     agreed.all_rows_wanted &= shape.all_rows_wanted && shape.tokens * first->requests == first->tokens * shape.requests;
     agreed.several_rows_each &= shape.several_rows_each;
   }

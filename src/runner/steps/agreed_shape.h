@@ -1,4 +1,4 @@
-// Lets ranks with tokens of their own (ModelOptions::dp_size) agree on one graph for a forward.
+// Lets data-parallel ranks, which have different tokens (ModelGraphs::dp_size), agree on one graph for a forward.
 #pragma once
 
 #include "tessera/base/status.h"
@@ -8,9 +8,9 @@
 namespace tessera {
 
 // Returns the smallest batch shape that covers every rank's batch: the most tokens and the most requests of any rank,
-// and a decode only if every rank's batch is a decode. A rank without tokens of its own passes {}. The call blocks
-// until every rank of the communicator has made it, and returns the same shape on all of them. Errors are those of
-// all_gather(), and kInternal if no rank has tokens.
+// and a decode only if every rank's batch is a decode. A rank without tokens passes {}. Blocks until every rank of the
+// communicator has called it, and returns the same shape on all of them. Returns errors of all_gather(), and kInternal
+// if no rank has tokens.
 Result<BatchShape> agree_on_shape(Communicator& communicator, const BatchShape& own);
 
 }  // namespace tessera

@@ -11,7 +11,7 @@
 namespace tessera {
 namespace {
 
-// Returns the shape that all ranks agree on; checks that it is the same on all.
+// Returns the shape that the ranks agree on, after checking that all of them got the same.
 BatchShape agreed(const std::vector<BatchShape>& shapes) {
   const auto group = Communicator::create_group(static_cast<int>(shapes.size()));
   std::vector<BatchShape> made(shapes.size());
@@ -43,7 +43,7 @@ TEST(AgreedShape, HasRoomForEveryRank) {
 
 TEST(AgreedShape, IsADecodeWhereAllRanksDecode) {
   EXPECT_FALSE(agreed({decode(3), {.tokens = 40, .requests = 1}}).all_rows_wanted);
-  // One prompt of three tokens with all logits wanted, beside three decoding requests.
+  // One rank has a prompt of three tokens and wants all logits. The other has three decoding requests.
   EXPECT_FALSE(agreed({decode(3), {.tokens = 3, .requests = 1, .all_rows_wanted = true}}).all_rows_wanted);
 }
 

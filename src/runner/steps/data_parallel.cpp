@@ -1,7 +1,7 @@
-// The StepWay of ranks with tokens of their own (ModelGraphs::dp_size). All ranks make every forward together, by
-// submit() or, on a rank without tokens for it, by run_idle_forward(). Each call blocks until all ranks have made
-// theirs, and the ranks agree on one graph. A failed forward ends the group: the other ranks wait for its data, or have
-// received wrong data.
+// The StepWay of data-parallel ranks, each of which has tokens of its own (ModelGraphs::dp_size). All ranks take part
+// in every forward: by submit() or, on a rank without tokens, by run_idle_forward(). Each call blocks until all ranks
+// have called, and the ranks agree on one graph. A failed forward ends the group, because the other ranks may wait
+// forever for its data or may have received wrong data.
 
 #include <utility>
 #include <vector>
@@ -41,7 +41,7 @@ class DataParallel final : public StepWay {
   Communicator& group_;
   Dispatcher& dispatcher_;
   LocalForwards& forwards_;
-  std::vector<std::unique_ptr<Event>> passed_;  // [max_in_flight]: recorded behind each idle forward
+  std::vector<std::unique_ptr<Event>> passed_;  // [max_in_flight]: recorded after each idle forward
   std::size_t next_passed_ = 0;
 };
 
@@ -60,8 +60,8 @@ Result<Decision> DataParallel::make_forward(const ForwardInputs& inputs) {
   return decision;
 }
 
-// Collects the oldest forward and checks the group's status: if the group is aborted, kernels that wait for it return
-// incomplete data.
+// Collects the oldest forward and checks the group's status, because the kernels of an aborted group stop waiting and
+// return incomplete data.
 Result<StepOutputs> DataParallel::collect() {
   Result<StepOutputs> outputs = forwards_.collect();
   if (!outputs.ok()) return fail(outputs.status());
@@ -73,7 +73,7 @@ Result<StepOutputs> DataParallel::collect() {
 Status DataParallel::make_idle_forward() {
   Event& passed = *passed_[next_passed_];
   next_passed_ = (next_passed_ + 1) % passed_.size();
-  TRY(forwards_.wait(passed));  // for the oldest idle forward
+  TRY(forwards_.wait(passed));  // waits for the oldest idle forward, whose event is reused
   TRY(forwards_.step().run_idle_forward(TRY(dispatcher_.decide(TRY(agree_on_shape(group_, {}))))));
   return stream_.record(passed);
 }

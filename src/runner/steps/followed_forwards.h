@@ -1,5 +1,5 @@
-// Runs the forwards of a rank that follows rank 0, each as rank 0 has decided it. It captures nothing and retries
-// nothing. RankFollower hands over the messages.
+// Runs forwards on a rank that follows rank 0, exactly as rank 0 decided them. It captures nothing and retries nothing.
+// RankFollower passes the messages.
 //
 // Threads: the rank's thread.
 #pragma once
@@ -20,10 +20,10 @@ class FollowedForwards {
   // Both arguments must outlive this object.
   FollowedForwards(const RunnerParts& parts, LocalForwards& forwards);
 
-  // Runs a forward, and collects it if ranks collect as they run (step_ways.h). The rank is lost after a message that
-  // cannot be read, because later messages build on it.
+  // Runs a forward. Also collects it if the ranks form a pipeline on a host (collects_as_it_runs in step_ways.h).
+  // Returns kDeviceLost for a message that cannot be read, because later messages build on it.
   Status run(MessageReader& from, RankAnswer& answer);
-  // Collects the oldest forward, and answers the digest of its results.
+  // Collects the oldest forward, and puts the digest of its results into the answer.
   Status collect(RankAnswer& answer);
   // Drops the newest forward, which failed on some rank.
   Status discard();

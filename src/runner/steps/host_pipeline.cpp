@@ -1,8 +1,9 @@
 // The StepWay of rank 0 of a pipeline on a host device, where a forward runs while it is enqueued. Rank 0 belongs to
-// the last stage, so it would block there until the earlier stages are done, and could send them nothing meanwhile. It
-// therefore sends a forward when it is submitted, and runs its own part when the forward is collected, or before an
-// order to all ranks. The others answer a forward once they have run and collected it. On a device that runs beside the
-// host, rank 0 needs no StepWay of this kind: the others' work continues while it waits for its own (leader.cpp).
+// the last stage. If it ran its part in submit(), it would block until the earlier stages are done and could not send
+// them the next forward. It therefore only sends a forward in submit(), and runs its own part when the forward is
+// collected, or before an order to all ranks. The other ranks answer a forward once they have run and collected it. On
+// a device that runs in parallel with the host, leader.cpp suffices, because the other ranks continue while rank 0
+// waits for its own part.
 
 #include <algorithm>
 #include <array>
@@ -21,7 +22,8 @@ namespace {
 class HostPipeline final : public LeadingWay {
  public:
   HostPipeline(const StepContext& context, std::unique_ptr<StepWay> peer) : LeadingWay(context, std::move(peer)) {
-    // The ranks of this stage carry out an order only after the forwards sent before it, which need this rank.
+    // The other ranks of this stage carry out an order after the forwards sent before it. Those forwards also need rank
+    // 0, so it must run them first.
     ranks_.before_orders([this] { run_all(); });
   }
   ~HostPipeline() override { ranks_.before_orders({}); }
@@ -35,9 +37,9 @@ class HostPipeline final : public LeadingWay {
   Result<StepOutputs> run_oldest();
   ForwardEnd end_oldest(const ForwardEnd& own);
 
-  std::vector<std::uint64_t> sent_;  // messages of forwards that have not run, oldest first
+  std::vector<std::uint64_t> sent_;  // messages of forwards that rank 0 has not run, oldest first
   DeferredForwards deferred_;
-  std::deque<Result<StepOutputs>> ran_;  // forwards that ran before they were collected
+  std::deque<Result<StepOutputs>> ran_;  // results of forwards that ran before they were collected
   bool runs_ = false;
 };
 
@@ -61,7 +63,7 @@ void HostPipeline::run_all() {
 
 // Runs the oldest forward. If it fails on any rank, all forwards in flight fail.
 Result<StepOutputs> HostPipeline::run_oldest() {
-  runs_ = true;  // an order that drops a size is sent meanwhile
+  runs_ = true;  // makes run_all() do nothing if an order, such as to drop a size, is sent meanwhile
   Result<StepOutputs> outputs = [&]() -> Result<StepOutputs> {
     const ForwardInputs inputs = TRY(deferred_.take());
     const Decision decision = deferred_.decision();
@@ -91,7 +93,8 @@ ForwardEnd HostPipeline::end_oldest(const ForwardEnd& own) {
       return end;
     }
   }
-  // A restart empties the links between stages, so their data of later forwards is lost.
+  // settle() restarts the communicator, which empties the links between stages. The data of later forwards is then
+  // lost, so all forwards in flight end here.
   ranks_.communicator().abort(own.status.ok() ? end.status.message() : own.status.message());
   if (Status waited = ranks_.wait(sent_.back()); !waited.ok()) return {std::move(waited)};
   if (end.status.ok()) end = ranks_.cause(sent_, own);

@@ -1,5 +1,5 @@
-// The StepWay of rank 0 of several: it tells the other ranks each forward, and runs its own part beside them. The
-// others collect a forward when they are told to; followed_forwards.h has their part.
+// The StepWay of rank 0 of several. It sends each forward to the other ranks and runs its own part at the same time.
+// The others collect a forward when rank 0 orders it; followed_forwards.h has their part.
 
 #include <array>
 #include <utility>
@@ -45,7 +45,7 @@ Result<Decision> Leader::lead(const ForwardInputs& inputs) {
   return end.status;
 }
 
-// Ends the newest forward after it failed on rank 0, perhaps because of a failure on another rank. The error is
+// Ends the newest forward on all ranks after it failed on rank 0, perhaps because of another rank. The error is
 // kCancelled if no rank failed in this forward, but one failed in an earlier forward that is not collected yet.
 ForwardEnd Leader::end_failed(std::uint64_t number, const ForwardEnd& own) {
   ranks_.communicator().abort(own.status.message());
@@ -56,8 +56,8 @@ ForwardEnd Leader::end_failed(std::uint64_t number, const ForwardEnd& own) {
   return left.ok() ? end : ForwardEnd{std::move(left), end.replay_failed};
 }
 
-// Collects the oldest forward on all ranks. A failed launch may only show here: one behind its rank's last collective
-// does not delay the other ranks.
+// Collects the oldest forward on all ranks. A launch that failed on another rank may only be noticed here. If that rank
+// had already done its last collective of the forward, no other rank waits for it.
 Result<StepOutputs> Leader::collect_led() {
   const Sent oldest = sent_.front();
   sent_.erase(sent_.begin());
@@ -72,7 +72,7 @@ Result<StepOutputs> Leader::collect_led() {
 ForwardEnd Leader::end_collected(std::uint64_t collecting, const Status& own) {
   if (Status waited = ranks_.wait(collecting); !waited.ok()) return {std::move(waited)};
   ForwardEnd end = ranks_.settle(ranks_.cause(std::array{collecting}, {.status = own}));
-  // Results are compared only without an error: after one they may differ, but the difference is not the cause.
+  // Results are compared only if no rank failed. After an error they may differ, but the difference is not the cause.
   if (end.status.ok()) end.status = ranks_.same_results(collecting, forwards_.digest());
   return end;
 }

@@ -1,5 +1,6 @@
-// The base of the classes that run rank 0's steps (StepWay). Rank 0 leads the other ranks, except within an order to
-// all of them (RankGroup::together): there it takes a forward as any peer does (peer.cpp).
+// The base of the classes that run rank 0's steps (StepWay). Rank 0 leads the other ranks, except while all ranks carry
+// out an order (RankGroup::together). During an order every rank submits the same forwards, so rank 0 acts as a peer
+// (peer.cpp).
 #pragma once
 
 #include <memory>
@@ -19,7 +20,7 @@ class LeadingWay : public StepWay {
   Status fail(const Status& why) final { return ranks_.leads() ? why : peer_->fail(why); }
 
  protected:
-  // `peer` runs the steps within orders.
+  // `peer` runs the steps during orders.
   LeadingWay(const StepContext& context, std::unique_ptr<StepWay> peer)
       : ranks_(*context.parts.model.options.ranks),
         dispatcher_(context.dispatcher),

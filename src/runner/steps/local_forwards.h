@@ -1,5 +1,4 @@
-// Runs forwards of one rank as they were decided, and keeps track of forwards in flight: their results, events and
-// counts.
+// Runs forwards of one rank as they were decided. Tracks the results, events and number of the forwards in flight.
 //
 // Threads: the runner's thread. Allocates nothing for sizes that were seen before.
 #pragma once
@@ -25,29 +24,32 @@ class LocalForwards {
   // All arguments must outlive this object.
   static Result<std::unique_ptr<LocalForwards>> create(RunnerParts& parts, Dispatcher& dispatcher, ForwardStep& step);
 
-  // Checks inputs before a forward is decided; `in_flight` forwards were submitted and not yet collected.
+  // Checks inputs before a forward is decided. `in_flight` is the number of forwards that were submitted and not yet
+  // collected.
   Status check(const ForwardInputs& inputs, int in_flight) const;
 
-  // Enqueues a forward by begin(), run() and finish(); after success it is in flight. A stage without a head samples
-  // nothing and computes no logits, whatever the inputs want.
+  // Enqueues a forward by begin(), run() and finish(). After success it is in flight. A pipeline stage without a head
+  // samples nothing and computes no logits, even if the inputs want them.
   ForwardEnd submit(const ForwardInputs& inputs, const Decision& decision);
-  // Takes a slot for the results, and enqueues what is written before the forward.
+  // Takes a slot for the results, and enqueues the embedding writes and slot copies that precede the forward.
   Status begin(const ForwardInputs& inputs);
-  // Enqueues the forward itself. It may be called again after a launch that failed.
+  // Enqueues the forward itself. May be called again after a launch that failed.
   ForwardEnd run(const ForwardInputs& inputs, const Decision& decision);
   // Enqueues the download of the sampled tokens, and counts the forward.
   Status finish(const ForwardInputs& inputs, const Decision& decision);
 
-  // Waits for the oldest forward in flight. After an error it is no longer in flight either. Precondition: a forward is
-  // in flight.
+  // Waits for the oldest forward in flight. The forward is no longer in flight afterwards, even after an error.
+  // Precondition: a forward is in flight.
   Result<StepOutputs> collect();
   // Waits for the newest forward in flight and drops its results.
   Status discard();
   int in_flight() const { return in_flight_; }
-  // Returns a hash of all results of the last collected forward, if rank 0 compares it with those of other ranks.
+  // Returns a hash of all results of the last collected forward. It is computed only if rank 0 compares it with other
+  // ranks.
   std::uint64_t digest() const { return digest_; }
 
-  // Waits for an event behind a forward. A failed forward ends the profile, because its events may never pass.
+  // Waits for an event recorded after a forward. If the wait fails, ends profiling, because the profiler's events may
+  // never complete.
   Status wait(Event& done);
 
   ForwardStep& step() { return step_; }
@@ -57,8 +59,8 @@ class LocalForwards {
 
  private:
   struct Flight {
-    std::unique_ptr<Event> done;  // recorded behind the forward
-    std::uint64_t digest = 0;     // hash of what submit() has filled in
+    std::unique_ptr<Event> done;  // recorded after the forward
+    std::uint64_t digest = 0;     // hash of the results that submit() filled in
     StepResults::Slot* results = nullptr;
   };
 

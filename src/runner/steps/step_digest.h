@@ -10,7 +10,7 @@ namespace tessera {
 
 // Hashes the results that submit() fills in.
 std::uint64_t digest_of(std::span<const float> logits, std::span<const float> hidden_states);
-// Hashes `filled` together with the results of collect().
+// Hashes the results of collect(), starting from `filled`, the hash of the results that submit() filled in.
 std::uint64_t digest_of(std::uint64_t filled, const StepOutputs& outputs);
 
 }  // namespace tessera

@@ -1,8 +1,8 @@
-// A StepWay is how the ranks of one model take a step together. ModelRunner has one, chosen once (step_ways.h), and
-// knows nothing else about ranks.
+// The way in which the ranks of one model take a step together. ModelRunner has one StepWay, chosen once (step_ways.h).
+// No other part of ModelRunner deals with ranks.
 //
-// It decides each forward (Dispatcher), runs this rank's part of the forward (LocalForwards), and tells other ranks
-// what they must know (RankGroup, Communicator).
+// A StepWay decides each forward (Dispatcher), runs this rank's part of it (LocalForwards), and tells other ranks what
+// to do (RankGroup, Communicator).
 //
 // Threads: the runner's thread.
 #pragma once
@@ -31,15 +31,15 @@ class StepWay {
   // Decides a forward and enqueues it. After an error it is in flight on no rank. Precondition: the inputs were
   // checked, and fewer than max_in_flight forwards are in flight.
   virtual Result<Decision> submit(const ForwardInputs& inputs) = 0;
-  // Waits for the oldest forward in flight. After an error it is no longer in flight either. Precondition: a forward is
-  // in flight.
+  // Waits for the oldest forward in flight. The forward is no longer in flight afterwards, even after an error.
+  // Precondition: a forward is in flight.
   virtual Result<StepOutputs> collect() = 0;
   // Returns the number of forwards that were submitted and not yet collected.
   virtual int in_flight() const = 0;
 
-  // Handles a step that this rank cannot make, which other ranks may wait for. Returns the error for the caller.
+  // Called if this rank cannot make a step for which other ranks may wait. Returns the error for the caller.
   virtual Status fail(const Status& why) { return why; }
-  // Makes an idle forward: takes part in a forward of other ranks without tokens of its own
+  // Makes an idle forward: takes part in the other ranks' forward without tokens of its own
   // (ModelRunner::run_idle_forward).
   virtual Status run_idle_forward() { return internal_error("a rank that computes all tokens makes no idle forward"); }
   // Waits for all idle forwards.

@@ -1,5 +1,5 @@
-// Catches: a way that is chosen although it must not be, a way that cannot be made of the public pieces alone, and a
-// step whose results depend on its way.
+// Catches: a StepWay that is chosen although it does not fit, a StepWay that cannot be written with public classes
+// alone, and results that depend on the StepWay.
 #include "tessera/runner/steps/step_ways.h"
 
 #include <gmock/gmock.h>
@@ -20,7 +20,7 @@ using testing::Rows;
 using testing::RunnerBench;
 using testing::small_options;
 
-// Runs each step to its end when it is submitted.
+// A StepWay that runs each step to its end when the step is submitted.
 class AtOnce final : public StepWay {
  public:
   explicit AtOnce(const StepContext& context) : dispatcher_(context.dispatcher), forwards_(context.forwards) {}

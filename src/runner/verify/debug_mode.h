@@ -1,5 +1,5 @@
-// Debug mode checks every forward. It is slow: it fills the arena before each forward and waits for the device after
-// it. An error fails the forward that it was found in, and the runner stays usable.
+// Debug mode checks every forward. It is slow, because it fills the arena before each forward and waits for the device
+// after each forward. An error fails the forward that it was found in, and the runner stays usable.
 #pragma once
 
 #include <cstdint>
@@ -13,23 +13,25 @@ namespace tessera {
 
 class DebugMode {
  public:
-  // `stream` and `arena` must outlive this object. `ranks` is the number of ranks that run each forward together. With
-  // more than one, a single rank cannot run a forward again, so a NaN is reported without the operator that made it.
+  // `stream` and `arena` must outlive this object. `ranks` is the number of ranks that run each forward together. If
+  // there are several, one rank cannot run a forward again alone, so a NaN is reported without the operator that made
+  // it.
   DebugMode(Stream& stream, const Arena& arena, int ranks)
       : history_(arena), nans_(stream, arena), can_run_again_(ranks == 1) {}
 
-  // Runs before a forward of `runner` at `size` (captured or bound). Checks that the addresses in its graphs are those
-  // that the runner would use now. Then fills the arena with NaN, except for values that earlier executables of the
-  // same forward left there for it. Returns kInternal naming the piece, size and argument.
+  // Called before a forward of `runner` at `size` (captured or bound). Checks that the runner's graphs hold the
+  // addresses that the runner would use now. Then fills the arena with NaN, except for values that an earlier
+  // executable of the same forward left there for this runner. Returns kInternal naming the piece, size and argument.
   Status before(const GraphRunner& runner, std::int64_t size) const;
-  // Runs after the forward. Checks that no output row below `real_rows` has a NaN. Returns kInternal naming the
+  // Called after the forward. Checks that no output row below `real_rows` has a NaN. Returns kInternal naming the
   // operator that made the first NaN.
   Status after(const GraphRunner& runner, std::int64_t size, std::int64_t real_rows);
   // Turns the checks off until resume().
   void pause() { paused_ = true; }
   void resume() { paused_ = false; }
 
-  // Returns the history of the arena's forwards. It tells whether an output view still holds what its forward wrote.
+  // Returns the record of forwards that used the arena. It tells whether an output view still holds what its forward
+  // wrote.
   ArenaHistory& history() { return history_; }
 
  private:

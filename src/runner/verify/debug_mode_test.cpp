@@ -1,6 +1,6 @@
-// Catches: debug mode that changes a result or refuses a correct forward, a moved address or changed page table that is
-// not noticed, a kernel or memory plan that reads the last replay's values, a NaN that is not found or is blamed on the
-// wrong operator, and a checked forward that breaks the next one.
+// Tests debug mode. Catches: a changed result or a refusal of a correct forward; a moved address or changed page table
+// that is not noticed; a kernel or memory plan that reads values of the last replay; a NaN that is not found or is
+// blamed on the wrong operator; and a checked forward that breaks the next one.
 #include "tessera/runner/verify/debug_mode.h"
 
 #include <gmock/gmock.h>
@@ -31,7 +31,8 @@ RunnerOptions debug_options() {
   return options;
 }
 
-// Both batches are replayed, at 16 tokens and at 4 requests. The second reads the caches that the first filled.
+// Both batches replay graphs. kPrompt replays the graph of 16 tokens, and kNext replays the graph of 4 requests. kNext
+// reads the caches that kPrompt filled.
 const std::vector<TestRequest> kPrompt = {{ids(6, 2)}, {ids(3, 3)}, {ids(2, 4)}};
 const std::vector<TestRequest> kNext = {{ids(7, 2), 6}, {ids(4, 3), 3}, {ids(3, 4), 2}};
 
@@ -67,8 +68,8 @@ TEST_P(DebugModeOf, ChangesNoBitAndRefusesNoSoundForward) {
 INSTANTIATE_TEST_SUITE_P(Goldens, DebugModeOf,
                          ::testing::Values("llama", "llama3-rope-tied", "mistral-swa", "qwen2", "qwen2-swa", "qwen3"));
 
-// Outside debug mode, a prompt's last attention leaves out unwanted rows, which then keep their NaNs. Debug mode checks
-// all rows, so it computes them.
+// Without debug mode, a prompt's last attention skips unwanted rows, which then keep their NaNs. Debug mode checks all
+// rows, so it must compute all of them.
 TEST(DebugMode, ComputesUnwantedRowsToo) {
   const auto logits_of = [](bool debug, MemoryPlanKind plan) {
     RunnerOptions options = debug_options();
@@ -184,7 +185,7 @@ TEST(DebugMode, AWeightWithANaNIsNamed) {
                     HasSubstr("weight %lm_head.weight, has one at row 0 column 5")));
 }
 
-// Only the embedding row in use has memory, so the search must not read the others.
+// Only one embedding row has memory, so the search must not read the others.
 TEST(DebugMode, TracesNanEmbeddingsToTheirOperator) {
   RunnerBench bench = make_captured("llama", debug_options());
   ASSERT_TRUE(bench.runner->reserve_embeddings(1).ok());
@@ -213,7 +214,7 @@ TEST(DebugMode, RefusesAnOutputAfterAnOverwritingForward) {
     EXPECT_THAT(runner.step().launcher().check_fresh(stale).message(), HasSubstr("which overwrote it from byte 0 on"));
 }
 
-// A silu_mul that does not write its last row, which keeps the value of the previous forward.
+// Binds a silu_mul that does not write its last row, so this row keeps the value of the previous forward.
 Result<std::unique_ptr<BoundOp>> bind_forgetful(const BindArgs& args) {
   const TensorView gate_up = args.operands[0];
   const TensorView out = args.results[0];
@@ -244,7 +245,7 @@ TEST(DebugMode, NamesAKernelThatLeavesStaleValues) {
   EXPECT_TRUE(forward_error(bench, kPrompt).ok()) << "a padded row may be anything";
 }
 
-// An operator with replays that repeat the batch of the capture.
+// An operator that copies its host-side batch data at capture, so its replays repeat the captured batch.
 class BakingOp final : public BoundOp {
  public:
   BakingOp(TensorView x, TensorView y) : x_(x), y_(y) {}

@@ -8,7 +8,7 @@
 namespace tessera {
 namespace {
 
-// Gives each group the batch `paged`; state groups get slot 0, which belongs to no request, for all rows.
+// Gives each paged group the batch `paged`. In state groups all rows get slot 0, which belongs to no request.
 void assign_groups(ForwardBatch& batch, const CacheGroupBatch& paged, std::span<const ir::CacheGroup> groups) {
   CacheGroupBatch states = paged;
   std::ranges::fill(states.slots, SlotId(0));

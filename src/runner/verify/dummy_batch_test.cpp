@@ -1,5 +1,5 @@
-// Catches: measured batches with rows that a router takes for padding, so that experts cost nothing, and batches that
-// write to a slot of a request.
+// Catches: dummy batches whose rows a router takes for padding, so that measured costs leave out the experts, and
+// batches that write to a request's slot.
 #include "tessera/runner/verify/dummy_batch.h"
 
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ TEST(DummyBatch, RowsAreNoPaddingAndDiffer) {
   }
 }
 
-// A measured batch computes what a prompt's last chunk does.
+// A measured batch wants the same rows as a prompt's last chunk.
 TEST(DummyBatch, WantsTheLastRowOfEachRequest) {
   EXPECT_EQ(dummy_batch(100, /*decode=*/false, options(16), kGroups, 30).wanted_rows,
             (std::vector<std::int32_t>{63, 99}));

@@ -1,5 +1,5 @@
 // Finds the operator that made the first NaN of a forward: it runs the kernels again one by one and inspects each
-// result. For debug mode and tests, since every step waits for the device.
+// result. It is for debug mode and tests, since every step waits for the device.
 #pragma once
 
 #include <cstdint>
@@ -18,12 +18,12 @@ class NanSearch {
   // `stream` and `arena` must outlive this object.
   NanSearch(Stream& stream, const Arena& arena) : stream_(stream), arena_(arena) {}
 
-  // Returns the place of the first NaN in the outputs' real rows of the forward that `runner` just ran at `size`, such
-  // as "%logits row 3 column 17"; empty: there is none.
+  // Finds the first NaN in the real output rows of the forward that `runner` has just run at `size`. Returns its place,
+  // such as "%logits row 3 column 17"; empty: there is none.
   Result<std::string> in_outputs(const GraphRunner& runner, std::int64_t size, std::int64_t real_rows);
-  // Runs that forward again over poisoned values, from the inputs that are still staged. Returns the origin as the end
-  // of a sentence: the operator, its part, and the external operand that already has a NaN; or that only the graph
-  // makes the NaN.
+  // Runs that forward again over poisoned values, from the inputs that are still staged. Returns the NaN's origin as
+  // the end of a sentence. It names the operator, its part, and the external operand that already has a NaN, or says
+  // that only the graph makes the NaN.
   Result<std::string> origin(const GraphRunner& runner, std::int64_t size, std::int64_t real_rows);
 
  private:

@@ -1,4 +1,5 @@
-// Gives padding an id whose embedding is NaN, so that the oracle notices a padded row that influences a real one.
+// Gives padding rows a token id whose embedding is NaN, so that the oracle notices a padding row that influences a real
+// row.
 #pragma once
 
 #include <cstddef>
@@ -16,9 +17,9 @@ class PoisonedPadding {
   // `parts` must outlive this object.
   explicit PoisonedPadding(RunnerParts& parts) : parts_(parts) {}
 
-  // Returns the padding's id, the vocabulary's last, and fills its embedding with NaN on the rank that has it. Waits.
+  // Returns the id, which is the vocabulary's last, and fills its embedding with NaN on the rank that holds it. Waits.
   Result<TokenId> poison();
-  // Gives the id its embedding back, and waits.
+  // Restores the id's embedding, and waits.
   Status restore();
 
  private:

@@ -21,7 +21,7 @@
 namespace tessera {
 namespace {
 
-constexpr std::size_t kMostKept = 8;  // most failures, and most ties
+constexpr std::size_t kMostKept = 8;  // limit of the kept failures, and of the kept ties
 
 std::int64_t resident_bytes() {
   std::FILE* file = std::fopen("/proc/self/statm", "r");
@@ -47,7 +47,7 @@ bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
   return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
 }
 
-// Returns the first part in which two outcomes differ; empty: they are equal.
+// Returns the name of the first part in which two outcomes differ; empty: they are equal.
 std::string difference(const Outcome& a, const Outcome& b) {
   if (!same_bits(a.hidden, b.hidden)) return "hidden states";
   if (!same_bits(a.logits, b.logits)) return "logits";
@@ -94,8 +94,8 @@ class Soak {
     available = runner_.device().available_bytes();
   }
 
-  // Fills all pages that no sequence has written with NaN. A kernel that reads a page of no sequence, such as through
-  // another group's table, then shows.
+  // Fills all pages except page 0 with NaN before the first batch. A kernel that reads a page of no sequence, for
+  // instance through another group's page table, then computes NaNs.
   Status poison_all() {
     const RunnerParts& parts = runner_.parts();
     for (std::size_t g = 0; g < parts.model.num_cache_groups(); ++g)
@@ -109,8 +109,8 @@ class Soak {
     return ok_status();
   }
 
-  // Gives half of the embedding rows to images. Not used with several ranks, because the other ranks do not see what
-  // soak does to the tower.
+  // Gives half of the embedding rows to images. Images are left out with several ranks, because soak runs rank 0's
+  // tower without telling the other ranks.
   void use_images() {
     if (runner_.vision() == nullptr || runner_.parts().model.ranks() > 1) return;
     const std::int64_t others = runner_.embedding_rows() / 2;
@@ -159,7 +159,7 @@ class Soak {
     return ok_status();
   }
 
-  // Draws what the batch wants beside its tokens.
+  // Draws the outputs that the batch wants: samples, log-probabilities and more.
   void draw_wishes(const ForwardBatch& batch) {
     const std::int64_t rows = batch.num_wanted_rows();
     const std::int64_t sampled = std::min(rows, runner_.options().max_requests);
@@ -233,7 +233,7 @@ class Soak {
     if (list.size() < kMostKept) list.push_back(fmt::format("batch {}: {}", report_.batches, what));
   }
 
-  // Counts ties as failures if there are too many for an accident.
+  // Counts ties as failures if there are too many of them to be coincidences.
   void judge_ties() {
     const auto most =
         std::max<std::int64_t>(1, static_cast<std::int64_t>(kMostTies * static_cast<double>(report_.batches)));
@@ -247,9 +247,9 @@ class Soak {
 
   ModelRunner& runner_;
   SoakOptions options_;
-  std::optional<SoakImages> images_;  // set for a model with a tower; declared before the world, which borrows from it
+  std::optional<SoakImages> images_;  // set if the model has a tower; declared before the world, which borrows from it
   SoakWorld world_;
-  bool routes_;  // the model's rows choose experts
+  bool routes_;  // whether the model routes rows to experts
   SoakReport report_;
   double logit_scale_ = 0;
   double hidden_scale_ = 0;
@@ -269,8 +269,8 @@ Result<SoakReport> soak(ModelRunner& runner, const SoakOptions& options) {
   if (runner.options().ranks != nullptr && !runner.costs().empty())
     return failed_precondition(
         "ranks that soak dispatch by themselves, which they do alike where no costs were measured");
-  // Captures the rest first. Otherwise each rank would capture the sizes of its own batches, and a failed capture would
-  // be dropped on one rank only.
+  // Captures all pending sizes first. Otherwise each rank would capture the sizes of its own batches, and a size whose
+  // capture failed would be dropped on one rank only.
   if (runner.options().ranks != nullptr) TRY(runner.capture_rest());
   SoakReport report;
   const RankOrder order{

@@ -1,14 +1,14 @@
-// Endurance test: computes random batches three times each and compares the results.
+// An endurance test that computes random batches three times each and compares the results.
 //
-//   graph      dispatched as a server's batches are
-//   in bucket  the same size's operators, enqueued one by one: equal to the graph's run bit for bit
-//   unpadded   eagerly at the real count: within a tolerance, since kernels are chosen by size
+//   graph      dispatched like a server's batches
+//   in bucket  the same size's operators, enqueued one by one: must equal the graph's results bit for bit
+//   unpadded   eagerly at the real size: must agree within a tolerance, since kernels are chosen by size
 //
-// The batches come from a small random world of sequences. New sequences arrive, are computed in chunks and decode;
-// some are cancelled, and others take their pages. Sizes are log-uniform. Rows have log-probabilities, embeddings and
-// penalties. Each cache group has pages of its own pool and gives back those that its window has left. Pages of no
-// sequence are NaN. With a vision tower, new and known images arrive, several at a time, and lie anywhere in prompts:
-// the rows that batches read are the tower's (soak_images.h).
+// The batches come from a small random world of sequences. New sequences arrive, are computed in chunks and decode.
+// Some sequences are cancelled, and other sequences then take their pages. Sizes are log-uniform. Rows have
+// log-probabilities, embeddings and penalties. Each cache group has a pool of pages, and gets back the pages that a
+// window no longer reaches. Pages that belong to no sequence are NaN. With a vision tower, several new and known images
+// arrive at a time and lie anywhere in prompts. Batches then read the tower's output rows (soak_images.h).
 #pragma once
 
 #include <cstdint>
@@ -25,45 +25,45 @@ namespace tessera {
 struct SoakOptions {
   std::int64_t batches = 1000;
   std::uint64_t seed = 1;
-  // Largest accepted difference between an unpadded forward and a graph forward, relative to the row's greatest
-  // magnitude or, for rows of a few numbers, to the greatest magnitude so far.
+  // The largest accepted difference between an unpadded forward and a graph forward. It is relative to the row's
+  // greatest magnitude or, for rows of a few numbers, to the greatest magnitude so far.
   double tolerance = 1e-5;
   bool show_progress = false;
 };
 
-// Limits of ties. If a router chooses experts, rounding decides a tie between two of them differently about once in a
+// Limits of ties. If a router chooses experts, rounding decides a tie between two experts differently about once in a
 // million rows. The tied row and the rows that attend to it then differ (docs/measurements/correctness.md, "How far
-// rounding carries"). For such a model, batches that exceed the tolerance are failures if they are more than this share
-// of all batches and more than one. The greatest observed tie moved a row by 0.24 of its greatest logit, so a
-// difference above kGreatestTie is never counted as a tie.
+// rounding carries"). For such a model, batches above the tolerance count as ties. They are failures if there are at
+// least two of them and they exceed the share kMostTies of all batches. The greatest observed tie moved a row by 0.24
+// of its greatest logit, so a difference above kGreatestTie is never counted as a tie.
 inline constexpr double kMostTies = 1e-3;
 inline constexpr double kGreatestTie = 0.5;
 
 struct SoakReport {
   std::int64_t batches = 0;
   std::int64_t tokens = 0;
-  std::int64_t cancelled = 0;      // sequences
-  std::int64_t finished = 0;       // sequences
-  ForwardCounters forwards;        // as dispatched
-  double greatest_difference = 0;  // ties left out
+  std::int64_t cancelled = 0;      // number of sequences
+  std::int64_t finished = 0;       // number of sequences
+  ForwardCounters forwards;        // the forwards that dispatch decided
+  double greatest_difference = 0;  // without ties
   double greatest_tie = 0;
   std::vector<std::string> ties{};  // the first few: batch, shape, and difference
   std::int64_t num_ties = 0;
   SoakImageReport images{};
-  // Resident memory of the process after half of the batches and at the end, and the device's free memory at those
-  // times.
+  // The resident memory of the process and the device's free memory, after half of the batches (early) and at the end.
   std::int64_t resident_early = 0;
   std::int64_t resident_end = 0;
   std::int64_t available_early = 0;
   std::int64_t available_end = 0;
-  std::vector<std::string> failures;  // the first few: batch, shape, and what differed
+  std::vector<std::string> failures;  // the first few: batch, shape, and what differs
   std::int64_t num_failures = 0;
   double seconds = 0;
 };
 
 // Runs the test. Precondition: runner.capture() ran. Overwrites the KV cache. The report depends only on the seed,
-// except for times and memory. An error means that a forward failed; a difference is in the report. With several ranks
-// each compares its own results. The report is rank 0's, and a difference on another rank is an error that names it.
+// except for times and memory. An error means that a forward failed; differences are in the report. Each of several
+// ranks compares its own results. The report is rank 0's, and a difference on another rank becomes an error that names
+// the rank.
 Result<SoakReport> soak(ModelRunner& runner, const SoakOptions& options);
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// Assigns the images of soak() to rows of embeddings, and checks the tower's results.
+// Assigns images of soak() to embedding rows, and checks the vision tower's results.
 #pragma once
 
 #include <cstdint>
@@ -17,23 +17,23 @@ namespace tessera {
 struct SoakImageReport {
   std::int64_t encoded = 0;         // number of images
   std::int64_t cache_hits = 0;      // images that were in the cache and were compared again
-  std::int64_t graph_forwards = 0;  // forwards of the tower, as it chose to run them
+  std::int64_t graph_forwards = 0;  // with graphs, where the tower chose how to run
   std::int64_t eager_forwards = 0;
   double greatest_difference = 0;  // largest difference between an image alone and in a packed forward
 };
 
-// Computes each image three times: alone and eagerly, packed with others in its budget with operators one by one, and
-// as the tower chooses. The last two must be bitwise equal. An image's rows stay while a sequence uses it and are
-// compared again later, so that a stray write to them is found.
+// Computes each image three times: alone and eagerly; packed with other images in its budget, with operators one by
+// one; and as the tower chooses. The last two must be bitwise equal. An image's rows are kept while a sequence uses it,
+// and are compared again later to find stray writes.
 class SoakImages {
  public:
-  // Takes the rows first_row … first_row + rows - 1 of the runner's embeddings, which must have memory. Precondition:
-  // the runner has a tower.
+  // Uses rows first_row … first_row + rows - 1 of the runner's embeddings, which must have memory. Precondition: the
+  // runner has a tower.
   SoakImages(ModelRunner& runner, std::int64_t first_row, std::int64_t rows, double tolerance);
 
-  // Returns the images that sequences may use. Their addresses stay the same.
+  // Returns the images that sequences may use. Their addresses do not change.
   std::vector<SoakImage>& gallery() { return gallery_; }
-  // Encodes some new and some known images. Returns the text of a difference; empty: there is none.
+  // Encodes some new and some known images. Returns a description of a difference; empty: there is none.
   Result<std::string> next(SoakWorld& world);
   const SoakImageReport& report() const { return report_; }
 
@@ -52,7 +52,7 @@ class SoakImages {
   double scale_ = 0;
   std::vector<SoakImage> gallery_;        // [slots]
   std::vector<Patches> images_;           // [slots]
-  std::vector<std::vector<float>> rows_;  // [slots]: what the tower wrote
+  std::vector<std::vector<float>> rows_;  // [slots]: rows that the tower wrote
   SoakImageReport report_;
 };
 

@@ -67,7 +67,7 @@ TEST(Soak, IsTheSameForTheSameSeed) {
 
 TEST(Soak, HasSequencesForACacheOfOnePage) {
   RunnerOptions options = small_options();
-  options.num_pages = {2};  // one page beside the reserved one
+  options.num_pages = {2};  // one page in addition to the reserved one
   const SoakReport report = soaked(make_captured("llama", options), {.batches = 20});
   EXPECT_THAT(report.failures, IsEmpty());
   EXPECT_GE(report.tokens, 20);
@@ -80,13 +80,13 @@ TEST(Soak, FindsValuesThatShareBytes) {
     for (LiveRange& r : changed) r.last = r.first;
     return plan_memory(changed);
   };
-  // Eager and graph runs share the plan, so only the results at another size show the fault.
+  // Eager and graph runs at a size share the plan, so only the run at another size shows the fault.
   const SoakReport report = soaked(make_captured("llama", options), {.batches = 20});
   EXPECT_GT(report.num_failures, 0);
 }
 
-// Ties are rare, so differences in many batches are failures, for a routing model too. Here every batch differs by more
-// than is allowed.
+// Ties are rare, so differences in many batches are failures even for a model that routes. A negative tolerance makes
+// every batch differ by more than is allowed.
 TEST(Soak, ManyRouterTiesAreFailures) {
   const RunnerBench routes = make_captured("qwen3-moe", small_options());
   const SoakReport one = soaked(routes, {.batches = 1, .tolerance = -1});

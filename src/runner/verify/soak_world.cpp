@@ -92,7 +92,8 @@ std::int32_t SoakWorld::image_row(const Sequence& sequence, std::int64_t token) 
   return -1;
 }
 
-// Puts the page back at a random place, so that other sequences get it soon and in another order.
+// Puts the page back at a random place of the free list, so that other sequences soon reuse the pages, in a different
+// order.
 void SoakWorld::give_back(std::size_t group, PageId page) {
   free_[group].insert(free_[group].begin() + draw(std::ssize(free_[group]) + 1), page);
   given_back_.push_back({group, page});
@@ -207,7 +208,7 @@ const ForwardBatch& SoakWorld::next() {
     append(sequence, count, all_rows, turned);
     left -= count;
   }
-  // There were no sequences of that kind, so any sequence continues.
+  // If no sequence had requests of the drawn kind, continues any sequence.
   if (batch_.query_lens.empty()) {
     Sequence& sequence = live_[static_cast<std::size_t>(draw(std::ssize(live_)))];
     append(sequence, fitting(sequence, std::min(budget, sequence.length - sequence.computed)), all_rows, turned);

@@ -1,4 +1,4 @@
-// Makes the random sequences of soak(): decides the tokens of the next batch and their pages in each cache group.
+// Makes the random sequences of soak(): chooses the tokens of the next batch and their pages in each cache group.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace tessera {
 
-// An image with rows that sequences may read.
+// An image whose embedding rows sequences may read.
 struct SoakImage {
   std::int64_t first_row = 0;
   std::int64_t tokens = 0;  // 0: the slot is empty
@@ -22,26 +22,27 @@ struct SoakImage {
 
 class SoakWorld {
  public:
-  // `groups` are the model's cache groups, which must outlive this object. Each has at least one page beside page 0; a
-  // *state* group has at least two slots beside slot 0. `row_values` is the number of values of an embedding.
+  // `groups` are the model's cache groups, which must outlive this object. Each group has at least one page in addition
+  // to page 0, and a state group has at least two slots in addition to slot 0. `row_values` is the number of values of
+  // an embedding.
   SoakWorld(const RunnerOptions& options, std::span<const ir::CacheGroup> groups, std::int64_t vocab_size,
             std::int64_t row_values, std::uint64_t seed);
 
   // Lets sequences use images of `gallery`, which must outlive this object. An image keeps its rows while it has users.
-  // Rows of other embeddings are below `most_embeddings`.
+  // Other embeddings use rows below `most_embeddings`.
   void use_images(std::vector<SoakImage>& gallery, std::int64_t most_embeddings) {
     gallery_ = &gallery;
     most_embeddings_ = most_embeddings;
   }
 
-  // Returns the next batch, which is never empty and is valid until the next call. Its tokens count as computed
-  // afterwards. The states of its sequences are saved before they change.
+  // Returns the next batch, which is never empty and is valid until the next call. Its tokens then count as computed.
+  // The batch saves the states of its sequences before it changes them.
   const ForwardBatch& next();
-  // Returns the same batch again, starting from the states that it began with.
+  // Returns the same batch again. This batch first restores the states that the batch of next() saved.
   const ForwardBatch& again();
   // Returns the positions of the batch.
   const RopeAxes& rope_positions() const { return rope_positions_; }
-  // Pages that sequences gave back in next(); some may have been taken again since.
+  // Pages that sequences gave back in next(); other sequences may have taken some of them since.
   struct GroupPage {
     std::size_t group = 0;
     PageId page;
@@ -58,8 +59,8 @@ class SoakWorld {
   bool chance(double probability) { return std::uniform_real_distribution<double>(0, 1)(random_) < probability; }
 
  private:
-  // A sequence's page table in one group. Page 0 stands before index `first`, for pages that the window has left
-  // behind.
+  // A sequence's page table in one group. Indices below `first` hold page 0 in place of pages that the window no longer
+  // reaches.
   struct Held {
     std::int64_t first = 0;
     std::vector<PageId> table;
@@ -79,19 +80,20 @@ class SoakWorld {
     std::vector<Held> held;  // [cache groups]
   };
 
-  // Returns the pages that an admitted sequence of `length` tokens is guaranteed: all of them or, in a window group,
-  // the pages of one window and one page to grow.
+  // Returns the number of pages that an admitted sequence of `length` tokens is guaranteed to get: all of its pages or,
+  // in a window group, the pages of one window and one page to grow.
   std::int64_t promised(std::size_t group, std::int64_t length) const;
-  // Returns the pages that sequences can use: page 0 belongs to none, and each state needs a slot for its saved copy.
+  // Returns the number of pages that sequences can use. Page 0 belongs to no sequence, and each state needs a second
+  // slot for its saved copy.
   std::int64_t usable(std::size_t group) const;
   bool has_room(std::int64_t length) const;
   void admit();
   void cancel_some();
-  // Gives back the pages that the windows of the sequence's next row no longer reach.
+  // Gives back the pages that no window of the sequence's next row reaches.
   void leave_windows(Sequence& sequence);
-  // Returns how many of the next `count` tokens there are pages for.
+  // Returns how many of the sequence's next `count` tokens fit into its pages and the free pages.
   std::int64_t fitting(const Sequence& sequence, std::int64_t count) const;
-  // Adds the sequence's next `count` tokens to the batch. Precondition: they fit. `turned`: the tokens have
+  // Adds the sequence's next `count` tokens to the batch. Precondition: they fit. If `turned`, the tokens have
   // three-dimensional positions.
   void append(Sequence& sequence, std::int64_t count, bool all_rows, bool turned);
   void append_pages(Sequence& sequence, std::int64_t length);
@@ -104,18 +106,18 @@ class SoakWorld {
 
   const RunnerOptions& options_;
   std::span<const ir::CacheGroup> groups_;
-  std::int64_t longest_;  // limit of a sequence's tokens: there is always room for two such sequences
+  std::int64_t longest_;  // limit of a sequence's tokens; two sequences of this length always fit
   std::int64_t vocab_size_;
   std::int64_t row_values_;
   std::mt19937_64 random_;
-  std::vector<std::vector<PageId>> free_;  // [cache groups]: taken from the back
+  std::vector<std::vector<PageId>> free_;  // [cache groups]: free pages, taken from the back
   std::vector<Sequence> live_;
   ForwardBatch batch_;
   RopeAxes rope_positions_;
   std::vector<GroupPage> given_back_;
   std::vector<SoakImage>* gallery_ = nullptr;
   std::int64_t most_embeddings_ = INT64_MAX;
-  std::vector<float> embeddings_;  // rows of the batch's tokens
+  std::vector<float> embeddings_;  // values of the embeddings that the batch writes
   std::int64_t cancelled_ = 0;
   std::int64_t finished_ = 0;
 };

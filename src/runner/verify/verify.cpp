@@ -74,7 +74,7 @@ class Verifier {
     return compare_draft_layer(r_.runner(RunnerRole::kDraft), *TRY(isolated(RunnerRole::kDraft)));
   }
 
-  // Compares the next-token layer, which has no graphs, at sizes that double, and at its largest.
+  // Compares the next-token layer, which has no graphs, at its largest size and at sizes that double.
   Status compare_draft_layer(GraphRunner& runner, Executable& isolated) {
     stateful_ = &r_.model.graphs.draft->body;
     const std::vector<std::int64_t>& ladder = runner.spec().ladder;
@@ -92,7 +92,7 @@ class Verifier {
     return ok_status();
   }
 
-  // Compares the head, which has no graphs: its plan must not overwrite what it reads.
+  // Compares the head, which has no graphs. Its memory plan must not overwrite its inputs.
   Status compare_heads(GraphRunner& runner, Executable& isolated) {
     std::vector<TensorView> read_rows;
     for (const HandedOver& value : r_.model.handed_over)
@@ -128,8 +128,9 @@ class Verifier {
     return ok_status();
   }
 
-  // Returns whether prefills are also compared with only the last rows wanted. Only a pipeline's last stage computes
-  // wanted rows alone, but every stage returns the same, since the stages meet in each forward.
+  // Returns whether prefills are also compared with only the last rows wanted. In a pipeline only the last stage
+  // computes wanted rows alone, but every stage must return the same here, because all stages take part in each
+  // forward.
   bool has_last_rows() const {
     const Communicator* const communicator = r_.model.options.communicator;
     return (communicator != nullptr && communicator->world_size() > communicator->ranks()) ||
@@ -163,7 +164,7 @@ class Verifier {
       const std::int64_t size = sizes[i];
       const std::int64_t below = i == 0 ? 0 : sizes[i - 1];
       TRY(isolated.bind(runner.bucket(size)));
-      // Compares the size full, and padded as far as dispatch pads.
+      // Compares the size without padding, and with the most padding that dispatch gives it.
       TRY(compare(runner, isolated, size, size));
       if (below + 1 < size) TRY(compare(runner, isolated, size, below + 1));
       isolated.drop(runner.bucket(size));
@@ -172,7 +173,7 @@ class Verifier {
     return ok_status();
   }
 
-  // Compares sizes that are replayed as one graph, full and padded.
+  // Compares sizes that are replayed as one graph, without padding and with the most padding.
   Status compare_full(GraphRunner& runner, Executable& isolated, const std::vector<std::int64_t>& sizes) {
     for (const std::int64_t size : sizes) {
       TRY(isolated.bind(runner.bucket(size)));
@@ -187,7 +188,7 @@ class Verifier {
     GraphForm form = GraphForm::kPieces;
     bool last_rows = false;  // only the last row of each request is wanted and compared
   };
-  // Compares one batch at `size`. `real` is its number of tokens or requests, in the size's unit.
+  // Compares one batch at `size`. `real` is the batch's number of tokens or requests, in the unit of `size`.
   Status compare(GraphRunner& runner, Executable& isolated, std::int64_t size, std::int64_t real) {
     return compare(runner, isolated, size, real, Way{});
   }
@@ -261,15 +262,15 @@ class Verifier {
     return step_.launcher().upload();
   }
 
-  // Returns the memory of a state's pages, by page ids.
+  // Returns the memory of the given pages of a state.
   MemoryRange pages_of(const ir::Value& state, const PageRange& range) const {
     auto page_bytes = static_cast<std::int64_t>(ir::dtype_size(state.type.dtype));
     for (std::size_t d = 1; d < state.type.shape.size(); ++d) page_bytes *= *state.type.shape[d].constant();
     return {r_.externals().find(state.name, {}) + range.begin * page_bytes,
             static_cast<std::size_t>(range.count() * page_bytes)};
   }
-  // Returns the batch's pages and all pages that a kernel could find through another group's page table, from page 0
-  // on.
+  // Returns the range of pages, beginning with page 0, that a kernel could read through the page table of any group.
+  // The range includes the batch's own pages.
   PageRange named_pages(std::size_t group) const {
     PageRange named{.begin = 0, .end = 0};
     for (const PageRange& pages : pages_) named.end = std::max(named.end, pages.end);
@@ -277,7 +278,7 @@ class Verifier {
     return named;
   }
 
-  // Fills pages that belong to no request of the batch, page 0 included, with NaN.
+  // Fills the batch's pages with numbers, and pages that belong to no request of the batch, page 0 included, with NaN.
   Status fill_kv_cache() {
     for (const ir::ValueId id : stateful_->states) {
       const ir::Value& state = stateful_->value(id);
@@ -298,8 +299,8 @@ class Verifier {
     return hidden.keep(TRY(content_of(static_cast<std::size_t>(hidden.bytes()), dtype)), hidden.rows(), r_.stream());
   }
 
-  // Returns at least `bytes` bytes of small finite numbers of either sign, with exponents well below the maximum. Every
-  // state of a type gets the same numbers.
+  // Returns at least `bytes` bytes of small finite numbers of either sign, with exponents well below the maximum. All
+  // states of one type get the same numbers.
   Result<DeviceAddress> content_of(std::size_t bytes, ir::DType dtype) {
     std::unique_ptr<Allocation>& content = content_[dtype];
     if (content != nullptr && content->size() >= bytes) return content->data();
@@ -309,8 +310,8 @@ class Verifier {
     return content->data();
   }
 
-  // Downloads rows_ of every output and, for each state, the pages past page 0. Page 0 takes the padding's keys and
-  // values, which no request reads.
+  // Downloads the rows rows_ of every output and, for each state, the batch's pages except page 0. Page 0 takes the
+  // keys and values of padding, which no request reads.
   Status read(const Executable& executable, const ir::Bucket& bucket, bool states, VerifyOutcome& outcome) {
     std::vector<std::vector<MemoryRange>> sections;
     for (std::size_t i = 0; i < executable.graph().outputs.size(); ++i) {
@@ -341,7 +342,7 @@ class Verifier {
     return ranges;
   }
 
-  // Compares replayed_ with expected_; `executable` was the last to be read.
+  // Compares replayed_ with expected_. `executable` is the one that made expected_.
   Result<std::string> first_difference(const Executable& executable, const ir::Bucket& bucket) {
     const std::size_t num_outputs = executable.graph().outputs.size();
     for (std::size_t i = 0; i < num_outputs; ++i) {
@@ -355,7 +356,7 @@ class Verifier {
       const auto element = static_cast<std::int64_t>(ir::dtype_size(slot.type.dtype));
       if (const std::int64_t at = find_difference(replayed_.section(i), expected_.section(i)); at >= 0)
         return fmt::format("{} differs from the isolated run", place(at / element));
-      // With tied embeddings, the poisoned id's own logit is NaN; no other value may be.
+      // If the head shares the embedding's weights, the logit of the poisoned id is NaN. No other value may be NaN.
       const std::int64_t poisoned_col = slot.name == "logits" ? poisoned_id_.value() : -1;
       if (const std::int64_t at = find_nan(expected_.section(i), slot.type.dtype, cols, poisoned_col); at >= 0)
         return fmt::format("{} is NaN: a real row read padding, or a page that is not its request's", place(at));
@@ -380,8 +381,9 @@ class Verifier {
   std::map<ir::DType, std::unique_ptr<Allocation>> content_;  // the initial content of every state, on the device
   PoisonedPadding padding_;
   TokenId poisoned_id_;
-  const ir::Graph* stateful_;             // the graph whose states are compared
-  std::vector<std::int32_t> draft_rows_;  // the current batch's; empty for forwards of the model itself
+  const ir::Graph* stateful_;  // the graph whose states are compared
+  // The current batch's rows of draft_hidden; empty for the model's own forwards.
+  std::vector<std::int32_t> draft_rows_;
 };
 
 Result<VerifyReport> verify(ModelRunner& runner, bool show_progress) {

@@ -1,20 +1,20 @@
-// The oracle: compares every captured size of every runner, after all captures, with the same kernels on isolated
-// memory.
+// The oracle: once all sizes are captured, compares every captured size of every runner with the same kernels on
+// isolated memory.
 //
-// Eager and graph runs share program and memory plan, so a fault of the plan would corrupt both alike. The oracle
-// compares each size's replay, bit for bit, with an isolated run. In that run every value has its own guarded
-// allocation, which is filled with NaN first.
+// Eager and graph runs share program and memory plan, so a faulty plan would corrupt both alike. The oracle therefore
+// compares each size's replay, bit for bit, with an isolated run. In that run every value has a guarded allocation of
+// its own, which is first filled with NaN.
 //
-// The oracle notices a padded row that influences a real one: padded rows have a token id whose embedding row is NaN,
-// and in the isolated run the padded rows of attention's output are NaN. The batches have several requests with cached
-// prefixes, and other lengths than the captures. Each cache group takes pages from its own pool, without the pages
-// before a window. Pages that belong to no request are NaN, which exposes a kernel that reads another group's page
-// table. KV cache contents are compared too.
+// The oracle notices a padding row that influences a real row: padding rows have a token id whose embedding row is NaN,
+// and in the isolated run the padding rows of attention's output are NaN. The batches have several requests with cached
+// prefixes, and other lengths than the batches of the captures. Each cache group takes pages from its own pool and
+// leaves out the pages before a window. Pages that belong to no request are NaN, which exposes a kernel that reads
+// another group's page table. KV cache contents are compared too.
 //
-// The head, which is not captured, is compared for its sizes, and so are a next-token layer and its head; the layer's
-// sizes are those that double, and the largest. verify_vision.h compares a vision tower. A prefill size
-// with a full graph is compared in both forms. If the last attention computes wanted rows alone, each prefill size
-// above 1 is also compared with a batch that wants the last row of each request, which other kernels compute.
+// The head, a next-token layer and the layer's head are not captured, but are compared as well. The layer is compared
+// at its largest size and at sizes that double. verify_vision.h compares a vision tower. A prefill size with a full
+// graph is compared in both forms. If the last attention computes wanted rows alone, it uses other kernels for them.
+// Each prefill size above 1 is then also compared with a batch that wants only the last row of each request.
 #pragma once
 
 #include <cstdint>
@@ -41,10 +41,10 @@ struct VerifyReport {
   bool equal() const;  // true if all rows are equal and there is at least one
 };
 
-// Compares every size, and captures pending sizes first. Precondition: runner.capture() ran, and no forward is in
-// flight. Overwrites the KV cache, and needs memory for one isolated copy of the largest size. An error means that the
-// comparison failed to run; a difference is a row of the report. With several ranks each compares its own results. The
-// report is rank 0's, and a difference on another rank is an error that names it.
+// Captures pending sizes, and compares every size. Precondition: runner.capture() ran, and no forward is in flight.
+// Overwrites the KV cache, and needs memory for one isolated copy of the largest size. An error means that the
+// comparison could not run; a difference is a row of the report. Each of several ranks compares its own results. The
+// report is rank 0's, and a difference on another rank becomes an error that names the rank.
 Result<VerifyReport> verify(ModelRunner& runner, bool show_progress);
 
 }  // namespace tessera

@@ -34,7 +34,8 @@ Lengths prefill_lengths(std::int64_t tokens, std::int64_t context, std::int64_t 
   return lengths;
 }
 
-// Removes requests of a single row: the request before takes the row, or gives up one of its own.
+// Removes requests of a single row. Such a request is joined with the request before or after it. If one request has no
+// room for all of their rows, one row moves from the first request to the second instead.
 Lengths several_rows_each(const Lengths& lengths, std::int32_t context) {
   Lengths merged;
   for (std::size_t b = 0; b < lengths.query.size(); ++b) {
@@ -64,7 +65,8 @@ Lengths decode_lengths(std::int64_t requests, std::int64_t query, std::int64_t c
   return lengths;
 }
 
-// Makes the first request longer than the widest window, so that its tables leave out the pages before it.
+// Gives the first request a prefix longer than the widest window, so that its tables leave out the pages before the
+// window.
 Lengths past_windows(Lengths lengths, const VerifyModel& model) {
   std::int64_t window = 0;
   for (const ir::CacheGroup& group : model.groups) window = std::max(window, group.window);
@@ -79,7 +81,7 @@ Lengths without_prefixes(Lengths lengths) {
   return lengths;
 }
 
-// Returns [cache groups]: the pages that the batch's requests touch in each.
+// Returns for each cache group the number of pages that the batch's requests touch.
 std::vector<std::int64_t> pages_needed(const VerifyModel& model, const Lengths& lengths) {
   std::vector<std::int64_t> needed;
   for (const ir::CacheGroup& group : model.groups) {
@@ -104,7 +106,7 @@ Status check_room(const VerifyModel& model, const std::vector<std::int64_t>& nee
   return ok_status();
 }
 
-// Places the pages of group g behind those of the groups before it, as far as its pool allows.
+// Gives each group pages with higher ids than the pages of all groups before it, if its pool is large enough.
 std::vector<PageRange> page_ranges(const VerifyModel& model, const std::vector<std::int64_t>& needed) {
   std::vector<PageRange> ranges;
   std::int64_t before = 0;
@@ -116,7 +118,7 @@ std::vector<PageRange> page_ranges(const VerifyModel& model, const std::vector<s
   return ranges;
 }
 
-// Gives out the range's pages in order, backwards in every second group.
+// Assigns the range's pages to the requests in order, and in every second group in reverse order.
 void add_pages(const VerifyModel& model, const Lengths& lengths, const PageRange& range, std::size_t g,
                CacheGroupBatch& batch) {
   const ir::CacheGroup& group = model.groups[g];
@@ -137,7 +139,7 @@ void add_pages(const VerifyModel& model, const Lengths& lengths, const PageRange
   batch.own(std::move(tables));
 }
 
-// Adds a token. Some tokens have an embedding, and an id that must not be read.
+// Adds a token. Some tokens get an embedding, and an id that must not be read.
 void add_token(const VerifyModel& model, std::int32_t position, VerifyBatch& made) {
   ForwardBatch& batch = made.batch;
   const std::int64_t token = batch.num_tokens();
@@ -150,7 +152,7 @@ void add_token(const VerifyModel& model, std::int32_t position, VerifyBatch& mad
     made.embeddings.push_back(static_cast<float>((token + i * 31) % 17 - 8) / 64.0F);
   batch.input_rows.push_back(-1);
   batch.positions.push_back(position);
-  // Positions as in an image with rows of 7.
+  // The positions are like those in an image with rows of 7 tokens.
   made.rope_positions[0].push_back(position / 2);
   made.rope_positions[1].push_back(position / 2 + position % 49 / 7);
   made.rope_positions[2].push_back(position / 2 + position % 7);
@@ -162,7 +164,8 @@ void add_tokens(const VerifyModel& model, const Lengths& lengths, VerifyBatch& m
     const std::int32_t length = lengths.prefix[b] + lengths.query[b];
     for (std::int32_t position = lengths.prefix[b]; position < length; ++position) add_token(model, position, made);
     if (model.adapter_slots > 0) {
-      // The first request has an adapter, and the last of each turn has none.
+      // The requests take the slots in turn, beginning with slot 0; after the last slot comes one request without an
+      // adapter.
       const auto slot = static_cast<std::int64_t>(b) % (model.adapter_slots + 1);
       batch.adapter_slots.resize(batch.input_ids.size(),
                                  slot == model.adapter_slots ? -1 : static_cast<std::int32_t>(slot));

@@ -18,7 +18,7 @@ namespace tessera {
 
 struct VerifyBatch {
   ForwardBatch batch;
-  // [cache groups]: ids of the requests' pages. No id is in two groups if pools are large enough, so a kernel that
+  // [cache groups]: ids of the requests' pages. If pools are large enough, no id is in two groups, so a kernel that
   // reads another group's page table finds pages outside the batch.
   std::vector<PageRange> pages;
   std::vector<float> embeddings{};  // the embeddings that the batch writes
@@ -32,14 +32,14 @@ struct VerifyModel {
   TokenId poisoned_id{};           // the vocabulary's last id; its embedding row must reach no result
   bool several_rows_each = false;  // for a prefill of two or more tokens: no request has a single row
   bool last_rows_wanted = false;   // only the last row of each request is wanted; otherwise every row is
-  std::int64_t adapter_slots = 0;  // above 0: the requests use these slots of adapters, or none, in turn
+  std::int64_t adapter_slots = 0;  // above 0: the requests take these adapter slots, or none, in turn
 };
 
 // Makes a prefill of `size` tokens, or a decode of `size` requests. Returns kResourceExhausted if a pool is too small.
 Result<VerifyBatch> make_verify_batch(const VerifyModel& model, std::int64_t size, bool decode);
 
-// Returns `bytes` bytes of pseudo-random finite numbers of either sign, with exponents well below the maximum; the same
-// for every call.
+// Returns `bytes` bytes of pseudo-random finite numbers of either sign, with exponents well below the maximum. Every
+// call returns the same bytes.
 std::vector<std::byte> small_numbers(ir::DType dtype, std::size_t bytes);
 
 }  // namespace tessera

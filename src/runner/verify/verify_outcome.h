@@ -19,13 +19,14 @@ struct MemoryRange {
   std::size_t bytes;
 };
 
-// Sections of a run's memory, copied to the host. The copy lies in memory that the device copies to fastest, and the
-// memory is reused from run to run.
+// Sections of a run's memory, copied to the host. The copy is in the host memory to which the device copies fastest,
+// and that memory is reused from run to run.
 class VerifyOutcome {
  public:
   explicit VerifyOutcome(Device& device) : device_(device) {}
 
-  // Replaces the last run's sections. A section joins its ranges one after another. Valid once the stream has passed.
+  // Replaces the last run's sections. A section joins its ranges one after another. The sections are valid once the
+  // stream has completed the copy.
   Status download(std::span<const std::vector<MemoryRange>> sections, Stream& stream) {
     std::size_t total = 0;
     for (const std::vector<MemoryRange>& ranges : sections)

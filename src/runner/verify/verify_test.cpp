@@ -1,4 +1,4 @@
-// Catches: an oracle that passes broken memory plans, fails correct ones, or leaves the model changed.
+// Catches: an oracle that accepts broken memory plans, rejects correct ones, or leaves the model changed.
 #include "tessera/runner/verify/verify.h"
 
 #include <gmock/gmock.h>
@@ -30,7 +30,7 @@ VerifyReport verified(const RunnerBench& bench) {
   return report.ok() ? *std::move(report) : VerifyReport{};
 }
 
-// Returns "prefill 16 (5 real)" for every row that differs.
+// Returns a text such as "prefill 16 (5 real)" for every row that differs.
 std::vector<std::string> differences(const VerifyReport& report) {
   std::vector<std::string> found;
   for (const VerifyRow& row : report.rows)
@@ -77,14 +77,14 @@ TEST(Verify, ComparesEverySizeFullAndPadded) {
                                        "prefill 17/40", "decode 1/1", "decode 2/2", "decode 4/4", "decode 3/4"}));
 }
 
-// Runs the real planner on ranges that `change` has falsified.
+// Runs the real planner on live ranges that `change` has falsified.
 template <class Change>
 Planner planner_of(const Change& change) {
   return [change](std::span<const LiveRange> ranges) -> Result<MemoryPlan> {
     std::vector<LiveRange> changed(ranges.begin(), ranges.end());
     for (LiveRange& r : changed) change(r);
     MemoryPlan plan = TRY(plan_memory(changed));
-    for (std::size_t i = 0; i < ranges.size(); ++i)  // ranges are placed wrongly, but memory does not run short
+    for (std::size_t i = 0; i < ranges.size(); ++i)  // keeps enough memory for the ranges' true sizes
       plan.size_bytes = std::max(plan.size_bytes, plan.offsets[i] + ranges[i].bytes);
     return plan;
   };
@@ -121,14 +121,14 @@ TEST(Verify, WithoutRowsNothingIsProven) {
 
 TEST(Verify, LeavesTheModelAsItWas) {
   RunnerBench bench = make_captured("qwen3", small_options());
-  // The prompt has the last id of the vocabulary, whose embedding row is poisoned during the comparison.
+  // The prompt contains the last id of the vocabulary, whose embedding row is poisoned during the comparison.
   const std::vector<testing::TestRequest> requests = {{.ids = {7, 511, 3, 511}, .computed = 0}};
   const std::vector<float> before = bench.logits(requests);
   EXPECT_TRUE(verified(bench).equal());
   EXPECT_EQ(bench.logits(requests), before);
 }
 
-// Makes the real plan, with one range moved onto the largest other range that is alive with it.
+// Makes the real plan, but moves the longest-lived range onto the largest other range that is alive at the same time.
 Result<MemoryPlan> move_the_longest_lived(std::span<const LiveRange> ranges) {
   MemoryPlan plan = TRY(plan_memory(ranges));
   const auto lives = [&](std::size_t i) { return ranges[i].fixed_offset >= 0 ? -1 : ranges[i].last - ranges[i].first; };
@@ -153,7 +153,7 @@ struct BrokenPlanner {
 std::vector<BrokenPlanner> broken_planners() {
   return {
       {"a residual under another value", move_the_longest_lived},
-      // A decode has few rows, which are read before they are overwritten.
+      // A decode has few rows, and its kernels read all operands before they write results over them.
       {"operands freed in the step that reads them",
        planner_of([](LiveRange& r) { r.last = std::max(r.first, r.last - 1); }), /*shows_in_decode=*/false},
       {"every value for one step only", planner_of([](LiveRange& r) { r.last = r.first; })},
@@ -186,11 +186,11 @@ TEST(Verify, CatchesBrokenPlansOfAWholePrefill) {
   }
 }
 
-// The fault is found at its own size: a plan that is broken for one size shows at that size.
+// A plan that is broken for one size must be reported for that size.
 TEST(Verify, FindsABrokenPlanAtItsSize) {
   RunnerOptions options = small_options();
   options.graphs.decode = false;
-  // 16 tokens with a hidden size of 64 in float32.
+  // A value of 16 tokens with a hidden size of 64 has 4096 bytes in float32.
   options.planner = [](std::span<const LiveRange> ranges) -> Result<MemoryPlan> {
     const bool this_size =
         std::any_of(ranges.begin(), ranges.end(), [](const LiveRange& r) { return r.bytes == 4096; });
@@ -211,13 +211,14 @@ TEST(Verify, CatchesAnOperatorThatBakesInHostData) {
   testing::baked_number = 0.5F;
   RunnerBench bench = make_captured("llama", options);
   EXPECT_TRUE(verified(bench).equal()) << "with the number it was captured with";
-  testing::baked_number = 0.75F;  // changes as lengths of another batch would
+  testing::baked_number = 0.75F;  // now differs from the captured value, as another batch's lengths would
   const std::vector<std::string> found = differences(verified(bench));
   EXPECT_THAT(found, Contains(HasSubstr("prefill 16")));
   EXPECT_THAT(found, Contains(HasSubstr("decode 4")));
 }
 
-// Layers of two cache groups: every size of both runners has a batch with different pages in each.
+// The model has layers of two cache groups, and at every size of both runners the batch has different pages in each
+// group.
 TEST(Verify, CatchesAnAttentionThatReadsAnotherGroupsPageTable) {
   RunnerOptions options = small_options();
   options.num_pages = {65};
@@ -229,10 +230,11 @@ TEST(Verify, CatchesAnAttentionThatReadsAnotherGroupsPageTable) {
     EXPECT_THAT(found, Contains(AllOf(HasSubstr(size), HasSubstr("is NaN")))) << size;
 }
 
-// The head runs after the body in the same arena and must not overwrite the body's output while it reads it.
+// The head runs after the body in the same arena and must not overwrite the body's output, which it reads.
 TEST(Verify, CatchesAHeadThatOverwritesItsInput) {
   RunnerOptions options = small_options();
-  // The range that reserves the body's output is alive in all steps; this planner gives its place away.
+  // A range that is alive in all steps reserves the body's output. This planner lets other values use the reserved
+  // memory.
   options.planner = [](std::span<const LiveRange> ranges) -> Result<MemoryPlan> {
     const bool head = !ranges.empty() && ranges.back().last == std::numeric_limits<std::int32_t>::max() - 1;
     if (!head) return plan_memory(ranges);

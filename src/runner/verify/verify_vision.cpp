@@ -23,7 +23,7 @@ Patches make_image(const VisionConfig& config, std::int64_t rows, std::int64_t c
   return image;
 }
 
-// Makes images with `units` merge units in total: a square one, and the rest in one row.
+// Makes images with `units` merge units in total: a square image, and an image of one row with the remaining units.
 std::vector<Patches> make_images(const VisionConfig& config, std::int64_t units) {
   const auto side = static_cast<std::int64_t>(std::sqrt(static_cast<double>(units) * 2 / 3));
   std::vector<Patches> images;
@@ -80,7 +80,7 @@ class VisionVerifier {
     return vision_.stage(pointers, size);
   }
 
-  // Poisons the patches of the whole forward; the staged images leave the NaNs in the padding.
+  // Fills the patches of the whole forward with NaN. Images that are staged later leave the NaNs in the padding.
   Status poison_patches(std::int64_t size) {
     Patches image = make_image(vision_.config(), 1, size / vision_.config().merged_patches());
     std::ranges::fill(image.values, std::numeric_limits<float>::quiet_NaN());

@@ -1,6 +1,7 @@
-// The oracle for a vision tower: compares each captured budget, after all captures, bit for bit with the same kernels
-// on isolated memory. Each budget is compared full and padded as far as dispatch pads. Padded patches are NaN, and the
-// images have other grids in each forward, so a read of a row of another image shows.
+// The oracle for a vision tower: once all budgets are captured, compares each one bit for bit with the same kernels on
+// isolated memory. Each budget is compared without padding and with the most padding that dispatch gives it. Padding
+// patches are NaN. The images have different grids in each forward, so that a read of another image's row changes the
+// result.
 #pragma once
 
 #include <vector>

@@ -5,10 +5,10 @@
 namespace tessera {
 namespace {
 
-// The place of a merge unit in its image.
+// The place of a merge unit (merge size × merge size patches) in its image.
 struct Unit {
   std::int32_t frame;
-  std::int32_t row;  // counted in units
+  std::int32_t row;  // in merge units, like the column
   std::int32_t column;
 };
 
@@ -81,7 +81,7 @@ class ImageLayout {
   }
 
  private:
-  // Adds windows row by row; those at the right and lower edges are smaller
+  // Adds windows row by row. Windows at the right and lower edges are smaller
   // (Qwen2_5_VisionTransformer.get_window_index).
   void append_windows(std::int32_t frame) {
     const auto side = static_cast<std::int32_t>(config_.window_units());
@@ -114,7 +114,7 @@ class ImageLayout {
       }
   }
 
-  // Adds the order of the image's tokens: token i is the merged row of unit i.
+  // Adds the order of the image's tokens. Token i is the output row of merge unit i.
   void append_token_order() {
     const auto end = static_cast<std::int64_t>(layout_.units.size());
     layout_.token_order.resize(static_cast<std::size_t>(end));
@@ -127,7 +127,7 @@ class ImageLayout {
   const VisionConfig& config_;
   PatchLayout& layout_;
   std::int32_t merge_;
-  std::int32_t rows_;  // in units
+  std::int32_t rows_;  // rows of the image in merge units, like the columns
   std::int32_t columns_;
   std::int64_t first_unit_;  // first unit of the image
 };

@@ -1,5 +1,5 @@
-// Computes where the patches of packed images lie, which fills a tower's index inputs. Pure functions of the images'
-// grids.
+// Computes the index inputs of a tower, which say where the patches of packed images lie. The functions are pure
+// functions of the images' grids.
 #pragma once
 
 #include <cstdint>
@@ -10,27 +10,28 @@
 
 namespace tessera {
 
-// The index lists of a forward of S patches and U merge units, with a row for each patch in the tower's order
-// (model/vision/towers.h has the inputs' names). A list stays empty if the tower has no such input.
+// The index lists of a forward of S patches and U merge units. Rows are in the tower's order (model/vision/towers.h has
+// the inputs' names). A list stays empty if the tower has no such input.
 struct PatchLayout {
   std::vector<std::int32_t> positions;      // [S, 2]: row and column in the image
-  std::vector<std::int32_t> image_ranges;   // [S, 2]: first patch of its frame, and one past the last
-  std::vector<std::int32_t> window_ranges;  // [S, 2]: the same of its window
-  std::vector<std::int32_t> token_order;    // [U]: for each token of the images in order, its merged row
-  std::vector<std::int32_t> position_rows;  // [S, 4]: learned positions that are interpolated
+  std::vector<std::int32_t> image_ranges;   // [S, 2]: first patch of the patch's frame, and one past the last
+  std::vector<std::int32_t> window_ranges;  // [S, 2]: the same for the patch's window
+  std::vector<std::int32_t> token_order;    // [U]: for each token in the order of the images, its merged row
+  std::vector<std::int32_t> position_rows;  // [S, 4]: indices of the learned positions that are interpolated
   std::vector<float> position_weights;      // [S, 4]: their weights
-  // [U], for every tower: for each merged row, the index of its merge unit within the image. Patches are given in this
-  // order.
+  // [U], filled for every tower: for each merged row, the index of its merge unit within the image. Patches are
+  // uploaded in this order.
   std::vector<std::int32_t> units;
 
   std::int64_t patches() const { return static_cast<std::int64_t>(image_ranges.size()) / 2; }
   void clear();
 };
 
-// Adds an image behind the others. Attention stays within each of its frames. Precondition: h and w are multiples of
-// the merge size.
+// Adds an image after the others. Attention stays within each of its frames. Precondition: h and w are multiples of the
+// merge size.
 void append_image(const PatchGrid& grid, const VisionConfig& config, PatchLayout& layout);
-// Adds rows that attend to nothing, up to `patches` rows, a multiple of the merged patches.
+// Adds rows that attend to nothing, up to `patches` rows. Precondition: `patches` is a multiple of the patches of a
+// merge unit.
 void pad_layout(std::int64_t patches, const VisionConfig& config, PatchLayout& layout);
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
-// Catches: windows with wrong cuts or in the wrong order, ranges of a second image or frame that begin at the first,
-// tokens returned in the tower's order, and weights of learned positions that do not add up.
+// Catches: windows cut wrongly or in the wrong order, ranges of a second image or frame that begin at the first one's
+// start, tokens returned in the tower's order, and weights of learned positions that do not sum to 1.
 #include "tessera/runner/vision/patch_layout.h"
 
 #include <gmock/gmock.h>
@@ -26,12 +26,12 @@ TEST(PatchLayout, OrdersWindowsByRowsWithSmallEdges) {
   append_image({.t = 1, .h = 6, .w = 6}, kWindows, layout);  // 3 × 3 units
   EXPECT_THAT(layout.units, ElementsAre(0, 1, 3, 4, 2, 5, 6, 7, 8));
   EXPECT_THAT(layout.token_order, ElementsAre(0, 1, 4, 2, 3, 5, 6, 7, 8));
-  // The ranges of each unit's first patch.
+  // Each entry belongs to a unit's first patch.
   EXPECT_THAT(every(layout.window_ranges, 8), ElementsAre(0, 0, 0, 0, 16, 16, 24, 24, 32));
   EXPECT_THAT(every(layout.window_ranges, 8, 1), ElementsAre(16, 16, 16, 16, 24, 24, 32, 32, 36));
   EXPECT_THAT(every(layout.image_ranges, 2), ::testing::Each(0));
   EXPECT_THAT(every(layout.image_ranges, 2, 1), ::testing::Each(36));
-  // The last window is the lower right unit, with the image's last patches.
+  // The last window is the unit at the lower right, which has the image's last patches.
   EXPECT_THAT((std::vector<std::int32_t>(layout.positions.end() - 8, layout.positions.end())),
               ElementsAre(4, 4, 4, 5, 5, 4, 5, 5));
   EXPECT_THAT(layout.position_rows, ElementsAre());
@@ -57,7 +57,8 @@ TEST(PatchLayout, ImagesAndFramesKeepToThemselves) {
   EXPECT_TRUE(layout.units.empty() && layout.token_order.empty() && layout.positions.empty());
 }
 
-// The corners are learned positions themselves; between them the weights are those of a bilinear sample.
+// The patches in an image's corners get exactly the corner positions of the learned table. A patch between them gets a
+// bilinear sample of the table.
 TEST(PatchLayout, LearnedPositionsAreInterpolated) {
   PatchLayout layout;
   append_image({.t = 1, .h = 4, .w = 2}, kLearned, layout);
@@ -72,7 +73,7 @@ TEST(PatchLayout, LearnedPositionsAreInterpolated) {
   EXPECT_THAT(sample(0), ElementsAre(std::pair(0, 1.0F)));
   EXPECT_THAT(sample(1), ElementsAre(std::pair(4, 1.0F)));
   EXPECT_THAT(sample(7), ElementsAre(std::pair(24, 1.0F)));
-  // The second of four rows is at 4/3: a third of the way from position 1 to 2.
+  // The second of four rows lies at 4/3, a third of the way from position 1 to position 2.
   const auto second = sample(2);
   ASSERT_EQ(second.size(), 2U);
   EXPECT_EQ(second[0].first, 5);

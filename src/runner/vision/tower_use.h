@@ -1,4 +1,4 @@
-// Counts how a vision tower's forwards ran, by size and reason. Used for counters and for a request's answer.
+// Counts a vision tower's forwards by size and reason, for counters and for a request's answer.
 #pragma once
 
 #include <compare>
@@ -33,11 +33,11 @@ struct TowerCount {
   void add(const TowerCount& more);
 };
 
-// Counts, ascending by key. The list is flat, so that assigning it to a snapshot with as many keys allocates nothing.
+// Counts, ascending by key. The list is flat, so assigning it to a snapshot with as many keys allocates nothing.
 class TowerCounts {
  public:
   void add(const TowerForward& forward) { add_of(forward, forward.images, forward.patches); }
-  // Counts a forward, but only `images` of its images and `patches` of its patches.
+  // Counts a forward as if it had only `images` images and `patches` patches, for a request that owns these.
   void add_of(const TowerForward& forward, std::size_t images, std::int64_t patches);
   void add(const TowerCounts& more);
 

@@ -1,5 +1,4 @@
-// Catches: forwards of the vision tower that are lost, counted under another budget or reason, or without their
-// padding.
+// Catches: tower forwards that are lost, counted under another budget or reason, or counted without their padding.
 #include "tessera/runner/vision/tower_use.h"
 
 #include <gtest/gtest.h>

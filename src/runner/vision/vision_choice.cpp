@@ -16,7 +16,7 @@ struct ReasonWords {
   std::string_view name;
   std::string_view text;
 };
-// [VisionReason]; a reason that dispatch also has uses dispatch's name.
+// [VisionReason]; reasons that dispatch has too use dispatch's names.
 constexpr std::array<ReasonWords, kNumVisionReasons> kReasons = {{
     {"replayed", "replayed its budget's graph"},
     {"first_use", "captured on its first use, and replayed"},

@@ -12,10 +12,10 @@ namespace tessera {
 // Why a forward replayed a graph or ran eagerly.
 enum class VisionReason : std::uint8_t {
   kReplayed,         // a graph with room for its patches was replayed
-  kFirstUse,         // captured now, as VisionOptions::exact_graphs asks, and then replayed
+  kFirstUse,         // captured now because VisionOptions::exact_graphs asks for it, and then replayed
   kGraphsDisabled,   // eager: graphs are switched off
   kTooLarge,         // eager: more patches than the largest budget
-  kNothingCaptured,  // eager: no budget fits into the memory for graphs
+  kNothingCaptured,  // eager: the memory for graphs holds no budget
   kNotCaptured,      // eager: its budget has no graph yet
   kDropped,          // eager: its budget's capture failed
   kEagerFaster,      // eager: measured to be faster than its budget's graph
@@ -26,16 +26,16 @@ std::string_view vision_reason_name(VisionReason reason);  // "above_largest_siz
 std::string_view vision_reason_text(VisionReason reason);  // "more patches than the largest budget"
 // Returns whether a graph was replayed.
 bool is_replay(VisionReason reason);
-// Returns whether the forward ran eagerly although graphs were on, and idle captures will not change that. Such a
-// fallback is worth a warning.
+// Returns whether the forward ran eagerly although graphs were on, and captures in idle moments will not change that.
+// The log warns of such a fallback.
 bool is_fallback(VisionReason reason);
 
-// The inputs of the choice. Borrowed.
+// The inputs of the choice. Spans and references are borrowed.
 struct VisionBudgets {
   std::span<const std::int64_t> sizes;     // budgets that are captured or will be, ascending
-  std::span<const std::int64_t> captured;  // the captured ones among them, ascending
+  std::span<const std::int64_t> captured;  // budgets that are captured, ascending
   const CostTable& costs;                  // kPrefill: replays of a size; kEager: its operators one by one
-  std::int64_t step = 1;                   // eager sizes are multiples of this, or a budget
+  std::int64_t step = 1;                   // eager sizes are multiples of this, or equal a budget
   bool enabled = true;                     // false: graphs are switched off
 };
 
@@ -46,10 +46,11 @@ struct VisionChoice {
   friend bool operator==(const VisionChoice&, const VisionChoice&) = default;
 };
 
-// Chooses for a forward of `patches` patches. It uses its budget's graph, unless its operators, which have less
-// padding, were measured to be faster by more than measurement noise. If that budget has no graph, the forward uses the
-// next larger budget's graph if that was measured to be no slower than operators, and runs its operators otherwise.
-// Sizes without measurements are not compared.
+// Chooses for a forward of `patches` patches. Normally it replays the graph of its budget, the smallest that holds the
+// patches. It runs operators instead, which have less padding, if they were measured to be faster by more than
+// measurement noise. If the budget has no graph, the forward replays the next larger budget's graph, provided that this
+// was measured to be no slower than operators. Otherwise it runs its operators. Sizes without measurements are not
+// compared.
 VisionChoice choose_budget(const VisionBudgets& budgets, std::int64_t patches);
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
-// Catches: a tower's forward that runs in a slower way than it could, is padded further without a measurement in favour
-// of it, or waits for a graph.
+// Catches: a tower forward that runs in a slower way than it could, is padded to a larger budget without a measurement
+// that favours it, or waits for a graph.
 #include "tessera/runner/vision/vision_choice.h"
 
 #include <gtest/gtest.h>
@@ -64,7 +64,7 @@ TEST(VisionChoice, TakesLessPaddedOperatorsMeasuredToBeFaster) {
   const auto choose_of = [&](const CostTable& costs) {
     return choose_budget({.sizes = apart, .captured = apart, .costs = costs, .step = 64}, 65);
   };
-  // Operators of 128 patches take 1.67 ms.
+  // Operators take 1.67 ms for 128 patches, interpolated between 64 and 256.
   EXPECT_EQ(choose_of(measured({{256, 2}}, {{64, 1}, {256, 3}})), eager(128, kEagerFaster));
   EXPECT_EQ(choose_of(measured({{256, 1.6}}, {{64, 1}, {256, 3}})), graph(256));
   EXPECT_EQ(choose_of({}), graph(256));

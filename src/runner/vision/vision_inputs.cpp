@@ -15,7 +15,8 @@
 namespace tessera {
 namespace {
 
-// Number of merge units that are converted and uploaded at a time, and the least number that is worth a thread.
+// Up to kSlice merge units are converted and uploaded at a time. One more thread is worthwhile for every
+// kUnitsPerThread merge units.
 constexpr std::size_t kSlice = 128;
 constexpr std::int64_t kUnitsPerThread = 16;
 
@@ -99,7 +100,7 @@ Status VisionInputs::allocate_slices(Device& device) {
   return ok_status();
 }
 
-// Orders, converts and uploads the images' patches. Precondition: the layout describes these images, without padding.
+// Reorders, converts and uploads the images' patches. Precondition: the layout describes these images, without padding.
 Status VisionInputs::upload_patches(std::span<const Patches* const> images, Stream& stream) {
   const auto unit_values = static_cast<std::size_t>(config_.merged_patches() * config_.patch_values());
   const std::size_t unit_bytes = unit_values * ir::dtype_size(dtype_);

@@ -1,5 +1,5 @@
-// A tower's static inputs. Patches have memory of their own; the lists of their places are in a step buffer. Each input
-// has one address for every size.
+// A tower's static inputs. Patches have memory of their own; the index lists that locate them are in a step buffer.
+// Each input has one address for all sizes.
 #pragma once
 
 #include <array>
@@ -37,9 +37,9 @@ class VisionInputs {
   void add_to(ExternalValues& externals) const;
   std::int64_t bytes() const { return bytes_; }
 
-  // Stages images one after another, then padding up to `size` patches. Worker threads order and convert the patches,
-  // which are uploaded here and may be reused when the call returns. The step buffer's next upload transfers the lists.
-  // Padded patches keep their old values. Precondition: the images fit, and check() accepts them.
+  // Stages images one after another, then padding up to `size` patches. Worker threads reorder and convert the patches,
+  // and the call uploads them; `images` may be reused when it returns. The step buffer's next upload transfers the
+  // lists. Padding patches keep their old values. Precondition: the images fit, and check() accepts them.
   Status stage(std::span<const Patches* const> images, std::int64_t size, Stream& stream);
 
  private:
@@ -49,11 +49,11 @@ class VisionInputs {
     std::size_t offset;  // in the step buffer
   };
 
-  // Upload buffer for merge units, in host memory that the device copies from by itself.
+  // A buffer for uploading merge units, in host memory from which the device can copy asynchronously.
   struct Slice {
     std::unique_ptr<HostAllocation> memory;
     std::unique_ptr<Event> uploaded;
-    bool in_flight = false;  // `uploaded` was recorded and not yet waited for
+    bool in_flight = false;  // whether `uploaded` was recorded and not yet waited for
   };
 
   VisionInputs(const VisionConfig& config, ir::DType dtype, StepBuffer& step)

@@ -16,11 +16,12 @@
 namespace tessera {
 namespace {
 
-// Sizes without a graph are multiples of this too, so that few of them are bound.
+// Sizes without a graph are rounded up to a multiple of this, so that few different sizes are bound.
 constexpr std::int64_t kStep = 64;
-// The patches up to which images are packed into a forward. Decoding requests wait for a whole forward.
+// Images are packed into one forward up to this many patches. The limit keeps forwards short, because decoding requests
+// wait for a whole forward.
 constexpr std::int64_t kMostPacked = 16384;
-// A size that takes longer is the last one measured, so that requests need not wait for the larger ones.
+// If a size takes longer than this, no larger size is measured, so that requests do not wait for long measurements.
 constexpr double kMostMeasuredMs = 30;
 
 }  // namespace
@@ -132,7 +133,7 @@ VisionChoice VisionRunner::choose(std::int64_t patches, bool eagerly) const {
 
 std::size_t VisionRunner::num_packed(std::span<const Patches* const> images) const {
   std::size_t count = 1;
-  if (parts_.options.deterministic) return count;  // the place of an image in a forward may change its last bits
+  if (parts_.options.deterministic) return count;  // an image's place in a forward may change the last bits of its rows
   std::int64_t patches = images.front()->grid.patches();
   const std::int64_t most = std::min(options_.max_patches, kMostPacked);
   while (count < images.size() && patches + images[count]->grid.patches() <= most)
@@ -207,7 +208,7 @@ std::vector<std::int64_t> VisionRunner::exact_sizes() const {
   return sizes;
 }
 
-// Makes room among the kept graphs and binds the size.
+// Drops the least recently used graph if the limit is reached, and binds the size.
 Status VisionRunner::bind_exact(std::int64_t size) {
   Executable& executable = runner_->executable();
   if (std::ssize(exact_) == options_.exact_graphs) {
@@ -264,7 +265,7 @@ Status VisionRunner::capture(std::span<const std::int64_t> sizes) {
                                [&](std::int64_t size) { return capture_one(size); });
 }
 
-// Captures one size. Kernels that have not run are warmed up on padding alone.
+// Captures one size. Kernels that have not run yet are warmed up on padding alone.
 Status VisionRunner::capture_one(std::int64_t size) {
   return runner_->capture_one(size, [&](std::int64_t staged) { return stage({}, staged); });
 }
@@ -280,7 +281,7 @@ Result<bool> VisionRunner::capture_next() {
 }
 
 Result<bool> VisionRunner::measure_next() {
-  // Ranks must choose alike, which they would not if each used its own measured times.
+  // All ranks must choose alike, which they would not do if each rank used its own measured times.
   if (!parts_.options.measure_costs || parts_.options.deterministic || parts_.options.communicator != nullptr)
     return false;
   for (const std::int64_t size : runner_->report().captured) {
@@ -302,7 +303,7 @@ Result<bool> VisionRunner::measure_next() {
   return false;
 }
 
-// Returns the fastest of a few runs by the host's clock, for one image that fills the forward.
+// Returns the shortest host time of a few runs with one image that fills the forward.
 Result<double> VisionRunner::measure(std::int64_t size, bool graph) {
   using Clock = std::chrono::steady_clock;
   constexpr int kRuns = 3;

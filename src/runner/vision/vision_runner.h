@@ -1,5 +1,5 @@
-// A model's vision tower on one device: takes images' patches and writes rows of embeddings. One graph for each budget
-// of patches runs any images that fit, because their layout is data.
+// A model's vision tower on one device: takes images' patches and writes rows of embeddings. There is one graph for
+// each budget of patches. A graph runs any images that fit into its budget, because their layout is input data.
 //
 //   VisionRunner* vision = runner.vision();                    null: the model has no tower
 //   const Patches* images[] = {&first, &second};
@@ -32,7 +32,7 @@
 
 namespace tessera {
 
-// Describes the tower as a runner; a size is a number of patches.
+// Describes the tower as a runner whose sizes are numbers of patches.
 RunnerSpec vision_spec(const VisionGraph& tower, const VisionOptions& options);
 
 // The objects that the tower runs on. All of them must outlive the runner. The language model may use the same arena
@@ -45,13 +45,13 @@ struct VisionParts {
   Arena& arena;
   Arena& workspace;
   KernelVariants& warm;
-  const RunnerOptions& options;  // registry, kernels, compiler and memory plan are used
+  const RunnerOptions& options;  // only registry, kernels, compiler and memory plan are used
 };
 
 struct VisionCounters {
   std::int64_t images = 0;
   std::int64_t patches = 0;         // patches of images
-  std::int64_t padded_patches = 0;  // padded patches
+  std::int64_t padded_patches = 0;  // patches of padding
   std::int64_t graph_forwards = 0;
   std::int64_t eager_forwards = 0;
   TowerCounts forwards{};  // the same forwards by budget and reason
@@ -71,49 +71,51 @@ class VisionRunner {
   // Returns kInvalidArgument for an image that encode() refuses: one with too many patches (the message names the
   // limit), or one that does not match the tower.
   Status check(const Patches& image) const;
-  // Encodes images, packed in order into as few forwards as possible; deterministic forwards hold one image each. Image
-  // i's tokens are written in order to `rows` (device memory, [·, row_values()], the body's type) from row
-  // first_rows[i] on. Asynchronous on the stream; the patches may be reused when it returns. `eagerly`: no graph is
-  // replayed.
+  // Encodes images, packed in order into as few forwards as possible; deterministic forwards hold one image each.
+  // Writes image i's tokens in order to `rows` (device memory, [·, row_values()], the body's type), beginning at row
+  // first_rows[i]. Asynchronous on the stream; the patches may be reused when it returns. If `eagerly`, replays no
+  // graph.
   Status encode(std::span<const Patches* const> images, std::span<const std::int64_t> first_rows, DeviceAddress rows,
                 bool eagerly = false);
 
-  // Returns how many of `images`, from the first on, go into one forward. Precondition: `images` is not empty.
+  // Returns how many of `images`, counted from the first, go into one forward. Precondition: `images` is not empty.
   std::size_t num_packed(std::span<const Patches* const> images) const;
 
-  // Captures sizes of the options at the start. A size that fails is dropped and reported. Errors: kDeviceLost.
+  // Captures the given sizes, which are some of VisionOptions::sizes. A size that fails is dropped and reported.
+  // Returns only kDeviceLost errors.
   Status capture(std::span<const std::int64_t> sizes);
-  // Captures one more size: one that an image came for, or else the smallest. Returns false if none is left. It takes
-  // milliseconds, so it is never called on the request path.
+  // Captures one more size: one that images have needed, or else the smallest. Returns false if none is left. It takes
+  // milliseconds, so it is never called while a request waits.
   Result<bool> capture_next();
   bool has_pending() const { return !runner_->pending().empty(); }
-  // Returns whether images came for a size that has no graph yet.
+  // Returns whether images have needed a size that has no graph yet.
   bool has_wanted() const { return !wanted_.empty(); }
-  // Measures one captured size as a graph and eagerly, for the choice between the two; smallest first, and no larger
-  // ones after a forward of more than 30 ms. Returns false if none is left, if options.measure_costs is off, if
-  // forwards are deterministic, and on several ranks. Called in idle moments.
+  // Measures one captured size as a graph and eagerly, so that choose() can compare them. Begins with the smallest
+  // size, and skips larger sizes after a forward of more than 30 ms. Returns false if none is left, if
+  // options.measure_costs is off, if forwards are deterministic, or if there are several ranks. Called in idle moments.
   Result<bool> measure_next();
   // Returns the measured costs of forwards; tests set them.
   CostTable& costs() { return costs_; }
 
   VisionReason last_reason() const { return last_reason_; }  // reason of the last enqueued forward
-  // Returns the numbers of patches that have graphs with VisionOptions::exact_graphs, ascending.
+  // Returns the numbers of patches that have graphs because of VisionOptions::exact_graphs, ascending.
   std::vector<std::int64_t> exact_sizes() const;
-  // Returns the forwards of the last encode(), in the order of its images; after an error those enqueued before it.
+  // Returns the forwards of the last encode(), in the order of its images; after an error, the forwards that were
+  // enqueued before the error.
   std::span<const TowerForward> last_forwards() const { return last_forwards_; }
   const VisionCounters& counters() const { return counters_; }
   GraphRunner& runner() { return *runner_; }  // for the oracle, inventories and measurements
   const GraphRunner& runner() const { return *runner_; }
   std::int64_t input_bytes() const { return inputs_->bytes(); }  // bytes of device memory for staged inputs
 
-  // Enqueues a forward with inputs that were staged for `size`, which must be bound.
+  // Enqueues a forward on inputs that were staged for `size`. Precondition: `size` is bound.
   Status run(std::int64_t size, bool graph);
-  // Stages packed images, padded to `size`; for the oracle and captures.
+  // Stages packed images with padding up to `size`; for the oracle and captures.
   Status stage(std::span<const Patches* const> images, std::int64_t size);
   // Makes an executable of the tower in which every value has its own memory, for the oracle. It must not outlive the
   // runner.
   Result<std::unique_ptr<Executable>> make_isolated();
-  // Returns how a forward of `patches` patches runs; `eagerly`: without a graph.
+  // Returns how a forward of `patches` patches will run. If `eagerly`, it uses no graph.
   VisionChoice choose(std::int64_t patches, bool eagerly = false) const;
 
  private:
@@ -140,9 +142,9 @@ class VisionRunner {
   std::unique_ptr<VisionInputs> inputs_;
   ExternalValues externals_;
   std::optional<GraphRunner> runner_;
-  std::set<std::int64_t> wanted_;  // pending sizes that images came for
+  std::set<std::int64_t> wanted_;  // pending sizes that images have needed
   CostTable costs_;
-  std::int64_t measured_below_ = INT64_MAX;  // larger sizes take too long to be measured
+  std::int64_t measured_below_ = INT64_MAX;  // this size and larger ones take too long to be measured
   std::vector<std::int64_t> exact_;          // sizes with a graph captured on first use, least recently used first
   VisionReason last_reason_ = VisionReason::kNotCaptured;
   std::vector<TowerForward> last_forwards_;
