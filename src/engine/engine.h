@@ -5,8 +5,8 @@
 //   std::vector<Completion> done = TRY(engine->run({&request, 1}));
 //   std::string text = done[0].text;
 //
-// load_model() makes the model ready, Admission turns requests into sequences, and the StepLoop computes them. This
-// class is what a program sees of all three.
+// load_model() makes the model ready, Admission turns requests into sequences, and the StepLoop computes them. Programs
+// use all three through this class.
 //
 // Threads: one thread owns an engine; engine_thread.h gives it a thread of its own. submit() returns the errors of a
 // single request, such as a bad parameter or a prompt that is too long. An error of step() fails the requests of that
@@ -41,7 +41,7 @@ class Engine {
   static Result<std::unique_ptr<Engine>> create(EngineOptions options) { return create(std::move(options), nullptr); }
   static Result<std::unique_ptr<Engine>> create(EngineOptions options, std::unique_ptr<Device> device);
 
-  // Return parts of the model; loaded_model.h explains them. Without a tokenizer, requests must give ids.
+  // Parts of the loaded model (loaded_model.h). If tokenizer() returns null, requests must give token ids.
   const EngineOptions& options() const { return model_->options; }
   const ModelConfig& config() const { return model_->config; }
   std::int64_t parameters() const { return model_->parameters; }
@@ -55,7 +55,7 @@ class Engine {
   const std::vector<std::string>& notes() const { return model_->notes; }
   ModelRunner& runner() { return *model_->runner; }
   const ModelRunner& runner() const { return *model_->runner; }
-  // Return the timeline of the start; the server adds its own phases.
+  // Returns the timeline of the start. The server adds its own phases to it.
   const Timeline& start() const { return model_->start; }
   Timeline& start() { return model_->start; }
   double load_seconds() const { return start().seconds_of("load weights"); }
@@ -66,17 +66,17 @@ class Engine {
   // Checks the request and queues it; errors are those of Admission::admit().
   Result<RequestId> submit(Request request);
   bool idle() const { return steps_.idle(); }
-  // Schedules and enqueues one forward and collects results. If the device runs beside the host, these are the previous
-  // forward's results, so the next step is enqueued before the last tokens are read. Returns the events of every
-  // request that progressed, possibly none. They are valid until the next call, and the caller may move from them.
-  // Allocates nothing in a steady decode without drafts.
+  // Schedules and enqueues one forward and collects results. On a device that runs asynchronously, these are the
+  // results of the previous forward, so the next forward is enqueued before the last tokens are read. Returns the
+  // events of every request that progressed, possibly none. They are valid until the next call, and the caller may move
+  // from them. Allocates nothing in a steady decode without drafts.
   Result<std::span<RequestEvent>> step() { return steps_.step(); }
-  // Returns the best time for the next step() while a longer forward runs: requests submitted until then join its
-  // forward (step_pace.h). The time is in the past if step() should be called at once.
+  // Returns when the next step() should be called while a forward runs: requests that are submitted until then still
+  // join the next forward (step_pace.h). The time is in the past if step() should be called at once.
   std::chrono::steady_clock::time_point step_due() const { return steps_.due(); }
   // Returns a finished request's completion, once.
   std::optional<Completion> take(RequestId id) { return steps_.outcomes().take(id); }
-  // Drops a request. No step reports an event for it.
+  // Drops a request. No later step reports an event for it.
   void cancel(RequestId id) { steps_.outcomes().end(id, FinishReason::kCancelled); }
   // Submits all requests, steps until idle, and returns their completions in order. Calls `on_event` for every event.
   Result<std::vector<Completion>> run(std::span<const Request> requests, const OnEvent& on_event = {}) {
@@ -87,14 +87,13 @@ class Engine {
   Result<bool> idle_work();
   // Returns whether the next piece of idle work is the capture of a size, which takes at most a few milliseconds.
   bool captures_when_idle() const { return runner().captures_when_idle(); }
-  // Return how many matmuls' algorithms and how many generated kernels' schedules idle_work() has measured.
+  // Return for how many matmuls idle_work() has measured algorithms, and for how many generated kernels schedules.
   std::int64_t measured_algorithms() const { return model_->profiles->measured_algorithms(); }
   std::int64_t measured_schedules() const { return model_->profiles->measured_schedules(); }
 
-  // Returns the ranks or replicas that this engine computes with. If step() finds an error of theirs, it returns that
-  // error.
+  // Returns the ranks or replicas that this engine computes with. If one of them fails, step() returns its error.
   Peers& peers() { return *model_->peers; }
-  // Returns ok, or why no further step can succeed: a node of the model is lost.
+  // Returns an error if no further step can succeed, because a node of the model is lost.
   Status health() const { return model_->peers->health(); }
 
   EngineStats stats() const;

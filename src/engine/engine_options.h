@@ -22,9 +22,9 @@ namespace tessera {
 class ImageEncoder;
 class Lockstep;
 
-enum class LoadFormat : std::uint8_t { kAuto, kSafetensors, kDummy, kGguf };  // kAuto: what the model is in
+enum class LoadFormat : std::uint8_t { kAuto, kSafetensors, kDummy, kGguf };  // kAuto: the format of the model's files
 
-// Graph options; members have the names of the command line's options.
+// Options of captured graphs, and of the compilers that make their pieces.
 struct GraphOptions {
   GraphMode mode = GraphMode::kFullAndPiecewise;
   bool disable_cuda_graph = false;
@@ -33,9 +33,9 @@ struct GraphOptions {
   bool disable_cuda_graph_padding = false;
   PrefillSchedule schedule = PrefillSchedule::kDefault;
   std::int64_t piecewise_max_tokens = 0;       // 0: the chunk size
-  std::vector<std::int64_t> piecewise_tokens;  // empty: the schedule
+  std::vector<std::int64_t> piecewise_tokens;  // empty: the sizes of `schedule`
   std::int64_t decode_max_batch = 0;           // 0: 256
-  std::vector<std::int64_t> decode_batches;    // empty: the schedule
+  std::vector<std::int64_t> decode_batches;    // empty: decode_ladder()
   std::vector<std::string> split_ops;          // empty: the operators that declare themselves split operators
   std::string compiler = "eager";              // compiler of pieces; see compile/compiler_registry.h
   std::optional<CaptureMode> capture{};        // none: kCore on a GPU; kEager on a CPU, where captures are short
@@ -51,9 +51,9 @@ struct GraphOptions {
 // The source of drafts in speculative decoding (engine/drafts), which guesses a request's next tokens and checks them
 // in one forward.
 enum class DraftSource : std::uint8_t {
-  kNone,   // every token is decoded by itself
-  kAuto,   // AUTO: kLayer if the checkpoint has a layer and nothing else that was asked for excludes drafts; else kNone
-  kText,   // speculative_algorithm SUFFIX: what followed earlier in the request's text
+  kNone,   // no drafts: each step decodes one token
+  kAuto,   // AUTO: kLayer if the checkpoint has a next-token layer and no other option excludes drafts
+  kText,   // speculative_algorithm SUFFIX: what followed the same tokens earlier in the request's text
   kLayer,  // MTP: the checkpoint's next-token layer, or the text if it repeats itself
   kEagle,  // EAGLE3: like kLayer, but with the layer of another folder
 };
@@ -62,19 +62,20 @@ std::string_view draft_source_name(DraftSource source);  // "none" "auto" "suffi
 
 struct DraftOptions {
   DraftSource source = DraftSource::kNone;
-  std::string eagle_path = {};   // speculative_draft_model_path, for kEagle
-  std::int64_t most_tokens = 8;  // speculative_num_draft_tokens: most drafts of a request in a step from its text; >= 1
-  std::int64_t layer_steps = 3;  // speculative_num_steps: most drafts of a request in a step by a layer; >= 1
+  std::string eagle_path = {};  // speculative_draft_model_path, for kEagle
+  // speculative_num_draft_tokens: limit of drafts from the text per request and step; >= 1
+  std::int64_t most_tokens = 8;
+  std::int64_t layer_steps = 3;  // speculative_num_steps: limit of drafts by a layer per request and step; >= 1
 
-  // speculative_forced_tokens: for measurements, keeps drafts by a draw, so that a step gives so many tokens on average
-  // (ForcedAcceptance); 0: keeps what the model would have chosen.
+  // speculative_forced_tokens, for measurements: accepts drafts at random, so that a step yields this many tokens on
+  // average (ForcedAcceptance). 0: accepts the drafts that equal the model's own choice.
   double forced_tokens = 0;
-  // For tests: a layer drafts for every request, although it seldom pays (draft_trials.h).
+  // For tests: the layer drafts for every request, even where drafts seldom pay (draft_trials.h).
   bool for_all_requests = false;
 
   bool any() const { return source != DraftSource::kNone; }
-  // Returns whether a layer drafts; with kAuto, whether one may. A plan and a loaded model have decided that
-  // (EnginePlan::drafts).
+  // Returns whether a layer drafts. With kAuto it returns true because a layer may draft; EnginePlan::drafts holds the
+  // decision.
   bool by_layer() const {
     return source == DraftSource::kAuto || source == DraftSource::kLayer || source == DraftSource::kEagle;
   }
@@ -85,7 +86,7 @@ struct DraftOptions {
 // An adapter that is loaded at the start.
 struct AdapterPath {
   std::string name;
-  std::string path;  // a folder that PEFT has written
+  std::string path;  // an adapter folder in PEFT's format
 };
 
 struct AdapterOptions {
@@ -102,10 +103,14 @@ struct EngineOptions {
   std::string model_path{};      // a model folder or a config.json
   std::string tokenizer_path{};  // a folder or tokenizer.json; empty: the one in the model's folder
   std::string device = "cpu";
-  int tp_size = 1;  // ranks that share every layer, each on its own device: "cuda:N" and the ones after it
-  int ep_size = 1;  // parts of a mixture's experts; must divide the ranks. Equal to tp_size: each expert on one rank
+  // Ranks that share every layer. Each has its own device: the one named by `device` ("cuda:N"), and the ones after it.
+  int tp_size = 1;
+  // The number of groups that a mixture's experts are divided among; must divide the number of ranks. If it equals
+  // tp_size, each expert is on one rank.
+  int ep_size = 1;
   int pp_size = 1;  // pipeline stages of neighbouring layers, each with tp_size ranks
-  // Index of this engine among those that share the requests. Its devices follow the earlier engines' on this node.
+  // Index of this engine among the engines that share the requests. Its devices follow those of the earlier engines on
+  // this node.
   int replica = 0;
   int replicas = 1;  // number of these engines, over all nodes
   // Set if the replicas are ranks that share the experts but have requests of their own; they need `lockstep` to run.
@@ -116,11 +121,11 @@ struct EngineOptions {
   int nnodes = 1;
   int node_rank = 0;
   std::string dist_init_addr{};  // "HOST:PORT" at which node 0 listens for the other nodes
-  double rank_timeout_s = 300;   // limit of ranks' waits for one another, except the loading of weights
+  double rank_timeout_s = 300;   // longest wait of ranks for one another, except while weights load
   std::string dtype = "auto";    // type of weights and activations: auto, float32, bfloat16, float16
   // The format of quantised weights. For a quantised checkpoint, it must be the checkpoint's own format, by the name
-  // that SGLang and vLLM use. Any other checkpoint is quantised to it at the start: fp8, int8, int4 or nvfp4. Empty:
-  // weights stay as they are.
+  // that SGLang and vLLM use. Any other checkpoint is quantised at the start to the format named here: fp8, int8, int4
+  // or nvfp4. Empty: weights stay as they are.
   std::string quantization{};
   // Type of the KV cache: a name that dtype accepts, or "fp8_e4m3"; auto: the type of the activations.
   std::string kv_cache_dtype = "auto";
@@ -129,24 +134,25 @@ struct EngineOptions {
   // The most tokens in a forward. 0: 2048 on the CPU, 8192 on a GPU of 80 GB, else 4096. kWholePrompts: the context
   // length.
   std::int64_t chunked_prefill_size = 0;
-  // The most requests that run at once. 0: 512 on a GPU of 80 GB or more, else 256, reduced to the state slots that
-  // fit.
+  // The most requests that run at once. 0: 512 on a GPU of 80 GB or more, else 256, or fewer if there is memory for
+  // fewer state slots.
   std::int64_t max_running_requests = 0;
   std::int64_t max_queued_requests = 0;  // requests that may wait for room; 0: no limit
   std::int64_t max_total_tokens = 0;     // tokens of the KV cache; 0: as many as memory allows
   std::int64_t page_size = 16;
-  // Serves the model for its hidden states. They are the last token's and are normalised, unless modules.json says
-  // otherwise. A model with a Pooling in modules.json is always served for its hidden states.
+  // Serves embeddings: the normalised hidden state of a prompt's last token, unless modules.json says otherwise. A
+  // model whose modules.json has a Pooling always serves embeddings.
   bool is_embedding = false;
   bool disable_radix_cache = false;  // no prompt uses the prefix cache
-  bool deterministic = false;        // results have the same bits whatever else is in the batch
+  bool deterministic = false;        // the bits of a request's results do not depend on other requests
   // Runs prefill forwards of many tokens in two halves if there are several ranks: one half is exchanged while the
   // other is computed.
   bool two_batch_overlap = false;
-  std::int64_t two_batch_least_tokens = 1024;  // smaller halves would not fill a device; at least 2
-  double mem_fraction_static = 0;              // share of memory for weights and KV cache; 0: chosen by the plan
-  std::uint64_t random_seed = 0;               // 0: a random seed is drawn
-  // Schedules and enqueues a step while the step before it runs. Unset: only if the device runs beside the host.
+  // Forwards of fewer tokens are not cut in two, because their halves would not fill a device; at least 2.
+  std::int64_t two_batch_least_tokens = 1024;
+  double mem_fraction_static = 0;  // share of memory for weights and KV cache; 0: chosen by the plan
+  std::uint64_t random_seed = 0;   // 0: a random seed is drawn
+  // Schedules and enqueues a step while the step before it runs. Unset: only on a device that runs asynchronously.
   std::optional<bool> overlap_schedule{};
   DraftOptions drafts{};
   AdapterOptions adapters{};
@@ -158,7 +164,8 @@ struct EngineOptions {
   std::int64_t image_cache_bytes = 0;
   // Replaces the model's vision tower; for tests.
   std::shared_ptr<ImageEncoder> image_encoder{};
-  // This model's costs on this device, measured in earlier runs; PrefillSchedule::kAuto chooses its ladder by them.
+  // Forward costs of this model on this device, measured in earlier runs. PrefillSchedule::kAuto chooses its ladder by
+  // them.
   std::optional<CostTable> known_costs{};
   bool show_progress = false;
   // Phases of the program since the process started. Unset: the timeline begins with the engine.

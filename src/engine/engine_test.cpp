@@ -100,7 +100,7 @@ TEST_P(EngineRuns, TextsEndAtTheirLimitAndAtTheContexts) {
 }
 
 TEST_P(EngineRuns, AnEndTokenStopsTheTextAndIsHidden) {
-  // The checkpoint's end token is 2. The test searches for a seed that draws it, because only then a text ends.
+  // The checkpoint's end token is 2. The test searches for a seed that draws it, because no other token ends a text.
   const std::unique_ptr<Engine> engine = make();
   bool stopped = false;
   for (std::int64_t seed = 0; seed < 200 && !stopped; ++seed) {
@@ -197,7 +197,7 @@ TEST_P(EngineRuns, CancellingEndsARequestAndReturnsItsPages) {
   EXPECT_EQ(engine->take(waiting)->finish, FinishReason::kCancelled);
   EXPECT_EQ(engine->take(running), std::nullopt) << "once";
   EXPECT_EQ(engine->take(kept)->output_ids, want);
-  // Runs as many requests of whole contexts as there are pages for.
+  // These requests together need every page of the cache.
   EXPECT_TRUE(engine->run(std::vector<Request>(4, request(40, 24))).ok());
 }
 

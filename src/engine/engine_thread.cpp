@@ -66,7 +66,7 @@ struct EngineThread::Impl {
         carry_out_all(commands);
         notice_loss();
         if (health_.ok() && has_work()) {
-          // Steps only when it is due: a request that arrives while a forward runs joins the next forward.
+          // Steps only when a step is due, so that a request that arrives while a forward runs joins the next forward.
           if (nothing_came || std::chrono::steady_clock::now() >= engine_.step_due()) step();
         } else if (health_.ok() && nothing_came) {
           work_while_idle();
@@ -86,7 +86,7 @@ struct EngineThread::Impl {
     engine_.peers().leave(engine_.runner());
   }
 
-  // Returns whether this engine has work of its own, or other engines need it for theirs.
+  // Returns whether this engine has work of its own, or another engine needs it for a forward.
   bool has_work() const { return !engine_.idle() || engine_.peers().awaiting(); }
 
   // Fails all requests if a node was lost, even while no step runs.
@@ -122,7 +122,8 @@ struct EngineThread::Impl {
     failed_ = nullptr;
   }
 
-  // Waits for work: for a long time if nothing is left to do, briefly if idle work is left. Returns false at the end.
+  // Waits for work: for a long time if nothing is left to do, briefly if idle work is left. Returns false once the
+  // thread must end.
   bool receive(std::vector<Command>& commands) {
     const StepProfiler::Scope idle(engine_.profiler(), HostWork::kIdle);
     std::unique_lock lock(mutex_);
@@ -131,7 +132,7 @@ struct EngineThread::Impl {
     if (runs) {
       wake_.wait_until(lock, engine_.step_due(), [&] { return stopping_ || !inbox_.empty(); });
     } else if (health_.ok() && idle_work_left_) {
-      // Waits for a rest only before measurements. Captures are short and hardly delay a request, so they start at
+      // Waits for a pause only before measurements. Captures are short and hardly delay a request, so they start at
       // once.
       if (!woken() && !engine_.captures_when_idle()) wake_.wait_for(lock, kRestBeforeMeasuring, woken);
     } else {
@@ -155,7 +156,8 @@ struct EngineThread::Impl {
     Result<RequestId> id = health_.ok() ? engine_.submit(std::move(submit.request)) : Result<RequestId>(health_);
     if (id.ok()) {
       ids_.emplace(submit.ticket, *id);
-      tickets_.emplace(*id, submit.ticket);  // last: fail_all() ends the requests in this map, refuse_rest() all others
+      // This insertion comes last, because fail_all() ends the requests in this map, and refuse_rest() ends all others.
+      tickets_.emplace(*id, submit.ticket);
     } else {
       events_.push_back(
           {.ticket = submit.ticket, .event = {.finish = FinishReason::kError, .error = std::move(id).status()}});

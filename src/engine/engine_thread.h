@@ -38,7 +38,8 @@ class EngineThread {
 
   // Submits a request. A refused request gets one event: finish kError with the error, and a null `end`.
   void submit(Ticket ticket, Request request);
-  // Stops the events of a request, except one that was already sent.
+  // Ends a request. It gets no more events, except those that come before the engine's thread takes up the
+  // cancellation.
   void cancel(Ticket ticket);
   // Ends a request early. Its last event has finish kCancelled, and the completion has the tokens so far. Does nothing
   // for a request that has ended.

@@ -56,7 +56,7 @@ Status check_sampling(const SamplingParams& params);
 // Conditions that end a text.
 struct StopConditions {
   std::int64_t max_new_tokens = 128;  // 0: the prompt is computed and nothing is generated
-  // Below this number, no token that ends a text is chosen, and stop strings are not searched for.
+  // Before the output has this many tokens, no token that ends a text is chosen, and stop strings are not searched for.
   std::int64_t min_new_tokens = 0;
   std::vector<std::string> texts{};  // stop strings; need a tokenizer
   std::vector<TokenId> ids{};        // stop ids beside the model's own end tokens
@@ -74,7 +74,7 @@ inline constexpr double kMaxTimeoutSeconds = 1e9;
 struct LogprobOptions {
   std::optional<int> output{};    // for each output token and its n most probable alternatives; 0 to kMaxTopLogprobs
   std::optional<int> prompt{};    // the same for prompt tokens, which are then computed even if they are cached
-  std::int64_t prompt_start = 0;  // first prompt token that wants them; the very first token has none
+  std::int64_t prompt_start = 0;  // index of the first prompt token that gets them; token 0 has none
 };
 
 struct TokenLogprob {
@@ -90,7 +90,7 @@ struct TokenLogprobs {
 
 // An image within a prompt. Its tokens in the prompt have the id of the model's image placeholder.
 struct PromptImage {
-  std::int64_t first_token = 0;  // index in the prompt of the first of patches->tokens() tokens
+  std::int64_t first_token = 0;  // index of the image's first token in the prompt
   std::shared_ptr<const Patches> patches{};
 };
 
@@ -101,23 +101,24 @@ inline constexpr std::int64_t kProbePriority = std::numeric_limits<std::int64_t>
 struct Request {
   std::vector<TokenId> prompt{};
   std::vector<PromptImage> images{};  // in the order of their tokens; for models with a vision tower
-  // [prompt tokens × hidden size]: replaces the embeddings of `prompt`, whose ids are ignored. Never cached.
+  // [prompt tokens × hidden size]: replaces the embeddings of `prompt`, whose ids are ignored. The prefix cache does
+  // not keep such a prompt.
   std::vector<float> input_embeds{};
   SamplingParams sampling{};
   StopConditions stop{};
   LogprobOptions logprobs{};
   std::shared_ptr<const Grammar> grammar{};  // null: none
   std::string adapter{};                     // name of a loaded low-rank adapter; empty: none
-  // The completion has the last layer's normed hidden states: for the prompt tokens, then for each token that is fed
-  // back.
+  // The completion has the last layer's hidden states after the final norm: one for each prompt token, then one for
+  // each output token that is fed back.
   bool return_hidden_states = false;
   bool last_hidden_state_only = false;  // return only the last hidden state, from which the last token was chosen
   bool return_images = false;           // the completion has the images' embedding rows
   bool return_graph_info = false;       // the completion lists how the forwards ran
   bool skip_special_tokens = true;      // leave special tokens out of the text
   bool wants_text = true;               // events and completion have the text; ignored without a tokenizer
-  // Generates nothing; the completion has the logits of the prompt's tokens from `score_from` on. A classifier's are
-  // the logits of its labels, and those of the last token classify the whole text.
+  // Generates nothing; the completion has the logits of prompt token `score_from` and of all later ones. A classifier
+  // returns the logits of its labels, and those of the last token classify the whole text.
   bool score = false;
   std::int64_t score_from = 0;  // below the number of prompt tokens
   // Generates nothing if set; the completion has one vector pooled from the prompt's normed hidden states.
@@ -129,7 +130,8 @@ struct Request {
   bool generates() const { return !score && pooling == Pooling::kNone; }
 };
 
-// Checks all other fields that need no model; errors are like those of check_sampling().
+// Checks the fields of the request, except `sampling`, as far as they need no model; errors are like those of
+// check_sampling().
 Status check_request(const Request& request);
 
 enum class FinishReason : std::uint8_t { kNone, kStop, kLength, kCancelled, kTimeout, kError };
@@ -165,14 +167,16 @@ struct Completion {
   // [prompt tokens - prompt_start]. The prompt's very first token, if included, has logprob NaN and no top.
   std::vector<TokenLogprobs> prompt_logprobs{};
   std::vector<float> hidden_states{};  // [rows × hidden size]
-  std::vector<float> logits{};         // result of a scored request: [prompt tokens - score_from × vocab, or labels]
+  // Logits of a scored request, one row for each prompt token from `score_from` on. A row has one value for each entry
+  // of the vocabulary, or for each label of a classifier.
+  std::vector<float> logits{};
   // Set if return_images is set. image_rows: [tokens × row values] for each image; the first `hidden size` values of a
   // row are its embedding. rope_positions: [3 × prompt tokens], for models with three-dimensional positions.
   std::vector<std::vector<float>> image_rows{};
   std::vector<std::int32_t> rope_positions{};
   std::vector<float> pooled{};         // [hidden size], as the model computes it, not normalised
   std::vector<GraphUse> graph_uses{};  // set if return_graph_info is set
-  TowerCounts tower_uses{};            // set too: how the forwards that computed its images ran
+  TowerCounts tower_uses{};            // set if return_graph_info is set: how the forwards ran that computed the images
   double queue_ms = 0;
   double time_to_first_token_ms = 0;
   double total_ms = 0;

@@ -27,8 +27,7 @@ Result<std::span<RequestEvent>> StepLoop::step() {
   outcomes_.begin_step();
   TRY(peers().health());  // otherwise sequences may wait for tokens that never come
   outcomes_.end_expired();
-  // Without overlap, the batch in flight is collected first. A sequence that needs its last token on the host requires
-  // this.
+  // Collects the batch in flight first if there is no overlap, or if a sequence needs its last token on the host.
   const bool overlap = model_.steps.overlap && !scheduler_.reads_at_once();
   while (!overlap && flights_.count() > 0) TRY(collect_oldest());
   const int before = flights_.count();
@@ -59,7 +58,7 @@ Status StepLoop::write_adapters() {
 Status StepLoop::submit_next(bool overlap) {
   ScheduledBatch& next = flights_.next();
   const StepPace::Clock::time_point begin = StepPace::Clock::now();
-  if (layer_drafts_ && !overlap) scheduler_.forget_rows();  // drafts of this step overwrite them
+  if (layer_drafts_ && !overlap) scheduler_.forget_rows();  // drafts of this step overwrite the rows
   {
     const StepProfiler::Scope scheduling(profiler(), HostWork::kSchedule);
     scheduler_.next(next, /*in_turns=*/overlap);
@@ -74,14 +73,14 @@ Status StepLoop::submit_next(bool overlap) {
   const Result<Decision> decision = encoded.ok() ? runner().submit(inputs) : Result<Decision>(encoded);
   if (decision.ok()) return submitted(next, *decision, begin);
   TRY(recovery_.not_submitted(next, decision.status()));
-  // Collects all batches in flight. Work enqueued before the failure may have overwritten the ids that the previous
-  // step left on the device.
+  // Collects all batches in flight, because work that was enqueued before the failure may have overwritten the ids that
+  // the previous step left on the device.
   while (flights_.count() > 0) TRY(collect_oldest());
   scheduler_.forget_rows();
   return ok_status();
 }
 
-// Records that a batch, scheduled from `begin` on, was enqueued.
+// Records that a batch was enqueued. Its scheduling began at `begin`.
 Status StepLoop::submitted(ScheduledBatch& batch, const Decision& decision, StepPace::Clock::time_point begin) {
   batch.decision = decision;
   report_.submitted(batch);
@@ -101,14 +100,14 @@ Status StepLoop::collect_oldest() {
   for (const ScheduledBatch::Entry& entry : oldest.entries) {
     if (entry.sequence != nullptr) collect(oldest, entry, chosen);
   }
-  // Without a sequence that drafts, the next forward may run already and has overwritten the layer's inputs.
+  // If no sequence drafts, the next forward may run already and may have overwritten the layer's inputs.
   if (layer_drafts_ && scheduler_.reads_at_once() && flights_.count() == 0) layer_drafts_->read(oldest);
   flights_.end_oldest();
   return ok_status();
 }
 
 // A draft is kept if it equals the token that was sampled from the row before it. The draft's own row was then computed
-// behind the right tokens, so it gives the next token.
+// behind the right tokens, so that row gives the next token.
 void StepLoop::collect(const ScheduledBatch& batch, ScheduledBatch::Entry entry, const StepOutputs& outputs) {
   std::optional<RequestEvent> event = collector_.collect(batch, entry, outputs, profiler());
   std::int64_t kept = 0;

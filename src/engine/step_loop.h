@@ -1,8 +1,8 @@
-// The loop of an engine: makes batches, submits their forwards, and collects these into events, one call of step()
-// after another.
+// The engine's loop: each call of step() makes a batch, submits its forward, and turns the results of a forward into
+// events.
 //
-// The Scheduler puts sequences into batches, and the Collector turns a forward's results into events. This class has
-// them follow one another, with what else a forward needs: images, adapters, drafts. A failed forward goes to Recovery.
+// The Scheduler puts sequences into batches, and the Collector turns a forward's results into events. This class calls
+// them in turn and adds what else a forward needs: images, adapters, drafts. Recovery handles a failed forward.
 //
 // Threads: the engine's.
 #pragma once
@@ -42,7 +42,7 @@ class StepLoop {
   StepPace::Clock::time_point due() const;
   Outcomes& outcomes() { return outcomes_; }
 
-  // Returns the measured time of a next-token layer's drafts of one step; 0 without such a layer.
+  // Returns the measured milliseconds of one draft by the next-token layer, for all sequences; 0 without such a layer.
   double draft_ms() const { return layer_drafts_ ? layer_drafts_->draft_ms() : 0; }
   const DraftStats& drafts() const { return drafts_; }
   std::int64_t output_tokens() const { return collector_.output_tokens(); }

@@ -1,5 +1,5 @@
-// The adapters that requests can name. Their matrices are in host memory; the slots of the device hold those in use
-// (adapter_slots.h).
+// The adapters that requests can name. Their matrices are in host memory. The adapters in use also have slots on the
+// device (adapter_slots.h).
 //
 // Threads: the engine's thread.
 #pragma once
@@ -19,7 +19,7 @@ namespace tessera {
 
 // How an adapter is loaded.
 struct AdapterLoad {
-  std::string name;      // what requests name
+  std::string name;      // the name that requests use
   bool pinned = false;   // keeps its slot once it has one
   bool replace = false;  // takes the place of a loaded adapter of the same name
 };
@@ -28,7 +28,7 @@ struct AdapterLoad {
 struct AdapterInfo {
   std::string name;
   std::string path;
-  std::int64_t rank = 0;  // the largest of its modules
+  std::int64_t rank = 0;  // the largest rank of its modules
   bool pinned = false;
   std::int64_t running = 0;  // running requests that use it
   bool on_device = false;
@@ -39,16 +39,19 @@ class AdapterPool {
   // `slots` must outlive the pool.
   explicit AdapterPool(AdapterSlots& slots) : slots_(slots) {}
 
-  // Checks a name without loading: it is neither empty nor taken, unless it is to be replaced, and a pinned adapter
-  // leaves a slot for others. invalid_argument otherwise; unimplemented if no adapters are served.
+  // Checks a load before the adapter is read. The name must not be empty, a name in use needs `replace`, and a pinned
+  // adapter must leave a slot for other adapters. Returns invalid_argument otherwise, and unimplemented if no adapters
+  // are served.
   Status check(const AdapterLoad& load) const;
-  // Makes an adapter available, with the errors of check(). Requests that use a replaced one finish with it.
+  // Makes an adapter available. Returns the errors of check(). If it replaces an adapter, requests that already use the
+  // old adapter finish with the old one.
   Status load(const AdapterLoad& load, std::shared_ptr<const Adapter> content);
-  // Lets no further request name the adapter. Returns a pointer that expires when its last request has ended. not_found
-  // for an unknown name.
+  // Removes an adapter, so that no new request can name it. Returns a pointer that expires when the last request that
+  // uses the adapter has ended. Returns not_found for an unknown name.
   Result<std::weak_ptr<const ServedAdapter>> unload(std::string_view name);
 
-  // Returns the adapter of a request; null for an empty name. The errors name the adapters that are loaded.
+  // Returns the adapter that a request names; null for an empty name. The error for an unknown name lists the loaded
+  // adapters.
   Result<std::shared_ptr<ServedAdapter>> find(std::string_view name) const;
   std::vector<AdapterInfo> list() const;  // by name
 

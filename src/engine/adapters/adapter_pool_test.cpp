@@ -1,5 +1,5 @@
-// Catches: names that are taken twice or forgotten, an adapter that ends under its requests, and pins that leave no
-// slot.
+// Catches: two adapters with one name, a loaded adapter that is not found, an adapter that is destroyed while requests
+// use it, and pinned adapters that leave no slot.
 #include "tessera/engine/adapters/adapter_pool.h"
 
 #include <gmock/gmock.h>
@@ -14,7 +14,7 @@ using ::testing::HasSubstr;
 
 class AdapterPoolTest : public ::testing::Test {
  protected:
-  // Any content serves: the pool hands it on.
+  // All adapters share one content, because the pool does not read it.
   Status load(const std::string& name, bool pinned = false, bool replace = false) {
     return pool_.load({.name = name, .pinned = pinned, .replace = replace}, content_);
   }

@@ -1,5 +1,5 @@
-// Catches: a batch with more adapters than slots, a sequence that waits for a slot forever or holds up others, and rows
-// that name another sequence's slot.
+// Catches: a batch with more adapters than slots, a sequence that waits for a slot forever or delays sequences that
+// need no slot, and rows that name another sequence's slot.
 #include <gmock/gmock.h>
 
 #include <set>
@@ -71,7 +71,7 @@ TEST(AdapterScheduling, ASequenceIsNotPassedForever) {
   const auto a = adapter(1);
   scheduler.add(with(a, 1));
   scheduler.add(with(adapter(2), 2, /*new_tokens=*/1));
-  // There is always a further sequence with the adapter that has the slot.
+  // Adapter a has the only slot. Every step adds another sequence with it. Sequence 2 must get the slot all the same.
   bool finished = false;
   for (std::int64_t id = 3; id < 200 && !finished; ++id) {
     scheduler.add(with(a, id));

@@ -4,7 +4,7 @@
 
 namespace tessera {
 
-// Returns a slot without an adapter, else the idle one whose use is longest ago; -1 if every slot is in use.
+// Returns a slot without an adapter, else the least recently used idle one; -1 if every slot is in use.
 std::int64_t AdapterSlots::free_slot() const {
   std::int64_t best = -1;
   for (std::size_t i = 0; i < slots_.size(); ++i) {
@@ -36,19 +36,20 @@ void AdapterSlots::release(ServedAdapter& adapter) {
   unload(adapter);
 }
 
-// An adapter that could not be written would fail the next forwards too, so it holds no slot when nobody needs it.
+// Every later forward would try a failed write again and would fail with it. So an adapter whose write is still pending
+// loses its slot when no running sequence uses the adapter.
 void AdapterSlots::unload(ServedAdapter& adapter) {
   if (adapter.running > 0 || adapter.slot < 0) return;
   const bool waits = std::ranges::find(writes_, adapter.slot, &Write::slot) != writes_.end();
   if (adapter.unloaded || waits) vacate(adapter);
 }
 
-// Frees the adapter's slot. A write of it that has not happened is dropped.
+// Frees the adapter's slot and drops its pending write.
 void AdapterSlots::vacate(ServedAdapter& adapter) {
   const std::int64_t slot = adapter.slot;
   adapter.slot = -1;
   std::erase_if(writes_, [&](const Write& write) { return write.slot == slot; });
-  slots_[static_cast<std::size_t>(slot)].holder.reset();  // may be the last owner
+  slots_[static_cast<std::size_t>(slot)].holder.reset();  // may destroy the adapter
 }
 
 void AdapterSlots::mark_written(std::int64_t count) {

@@ -23,10 +23,11 @@ class AdapterSlots {
   bool has_room(const ServedAdapter& adapter) const { return adapter.slot >= 0 || free_slot() >= 0; }
   // Gives the adapter a slot for one more running sequence. Precondition: has_room().
   void acquire(const std::shared_ptr<ServedAdapter>& adapter);
-  // Ends one running sequence's use. Without running sequences an adapter loses its slot if it was unloaded, or if it
-  // is still to be written.
+  // Records that one running sequence no longer uses the adapter. An adapter without running sequences loses its slot
+  // if it was unloaded, or if its write is still pending.
   void release(ServedAdapter& adapter);
-  // Takes the slot from an adapter that was unloaded or is still to be written, if no running sequence uses it.
+  // Frees the slot of an adapter that was unloaded or whose write is still pending, if no running sequence uses the
+  // adapter.
   void unload(ServedAdapter& adapter);
 
   // A slot whose adapter must be written to the device before the next forward.
@@ -34,8 +35,7 @@ class AdapterSlots {
     std::int64_t slot;
     std::shared_ptr<const Adapter> content;
   };
-  // Returns what is to be written, in order. mark_written() forgets the first `count`; until then they are returned
-  // again.
+  // Returns the pending writes, in order. mark_written() removes the first `count` of them.
   std::span<const Write> writes() const { return writes_; }
   void mark_written(std::int64_t count);
   void mark_written() { mark_written(std::ssize(writes_)); }
@@ -46,7 +46,7 @@ class AdapterSlots {
  private:
   struct Slot {
     std::shared_ptr<ServedAdapter> holder;   // null: free
-    std::shared_ptr<const Adapter> written;  // the content that the device has, kept while it may be copied
+    std::shared_ptr<const Adapter> written;  // content of the newest write; kept because the copy may still run
     std::uint64_t last_use = 0;
   };
   std::int64_t free_slot() const;

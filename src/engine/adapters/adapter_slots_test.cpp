@@ -76,7 +76,7 @@ TEST(AdapterSlots, AnAdapterThatCannotBeWrittenLosesItsSlot) {
   const auto b = adapter(2);
   slots.acquire(a);
   slots.acquire(b);
-  slots.mark_written(1);  // writing b fails
+  slots.mark_written(1);  // only a is written; the write of b fails
   slots.release(*a);
   slots.release(*b);
   EXPECT_EQ(a->slot, 0) << "written, and kept for the next request";

@@ -15,7 +15,7 @@
 
 namespace tessera::test {
 
-// Writes an adapter of rank 2 that changes every module of the layout to a folder that exists.
+// Writes an adapter of rank 2 that changes every module of the layout. `folder` must exist.
 inline void write_random_adapter(const std::string& folder, const AdapterLayout& layout, std::uint32_t seed) {
   constexpr std::int64_t kRank = 2;
   std::mt19937 random(seed);

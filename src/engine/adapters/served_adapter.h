@@ -9,12 +9,12 @@
 
 namespace tessera {
 
-// The pool, the slots and the sequences share it. It is gone when the pool has unloaded it and its last sequence has
-// ended. The engine's thread alone reads and writes what is not const.
+// The pool, the slots and the sequences share a ServedAdapter. It is destroyed when the pool has unloaded it and its
+// last sequence has ended. Only the engine's thread reads and writes the members that are not const.
 struct ServedAdapter {
   const std::string name;
-  // The number of this load in the engine's life, which a later load under the same name does not share; at least 1.
-  // Keys and values in the prefix cache belong to it.
+  // The number of this load; at least 1. A later load under the same name gets another number, so that the prefix cache
+  // keeps the keys and values of both loads apart.
   const std::int64_t number;
   const std::shared_ptr<const Adapter> content;
   const bool pinned = false;  // its slot is not given to another adapter

@@ -24,9 +24,9 @@ std::vector<std::uint32_t> mask_of(std::span<const TokenId> tokens, std::int64_t
   return mask;
 }
 
-// Returns whether a request's tokens can be drafted. They cannot if edits or a grammar's masks depend on earlier
-// tokens, if the prompt is embeddings, which have no ids, or if hidden states are wanted, which would include refused
-// drafts. One or two tokens leave no room for a draft.
+// Returns whether a request's tokens can be drafted. They cannot if edits of the logits depend on earlier tokens, or if
+// the prompt is embeddings, which have no ids. They cannot if the request wants hidden states, because these would
+// include the hidden states of refused drafts. An output of one or two tokens has no room for a draft.
 bool may_draft(const Sequence& sequence) {
   return sequence.request.generates() && sequence.request.stop.max_new_tokens > 2 &&
          sequence.request.input_embeds.empty() && !sequence.request.score && !sequence.wants_hidden() &&
@@ -42,7 +42,7 @@ Admission::Admission(const LoadedModel& model, const ImageEncoder* encoder, Sche
 }
 
 std::int64_t Admission::max_request_tokens() const {
-  // The last generated token needs no keys and values, so it may exceed the cache by one.
+  // The last generated token needs no keys and values, so a request may have one token more than the cache holds.
   return std::min(model_.runner->options().context_length,
                   scheduler_.cache().max_tokens() + (model_.generates() ? 1 : 0));
 }
@@ -57,7 +57,7 @@ Result<std::unique_ptr<Sequence>> Admission::admit(Request request) {
   return sequence;
 }
 
-// Checks the request, prepares its embeddings, and shortens its output to the room that is left.
+// Checks the request, prepares its embeddings, and lowers max_new_tokens to the room that is left behind the prompt.
 Status Admission::check(Request& request) const {
   TRY(check_sampling(request.sampling));
   TRY(check_request(request));
@@ -82,7 +82,7 @@ Status Admission::check_inputs(const Request& request) const {
   return check_prompt_ids(request.prompt, model_.config.vocab_size);
 }
 
-// Checks that a model without its own head, or with a head for labels, can serve the request.
+// Checks that a request to a classifier, or to a model that makes embeddings, wants no generated tokens.
 Status Admission::check_task(const Request& request) const {
   if (model_.generates()) return ok_status();
   const bool wants_tokens =
@@ -112,7 +112,7 @@ Status Admission::check_length(const Request& request) const {
 
 Status Admission::check_queue(const Request& request) const {
   const std::int64_t most = model_.options.max_queued_requests;
-  // Does not count requests that arrived since the last step as queued if the next step has room for them.
+  // Requests that the next step has room for do not count as queued.
   const std::int64_t room = model_.runner->options().max_requests - scheduler_.num_running();
   const std::int64_t queued = scheduler_.num_waiting() - room;
   const bool is_limited = most > 0 && request.priority < kProbePriority;
@@ -120,8 +120,8 @@ Status Admission::check_queue(const Request& request) const {
   return resource_exhausted(fmt::format("{} requests wait already, which is the most (max_queued_requests)", queued));
 }
 
-// Commits device memory to rows of embeddings. The rows hold this prompt and the other prompts that one forward can
-// compute together, or the largest image.
+// Reserves device memory for embedding rows. The rows must hold any single image of the request. For given embeddings,
+// the rows must hold the whole prompt, and at least as many tokens as one forward may have.
 Status Admission::reserve_embeddings(const Request& request) {
   ModelRunner& runner = *model_.runner;
   std::int64_t rows = 0;
@@ -157,9 +157,11 @@ std::unique_ptr<Sequence> Admission::sequence_of(Request request) {
   const DraftOptions& drafts = model_.options.drafts;
   const bool by_layer = drafts.by_layer();
   const bool is_tried = by_layer && !drafts.for_all_requests;
-  // A text may begin to repeat itself whatever others did, so only the layer is tried on few.
+  // With a next-token layer, only few requests draft until drafts have paid (draft_trials.h). Drafts from the text
+  // alone need no trials, because whether a text repeats itself does not depend on other requests.
   if (drafts.any() && may_draft(*sequence) && (!is_tried || trials_->begin(sequence->arrived))) {
-    // Texts of kept draws repeat themselves, and the layer is what is measured then.
+    // With forced acceptance, only the layer is to be measured. The forced texts repeat themselves, which would favour
+    // drafts from the text.
     const bool by_layer_alone = by_layer && drafts.forced_tokens > 0;
     sequence->drafter.emplace(by_layer_alone ? 0 : drafts.most_tokens, by_layer ? drafts.layer_steps : 0,
                               is_tried ? trials_ : nullptr);

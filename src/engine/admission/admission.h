@@ -17,8 +17,8 @@ namespace tessera {
 
 class Admission {
  public:
-  // All arguments must outlive the admission. `adapters` has those that requests may name. `encoder` encodes the
-  // model's images; it is null if the model takes none.
+  // All arguments must outlive the admission. `adapters` holds the adapters that requests may name. `encoder` encodes
+  // the model's images; it is null if the model takes none.
   Admission(const LoadedModel& model, const ImageEncoder* encoder, Scheduler& scheduler, const AdapterPool& adapters);
 
   // Returns the most tokens that a request may have, prompt and output together: the context length, or the KV cache's
@@ -26,8 +26,8 @@ class Admission {
   std::int64_t max_request_tokens() const;
 
   // Returns the request's sequence, for the scheduler. Returns kInvalidArgument if the model cannot serve the request.
-  // Returns kNotFound for an adapter that is not loaded. Returns kResourceExhausted if there is no memory for its
-  // embeddings, or if max_queued_requests wait already and the request is no probe (kProbePriority).
+  // Returns kNotFound for an adapter that is not loaded. Returns kResourceExhausted if there is no memory for the
+  // request's embeddings, or if max_queued_requests wait already and the request is no probe (kProbePriority).
   Result<std::unique_ptr<Sequence>> admit(Request request);
 
  private:

@@ -1,5 +1,6 @@
-// Catches: a bad word that still appears, or is forbidden after only a part of it; a chosen token that is not allowed;
-// and a request that gets a forbidden token when no token is left.
+// Catches: a bad word that still appears; a last token of a bad word that is forbidden although the rest of the word
+// does not precede it; a chosen token that is not allowed; and a request that gets a forbidden token when no token is
+// left.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Checks where the images of a prompt are. Gives a sequence its images' places and its tokens' positions.
+// Checks where the images of a prompt are, and sets the spans of a sequence's images and the positions of its tokens.
 #pragma once
 
 #include "tessera/base/status.h"
@@ -9,8 +9,9 @@
 
 namespace tessera {
 
-// Checks that each image has its own placeholders and each placeholder an image. In a prompt without images, the
-// placeholder's id may be an ordinary token. `encoder` is null if the model was loaded without its vision tower.
+// Checks that each image has its own placeholders, and that each placeholder belongs to an image. In a prompt without
+// images, the placeholder's id may be an ordinary token. `encoder` is null if the model was loaded without its vision
+// tower.
 Status check_images(const Request& request, const ModelConfig& config, const ImageEncoder* encoder);
 
 // Sets the spans of the images in the sequence's prompt and the positions of its tokens. Precondition: the request was

@@ -1,6 +1,6 @@
-// Catches: given embeddings that reach other tokens, or come from another request's rows, when prompts are cut into
-// chunks, wait for rows, or are preempted and computed again; lost rows; and memory taken for requests without
-// embeddings.
+// Catches: given embeddings at the wrong tokens; embeddings that come from another request's rows; lost rows; and
+// memory taken for requests without embeddings. The prompts are cut into chunks, wait for rows, and are preempted and
+// computed again.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -88,7 +88,7 @@ std::unique_ptr<Sequence> with_embeddings(std::int64_t id, std::int64_t prompt, 
   return made;
 }
 
-// Two prompts of 6 tokens, with two values a row, share 8 rows.
+// Two prompts of 6 tokens share 8 embedding rows. A row has two values.
 TEST(InputEmbedsScheduling, RowsAreHeldUntilThePromptIsComputed) {
   Scheduler scheduler({.limits = {.max_tokens = 4}}, paged_cache(100, test::kPageSize));
   scheduler.grow_embeddings(8);

@@ -1,7 +1,7 @@
-// Decides which pages of the KV cache belong to which sequence. It has a pool for each cache group, the prefix cache
-// over all groups, and the holdings of every sequence.
+// Decides which pages of the KV cache belong to which sequence. It has a pool for each cache group and the prefix cache
+// over all groups. The pages of each sequence are in its SequenceCache.
 //
-//   cache.find(own, tokens);                       // finds and locks their cached prefix
+//   cache.find(own, tokens);                       // finds and locks the cached prefix of the tokens
 //   … cache.needed(group, own, n) <= cache.available(group) for every group …
 //   cache.admit(own, n, most);                     // pages of paged groups for all n tokens, a slot of state groups
 //   for each forward:
@@ -14,8 +14,8 @@
 //
 // A sequence of n tokens holds in each group, with p tokens a page:
 //   paged, latent   ⌈n / p⌉ pages
-//   window          the pages of the next token's window, at most ⌈(window - 1) / p⌉ + 1, and those of a chunk of
-//                   its prompt while that is computed
+//   window          the pages of the next token's window, at most ⌈(window - 1) / p⌉ + 1, and the pages of a prompt's
+//                   chunk while the chunk is computed
 //   state           one slot
 //
 // A state group's slot is copied when a sequence continues from a checkpoint or leaves one behind. The copies run
@@ -48,9 +48,9 @@ CacheOptions paged_cache(std::int64_t num_pages, std::int64_t page_size);
 struct SequenceCache {
   std::array<GroupPages, ir::kMaxCacheGroups> groups;
   PrefixCache::Path path;  // nodes of the sequence's first pages, which belong to the prefix cache
-  // The number of pages after which the sequence diverges from others at a point where no state was kept; 0 means that
-  // there is no such point. Later sequences with the same beginning are likely to diverge there too, so a state is
-  // worth keeping at that point.
+  // The branch point: the number of pages that the sequence shares with earlier ones, if no state was kept at the end
+  // of these pages; 0: there is no branch point. Later sequences with the same beginning are likely to diverge there
+  // too, so the state at the branch point is worth keeping.
   std::int64_t branch_pages = 0;
 
   std::int64_t cached_pages() const { return static_cast<std::int64_t>(path.size()); }
@@ -84,15 +84,16 @@ class CacheManager {
   std::int64_t max_tokens() const;
   CacheGroupStats stats(std::size_t g) const;
 
-  // Returns the pages that are free or can be freed when they are needed.
+  // Returns the number of pages that are free or can be freed when they are needed.
   std::int64_t available(std::size_t g) const { return pools_[g].num_free() + prefixes_.num_evictable(g); }
-  // Returns the pages that a sequence of `tokens` tokens needs for its admission, besides those it holds already.
+  // Returns the number of pages that a sequence of `tokens` tokens needs for its admission, besides those it holds
+  // already.
   std::int64_t needed(std::size_t g, const SequenceCache& own, std::int64_t tokens) const;
-  // Returns the pages that a running sequence is expected to take soon.
+  // Returns the number of pages that a running sequence is expected to take soon.
   std::int64_t headroom(std::size_t g, const SequenceCache& own, std::int64_t tokens) const;
 
-  // The least distance in tokens between a branch point and the reusable prefix. A nearer branch point is not worth a
-  // forward that ends there, nor a checkpoint.
+  // The least distance in tokens from the reusable prefix to a branch point. A nearer branch point is ignored, because
+  // neither a forward that ends there nor a checkpoint would be worth its cost.
   static constexpr std::int64_t kLeastBranchTokens = 64;
   // Gives `own`, which must be empty, the longest reusable prefix of `tokens`, and its branch point.
   void find(SequenceCache& own, const PrefixTokens& tokens);
@@ -108,13 +109,14 @@ class CacheManager {
 
   // Returns how many pages of the group are free, that is neither held nor cached.
   std::int64_t num_free(std::size_t g) const { return pools_[g].num_free(); }
-  // Returns whether paged groups have pages for all `tokens`, and window groups for the tokens before `window_end`.
+  // Returns whether enough pages are available: in paged groups for all `tokens` tokens, and in window groups for the
+  // tokens before `window_end`.
   bool can_take(const SequenceCache& own, std::int64_t tokens, std::int64_t window_end) const;
-  // Takes the pages that can_take() asks for. Precondition: can_take().
+  // Takes the pages that can_take() checks for. Precondition: can_take().
   void take_pages(SequenceCache& own, std::int64_t tokens, std::int64_t window_end);
   // Returns how many of the `count` tokens after the first `computed` ones get pages in all window groups.
   std::int64_t fitting(const SequenceCache& own, std::int64_t computed, std::int64_t count) const;
-  // Gives back the pages to which no token from `computed` on attends.
+  // Gives back the pages of window groups that neither token `computed` nor any later token attends to.
   void leave_window(SequenceCache& own, std::int64_t computed);
 
   // Enters the full pages of `tokens` into the prefix cache. Precondition: they are computed.
@@ -122,11 +124,11 @@ class CacheManager {
   // Copies the sequence's slots to checkpoints at its path's last node, if slots are available. Precondition: the slots
   // hold the states after the path's tokens.
   void add_checkpoint(const SequenceCache& own);
-  // Turns the slots of an ending sequence themselves into checkpoints at its path's last node.
+  // Hands the slots of an ending sequence to the prefix cache as checkpoints at its path's last node, without a copy.
   void leave_checkpoint(SequenceCache& own);
   void release(SequenceCache& own);
 
-  // Adds the copies requested since the last call to `copies`.
+  // Appends to `copies` the copies that were requested since the last call.
   void take_copies(std::vector<SlotCopy>& copies);
   // Drops all checkpoints. Call it after a failure, since requested copies may not have happened.
   void forget_checkpoints();

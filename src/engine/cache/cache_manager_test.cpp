@@ -66,7 +66,7 @@ TEST_F(CacheManagerTest, ASequenceHoldsItsWindowAndOneMorePage) {
   for (std::int64_t computed = 50; computed < 200; ++computed) {
     cache.take_pages(own, computed + 1, computed + 1);
     EXPECT_LE(own.groups[1].num_held(), 8 / kPageSize + 1);
-    // The next token attends to the positions from computed - 7 on.
+    // The next token attends to itself and to the 7 positions before it.
     for (std::int64_t p = computed - 7; p <= computed; ++p)
       EXPECT_NE(own.groups[1].pages[static_cast<std::size_t>(p / kPageSize)], PageId(0)) << p << " at " << computed;
     cache.leave_window(own, computed + 1);

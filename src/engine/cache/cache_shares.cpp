@@ -7,7 +7,8 @@
 namespace tessera {
 namespace {
 
-constexpr std::int64_t kTokensOfSequence = 1024;  // a state group has a slot and a checkpoint for this many tokens
+// A state group has one slot and one checkpoint for each sequence of this many tokens.
+constexpr std::int64_t kTokensOfSequence = 1024;
 
 }  // namespace
 

@@ -7,8 +7,8 @@
 //                                                       and the chunk that is being computed
 //   state           min(2 R, 2 · ⌈n · p / 1024⌉)        a slot and a checkpoint for each sequence of 1024 tokens
 //
-// with p tokens a page and at most R running sequences. n is the greatest number, up to the useful one, for which all
-// groups together fit the given bytes. With a single paged group, n is bytes / page bytes.
+// with p tokens a page and at most R running sequences. n is the greatest number, up to `useful`, for which all groups
+// together fit the given bytes. With a single paged group, n is bytes / page bytes.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@ struct CacheDemand {
   StepLimits limits{};
 };
 
-// Returns how many pages, page 0 excluded, a group needs for `context_pages` pages of context; at least 1 if that is
-// not 0.
+// Returns how many pages, page 0 excluded, a group needs for `context_pages` pages of context; at least 1, unless
+// `context_pages` is 0.
 std::int64_t pages_of_group(const CacheDemand& demand, std::size_t group, std::int64_t context_pages);
 // Returns the bytes that `context_pages` pages of context take in all groups together.
 std::int64_t cache_bytes(const CacheDemand& demand, std::int64_t context_pages);

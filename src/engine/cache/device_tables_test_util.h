@@ -1,5 +1,5 @@
-// Test helper for the scheduler: keeps the page tables of every cache group on a device, updated batch by batch as
-// attention's plans do it, and checks that a page table with an unchanged number only grew.
+// Test helper for the scheduler: keeps the page tables of every cache group on a device, updates them batch by batch as
+// attention plans do, and checks that a page table whose number stayed the same has only grown.
 #pragma once
 
 #include <algorithm>

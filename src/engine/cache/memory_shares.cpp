@@ -19,8 +19,9 @@ namespace {
 constexpr double kLeastFraction = 0.1;
 constexpr double kMostFraction = 0.95;
 constexpr std::int64_t kCpuMaxKvBytes = std::int64_t{2} << 30;
-// What a process maps after the plan, besides what is planned: stacks of threads, heaps, kernels that oneDNN makes at
-// run time. With all sizes captured, `tessera serve` of the bundled model maps some 400 MiB.
+// Bytes that a process maps after the plan is made and that the plan does not count: stacks of threads, heaps, kernels
+// that oneDNN makes at run time. With all sizes captured, `tessera serve` of the bundled model maps some 400 MiB of
+// them.
 constexpr std::int64_t kMappedLater = std::int64_t{512} << 20;
 constexpr const char* kWhatHelps =
     "lower mem_fraction_static (0.8, 0.7), chunked_prefill_size (1024) or piecewise_cuda_graph_max_tokens (2048, 1024, "
@@ -55,7 +56,7 @@ Result<ShareInputs> inputs_of(const EngineOptions& options, Device& device, cons
                               const MemoryReport& predicted) {
   const DeviceProperties& properties = device.properties();
   const std::int64_t per_request = pages_for(plan.runner.context_length, plan.runner.page_size);
-  const int shares = ranks_here(options) * replicas_here(options);  // number of parts of a host's memory
+  const int shares = ranks_here(options) * replicas_here(options);  // ranks that share the host's memory
   const CacheDemand demand = TRY(demand_of(plan));
   ShareInputs in{.on_host = properties.on_host,
                  .capacity = properties.on_host ? properties.memory_bytes / shares : properties.memory_bytes,
@@ -70,8 +71,9 @@ Result<ShareInputs> inputs_of(const EngineOptions& options, Device& device, cons
                  .fraction = options.mem_fraction_static};
   if (properties.on_host) {
     in.activations += predicted[MemoryUse::kStepResults];
-    // A host's free memory is not read: it changes all the time, and the system's caches shrink on demand. Under a
-    // limit of what this process maps, its code, its stacks and its heaps are taken, and more of them come.
+    // The host's free memory is not read, because it changes all the time and the system's caches shrink on demand.
+    // With `ulimit -v` or `-d`, everything that this process maps counts. Its code, stacks and heaps then count as
+    // taken. The reserve includes kMappedLater, because the process will map more.
     if (read_host_memory().mapped_counts) {
       in.taken = std::max<std::int64_t>(properties.memory_bytes - device.available_bytes(), 0) / shares;
       in.reserve += kMappedLater / shares;
@@ -117,8 +119,8 @@ Result<Room> find_room(const EngineOptions& options, Device& device, EnginePlan&
   }
 }
 
-// Returns the graph sizes of a runner, and the bytes that each of them takes. `adapted` is the runner's second form,
-// with adapters, which has the same sizes; null: there is none.
+// Returns the graph sizes of a runner, and the bytes that each of them takes. `adapted` is the runner's variant with
+// adapters, which has the same sizes; null: there is none.
 BudgetLadder ladder_of(bool enabled, const RunnerMemory* predicted, bool padding,
                        const RunnerMemory* adapted = nullptr) {
   BudgetLadder ladder;
@@ -167,7 +169,7 @@ std::int64_t fit_graphs(std::int64_t budget, const Room& room, EnginePlan& plan)
 
 Result<std::int64_t> room_for_graphs(const ShareInputs& in) {
   const bool accepted = in.fraction == 0 || (in.fraction >= kLeastFraction && in.fraction <= kMostFraction);
-  if (!accepted) {  // false for NaN
+  if (!accepted) {  // a NaN is not accepted
     return invalid_argument(fmt::format("mem_fraction_static: {} is not accepted; {} to {} is", in.fraction,
                                         kLeastFraction, kMostFraction));
   }
@@ -175,7 +177,8 @@ Result<std::int64_t> room_for_graphs(const ShareInputs& in) {
   CacheDemand of_one = in.cache;  // the demand of one request, which has one state and one checkpoint at any length
   of_one.limits.max_requests = 1;
   const std::int64_t cache = cache_bytes(of_one, std::min(in.useful_pages, in.request_pages));
-  // Keeps a given fraction. Otherwise the KV cache has at least a page, and graphs leave it room for one request.
+  // A given fraction is kept as it is. Without one, the KV cache gets at least a page, and graphs leave it room for one
+  // request.
   const std::int64_t for_forwards =
       in.fraction != 0 ? left - given_share(in) : left - in.weights - in.reserve - cache_bytes(in.cache, 1);
   if (for_forwards < in.activations) {

@@ -1,7 +1,8 @@
 // Divides the device's memory. Weights, activations of forwards with their exchanges, graphs and a reserve are
 // subtracted. The KV cache gets the rest, which cache_shares.h divides among its groups.
 //
-//   auto:   KV cache = capacity - taken - weights - activations - graphs - reserve, weights and KV cache at most 95 %
+//   auto:   KV cache = capacity - taken - weights - activations - graphs - reserve, weights and KV cache at most 95 %,
+//           and on a CPU at most 2 GiB of KV cache
 //   given:  KV cache = fraction · capacity - weights; activations and graphs must fit the rest
 #pragma once
 
@@ -22,16 +23,17 @@ struct ShareInputs {
   std::int64_t taken = 0;     // used by the driver and other processes before this program takes anything
   std::int64_t reserve = 0;   // memory_reserve()
   std::int64_t weights = 0;
-  std::int64_t activations = 0;  // MemoryReport::forwards(), and on a CPU the memory that is host memory elsewhere
+  std::int64_t activations = 0;  // MemoryReport::forwards(); on a CPU also MemoryUse::kStepResults
   CacheDemand cache{};
-  std::int64_t useful_pages = 0;   // pages of context
+  std::int64_t useful_pages = 0;   // pages of context that all running requests together can use
   std::int64_t request_pages = 0;  // pages of one request as long as the context
   double fraction = 0;             // mem_fraction_static; 0: the plan chooses
 };
 
-// Returns the bytes that graph objects may take: all that the given fraction leaves, or, without one, all that leaves
-// the KV cache room for one request. Returns kResourceExhausted, with the options that help, if forwards do not fit
-// even without graphs. Returns kInvalidArgument for a fraction outside 0.1 … 0.95.
+// Returns the bytes that graph objects may take. With a given fraction, these are the bytes that neither the fraction
+// nor activations take. Without one, graphs leave the KV cache room for one request. Returns kResourceExhausted, with
+// the options that help, if forwards do not fit even without graphs. Returns kInvalidArgument for a fraction outside
+// 0.1 … 0.95.
 Result<std::int64_t> room_for_graphs(const ShareInputs& in);
 
 // Returns the shares once the bytes of graphs are known. Returns kResourceExhausted if no page is left for the KV

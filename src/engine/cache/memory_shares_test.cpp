@@ -50,7 +50,8 @@ TEST(MemoryShares, WithoutAFractionTheCacheGetsWhatIsLeft) {
   in.capacity = 24 * kGiB;
   in.reserve = kGiB;
   const MemoryShares shares = *share_memory(in, 250 * kMiB);
-  // 24 GiB - 0.5 - 1 (reserve) - 1 (weights) - 300 MiB - 250 MiB, in whole pages, plus the reserved page.
+  // 24 GiB - 0.5 (taken) - 1 (reserve) - 1 (weights) - 300 MiB (activations) - 250 MiB (graphs), in whole pages, plus
+  // page 0.
   EXPECT_EQ(pages_of(shares), (21 * kGiB + kGiB / 2 - 550 * kMiB) / (2 * kMiB) + 1);
   EXPECT_EQ(shares.kv_cache, pages_of(shares) * 2 * kMiB);
   EXPECT_LE(shares.fraction, 0.95);
@@ -97,7 +98,7 @@ TEST(MemoryShares, CpuCacheDefaultsToAtMost2GiB) {
   in.fraction = 0.5;
   EXPECT_EQ(pages_of(*share_memory(in, 0)), (70 * kGiB - kGiB) / (2 * kMiB) + 1);
   in.fraction = 0;
-  in.capacity = 4 * kGiB;  // the whole memory
+  in.capacity = 4 * kGiB;  // leaves 0.5 GiB for activations and KV cache
   EXPECT_EQ(pages_of(*share_memory(in, 0)), (kGiB / 2 - 300 * kMiB) / (2 * kMiB) + 1);
 }
 
@@ -105,7 +106,8 @@ TEST(MemoryShares, GraphsLeaveTheCacheRoomForARequest) {
   ShareInputs in = gpu();
   in.capacity = 10 * kGiB;
   in.useful_pages = 100000;
-  // 10 - 0.5 - 2 - 1 GiB - 300 MiB - a page; 2560 pages are 5 GiB.
+  // 10 GiB - 0.5 (taken) - 2 (reserve) - 1 (weights) - 300 MiB (activations) - 2 MiB (one page). One request has 2560
+  // pages, which are 5 GiB.
   EXPECT_EQ(*room_for_graphs(in), 6 * kGiB + kGiB / 2 - 302 * kMiB - 5 * kGiB);
   in.request_pages = 100000;
   EXPECT_EQ(*room_for_graphs(in), 0) << "forwards without graphs come before graphs";
@@ -118,7 +120,8 @@ TEST(MemoryShares, GraphsLeaveOneStateForALongRequest) {
   in.weights = 51 * kGiB;
   in.request_pages = 16384;
   in.cache.groups = {{.page_bytes = kMiB}, {.kind = ir::CacheGroup::Kind::kState, .page_bytes = 150 * kMiB}};
-  // 140 - 0.5 - 2 - 51 GiB - 300 MiB - a page and its two states; a request has 16 GiB and two states.
+  // 140 GiB - 0.5 (taken) - 2 (reserve) - 51 (weights) - 300 MiB (activations) - 301 MiB (a page and its two states).
+  // One request has 16 GiB of pages and two states.
   EXPECT_EQ(*room_for_graphs(in), 86 * kGiB + kGiB / 2 - 601 * kMiB - 16 * kGiB - 300 * kMiB);
 }
 
@@ -210,7 +213,7 @@ TEST(PlannedMemory, GraphsShrinkToTheMemoryBesideAFraction) {
   };
   const EnginePlan roomy = *with(400 * kMiB, 0.5);
   const std::int64_t need = roomy.memory.activations + roomy.memory.graph_objects;
-  // Gives slightly less memory than everything needs: there are fewer graphs, and the fraction is kept.
+  // With slightly less memory than everything needs, there are fewer graphs, and the fraction is kept.
   const std::int64_t tight = 20 * (need - roomy.memory.graph_objects / 3);
   const EnginePlan fewer = *with(tight, 0.95);
   EXPECT_LT(fewer.memory.graph_objects, roomy.memory.graph_objects);

@@ -36,8 +36,8 @@ struct SpellsBefore {
 
 class PrefixCache::Node {
  public:
-  // A node's page or checkpoint in one cache group. Only window and state groups use its locks and last use; paged
-  // groups use those of the node.
+  // A node's page or checkpoint in one cache group. Only window and state groups use these `locks` and `last_used`;
+  // paged groups use the members of the node itself.
   struct Kept {
     PageId page = kNone;
     std::int32_t locks = 0;
@@ -72,7 +72,8 @@ std::span<const TokenId> PrefixCache::ids_of(const PrefixTokens& tokens, std::si
 
 std::vector<PageImage> PrefixCache::images_of(const PrefixTokens& tokens, std::size_t page) const {
   std::vector<PageImage> parts = images_within(tokens.images, static_cast<std::int64_t>(page) * page_size_, page_size_);
-  // An adapter changes the keys and values of every token. Its number in the first page keeps whole paths apart.
+  // An adapter changes the keys and values of every token. Its number is part of the first page's key, so prompts with
+  // different adapters share no nodes.
   if (page == 0 && tokens.adapter != 0) parts.push_back({.at = page_size_, .index = tokens.adapter});
   return parts;
 }
@@ -122,7 +123,8 @@ void PrefixCache::use_checkpoint(Node& node, std::size_t group) {
 // Returns how many pages of `tokens` can be reused. Fills `path`, if given, with all nodes along `tokens`.
 std::size_t PrefixCache::match(const PrefixTokens& tokens, Path* path) const {
   const std::size_t full = tokens.size() / static_cast<std::size_t>(page_size_);
-  std::array<std::int64_t, ir::kMaxCacheGroups> kept_from{};  // window groups: no page is missing from this index on
+  // For each window group: all pages from this index to the current one are cached.
+  std::array<std::int64_t, ir::kMaxCacheGroups> kept_from{};
   std::size_t usable = 0;
   Node* at = root_.get();
   for (std::size_t i = 0; i < full; ++i) {
@@ -167,7 +169,7 @@ void PrefixCache::follow(Path& path, const PrefixTokens& tokens) const {
   }
 }
 
-// Returns whether every group still has what the token after the last node needs.
+// Returns whether every group still has the pages or the checkpoint that the token after the last node needs.
 bool PrefixCache::can_end(std::span<Node* const> nodes) const {
   const std::int64_t tokens = std::ssize(nodes) * page_size_;
   for (std::size_t g = 0; g < pools_.size(); ++g) {
@@ -216,7 +218,7 @@ void PrefixCache::extend(Path& path, const PrefixTokens& tokens, std::span<Group
       if (pools_[g].options().is_state()) continue;
       PageId& own = held[g].pages[i];
       Node::Kept& kept = next->groups[g];
-      if (own == kNone) continue;  // the page has left the window
+      if (own == kNone) continue;  // the window has left the page
       if (kept.page == kNone) {
         kept.page = own;
         kept.locks = pools_[g].options().is_window() ? 1 : 0;
@@ -233,7 +235,8 @@ void PrefixCache::extend(Path& path, const PrefixTokens& tokens, std::span<Group
 }
 
 void PrefixCache::release(Path& path) {
-  // Unlocks from the last node to the first, so that a page counts as used later than the pages behind it.
+  // Unlocks from the last node to the first, so that each node counts as used later than its descendants. They are then
+  // evicted before it.
   for (auto node = path.rbegin(); node != path.rend(); ++node) {
     unlock(**node);
     remove_empty(*node);

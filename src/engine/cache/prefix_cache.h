@@ -18,8 +18,8 @@
 //   cache.extend(path, tokens, held);             // the full pages now belong to the cache
 //   cache.release(path);
 //
-// Pure bookkeeping; used by one thread. It does not check the contents of pages. The keys and values of an entered page
-// must be those of exactly these tokens, or become so before a later forward reads them.
+// Pure bookkeeping; used by one thread. The cache does not check the contents of pages. The keys and values of a page
+// must be those of the tokens under which the page is entered, or become so before a later forward reads them.
 #pragma once
 
 #include <array>
@@ -63,9 +63,10 @@ class PrefixCache {
   Path find(const PrefixTokens& tokens);
   // Returns how many full pages of `tokens` find() would find; locks nothing.
   std::int64_t count_known(const PrefixTokens& tokens) const;
-  // Returns how many full pages of `tokens` the tree has, even if a group has lost what the next token needs.
+  // Returns how many full pages of `tokens` the tree has, even if a group has lost pages or the checkpoint that the
+  // next token needs.
   std::int64_t count_matching(const PrefixTokens& tokens) const;
-  // Appends to `path`, which spells the first pages of `tokens`, the nodes of the next full pages; locks nothing.
+  // Extends `path`, which spells the first pages of `tokens`, by the nodes of the next full pages. Locks nothing.
   void follow(Path& path, const PrefixTokens& tokens) const;
   // Returns whether find(tokens) would find at least the pages that `first` spells. Precondition: `tokens` begins with
   // those pages.
@@ -75,7 +76,7 @@ class PrefixCache {
 
   // Enters the full pages of `tokens` behind `path` and locks them. held[group].pages[i] is the i-th page of `tokens`.
   // If the cache already has a page of the same tokens, that page replaces the held one. The held page then returns to
-  // its pool, and the table gets a new number. Checkpoints are not entered.
+  // its pool, and the sequence's page table gets a new number. Checkpoints are not entered.
   void extend(Path& path, const PrefixTokens& tokens, std::span<GroupPages> held);
   // Unlocks the nodes and clears the path.
   void release(Path& path);
@@ -89,7 +90,7 @@ class PrefixCache {
   // Makes the node's checkpoint the most recently used one. Precondition: the node has one.
   void use_checkpoint(Node& node, std::size_t group);
 
-  // Returns the pages of a group that no sequence has locked.
+  // Returns the number of a group's pages that no sequence has locked.
   std::int64_t num_evictable(std::size_t group) const;
   std::int64_t num_nodes() const { return num_nodes_; }
   // Returns up to `count` unlocked pages of a group to its pool; returns how many it returned.

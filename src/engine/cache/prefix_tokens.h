@@ -47,14 +47,14 @@ std::int64_t common_prefix(const PrefixTokens& a, const PrefixTokens& b);
 
 // The part of an image that lies in one page. The prefix cache finds nodes by their ids and these parts.
 struct PageImage {
-  std::int64_t at = 0;     // index within the page of its first token there
-  std::int64_t count = 0;  // number of its tokens in the page
-  std::int64_t index = 0;  // index within the image of that first token
+  std::int64_t at = 0;     // index of the part's first token within the page
+  std::int64_t count = 0;  // number of the part's tokens
+  std::int64_t index = 0;  // index of the part's first token within the image
   Hash128 content{};
   friend auto operator<=>(const PageImage&, const PageImage&) = default;
 };
 
-// Returns the parts of images among the `count` tokens from `first` on.
+// Returns the parts of images that lie in the `count` tokens beginning at `first`.
 std::vector<PageImage> images_within(std::span<const ImageSpan> images, std::int64_t first, std::int64_t count);
 
 }  // namespace tessera

@@ -85,7 +85,7 @@ bool PrefixWaits::should_wait(Sequence& sequence, const PrefixTokens& reusable) 
   Leader* leader = find(standing.leader);
   if (leader == nullptr && standing.leader != 0) standing.forget_leader();
   for (std::size_t i = leaders_.size(); i-- > 0 && leaders_[i].sequence->admission > standing.compared;) {
-    // Skips leaders of lower priority: they may themselves wait for a long time.
+    // Skips leaders of lower priority, because they may themselves wait for a long time.
     if (leaders_[i].sequence->request.priority < sequence.request.priority) continue;
     const std::int64_t shared = shared_pages(standing, pages, leaders_[i]);
     if (shared <= standing.shared) continue;

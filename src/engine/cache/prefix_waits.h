@@ -1,13 +1,13 @@
 // Decides which waiting sequences should wait for the pages of a running prompt with the same beginning.
-//   waits.begin(running);                         // before a round of questions
+//   waits.begin(running, is_shared);              // before the waiting sequences are checked
 //   if (waits.should_wait(*sequence, reusable)) … // for each waiting sequence
 //   waits.add(*admitted);                         // once it was admitted
 //   waits.forget_nodes();                         // after pages were taken or given back
 //
 // A sequence waits as long as it shares more full pages with a running prompt (its leader) than the prefix cache can
-// give it. It is compared with each prompt once. It keeps a hash for each page, over all tokens and images up to the
-// page's last token, so two prompts are compared in logarithmic time. A hash collision only makes a sequence wait.
-// Asking again when nothing has changed costs a few operations, however long the prompts are.
+// give it. The sequence is compared with each prompt once. It keeps a hash for each page, over all tokens and images up
+// to the page's last token, so two prompts are compared in logarithmic time. A hash collision only makes a sequence
+// wait. If nothing has changed, another call of should_wait() costs only a few operations, even for long prompts.
 //
 // Pure bookkeeping; used by one thread.
 #pragma once
@@ -24,11 +24,11 @@ namespace tessera {
 class CacheManager;
 struct Sequence;
 
-// State that a sequence keeps between questions.
+// State that a sequence keeps between calls of should_wait().
 struct PrefixStanding {
   std::vector<std::uint64_t> hashes;  // [pages hashed so far]: hash of all tokens up to the page's end
-  std::int64_t compared = 0;          // newest admission that the sequence was compared with
-  std::int64_t leader = 0;            // admission of the running sequence that shares most with this one; 0: none
+  std::int64_t compared = 0;          // number of the newest admission that it was compared with
+  std::int64_t leader = 0;            // number of the admission that shares most with this sequence; 0: none
   std::int64_t shared = 0;            // pages shared with the leader
 
   // Call when the sequence's tokens have grown, or its place in the queue has changed.
@@ -55,11 +55,11 @@ class PrefixWaits {
   bool should_wait(Sequence& sequence, const PrefixTokens& reusable);
   void forget_nodes();
 
-  // Returns the number of pages hashed or compared so far, which is the cost of all questions.
+  // Returns the number of pages hashed or compared so far, which is the cost of all calls of should_wait().
   std::int64_t pages_looked_at() const { return pages_looked_at_; }
 
  private:
-  // A running sequence for whose pages others may wait.
+  // A running sequence for whose pages other sequences may wait.
   struct Leader {
     Sequence* sequence;
     // The prompt's nodes in the prefix cache; empty until they are looked up.

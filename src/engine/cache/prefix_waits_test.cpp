@@ -1,5 +1,5 @@
 // Catches: a sequence that is admitted while another one computes its prefix, a sequence that waits for a prefix that
-// is already cached, and questions whose cost grows with the prompts' lengths.
+// is already cached, and repeated checks whose cost grows with the prompts' lengths.
 #include "tessera/engine/cache/prefix_waits.h"
 
 #include <fmt/format.h>
@@ -47,7 +47,8 @@ PrefixTokens all_but_one(const Sequence& sequence) {
   return {std::span(sequence.tokens).first(sequence.tokens.size() - 1), sequence.images};
 }
 
-// Prompts of zeros and ones, many with the same beginning, arrive, are computed page by page, and end.
+// Prompts of zeros and ones, many with the same beginning, arrive, are computed page by page, and end. Checks that they
+// wait exactly when naively_waits() says so.
 void agrees_with_naive(CacheOptions options, std::uint32_t seed) {
   std::mt19937 random(seed);
   CacheManager cache(std::move(options));

@@ -134,7 +134,7 @@ TEST_P(WindowCache, PreemptionChangesNoOutput) {
   }
   const std::vector<Completion> got = *engine->run(requests);
   for (std::size_t i = 0; i < want.size(); ++i) EXPECT_EQ(got[i].output_ids, want[i]) << i;
-  // Four sequences fit with windows alone, but not with full attention.
+  // Four sequences fit if all layers have windows, but not if one layer has full attention.
   const bool has_full = engine->stats().num_cache_groups == 2;
   EXPECT_EQ(engine->stats().preemptions > 0, has_full);
 }

@@ -1,5 +1,5 @@
-// Catches: speculative_algorithm AUTO that drafts where it cannot, does not where it can, ends a start that would work
-// without drafts, or does not say what it chose.
+// Catches: speculative_algorithm AUTO that drafts where the model or an option excludes drafts, does not draft where it
+// could, makes a start fail, or does not say what it chose.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

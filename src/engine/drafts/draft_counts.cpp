@@ -6,13 +6,13 @@
 namespace tessera {
 namespace {
 
-// Before anything is measured, drafts fill a forward up to kCheapRows rows. A forward of that many rows is assumed to
-// take 1 + kCostOfCheapRows times as long as an empty one.
+// Before any forward is measured, drafts fill a forward up to kCheapRows rows. A forward of that many rows is assumed
+// to take 1 + kCostOfCheapRows times as long as an empty one.
 constexpr std::int64_t kCheapRows = 64;
 constexpr double kCostOfCheapRows = 0.5;
 
-// The factor by which drafts must be better than none: estimates are uncertain, and a step with drafts is not scheduled
-// ahead.
+// A step with drafts must promise this many times the tokens per time of a step without drafts, because estimates are
+// uncertain and a step with drafts is not scheduled ahead.
 constexpr double kMargin = 1.04;
 
 double assumed_ms(std::int64_t rows) {
@@ -43,7 +43,7 @@ std::span<const std::int64_t> DraftCounts::choose(std::span<const DraftOffer> of
   auto tokens = static_cast<double>(requests);
   double best = kMargin * tokens / forward_ms(requests);
   std::size_t chosen = 0;
-  std::int64_t rounds = 0;  // rounds of the layer
+  std::int64_t rounds = 0;  // number of times that the layer runs
   while (!heap_.empty() && std::ssize(order_) < room) {
     std::ranges::pop_heap(heap_, less);
     Next& next = heap_.back();

@@ -9,18 +9,20 @@
 
 namespace tessera {
 
-// What one request could draft. Draft k (from 1) is kept with probability acceptanceᵏ.
+// The drafts that one request can make. Draft k (from 1) is kept with probability acceptanceᵏ.
 struct DraftOffer {
-  double acceptance = 0;  // probability that a draft behind kept ones is kept
+  double acceptance = 0;  // probability that a draft is kept if all drafts before it are
   std::int64_t most = 0;
   bool by_layer = false;
 };
 
-// What a step costs, in milliseconds.
+// The costs of a step, in milliseconds.
 struct DraftCosts {
-  // Returns the time of a forward of `rows` rows of `requests` requests; nothing if it is unknown. Empty: never known.
+  // Returns the time of a forward of `requests` requests with `rows` rows in all; nothing if it is unknown. An empty
+  // function means that no time is known.
   std::function<std::optional<double>(std::int64_t rows, std::int64_t requests)> forward_ms = {};
-  // Returns the time of one more draft by the layer, for all requests at once; 0: unknown. Empty: there is no layer.
+  // Returns the time of one more draft by the layer, for all requests at once; 0: unknown. An empty function means that
+  // there is no layer.
   std::function<double()> draft_ms = {};
 };
 
@@ -28,14 +30,16 @@ class DraftCounts {
  public:
   // The step without drafts.
   struct Step {
-    std::int64_t requests = 0;    // a row each is computed in any case
-    std::int64_t room = 0;        // at most so many drafts come on top
-    bool computes_again = false;  // a later step computes kept drafts again, as the model's states leave them out
+    std::int64_t requests = 0;  // each computes one row anyway
+    std::int64_t room = 0;      // the most drafts that may be added
+    // A recurrent state never includes drafts, so a later step computes kept drafts again.
+    bool computes_again = false;
   };
 
-  // Returns the number of drafts of each offer, [offers]; valid until the next call. Costs grow in steps, as forwards
-  // are padded, so all numbers up to the room are considered, in the order of the drafts' probability. Kept drafts that
-  // are computed again count as rows of this step.
+  // Returns the number of drafts of each offer, [offers]; valid until the next call. Adds drafts in descending order of
+  // their probability, and compares the steps with 0, 1, 2, … drafts up to the room. It does not stop at the first
+  // number that does not pay, because padding makes the costs of forwards grow in steps. Kept drafts that are computed
+  // again count as rows of this step.
   std::span<const std::int64_t> choose(std::span<const DraftOffer> offers, const Step& step, const DraftCosts& costs);
 
  private:

@@ -1,5 +1,5 @@
-// Catches: drafts that cost more than they bring, drafts left out that come for nothing, requests whose poor drafts
-// take the place of others' good ones, and a layer whose time does not count.
+// Catches: drafts that cost more than they bring, drafts that are not made although they cost nothing, poor drafts that
+// take the place of another request's good drafts, and a layer that drafts but whose time is not counted.
 #include "tessera/engine/drafts/draft_counts.h"
 
 #include <gmock/gmock.h>
@@ -18,7 +18,7 @@ std::vector<std::int64_t> chosen(const std::vector<DraftOffer>& offers, const Dr
   return {made.begin(), made.end()};
 }
 
-// A forward of up to `flat` rows costs 10 ms, and each further row a hundredth of it.
+// A forward of up to `flat` rows takes 10 ms, and each further row takes 0.1 ms.
 DraftCosts flat_until(std::int64_t flat, double draft_ms = 0) {
   return {.forward_ms =
               [flat](std::int64_t rows, std::int64_t) {
@@ -45,7 +45,7 @@ TEST(DraftCounts, EachDraftMustBringWhatItsRowCosts) {
 }
 
 TEST(DraftCounts, AStepBehindACostlyOneIsFound) {
-  // The second row is padded to sixteen, which the first three drafts do not pay for.
+  // A forward of more than one row is padded and takes 2.5 ms. One draft does not pay for that, but two may.
   const DraftCosts padded{
       .forward_ms = [](std::int64_t rows, std::int64_t) { return std::optional(rows == 1 ? 1.0 : 2.5); }};
   EXPECT_THAT(chosen({{.acceptance = 0.9, .most = 2}}, padded), ElementsAre(2)) << "2.71 tokens of 2.5 ms";

@@ -1,5 +1,5 @@
-// Estimates how probably a request's drafts are kept, from those that were. After a step in which a poor source's
-// drafts were all refused, the next steps draft nothing: at first one step, then two, four and so on.
+// Estimates the probability that a request's drafts are kept from how many were kept. If the estimate is low and a step
+// keeps none of its drafts, the next steps draft nothing: at first one step, then two, four and so on.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,8 @@ class DraftPace {
   // `first`: the probability that is assumed before any draft was judged.
   explicit DraftPace(double first) : first_(first) {}
 
-  // Returns the probability that a draft behind kept ones is kept; 0 in a pause. Call it once for each decode.
+  // Returns the probability that a draft is kept if all drafts before it are; 0 in a pause. Call it once for each
+  // decode.
   double next();
   // Records how many of the drafts of the last step were kept.
   void judge(std::int64_t drafted, std::int64_t kept);
@@ -19,7 +20,7 @@ class DraftPace {
  private:
   double first_;
   double kept_ = 2 * first_;     // drafts that were kept, earlier ones counting less
-  double tried_ = 2;             // drafts that were kept, or refused behind kept ones
+  double tried_ = 2;             // drafts that were kept, and the first refused one of each step
   std::int64_t pause_ = 0;       // decodes that draft nothing
   std::int64_t next_pause_ = 1;  // the value of pause_ after the next decode without a kept draft
 };

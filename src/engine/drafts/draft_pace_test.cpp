@@ -12,7 +12,8 @@ TEST(DraftPace, EstimatesFollowWhatIsKept) {
   EXPECT_EQ(pace.next(), 0.5);
   for (int step = 0; step < 40; ++step) pace.judge(3, 3);
   EXPECT_GT(pace.next(), 0.97);
-  for (int step = 0; step < 40; ++step) pace.judge(3, 1);  // one of two that were decided
+  // The first draft is kept, the second is refused, and the third is not decided.
+  for (int step = 0; step < 40; ++step) pace.judge(3, 1);
   EXPECT_NEAR(pace.next(), 0.5, 0.02);
 }
 

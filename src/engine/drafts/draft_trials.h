@@ -1,5 +1,6 @@
-// Decides which new requests draft. While drafts pay, all do. When request after request drafted in vain, a request
-// only tries now and then, because a request that drafts keeps the steps of all requests from being scheduled ahead.
+// Decides which new requests draft. While drafts pay, all new requests draft. After several requests in a row whose
+// drafts did not pay, only one request at a time tries again, and only after a pause. This limits the cost of trials,
+// because no request's steps can be scheduled ahead while any request drafts.
 //
 // Threads: the engine's thread.
 #pragma once
@@ -16,15 +17,15 @@ class DraftTrials {
 
   // Returns whether a request that arrives now drafts. If so, end() must follow.
   bool begin(Clock::time_point now);
-  // A request stops drafting, because it has ended or because its drafts were in vain. `paid`: whether they were worth
-  // the steps that they took part in; nothing if there were too few steps to tell.
+  // Records that a request stops drafting, because it has ended or its drafts did not pay. `paid`: whether its drafts
+  // were worth the steps that they took part in; nothing if there were too few steps to tell.
   void end(std::optional<bool> paid, Clock::time_point now);
 
  private:
   static constexpr Clock::duration kShortestPause = std::chrono::seconds(1);
 
-  std::int64_t drafting_ = 0;  // requests
-  std::int64_t in_vain_ = 0;   // requests in a row
+  std::int64_t drafting_ = 0;  // requests that draft now
+  std::int64_t in_vain_ = 0;   // requests in a row whose drafts did not pay
   Clock::duration pause_ = kShortestPause;
   Clock::time_point next_trial_{};
 };

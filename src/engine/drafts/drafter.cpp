@@ -7,16 +7,17 @@ namespace tessera {
 namespace {
 
 constexpr std::int64_t kShortestMatch = 3;
-// The least length of a repetition for which the text's drafts are preferred: such a text mostly goes on repeating, and
-// its drafts take no forward of the layer.
+// From this length of a repetition up, the text's drafts are preferred to the layer's, because such a text mostly goes
+// on repeating and drafts from the text take no forward of the layer.
 constexpr std::int64_t kMatchBeforeLayer = 16;
 // The probabilities that are assumed before a request's first drafts are judged.
 constexpr double kKeptOfText = 0.6;
 constexpr double kKeptOfLayer = 0.75;
-constexpr std::int64_t kPatience = 64;          // in steps, with a layer
-constexpr std::int64_t kPatienceOfText = 1024;  // texts may begin to repeat themselves late
-// A step in which somebody drafts is not scheduled ahead, and the layer reads its tokens. That costs about a twentieth
-// of a step, and a kept draft saves a step.
+// The number of steps without a kept draft after which a request with a layer stops drafting.
+constexpr std::int64_t kPatience = 64;
+constexpr std::int64_t kPatienceOfText = 1024;  // the same without a layer; texts may begin to repeat themselves late
+// While any request drafts, no step is scheduled ahead, and the layer reads every token. That costs about a twentieth
+// of a step. A kept draft saves a whole step, so one kept draft is taken to pay for this many steps.
 constexpr std::int64_t kStepsOfKept = 16;
 constexpr std::int64_t kStepsToTell = 16;
 
@@ -56,7 +57,8 @@ void Drafter::propose(std::span<const TokenId> tokens, std::int64_t count, std::
     drafts.assign(static_cast<std::size_t>(count), TokenId(0));
     return;
   }
-  // The drafts continue the text: past its last token, drafts are copied from drafts.
+  // Copies the tokens behind the earlier occurrence. Past the text's last token, the copy goes on with the first
+  // drafts.
   const std::int64_t end = std::ssize(tokens);
   for (std::int64_t i = 0; i < count; ++i) {
     const std::int64_t at = text_.match().end + i;

@@ -1,8 +1,8 @@
 // Drafts the next tokens of one request. The model then computes the last token and all drafts in one forward. The
-// drafts that it would have chosen too are kept (Sequence, Engine).
+// drafts that the model would have chosen too are kept (StepLoop).
 //
-// Drafts come from the request's own text: if its last tokens occurred earlier, the tokens that followed them are
-// proposed. This needs no weights. If the model has a next-token layer, drafts come from that layer (LayerDrafts),
+// Drafts come from the request's own text: if its last tokens occurred earlier, the drafts are the tokens behind that
+// occurrence. This needs no weights. If the model has a next-token layer, drafts come from that layer (LayerDrafts),
 // unless the text repeats itself at length.
 #pragma once
 
@@ -22,8 +22,9 @@ namespace tessera {
 
 class Drafter {
  public:
-  // Drafts up to `most_of_text` tokens from the text, and up to `most_of_layer` by a next-token layer; 0
-  // means that there is no such source. `trials`, if given, have begun for this request; the destructor ends them.
+  // Drafts up to `most_of_text` tokens from the text, and up to `most_of_layer` by a next-token layer; 0 means that
+  // there is no such source. If `trials` is given, its begin() has returned true for this request; the destructor calls
+  // its end().
   explicit Drafter(std::int64_t most_of_text, std::int64_t most_of_layer = 0,
                    std::shared_ptr<DraftTrials> trials = nullptr);
   ~Drafter();
@@ -36,20 +37,20 @@ class Drafter {
   // Returns what can be drafted behind `tokens`, and from which source. Nothing is drafted from the text before all
   // tokens are read. Call it once for each decode, before propose().
   DraftOffer offer(std::span<const TokenId> tokens);
-  // Replaces `drafts` by `count` tokens of the last offer. The layer's are 0 until LayerDrafts::complete().
+  // Replaces `drafts` by `count` tokens of the last offer. A layer's drafts are 0 until LayerDrafts::complete().
   void propose(std::span<const TokenId> tokens, std::int64_t count, std::vector<TokenId>& drafts) const;
   // Records how many of the drafts of the last step were kept.
   void judge(std::int64_t drafted, std::int64_t kept);
-  // Records a step in which nobody drafted.
+  // Records a step in which no request drafted.
   void rest() { ++fruitless_, ++steps_; }
-  // Returns whether this request should stop drafting: in too many steps in a row nobody drafted, or none of its drafts
-  // was kept. Drafting also costs where there are no drafts: the layer reads every token, and no step is scheduled
-  // ahead.
+  // Returns whether this request should stop drafting. It should if in too many steps in a row no request drafted or
+  // none of this request's drafts was kept. Drafting has a cost even in steps without drafts, because the layer reads
+  // every token and no step is scheduled ahead.
   bool is_fruitless() const;
   // Returns whether drafts were kept often enough to be worth the steps; nothing after too few steps to tell.
   std::optional<bool> paid() const;
 
-  // Sets the row of draft_hidden that the layer's first draft continues, or removes it: then the layer drafts nothing.
+  // Sets the row of draft_hidden that the layer's first draft continues. Without a row, the layer drafts nothing.
   void set_layer_row(std::optional<std::int32_t> row) { layer_row_ = row; }
   const std::optional<std::int32_t>& layer_row() const { return layer_row_; }
   // Returns whether the last offer was the layer's.
@@ -63,9 +64,9 @@ class Drafter {
   SuffixAutomaton text_;
   std::optional<std::int32_t> layer_row_;
   bool by_layer_ = false;
-  std::int64_t fruitless_ = 0;  // steps in a row
-  std::int64_t steps_ = 0;      // steps that were judged, or in which nobody drafted
-  std::int64_t kept_ = 0;       // drafts
+  std::int64_t fruitless_ = 0;  // steps in a row without a kept draft
+  std::int64_t steps_ = 0;      // steps that were judged, or in which no request drafted
+  std::int64_t kept_ = 0;       // kept drafts
   std::shared_ptr<DraftTrials> trials_;
 };
 

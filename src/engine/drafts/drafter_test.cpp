@@ -1,5 +1,6 @@
-// Catches: drafts that are not what followed earlier, more drafts than there is room for, drafts although nothing
-// repeats, a layer that drafts where the text is better, and drafting that goes on although no draft is kept.
+// Catches: drafts that differ from the tokens behind the earlier occurrence; more drafts than there is room for; drafts
+// although nothing repeats; a layer that drafts although the text repeats itself, where copying the text gives better
+// drafts; and drafting that goes on although no draft is kept.
 #include "tessera/engine/drafts/drafter.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,6 @@
-// Keeps drafts by a draw instead of by what the model chose, so that the speed of speculative decoding can be measured
-// with weights whose drafts are worth nothing. Texts are meaningless then.
+// Keeps drafts at random, whether or not the model chose them. The speed of speculative decoding can then be measured
+// with random weights. Without forced acceptance, a model with random weights would refuse nearly all drafts. The texts
+// are meaningless.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +15,13 @@ namespace tessera {
 
 class ForcedAcceptance {
  public:
-  // A step with `most_drafts` drafts gives `tokens_per_step` tokens on average, including the one behind the last kept
-  // draft. Each draft behind kept ones is kept with the same probability, so shorter steps give fewer tokens.
-  // Precondition: 1 <= tokens_per_step <= most_drafts + 1.
+  // A step with `most_drafts` drafts gives `tokens_per_step` tokens on average, including the token behind the last
+  // kept draft. Each draft behind kept ones is kept with the same probability, so steps with fewer drafts give fewer
+  // tokens. Precondition: 1 <= tokens_per_step <= most_drafts + 1.
   ForcedAcceptance(double tokens_per_step, std::int64_t most_drafts);
 
-  // Returns the outputs with other samples: for each kept draft the draft itself, and for the first refused one another
-  // token. The samples are valid until the next call.
+  // Returns the outputs with replaced samples: the sample before each kept draft becomes that draft, and the sample
+  // before the first refused draft differs from it. The samples are valid until the next call.
   StepOutputs choose(const ScheduledBatch& batch, const StepOutputs& outputs);
 
  private:

@@ -9,11 +9,12 @@
 namespace tessera {
 namespace {
 
-// Every so many steps with drafts one waits for the device, to measure them; the first two are not alike to later ones.
+// One step in every kMeasuredEvery steps with drafts waits for the device and times the drafts. The first two steps are
+// not timed, because work that is done only once may slow them.
 constexpr std::int64_t kMeasuredEvery = 64;
 constexpr std::int64_t kFirstMeasured = 2;
 
-// A lost rank is no failure of the layer: the next forward reports it, and ends the engine.
+// Does not log a lost rank, because the next forward reports it and ends the engine.
 void log_failure(const Status& status) {
   if (status.code() == StatusCode::kDeviceLost) return;
   log_warn("engine", "the next-token layer failed, so a step has no drafts of it: {}", status.to_string());
@@ -44,7 +45,7 @@ void LayerDrafts::read(const ScheduledBatch& batch) {
     if (sequence->drafter) sequence->drafter->set_layer_row(std::nullopt);
     // The layer reads a row together with the token behind it. The last row of a finished prompt may lack that token.
     const std::int64_t end = std::min(sequence->computed + sequence->replayed, std::ssize(sequence->tokens) - 1);
-    const std::int64_t begin = entry.position + entry.replayed;  // the layer has read these as kept drafts
+    const std::int64_t begin = entry.position + entry.replayed;  // the layer read the replayed tokens as kept drafts
     if (end <= begin) continue;
     append_rows(*sequence, begin, end - begin, cache_, batch_, rope_positions_);
     for (std::int64_t position = begin; position < end; ++position) {

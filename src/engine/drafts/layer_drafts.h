@@ -2,11 +2,12 @@
 //
 // After each forward the layer's body reads the forward's tokens. It reads each computed row together with the next
 // token, so it has keys and values at every position where the model has them. Drafts are made when the next step is
-// scheduled, since their number is only known then: the head gives the first draft from a sequence's last row, and each
-// further draft takes the body on the draft before it. A row behind a refused draft is overwritten when the layer reads
+// scheduled, since their number is only known then. The head gives the first draft from a sequence's last row, and each
+// further draft runs the body on the draft before it. A row behind a refused draft is overwritten when the layer reads
 // the tokens that were chosen instead.
 //
-// Drafts stay on the device, where the forward that checks them reads them. The host gets them beside its results.
+// Drafts stay on the device, where the forward that checks them reads them. The host gets them together with that
+// forward's results.
 #pragma once
 
 #include <chrono>
@@ -28,14 +29,14 @@ class LayerDrafts {
   // continue. Precondition: no other forward has run since. An error is logged; these sequences then have no drafts in
   // the next step.
   void read(const ScheduledBatch& batch);
-  // Makes the layer's drafts of the batch, which its forward reads on the device. Waits for them if the host needs them
-  // before the forward. Precondition: no forward has run since read(). An error is logged; the drafts are then left as
-  // tokens that the model is unlikely to choose.
+  // Makes the layer's drafts of the batch on the device, where the batch's forward reads them. Waits for the drafts if
+  // the host needs them before the forward. Precondition: no forward has run since read(). An error is logged; the
+  // drafts then stay token 0, which the model is unlikely to choose.
   void complete(ScheduledBatch& batch);
   // Writes the drafts of complete() to the batch's ids. Precondition: the batch's forward was collected.
   void write_ids(ScheduledBatch& batch) const;
 
-  // Returns the time of one draft of all sequences in milliseconds, as far as drafts were made; otherwise 0.
+  // Returns the time in milliseconds of one draft for all sequences; 0 until it was measured.
   double draft_ms() const { return draft_ms_; }
 
  private:
@@ -48,7 +49,7 @@ class LayerDrafts {
   void clear();
   Status run_body();
   Status make(ScheduledBatch& batch);
-  // Makes the next draft of all rows_, number `draft` (from 0) of their sequences.
+  // Makes draft number `draft` (from 0) of the sequences of all rows_.
   Status make(std::int64_t draft, ScheduledBatch& batch);
 
   ModelRunner& runner_;

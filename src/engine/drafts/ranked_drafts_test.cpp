@@ -1,6 +1,6 @@
-// Catches: drafts of a model on several ranks that change what a request gets; slices of a draft layer or of its head
-// that are another rank's; ranks that draft different tokens; and memory of a draft layer that a rank's report or its
-// prediction leaves out. The ranks are CPU ranks of one process.
+// Catches: drafts of a model on several ranks that change what a request gets; a rank with another rank's slice of the
+// draft layer or of its head; ranks that draft different tokens; and memory of a draft layer that a rank's report or
+// its prediction leaves out. The ranks are CPU ranks of one process.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -98,7 +98,7 @@ TEST_P(RankedDrafts, PromptsInHalvesChangeNothing) {
   EXPECT_GT(drafting->stats().drafts.drafted, 0);
 }
 
-// Every rank reports weights, cache and hidden states of the layer, and was planned with them.
+// Every rank reports weights, cache and hidden states of the layer, and the plan predicts them.
 TEST_P(RankedDrafts, MemoryOfTheLayerIsInReportAndPrediction) {
   const EngineOptions options = with_layer(options_of(GetParam()), GetParam());
   const std::unique_ptr<Engine> engine = make_engine(options);

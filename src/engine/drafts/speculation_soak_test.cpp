@@ -1,6 +1,6 @@
-// Catches: drafts that change a request's output in random conditions: prefixes that others computed, prompts in
-// chunks, preemption, cancelled neighbours, greedy and random sampling, adapters. TESSERA_SOAK_PROMPTS sets the number
-// of prompts for each model (64).
+// Catches: drafts that change a request's output. The conditions are random: cached prefixes of other requests, prompts
+// in chunks, preemption, cancelled neighbours, greedy and random sampling, adapters. TESSERA_SOAK_PROMPTS sets the
+// number of prompts for each model (64).
 #include <gtest/gtest.h>
 
 #include <random>
@@ -96,7 +96,7 @@ std::vector<std::vector<TokenId>> run(Engine& engine, const std::vector<Request>
   return outputs;
 }
 
-// Loads three adapters, of which two find a slot at a time.
+// Loads three adapters; the device has slots for two of them.
 void load_adapters(Engine& engine) {
   for (std::uint32_t i = 0; i < 3; ++i) {
     const test::ScratchDir folder;
@@ -143,7 +143,7 @@ TEST_P(SpeculationSoak, OutputsAreThoseOfPlainDecodes) {
     const auto want = run(*plain, requests, company, std::vector<bool>(requests.size(), false));
     const auto got = run(*drafting, requests, company, cancelled);
     for (std::size_t i = 0; i < requests.size(); ++i) {
-      // A cancelled request's output is a beginning of the whole output, or empty.
+      // The output of a cancelled request is a prefix of the whole output, or empty.
       const auto length = cancelled[i] ? std::min(got[i].size(), want[i].size()) : want[i].size();
       EXPECT_EQ(got[i], std::vector<TokenId>(want[i].begin(), want[i].begin() + static_cast<std::ptrdiff_t>(length)))
           << "request " << done + static_cast<int>(i);
@@ -151,7 +151,7 @@ TEST_P(SpeculationSoak, OutputsAreThoseOfPlainDecodes) {
     if (HasFailure()) return;
     done += count;
   }
-  // What a layer of random weights drafts suits texts under random adapters less.
+  // Under random adapters, fewer of the drafts of a layer with random weights are kept.
   EXPECT_GT(drafting->stats().drafts.kept, soak.adapters ? 0 : prompts / 4);
   EXPECT_GT(drafting->stats().drafts.drafted, drafting->stats().drafts.kept);
   RecordProperty("drafted", static_cast<int>(drafting->stats().drafts.drafted));

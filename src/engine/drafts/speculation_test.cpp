@@ -1,4 +1,4 @@
-// Catches: drafts that change what a request gets, whatever its options, its stop or its neighbours; forwards that read
+// Catches: drafts that change a request's output, with any options, stop conditions or neighbours; forwards that read
 // what refused drafts left in the cache; drafts that are never kept; and models and options that are accepted although
 // drafts give wrong results with them.
 #include <gmock/gmock.h>
@@ -24,7 +24,8 @@ EngineOptions exact(EngineOptions options) {
 }
 
 EngineOptions with_drafts(EngineOptions options) {
-  options.max_running_requests = 32;  // rows that are sampled in a step, drafts included
+  // A step samples at most this many rows: one for each running request and one more for each draft.
+  options.max_running_requests = 32;
   options.drafts.source = DraftSource::kText;
   return options;
 }
@@ -84,7 +85,7 @@ TEST(Speculation, WindowsSeeTheSameTokens) {
   }
 }
 
-// Layers with a recurrent state keep the state before the drafts, so kept drafts are computed again.
+// A recurrent state never includes drafts, so kept drafts are computed again.
 TEST(Speculation, RecurrentStatesGoBackOverRefusedDrafts) {
   for (const char* name : {"qwen3.5-text", "qwen3-next"}) {
     EngineOptions options = small_options();
@@ -132,7 +133,7 @@ TEST(Speculation, EndsWherePlainDecodesEnd) {
   EXPECT_GT(expect_same(options, requests).kept, 0);
 }
 
-// The first prompt's last tokens and its output are pages of the prefix cache; kept drafts wrote some of them.
+// The prefix cache has pages of the first prompt's end and of its output. Kept drafts wrote some of these pages.
 TEST(Speculation, ASecondTurnContinuesOnPagesOfDrafts) {
   EngineOptions options = exact(small_options());
   const std::unique_ptr<Engine> plain = make_engine(options);
@@ -195,7 +196,7 @@ TEST(Speculation, RequestsWithEditsRunBesideIt) {
   EXPECT_GT(expect_same(small_options(), requests).kept, 0);
 }
 
-// The edits depend on no earlier token: a bias, and stop tokens that are forbidden up to a minimum length.
+// Requests with these edits may draft, because a bias and a minimum length depend on no earlier token.
 TEST(Speculation, BiasedTokensAreThoseOfPlainDecodes) {
   std::vector<Request> requests{repeating(12, 4, 40), repeating(16, 5, 30, 2), sampled(12, 40, 3)};
   for (Request& made : requests) {

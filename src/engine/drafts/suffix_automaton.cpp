@@ -19,7 +19,7 @@ struct State {
 
 struct Edge {
   TokenId token;
-  std::int32_t next = kNone;  // edge of the same state
+  std::int32_t next = kNone;  // next edge of the same state; kNone: the last one
 };
 
 }  // namespace
@@ -28,7 +28,7 @@ struct SuffixAutomaton::States {
   std::vector<State> all{State{}};
   std::vector<Edge> edges;
   boost::unordered_flat_map<std::uint64_t, std::int32_t> targets;  // target state by (state, token)
-  std::int32_t last = kRoot;                                       // the whole text
+  std::int32_t last = kRoot;                                       // state of the whole text
 
   static std::uint64_t key(std::int32_t state, TokenId token) {
     return static_cast<std::uint64_t>(state) << 32 | static_cast<std::uint32_t>(token.value());
@@ -85,8 +85,8 @@ void SuffixAutomaton::append(TokenId token) {
   s.at(whole).link = link;
   s.last = whole;
   match_ = {.length = s.at(link).length, .end = s.at(link).end};
-  // Bounds the update: a text of one repeated token has as many suffix classes as tokens. Classes beyond the bound keep
-  // an older occurrence.
+  // Sets the newest occurrence of at most kMostUpdates suffix classes, because a text of one repeated token has as many
+  // of these classes as tokens. The other classes keep an older occurrence.
   constexpr int kMostUpdates = 32;
   for (int i = 0; i < kMostUpdates && link > kRoot; ++i, link = s.at(link).link) s.at(link).end = end;
 }

@@ -57,7 +57,7 @@ struct GrammarMatcher::Impl {
   std::shared_ptr<const Grammar> grammar;
   xgrammar::GrammarMatcher matcher{xgrammar::NullObj()};
   Status failed;                      // error of an earlier call
-  bool mask_valid = false;            // `mask` is that of the text's current position
+  bool mask_valid = false;            // `mask` belongs to the text's current position
   std::vector<std::uint32_t> mask{};  // [mask_words]
 
   const GrammarVocabulary& vocabulary() const { return grammar->vocabulary(); }
@@ -139,7 +139,7 @@ void GrammarMatcher::fill_masks(std::span<const TokenId> drafts, std::span<std::
     fill_mask(masks.subspan((i + 1) * words, words));
   }
   impl.matcher.Rollback(taken);
-  impl.failed = ok_status();  // an error behind a draft is reported where the draft is kept
+  impl.failed = ok_status();  // a draft's error is reported only if the draft is kept
   impl.mask = std::move(mask);
   impl.mask_valid = true;
 }
@@ -276,7 +276,7 @@ struct GrammarCompiler::Impl {
       return invalid_argument(
           fmt::format("it takes {} bytes; up to {} are accepted", grammar->bytes(), kMaxGrammarMemory));
     }
-    // Finds a grammar that no text satisfies, or whose first mask is too slow, here rather than in the first step.
+    // Refuses a grammar that no text satisfies, or whose first mask takes too long, here rather than in the first step.
     GrammarMatcher matcher(grammar);
     std::vector<std::uint32_t> mask(vocabulary->allowed.size());
     matcher.fill_mask(mask);

@@ -35,12 +35,12 @@ struct GrammarSpec {
 struct GrammarOptions {
   // A regular expression for the whitespace between JSON's tokens: blanks, tabs and line ends ("[\n\t ]*"). Its
   // unbounded repetitions stop at kMaxJsonWhitespace. "": texts are compact, {"a": [1, 2]}, with one blank behind each
-  // colon and comma, as Python's json.dumps writes and models know it.
+  // colon and comma. Python's json.dumps writes this form, which models know.
   std::string json_whitespace{};
 };
 
-// Limits on what a client may ask for. A grammar beyond them is refused with the reason. So is a grammar that the
-// output cannot be guaranteed to follow (a regex with an anchor in its middle or a lookahead, a schema with
+// Limits on what a client may ask for. A grammar beyond them is refused with the reason. A grammar that the output
+// cannot be guaranteed to follow is refused too (a regex with an anchor in its middle or a lookahead, a schema with
 // "contains").
 inline constexpr std::size_t kMaxGrammarBytes = 1024 * 1024;    // length of a schema
 inline constexpr std::size_t kMaxPatternBytes = 64 * 1024;      // length of a regex or EBNF
@@ -57,30 +57,30 @@ inline constexpr int kMaxJsonWhitespace = 32;                   // most blanks i
 // text is a value that the schema accepts; otherwise the schema is refused. The following accepted values are never
 // generated:
 // - Properties and items that the schema does not mention. Properties beyond the named ones, and items beyond
-// prefixItems, are generated only if additionalProperties, patternProperties or items allow them, if nothing is named
-// at all, or if minProperties or minItems asks for them. Properties are generated in the order written; further ones
-// follow.
-// - Integers of more than 18 digits. Within bounds: numbers of more than 15 digits, and exponents.
-// - Other orders of "uniqueItems" with more than 6 values, which are generated in the order written; up to 6 values are
-// generated in any order.
+// prefixItems, are generated only in three cases: additionalProperties, patternProperties or items allow them; nothing
+// is named at all; or minProperties or minItems needs them. Named properties are generated in the order written, and
+// the others follow.
+// - Integers of more than 18 digits. Bounded numbers of more than 15 digits, or with an exponent.
+// - Arrays with "uniqueItems" in another order than the one written, if there are more than 6 values. Up to 6 values
+// are generated in any order.
 // - Other spellings of characters in patterns and lists of names. A character has one form: raw, or escaped if JSON
 // requires it. Characters of a class of more than 1000 characters in the middle of a pattern are only raw. Halves of
 // surrogate pairs are never generated.
 // - Long repetitions in a pattern beside a maxLength of 64 or more. Unbounded repetitions, and repetitions of single
 // characters, stop at a count with which no text exceeds maxLength. If that count would be below eight, all other
 // repetitions stop too.
-// - Overlapping alternatives of a oneOf, and the part for which a not or if holds. Objects are generated only if one
-// property tells them apart, and arrays only if their number of items or their first item does.
+// - Some values of schemas with oneOf, not or if. Objects are generated only if one property shows which of the schemas
+// they match, and arrays only if their number of items or their first item does.
 // - Forms of a format that validators do not agree on (formats.h).
 // Keywords that the standard does not define, and "format" values that it does not define, are treated as annotations.
 // A multipleOf holds for decimals: 0.07 is a multiple of 0.01, although a quotient of doubles is not an integer.
 // These are refused with kUnimplemented: contains; multipleOf of more than 15 digits or decimal places; uniqueItems of
-// items without a list of up to 512 values; minProperties of more than the named properties and one more;
-// unevaluatedProperties beside other schemas; oneOf, not, if and else with values that cannot be taken away; in
-// patterns: lookaround (except lookaheads behind the first "^"), backreferences, word boundaries, and syntax that
-// ECMA-262 and Python read differently ("{,3}", "[^]a]"); integers of const and enum that do not fit 64 bits;
-// references out of the schema, and $dynamicRef. A property whose name the schema leaves free never has the name of
-// another property of the schema; two such properties may have the same name.
+// items without a list of up to 512 values; a minProperties that needs two or more properties beyond the named ones;
+// unevaluatedProperties beside other schemas; oneOf, not, if and else that exclude values which no grammar here can
+// exclude; in patterns: lookaround (except lookaheads behind the first "^"), backreferences, word boundaries, and
+// syntax that ECMA-262 and Python read differently ("{,3}", "[^]a]"); integers of const and enum that do not fit 64
+// bits; references out of the schema, and $dynamicRef. A property whose name the schema leaves free never has the name
+// of another property of the schema; two such properties may have the same name.
 class Grammar;
 
 // Returns the bytes that the grammar takes; requests that share it do not add to them.
@@ -91,7 +91,7 @@ class GrammarCompiler {
   // Returns whether this build supports grammars.
   static bool available();
   // `vocab_size` is the number of logits in a row. `end_ids`, all below vocab_size, end the text wherever the grammar
-  // allows it to end. Copies what it needs of the tokenizer. Returns invalid_argument for invalid options.
+  // allows it to end. The compiler keeps no reference to the tokenizer. Returns invalid_argument for invalid options.
   static Result<std::unique_ptr<GrammarCompiler>> create(const Tokenizer& tokenizer, std::int64_t vocab_size,
                                                          std::span<const TokenId> end_ids,
                                                          const GrammarOptions& options = {});
@@ -104,9 +104,9 @@ class GrammarCompiler {
   std::shared_ptr<const Grammar> find(const GrammarSpec& spec) const;
   // Compiles a grammar; any thread may call it, after find(). Returns invalid_argument if `spec` is malformed, too
   // large or too deep (the message says what and where), and unimplemented if it is valid but cannot be guaranteed. No
-  // input makes it throw, crash or run forever. It takes 1 to 100 ms for common schemas and a vocabulary of 150000.
-  // Bounds on string lengths do not add to that, except beside a pattern that repeats several parts: then each
-  // character takes some 10 ms.
+  // input makes it throw, crash or run forever. It takes 1 to 100 ms for common schemas and a vocabulary of 150000. A
+  // bound on a string's length adds nothing to that, unless the string also has a pattern that repeats several parts.
+  // Then each character that the bound allows adds some 10 ms.
   Result<std::shared_ptr<const Grammar>> compile(const GrammarSpec& spec);
 
  private:
@@ -130,8 +130,8 @@ class GrammarMatcher {
   // mask takes longer than kMaxMaskSeconds, only end ids are set, and accept() returns the error.
   void fill_mask(std::span<std::uint32_t> mask);
   // Fills the masks of the next token and of the token behind each of `drafts`: [drafts + 1, mask_words(vocab_size)].
-  // The text's position does not change. Behind a draft that the grammar forbids, all tokens are allowed: the draft's
-  // own mask refuses it, so those rows are dropped.
+  // The text's position does not change. Behind a draft that the grammar forbids, all masks allow every token. This is
+  // harmless, because the draft is refused and the rows behind it are dropped.
   void fill_masks(std::span<const TokenId> drafts, std::span<std::uint32_t> masks);
   // Returns whether fill_mask() sets the token's bit.
   bool allows(TokenId token) const;

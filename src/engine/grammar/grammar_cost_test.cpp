@@ -44,7 +44,7 @@ TEST(GrammarCost, StringsShareTheirCharacters) {
   EXPECT_LT(work_of(object(true)), 2 * work_of(object(false)));
 }
 
-// The compiler makes one mask for each state of the automaton, and each walks over the vocabulary once.
+// The compiler makes one mask for each state of the automaton. Each mask takes one walk over the vocabulary.
 TEST(GrammarCost, AutomataAreWalked) {
   const auto tokens = static_cast<std::int64_t>(test::demo().tokenizer.vocab_size());
   EXPECT_LT(work_of(R"({"type":"string","pattern":"a","maxLength":60})"), 200 * tokens);

@@ -114,7 +114,8 @@ TEST_F(GrammarStrings, EveryMaskIsThatOfTheLengths) {
   }
 }
 
-// Returns whether the grammar accepts the text. It is read byte by byte and in the longest tokens; both must agree.
+// Returns whether the grammar accepts the text. Reads the text twice, byte by byte and in the longest tokens; both
+// readings must agree.
 bool takes(const std::shared_ptr<const Grammar>& grammar, std::string_view text) {
   static const std::map<std::string, TokenId, std::less<>> ids = [] {
     std::map<std::string, TokenId, std::less<>> out;
@@ -174,7 +175,8 @@ TEST_F(GrammarStrings, TextsOfSchemas) {
       {R"({"type":"string","pattern":"a","minLength":2,"maxLength":4})",
        {R"("ab")", R"("\nxya")"},
        {R"("a")", R"("bcd")", R"("abcde")"}},
-      // Strings of several lengths that begin at one place and share one rule of characters.
+      // Strings with different bounds on their length that may begin at the same place and share one rule for
+      // characters.
       {R"({"anyOf":[{"type":"string","maxLength":2},{"type":"string","minLength":4,"maxLength":4}]})",
        {R"("")", R"("a")", R"("ab")", R"("abcd")"},
        {R"("abc")", R"("abcde")"}},
@@ -200,7 +202,8 @@ TEST_F(GrammarStrings, TextsOfSchemas) {
   }
 }
 
-// In a user's own EBNF too, a repetition must not be counted if its characters may also follow it.
+// xgrammar may count the characters of a repetition only if none of them may follow the repetition. This holds for a
+// client's own EBNF too.
 TEST_F(GrammarStrings, TextsOfRepetitions) {
   const std::string many(150, 'a');
   const Case cases[] = {

@@ -126,8 +126,8 @@ TEST_F(GrammarTest, TextsFollowTheirSchemas) {
          {Kind::kJsonSchema, one.schema},
          [&](const std::string& text) {
            const auto json = Json::parse(text, "output");
-           // Our parser refuses two kinds of valid JSON: repeated keys (if the schema leaves keys free), and numbers
-           // beyond the range of double.
+           // Tessera's parser refuses two kinds of valid JSON: repeated keys (if the schema leaves keys free), and
+           // numbers beyond the range of double.
            const std::string& error = json.status().message();
            if (error.find("duplicate") != std::string::npos || error.find("overflow") != std::string::npos) return true;
            return json.ok() && one.holds(*json);
@@ -183,7 +183,8 @@ TEST_F(GrammarTest, JsonIsCompactUnlessBlanksAreAskedFor) {
   EXPECT_THAT(with("^ $").status().message(), HasSubstr("JSON whitespace: \"^ $\" is no pattern of blanks"));
 }
 
-// In draft 7, keywords beside a reference have no meaning. A part with its own id may follow another draft.
+// In draft 7, keywords beside a reference have no meaning. A part of a schema with an "$id" of its own may follow
+// another draft.
 TEST_F(GrammarTest, SchemaPartsFollowTheirOwnDraft) {
   const std::string old = R"("$schema":"http://json-schema.org/draft-07/schema#",)";
   const std::string part = R"("$id":"part","definitions":{"a":{"enum":["a","bb"]},"b":{"properties":{"x":{"const":1}},)"

@@ -64,8 +64,8 @@ inline std::vector<TokenId> ids_of(const std::vector<std::uint32_t>& mask) {
   return ids;
 }
 
-// Generates one text: random tokens that the masks allow, then the shortest ending. After every prefix of the text, the
-// grammar must allow an end if `may_end` says so; with `exact` it must allow none elsewhere.
+// Generates one text: random tokens that the masks allow, then the shortest ending. The grammar may allow an end only
+// after prefixes for which `may_end` returns true; with `exact` it must allow an end after each of them.
 struct Walk {
   Model& model;
   GrammarSpec spec;

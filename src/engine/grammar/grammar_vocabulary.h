@@ -19,7 +19,7 @@ struct GrammarVocabulary {
   std::vector<std::uint32_t> allowed;  // [mask_words] bits of the tokens with bytes and the end ids
 
   // Recognises vocabularies of bytes (GPT-2's alphabet) and of SentencePiece ("▁", "<0x0A>") by their tokens. Leaves
-  // out ids from `vocab_size` on; returns invalid_argument for an end id among them.
+  // out ids that are not below `vocab_size`; returns invalid_argument if an end id is among them.
   static Result<GrammarVocabulary> create(const Tokenizer& tokenizer, std::int64_t vocab_size,
                                           std::span<const TokenId> end_ids);
 

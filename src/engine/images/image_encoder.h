@@ -19,9 +19,9 @@ class ImageEncoder {
   // Returns kInvalidArgument, naming the limit, for an image that encode() would refuse.
   virtual Status check(const Patches& image) const = 0;
 
-  // Writes the patches->tokens() rows of each image, from row first_rows[i] on. `rows` is the address of row 0. A row
-  // has ModelConfig::embedding_row_values() values of the activations' type. The work is enqueued on `stream`; the
-  // caller may reuse the patches after the return.
+  // Writes the rows of the images. Row 0 is at the address `rows`. Image i has images[i]->tokens() rows, the first of
+  // which is row first_rows[i]. A row has ModelConfig::embedding_row_values() values of the activations' type. The work
+  // is enqueued on `stream`; the caller may reuse the patches after the return.
   virtual Status encode(std::span<const Patches* const> images, std::span<const std::int64_t> first_rows,
                         DeviceAddress rows, Stream& stream) = 0;
 

@@ -37,7 +37,8 @@ Status ImageFeed::encode(const ScheduledBatch& batch) {
   return ok_status();
 }
 
-// Counts the tower's last forwards, once for each request with images in a forward. Image i belongs to sequences[i].
+// Counts each of the tower's last forwards once for every request that has images in it. images[i] belongs to
+// sequences[i].
 void ImageFeed::note_forwards(std::span<Sequence* const> sequences, std::span<const Patches* const> images) {
   std::size_t next = 0;
   for (const TowerForward& forward : encoder_->last_forwards()) {

@@ -37,7 +37,7 @@ class ImageFeed {
   LoadedModel& model_;
   FallbackWatch& watch_;
   std::shared_ptr<ImageEncoder> encoder_;
-  std::int64_t encoded_ = 0;  // images
+  std::int64_t encoded_ = 0;  // number of images encoded so far
   double seconds_ = 0;        // seconds that the encoder took
 };
 

@@ -1,5 +1,5 @@
-// Catches: an image's tokens computed without its rows, rows that a chunk cannot find although others could be evicted,
-// lost rows, an image that is encoded twice, and three-dimensional positions of the wrong tokens.
+// Catches: an image's tokens computed without its rows, a chunk that finds no room for rows although unused rows could
+// be evicted, lost rows, an image that is encoded twice, and three-dimensional positions of the wrong tokens.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -117,7 +117,7 @@ TEST(ImageScheduling, RowsOfAFailedForwardAreEncodedAgain) {
   }
 }
 
-// The sequence of higher priority waits for rows that the other one holds until the other one's prompt is computed.
+// One sequence holds the rows until its prompt is computed. The other one has a higher priority and waits for the rows.
 TEST(ImageScheduling, AWaitingPromptDoesNotBlockHoldersOfRows) {
   Scheduler scheduler({.limits = {.max_tokens = 4}}, paged_cache(100, test::kPageSize), {}, [] { return 2; });
   scheduler.grow_embeddings(4);

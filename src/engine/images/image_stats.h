@@ -10,13 +10,13 @@ namespace tessera {
 // Counters run from the start, except `cached_bytes`.
 struct ImageStats {
   std::int64_t images = 0;        // images of admitted requests
-  std::int64_t image_tokens = 0;  // their tokens
+  std::int64_t image_tokens = 0;  // tokens of these images
   std::int64_t encoded = 0;       // images that the tower computed
-  std::int64_t cache_hits = 0;    // images with rows kept from before
+  std::int64_t cache_hits = 0;    // images whose rows were still on the device
   std::int64_t forwards = 0;      // forwards of the tower
   std::int64_t graph_hits = 0;    // forwards among them that replayed a graph
   TowerCounts by_reason{};        // the same forwards by budget and reason
-  double tower_seconds = 0;       // seconds that they took
+  double tower_seconds = 0;       // seconds that these forwards took
   std::int64_t cached_bytes = 0;  // bytes of the rows that are kept now
 };
 

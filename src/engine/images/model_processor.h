@@ -1,4 +1,4 @@
-// The image settings of a model: its preprocessor_config.json, or those of its family.
+// Reads the image settings of a model from its preprocessor_config.json, or takes those of its family.
 #pragma once
 
 #include <filesystem>

@@ -42,8 +42,8 @@ void Outcomes::fail(const ScheduledBatch& batch, const Status& error) {
     report({.request = entry.sequence->id, .finish = FinishReason::kError, .error = error});
   }
   scheduler_.forget_results(batch);
-  // Drops all cached pages. The prefix cache receives a forward's pages when the forward is submitted, and nothing
-  // records which of them a failed forward left undefined. Failures are rare.
+  // Drops all cached pages, because the prefix cache receives a forward's pages when the forward is submitted, and
+  // nothing records which of them a failed forward left undefined. This may be costly, but failures are rare.
   scheduler_.flush_prefixes();
 }
 

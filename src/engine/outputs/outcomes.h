@@ -15,8 +15,8 @@ namespace tessera {
 
 class Outcomes {
  public:
-  // Makes an empty record. Both arguments must outlive it: ended requests are removed from the scheduler and from the
-  // forwards in flight.
+  // Makes an empty record. Both arguments must outlive it, because it removes ended requests from the scheduler and
+  // from the forwards in flight.
   Outcomes(Scheduler& scheduler, Flights& flights) : scheduler_(scheduler), flights_(flights) {}
 
   void begin_step() { events_.clear(); }

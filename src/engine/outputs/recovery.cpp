@@ -23,15 +23,15 @@ Status Recovery::not_collected(const Status& error) {
   if (error.code() == StatusCode::kDeviceLost) return error;
   outcomes_.fail(flights_.oldest(), error);
   flights_.end_oldest();
-  // Drops all batches in flight: they read pages that the failed forward left undefined, directly or through the prefix
-  // cache. In a pipeline, the steps that are lost with the forward left undefined pages too.
+  // Drops all batches in flight, because they read pages that the failed forward left undefined, directly or through
+  // the prefix cache. In a pipeline, a failed forward also loses steps behind it, and their pages are undefined too.
   TRY(drop_in_flight(/*fails_oldest=*/false));
   scheduler_.compute_again();
   return ok_status();
 }
 
 // Waits for all forwards in flight and drops their results, so that their sequences are computed again. With
-// `fails_oldest`, the first of them that failed fails its requests. Returns whether that happened.
+// `fails_oldest`, the oldest forward that failed ends its requests with the error. Returns whether a forward did so.
 Result<bool> Recovery::drop_in_flight(bool fails_oldest) {
   bool failed = false;
   while (flights_.count() > 0) {

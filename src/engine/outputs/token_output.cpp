@@ -16,8 +16,9 @@ bool ends_text(const StopConditions& stop, std::span<const TokenId> end_ids, Tok
   return is_in(stop.ids) || (!stop.ignore_eos && is_in(end_ids));
 }
 
-// Returns an error if the sampled token is forbidden, because the sampler returns a token even if all are forbidden. If
-// only the grammar forbids it, the client is not at fault, and accept() reports it.
+// The sampler returns a token even if all are forbidden, so this function returns an error if the sampled token is
+// forbidden. It ignores a token that only the grammar forbids, because that is not the client's fault, and accept()
+// reports it.
 Status check_choice(const Sequence& sequence, TokenId token, std::int64_t generated) {
   if (sequence.matcher) TRY(sequence.matcher->status());
   const bool edited = sequence.edits && sequence.edits->any(generated);
@@ -66,7 +67,7 @@ void add_token(const ScheduledBatch& batch, const ScheduledBatch::Entry& entry, 
   if (may_stop && ends_text(stop, end_ids, token)) {
     event.finish = FinishReason::kStop;
     sequence.result.matched.id = token;
-    // Settles no token that is not kept, nor the tokens that later forwards sample for the sequence.
+    // The sequence takes neither a token that is not kept nor the tokens that forwards in flight sample behind it.
     if (!stop.keep_matched) return;
   }
   Scheduler::settle(entry, token);

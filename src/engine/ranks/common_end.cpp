@@ -40,7 +40,8 @@ void CommonEnd::when_told(std::function<void(int node)> stop) {
   if (stop_ && told_by_ >= 0) std::exchange(stop_, nullptr)(told_by_);
 }
 
-// Tells all other nodes that this node ends. A node that cannot be told is lost, and notices that by itself.
+// Tells all other nodes that this node ends. Errors are ignored, because a node that cannot be told is lost, and each
+// side notices the loss by itself.
 void CommonEnd::tell() {
   const std::int32_t own = nodes_.node();
   (void)nodes_.tell_all(FrameKind::kStop, std::array{std::as_bytes(std::span(&own, 1))});

@@ -1,5 +1,5 @@
-// Coordinates the shutdown of servers on several nodes whose forwards need each other's ranks. If one is told to stop,
-// all stop, and none leaves while another still has requests.
+// Coordinates the shutdown of servers on several nodes whose forwards need each other's ranks. If one server is told to
+// stop, all stop. No server leaves while another one still has requests.
 //
 // Threads: any.
 #pragma once
@@ -21,14 +21,15 @@ class CommonEnd {
   CommonEnd(const CommonEnd&) = delete;
   CommonEnd& operator=(const CommonEnd&) = delete;
 
-  // Sets a function that is called once, with a node's number, when that node has told that it ends. The call comes on
-  // another thread, or from this function if a node has already told it. `stop` must not call functions of this class.
-  // An empty function removes it.
+  // Sets a function that is called once, with a node's number, when that node has announced its end. The call comes on
+  // another thread, or from this function if a node has already announced its end. `stop` must not call functions of
+  // this class. An empty function removes it.
   void when_told(std::function<void(int node)> stop);
-  // Tells the other nodes that this node's server ends, so theirs must end too.
+  // Tells the other nodes that this node's server ends. Their servers must then end too.
   void tell();
-  // Leaves the nodes; call it when this node has no requests left. First waits until no node has any, a node is lost,
-  // give_up() is called, or `limit` has passed. Returns false if other nodes may still have requests, which then fail.
+  // Leaves the nodes; call it when this node has no requests left. First waits until no node has requests, a node is
+  // lost, give_up() is called, or `limit` has passed. Returns false if other nodes may still have requests, which then
+  // fail.
   bool leave_together(std::chrono::milliseconds limit);
   void give_up();
   // Reports to the other nodes that this node fails, and why.
@@ -42,7 +43,7 @@ class CommonEnd {
   std::condition_variable moved_;
   // Guarded by the mutex.
   std::function<void(int node)> stop_;  // empty once it was called
-  int told_by_ = -1;                    // the first node that told its end; -1: none
+  int told_by_ = -1;                    // the first node that announced its end; -1: none
   int done_ = 0;  // on node 0: number of other nodes without requests; elsewhere 1 once no node has requests
   bool given_up_ = false;
 };

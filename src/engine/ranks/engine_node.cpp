@@ -28,10 +28,10 @@ namespace {
 // shorter than a rank's limit, so that the error names the node.
 constexpr std::chrono::milliseconds kMostSilence(15'000);
 
-// The device type of CUDA devices, which also begins their names.
+// The device type of CUDA devices. Their names begin with it.
 constexpr std::string_view kCuda = "cuda";
 
-// Hashes config.json, or what stands for it in a GGUF file, and, unless the weights are random numbers, the names,
+// Hashes config.json, or its counterpart in a GGUF file. Unless the weights are random numbers, also hashes the names,
 // types and shapes of the tensors.
 Result<std::string> model_hash(const std::string& path, LoadFormat format) {
   Hasher hasher;
@@ -66,8 +66,8 @@ std::string plugins_text(const Registry& registry) {
   return fmt::format("{}", fmt::join(texts, ", "));
 }
 
-// Returns the options that each node plans with and that rank 0 does not send, except those that may differ between
-// machines.
+// Returns the options that must be equal on all nodes because each node plans with them. Leaves out options that rank 0
+// sends, and options that may differ between machines.
 std::vector<NamedValue> shared_options(const EngineOptions& o) {
   const GraphOptions& g = o.graphs;
   const auto number = [](auto value) { return fmt::format("{}", value); };

@@ -34,7 +34,7 @@ void cut_to(const RankLimits& agreed, EnginePlan& plan) {
       fmt::format("the KV cache has {} tokens, for which every rank has room", plan.memory.context_tokens));
 }
 
-// Plans with the number of requests in the options, or with the number that the ranks agreed on.
+// Plans for `max_requests` running requests, the number that the ranks agreed on; 0: for the number in the options.
 Result<EnginePlan> plan_for(const EngineOptions& options, Device& device, int rank, std::int64_t max_requests) {
   EngineOptions agreed = options;
   if (max_requests > 0) agreed.max_running_requests = max_requests;

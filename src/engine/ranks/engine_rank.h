@@ -12,7 +12,7 @@
 namespace tessera {
 
 // Starts the ranks' threads, waits for the other nodes, and cuts the plan to what fits all ranks. Precondition: there
-// are several ranks. `device` and `plan` are rank 0's. The runner made from the plan has the group in its options, and
+// are several ranks. `device` and `plan` are rank 0's. The runner made from the plan then has the group in its options.
 // RankGroup::load with limits_of(plan) loads the weights of all ranks.
 Result<std::unique_ptr<RankGroup>> start_ranks(const EngineOptions& options, Device& device, EnginePlan& plan);
 
@@ -22,7 +22,7 @@ Result<EnginePlan> plan_as_ranks(EngineOptions& options, Device& device);
 
 RankLimits limits_of(const EnginePlan& plan);
 
-// Returns a function that makes the hosts of this process's ranks, except rank 0's.
+// Returns a function that makes the RankHost of each rank of this process, except rank 0's.
 MakeRankHost rank_hosts(const EngineOptions& options);
 
 }  // namespace tessera

@@ -35,8 +35,8 @@ Lockstep::Lockstep(std::vector<std::unique_ptr<Communicator>> group, std::shared
 }
 
 Lockstep::~Lockstep() {
-  if (nodes_ != nullptr) nodes_->end();  // the objects that its threads call still exist here
-  group_.front()->when_ended(nullptr);   // the communicators end the group
+  if (nodes_ != nullptr) nodes_->end();  // here the objects that the nodes' threads call still exist
+  group_.front()->when_ended(nullptr);   // destroying the communicators ends the group, which must call nothing then
 }
 
 Status Lockstep::health() const {

@@ -48,9 +48,9 @@ class Lockstep {
   CommonEnd* common_end() { return end_ ? &*end_ : nullptr; }
 
   // Returns ok if every rank has these graph sizes, so that a forward uses the same size on all; otherwise
-  // kFailedPrecondition. Blocks until all ranks have called it.
+  // kFailedPrecondition. Blocks until all ranks have called agree().
   Status agree(int rank, std::span<const std::int64_t> prefill_sizes, std::span<const std::int64_t> decode_sizes);
-  // Waits until all ranks have called it, for at most `limit`.
+  // Waits until all ranks have called meet(), for at most `limit`.
   Status meet(int rank, std::chrono::milliseconds limit);
   // Records that the rank takes part in its next forward, either as the first rank or because another rank awaits it.
   void begin(int rank);

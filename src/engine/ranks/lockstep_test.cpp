@@ -60,7 +60,7 @@ TEST(Lockstep, ARankThatFailsCallsTheOthers) {
   EXPECT_THAT(group->health().message(), HasSubstr("rank 1 of 2 left the group: no memory"));
 }
 
-// One rank takes longer to load than ranks later wait for one another.
+// One rank comes to the meeting later than the group's limit allows, because it loads for longer.
 TEST(Lockstep, AMeetingHasALimitOfItsOwn) {
   const std::shared_ptr<Lockstep> group = Lockstep::create(2, std::chrono::milliseconds(20));
   Status met;

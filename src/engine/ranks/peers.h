@@ -1,7 +1,7 @@
-// The peers of an engine: the ranks that compute forwards with it. An engine asks its peers without knowing their kind.
+// The peers of an engine: the ranks that compute forwards with it. An engine uses its peers without knowing their kind.
 //
-//   alone     (this class)           one rank: nobody to ask, wait for or tell
-//   leader    (leader.h)             rank 0 of one model's ranks: it decides, and the others do what it does
+//   alone     (this class)           one rank: there are no peers, so most functions do nothing
+//   leader    (leader.h)             rank 0 of one model's ranks: it decides, and the other ranks do the same
 //   lockstep  (lockstep_peers.h)     one of the replicas that share a model's experts and make their forwards together
 //
 // Threads: the engine's, except where a function says otherwise.
@@ -28,26 +28,27 @@ class Peers {
   Peers(const Peers&) = delete;
   Peers& operator=(const Peers&) = delete;
 
-  // Returns ok, or why no further forward can succeed: a node is lost.
+  // Returns ok, or an error if no further forward can succeed, because a node is lost.
   virtual Status health() const { return ok_status(); }
-  // Sets a function that is called on another thread when a node is lost; null removes it. From any thread.
+  // Sets a function that is called on another thread when a node is lost; null removes it. Any thread may call this.
   virtual void when_lost(const std::function<void()>& /*call*/) {}
 
   // Returns the number of ranks that run each forward together.
   virtual int ranks() const { return 1; }
-  // Returns the memory of those ranks except this one. Waits for their current work.
+  // Returns the memory reports of the other ranks. Waits for their current work.
   virtual Result<std::vector<MemoryReport>> memory() { return std::vector<MemoryReport>(); }
 
   // Loads the weights of all ranks; `own` loads this engine's.
   virtual Status load_weights(const EnginePlan& /*plan*/, const std::function<Status()>& own) { return own(); }
-  // Waits until all peers that serve requests of their own are here, because loading times differ.
+  // Waits until all peers that serve requests of their own have made this call, because loading times differ.
   virtual Status meet() { return ok_status(); }
   // Checks that peers that dispatch on their own have captured the same sizes.
   virtual Status compare_sizes(const DispatchTable& /*captured*/) { return ok_status(); }
 
   // Returns whether peers wait for this engine to make a forward with them.
   virtual bool awaiting() const { return false; }
-  // Sets a function that is called on another thread when peers begin to wait; null removes it. From any thread.
+  // Sets a function that is called on another thread when peers begin to wait; null removes it. Any thread may call
+  // this.
   virtual void when_awaited(const std::function<void()>& /*call*/) {}
   // Tells the peers that this engine makes its next forward.
   virtual void begin_forward() {}

@@ -9,7 +9,7 @@
 namespace tessera {
 namespace {
 
-// The most forwards in flight in a pipeline, whatever its number of stages.
+// The most forwards in flight in a pipeline. More stages do not raise it.
 constexpr int kMostStepsOfStages = 4;
 
 Status check_lockstep(const EngineOptions& options) {

@@ -36,7 +36,7 @@ inline int replicas_here(const EngineOptions& options) {
 }
 // Returns whether ranks exchange rows within a layer.
 inline bool exchanges_rows(const EngineOptions& options) { return options.tp_size > 1 || options.dp_attention; }
-// Returns whether each rank captures and dispatches by itself and must do so like the others.
+// Returns whether each rank captures and dispatches by itself and must decide the same as the other ranks.
 inline bool dispatches_alike(const EngineOptions& options) { return options.dp_attention; }
 // Returns whether the model is a pipeline of stages that run at the same time.
 inline bool has_stages(const EngineOptions& options) { return options.pp_size > 1; }

@@ -2,7 +2,7 @@
 // bookkeeping.
 //
 //   wait(r) = prompt tokens that r still has to compute + tokens of this prompt that r's cache lacks
-//             + kRunningTokens · requests that r runs
+//             + kRunningTokens · requests of r that have not ended
 //
 // A cache's contents are estimated from the prompts that were sent to it, in blocks of kBlockTokens, as routers in
 // front of servers do. A wrong estimate only costs time.
@@ -64,7 +64,7 @@ class ReplicaChoice {
   std::vector<Load> loads_;
   std::unordered_map<Ticket, Place> places_;
   std::size_t most_blocks_;
-  // Bit sets of replicas, by the hash of all tokens up to the last one of a block.
+  // For each block, keyed by the hash of all tokens up to its end: the replicas that may have cached it, as a bit set.
   std::unordered_map<std::uint64_t, std::uint64_t> owners_;
   std::deque<std::uint64_t> order_;  // keys of owners_, oldest first
 };

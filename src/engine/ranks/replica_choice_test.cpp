@@ -28,7 +28,7 @@ TEST(ReplicaChoice, APrefixIsLookedForWhereItWasComputed) {
   EXPECT_EQ(choice.choose(2, prompt(1000, 2)), 1);
   choice.ended(1);
   choice.ended(2);
-  // The prompts share their beginning and end differently.
+  // This prompt is the beginning of the second one.
   std::vector<TokenId> again = prompt(1000, 2);
   again.resize(900);
   EXPECT_EQ(choice.choose(3, again), 1);
@@ -39,7 +39,8 @@ TEST(ReplicaChoice, APrefixIsLookedForWhereItWasComputed) {
   EXPECT_EQ(choice.choose(5, again), 0);
 }
 
-// A popular prefix does not keep one replica busy while others idle: at some point the wait exceeds the saved time.
+// A popular prefix does not keep one replica busy while other replicas idle, because at some point waiting for that
+// replica costs more than the prefix saves.
 TEST(ReplicaChoice, LeavesABusyReplicaThatHasThePrefix) {
   ReplicaChoice choice(2, 1 << 16);
   std::vector<int> chosen;
@@ -47,7 +48,7 @@ TEST(ReplicaChoice, LeavesABusyReplicaThatHasThePrefix) {
     chosen.push_back(choice.choose(t, prompt(1024, 1)));
     choice.prompt_done(t);
   }
-  // Five more requests count as 1000 tokens; 1024 are saved.
+  // The cached prefix saves 1024 tokens. Five running requests count as 1000 tokens, and six as 1200.
   EXPECT_EQ(std::vector<int>(chosen.begin(), chosen.begin() + 6), (std::vector<int>{0, 0, 0, 0, 0, 0}));
   EXPECT_EQ(chosen[6], 1);
 }

@@ -1,4 +1,4 @@
-// Engines of one model, each on its own thread, that share the requests to serve more of them on more devices.
+// Engines of one model, each on its own thread, that share the requests. More devices can thus serve more requests.
 // replica_choice.h chooses the engine of a request.
 //
 //   Replicas replicas(engines, [&](std::span<EngineThread::Event> events) { … });
@@ -32,7 +32,7 @@ class Replicas {
   void submit(Ticket ticket, Request request);
   void cancel(Ticket ticket);
   void abort(Ticket ticket);
-  // Runs `task` between two steps of the first engine, or of each engine.
+  // post() runs `task` on the first engine, between two of its steps. post_to_all() does the same on each engine.
   void post(std::function<void(Engine&)> task);
   void post_to_all(const std::function<void(Engine&)>& task);
   void forget_prefixes();

@@ -59,7 +59,8 @@ TEST(Replicas, CancelledRequestsEndQuietlyWhereverTheyAre) {
 
 TEST(Replicas, AFailedEngineEndsItsRequestsAndOthersServe) {
   EngineOptions options = small_options();
-  options.graphs.measure_costs = false;  // otherwise an idle engine would meet the fault by itself
+  // An idle engine would otherwise measure costs, and would meet the fault before a request does.
+  options.graphs.measure_costs = false;
   std::unique_ptr<FakeDevice> device = FakeDevice::create({}, {.threads = 1}).value();
   FakeDevice& faulty = *device;
   const std::unique_ptr<Engine> first = Engine::create(options, std::move(device)).value();

@@ -11,7 +11,7 @@ namespace tessera {
 inline constexpr std::int64_t kMostDrafts = 64;  // most drafts of a request in a step
 
 struct DraftStats {
-  // Counts by position behind the request's last token: the first draft's first.
+  // Counts by a draft's position in its step; the first draft has index 0.
   using ByPosition = std::array<std::int64_t, kMostDrafts>;
 
   std::int64_t steps = 0;    // forwards of a request that had drafts
@@ -38,15 +38,17 @@ struct DraftStats {
     }
   }
 
-  // Returns the average number of tokens that a forward with drafts gave, its own token included; 0 before the first.
+  // Returns the average number of tokens that a forward with drafts gave: its kept drafts, and the token that a forward
+  // without drafts gives too. Returns 0 before the first such forward.
   double mean_length() const { return steps == 0 ? 0 : 1 + static_cast<double>(kept) / static_cast<double>(steps); }
-  // Returns how many positions have had a draft. They are the first ones, since a step's drafts follow one another.
+  // Returns how many positions have had a draft. These are the positions 0, 1, …, because the drafts of a step follow
+  // one another.
   std::size_t positions() const {
     std::size_t count = 0;
     while (count < drafted_at.size() && drafted_at[count] > 0) ++count;
     return count;
   }
-  // Returns one of the two lists without the positions that had no draft.
+  // Returns the positions of `list` (drafted_at or kept_at) that have had a draft.
   std::span<const std::int64_t> by_position(const ByPosition& list) const { return std::span(list).first(positions()); }
 };
 

@@ -1,4 +1,4 @@
-// Catches: a draft that is counted at another position, or by one of several engines alone.
+// Catches: drafts that are counted at the wrong position, and a sum over engines that leaves out an engine's drafts.
 #include "tessera/engine/report/draft_stats.h"
 
 #include <gmock/gmock.h>

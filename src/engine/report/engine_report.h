@@ -25,7 +25,7 @@ class EngineReport {
 
   // Counts a forward that was submitted. Precondition: the scheduler has not yet marked its batch as submitted.
   void submitted(const ScheduledBatch& batch);
-  // Records that idle work was done, which may have bound sizes.
+  // Call it after idle work. Sizes that the work bound to kernels are then not counted as a delay of the next forward.
   void worked_idly();
   // Fills in the statistics of the scheduler, the runner and this report. Allocates only when a new kind of forward has
   // run.

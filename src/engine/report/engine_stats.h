@@ -18,7 +18,7 @@ namespace tessera {
 struct EngineStats {
   std::int64_t running = 0;        // requests in the current batch
   std::int64_t queued = 0;         // requests that wait for room
-  std::int64_t queued_tokens = 0;  // their tokens that are not computed, cached ones included
+  std::int64_t queued_tokens = 0;  // tokens of the queued requests that are not computed, even if they are cached
   std::size_t num_cache_groups = 0;
   std::array<CacheGroupStats, ir::kMaxCacheGroups> cache_groups{};  // only the first num_cache_groups are used
   std::int64_t page_size = 0;
@@ -35,7 +35,7 @@ struct EngineStats {
   ForwardCounters forwards{};
   std::shared_ptr<const GraphInventory> graphs{};  // the current graphs; never null in an engine's snapshot
 
-  // Adds another engine's numbers; the options must be equal. The graphs stay this engine's.
+  // Adds the numbers of another engine with the same options. The graphs stay this engine's.
   void add(const EngineStats& more);
 
   // Returns the group with the least room, which limits admission; the first of equal groups.

@@ -22,7 +22,7 @@ std::string_view remedy(Reason reason) {
   }
 }
 
-// Returns the same for a fallback of the vision tower.
+// Returns what the user can do about a fallback of the vision tower.
 std::string_view remedy(VisionReason reason) {
   switch (reason) {
     case VisionReason::kNothingCaptured: return "raise cuda_graph_memory_budget, or lower mem_fraction_static";

@@ -1,4 +1,4 @@
-// Warns, at most once a minute, if too many forwards since the last window ran without a graph.
+// Warns, at most once a minute, if too many of a minute's forwards ran without a graph.
 //
 //   if (std::optional<std::string> warning = watch.add(decision, shape_compiles, Clock::now())) log_warn(…);
 //

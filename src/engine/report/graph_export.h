@@ -20,16 +20,17 @@
 namespace tessera {
 
 struct NamedGraph {
-  // The name: "body" "head" "sampler" "choose" "logprobs" "decode" "prefill" "prefill_head" "tower" (with a vision
-  // tower) "draft" "draft_head" (with a layer that drafts) "stitched". "0" is a part of the stitched graph.
-  // "pass:remove_dead_code:body:before" and "…:after" are the graphs before and after a pass.
+  // The name: "body", "head", "sampler", "choose", "logprobs", "decode", "prefill", "prefill_head" or "stitched"; also
+  // "tower" if the model has a vision tower, and "draft" and "draft_head" if it has a layer that drafts. The parts of
+  // the stitched graph are named by their indices: "0", "1" and so on. "pass:remove_dead_code:body:before" and
+  // "…:after" are the graph "body" before and after that pass.
   std::string name;
   ir::Graph graph;
-  std::string text;                 // the text form; for the stitched graph, that of its parts
+  std::string text;                 // the text form; the stitched graph has the text of its parts
   ir::PictureOptions picture = {};  // borrows the operators of the plan's registry
 };
 
-// Returns all graphs of the plan. Precondition: `disabled_passes` were disabled when it was made.
+// Returns all graphs of the plan. Precondition: `disabled_passes` were disabled when the plan was made.
 Result<std::vector<NamedGraph>> graphs_of(const EnginePlan& plan, std::span<const std::string> disabled_passes);
 
 // Returns "pass:<pass>:<name>:before" and "…:after" for each pass that changes the graph.

@@ -50,7 +50,7 @@ RunnerInventory make_inventory(const GraphRunner& runner, bool enabled, Sizes la
 
 bool same_tower(const std::optional<RunnerInventory>& known, const VisionRunner* tower) {
   if (tower == nullptr || !known) return tower == nullptr && !known;
-  // Graphs of exact sizes come and go whenever sizes are bound.
+  // Ignores graphs of exact sizes here, because they change only when sizes are bound, which has_same_binds() notices.
   const bool same_graphs = tower->options().exact_graphs > 0 || has_same_graphs(*known, tower->runner(), {});
   return same_graphs && has_same_binds(*known, tower->runner());
 }
@@ -66,8 +66,8 @@ std::optional<RunnerInventory> tower_inventory(const VisionRunner* tower) {
 
 }  // namespace
 
-// Asks the ranks for their memory. If they do not answer, keeps the last known reports: the next forward will report
-// the failure.
+// Asks the ranks for their memory. If they do not answer, keeps the last known reports, because the next forward will
+// report the failure.
 void GraphInventoryCache::ask_peers(Peers& peers) {
   Result<std::vector<MemoryReport>> reports = peers.memory();
   if (reports.ok()) {

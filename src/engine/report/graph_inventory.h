@@ -20,8 +20,8 @@ struct RunnerInventory {
   std::int64_t pieces = 0;
   std::int64_t split_ops = 0;
   std::int64_t graphs = 0;               // recorded graphs
-  std::int64_t general_compiles = 0;     // programs of any size that its compilers made
-  std::int64_t cached_programs = 0;      // programs among them that were loaded from the profile cache
+  std::int64_t general_compiles = 0;     // programs that compilers made for any size
+  std::int64_t cached_programs = 0;      // programs among them that came from the profile cache
   std::int64_t shape_compiles = 0;       // sizes bound to kernels and addresses since the start
   std::vector<std::int64_t> captured{};  // sizes, ascending
   std::vector<std::int64_t> full{};      // sizes that are replayed as one graph, attention inside
@@ -51,9 +51,10 @@ class GraphInventoryCache {
   void ask_peers(Peers& peers);
 
   std::shared_ptr<const GraphInventory> inventory_;
-  // The other ranks' memory. They are asked only after graphs have changed, since they answer only between two steps.
+  // The other ranks' memory. These ranks are asked for it only after graphs have changed, because they answer only
+  // between two steps.
   std::vector<MemoryReport> rank_memory_;
-  std::int64_t embedding_rows_ = 0;  // rows with memory when the inventory was made
+  std::int64_t embedding_rows_ = 0;  // embedding rows that had memory when the inventory was made
 };
 
 }  // namespace tessera

@@ -13,7 +13,7 @@
 
 namespace tessera {
 
-// The recorder costs a few microseconds a step while it records, and memory that grows until the end.
+// While it records, the recorder costs a few microseconds a step, and memory that grows until end().
 class ProfileRecorder {
  public:
   // `runner` must outlive the recorder.

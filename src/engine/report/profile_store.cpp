@@ -44,7 +44,8 @@ ProfileKeys profile_keys(const EngineOptions& options, const EnginePlan& plan, c
   for (const ir::Graph* graph : {&plan.graphs.body, &plan.graphs.head, &plan.graphs.sampler,
                                  &plan.graphs.prefill_body(), &plan.graphs.prefill_head()})
     costs.add(ir::to_text(*graph));
-  // Adds the passes as well as the graphs that they made, because another version of a pass may make the same graph.
+  // Adds the versions of the passes too, so that a new version of a pass invalidates the costs even if it makes the
+  // same graphs.
   const Result<Hash128> passes = passes_hash({.disabled = options.graphs.disabled_passes}, options.registry->passes);
   costs.add(passes.ok() ? passes->hex() : std::string());
   costs.add(plan.runner.compiler);
@@ -129,7 +130,7 @@ Result<bool> ProfileStore::measure_schedules(Device& device) {
 
 void ProfileStore::save_schedules() {
   if (!wanted_ || row_schedules().measured().empty()) return;
-  // Merges what another process has measured since.
+  // Merges the measurements that another process has stored since.
   if (const std::optional<Json> there = cache_.look(kSchedules, keys_.algorithms)) {
     const Status learnt = row_schedules().remember(*there);
     if (!learnt.ok()) log_debug("cache", "what is there is replaced: {}", learnt.message());
@@ -141,7 +142,8 @@ void ProfileStore::save(const CostTable& costs) {
   if (wanted_ && !costs.empty()) save_if_new(kCosts, keys_.costs, costs.to_json(), kept_costs_);
   save_schedules();
   if (!one_node_ || backend_->export_algorithms == nullptr) return;
-  // Merges what another process has measured since. If two processes write at the same time, the last one wins.
+  // Merges the measurements that another process has stored since. If two processes write at the same time, the last
+  // one wins.
   if (const std::optional<Json> there = cache_.look(kAlgorithms, keys_.algorithms)) {
     const Status learnt = backend_->learn_algorithms == nullptr ? ok_status() : backend_->learn_algorithms(*there);
     if (!learnt.ok()) log_debug("cache", "what is there is replaced: {}", learnt.message());

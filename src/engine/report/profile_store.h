@@ -44,16 +44,17 @@ class ProfileStore {
   ProfileStore(const EngineOptions& options, const EnginePlan& plan, const DeviceProperties& device,
                const Backend& backend);
 
-  // Returns options.known_costs or the stored costs. Returns an empty table if there are none, if
-  // options.graphs.measure_costs is off, or if the engine is deterministic.
+  // Returns options.known_costs or the stored costs. Returns an empty table if there are none, or if the plan measures
+  // no costs (RunnerOptions::measure_costs).
   CostTable load_costs();
   // Gives the backend the algorithms that were chosen or measured before, and row_schedules() the measurements of
-  // generated kernels. On several nodes it gives no algorithms: their caches differ, and all ranks must compute alike.
+  // generated kernels. On several nodes it gives no algorithms, because the nodes' caches differ, and all ranks must
+  // compute alike.
   void restore_algorithms();
   // Returns the number of entries found by loading and restoring.
   std::int64_t cache_hits() const { return cache_.hits() + (known_ && !known_->empty() ? 1 : 0); }
   // Measures other algorithms for one matmul, which later starts will use. Returns false if none is left, if there is
-  // no cache, if load_costs() returns no costs, and on several nodes. Precondition: nothing runs on `device`.
+  // no cache, if the plan measures no costs, and on several nodes. Precondition: nothing runs on `device`.
   Result<bool> measure_algorithms(Device& device);
   std::int64_t measured_algorithms() const { return measured_algorithms_; }
   // Measures other schedules for one generated kernel (ops/fused/row_tuning.h), like measure_algorithms(). All

@@ -7,7 +7,7 @@
 namespace tessera {
 namespace {
 
-// Gives plain positions to those of the batch's first `rows` rows that have no positions of their own.
+// Appends plain rotary positions for those of the batch's first `rows` rows that have none of their own.
 void use_plain(const ForwardBatch& batch, std::size_t rows, RopeAxes& rope_positions) {
   for (std::vector<std::int32_t>& axis : rope_positions)
     axis.insert(axis.end(), batch.positions.begin() + std::ssize(axis),

@@ -12,12 +12,13 @@ namespace tessera {
 
 // Empties a batch for a model with `num_cache_groups`; keeps its memory.
 void clear_rows(std::size_t num_cache_groups, ForwardBatch& batch, RopeAxes& rope_positions);
-// Adds a request with rows for the `count` positions of `sequence` from `first` on. The rows get positions, lengths,
-// slots and page tables, and rotary positions if the sequence has its own. Ids and wanted rows are up to the caller.
-// Precondition: the sequence holds the pages.
+// Adds a request with the rows of `count` positions of `sequence`, beginning at position `first`. The rows get
+// positions, lengths, slots and page tables, and rotary positions if the sequence has its own. Ids and wanted rows are
+// up to the caller. Precondition: the sequence holds the pages.
 void append_rows(const Sequence& sequence, std::int64_t first, std::int64_t count, const CacheManager& cache,
                  ForwardBatch& batch, RopeAxes& rope_positions);
-// Call once all requests are added: gives plain rotary positions to the last rows if any row has its own.
+// Call once all requests are added. If some rows have rotary positions of their own, the rows behind the last of these
+// get plain ones.
 void finish_rows(const ForwardBatch& batch, RopeAxes& rope_positions);
 
 }  // namespace tessera

@@ -20,7 +20,7 @@ class Flights {
   // Returns the batch to schedule behind those in flight. Precondition: fewer than most() forwards are in flight.
   ScheduledBatch& next() { return batches_[static_cast<std::size_t>(count())]; }
 
-  // Records that next(), which was scheduled from `begin` on, was just enqueued.
+  // Records that the batch of next() was just enqueued. Its scheduling began at `begin`.
   void enqueued(const ScheduledBatch& batch, StepPace::Clock::time_point begin);
   // Waits for the oldest forward, which is then no longer in flight. Its batch stays the oldest until end_oldest().
   Result<StepOutputs> collect();

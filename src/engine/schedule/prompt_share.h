@@ -1,10 +1,10 @@
 // Decides how many prompt tokens a step takes beside its decodes.
 //
-// Above some number of tokens, a forward's time is proportional to them. Two prompts together then take as long as one
-// after the other, and only delay the first answer. Every decoding request also waits for the whole step. So a step
-// takes the whole first prompt or, if other requests decode, up to a third of the chunk. It then adds later prompts
-// until it has `filling` tokens. If more than kDeepBacklog chunks of prompts wait, throughput matters more: steps are
-// whole chunks, which need the fewest forwards.
+// Above some number of tokens (`filling`), a forward's time is proportional to its tokens. Two such prompts then take
+// as long together as one after the other, but together the first answer comes later. Every decoding request also waits
+// for the whole step. So a step takes the whole first prompt or, if other requests decode, at most a third of the chunk
+// (or `filling` tokens if that is more). It then adds later prompts until it has `filling` tokens. If more than
+// kDeepBacklog chunks of prompts wait, throughput matters more: steps are whole chunks, which need the fewest forwards.
 //
 // Measured with Llama-3.1-8B on an H200, on 300 requests of the Azure conversation trace at 12/s:
 // docs/measurements/serving.md, "A saturated server".
@@ -18,10 +18,11 @@ namespace tessera {
 class PromptShare {
  public:
   static constexpr std::int64_t kDeepBacklog = 2;  // in chunks
-  static constexpr std::int64_t kChunkShare = 3;   // a step with decodes takes chunk / kChunkShare tokens of prompts
+  // A step with decodes takes up to chunk / kChunkShare tokens of prompts.
+  static constexpr std::int64_t kChunkShare = 3;
 
-  // `filling`: the number of tokens above which a forward's time is proportional to them. If it is 0 (unknown), steps
-  // are whole chunks. `backlog`: prompt tokens still to be computed, of running and waiting requests together.
+  // `filling`: the number of tokens above which a forward's time is proportional to its tokens. If it is 0 (unknown),
+  // steps are whole chunks. `backlog`: prompt tokens still to be computed, of running and waiting requests together.
   PromptShare(std::int64_t chunk, std::int64_t filling, std::int64_t backlog, bool decodes)
       : filling_(filling), left_(chunk), shares_(filling > 0 && backlog <= kDeepBacklog * chunk) {
     if (shares_ && decodes) left_ = std::min(chunk, std::max(chunk / kChunkShare, filling));

@@ -97,8 +97,8 @@ void ScheduledBatch::append_embeddings(const Sequence& sequence, std::int64_t kv
             static_cast<std::int32_t>(first));
 }
 
-// Adds the image rows of the tokens up to `kv_len`, and lists the images to encode. If another sequence of this batch
-// already lists an image, it is listed again only if its rows are to be returned.
+// Adds the image rows of the tokens up to `kv_len`, and lists the images to encode. An image that another sequence of
+// this batch already lists is listed again only if this sequence's request wants the image's rows returned.
 void ScheduledBatch::append_images(Sequence& sequence, std::int64_t kv_len) {
   if (sequence.computed >= sequence.prompt_tokens()) return;
   const std::int64_t first_token = batch.num_tokens() - (kv_len - sequence.computed);
@@ -174,7 +174,7 @@ void ScheduledBatch::fill_draft_masks(std::int64_t vocab_size) {
 void ScheduledBatch::append_prompt_rows(Sequence& sequence, Entry& entry) {
   const bool score = sequence.request.score;
   if (!score && !sequence.request.logprobs.prompt) return;
-  // Leaves out the prompt's last row, which predicts no token of the prompt.
+  // Log-probabilities leave out the prompt's last row, which predicts no token of the prompt.
   const std::int64_t end = sequence.prompt_tokens() - (score ? 0 : 1);
   entry.first_prompt_row = std::max({entry.position, sequence.first_wanted(), sequence.rows_delivered});
   entry.prompt_rows =

@@ -18,16 +18,17 @@ struct ScheduledBatch {
     std::int64_t new_tokens;   // tokens of the sequence in this forward
     std::int64_t first_token;  // index of the first of these tokens in the forward
     std::int64_t position;     // position of the first of them in the sequence
-    std::int64_t replayed;     // the first of these tokens, which an earlier forward computed as drafts
+    std::int64_t replayed;     // how many tokens at the start of new_tokens were computed before, as drafts
     std::int64_t row;          // index of the sampled row among the wanted rows; -1: none is sampled
     std::int64_t next_token;   // index of the sampled token in the sequence
-    std::int64_t drafts;       // tokens behind the new ones, whose rows are sampled too, in order behind `row`
-    // The number of wanted rows for the prompt's log-probabilities or logits: the rows of the sequence's tokens from
-    // first_prompt_row on.
+    std::int64_t drafts;       // number of drafts behind the new tokens; their rows are sampled too, behind `row`
+    // The number of wanted rows for the prompt's log-probabilities or logits. They belong to consecutive tokens of the
+    // sequence, the first of which is first_prompt_row.
     std::int64_t prompt_rows;
     std::int64_t first_prompt_row;
     std::int64_t wanted_from;  // index of the first of these rows in wanted_rows
-    // The number of wanted hidden states: those of the sequence's tokens from first_hidden on.
+    // The number of wanted hidden states. They belong to consecutive tokens of the sequence, the first of which is
+    // first_hidden.
     std::int64_t hidden_count;
     std::int64_t first_hidden;
     std::int64_t hidden_from;  // index of the first of these in hidden_rows

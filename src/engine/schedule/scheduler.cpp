@@ -50,8 +50,8 @@ std::int64_t Scheduler::schedule(bool decodes, std::int64_t most_chosen, std::in
     const std::int64_t wanted = cut_at_page(sequence, std::min(budget, most));
     if (wanted <= 0) continue;
     std::int64_t count = cache_.fitting(sequence.cache, sequence.computed, wanted);
-    // Preempts the sequences behind this one until a page is free, because a step without entries frees no pages. Not
-    // while tokens of another turn are awaited: their sequences may end first.
+    // Preempts the sequences behind this one until a page is free, because a step without entries frees no pages. Does
+    // not preempt while tokens of another turn are awaited, because the sequences of that turn may end and free pages.
     while (count == 0 && !awaits_tokens() && chosen_.empty() && scheduled.entries.empty() && i + 1 < running_.size()) {
       preempt_last();
       count = cache_.fitting(sequence.cache, sequence.computed, wanted);
@@ -104,9 +104,10 @@ void Scheduler::keep_places() {
   std::swap(chosen_, placed_);
 }
 
-// Cuts a prompt's forward for a model that keeps states. Returns how many of its `count` tokens to compute. A forward
-// ends at a page's end. The last one ends at the last page from which another sequence could continue, and one ends at
-// the point where the prompt diverges from prompts with the same beginning.
+// Returns how many of a prompt's next `count` tokens to compute. For a model that keeps states, forwards end at a
+// page's end, so that the state there can be a checkpoint. One forward ends at the branch point, where the prompt
+// diverges from earlier prompts. Another one ends at the last full page before the prompt's last token, which is as far
+// as another sequence could reuse the prompt.
 std::int64_t Scheduler::cut_at_page(const Sequence& sequence, std::int64_t count) const {
   if (!cache_.has_states() || !caches(sequence) || sequence.decodes()) return count;
   const std::int64_t end = std::min(sequence.computed + count, std::ssize(sequence.tokens) - 1);
@@ -148,13 +149,14 @@ std::int64_t Scheduler::fitting_tokens(PromptShare share) {
   tokens = std::min(tokens, options_.limits.max_tokens);
   if (tokens <= decodes) return options_.limits.max_tokens;
   const std::int64_t fitting = fit_(tokens);
-  // Cuts nothing if decodes take most of the size: they recur in every step, so prompts would advance too slowly.
+  // Cuts nothing if decodes take most of the size, because decodes recur in every step and prompts would advance too
+  // slowly.
   if (fitting < 2 * decodes || fitting >= tokens) return options_.limits.max_tokens;
   ++split_chunks_;
   return fitting;
 }
 
-// Gives every running sequence whose last page is full a page for the next token.
+// Gives a page for the next token to every running sequence whose last page is full.
 void Scheduler::grow_running() {
   for (std::size_t i = 0; i < running_.size(); ++i) {
     Sequence& sequence = *running_[i];
@@ -190,8 +192,8 @@ void Scheduler::compute_again() {
   flush_prefixes();
 }
 
-// Enters the computed, known tokens into the prefix cache. Returns whether they end at a page's end and were all
-// entered.
+// Enters the full pages of computed tokens that the host knows into the prefix cache. Returns whether these pages hold
+// all computed tokens.
 bool Scheduler::keep_computed(Sequence& sequence) {
   if (!caches(sequence)) return false;
   const std::int64_t known = std::min(sequence.computed, std::ssize(sequence.tokens) - sequence.pending);
@@ -207,7 +209,8 @@ void Scheduler::release_cache(Sequence& sequence, bool keep) {
   release_images(sequence, sequence.prompt_tokens());
 }
 
-// Gives the rows back. Others may take them at once: a new owner writes them after the forwards that read them.
+// Gives the rows back. Other sequences may take them at once, because forwards run in order: a new owner writes the
+// rows after earlier forwards have read them.
 void Scheduler::release_embeddings(Sequence& sequence) {
   if (sequence.first_embedding < 0) return;
   embeddings_.give_back(sequence.first_embedding);
@@ -243,7 +246,7 @@ void Scheduler::mark_submitted(const ScheduledBatch& scheduled) {
     sequence.replayed = std::max<std::int64_t>(sequence.replayed - entry.new_tokens, 0);
     if (sequence.computed >= sequence.prompt_tokens()) release_embeddings(sequence);
     release_images(sequence, sequence.computed);
-    // Keeps computed pages, except those of a decoding sequence, which are kept when it ends.
+    // Enters computed pages into the prefix cache. Those of a decoding sequence are entered when it ends.
     if (!decodes && keep_computed(sequence)) cache_.add_checkpoint(sequence.cache);
     cache_.leave_window(sequence.cache, sequence.computed);
     if (entry.row < 0) continue;

@@ -1,20 +1,21 @@
 // Decides which tokens the next forward computes, and in which pages. Pure bookkeeping: it holds no model and runs
 // nothing.
 //
-// A step takes one decode token of every running sequence. If there are no prompts, drafts follow it (step_drafts.h);
-// else prompts fill the step up to `max_tokens` tokens, so a long prompt is computed in chunks beside running decodes.
-// Higher priorities come first, then older sequences. Prompts that fill the device one by one are not computed together
-// (prompt_share.h). `fit` may shorten the step's prompts, from the last one on, so that the step fills a captured size,
-// as long as prompts still make up at least half of the step. Decodes are never postponed. A decoding sequence keeps
-// its place in the batch as far as possible, so plans that remember the contents of each place have little to do.
+// A step takes one decode token of every running sequence. If there are no prompts, drafts follow the decode tokens
+// (step_drafts.h); else prompts fill the step up to `max_tokens` tokens, so a long prompt is computed in chunks beside
+// running decodes. Higher priorities come first, then older sequences. Prompts that each fill the device alone are not
+// computed together (prompt_share.h). `fit` may shorten the step's prompts, the last one first, so that the step fills
+// a captured size, as long as prompts still make up at least half of the step. Decodes are never postponed. A decoding
+// sequence keeps its place in the batch as far as possible, because attention plans keep each place's page table on the
+// device and write only what changes.
 //
 // A sequence is admitted when every cache group has pages for its tokens so far, less those found in the prefix cache,
 // and for what the running sequences are about to take (cache_manager.h). It takes further pages as it grows. If no
-// page is left, pages that only the prefix cache holds are evicted. After that the last sequence in order is preempted:
+// page is left, pages that only the prefix cache holds are evicted. After that the last running sequence is preempted:
 // it gives its pages back, waits in its old place, and is computed again, except what the prefix cache still has. A
 // sequence may also preempt sequences of lower priority to be admitted. A sequence that begins like a prompt that is
-// being computed waits for that prompt. A sequence whose adapter finds no slot waits too, and lets others pass, but
-// only so many with adapters that it is not passed forever. If window groups lack pages for a whole chunk, less of the
+// being computed waits for that prompt. A sequence whose adapter finds no slot waits too. Other sequences may pass it,
+// but only a limited number of those that have adapters. If window groups lack pages for a whole chunk, less of the
 // prompt is computed.
 //
 // For a model with state groups, a prompt's forwards end at a page's end, and the state there is kept as a checkpoint.
@@ -49,7 +50,7 @@ struct SchedulerOptions {
   bool prefix_cache = true;
   // The number of pipeline steps in flight at once. If there are several, the decoding sequences form as many groups,
   // and each step takes the next group. No sequence is scheduled before its last token is known, since the first stage
-  // learns the token with the next step.
+  // receives that token with the next step.
   int turns = 1;
   std::int64_t adapter_slots = 0;  // adapters that the sequences of one forward may use; 0: none are served
 };
@@ -57,7 +58,7 @@ struct SchedulerOptions {
 // Returns how many of a step's tokens (prompts and decodes together) to compute at once: 1 … tokens (split_tokens in
 // runner/dispatch/dispatch.h). Empty: all of them.
 using FitTokens = std::function<std::int64_t(std::int64_t tokens)>;
-// Returns the number of tokens above which a forward's time is proportional to them (filling_tokens in
+// Returns the number of tokens above which a forward's time is proportional to its tokens (filling_tokens in
 // runner/dispatch/dispatch.h). Empty: unknown.
 using FillingTokens = std::function<std::int64_t()>;
 
@@ -85,7 +86,8 @@ class Scheduler {
   // given embeddings, and for the largest of its images.
   void grow_embeddings(std::int64_t rows) { embeddings_.grow(rows); }
   // Schedules the next forward into the batch, whose memory is reused. The batch has no entries if nothing can be
-  // computed now. `in_turns`: other forwards may be in flight beside it; otherwise it has all decoding sequences.
+  // computed now. With `in_turns`, the batch has only the decoding sequences of one turn, because other forwards may be
+  // in flight; otherwise it has all decoding sequences.
   void next(ScheduledBatch& scheduled, bool in_turns = true);
   // Returns whether some sequence, waiting or running, needs its results on the host before more is scheduled.
   bool reads_at_once() const { return num_read_at_once_ > 0; }
@@ -131,8 +133,8 @@ class Scheduler {
   void admit();
   PromptShare prompt_share() const;
   std::int64_t fitting_tokens(PromptShare share);
-  // Adds running sequences: those that decode, or else the prompts, as far as `share` allows. Adds at most
-  // `most_chosen` sequences and `budget` tokens; returns the rest of the budget.
+  // Adds running sequences: the decoding ones if `decodes` is set, otherwise prompts, as far as `share` allows. Adds at
+  // most `most_chosen` sequences and `budget` tokens; returns the rest of the budget.
   std::int64_t schedule(bool decodes, std::int64_t most_chosen, std::int64_t budget, PromptShare& share,
                         ScheduledBatch& scheduled);
   void keep_places();

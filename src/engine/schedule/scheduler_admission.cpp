@@ -10,7 +10,7 @@ namespace tessera {
 void Scheduler::admit() {
   if (waiting_.empty()) return;
   find_leaders();
-  Sequence* waits_for_slot = nullptr;  // the first sequence whose adapter has none
+  Sequence* waits_for_slot = nullptr;  // the first sequence whose adapter finds no slot
   for (std::size_t i = 0; i < waiting_.size();) {
     Sequence& sequence = *waiting_[i];
     if (sequence.pending > 0) return;  // it was preempted, and its last token is not sampled yet
@@ -51,8 +51,9 @@ void Scheduler::admit() {
   }
 }
 
-// Returns whether the sequence's adapter, if it has one, finds a slot. The first sequence without one is kept in
-// `waits_for_slot`. Once enough sequences with adapters have passed it, no more do, so that slots become idle.
+// Returns whether the sequence's adapter, if it has one, finds a slot. `waits_for_slot` is the first sequence that
+// found none. After kMostPasses sequences with adapters have passed that sequence, no more may, so that slots become
+// idle.
 bool Scheduler::has_slot(Sequence& sequence, Sequence*& waits_for_slot) const {
   constexpr std::int64_t kMostPasses = 32;
   if (sequence.adapter == nullptr) return true;
@@ -101,7 +102,7 @@ bool Scheduler::has_room(const Sequence& sequence) const {
   return true;
 }
 
-// Finds running sequences that are computing pages which others could reuse.
+// Finds running sequences that are computing pages which waiting sequences could reuse.
 void Scheduler::find_leaders() {
   prefix_waits_.begin(running_, [&](const Sequence& sequence) { return computes_shared_pages(sequence); });
 }

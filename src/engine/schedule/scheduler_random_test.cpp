@@ -81,7 +81,7 @@ class NaiveMemory {
     return static_cast<std::int32_t>(pending ? 1000 + position : s.tokens[static_cast<std::size_t>(position)].value());
   }
 
-  // Returns hashes of the tokens up to each position.
+  // Returns, for each position before `end`, a hash of the tokens up to it.
   static std::vector<std::uint64_t> prefixes_of(const Sequence& s, std::int64_t end) {
     std::vector<std::uint64_t> prefixes;
     std::uint64_t prefix = 0;
@@ -189,7 +189,7 @@ class RandomLoad {
       if (std::string fault = memory_.check(batch, load_.options); !fault.empty())
         return fault + " in step " + std::to_string(step) + " of seed " + std::to_string(load_.seed) + ": " +
                shown(batch);
-      // Leaves out some forwards, as if they had failed before they were planned.
+      // Hides some forwards from the device's page tables, as if these forwards had failed before they were planned.
       if (std::string fault = below(20) == 0 ? "" : tables_.check(batch.batch); !fault.empty())
         return fault + " in step " + std::to_string(step) + " of seed " + std::to_string(load_.seed);
       // Caches with sliding windows or recurrent states may make a step shorter, so their steps are not checked.
@@ -293,7 +293,7 @@ TEST_P(SchedulerLoads, AgreeWithANaiveMemory) {
   EXPECT_GT(cached_tokens, 1000);
 }
 
-// Runs chunks that have room for all decodes, and chunks that have not.
+// Some of these chunks have room for all decodes, and some do not.
 TEST_P(SchedulerLoads, AgreeWherePromptsAreCutToFit) {
   std::int64_t split_chunks = 0;
   for (std::uint64_t seed = 0; seed < 30; ++seed) {

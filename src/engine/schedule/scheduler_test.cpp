@@ -1,5 +1,5 @@
-// Catches: sequences that overtake others, starve or are left out of a batch, a chunk above its limit, leaked pages,
-// the wrong sequence preempted, and a prefix that is computed twice, or reused although its rows are wanted.
+// Catches: sequences that overtake earlier ones, starve or are left out of a batch, a chunk above its limit, leaked
+// pages, the wrong sequence preempted, and a prefix that is computed twice, or reused although its rows are wanted.
 #include "tessera/engine/schedule/scheduler.h"
 
 #include <gmock/gmock.h>
@@ -29,7 +29,7 @@ class SchedulerTest : public ::testing::Test {
     return *scheduler_;
   }
 
-  // Returns the pages that are free, or cached and free on demand.
+  // Returns the number of pages that are free, or cached and free on demand.
   std::int64_t available() const {
     EngineStats stats;
     scheduler_->report(stats);
@@ -90,7 +90,7 @@ TEST_F(SchedulerTest, DecodesTakeTurnsInAPipeline) {
   EXPECT_EQ(third.batch.input_ids, std::vector<TokenId>(2, TokenId(7)));
 }
 
-// If each step is read before the next one, turns would starve some sequences until others end.
+// If each step is read before the next one, a step takes all decodes: turns would starve some sequences.
 TEST_F(SchedulerTest, OneStepInFlightTakesAllDecodes) {
   Scheduler& scheduler = make({.limits = {.max_tokens = 16}, .turns = 2});
   for (const std::int64_t id : {1, 2, 3, 4}) scheduler.add(sequence(id, 3, 4));
@@ -100,7 +100,7 @@ TEST_F(SchedulerTest, OneStepInFlightTakesAllDecodes) {
   EXPECT_EQ(shown(step), "1:1* 2:1* 3:1* 4:1*");
 }
 
-// The results of a lost step may be in the prefix cache, and other sequences may have found them there.
+// Everything is computed again, because other sequences may have found a lost step's results in the prefix cache.
 TEST_F(SchedulerTest, ComputesEverythingAgain) {
   Scheduler& scheduler = make({.limits = {.max_tokens = 16}});
   for (const std::int64_t id : {1, 2}) scheduler.add(sequence(id, 5, 3));
@@ -343,7 +343,7 @@ TEST_F(SchedulerTest, TheLastSequenceIsPreemptedWherePagesRunOut) {
   scheduler.add(sequence(2, 4, 8));   // one page, grows to three
   std::vector<std::string> steps = all_steps(scheduler);
   EXPECT_EQ(preemptions(), 1);
-  // The sequences grow to three and two pages. Then 1 takes the page of 2's sixth token, and 2 returns with its text.
+  // Sequence 2 is preempted. Sequence 1 takes its cached second page, so 4 of its 9 tokens are still cached at the end.
   EXPECT_THAT(steps, ElementsAre("1:4* 2:4*", "1:1* 2:1*", "1:1* 2:1*", "1:1* 2:1*", "1:1* 2:1*", "1:1*", "1:1*",
                                  "1:1*", "1:1*", "1:1*", "1:1*", "1:1*", "2:5*", "2:1*", "2:1*"))
       << "what 2 had computed was evicted for 1";

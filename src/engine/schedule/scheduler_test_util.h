@@ -47,8 +47,8 @@ inline std::vector<std::int64_t> finish_step(Scheduler& scheduler, const Schedul
   return finished;
 }
 
-// Prints a step: in "1:8 2:3*", sequence 1 gets 8 tokens, and sequence 2 gets 3 and is sampled; "3:4++" wants two more
-// rows.
+// Prints a step. In "1:8 2:3*", sequence 1 gets 8 tokens, and sequence 2 gets 3 and is sampled. In "3:4++", sequence 3
+// gets 4 tokens, and two rows of its prompt are wanted.
 inline std::string shown(const ScheduledBatch& step) {
   std::ostringstream text;
   for (const ScheduledBatch::Entry& entry : step.entries) {

@@ -35,7 +35,7 @@ struct Sequence {
   // The number of kept drafts that the next forward computes again, because recurrent states leave drafts out. They
   // count as uncomputed tokens before the last one.
   std::int64_t replayed = 0;
-  SequenceCache cache;  // what the sequence holds of every cache group
+  SequenceCache cache;  // the sequence's pages and slots in all cache groups
   // The first device row of the prompt's given embeddings; -1: none is held. Rows are held from the admission until the
   // prompt is computed.
   std::int64_t first_embedding = -1;
@@ -46,7 +46,7 @@ struct Sequence {
   std::shared_ptr<ServedAdapter> adapter;  // null: none
   std::int64_t passed = 0;                 // sequences with adapters that were admitted while it waited for a slot
   std::int64_t seed = 0;
-  std::int32_t last_row = -1;  // row of the last step that sampled the newest token; -1: not on the device
+  std::int32_t last_row = -1;  // the newest token's row in last_ids; -1: it is not on the device
   std::int64_t order = 0;      // position in the order of arrival
   std::int64_t admission = 0;  // number of its latest admission, from 1
   PrefixStanding prefix;       // compared with sequences whose prompts are being computed
@@ -62,7 +62,7 @@ struct Sequence {
 
   // The result at the sequence's end. Rows of the prompt are delivered once, even if they are computed again.
   Completion result;
-  std::int64_t rows_delivered = 0;    // prompt log-probabilities or logits, in tokens of the prompt
+  std::int64_t rows_delivered = 0;    // prompt tokens whose log-probabilities or logits were delivered
   std::int64_t hidden_delivered = 0;  // tokens with hidden states that were delivered or pooled
   std::vector<double> pooled_sum;     // [hidden size]: sum over those tokens, if the mean is wanted
   bool admitted_before = false;
@@ -90,7 +90,7 @@ struct Sequence {
   bool wants_hidden() const { return request.return_hidden_states || request.pooling != Pooling::kNone; }
   // Returns whether the hidden states of all tokens are wanted, not only those of one token.
   bool wants_all_hidden() const { return request.return_hidden_states || request.pooling == Pooling::kMean; }
-  // Returns whether the keys and values equal those of the same ids and images in other sequences.
+  // Returns whether other sequences with the same ids and images may use this sequence's keys and values.
   bool is_cacheable() const { return request.input_embeds.empty(); }
   // Returns the first token that is computed even if it is cached, because its row is wanted.
   std::int64_t first_wanted() const;

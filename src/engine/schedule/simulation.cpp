@@ -164,7 +164,7 @@ PaddingWaste Simulation::prefill_waste() const {
   waste.exact /= forwards;
   double all = 0;
   for (const auto& [count, times] : forward_tokens) all += static_cast<double>(times);
-  waste.served = std::min(forwards / all, 1.0);  // forwards that mix in decodes may count on both sides
+  waste.served = std::min(forwards / all, 1.0);  // pure decodes that ran on the prefill runner count only in `forwards`
   return waste;
 }
 

@@ -26,21 +26,22 @@ struct ChosenTokens {
   std::int64_t count = 0;
 };
 
-// Chooses the drafts of a step. Only steps without prompts have drafts: a prompt fills a forward by itself, and would
-// wait longer. Drafts never postpone a decode, and never evict a page. Holds memory that steps share.
+// Chooses the drafts of a step. Only steps without prompts have drafts, because a prompt fills a forward by itself and
+// would wait longer. Drafts never postpone a decode, and never evict a page. The object reuses its memory from step to
+// step.
 class StepDrafts {
  public:
-  // What a step without drafts computes.
+  // The work of a step without drafts, and the room that is left for drafts.
   struct Step {
     const Sequences& running;
-    std::int64_t most_rows;  // rows that can be sampled; every running sequence may need one, and its next page
+    std::int64_t most_rows;  // rows that can be sampled; one of them is kept for every running sequence
     std::int64_t budget;     // tokens that may be computed beside the decodes
   };
 
   explicit StepDrafts(DraftCosts costs) : costs_(std::move(costs)) {}
 
-  // Sets the drafts of the sequences that decode in this step, possibly none, and takes pages for them. Sets none where
-  // the step computes only a part of a sequence's uncomputed tokens.
+  // Sets the drafts of each sequence that decodes in this step, possibly none, and takes pages for them. A sequence
+  // gets no drafts if the step computes only a part of its uncomputed tokens.
   void choose(const Step& step, std::span<const ChosenTokens> decoding, CacheManager& cache);
 
  private:
@@ -50,8 +51,8 @@ class StepDrafts {
 };
 
 // Records that the entry's next draft equals the token that was sampled before it. Moves the entry to the row of the
-// token behind the draft. With `has_states` the next forward computes the draft again, as the model's states leave it
-// out. Precondition: the sampled token was settled.
+// token behind the draft. With `has_states` the next forward computes the draft again, because the model's states do
+// not include drafts. Precondition: the sampled token was settled.
 void keep_draft(ScheduledBatch::Entry& entry, bool has_states);
 
 }  // namespace tessera

@@ -10,22 +10,22 @@ using Ms = std::chrono::duration<double, std::milli>;
 
 // A wait of at most this time means that the forward had already finished.
 constexpr Ms kAlreadyThere{0.1};
-// The time, besides twice the host's scheduling time, that is kept before a forward's estimated end, because threads
-// may wake late.
+// The margin that is kept before a forward's estimated end, besides twice the host's scheduling time. Threads may wake
+// late.
 constexpr double kSlackMs = 0.7;
-// The time after a request's arrival during which decode-only forwards are awaited too.
+// For this long after a request's arrival, the next step is also delayed while a decode-only forward runs.
 constexpr std::chrono::seconds kArrivals{1};
 constexpr double kKept = 0.96;   // each added forward multiplies the old sums by this
 constexpr int kFewest = 6;       // forwards before a line is used
 constexpr double kFar = 2;       // a forward counts as at most this many times the estimate
-constexpr double kLittle = 0.2;  // in kFar's limit, the estimate is at least this share of the mean
+constexpr double kLittle = 0.2;  // kFar's limit takes at least this share of the mean as the estimate
 
 }  // namespace
 
 double StepPace::Line::fitted(double rows) const {
   const double spread = weight_ * xx_ - x_ * x_;
-  // With equal rows, only the mean is known. It is the estimate for that many rows or more, and is scaled down for
-  // fewer.
+  // If all forwards had equally many rows, only their mean is known. It is the estimate for that many rows or more, and
+  // is scaled down for fewer.
   if (spread <= 1e-6 * weight_ * xx_) return rows * weight_ >= x_ ? y_ / weight_ : y_ / x_ * rows;
   const double slope = std::max(0.0, (weight_ * xy_ - x_ * y_) / spread);
   return (y_ - slope * x_) / weight_ + slope * rows;

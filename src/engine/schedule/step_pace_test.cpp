@@ -24,7 +24,7 @@ class StepPaceTest : public ::testing::Test {
     now_ += of_ms(ms);
     pace_.collected(now_ - of_ms(ms), now_);
   }
-  // Returns by how many ms a forward of `step` that begins now delays the next one.
+  // Returns how many ms pass until the next forward is due, if a forward of `step` begins now.
   double wait_of(Step step) const {
     StepPace pace = pace_;
     pace.submitted(step, now_ - 100us, now_);

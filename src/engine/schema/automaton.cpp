@@ -26,7 +26,8 @@ Status too_large() {
 
 // Removes the states from which no accepting state can be reached.
 Automaton trimmed(const Automaton& a) {
-  std::vector<std::size_t> begins(a.states() + 1, 0);  // [state]: where the states that lead to it begin in `from`
+  // For each state: the index in `from` at which the states that lead to it begin.
+  std::vector<std::size_t> begins(a.states() + 1, 0);
   for (const std::int32_t to : a.next) {
     if (to != kNoState) ++begins[static_cast<std::size_t>(to)];
   }
@@ -52,7 +53,7 @@ Automaton trimmed(const Automaton& a) {
       queue.push_back(before);
     }
   }
-  id[0] = 0;  // even if nothing is accepted
+  id[0] = 0;  // the initial state stays even if nothing is accepted
   std::int32_t count = 0;
   for (std::int32_t& one : id) {
     if (one != kNoState) one = count++;

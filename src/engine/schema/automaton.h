@@ -41,7 +41,7 @@ struct Automaton {
   bool accepts_text(std::string_view utf8) const;
 };
 
-enum class Reading : std::uint8_t { kNarrow, kWide };  // regex.h
+enum class Reading : std::uint8_t { kNarrow, kWide };  // see regex.h
 
 // Makes the automaton of one reading of the regex. Returns invalid_argument if it needs more than kMaxStates states or
 // more than the remaining work.

@@ -51,7 +51,7 @@ class Builder {
     }
     const Regex& part = regex->parts.front();
     for (int i = 0; i < regex->min; ++i) {
-      const std::int32_t begin = node();  // so that empty repetitions count too
+      const std::int32_t begin = node();  // counts towards kMaxNodes even if the part is empty
       join(from, begin);
       from = TRY(add(part, begin));
     }
@@ -106,7 +106,7 @@ enum Phase : std::int32_t { kBefore = 0, kEnded = 1, kAfterNewline = 2, kPhases 
 using Position = std::int32_t;  // node * kPhases + phase
 
 struct Positions {
-  bool consumed = false;  // a character precedes: "^" does not match
+  bool consumed = false;  // a character precedes, so "^" does not match
   std::vector<Position> sorted{};
   auto operator<=>(const Positions&) const = default;
 };

@@ -1,6 +1,7 @@
 // Minimises an automaton by Hopcroft's algorithm. A block of states is split if only some of its states have
-// transitions into another block, until no block tells apart two states of one block. Missing transitions need no state
-// of their own, because every block is used once as a whole before its halves are used.
+// transitions into a given other block by one class of characters. The splits go on until no block is left to split.
+// Missing transitions need no state of their own, because every block is used once as a whole before its halves are
+// used.
 #include <algorithm>
 #include <numeric>
 #include <span>
@@ -120,7 +121,7 @@ Result<Partition> equal_states(const Automaton& a, WorkLimit& work) {
     const std::size_t block = waiting.back();
     waiting.pop_back();
     waits[block] = 0;
-    const std::vector<std::size_t> into = parts.states(block);  // which may be split meanwhile
+    const std::vector<std::size_t> into = parts.states(block);  // a copy, because the block may be split meanwhile
     TRY(work.spend(into.size() * a.classes()));
     for (std::size_t c = 0; c < a.classes(); ++c) {
       std::size_t marked = 0;

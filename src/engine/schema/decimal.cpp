@@ -12,7 +12,8 @@ namespace {
 __extension__ using Wide = __int128;
 
 constexpr int kMaxDigits = 18;
-constexpr int kStepDigits = 15;  // digits of a step, in all and behind the point: products keep within 38
+// The most digits of a step, in all and behind the point. Products then have at most 38 digits.
+constexpr int kStepDigits = 15;
 constexpr long double kMostUnits = 1e18L;
 
 }  // namespace

@@ -197,7 +197,7 @@ std::string ebnf_regex(const Regex& regex, EbnfRules& rules, const std::string& 
     case RegexNode::Kind::kSequence: return regex_sequence(regex->parts, rules, end);
     case RegexNode::Kind::kChoice: return regex_choice(regex->parts, rules, end);
     case RegexNode::Kind::kRepeat: return regex_repeat(*regex, rules, end);
-    default: return end.empty() ? "\"\"" : end;  // anchors are gone by now
+    default: return end.empty() ? "\"\"" : end;  // anchors were removed before
   }
 }
 

@@ -19,9 +19,9 @@ std::string ebnf_text(std::string_view utf8);
 std::string ebnf_class(const CharSet& characters);
 // Returns an expression for one character of the set inside a JSON string. `"`, `\` and control characters have one
 // escaped form each; all others are raw. A large set has only its raw characters, unless ebnf_counted() applies. The
-// reason is that xgrammar keeps masks for the positions of one rule: a rule that ends after every character makes it
-// try the whole vocabulary at each. So large sets must not be choices, and loops stay inside one rule. Precondition:
-// the set is not empty.
+// reason is that xgrammar caches token masks for positions within one rule. If a rule ended after every character,
+// xgrammar would try the whole vocabulary at each one. So large sets must not be choices, and loops stay inside one
+// rule. Precondition: the set is not empty.
 std::string ebnf_json_character(const CharSet& characters);
 // Returns all alternatives for one character of the set, none of which is a choice.
 std::vector<std::string> ebnf_json_alternatives(const CharSet& characters);
@@ -29,7 +29,7 @@ std::vector<std::string> ebnf_json_alternatives(const CharSet& characters);
 std::string ebnf_repeat(const std::string& expression, std::int64_t min, std::int64_t max);
 // Returns `min` to `max` characters (max -1: unbounded) of the rule `character`. If the following text begins with none
 // of these characters (for example with a closing quote), xgrammar counts them at a cost that does not depend on their
-// number (tools/xgrammar.patch). Elsewhere it writes each one out.
+// number (tools/xgrammar.patch). Otherwise xgrammar writes out every repetition.
 std::string ebnf_counted(const std::string& character, std::int64_t min, std::int64_t max);
 // Returns "(a | b)", or a single alternative as it is. Precondition: `alternatives` is not empty.
 std::string ebnf_choice(const std::vector<std::string>& alternatives);

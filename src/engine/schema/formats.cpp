@@ -36,7 +36,8 @@ constexpr std::string_view kPathCharacter = "(?:[a-zA-Z0-9._~!$&'()*+,;=:@-]|%[0
 constexpr std::string_view kQueryCharacter = "(?:[a-zA-Z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})";
 constexpr std::string_view kJsonPointer = "(?:/(?:[^/~]|~[01])*)*";
 
-// Returns regular expressions that all dialects read alike: characters, classes and groups, repeated or not.
+// Returns a pattern of the regular expressions that all dialects read alike: characters, classes and groups, repeated
+// or not.
 std::string regex() {
   const std::string atom = R"((?:[a-zA-Z0-9 _:@%=,;!"'<>~#&/.-]|\\[dDwWsS.$^*+?()\[\]{}|\\]))";
   const std::string group = R"(\[\^?(?:[a-zA-Z0-9_ ]|a-z|A-Z|0-9|\\[dws])+\])";
@@ -51,7 +52,7 @@ constexpr std::string_view kUriTemplate =
 
 std::string ipv4() { return fmt::format("{0}\\.{0}\\.{0}\\.{0}", kOctet); }
 
-// Returns addresses of RFC 4291: eight groups; "::" stands for one or more groups of zeros.
+// Returns a pattern of the addresses of RFC 4291: eight groups; "::" stands for one or more groups of zeros.
 std::string ipv6() {
   constexpr std::string_view kGroup = "[0-9a-fA-F]{1,4}";
   const std::string tail = fmt::format("(?:{0}:{0}|{1})", kGroup, ipv4());
@@ -63,7 +64,8 @@ std::string ipv6() {
 }
 
 std::string hostname() { return fmt::format("(?:{0}\\.){{0,3}}{1}", kLabel, kLastLabel); }
-// Returns the host of a generic URI. It may have any length (RFC 3986), and without counts its automaton is small.
+// Returns a pattern of the hosts of generic URIs. A host may have any length (RFC 3986). Without counts, the pattern's
+// automaton is small.
 std::string uri_host() { return "(?:[a-zA-Z0-9]+(?:-+[a-zA-Z0-9]+)*\\.)*[a-zA-Z][a-zA-Z0-9]*(?:-+[a-zA-Z0-9]+)*"; }
 std::string domain() { return fmt::format("(?:{0}\\.){{1,2}}{1}", kLabel, kLastLabel); }
 std::string email() { return fmt::format("{0}(?:\\.{0}){{0,1}}@{1}", kAtom, domain()); }

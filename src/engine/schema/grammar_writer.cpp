@@ -11,8 +11,9 @@
 namespace tessera::schema {
 namespace {
 
-constexpr std::size_t kMaxAnyOrder = 6;          // values of "uniqueItems" that may come in any order: 64 rules
-constexpr std::size_t kMaxTextBytes = 4u << 20;  // the grammar in EBNF
+// The most values of "uniqueItems" that may come in any order; they take 2^6 rules.
+constexpr std::size_t kMaxAnyOrder = 6;
+constexpr std::size_t kMaxTextBytes = 4u << 20;  // largest size of the grammar in EBNF
 
 }  // namespace
 

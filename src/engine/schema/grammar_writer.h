@@ -1,4 +1,4 @@
-// Writes a schema's types, once settled (settled_types.h), as a grammar.
+// Writes the settled types of a schema (settled_types.h) as a grammar.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ namespace tessera::schema {
 
 class GrammarWriter {
  public:
-  // `blank` is an expression for what may stand between JSON's tokens. "": texts are written as Python's json.dumps
-  // writes them, `{"a": [1, 2]}`. Keeps references to the arguments.
+  // `blank` is an expression for the whitespace between JSON's tokens. "": texts are written as Python's json.dumps
+  // writes them, `{"a": [1, 2]}`. Keeps references to the table and the types.
   GrammarWriter(TypeTable& table, SettledTypes& types, std::string blank)
       : table_(table), types_(types), blank_(std::move(blank)) {}
 
@@ -34,7 +34,7 @@ class GrammarWriter {
   struct Elements {
     std::vector<Element> listed{};  // in this order, each at most once
     std::string more{};             // any number of these follow; "": none
-    bool alike = false;             // two of `more` may be identical, so together they count as one towards `min`
+    bool alike = false;             // two of `more` may be the same property, so all of them count as one towards `min`
     std::int64_t min = 0;
     std::int64_t max = -1;
   };

@@ -36,7 +36,7 @@ struct DigitWalk {
   }
 };
 
-// Adds the possible next digits, each followed by the result of `rest` for the remaining walk, to `choices`.
+// Adds one choice for each possible next digit: the digit, followed by the result of `rest` for the remaining walk.
 template <class Rest>
 void add_digits(const DigitWalk& walk, const Rest& rest, std::vector<Regex>& choices) {
   const char first = walk.on_low ? walk.low[walk.at] : '0';
@@ -193,7 +193,8 @@ Result<Units> units_between(const NumberSet& set) {
   return out;
 }
 
-// Makes an automaton that accepts decimal texts whose number of units is a multiple of `step`.
+// Makes an automaton that accepts decimal texts whose number of units is a multiple of `step`. Its state place * step +
+// rest has read `place` digits behind the point, and the units so far leave the remainder `rest`.
 Automaton multiples_automaton(std::int64_t step, int places) {
   Automaton out{.starts = {0, '-', '.', '/'}};
   for (char32_t c = '0'; c <= ':'; ++c) out.starts.push_back(c);
@@ -203,7 +204,7 @@ Automaton multiples_automaton(std::int64_t step, int places) {
       const std::int64_t scale = power_of_ten(places - place) % step;
       out.accepts.push_back(rest * scale % step == 0 ? 1 : 0);
       const auto here = static_cast<std::int32_t>(place * count + rest);
-      // A digit after the point moves to the next decimal place; the point itself has moved to the first place.
+      // A digit behind the point moves to the next place. The point itself leads to the states that the last loop adds.
       const bool digits_follow = place < places || places == 0;
       out.next.insert(
           out.next.end(),
@@ -217,7 +218,7 @@ Automaton multiples_automaton(std::int64_t step, int places) {
       out.next.push_back(kNoState);
     }
   }
-  // Rejects texts that end right after the point, where the first digit must follow.
+  // Adds the states directly behind the point. They accept nothing, because a digit must follow.
   for (std::int64_t rest = 0; places > 0 && rest < step; ++rest) {
     out.accepts.push_back(0);
     out.next.insert(out.next.end(), 4, kNoState);
@@ -242,10 +243,10 @@ Result<std::int64_t> step_in_units(const Decimal& step, const NumberSet& set, in
 
 bool bounded(const NumberSet& set) { return !set.multiples.empty() || set.low || set.high; }
 
-// The texts of a bounded set: decimals between two bounds that are multiples of each step.
+// The texts of a bounded set: decimals that lie between two bounds and are multiples of each step.
 struct BoundedTexts {
   Units units;
-  std::vector<std::int64_t> steps;  // in units, above 1: every number of so many places is a multiple of their unit
+  std::vector<std::int64_t> steps;  // in units; without steps of one unit, which every text satisfies
 
   bool empty() const { return units.low > units.high; }
   Regex between() const { return signed_decimals(units.low, units.high, units.places); }

@@ -23,7 +23,7 @@ inline constexpr int kMaxRegexCount = 100000;  // largest count of one repetitio
 
 struct RegexNode {
   enum class Kind : std::uint8_t {
-    kClass,     // one character of `narrow` (or of `wide`)
+    kClass,     // one character of `narrow` in the narrow reading, of `wide` in the wide reading
     kSequence,  // all `parts` in order; none: the empty text
     kChoice,    // one of `parts`; none: matches nothing
     kRepeat,    // the only part, `min` to `max` times

@@ -16,11 +16,14 @@ constexpr std::array<std::string_view, 7> kTypes = {"null",   "boolean", "intege
 constexpr std::array<std::string_view, 5> kUnheld = {"$dynamicRef", "$recursiveRef", "contains", "minContains",
                                                      "maxContains"};
 
-constexpr std::int64_t kMaxCount = 1'000'000'000;  // a larger count does not bound: other limits end a text before
+// Larger counts have no effect, because other limits end a text earlier.
+constexpr std::int64_t kMaxCount = 1'000'000'000;
 
-constexpr std::size_t kLeftOutSteps = 50;  // units of work; each also takes memory
+// Units of work to leave one type out of one shape. They also bound the memory that this takes.
+constexpr std::size_t kLeftOutSteps = 50;
 
-// Returns whether `value` may have a number written as an integer that fits neither 64 bits nor, exactly, a double.
+// Returns whether `value` may contain a rounded number: one that is written as an integer, but fits neither 64 bits nor
+// a double without rounding.
 bool is_rounded(const Json& value) {
   if (value.is_array()) return std::ranges::any_of(value.as_array(), is_rounded);
   if (value.is_object()) {
@@ -137,7 +140,7 @@ Result<Shapes> SchemaReader::own_shapes() {
     types.assign(kTypes.begin(), kTypes.end());
   }
   const auto has = [&](std::string_view type) { return std::ranges::find(types, type) != types.end(); };
-  // Reads every keyword, so that a malformed one is found whatever the type.
+  // Reads every keyword, so that a malformed one is found even if "type" excludes the values that it is about.
   NumberSet number_set = TRY(numbers());
   number_set.integer = !has("number");
   TextSet text_set = TRY(texts());

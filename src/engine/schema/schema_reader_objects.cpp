@@ -24,7 +24,7 @@ Result<ObjectShape> SchemaReader::object() {
   return out;
 }
 
-// Returns the terms of a pattern, with its lookaheads; a text must be in each of them.
+// Returns the terms of a pattern and of its lookaheads. A text must satisfy all of them.
 Result<std::vector<TextTerm>> SchemaReader::pattern_terms(std::string_view pattern, std::string_view key) {
   std::vector<TextTerm> out;
   for (const PatternPart& part : split_lookaheads(pattern)) {
@@ -60,8 +60,8 @@ Result<std::vector<SchemaReader::Matched>> SchemaReader::match_patterns(const Js
       rest.schemas.push_back(&schema);
       parts.insert(parts.begin(), std::move(rest));
       for (Matched& part : parts) {
-        // Is `sure` that the first pattern leaves names on both sides. Further patterns, and those with lookaheads, may
-        // not.
+        // The first pattern surely leaves names on both sides. Further patterns, and patterns with lookaheads, may
+        // leave a part without names.
         const bool sure = first && terms.size() == 1;
         if (!sure && TRY(table_.texts().empty(part.names, Reading::kWide))) continue;
         split.push_back(std::move(part));

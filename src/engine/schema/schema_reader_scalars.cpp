@@ -14,7 +14,8 @@ long double value_of(const Json& number) {
 
 }  // namespace
 
-// Reads a bound. `exclusive_key` holds its own bound, or, in draft 4, says whether the bound of `key` is exclusive.
+// Reads a bound. In draft 4, `exclusive_key` says whether the bound of `key` is exclusive. In later drafts it has a
+// bound of its own, which is exclusive.
 Result<std::optional<NumberSet::Bound>> SchemaReader::bound(std::string_view key, std::string_view exclusive_key,
                                                             int sign) {
   std::optional<NumberSet::Bound> out;

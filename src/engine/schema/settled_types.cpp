@@ -12,8 +12,8 @@ namespace {
 
 constexpr std::size_t kMaxNamesOfClass = 64;  // names of a class that become properties of their own
 constexpr std::int64_t kMaxFewValues = 512;
-constexpr std::size_t kMaxPieces = 8;      // parts of one object minus another
-constexpr std::size_t kMaxToldApart = 64;  // overlapping schemas that are told apart
+constexpr std::size_t kMaxPieces = 8;      // most parts of the difference of two objects
+constexpr std::size_t kMaxToldApart = 64;  // most overlapping schemas that are told apart
 
 // Returns whether the shape contains every array, or every object.
 bool holds_all(const Shape& shape, TypeId any) {
@@ -60,7 +60,7 @@ void SettledTypes::visit_parts(const Shape& shape, bool generated) {
 }
 
 Result<SettledTypes> SettledTypes::create(TypeTable& table, TypeId root) {
-  // Tells overlapping schemas apart by one property or item, and settles everything again.
+  // If schemas overlap, tells them apart by one property or item, and settles everything again.
   std::set<std::pair<const Json*, TypeId>> told_apart;
   while (true) {
     SettledTypes out(table);
@@ -191,7 +191,8 @@ Result<std::optional<Shapes>> SettledTypes::object_without(const Shape& closed, 
     if (one.value != any) return none;
   }
   const bool any_name = std::ranges::any_of(others->classes, [](const NameClass& one) { return one.names.free(); });
-  if (!any_name) return none;  // names that it does not have would have to be compared too
+  // Otherwise, names that `other` does not allow would have to be compared too.
+  if (!any_name) return none;
   Shapes out;
   const auto add = [&](const Member& member, TypeId value, bool required) {
     ObjectShape piece = *object;

@@ -1,5 +1,5 @@
-// Settles a schema's types to what is generated: values that "oneOf" and "not" exclude are taken away, names are kept
-// apart, and types without values are known.
+// Settles a schema's types to what is generated: removes values that "oneOf" and "not" exclude, keeps the names of
+// properties and of name classes apart, and finds types without values.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace tessera::schema {
 class SettledTypes {
  public:
   // Settles all types reachable from `root`. Returns unimplemented if the alternatives of a oneOf overlap, or a "not"
-  // applies, in a way that cannot be taken away.
+  // applies, in a way that shapes cannot express.
   static Result<SettledTypes> create(TypeTable& table, TypeId root);
 
   // Returns the shapes of a type reachable from `root`. Objects have exactly the names that are generated: implied ones
@@ -34,7 +34,7 @@ class SettledTypes {
     bool possible = false;
     bool inhabited = false;  // some value may satisfy it by the standard
   };
-  // A shape and what it must leave out. The schema is refused if some value is in both.
+  // A shape, and a type whose values it must not have. The schema is refused if some value is in both.
   struct Overlap {
     Shape shape;
     LeftOut with;
@@ -74,7 +74,8 @@ class SettledTypes {
   std::set<std::pair<const Json*, TypeId>> told_apart_;  // place and type of a LeftOut, told apart by apart()
 };
 
-// Returns all values of a type if they are few and of one word each; for "uniqueItems".
+// Returns all values of a type that has at most 512, each a single value or an integer between bounds; otherwise
+// nothing. Used for "uniqueItems".
 Result<std::optional<std::vector<Json>>> few_values(const SettledTypes& types, TypeId type);
 
 }  // namespace tessera::schema

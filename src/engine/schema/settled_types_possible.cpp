@@ -6,7 +6,7 @@
 namespace tessera::schema {
 namespace {
 
-// The elements that an object or array can have: how many can be counted, and whether there can be any number of them.
+// The elements that an object or array can have: `count` listed ones and, with `any_number`, any number of others.
 struct Available {
   std::int64_t count = 0;
   bool any_number = false;

@@ -36,7 +36,7 @@ struct Member {
   bool required = false;
 };
 
-// The properties without explicit names, grouped by the set of their names. The classes of one shape do not overlap;
+// Properties that the schema describes by a set of names and not one by one. The classes of one shape do not overlap;
 // they may contain the names of its members.
 struct NameClass {
   TextSet names{};

@@ -51,7 +51,7 @@ Regex fold_lengths(const Regex& regex, const TextSet& set) {
   return make_sequence(std::move(parts));
 }
 
-// Limits repetitions to `count`: unbounded ones and those of a single character, or `all` of them.
+// Limits repetitions to `count`. Unless `all` is set, limits only unbounded ones and those of a single character.
 Regex stopped(const Regex& regex, int count, bool all) {
   if (regex->parts.empty()) return regex;
   RegexNode out = *regex;
@@ -95,7 +95,7 @@ std::vector<std::intptr_t> key_of(const TextSet& set) {
   return key;
 }
 
-// Returns the regex of a set whose counts can be written directly; null for other sets.
+// Returns a regex that by itself satisfies the set's lengths and terms; null if none is known.
 Regex direct_regex(const TextSet& set) {
   if (set.terms.size() != 1 || set.terms.front().negated || set.terms.front().left_out != nullptr) return nullptr;
   Regex regex = without_anchors(set.terms.front().regex);
@@ -147,7 +147,8 @@ Result<std::shared_ptr<const Automaton>> TextSets::automaton(const TextSet& set,
 }
 
 Result<Automaton> TextSets::make(const TextSet& set, Reading reading) {
-  // Applies lengths last: patterns alone are often short, and a length that they already satisfy costs nothing.
+  // Applies the lengths last, because the automata of patterns alone are often small, and a length that all of their
+  // texts satisfy adds no states.
   Automaton out = TRY(length_automaton(0, -1));
   for (const TextTerm& term : set.terms) {
     Automaton next;

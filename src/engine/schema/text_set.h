@@ -1,4 +1,4 @@
-// Sets of strings that a schema allows, by lengths, patterns and formats, and excluded texts.
+// Sets of strings that a schema allows. They are given by lengths, patterns, formats and excluded texts.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ namespace tessera::schema {
 struct TextTerm {
   Regex regex{};  // matches exactly the texts of the term, or, if `negated`, exactly all others
   bool negated = false;
-  bool loose = false;  // other validators accept more texts of this format: the wide reading is all texts
+  bool loose = false;  // other validators accept more texts of this format, so the wide reading is all texts
   std::shared_ptr<const Automaton> left_out{};  // used instead of `regex`: texts that the term excludes
   bool exact = false;                           // the wide reading excludes the texts of `left_out` too
 };

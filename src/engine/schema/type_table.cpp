@@ -135,7 +135,7 @@ Result<Shapes> TypeTable::read(const Json& schema) {
 
 Result<Shapes> TypeTable::product(const Shapes& a, const Shapes& b) {
   Shapes out;
-  std::size_t sets = 0;  // there may be many single values
+  std::size_t sets = 0;  // shapes that are no single value; there may be many single values
   for (const Shape& one : a) {
     for (const Shape& other : b) {
       TRY(texts_.work().spend(10));

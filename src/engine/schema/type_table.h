@@ -1,4 +1,5 @@
-// Makes the types of one schema on demand. A type is a conjunction of schemas, so recursion ends.
+// Makes the types of one schema on demand. A type is a conjunction of subschemas, so even a recursive schema has only
+// finitely many types.
 #pragma once
 
 #include <cstdint>

@@ -52,10 +52,10 @@ struct EnginePlan {
   ModelGraphs graphs;
   RunnerOptions runner;
   StepOrder steps;
-  DraftOptions drafts;             // with a source that was decided: never kAuto
+  DraftOptions drafts;             // the options as decided: the source is never kAuto
   std::vector<PassReport> passes;  // reports for body, head and sampler, each in the order in which the passes ran
   std::int64_t parameters = 0;     // number in the whole model, over all ranks
-  std::vector<std::string> facts;  // one line each: what is so, and no reason to warn
+  std::vector<std::string> facts;  // one line each, shown without a warning
   std::vector<std::string> notes;  // one line each: rules that applied, sizes dropped, caps
   MemoryShares memory;
   double config_s = 0;  // seconds that reading config.json took
@@ -64,12 +64,12 @@ struct EnginePlan {
   bool generates() const { return !embedding && config.num_labels == 0; }
 };
 
-// Plans one rank. Fails if the command would fail: unknown architecture, bad sizes, an unknown dtype, too little
+// Plans one rank. Fails where the start would fail: unknown architecture, bad sizes, an unknown dtype, too little
 // memory. Reads only the properties and free memory of `device`; takes no memory.
 Result<EnginePlan> plan_engine(const EngineOptions& options, Device& device, int rank = 0);
 
-// Return the default tokens of a forward, and the default number of running requests. A model that keeps a state for
-// each request runs fewer requests if fewer states fit.
+// Return the default limit of tokens in a forward, and the default limit of running requests. A model that keeps a
+// state for each request runs fewer requests if fewer states fit.
 std::int64_t default_chunk(const DeviceProperties& device);
 std::int64_t default_running(const DeviceProperties& device);
 

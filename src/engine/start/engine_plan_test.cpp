@@ -281,7 +281,8 @@ TEST(EnginePlan, LatentAttentionHasTheUsualPrefillSizes) {
   }
 }
 
-// Registers a family under a listed architecture name; rules follow the architecture.
+// Registers a family under an architecture for which a rule turns prefill graphs off. Rules follow the architecture's
+// name.
 TEST(EnginePlan, AListedArchitectureHasNoPrefillGraphs) {
   const test::ScratchDir folder;
   Json config = *Json::read_file(kGoldens + "llama/config.json");

@@ -1,6 +1,6 @@
-// Catches: phases of a start that are out of order, leave out time or begin before the process did, a first token on
-// another clock, a device's libraries that are not started, or are still starting when requests arrive, and choices of
-// libraries that are lost with a killed process.
+// Catches: phases of a start that are out of order, leave out time or begin before the process did, a first token timed
+// on another clock, a device's libraries that are not started or are still starting when requests arrive, and a
+// library's choices that are lost when the process is killed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -32,7 +32,8 @@ std::vector<std::string> names_of(const Timeline& start) {
   return names;
 }
 
-// Expects hardly any time outside the phases: less than a millisecond, but a busy machine may pause the process.
+// Expects hardly any time outside the phases. That time is usually below a millisecond, but the bound allows for pauses
+// on a busy machine.
 void expect_covers(const Timeline& start, double wall_s) {
   EXPECT_LE(wall_s - start.end_s(), 0.05 * wall_s + 0.02);
   EXPECT_LE(start.uncovered_s(), 0.05 * wall_s + 0.02) << start.line();
@@ -56,8 +57,8 @@ TEST(EngineStart, PhasesFollowEachOtherAndCoverTheStart) {
     EXPECT_LE(each.begin_s, each.end_s) << each.name;
     EXPECT_LE(each.end_s, wall_s) << each.name;
   }
-  // The order in which one phase needs another. The tokenizer is read beside the phases before the weights; the weights
-  // load beside the phases after them.
+  // Each phase of `order` needs the one before it. The tokenizer is read on another thread during the phases before
+  // "open weights", and the weights load on another thread during the phases after it.
   const std::vector<std::string> order = {"device", "config", "plan", "open weights", "memory", "compile", "capture"};
   for (std::size_t i = 1; i < order.size(); ++i)
     EXPECT_LE(phase[order[i - 1]].end_s, phase[order[i]].begin_s) << order[i - 1] << ", " << order[i];
@@ -117,7 +118,7 @@ TEST(EngineStart, HasStartedTheDevicesLibraries) {
   expect_covers(engine->start(), wall_s);
 }
 
-// A process that is killed while it is busy has saved nothing after its start.
+// An engine that is busy until its process is killed saves nothing after its start, so the start itself must save.
 TEST(EngineStart, SavesWhatItsLibrariesChose) {
   const test::ScratchDir cache;
   const auto registry = std::make_shared<Registry>(built_in_registry());
@@ -186,7 +187,7 @@ class KeptProfile : public ::testing::Test {
   EngineOptions options_ = test::small_options();
 };
 
-// The prediction of memory has already compiled the same programs.
+// The memory prediction of a start compiles the same programs, which must not count as cached.
 TEST_F(KeptProfile, AStartCountsCompiledAndCachedPrograms) {
   const RunnerInventory first = prefill();
   EXPECT_GT(first.general_compiles, 1);

@@ -74,7 +74,7 @@ class ModelStart {
 
   Status open_device();
   Status plan();          // also starts the peers, which may cut the plan
-  Status take_texts();    // takes what another thread has read
+  Status take_texts();    // takes the texts that another thread has read
   Status load_weights();  // on another thread, except on the CPU
   Status make_runner();
   Status capture();
@@ -150,7 +150,7 @@ Status ModelStart::load_weights() {
 }
 
 Status ModelStart::make_runner() {
-  // Shows one progress bar at a time: that of loading, which takes longer while loading and capturing overlap.
+  // Shows only one progress bar, that of loading, because loading and capturing overlap here and loading takes longer.
   if (!model_.device->properties().on_host) plan_.runner.show_progress = false;
   plan_.runner.start = &model_.start;
   model_.runner =
@@ -195,7 +195,8 @@ Result<std::unique_ptr<LoadedModel>> load_model(EngineOptions options, std::uniq
   ModelStart start(*model);
   TRY(start.open_device());
   for (const auto step : kStartSteps) TRY(with_what_helps((start.*step)()));
-  // An engine that is busy from now on has no idle moment in which it would save what its start chose.
+  // Saves the choices of the start now, because an engine that stays busy has no idle moment in which it could save
+  // them.
   model->profiles->save(model->runner->costs());
   return model;
 }

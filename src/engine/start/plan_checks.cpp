@@ -1,4 +1,4 @@
-// Checks those options of a plan that need no model.
+// Checks the options of a plan that need no model.
 #include <fmt/format.h>
 
 #include "tessera/engine/ranks/rank_places.h"

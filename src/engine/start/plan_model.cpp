@@ -32,9 +32,9 @@
 namespace tessera {
 namespace {
 
-// Decides whether the model is an embedding model. A classifier is not: it keeps its own head, whatever other files are
-// in its folder. An embedding model's head is never computed, and most such checkpoints have none, so the embeddings
-// replace it and no head is read.
+// Decides whether the model is an embedding model. A classifier is none, even if its folder has files of an embedding
+// model, and keeps its own head. An embedding model's head is never computed, and most such checkpoints have none. So
+// no head is read, and the matrix of embeddings stands in its place.
 Status plan_embedding(const EngineOptions& options, EnginePlan& plan) {
   if (plan.config.num_labels > 0) return ok_status();
   if (const std::optional<std::string> gguf = TRY(find_gguf(options.model_path))) {
@@ -72,7 +72,8 @@ Result<ir::DType> choose_dtype(const std::string& name, const ModelConfig& confi
   if (named) return *named;
   // Uses float32 on a CPU without native bfloat16, where a narrow type only adds conversions.
   if (device.on_host && !device.has_native_bf16) return ir::DType::kFloat32;
-  // The CPU's kernels for blocks round inputs to eight bits from float32 as well.
+  // Uses float32 with GGUF blocks on a CPU, because the kernels for blocks round their inputs to eight bits in any
+  // case.
   if (device.on_host && gguf) return ir::DType::kFloat32;
   if (config.dtype == StoredDtype::kBF16) return device.has_native_bf16 ? ir::DType::kBFloat16 : ir::DType::kFloat32;
   if (config.dtype == StoredDtype::kF16 && !device.on_host) return ir::DType::kFloat16;
@@ -89,7 +90,7 @@ void note_longrope(EnginePlan& plan) {
       plan.runner.context_length, short_context));
 }
 
-// The number of modules that have something in common, and the first of them.
+// Counts modules, and keeps the name of the first one.
 struct ModuleCount {
   std::int64_t count = 0;
   std::string first;
@@ -124,7 +125,7 @@ void note_dequantised(EnginePlan& plan) {
                                      ir::dtype_name(plan.model.weight_type()), names[0], why.second));
 }
 
-// Says in one note which tensors of a GGUF file have blocks that are kept as numbers.
+// Adds a note on the tensors of a GGUF file whose quantised blocks are expanded to numbers.
 void note_blocks(EnginePlan& plan) {
   std::set<std::string> kept;
   for (const StoredMatrix& matrix : plan.graphs.stored)
@@ -143,7 +144,7 @@ void note_blocks(EnginePlan& plan) {
                                    ir::dtype_name(plan.model.weight_type())));
 }
 
-// Says in one note what was quantised at the start, and what was not, and why.
+// Adds a note on what the start quantised, and on what it did not quantise and why.
 void note_at_start(EnginePlan& plan) {
   if (plan.graphs.at_start.empty()) return;
   std::map<std::string, ModuleCount> rounded;
@@ -186,9 +187,10 @@ Status ask_stored_types(const EngineOptions& options, EnginePlan& plan) {
   return ok_status();
 }
 
-// Lets the model keep the blocks of a GGUF file. The CPU's operators take them whole. A type of activations that was
-// asked for by name is one to compute in; otherwise inputs are rounded as the file's authors expect. Hopper's kernels
-// take integers and scales apart, and round weights to 16 bits, so float32 and other GPUs keep numbers.
+// Lets the model keep the quantised blocks of a GGUF file where operators take them. On a CPU, operators take whole
+// blocks, and round their inputs, as the file's authors expect, unless the option dtype is float32. On Hopper, kernels
+// take the integers and the scales of blocks apart, and round weights to 16 bits. Models in float32 on a GPU, and all
+// models on other GPUs, expand the blocks to numbers.
 void keep_blocks(PlanDraft& draft) {
   ModelOptions& model = draft.plan.model;
   const bool on_host = draft.properties().on_host;
@@ -220,7 +222,7 @@ std::string_view method_of(std::string_view quantization) {
 }
 
 // Checks the requested format against the checkpoint's. If the checkpoint has none, the start quantises the model to
-// it.
+// the requested format.
 Status apply_quantization(const EngineOptions& options, bool gguf, ModelConfig& config) {
   const std::string& asked = options.quantization;
   const bool mxfp4 = config.moe && config.moe->mxfp4;
@@ -228,7 +230,8 @@ Status apply_quantization(const EngineOptions& options, bool gguf, ModelConfig& 
   const std::optional<StartFormat> start = start_format_from_name(asked);
   if (asked.empty() || method_of(asked) == method) return ok_status();
   if (!method.empty()) {
-    // "fp8" is also the name of a checkpoint's method, and then matches only that method.
+    // Accepts the checkpoint's format by the start's name for it. This excludes "fp8", which is also a checkpoint's
+    // method, and as such was compared above.
     if (start && *start != StartFormat::kFp8 && start == config.formats.kind()) return ok_status();
     return invalid_argument(
         fmt::format("quantization: {} is not accepted; the checkpoint is quantised as {}", asked, method));
@@ -327,8 +330,9 @@ Status rewrite_graphs(PlanDraft& draft) {
   return ok_status();
 }
 
-// Lets prefill compute the body's last nodes only for the wanted rows. Not for embedding models, which need all hidden
-// states, ranks that exchange rows, which want other rows, or a next-token layer, which reads all hidden states.
+// Lets prefill compute the body's last nodes only for the wanted rows. Does nothing for four kinds of plans: embedding
+// models and models with a next-token layer need all hidden states, pipeline stages without a head want no rows, and
+// ranks that exchange rows want other rows.
 Status add_wanted_rows(PlanDraft& draft) {
   EnginePlan& plan = draft.plan;
   if (plan.embedding || !plan.graphs.has_head || plan.graphs.dp_size > 1 || plan.graphs.draft) return ok_status();
@@ -339,7 +343,7 @@ Status add_wanted_rows(PlanDraft& draft) {
 
 namespace {
 
-// Refuses by name what adapters do not go with.
+// Refuses options that do not work with adapters. The error names the option.
 Status check_adapters(const EngineOptions& options) {
   const auto refuse = [](std::string_view option) {
     return unimplemented(fmt::format("enable_lora: {} is not supported with adapters", option));
@@ -349,7 +353,7 @@ Status check_adapters(const EngineOptions& options) {
   return ok_status();
 }
 
-// Returns the linears of every rank, which an adapter is cut for when it is loaded.
+// Returns the linears of every rank. An adapter that is loaded is cut into parts for them.
 Result<AdapterLayout::OfRanks> linears_of_ranks(PlanDraft& draft) {
   const Registry& registry = *draft.options.registry;
   AdapterLayout::OfRanks linears;

@@ -35,8 +35,8 @@ Result<std::int64_t> tokens_of_forward(std::int64_t chunk, std::int64_t context,
                   chunk, context, kMaxLadderSize));
 }
 
-// Returns the patches of the largest image that the model's processor makes; 0 if its settings cannot be read, which
-// whoever reads images reports.
+// Returns the patches of the largest image that the model's processor makes; 0 if its settings cannot be read. Reading
+// an image then reports the error.
 std::int64_t largest_image(const std::string& model_path) {
   const Result<ImageProcessorConfig> processor = read_model_processor(model_path);
   if (!processor.ok()) return 0;
@@ -83,8 +83,8 @@ Status choose_limits(PlanDraft& draft) {
   return ok_status();
 }
 
-// Reserves image rows: as many as the option's bytes hold. Without the option, as many as the largest image that
-// processors make needs, or the context length if that is less.
+// Reserves image rows: as many as the option's bytes hold. Without the option, reserves the rows of the largest image
+// that processors make, but at most as many rows as the context has tokens.
 Status reserve_images(PlanDraft& draft) {
   constexpr std::int64_t kLargestImage = 16384;
   EnginePlan& plan = draft.plan;

@@ -1,5 +1,5 @@
-// The steps of a plan (engine_plan.h). Each decides one thing, from the options, the device and what the steps before
-// it decided.
+// The steps of a plan (engine_plan.h). Each decides one thing, from the options, the device and the decisions of
+// earlier steps.
 #pragma once
 
 #include "tessera/base/status.h"
@@ -9,7 +9,7 @@
 
 namespace tessera {
 
-// A plan in progress, and what it is made from.
+// A plan in progress, and the inputs of its steps.
 struct PlanDraft {
   const EngineOptions& options;
   Device& device;  // only read
@@ -23,7 +23,7 @@ struct PlanDraft {
 using PlanStep = Status (*)(PlanDraft& draft);
 
 // Steps in plan_checks.cpp:
-Status check_values(PlanDraft& draft);  // checks option values, as far as no model is needed
+Status check_values(PlanDraft& draft);  // checks option values that need no model
 
 // Steps in plan_drafts.cpp:
 Status choose_drafts(PlanDraft& draft);  // where drafts come from; refuses them if they cannot be exact
@@ -31,26 +31,26 @@ Status choose_drafts(PlanDraft& draft);  // where drafts come from; refuses them
 Status check_draft_options(const EngineOptions& options);
 
 // Steps in plan_model.cpp:
-Status read_config(PlanDraft& draft);     // config, embedding
+Status read_config(PlanDraft& draft);     // sets EnginePlan::config and EnginePlan::embedding
 Status choose_types(PlanDraft& draft);    // types of activations and KV cache
-Status build_graphs(PlanDraft& draft);    // model, graphs, parameters
+Status build_graphs(PlanDraft& draft);    // sets the plan's model, graphs and parameters
 Status rewrite_graphs(PlanDraft& draft);  // runs the passes on the graphs that are captured
 // Gives prompts a graph that computes the last layer's last nodes for wanted rows only.
 Status add_wanted_rows(PlanDraft& draft);
 Status add_adapters(PlanDraft& draft);  // gives forwards with adapters graphs of their own
 
 // Steps in plan_sizes.cpp:
-Status choose_limits(PlanDraft& draft);   // tokens and requests of a forward, context, page
-Status reserve_images(PlanDraft& draft);  // image rows with memory
-Status choose_ladders(PlanDraft& draft);  // sizes that are captured
+Status choose_limits(PlanDraft& draft);   // limits on a forward's tokens and requests, context length, page size
+Status reserve_images(PlanDraft& draft);  // number of image rows that have memory
+Status choose_ladders(PlanDraft& draft);  // sizes of prefills and decodes that are captured
 Status choose_tower(PlanDraft& draft);    // sizes of the vision tower
-Status divide_memory(PlanDraft& draft);   // weights, forwards, graphs and KV cache
+Status divide_memory(PlanDraft& draft);   // divides the memory: weights, KV cache, forwards and graphs
 
 // Steps in plan_running.cpp:
 Status choose_running(PlanDraft& draft);    // how steps and forwards are run, measured and checked
 Status choose_compilers(PlanDraft& draft);  // compilers of pieces and decodes
 Status choose_graphs(PlanDraft& draft);     // decides which forwards have graphs, by the rules
 Status choose_cuts(PlanDraft& draft);       // operators at which prefill graphs are cut
-Status note_halves(PlanDraft& draft);       // notes that two-batch overlap has no effect
+Status note_halves(PlanDraft& draft);       // adds a note if two-batch overlap has no effect
 
 }  // namespace tessera
