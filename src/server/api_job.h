@@ -19,8 +19,8 @@ namespace tessera {
 class Answer {
  public:
   virtual ~Answer() = default;
-  // Takes the next event of request `index`; `end` is set with the request's last event. Appends to `stream` what a
-  // stream sends now: whole server-sent events, or nothing. It never gets an event with an error.
+  // Takes the next event of request `index`; `end` is set with the request's last event. Appends to `stream` the text
+  // that a stream sends now: whole server-sent events, or nothing. Not called for an event with an error.
   virtual void on_event(std::size_t index, const RequestEvent& event, Completion* end, std::string& stream) = 0;
   // Returns, after on_event(), ok or the reason why there can be no answer. After an error no other function is called.
   virtual Status failure() const { return ok_status(); }
@@ -44,21 +44,21 @@ class Answer {
   // Returns the body in parts if it may be large or slow enough to hold up other streams; else nothing. The parts
   // borrow from the answer, and no other function is called after this one.
   virtual std::optional<JsonParts> large_body() { return std::nullopt; }
-  // Returns, in parts, events of a stream that on_event() held back because they may be large. last_events() follow
-  // them.
+  // Returns, in parts, events of a stream that on_event() held back because they may be large. The stream sends
+  // last_events() after these events.
   virtual std::optional<JsonParts> large_events() { return std::nullopt; }
 };
 
 struct ApiJob {
   std::string id{};  // the id of the answer
   std::vector<Request> requests{};
-  std::vector<std::string>
-      request_ids{};  // [requests]: ids by which a client may end them; empty: each has the answer's id
+  // The ids by which a client may end the requests, one per request. If empty, every request has the answer's id.
+  std::vector<std::string> request_ids{};
   bool stream = false;
   std::string note{};  // text of the header X-Tessera-Note; "": no header
   std::unique_ptr<Answer> answer{};
-  // If set, the job's client does not wait, and nothing is sent to it. The job goes on when the client leaves. The text
-  // of its stream goes to this function on the I/O thread; `last` marks the end.
+  // If set, no client waits for the job: nothing is sent to the client, and the job continues after the client has
+  // left. The stream's text goes to this function on the I/O thread; `last` marks the end.
   std::function<void(std::string_view text, bool last)> deliver{};
 };
 

@@ -12,11 +12,11 @@
 
 namespace tessera {
 
-// What the routes need from their server. All members must outlive the router, and functions are called on the I/O
+// The parts of the server that the routes use. All members must outlive the router, and functions are called on the I/O
 // thread.
 struct InfoSources {
   const ServedModel& model;
-  const Engine& engine;                              // the first engine, for what all engines have in common
+  const Engine& engine;                              // the first engine, for facts that all engines share
   std::function<std::vector<EngineStats>()> stats;   // returns the statistics of each engine
   std::function<std::optional<ApiError>()> refusal;  // why the server takes no requests; nothing if it takes them
   // Answers the call with the result of `ask`, which runs on the first engine's thread.

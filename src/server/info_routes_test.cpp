@@ -80,7 +80,7 @@ TEST_F(InfoRoutesTest, AbortedRequestsAnswerWithWhatTheyHave) {
   EXPECT_EQ(running.json(post("/abort_request", R"({"rid": "none"})")).dump(), R"({"aborted": 0})");
   EXPECT_EQ(running.json(post("/abort_request", R"({"rid": "two"})")).dump(), R"({"aborted": 1})");
   EXPECT_TRUE(eventually([&] { return stat(running, "running") == 1; }));
-  // The first request's last event may still be on its way.
+  // The answer is 2 if the last event of the aborted request "two" is still on its way.
   EXPECT_THAT(running.json(post("/abort_request", R"({"abort_all": true})")).find("aborted")->as_int(), AnyOf(1, 2));
   const Reply reply = both.get();
   EXPECT_EQ(reply.status, 200) << reply.body;

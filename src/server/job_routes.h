@@ -1,4 +1,5 @@
-// The routes whose bodies a reader turns into a job for the engine, and those whose answer a reader makes alone.
+// POST routes whose bodies are read on a pool's thread. The readers of job_routes() make a job for the engine; those of
+// build_routes() make the whole answer.
 #pragma once
 
 #include <span>
@@ -11,7 +12,7 @@
 
 namespace tessera {
 
-// A POST route. The readers may be slow: they run on a pool's thread.
+// A POST route. The readers may be slow, because they run on a pool's thread.
 template <class Made>
 struct ReadRoute {
   const char* path;

@@ -11,7 +11,7 @@ constexpr unsigned char kPage[] = {
 #include "page_bytes.inc"
 };
 
-// Stands in page.html for the nonce of its style and script.
+// The placeholder in page.html for the nonce of its style and script.
 constexpr std::string_view kNonce = "{{nonce}}";
 
 std::string make_nonce() {

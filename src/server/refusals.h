@@ -1,4 +1,4 @@
-// Refusals that several routes share: the server takes no requests, or there is nothing at a path.
+// Errors that several routes share: the server takes no requests, or a path names nothing.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ bool answers_while_draining(std::string_view route);
 // Returns a 503 with the header Retry-After.
 ApiError unavailable(std::string message);
 ApiError engine_failed(const Status& why);
-// Returns the 404 for a path that a route matches ("/v1/files/*") and that names nothing it has.
+// Returns the 404 for a path that matches a route such as "/v1/files/*" but names nothing that exists.
 ApiError nothing_at(const std::string& path);
 
 }  // namespace tessera

@@ -38,14 +38,14 @@ struct ServedModel {
   std::int64_t vocab_size = 0;
   std::int64_t context_length = 0;
   std::int64_t hidden_size = 0;
-  std::optional<EmbeddingConfig> embedding{};  // how the model embeds; unset: it does not
+  std::optional<EmbeddingConfig> embedding{};  // settings of an embedding model; unset: the model makes no embeddings
   std::int64_t num_labels = 0;                 // labels of a classifier; 0: no classifier
   std::optional<ImageInput> images{};          // unset: the model reads no images
   std::shared_ptr<MemoryBudget> memory{};      // budget that tokenising is charged to; null: none
   GenerationConfig generation{};               // defaults for fields that a request leaves out
   std::optional<ChatTemplate> chat{};
   std::optional<ChatTemplate> tool_chat{};  // the template for requests with tools, if the model has a separate one
-  bool joins_pairs_by_template = false;     // --chat-template was given: it also joins queries and documents
+  bool joins_pairs_by_template = false;     // --chat-template was given; the template also joins queries and documents
   bool knows_developer = false;             // the template has the role "developer"
   std::string bos_token{};
   std::string eos_token{};
@@ -60,7 +60,8 @@ struct ServedModel {
   std::string no_chat_reason{};                 // why the model has no chat template
   std::unique_ptr<GrammarCompiler> grammars{};  // null: output cannot be constrained
   std::shared_ptr<ServedAdapters> adapters{};   // null: no low-rank adapters are served
-  double grammar_seconds = kMaxCompileSeconds;  // CPU seconds of a thread for all grammars of one HTTP request
+  // CPU seconds that a thread may spend on all grammars of one HTTP request
+  double grammar_seconds = kMaxCompileSeconds;
 
   // Checks what can be checked before there is an engine. Errors: a given chat template that cannot be read or parsed,
   // unknown parser names, and plugin formats with the name of one of the server's own. They begin with the name of the
@@ -83,17 +84,17 @@ struct ServedModel {
   ApiStatus check_name(const Json& body) const;
   // Checks the name in OpenAI's protocols: like check_name(), plus a 400 if the name is missing and `requires_name`.
   ApiStatus check_named(const Json& body) const;
-  // Checks the name in protocols whose clients need none: like check_name(), but also accepts "unknown", which gateways
-  // then write.
+  // Checks the name in protocols whose clients need not give one: like check_name(), but also accepts "unknown",
+  // because gateways write this if their client gave no name.
   ApiStatus check_routed_name(const Json& body) const;
-  // Returns the adapter that a request's model is: "adapter" or "model:adapter"; "" if it is none.
+  // Returns the name of the adapter if a request's model name means one: "adapter" or "model:adapter"; otherwise "".
   std::string adapter_of(std::string_view asked) const;
-  // Returns the adapter that the field "model" names, or "" after `check_model` has accepted the name of the model
-  // itself.
+  // Returns the adapter that the field "model" names. If it names none, checks the name of the model by `check_model`,
+  // and returns "" or that function's error.
   ApiResult<std::string> named_adapter(const Json& body,
                                        ApiStatus (ServedModel::*check_model)(const Json& body) const) const;
-  // Returns the adapter that the field "lora_path" names, or `named`. A 404 for one that is not loaded; a 400 if the
-  // two differ, or if no adapters are served.
+  // Returns the adapter that the field "lora_path" names; without the field, returns `named`. Errors: 404 for an
+  // adapter that is not loaded; 400 if the two differ, or if no adapters are served.
   ApiResult<std::string> adapter_by_path(const ApiFields& fields, std::string named) const;
   // Returns the ids of a text. `param` names the field in errors.
   ApiResult<std::vector<TokenId>> encode(std::string_view text, bool add_special_tokens,
@@ -101,8 +102,8 @@ struct ServedModel {
   // Returns the same 400 as set_length() (context_length_exceeded), for a text that is too long even to count its
   // tokens. `why` is the reason in the message.
   ApiError too_long(const std::string& param, std::string_view why) const;
-  // Checks the prompt and sets how many tokens may follow it: `asked`, or else at most `otherwise` and what the context
-  // has left. Errors: 400 if the prompt is empty or has ids outside the vocabulary; 400 with code
+  // Checks the prompt and sets how many tokens may follow it: `asked`, or without it the smaller of `otherwise` and the
+  // room left in the context. Errors: 400 if the prompt is empty or has ids outside the vocabulary; 400 with code
   // context_length_exceeded if the prompt and the asked tokens do not fit into the context.
   ApiStatus set_length(Request& request, std::optional<std::int64_t> asked, std::int64_t otherwise,
                        const std::string& param) const;

@@ -45,7 +45,8 @@ Status choose_parsers(const ServerOptions& options, const ChatFormats& formats, 
   if (guess.empty()) guess = kGenericToolParser;
   model.tool_call_parser = TRY(choose_parser("--tool-call-parser", options.tool_call_parser, guess,
                                              tool_call_parser_names(), formats.names(Part::kCalls)));
-  // Guesses no parser if the template shows no tools: the model would never see this format, so it would not write it.
+  // Uses the generic parser if the template shows no tools, even if a flag names another one. The model is then never
+  // shown the other parser's format, so it would not write calls in it.
   const bool shows_tools = tool_source.find("tools") != std::string::npos;
   if (!model.tool_call_parser.empty() && !shows_tools) model.tool_call_parser = kGenericToolParser;
   model.call_format = formats.find(model.tool_call_parser, Part::kCalls);

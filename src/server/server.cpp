@@ -96,8 +96,8 @@ struct Server::Impl {
     http = TRY(
         HttpServer::create(std::move(http_options), [this](HttpExchange exchange) { handle(std::move(exchange)); }));
     jobs.emplace(hooks(), *metrics);
-    engine.start().record("server", began, Timeline::Clock::now());  // the server listens; the engine gets its thread
-                                                                     // now
+    // Ends the start's phase "server": the server listens, and the engine gets its thread now.
+    engine.start().record("server", began, Timeline::Clock::now());
     const auto take = [this](std::span<EngineThread::Event> moved) {
       if (events.push(moved)) http->post([this] { dispatch_events(); });
     };
@@ -336,7 +336,7 @@ struct Server::Impl {
   // Members are ordered so that threads end before the objects to which they post.
   ServerOptions options;
   std::vector<Engine*> engines;
-  Engine& engine;  // the first engine, for what all engines have in common
+  Engine& engine;  // the first engine, for facts that all engines share
   ServedModel model;
   std::shared_ptr<MemoryBudget> memory;  // shared, because images that an engine still holds refer to it
   Router router;

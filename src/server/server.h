@@ -31,9 +31,9 @@ class Server {
 
   // Returns the URL of the server: "http://127.0.0.1:30000".
   std::string address() const;
-  // Serves on the calling thread until stop() has completed or all engines have failed for good. In the latter case it
-  // returns the engines' error. Running requests end with this error, and for `last_answers_s` more seconds it is the
-  // 503 answer to /health and new requests.
+  // Serves on the calling thread until stop() has completed or all engines have failed for good. If they have failed,
+  // running requests end with the engines' error. For `last_answers_s` more seconds, /health and new requests are
+  // answered 503 with this error. Then run() returns it.
   Status run();
   // Drains the server; then run() returns. Callable from any thread. From now on /health and new requests are answered
   // 503. Running requests have up to `drain_s` seconds before they end with an error. Connections are accepted while

@@ -1,5 +1,5 @@
-// Catches: a server that stays although its engine has failed for good, so no supervisor restarts it; and a server that
-// ends without answering waiting clients, or although another engine still serves.
+// Catches: a server that continues although its engine has failed for good, so that no supervisor restarts it; and a
+// server that ends without answering waiting clients, or although another engine still serves.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,7 +29,8 @@ class Losing {
     options.max_running_requests = 8;
     options.graphs.piecewise_tokens = {16, 64};
     options.graphs.decode_batches = {1, 4};
-    options.graphs.measure_costs = false;  // otherwise an idle engine would meet the fault by itself
+    // Without this, an idle engine would measure costs and find the lost device before a request does.
+    options.graphs.measure_costs = false;
     engine_ = Engine::create(options, std::move(device)).value();
   }
   Engine& engine() { return *engine_; }

@@ -25,7 +25,7 @@ struct ServerOptions {
   std::string metrics_style = "sglang";   // names of the metrics: "sglang" or "vllm"
   bool allow_unknown_fields = false;      // unknown fields of requests are ignored
   std::string json_whitespace{};          // GrammarOptions::json_whitespace; "": compact
-  TraceOptions traces{};                  // where a span for each request goes
+  TraceOptions traces{};                  // the collector that gets a span for each request
   bool log_requests = false;              // logs one line for each request
   std::string access_log{};               // file that gets a line for each request; "-": standard error; "": none
   std::int64_t stream_interval = 1;       // tokens between two events of a stream; at least 1
@@ -36,12 +36,14 @@ struct ServerOptions {
   std::int64_t stored_response_bytes = std::int64_t{256} << 20;
   std::int64_t stored_responses = 10'000;
   double stored_response_age_s = 30.0 * 86400;
-  // The folder of uploaded files and batches (file_folder.h), and the limit for all files. "": there are none.
+  // The folder of uploaded files and batches (file_folder.h), and the limit for all files. If the folder is "", the
+  // server has neither files nor batches.
   std::string file_folder{};
   std::int64_t file_bytes = std::int64_t{16} << 30;
-  // The folder from which requests may load adapters, with what lies below it. "": every folder.
+  // Requests may load adapters only from this folder or below it; if it is "", from anywhere.
   std::string adapter_folder{};
-  double last_answers_s = 1;  // seconds that a server whose engines have failed still reports it
+  // Seconds for which the server still answers, with the error, after all engines have failed.
+  double last_answers_s = 1;
 };
 
 }  // namespace tessera

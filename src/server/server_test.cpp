@@ -1,6 +1,6 @@
 // Catches: routes that answer wrongly end to end, streams whose text differs from the plain answer, requests that
-// continue after their client has left, requests that get past keys or a shutdown, and requests that disturb each
-// other.
+// continue after their client has left, requests that are accepted without a key or during a shutdown, and requests
+// that disturb each other.
 #include "tessera/server/server.h"
 
 #include <fmt/format.h>
@@ -33,7 +33,7 @@ TEST_F(ServerTest, SmallRoutesAnswer) {
   EXPECT_EQ(refused.status, 400);
   EXPECT_THAT(refused.body, ::testing::HasSubstr("--is-embedding"));
   EXPECT_EQ(running.ask(post("/flush_cache", "")).status, 200);
-  const Reply by_get = running.ask(get("/flush_cache"));  // any web page could send a GET
+  const Reply by_get = running.ask(get("/flush_cache"));  // refused, because any web page could send a GET
   EXPECT_EQ(by_get.status, 405);
   EXPECT_TRUE(by_get.has_line("Allow: POST")) << by_get.head;
   EXPECT_NE(running.json(get("/version")).find("version"), nullptr);
@@ -310,7 +310,7 @@ TEST(Server, HealthGenerateIsAnsweredAheadOfAFullQueue) {
 TEST_F(ServerTest, ToolsOfUnknownFormatAreServedWithANote) {
   const Running running(engine());
   EXPECT_EQ(running.json(get("/get_server_info")).find("tool_call_parser")->as_string(), "generic");
-  // A format that a flag asks for needs a template that shows tools.
+  // Even if a flag asks for a format, the format is not used with a template that shows no tools.
   EXPECT_EQ(Running(engine(), {.tool_call_parser = "llama3"})
                 .json(get("/get_model_info"))
                 .find("tool_call_parser")

@@ -24,8 +24,8 @@ struct LoadAdapterRequest {
   std::shared_ptr<const Adapter> content{};
 };
 
-// Reads the fields, and the adapter from its folder. Errors: 400 if the server serves no adapters, for a wrong field,
-// for a path outside of the allowed folder, and for an adapter that cannot be served (Adapter::load).
+// Reads the fields, and loads the adapter from its folder. Errors: 400 if the server serves no adapters, for a wrong
+// field, for a path outside the allowed folder, and for an adapter that cannot be served (Adapter::load).
 ApiResult<LoadAdapterRequest> read_load_adapter(const ServedModel& model, std::string_view body);
 
 struct UnloadAdapterRequest {
@@ -34,7 +34,8 @@ struct UnloadAdapterRequest {
 // Reads "lora_name".
 ApiResult<UnloadAdapterRequest> read_unload_adapter(const ServedModel& model, std::string_view body);
 
-// Return the bytes that the requests hold (work/request_memory.h). An adapter's own memory outlives its request.
+// Return the bytes that the requests hold (work/request_memory.h). The adapter's own memory is not counted, because it
+// outlives the request.
 inline std::int64_t held_bytes(const LoadAdapterRequest& request, std::int64_t, std::int64_t) {
   return static_cast<std::int64_t>(request.load.name.capacity());
 }

@@ -10,7 +10,7 @@
 namespace tessera {
 namespace {
 
-constexpr double kPollSeconds = 0.01;  // between two looks at whether an adapter's last request has ended
+constexpr double kPollSeconds = 0.01;  // pause between two checks whether an adapter's last request has ended
 
 using Shared = std::shared_ptr<const AdapterRouteSources>;
 
@@ -36,7 +36,7 @@ void load(const Shared& shared, Call call, LoadAdapterRequest request) {
   });
 }
 
-// Answers once nothing uses the adapter.
+// Answers the call once no request uses the adapter.
 void answer_when_ended(const Shared& shared, Call call, std::weak_ptr<const ServedAdapter> adapter) {
   if (adapter.expired()) return answer_loaded(call, shared->model);
   shared->after(kPollSeconds, [shared, call = std::move(call), adapter = std::move(adapter)]() mutable {

@@ -1,5 +1,5 @@
-// The routes that load and unload low-rank adapters while the server serves. A pool's thread reads an adapter from
-// disk; the engine's thread then makes it available between two steps.
+// The routes that load and unload low-rank adapters while the server runs. A pool's thread reads an adapter from disk;
+// the engine's thread then makes it available between two steps.
 //
 // Threads: the I/O thread.
 #pragma once
@@ -15,15 +15,17 @@ namespace tessera {
 
 struct AdapterRouteSources {
   const ServedModel& model;
-  // Returns the reader, which is made after the routes are added.
+  // Returns the request reader. It is a function, because the reader does not exist yet when the routes are added.
   std::function<RequestReader&()> reader;
-  std::function<void(std::function<void(Engine&)> task)> on_engine;       // between two steps
-  std::function<void(std::function<void()> task)> on_io;                  // from any thread
-  std::function<void(double seconds, std::function<void()> task)> after;  // on the I/O thread
+  // Runs a task on the engine's thread between two steps.
+  std::function<void(std::function<void(Engine&)> task)> on_engine;
+  // Runs a task on the I/O thread; called on any thread.
+  std::function<void(std::function<void()> task)> on_io;
+  std::function<void(double seconds, std::function<void()> task)> after;  // runs a task on the I/O thread after a delay
 };
 
-// Adds POST /v1/load_lora_adapter and /v1/unload_lora_adapter, and the same without /v1. An answer has "success" and
-// all "loaded_adapters". An unload answers when the last request of the adapter has ended.
+// Adds POST /v1/load_lora_adapter and /v1/unload_lora_adapter, and the same routes without /v1. An answer has "success"
+// and all "loaded_adapters". The answer to an unload is sent after the adapter's last request has ended.
 void add_adapter_routes(Router& router, AdapterRouteSources sources);
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
-// Catches: adapters that are loaded, listed, chosen or unloaded wrongly over HTTP, faulty ones that stop the server,
-// and an unload that answers while a request still uses the adapter.
+// Catches: adapters that are loaded, listed, chosen or unloaded wrongly over HTTP, faulty adapters that stop the
+// server, and an unload that answers while a request still uses the adapter.
 #include "tessera/server/adapters/adapter_routes.h"
 
 #include <fmt/format.h>
@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 
 std::string adapter(const std::string& name) { return data_path("adapters/qwen3-lora/" + name); }
 
-// A server of a golden checkpoint, whose adapters are goldens too.
+// A server with the small qwen3 checkpoint of the reference data (tests/data/goldens), which also has the adapters.
 class AdapterRoutes : public ::testing::Test {
  protected:
   static std::unique_ptr<Engine> make(bool enabled) {

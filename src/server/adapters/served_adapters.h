@@ -1,4 +1,4 @@
-// The low-rank adapters that requests may name, as the server's threads see them.
+// The names and paths of the low-rank adapters that requests may use, shared by the server's threads.
 //
 // Threads: any.
 #pragma once
@@ -19,13 +19,15 @@ namespace tessera {
 
 class ServedAdapters {
  public:
-  // `layout` and `device`, which Adapter::load() needs, outlive the object. Requests may load adapters that lie in
-  // `folder` or below it; "": all. invalid_argument if `folder` is no folder.
+  // `layout` and `device`, which Adapter::load() needs, outlive the object. Requests may load only adapters in `folder`
+  // or below it; if `folder` is "", they may load adapters from anywhere. Returns invalid_argument if `folder` is not a
+  // folder.
   static Result<std::shared_ptr<ServedAdapters>> create(const AdapterLayout& layout, Device& device,
                                                         const std::string& folder);
 
-  // Returns the path of an adapter that a request names. A relative path begins in the allowed folder, if there is one.
-  // invalid_argument for a path outside of it, whether by "..", by a link or as it is.
+  // Returns the path of an adapter that a request names. If there is an allowed folder, a relative path starts there
+  // and the result is absolute. Returns invalid_argument for a path that leads outside the folder, also by ".." or by a
+  // link.
   Result<std::string> allowed_path(const std::string& path) const;
 
   const AdapterLayout& layout() const { return layout_; }
@@ -44,7 +46,7 @@ class ServedAdapters {
 
   const AdapterLayout& layout_;
   Device& device_;
-  const std::string folder_;  // without links; "": all are allowed
+  const std::string folder_;  // with links resolved; "": no limit
   mutable std::mutex mutex_;
   std::map<std::string, std::string, std::less<>> paths_;
 };

@@ -35,8 +35,8 @@ class TurnContent {
 // Joins the contents of two turns; each is a string or a list of parts.
 Json joined_contents(const Json& first, const Json& second);
 
-// Calls `take` with each block of the list `blocks` and its type. `param` is the list's path. Errors: an element that
-// is not an object with a "type", and those of `take`.
+// Calls `take` with each block of the list `blocks` and its type. `param` is the list's path. Errors: the errors of
+// `take`, and one for an element that is not an object with a "type".
 ApiStatus each_block(const Json& blocks, const std::string& param,
                      const std::function<ApiStatus(const ApiFields& block, const std::string& type)>& take);
 

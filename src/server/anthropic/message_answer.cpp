@@ -15,7 +15,7 @@ namespace {
 struct Block {
   enum class Kind : std::uint8_t { kThinking, kText, kToolUse };
   Kind kind = Kind::kText;
-  // The unsent part in a stream, otherwise the whole text. With kToolUse: the text of a JSON object.
+  // In a stream, the text that is not sent yet; otherwise the whole text. With kToolUse, the text of a JSON object.
   std::string text{};
   std::string id{};    // set with kToolUse
   std::string name{};  // set with kToolUse
@@ -25,7 +25,8 @@ class MessageAnswer final : public Answer {
  public:
   explicit MessageAnswer(MessageStyle style) : style_(std::move(style)), parts_(style_.text) {}
 
-  Status failure() const override {  // internal for any status code: the fault is the plugin's, not the client's
+  // Returns an internal error for any status of the parser, because the plugin is at fault and not the client.
+  Status failure() const override {
     return parts_.status().ok() ? ok_status() : internal_error(parts_.status().message());
   }
 
@@ -92,7 +93,8 @@ class MessageAnswer final : public Answer {
   }
 
   void add(ChatPieces pieces) {
-    // Pieces without an id at the beginning continue the last block's call. A text in the same piece follows them.
+    // Calls without an id, which come first, continue the call of the last block. Their text precedes the piece's
+    // reasoning and content.
     auto call = pieces.calls.begin();
     for (; call != pieces.calls.end() && call->id.empty(); ++call) blocks_.back().text += call->arguments;
     if (style_.shows_thinking && !pieces.reasoning.empty()) block_of(Block::Kind::kThinking).text += pieces.reasoning;

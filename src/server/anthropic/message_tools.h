@@ -14,7 +14,8 @@ namespace tessera {
 struct MessageTools {
   ToolFields called{};  // every tool that the model may call
   // The tools at the beginning of the prompt. A tool with "defer_loading", or one that a tool_addition block defines,
-  // is not among them: it is shown at the block that names it, so that the beginning of the prompt does not change.
+  // is not among them, because it is shown at the block that names it. The beginning of the prompt then does not
+  // change.
   ToolFields shown{};
   // The types of tools that Anthropic's servers or models provide ("web_search_20250305", …). They are not passed on to
   // the model.

@@ -141,7 +141,7 @@ class TurnReader {
 
   ApiStatus add_user(const Json& blocks, const std::string& param) {
     TurnContent content;
-    TurnContent result_images;  // images of results, which come before the user's own words
+    TurnContent result_images;  // images of tool results, which come before the user's own words
     const auto add_turn = [&] {
       result_images.add(std::exchange(content, TurnContent()));
       if (!result_images.empty()) push("user", result_images.take());

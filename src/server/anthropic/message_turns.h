@@ -14,8 +14,8 @@ namespace tessera {
 // "next_user_message" is left out after the user's next message. A tool_result becomes a turn with the role "tool" and
 // the name of its call. Its images follow in the user's turn, because few templates render images of tools. Ids of
 // calls are nine letters and digits. A tool_reference becomes the definition of the tool. A line at the beginning of
-// "system" that begins with "x-anthropic-billing-header" is dropped: it differs between sessions, so their prompts
-// would have no common prefix.
+// "system" that begins with "x-anthropic-billing-header" is dropped, because it differs between sessions, so that their
+// prompts would have no common prefix.
 //
 // Errors name the path of the block: an unknown role or type, a missing member, a tool_result without its tool_use.
 ApiResult<ChatMessages> read_turns(const ApiFields& body, const MessageTools& tools, bool images_allowed);

@@ -43,7 +43,8 @@ ApiResult<std::optional<OutputGrammar>> read_format(const ApiFields& body) {
                                      .param = fields.param("schema")});
 }
 
-// Reads the fields that choose tokens and end the text. The renamed fields mean the same as in the other protocols.
+// Reads the fields that choose tokens and end the text. They mean the same as in OpenAI's protocol, although some have
+// other names there.
 ApiResult<OutputFields> read_output(const ApiFields& fields, const ServedModel& model) {
   Json shared = Json::object();
   for (const char* key : {"temperature", "top_p", "top_k", "max_tokens", "seed"})
@@ -177,7 +178,7 @@ ApiResult<ApiJob> prepare_messages(const ServedModel& model, std::string_view bo
   ApiJob job{.id = style.id, .stream = style.stream, .note = std::move(read.note)};
   job.requests.push_back(std::move(request));
   job.answer = make_message_answer(std::move(style));
-  // Reports a plugin format that fails to begin before anything is computed for the request.
+  // Checks, before the engine gets the request, whether a plugin format failed to begin its parser.
   if (const Status failure = job.answer->failure(); !failure.ok()) return api_error(failure);
   return job;
 }

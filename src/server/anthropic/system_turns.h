@@ -11,11 +11,11 @@ namespace tessera {
 // The places at which a template prints a system message.
 struct SystemPlaces {
   bool in_front = true;  // as the first message
-  bool in_place = true;  // behind a user's message, before the assistant's answer
+  bool in_place = true;  // after a user's message, before the assistant's answer
 };
 
-// Finds out by rendering short conversations with the template. Tries only the places that `turns` use: without a
-// system message at such a place, the call only reads the roles.
+// Finds the places by rendering short conversations with the template. Tries only places at which `turns` has a system
+// message. If there is no system message, renders nothing.
 SystemPlaces find_system_places(const Json& turns, const ChatTemplate& chat, const RenderOptions& options);
 
 // Turns each system message that the template would not print into a user's message, between <system> and </system>.

@@ -13,8 +13,9 @@
 namespace tessera {
 
 struct ThinkingFields {
-  // Whether the request asks for thinking. If not, the model is told not to think if its template has a way to, and
-  // thinking is left out of the answer: clients that do not know it would take the first block for the text.
+  // True if the request asks for thinking. If false, the template is told to turn thinking off, if it has a variable
+  // for that. Thinking is then left out of the answer, because a client that does not expect it would take the first
+  // block for the text.
   bool on = false;
   bool omitted = false;                  // blocks of thinking have no text, only a signature
   std::optional<std::int64_t> budget{};  // in tokens; chooses the effort, but does not limit the thinking
@@ -23,7 +24,7 @@ struct ThinkingFields {
 
 ApiResult<ThinkingFields> read_thinking(const ApiFields& body);
 
-// Returns the template's variables for thinking, if it names them: enable_thinking, thinking and reasoning_effort.
+// Returns those of the variables enable_thinking, thinking and reasoning_effort that the template names.
 Json thinking_variables(const ThinkingFields& thinking, const ChatTemplate& chat);
 
 }  // namespace tessera

@@ -13,7 +13,7 @@ namespace {
 struct StatusNames {
   BatchStatus status;
   std::string_view name;
-  std::string_view time;  // the member with the time at which it was reached; "": there is none
+  std::string_view time;  // the member with the time at which the status was reached; "": there is none
 };
 constexpr StatusNames kStatuses[kNumBatchStatuses] = {
     {BatchStatus::kValidating, "validating", ""},

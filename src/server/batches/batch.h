@@ -1,4 +1,4 @@
-// A batch: a file of requests that the server answers beside its live requests, within a day.
+// A batch: a file of requests that the server answers within a day, with lower priority than live requests.
 #pragma once
 
 #include <array>
@@ -15,9 +15,9 @@ namespace tessera {
 enum class BatchStatus : std::uint8_t {
   kValidating,  // waits for its turn, or its file is being checked
   kInProgress,
-  kFinalizing,  // all requests have ended, and its files are being made
+  kFinalizing,  // all requests have ended, and its answer files are being made
   kCompleted,
-  kFailed,  // its file is wrong, or the server could not go on; `errors` says why
+  kFailed,  // its file is invalid, or the server could not continue; `errors` has the reason
   kExpired,
   kCancelling,
   kCancelled,
@@ -27,16 +27,16 @@ inline constexpr std::size_t kNumBatchStatuses = 8;
 // Returns "validating", "in_progress", ….
 std::string_view batch_status_name(BatchStatus status);
 
-// Why a batch failed.
+// The reason for which a batch failed.
 struct BatchFault {
   std::string code{};  // "invalid_line"
   std::string message{};
-  std::int64_t line = 0;  // line of the input file, from 1; 0: no line's
+  std::int64_t line = 0;  // line of the input file, from 1; 0: the fault belongs to no line
 };
 
 struct Batch {
   std::string id{};        // "batch_…"
-  std::string owner{};     // owner_of() of the client that made it
+  std::string owner{};     // owner_of() of the client that made the batch
   std::string endpoint{};  // "/v1/chat/completions"
   std::string input_file_id{};
   BatchStatus status = BatchStatus::kValidating;
@@ -44,24 +44,24 @@ struct Batch {
   std::string error_file_id{};   // "": there is none
   std::int64_t created_at = 0;   // Unix time
   std::int64_t expires_at = 0;   // Unix time
-  // The Unix time at which each status was reached; 0: it was not.
+  // [BatchStatus]: the Unix time at which the batch reached the status; 0: it has not.
   std::array<std::int64_t, kNumBatchStatuses> reached{};
-  std::int64_t output_age_s = 0;  // seconds after which its files are erased
+  std::int64_t output_age_s = 0;  // seconds after which the batch's answer files are erased
   std::int64_t total = 0;         // requests
   std::int64_t completed = 0;     // requests with an answer of status 200
   std::int64_t failed = 0;        // other requests that have ended
   Json metadata{};                // an object of strings, or null
   std::vector<BatchFault> errors{};
 
-  // Returns whether the batch has come to its end.
+  // Returns whether the batch has reached a final status.
   bool ended() const;
-  // Changes the status and notes the time.
+  // Changes the status and records the time.
   void reach(BatchStatus next, std::int64_t now);
   // Returns OpenAI's batch object.
   Json to_json() const;
 };
 
-// Return the text in which a server keeps a batch, and the batch that the text describes. Errors name the field.
+// Return the text in which a server stores a batch, and the batch that such a text describes. Errors name the field.
 std::string batch_record(const Batch& batch);
 Result<Batch> read_batch_record(const Json& json, std::string id);
 

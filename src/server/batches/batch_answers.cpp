@@ -31,7 +31,7 @@ Result<std::int64_t> BatchAnswers::load(Part& part) {
   for (std::string line; std::getline(lines, line) && !lines.eof();) {
     const Result<Json> json = Json::parse(line, "the answer");
     const Json* id = json.ok() ? json->find("custom_id") : nullptr;
-    if (id == nullptr || !id->is_string()) break;  // what follows was damaged, and runs again
+    if (id == nullptr || !id->is_string()) break;  // the rest of the file is damaged; its requests run again
     done_.insert(id->as_string());
     whole += std::ssize(line) + 1;
     ++count;
@@ -47,7 +47,7 @@ Status BatchAnswers::add(const std::string& custom_id, std::string_view line, bo
   if (const ApiStatus room = store_.take(std::ssize(line)); !room.ok()) return resource_exhausted(room.error().message);
   if (Status written = part.file.write(line); !written.ok()) {
     store_.give_back(std::ssize(line));
-    (void)part.file.truncate(part.bytes);  // otherwise the next line would continue this one
+    (void)part.file.truncate(part.bytes);  // removes the partial line, which the next line would continue
     return written;
   }
   part.bytes += std::ssize(line);

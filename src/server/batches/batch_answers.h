@@ -1,5 +1,6 @@
-// The answers of a running batch: a file for those of status 200 and one for all others, a line each. Both are read
-// again when the server starts anew, so that no request that has an answer runs twice.
+// Stores the answers of a running batch in two files, one line per answer. One file has the answers of status 200, and
+// the other file has all other answers. A restarted server reads both files, so that no request with an answer runs
+// twice.
 #pragma once
 
 #include <cstdint>
@@ -18,37 +19,37 @@ namespace tessera {
 // Threads: one at a time.
 class BatchAnswers {
  public:
-  // Opens the files of a batch, or creates them, and cuts off a line that a killed process left unfinished. The room
-  // for their bytes is taken from `store`, which outlives the object. Errors: the files cannot be read, or there is no
-  // room.
+  // Opens or creates the files of a batch. Cuts off a line that a killed process left unfinished. Reserves the files'
+  // bytes in `store`, which outlives the object. Errors: the files cannot be read, or the store has no room.
   static Result<std::unique_ptr<BatchAnswers>> open(std::filesystem::path output, std::filesystem::path errors,
                                                     FileStore& store);
-  // Returns to the store the room of files that were not kept.
+  // Releases the store's bytes that were reserved for files which keep() did not move into the store.
   ~BatchAnswers();
   BatchAnswers(const BatchAnswers&) = delete;
   BatchAnswers& operator=(const BatchAnswers&) = delete;
 
-  // Returns whether a request has its answer.
+  // Returns whether a request has an answer.
   bool has(const std::string& custom_id) const { return done_.contains(custom_id); }
   std::int64_t completed() const { return completed_; }
   std::int64_t failed() const { return failed_; }
 
-  // Adds the answer of a request; `line` has its line break. Errors: there is no room, or the disk is full.
+  // Adds the answer of a request; `line` ends with its line break. Errors: the store has no room, or the disk is full.
   Status add(const std::string& custom_id, std::string_view line, bool completed);
 
-  // Moves the answers into files of the store, which have the owner and the age of `like` and names that begin with
-  // `name`. Sets the ids of the files; where there are no lines, there is no file and no id. Call it last, and once.
+  // Moves the answer files into the store. They get the owner and the time of expiry of `like`, and names that begin
+  // with `name`. Sets the ids of the stored files; a file without lines is not stored and leaves its id unchanged. Call
+  // it last, and only once.
   ApiStatus keep(const StoredFile& like, std::string_view name, std::string& output_id, std::string& error_id);
 
  private:
   struct Part {
     std::filesystem::path path;
     OpenFile file;
-    std::int64_t bytes = 0;  // on the disk and taken from the store
+    std::int64_t bytes = 0;  // size of the file, reserved in the store
   };
   BatchAnswers(Part output, Part errors, FileStore& store)
       : output_(std::move(output)), errors_(std::move(errors)), store_(store) {}
-  // Reads the lines of a file and cuts it behind the last whole one. Returns their number.
+  // Reads the lines of a file, and cuts the file after the last whole line. Returns the number of lines.
   Result<std::int64_t> load(Part& part);
   ApiStatus keep(Part& part, StoredFile file, std::string& id);
 

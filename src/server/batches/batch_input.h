@@ -1,4 +1,4 @@
-// The file of requests of a batch.
+// Reads the input file of a batch, which has one request per line.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,11 @@
 
 namespace tessera {
 
-// The most requests of a batch, and the longest line.
+// The largest number of requests in a batch, and of bytes in a line.
 inline constexpr std::int64_t kMostBatchRequests = 50'000;
 inline constexpr std::size_t kMostBatchLine = std::size_t{32} << 20;
 
-// Reads the lines of a file that are not blank, one after the other. Threads: one at a time.
+// Reads the lines of a file in order, without blank ones. Threads: one at a time.
 class BatchInput {
  public:
   struct Line {
@@ -36,14 +36,14 @@ class BatchInput {
   std::int64_t number_ = 0;
 };
 
-// What a check of a file found.
+// The result of checking a file.
 struct CheckedInput {
   std::int64_t requests = 0;
-  std::vector<BatchFault> faults{};  // the first 100; empty: the file is right
+  std::vector<BatchFault> faults{};  // the first 100; empty: the file is valid
 };
 
-// Reads a whole file. Every line must be a request to `endpoint` with a "custom_id" of its own; what the request's body
-// says is checked when it runs. Error: the file cannot be read.
+// Reads a whole file. Every line must be a request to `endpoint` with a "custom_id" that no other line has. The
+// request's body is not checked until it runs. Error: the file cannot be read.
 Result<CheckedInput> check_batch_input(const std::filesystem::path& path, std::string_view endpoint);
 
 }  // namespace tessera

@@ -19,7 +19,8 @@ namespace {
 struct KindNames {
   BatchRequestKind kind;
   std::string_view url;
-  std::string_view field;  // the field by which a bare body is known to be of this kind; "": it is never
+  // A line without an envelope is of this row's kind if it has this field. "" if no field identifies the kind.
+  std::string_view field;
 };
 constexpr KindNames kKinds[] = {{BatchRequestKind::kChat, "/v1/chat/completions", "messages"},
                                 {BatchRequestKind::kCompletion, "/v1/completions", "prompt"},
@@ -58,7 +59,7 @@ Result<BatchRequest> read_batch_form(const Fields& fields) {
   return request;
 }
 
-// Returns the line without its id, which is not a field of the request.
+// Returns the line without "custom_id", which is not a field of the request.
 std::string without_id(const Json& line) {
   Json body = Json::object();
   for (const auto& [key, value] : line.as_object()) {

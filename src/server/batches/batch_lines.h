@@ -24,11 +24,11 @@ std::optional<BatchRequestKind> batch_kind(std::string_view url);
 // Returns the routes of all kinds, for messages: "/v1/chat/completions", "/v1/completions", … or "/v1/responses".
 std::string batch_urls();
 
-// A line {"custom_id", "method", "url", "body"}, or only a body. A body with "messages" is a chat, with "prompt" a
-// completion, and with "input" an embedding.
+// A request line: {"custom_id", "method", "url", "body"}, or only a body. A body with "messages" is a chat, a body with
+// "prompt" is a completion, and a body with "input" is an embedding.
 struct BatchRequest {
   BatchRequestKind kind = BatchRequestKind::kCompletion;
-  std::string body{};  // JSON for the server's own reader
+  std::string body{};  // JSON for the reader of the route
 };
 
 // Reads a line. `custom_id`, a string or null, is set as soon as it is known, even if an error is returned.
@@ -36,18 +36,18 @@ Result<BatchRequest> read_batch_line(std::string_view line, Json& custom_id);
 // Reads a line that must have all four members, and a "custom_id" that is not empty.
 Result<BatchRequest> read_whole_batch_line(std::string_view line, Json& custom_id);
 
-// Makes a request's job with the reader of its route. Responses are kept in `store` for `owner`. Slow: do not call it
-// on the I/O thread. `model` and `store` outlive the job. Errors: those of the route, and a 400 for a stream or a
-// response in the background.
+// Makes a request's job with the reader of its route. Stores responses in `store` for `owner`. Slow: do not call it on
+// the I/O thread. `model` and `store` outlive the job. Errors: those of the route, and a 400 for a request for a stream
+// or for a response in the background.
 ApiResult<ApiJob> prepare_batch_request(const ServedModel& model, const BatchRequest& request, ResponseStore& store,
                                         const std::string& owner);
 
-// Returns the answer to a request as one line with its line break. `body` is JSON.
+// Returns the line with the answer to a request, ending with a line break. `body` is JSON.
 std::string batch_answer(const Json& custom_id, std::string_view request_id, std::string_view body);
-// Returns the answer to a request that was refused or failed: an error with an HTTP status.
+// Returns the line for a request that was refused or failed: an error with an HTTP status.
 std::string batch_refusal(const Json& custom_id, const ApiError& error);
-// Returns the answer to a request that got no response. `code` is a word for programs: "invalid_line" for a line that
-// is no request.
+// Returns the line for a request that got no response. `code` is a word for programs: "invalid_line" for a line that is
+// not a request.
 std::string batch_error(const Json& custom_id, std::string_view code, std::string_view message);
 
 }  // namespace tessera

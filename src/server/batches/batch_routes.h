@@ -1,5 +1,5 @@
-// The routes of /v1/batches: a client makes a batch of an uploaded file, lists its batches, and watches or cancels one.
-// A client reaches only the batches of its own API key.
+// The routes of /v1/batches. A client makes a batch from an uploaded file, lists its batches, and watches or cancels
+// one. A client reaches only the batches of its own API key.
 //
 // Threads: the I/O thread.
 #pragma once
@@ -18,8 +18,8 @@ namespace tessera {
 
 class BatchRoutes {
  public:
-  // The stores and the reader outlive the object. Null stores: every route answers no_file_folder(). `changed` is
-  // called on any thread when a batch was added or is to be cancelled.
+  // The stores and the reader outlive the object. If the stores are null, every route answers no_file_folder().
+  // `changed` is called, on any thread, after a batch was added or its cancellation was requested.
   BatchRoutes(FileStore* files, BatchStore* batches, RequestReader& reader, RouteWork work,
               std::function<void()> changed)
       : files_(files), batches_(batches), reader_(reader), work_(work), changed_(std::move(changed)) {}

@@ -1,5 +1,5 @@
-// Catches: batches that lose, repeat or mix up answers, that end with the server, that others reach, that a bad line or
-// request stops, and files of a batch that are not in OpenAI's form.
+// Catches: batches that lose, repeat or mix up answers, end with the server, or are visible to clients that do not own
+// them; batches that one invalid line or request stops; and files of a batch that are not in OpenAI's form.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -69,7 +69,7 @@ class BatchRoutesTest : public ServerTest {
     ADD_FAILURE() << "the batch did not end";
     return get_batch(running, id);
   }
-  // Returns the lines of a file by their custom_id.
+  // Returns the lines of one of the batch's files, by custom_id. `which` is the batch's member with the file's id.
   static std::map<std::string, Json> lines(const Running& running, const Json& batch, const char* which) {
     std::map<std::string, Json> found;
     if (batch.find(which)->is_null()) return found;

@@ -8,7 +8,7 @@ bool BatchRun::peek() {
     if (!line) return false;
     Json id;
     Result<BatchRequest> request = read_whole_batch_line(line->text, id);
-    // The file was checked before, so every line is a request.
+    // Skips lines that are not requests. There should be none, because the whole file was checked before.
     if (!request.ok() || answers_->has(id.as_string())) continue;
     waiting_.push_back({.custom_id = id.as_string(), .request = *std::move(request)});
   }

@@ -1,4 +1,4 @@
-// One batch that is being answered: which of its requests are next, and what becomes of their answers.
+// The state of one batch while it runs: chooses its next requests and stores their answers.
 //
 // Threads: one at a time.
 #pragma once
@@ -25,36 +25,36 @@ class BatchRun {
     BatchRequest request{};
   };
 
-  // `batch` is in progress, and its input was checked. The files outlive the object.
+  // `batch` is in progress, and its input file was checked. The file store that `answers` uses outlives the object.
   BatchRun(Batch batch, BatchInput input, std::unique_ptr<BatchAnswers> answers)
       : batch_(std::move(batch)), input_(std::move(input)), answers_(std::move(answers)) {}
 
   const Batch& batch() const { return batch_; }
   BatchAnswers& answers() { return *answers_; }
 
-  // Returns a request that has no answer and does not run; nothing if there is none.
+  // Returns the next request that has no answer and is not running; nothing if there is none.
   std::optional<Next> next();
-  // Gives a request back that could not run yet; it is next again.
+  // Puts back a request that could not start; next() returns it first.
   void put_back(Next request) { waiting_.push_front(std::move(request)); }
 
-  // Counts a request that runs, and ends it with its answer. An error means that the batch cannot go on.
+  // Count a request as running, and end it by storing its answer. An error means that the batch cannot continue.
   void begin() { ++running_; }
   Status end(const std::string& custom_id, std::string_view line, bool completed);
-  // Ends a request that ran without an answer: it is next again.
+  // Ends a running request that got no answer. next() returns it again.
   void end_without_answer(Next request);
   // Returns whether every request has its answer.
   bool done() { return running_ == 0 && !peek(); }
 
-  // Gives every request that has no answer an error with this code. Precondition: none runs.
+  // Stores an error with this code for every request without an answer. Precondition: no request is running.
   Status refuse_rest(std::string_view code, std::string_view message);
 
  private:
-  bool peek();  // reads ahead, and returns whether there is a next request
+  bool peek();  // reads until a request is waiting; returns whether there is one
 
   Batch batch_;
   BatchInput input_;
   std::unique_ptr<BatchAnswers> answers_;
-  std::deque<Next> waiting_;  // requests that were read and do not run
+  std::deque<Next> waiting_;  // requests that were read and are not running
   std::int64_t running_ = 0;
 };
 

@@ -21,13 +21,14 @@ namespace tessera {
 namespace {
 
 constexpr std::chrono::milliseconds kBatchRetry{500};
-constexpr std::chrono::seconds kBatchPause{1};  // between two looks at the time while batches run
-constexpr std::chrono::seconds kIdlePause{60};  // while none runs
-constexpr int kMostPrepared = 16;               // requests that are prepared before events are looked at again
+constexpr std::chrono::seconds kBatchPause{1};  // longest time between two checks while batches run
+constexpr std::chrono::seconds kIdlePause{60};  // longest time between two checks while no batch runs
+constexpr int kMostPrepared = 16;               // requests that are prepared before the next events are handled
 constexpr std::int64_t kLowestPriority = std::numeric_limits<std::int64_t>::min();
-constexpr std::int64_t kLiveShare = 4;  // live requests leave a batch 1 / kLiveShare of the room
+// While live requests run, batches get at most 1 / kLiveShare of the requests that the engines run at once.
+constexpr std::int64_t kLiveShare = 4;
 
-// The codes of batches' errors.
+// Error codes of failed batches.
 constexpr const char* kNoInput = "input_file_missing";
 constexpr const char* kNotKept = "answers_not_kept";
 
@@ -96,7 +97,7 @@ void BatchRunner::work() {
       const std::lock_guard lock(mutex_);
       if (stopping_) return;
     }
-    if (hooks_.ends()) continue;  // what ended with the server must not count as an answer
+    if (hooks_.ends()) continue;  // results that the shutdown caused must not be stored as answers
     try {
       if (std::exchange(looks_, false)) {
         looked_at_ = Clock::now();
@@ -173,7 +174,7 @@ bool BatchRunner::fill() {
   if (runs_.empty()) return false;
   const std::int64_t most = requests_ + room();
   int prepared = 0;
-  std::size_t without = 0;  // batches in a row that have no request to start
+  std::size_t without = 0;  // consecutive batches that have no request to start
   while (!runs_.empty() && without < runs_.size() && requests_ < most) {
     BatchRun& run = *runs_.front();
     runs_.splice(runs_.end(), runs_, runs_.begin());
@@ -267,7 +268,7 @@ void BatchRunner::drop(const BatchRun& run) {
 void BatchRunner::end_early() {
   const std::int64_t now = unix_time();
   for (auto each = runs_.begin(); each != runs_.end();) {
-    BatchRun& run = **each++;  // finish() removes it
+    BatchRun& run = **each++;  // advances first, because finish() removes the batch
     ApiResult<Batch> batch = batches_.find(run.batch().id, run.batch().owner);
     const bool cancelled = batch.ok() && batch->status == BatchStatus::kCancelling;
     if (!cancelled && run.batch().expires_at > now) continue;
@@ -309,7 +310,7 @@ void BatchRunner::finish(BatchRun& run, BatchStatus status) {
     batch.reach(kept.ok() ? status : BatchStatus::kFailed, unix_time());
   });
   runs_.remove_if([&](const auto& each) { return each.get() == &run; });
-  looks_ = true;  // another batch may begin
+  looks_ = true;  // a waiting batch may start
 }
 
 void BatchRunner::fail(BatchRun& run, const Status& why) {

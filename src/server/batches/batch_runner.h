@@ -1,18 +1,17 @@
-// Answers batches on a thread of its own. Their requests go through the readers of the live routes and to the same
-// engines, with the lowest priority: a live request that finds no room takes that of a batch's request, which goes on
+// Runs batches on a thread of its own. Their requests use the readers of the live routes and the same engines, with the
+// lowest priority. If a live request finds no room in the engine, it preempts a request of a batch, which continues
 // later.
 //
 //   BatchRunner runner(model, files, batches, responses, hooks);
 //   runner.wake();            // a batch was added, or is to be cancelled
 //   runner.dispatch(events);  // with the events of every step
 //
-// Up to kMostBatches batches run at a time and take turns, request by request. While the engines have live requests, a
-// quarter of what the engines run at once may be batches' requests, else all. A request that the engine or the memory
-// budget refuses for now is tried again. When the server starts, batches that have not ended go on; requests that have
-// an answer do not run again.
+// Up to kMostBatches batches run at a time and take turns, request by request. While the engines have live requests,
+// batches may use a quarter of the requests that the engines run at once; otherwise all of them. A request that the
+// engine or the memory budget refuses for now is submitted again later. A restarted server continues the batches that
+// have not ended; requests that have an answer do not run again.
 //
-// Threads: wake() and dispatch() may be called by any thread. The destructor leaves requests that run without an
-// answer.
+// Threads: any thread may call wake() and dispatch(). The destructor leaves running requests without an answer.
 #pragma once
 
 #include <atomic>
@@ -43,16 +42,17 @@ namespace tessera {
 
 class BatchRunner {
  public:
-  // Tickets from this one on belong to batches.
+  // Batches use the tickets from this one on.
   static constexpr Ticket kFirstTicket = Ticket{1} << 62;
   static constexpr std::size_t kMostBatches = 8;
 
   struct Hooks {
     std::function<void(Ticket, Request)> submit;
     std::function<void(Ticket)> cancel;
-    std::function<std::int64_t()> engine_requests;  // requests that the engines run, or that wait for them
-    std::function<bool()> ends;                     // the server takes no more requests
-    std::int64_t most_requests = 1;                 // requests that all engines run at once
+    std::function<std::int64_t()> engine_requests;  // the requests that the engines run or have queued
+    // Returns whether the server is shutting down and takes no more requests.
+    std::function<bool()> ends;
+    std::int64_t most_requests = 1;  // the number of requests that all engines run at once
   };
 
   // The references outlive the object. Any thread may call the hooks.
@@ -60,18 +60,18 @@ class BatchRunner {
   ~BatchRunner();
 
   void wake();
-  // Takes the events of the batches' requests; leaves the others as they are.
+  // Takes the events of the batches' requests; ignores all others.
   void dispatch(std::span<EngineThread::Event> events);
-  // Returns the requests that the engines have for batches.
+  // Returns the number of the batches' requests that the engines have.
   std::int64_t requests() const { return requests_; }
 
  private:
   using Clock = std::chrono::steady_clock;
-  // A request in the engine.
+  // A request of a batch that the engine runs.
   struct Running {
     BatchRun* run = nullptr;
     BatchRun::Next request{};
-    std::int64_t requests = 0;  // requests to the engine; a body may have several prompts
+    std::int64_t requests = 0;  // number of engine requests; a body may have several prompts
     std::string answer_id{};
     MemoryCharge memory{};
   };
@@ -80,23 +80,23 @@ class BatchRunner {
   void work();
   std::vector<EngineThread::Event> wait();
   void take(EngineThread::Event event);
-  // Starts batches that wait for their turn.
+  // Starts waiting batches while fewer than kMostBatches run.
   void open_batches();
   void open(const Batch& waiting);
-  // Ends batches whose time is over or that are to be cancelled.
+  // Ends batches that have expired or are to be cancelled.
   void end_early();
-  // Submits requests until there is no room. Returns whether more could be submitted at once.
+  // Submits requests until there is no room. Returns true if it stopped earlier, after kMostPrepared requests.
   bool fill();
-  // Returns false if there is no room for the request now.
+  // Starts a request. If the request is refused for now, puts it back into `run` and returns false.
   bool start(BatchRun& run, BatchRun::Next next);
-  // Ends the batches whose requests have all ended.
+  // Ends the batches whose requests have all been answered.
   void finish();
   void finish(BatchRun& run, BatchStatus status);
   void fail(BatchRun& run, const Status& why);
   void reach(const Batch& batch, BatchStatus status);
-  // Keeps the answer of a request that runs.
+  // Stores the answer of a running request.
   void end(BatchRun& run, const std::string& custom_id, std::string_view line, bool completed);
-  // Cancels the requests of a batch.
+  // Cancels the running requests of a batch.
   void drop(const BatchRun& run);
   std::int64_t room() const;
 
@@ -105,22 +105,22 @@ class BatchRunner {
   BatchStore& batches_;
   ResponseStore& responses_;
   const Hooks hooks_;
-  std::atomic<std::int64_t> requests_ = 0;  // the engine's requests that run for batches; changed by the thread alone
+  std::atomic<std::int64_t> requests_ = 0;  // engine requests of batches; only the thread changes it
 
-  // Used by the thread alone:
+  // Used only by the thread:
   EngineJobs jobs_;
-  Runs runs_;  // in the order of their turns
+  Runs runs_;  // running batches; the next one to submit a request comes first
   std::unordered_map<EngineJobs::Id, Running> running_;
-  Clock::time_point try_again_at_{};  // requests were refused for now; none is submitted before
-  Clock::time_point looked_at_{};     // when batches that wait, end or expire were last looked for
-  bool looks_ = true;                 // they are to be looked for now
+  Clock::time_point try_again_at_{};  // no request is submitted before this time, because one was refused for now
+  Clock::time_point looked_at_{};     // time of the last check for batches to start, to cancel or to expire
+  bool looks_ = true;                 // the check is due now
 
   std::mutex mutex_;
   std::condition_variable wake_;
   std::vector<EngineThread::Event> inbox_;  // guarded by the mutex
   bool woken_ = true;                       // guarded by the mutex
   bool stopping_ = false;                   // guarded by the mutex
-  std::thread thread_;                      // last member: it uses the others
+  std::thread thread_;                      // last member, because it uses the others
 };
 
 }  // namespace tessera

@@ -1,7 +1,6 @@
-// Files and batches of a server as one part: the stores in their folder, the thread that answers batches, and the
-// routes.
+// The files and batches of a server: their stores in one folder, the thread that runs batches, and the routes.
 //
-// Threads: the I/O thread, except for what BatchRunner says.
+// Threads: the I/O thread. Any thread may call dispatch().
 #pragma once
 
 #include <cstdint>
@@ -18,12 +17,12 @@
 
 namespace tessera {
 
-// The most bytes of an uploaded file's form, as OpenAI takes for batches.
+// The largest form of an upload request, in bytes. OpenAI has the same limit for batch files.
 inline constexpr std::size_t kMostUploadBytes = std::size_t{200} << 20;
 
 class BatchService {
  public:
-  // What the service works with; everything outlives it.
+  // The parts of the server that the service uses. All outlive it.
   struct Server {
     const ServedModel& model;
     ResponseStore& responses;
@@ -32,12 +31,13 @@ class BatchService {
     BatchRunner::Hooks hooks;
   };
 
-  // `folder`: "" for none; then the routes refuse. `bytes`: the limit of all files. Errors name the folder.
+  // `folder`: "" for none; the routes then refuse every request. `bytes`: the limit of all files together. Errors name
+  // the folder.
   static Result<std::unique_ptr<BatchService>> create(const std::string& folder, std::int64_t bytes, Server server);
 
   // Adds the routes. This object must outlive the use of the router.
   void add_to(Router& router);
-  // Takes the events of batches' requests; leaves the others as they are.
+  // Takes the events of the batches' requests; ignores all others.
   void dispatch(std::span<EngineThread::Event> events) {
     if (runner_) runner_->dispatch(events);
   }

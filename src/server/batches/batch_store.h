@@ -1,12 +1,12 @@
-// The batches of a server, kept in a folder. The oldest ended ones are forgotten when there are too many. Batches
-// survive the process: those that have not ended go on in the next one.
+// Stores the batches of a server in a folder. If there are too many, forgets the oldest batch that has ended. Batches
+// survive the process: the next process continues those that have not ended.
 //
 //   BatchStore store = TRY(BatchStore::open(folder.batches(), {}));
 //   const Batch batch = TRY(store.add({.owner = owner, .endpoint = "/v1/embeddings", …}));
 //   TRY(store.update(batch.id, [](Batch& changed) { ++changed.completed; }));
 //
-// A batch is found only by its owner. Threads: any thread may call every function. add() and update() wait for the
-// disk.
+// find() and list() return a batch only to its owner. Threads: any thread may call every function. add() and update()
+// wait for the disk.
 #pragma once
 
 #include <cstdint>
@@ -33,25 +33,25 @@ class BatchStore {
     std::size_t number = 10'000;
   };
 
-  // Reads what the folder has. A record that cannot be read is left out with a warning.
+  // Reads the records in the folder. Skips a record that cannot be read, and logs a warning.
   static Result<std::unique_ptr<BatchStore>> open(std::filesystem::path folder, Limits limits);
 
-  // Keeps a new batch and gives it an id. Errors: 429 if too many batches have not ended; 500 if the disk fails.
+  // Stores a new batch and gives it an id. Errors: 429 if too many batches have not ended; 500 if the disk fails.
   ApiResult<Batch> add(Batch batch);
-  // Errors: 404 if there is no such batch or it has another owner.
+  // Error: 404 if there is no such batch or it has another owner.
   ApiResult<Batch> find(std::string_view id, std::string_view owner);
   // Returns the owner's batches, the newest first.
   std::vector<Batch> list(std::string_view owner);
   // Returns the batches that have not ended, the oldest first.
   std::vector<Batch> running();
 
-  // Changes a batch and writes it to the disk. Returns what it is now. Error: 404 if there is none; after an error of
-  // the disk the change holds until the process ends, and a warning says so.
+  // Changes a batch and writes it to the disk. Returns the changed batch. Error: 404 if there is none. If the disk
+  // fails, the change is kept in memory only, and a warning is logged.
   ApiResult<Batch> update(std::string_view id, const std::function<void(Batch& batch)>& change);
-  // Changes a batch without writing it, for counts that a restart counts again.
+  // Changes a batch in memory only, for counts that a restart computes again.
   void note(std::string_view id, const std::function<void(Batch& batch)>& change);
 
-  // Return where the answers of a running batch are.
+  // Return the paths of a running batch's answer files.
   std::filesystem::path output_of(std::string_view id) const { return file_of(id, ".output"); }
   std::filesystem::path errors_of(std::string_view id) const { return file_of(id, ".errors"); }
 
@@ -60,12 +60,12 @@ class BatchStore {
   Status load();
   std::filesystem::path file_of(std::string_view id, std::string_view ending) const;
   std::vector<Batch> those(const std::function<bool(const Batch&)>& wanted);
-  void forget_oldest();  // needs the lock
+  void forget_oldest();  // precondition: mutex_ is held
 
   const std::filesystem::path folder_;
   const Limits limits_;
-  std::mutex disk_;   // held while a record is written; taken before the other mutex
-  std::mutex mutex_;  // held for short times only, so that the I/O thread may wait for it
+  std::mutex disk_;                                    // held while a record is written; locked before mutex_
+  std::mutex mutex_;                                   // held only briefly, because the I/O thread also takes it
   std::map<std::string, Batch, std::less<>> batches_;  // guarded by the mutex
 };
 

@@ -17,7 +17,7 @@ namespace tessera {
 // Owns the lock. Threads: any thread may call the const functions.
 class FileFolder {
  public:
-  // Creates what is missing and takes the lock. Errors name the path: it cannot be written, or another server uses it.
+  // Creates missing folders and takes the lock. Errors name the path: it cannot be written, or another server uses it.
   static Result<FileFolder> open(const std::filesystem::path& path);
   FileFolder(FileFolder&& other) noexcept : path_(std::move(other.path_)), lock_(std::exchange(other.lock_, -1)) {}
   FileFolder& operator=(FileFolder&&) = delete;
@@ -29,7 +29,7 @@ class FileFolder {
  private:
   FileFolder(std::filesystem::path path, int lock) : path_(std::move(path)), lock_(lock) {}
   std::filesystem::path path_;
-  int lock_;  // descriptor; -1: moved away
+  int lock_;  // descriptor; -1: moved from
 };
 
 }  // namespace tessera

@@ -24,7 +24,7 @@ namespace {
 constexpr std::string_view kFileRoute = "/v1/files/";
 constexpr std::string_view kBatchPurpose = "batch";
 constexpr std::size_t kMostFileName = 255;
-constexpr std::size_t kContentPart = std::size_t{256} << 10;  // how much of a file's content is sent at once
+constexpr std::size_t kContentPart = std::size_t{256} << 10;  // bytes of a file's content that are sent at once
 constexpr std::int64_t kMostFileListed = 10'000;
 constexpr const char* kFileType = "application/octet-stream";
 
@@ -137,7 +137,7 @@ void FileRoutes::erase(const Call& call) const {
 
 namespace {
 
-// A file's content on its way to a client.
+// A response that is sending a file's content.
 struct Content {
   Content(RouteWork its_work, Call its_call, const std::filesystem::path& path)
       : work(its_work), call(std::move(its_call)), file(path, std::ios::binary) {}
@@ -149,7 +149,7 @@ struct Content {
 
 void read_part(const std::shared_ptr<Content>& content);
 
-// Sends a part. A content of one part is sent with its length.
+// Sends a part of a file. A file of one part is sent with a Content-Length.
 void send_part(const std::shared_ptr<Content>& content, std::string part, bool last) {
   const Call& call = content->call;
   if (std::exchange(content->begun, true)) {

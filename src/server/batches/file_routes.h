@@ -1,5 +1,5 @@
-// The routes of /v1/files: a client uploads a file as a form, lists its files, reads and deletes them. A client reaches
-// only the files of its own API key.
+// The routes of /v1/files. A client uploads a file as a form, lists its files, reads them and deletes them. A client
+// reaches only the files of its own API key.
 //
 // Threads: the I/O thread.
 #pragma once
@@ -15,7 +15,7 @@ namespace tessera {
 
 class FileRoutes {
  public:
-  // `store` outlives the object. Null: every route answers no_file_folder().
+  // `store` outlives the object. If it is null, every route answers no_file_folder().
   FileRoutes(FileStore* store, RouteWork work) : store_(store), work_(work) {}
 
   // Adds the routes. This object must outlive the use of the router.

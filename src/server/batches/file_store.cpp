@@ -34,7 +34,7 @@ ApiError full(std::string message) {
           .retry_after_s = kFullRetryS};
 }
 
-// Returns the answer to a client whose file the disk did not take.
+// Returns the error for a client whose file could not be written to the disk.
 ApiError disk_error(const Status& status) {
   if (status.code() == StatusCode::kResourceExhausted) return full(status.message());
   return api_error(internal_error(status.message()));
@@ -100,7 +100,7 @@ Status FileStore::load() {
     log_warn("server", "the file {} is left out: {}", path.stem().string(),
              has_content ? file.status().message() : "its content is gone");
   }
-  // What has no description is the rest of an upload that did not end.
+  // Removes content without a description, which an interrupted upload left behind.
   for (const std::string& name : contents) {
     if (name.starts_with("file-")) fs::remove(folder_ / name, error);
   }
@@ -111,7 +111,7 @@ void FileStore::remove(std::string id) {  // NOLINT(performance-unnecessary-valu
   const auto found = files_.find(id);
   used_ -= found->second.bytes;
   files_.erase(found);
-  // The description goes first: content without one is removed by the next start.
+  // Removes the description first, because the next start removes content without a description.
   std::error_code ignored;
   fs::remove(folder_ / (id + ".json"), ignored);
   fs::remove(path_of(id), ignored);

@@ -1,11 +1,11 @@
-// Files that clients uploaded or batches wrote, kept in a folder and bounded by bytes, number and age.
+// Stores files that clients uploaded or batches wrote in a folder. The store is bounded by bytes, number and age.
 //
 //   FileStore store = TRY(FileStore::open(folder.files(), {.bytes = 1 << 30}));
 //   const StoredFile file = TRY(store.put({.owner = owner, .filename = "a.jsonl", .purpose = "batch"}, content));
 //   std::ifstream input(store.path_of(file.id));
 //
-// A file is found only by its owner; to everybody else its id is unknown. A file whose age is over is erased when
-// anybody asks for it or room is needed. Files survive the process.
+// Only the owner of a file can find it; for all other clients its id is unknown. An expired file is erased when its
+// owner asks for it, when any client lists files, or when room is needed. Files survive the process.
 //
 // Threads: any thread may call every function. put() and adopt() wait for the disk.
 #pragma once
@@ -28,8 +28,8 @@
 namespace tessera {
 
 struct StoredFile {
-  std::string id{};     // "file-…"; put() and adopt() give it
-  std::string owner{};  // owner_of() of the client that may use it
+  std::string id{};     // "file-…"; set by put() and adopt()
+  std::string owner{};  // owner_of() of the client that may read the file
   std::string filename{};
   std::string purpose{};  // "batch" or "batch_output"
   std::int64_t bytes = 0;
@@ -48,41 +48,41 @@ class FileStore {
   };
   using Clock = std::function<std::int64_t()>;  // Unix time
 
-  // Reads what the folder has. Removes files that a killed process left unfinished. `clock` is for tests; if it is
-  // empty, unix_time() is used.
+  // Reads the descriptions in the folder. Removes files that a killed process left unfinished. `clock` is for tests; if
+  // it is empty, unix_time() is used.
   static Result<std::unique_ptr<FileStore>> open(std::filesystem::path folder, Limits limits, Clock clock = {});
 
-  // Keeps a new file. Sets its id, bytes and created_at. Errors: 503 if there is no room beside the other files, or the
-  // disk is full; 413 if it exceeds the limit alone.
+  // Stores a new file. Sets its id, bytes and created_at. Errors: 503 if there is no room beside the other files, or
+  // the disk is full; 413 if the file alone exceeds the limit.
   ApiResult<StoredFile> put(StoredFile file, std::string_view content);
-  // Moves the file at `path` into the store; take() has reserved its bytes. Sets its id and created_at. Errors: 503 for
-  // a full disk, else 500; the bytes are then given back.
+  // Moves the file at `path` into the store. The caller has reserved its bytes with take(). Sets its id and created_at.
+  // Errors: 503 for a full disk, else 500; adopt() then gives the reserved bytes back.
   ApiResult<StoredFile> adopt(StoredFile file, const std::filesystem::path& path);
-  // Reserve room for bytes that adopt() will bring, and give it back. Error: 503 if there is no room.
+  // Reserve bytes for a later adopt(), and give them back. Error: 503 if there is no room.
   ApiStatus take(std::int64_t bytes);
   void give_back(std::int64_t bytes);
-  // Returns the bytes of all files, with those that were taken.
+  // Returns the bytes of all files, including reserved bytes.
   std::int64_t used();
   std::int64_t limit() const { return limits_.bytes; }
 
-  // Errors: 404 if there is no such file, its age is over, or it has another owner.
+  // Errors: 404 if there is no such file, it has expired, or it has another owner.
   ApiResult<StoredFile> find(std::string_view id, std::string_view owner);
   ApiStatus erase(std::string_view id, std::string_view owner);
   // Returns the owner's files, the newest first.
   std::vector<StoredFile> list(std::string_view owner);
-  // Returns where the content of a file of the store is. An open file stays readable when it is erased.
+  // Returns the path of a stored file's content. A file that is open when it is erased stays readable.
   std::filesystem::path path_of(std::string_view id) const { return folder_ / id; }
 
  private:
   FileStore(std::filesystem::path folder, Limits limits, Clock clock)
       : folder_(std::move(folder)), limits_(limits), clock_(std::move(clock)) {}
   Status load();
-  // These need the lock.
+  // Precondition of these functions: mutex_ is held.
   ApiStatus make_room(std::int64_t bytes, std::size_t files);
   void erase_old();
-  void remove(std::string id);  // a copy, because the entry that may hold it is erased
+  void remove(std::string id);  // takes a copy, because the caller's string may be in the entry that is erased
 
-  // Writes the description of a file whose content is in place. After an error the content is gone.
+  // Writes the description of a file whose content is in place. After an error the content is erased.
   ApiResult<StoredFile> describe(StoredFile file);
 
   const std::filesystem::path folder_;

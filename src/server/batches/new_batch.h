@@ -13,8 +13,8 @@ namespace tessera {
 inline constexpr std::int64_t kLeastFileAge = 3600;
 inline constexpr std::int64_t kMostFileAge = std::int64_t{30} * 86400;
 
-// Returns a batch with the endpoint, input file, metadata and age of its files that a request asks for. Errors: 400 for
-// a field that is missing, unknown or has a value that is not accepted.
+// Returns a batch with the request's endpoint, input file and metadata, and with the time for which its answer files
+// are kept. Errors: 400 for a field that is missing, unknown or has a value that is not accepted.
 ApiResult<Batch> read_new_batch(const ServedModel& model, std::string_view body);
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// What the routes of files and batches share: they work on a pool's thread, because the disk may let them wait.
+// Helpers of the routes of files and batches. These routes work on a pool's thread, because the disk may block.
 //
 // Threads: the I/O thread.
 #pragma once

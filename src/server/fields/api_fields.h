@@ -33,10 +33,8 @@ class ApiFields {
       : object_(object), fields_(object, "request", prefix), prefix_(std::move(prefix)) {}
 
   const Json::Object& members() const { return object_.as_object(); }
-  const Json* find(std::string_view key) const {
-    return fields_.find(key);
-  }  // null: the key is absent or its value is
-     // null
+  // Returns null if the key is absent or its value is null.
+  const Json* find(std::string_view key) const { return fields_.find(key); }
   std::string param(std::string_view key) const { return prefix_ + std::string(key); }
 
   // Read a member, or return nothing if it is absent. Values of integer() and number() must be within [low, high].

@@ -19,7 +19,7 @@ namespace tessera {
 
 class JsonParts {
  public:
-  // Adds a part that `write` writes in one call. The references in `write` must stay valid until then.
+  // Adds a part that `write` writes in one call. The references in `write` must stay valid until the part is written.
   JsonParts& once(std::function<void(JsonWriter& json)> write) {
     return each(1, [write = std::move(write)](JsonWriter& json, std::size_t) { write(json); });
   }

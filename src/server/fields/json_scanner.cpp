@@ -18,7 +18,8 @@ JsonScanner::Part JsonScanner::push(char c) {
   const bool inside_before = state_ == State::kString || state_ == State::kEscape || state_ == State::kHex;
   const bool key_before = inside_before && string_is_key_;
   if (!step(c)) return Part::kError;
-  // A byte that changes the depth belongs to the inner side: a closing bracket belongs to its value.
+  // A bracket inside a member belongs to that member's value, also the bracket that ends the value. This test therefore
+  // looks at the depth before and after the byte.
   if (depth_before > 1 || open_.size() > 1) return Part::kValue;
   if (inside_before) return key_before ? Part::kKey : Part::kValue;
   switch (state_) {
@@ -32,7 +33,7 @@ JsonScanner::Part JsonScanner::push(char c) {
     case State::kExponent:
     case State::kExponentSign:
     case State::kExponentDigits: return Part::kValue;
-    // The last byte of "true" belongs to the value.
+    // The state changes to kAfterValue already at the last byte of "true", which belongs to the value.
     case State::kAfterValue: return is_space(c) ? Part::kBetween : Part::kValue;
     default: return Part::kBetween;
   }

@@ -1,4 +1,4 @@
-// Writes JSON text in order, without a tree. It must be cheap: each stream writes an answer for every token.
+// Writes JSON text in order, without a tree. It must be cheap, because each stream writes an answer for every token.
 //
 //   JsonWriter json;
 //   json.object().key("index").value(0).key("tokens").array().value("a").value("b").end_array().end_object();
@@ -43,7 +43,7 @@ class JsonWriter {
   // follows is then the object's next member.
   JsonWriter& raw(std::string_view json);
 
-  // Writes text between two values without a comma, such as the frame of an event.
+  // Writes text between two values without a comma, such as the "data: " of a server-sent event.
   JsonWriter& between(std::string_view text);
 
   const std::string& text() const { return out_; }

@@ -16,11 +16,11 @@ namespace tessera {
 ApiResult<std::optional<std::int64_t>> query_integer(std::string_view query, std::string_view name, std::int64_t low,
                                                      std::int64_t high);
 
-// Returns whether the query's "order" is "desc", which it is without one. Error: a value beside "asc" and "desc".
+// Returns whether the query's "order" is "desc", which is also the default. Error: a value other than "asc" and "desc".
 ApiResult<bool> query_descends(std::string_view query);
 
-// Returns one page of a list in OpenAI's form. `items` are objects with an "id", the newest first. The query's "limit"
-// (1 to `most`, otherwise `otherwise`), "order" and "after", the id of the item before the page, choose the page.
+// Returns one page of a list in OpenAI's form. `items` are objects with an "id", newest first. The query chooses the
+// page by "limit" (1 to `most`; default: `otherwise`), "order", and "after", the id of the item before the page.
 ApiResult<std::string> list_body(std::string_view query, std::span<const Json> items, std::int64_t most,
                                  std::int64_t otherwise);
 

@@ -18,7 +18,7 @@ struct FieldRow {
   FieldTreatment treatment;
   std::string_view accepted;  // a JSON list; set with kRefused
   std::string_view remark;
-  std::string_view schema;  // a JSON schema of what is accepted
+  std::string_view schema;  // a JSON schema of the accepted values
   std::uint32_t required;   // the objects that must have it
 };
 
@@ -33,12 +33,13 @@ const FieldRow* find_row(std::string_view name, std::uint32_t object) {
   return row != std::end(kRows) ? row : nullptr;
 }
 
-// Compares values; 1 equals 1.0.
+// Compares values. Numbers are equal if their values are, so 1 equals 1.0.
 bool same_value(const Json& a, const Json& b) {
   return a == b || (a.is_number() && b.is_number() && a.as_double() == b.as_double());
 }
 
-// Returns whether the value asks for nothing. A list has one value for each prompt.
+// Returns whether the value means the same as an absent field. The value may also be a list with one value for each
+// prompt.
 bool asks_for_nothing(const Json& value, const Json::Array& accepted) {
   const auto one_of = [&](const Json& v) {
     return v.is_null() ||

@@ -15,11 +15,12 @@ namespace tessera {
 enum class FieldTreatment : std::uint8_t {
   kServed,
   kHarmless,  // accepted, because it cannot change what is generated
-  kRefused,   // refused unless the value asks for nothing: null, one of the row's `accepted`, or a list of these
-  kChecked,   // refused, but other fields decide which values ask for nothing: the field's reader checks it
+  kRefused,   // refused unless the value means no more than an absent field: null, one of the row's `accepted`, or a
+              // list of these
+  kChecked,   // refused unless the value has no effect, which depends on other fields; the field's reader checks this
 };
 
-// The objects with fields of their own, as bits.
+// Bits for the JSON objects that have fields of their own: the requests of each route, and objects inside them.
 namespace request_object {
 inline constexpr std::uint32_t kChat = 1;
 inline constexpr std::uint32_t kCompletions = 2;
@@ -42,7 +43,7 @@ inline constexpr std::uint32_t kUnloadAdapter = 1 << 19;
 inline constexpr std::uint32_t kAbort = 1 << 20;
 inline constexpr std::uint32_t kOllamaChat = 1 << 21;
 inline constexpr std::uint32_t kOllamaGenerate = 1 << 22;
-inline constexpr std::uint32_t kOllamaOptions = 1 << 23;  // inside the two before
+inline constexpr std::uint32_t kOllamaOptions = 1 << 23;  // "options" in the two requests above
 inline constexpr std::uint32_t kOllamaEmbed = 1 << 24;
 inline constexpr std::uint32_t kOllamaEmbeddings = 1 << 25;
 inline constexpr std::uint32_t kOllamaShow = 1 << 26;
@@ -52,15 +53,15 @@ struct AcceptedField {
   std::string_view name;
   FieldTreatment treatment;  // kServed or kHarmless
   std::string_view remark;   // may be ""
-  std::string_view schema;   // a JSON schema of the accepted values, null apart; "{}": any
+  std::string_view schema;   // a JSON schema of the accepted values except null; "{}": any value
   bool required = false;     // each of the objects must have it
 };
 // Returns the fields that one of `objects` has and that are served or harmless, in the order of request_fields.json.
 std::vector<AcceptedField> accepted_fields(std::uint32_t objects);
 
-// Checks that every member of `fields` is served or asks for nothing. `object` is one bit. Errors: 400 with code
-// unsupported_value for a refused field; 400 with code unknown_parameter and the nearest names for an unlisted field,
-// unless `ignore_unknown`. Cost: some microseconds for a common request.
+// Checks that every member of `fields` is served, harmless, or has a value that means the same as an absent field.
+// `object` is one bit. Errors: 400 with code unsupported_value for a refused field; 400 with code unknown_parameter and
+// the nearest names for an unlisted field, unless `ignore_unknown`. Cost: some microseconds for a common request.
 ApiStatus check_request_fields(const ApiFields& fields, std::uint32_t object, bool ignore_unknown);
 
 }  // namespace tessera

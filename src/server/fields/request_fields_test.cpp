@@ -34,13 +34,13 @@ TEST_F(RequestFields, AFieldThatIsServedHasAnEffect) {
   });
 }
 
-// A field that has an effect only with another field must be refused or harmless without it.
+// A field that has an effect only together with another field must be refused or harmless if the other field is absent.
 TEST_F(RequestFields, AQualifyingFieldAloneIsRefusedOrHarmless) {
   int harmless = 0;
   for_each({"served"}, [&](const Json& row, const std::string& object) {
     const Json* with = row.find("with");
     if (with == nullptr || with->find("messages") != nullptr || with->find("prompt") != nullptr) return;
-    if (row.find("refused_without") != nullptr) return;  // its "with" is valid only together with the field
+    if (row.find("refused_without") != nullptr) return;  // the members in "with" are valid only together with the field
     const Json alone = without(row, "with");
     const Outcome outcome = send(object, request_of(alone, object, row.find("try")), model_);
     const std::string base = send(object, request_of(alone, object, nullptr), model_).shown;
@@ -60,7 +60,8 @@ TEST_F(RequestFields, AHarmlessFieldHasNoEffect) {
 }
 
 TEST_F(RequestFields, ARefusedFieldIsNamedUnlessEmpty) {
-  model_.served.allow_unknown_fields = true;  // this option concerns unknown fields only
+  // This option must not change what is refused here, because it is only about unknown fields.
+  model_.served.allow_unknown_fields = true;
   for_each({"refused", "checked"}, [&](const Json& row, const std::string& object) {
     const Outcome refused = send(object, request_of(row, object, row.find("try")), model_);
     ASSERT_TRUE(refused.error.has_value());

@@ -72,7 +72,7 @@ struct FieldModel {
   ServedModel served;
 };
 
-// An example request for a kind of object with fields, and the object's place in it.
+// An example request that contains one of the objects of request_object, and the place of the object in the request.
 struct Place {
   std::string request;  // without the field
   std::string within;   // the member that is the object; "": the request itself
@@ -146,7 +146,7 @@ inline std::string request_of(const Json& row, const std::string& object, const 
 
 struct Outcome {
   std::optional<ApiError> error{};
-  std::string shown{};  // what the engine is asked for, and an answer
+  std::string shown{};  // the request to the engine and an example of an answer, as text
 };
 
 inline Outcome outcome(ApiResult<ApiJob> job) {

@@ -1,5 +1,5 @@
-// Catches: a type or a range at /openapi.json that is not the reader's own, so that a client made of it sends what is
-// refused or cannot send what is accepted, and a required field that is none.
+// Catches: a type or a range at /openapi.json that differs from the reader's, so that a generated client sends refused
+// values or cannot send accepted ones; and an optional field that is described as required.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,7 +11,8 @@ namespace {
 
 class RequestSchemas : public FieldsTest {};
 
-// Returns whether a schema of request_fields.json accepts a value. They use only these keywords.
+// Returns whether a schema of request_fields.json accepts a value. These schemas use no other keywords than those
+// below.
 bool accepts(const Json& schema, const Json& value) {
   for (const auto& [keyword, operand] : schema.as_object()) {
     if (keyword == "enum") {
@@ -38,7 +39,7 @@ bool accepts(const Json& schema, const Json& value) {
   return true;
 }
 
-// Returns values of every type, and those at the limits of the schema and beyond.
+// Returns values of every type, and values at and beyond the schema's limits.
 Json::Array probes_of(const Json& schema) {
   Json::Array probes = {Json::object({{"zz", 1}}), "zz", "", 1, -1, 0, 0.5, true, Json::array(), Json::Array{1},
                         Json::Array{"a"}};

@@ -19,7 +19,8 @@ enum class RouteAccess : std::uint8_t {
 
 class Access {
  public:
-  // Takes the keys. An empty list means that there are none of that kind. No key may be empty.
+  // Takes the keys of clients and of administrators. An empty list means that the server has no such keys. No key may
+  // be empty.
   Access(std::vector<std::string> keys, std::vector<std::string> admin_keys)
       : keys_(std::move(keys)), admin_keys_(std::move(admin_keys)) {}
 

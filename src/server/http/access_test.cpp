@@ -1,4 +1,4 @@
-// Catches: routes that open without their key, and keys that open more or less than they should.
+// Catches: routes that a client can use without their key, and keys that give access to too many or too few routes.
 #include "tessera/server/http/access.h"
 
 #include <gtest/gtest.h>

@@ -20,7 +20,7 @@ void add_request_id(HttpResponse& response, std::string_view path) {
   if (std::ranges::none_of(response.headers, is_id)) response.headers.emplace_back(kRequestIdHeader, make_id("req_"));
 }
 
-// The longest body that is compressed on the I/O thread: less than a millisecond.
+// The longest body that is compressed on the I/O thread, because this takes less than a millisecond.
 constexpr std::size_t kMostEncodedHere = std::size_t{64} << 10;
 
 void add_coding(HttpResponse& response, std::string_view coding) {
@@ -94,7 +94,7 @@ void Call::fail(const ApiError& error) const {
 }
 
 void Call::log(int status, std::string_view detail) const {
-  // A separate option turns on this log, so it is written at every log level but "off".
+  // Writes the line at every log level but "off", because the log of requests has an option of its own.
   if (!logged_ || !log_enabled("server", LogLevel::kError)) return;
   log_line("server", LogLevel::kInfo,
            fmt::format("{} {} {} {:.3f} s{}{}", request().method, route_, status, seconds(), detail.empty() ? "" : ": ",

@@ -34,8 +34,9 @@ class Call {
   // Returns the encoding that the client accepts for an answer (body_encoder.h); "" for none.
   std::string_view accepted_coding() const;
 
-  // Answers the request. A body of medium size is compressed if the client accepts that; larger ones would take this
-  // thread too long. `detail` is for the log: what was done, or why nothing was done.
+  // Answers the request. A body of medium size is compressed if the client accepts that. A larger one is not, because
+  // compressing it would block the I/O thread too long. `detail` is for the log: what was done, or why nothing was
+  // done.
   void respond(HttpResponse response, std::string_view detail = {}) const;
   // Answers with JSON. `note`: the header X-Tessera-Note; "": no header. `coding`: set if the body is already
   // compressed.
@@ -43,7 +44,7 @@ class Call {
                     std::string_view coding = {}) const;
   void refuse(const ApiError& error) const;
 
-  // Starts a stream of events, for example "text/event-stream". `first` is sent with the head.
+  // Starts a stream. `content_type` is, for example, "text/event-stream". `first` is sent with the head.
   void start_stream(std::string first, std::string_view content_type, std::string_view note = {}) const;
   // Starts a JSON body whose length is not known yet. write() adds the rest.
   void start_json(std::string first, std::string_view note = {}, std::string_view coding = {}) const;

@@ -24,7 +24,7 @@ std::string owner_of(const HttpRequest& request, std::span<const std::string> ap
     return sha256.finish();
   };
   Result<std::string> name = digest();
-  return name.ok() ? *std::move(name) : key;  // it fails only without memory
+  return name.ok() ? *std::move(name) : key;  // the digest fails only if memory runs out
 }
 
 }  // namespace tessera

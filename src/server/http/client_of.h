@@ -8,14 +8,14 @@
 
 namespace tessera {
 
-// Returns the request's API key if the server has several keys: each key is one client, from any address. Otherwise
-// returns the request's address (HttpRequest::peer), which all clients behind one proxy share. Precondition: if there
-// are `api_keys`, the request holds one of them.
+// Returns the request's API key if the server has several keys, because each key then stands for one client, from any
+// address. Otherwise returns the request's address (HttpRequest::peer), which all clients behind one proxy share.
+// Precondition: if there are `api_keys`, the request holds one of them.
 std::string client_of(const HttpRequest& request, std::span<const std::string> api_keys);
 
-// Returns the name under which a client owns what its requests store: the SHA-256 of the request's API key if the
-// server has several keys, so that no key is kept, else "", because then all clients are one. Precondition: as for
-// client_of().
+// Returns the owner's name for everything that a client's requests store. If the server has several API keys, the name
+// is the SHA-256 of the request's key, so that no key is stored. Otherwise it is "", because all clients count as one.
+// Precondition: as for client_of().
 std::string owner_of(const HttpRequest& request, std::span<const std::string> api_keys);
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
-// Catches: errors of a protocol's paths that its clients cannot read, and types for a status that make clients retry or
-// give up wrongly.
+// Catches: errors that the clients of a path's protocol cannot read, and error types that make clients retry or give up
+// wrongly.
 #include "tessera/server/http/error_shape.h"
 
 #include <gmock/gmock.h>

@@ -139,7 +139,7 @@ class HttpServer::Impl {
   net::steady_timer drain_end_{sessions_.io, net::steady_timer::time_point::max()};
   net::steady_timer notice_end_{sessions_.io};
   net::steady_timer last_end_{sessions_.io};
-  net::steady_timer next_look_{sessions_.io};  // time of the next look at the certificate's files
+  net::steady_timer next_look_{sessions_.io};  // fires at the next check of the certificate's files
   bool notice_given_ = true;
   std::function<void()> give_up_;                                   // Stop::give_up
   std::unordered_set<std::shared_ptr<net::steady_timer>> delayed_;  // timers of after()
@@ -179,7 +179,7 @@ void HttpServer::Impl::admit(tcp::socket socket) {
       session->start();
     }
   } catch (const std::exception& e) {
-    // the client has already gone, or there is no memory
+    // The client has already gone, or memory ran out.
     log_debug("http", "a connection could not be set up: {}", e.what());
   }
 }
@@ -249,7 +249,7 @@ void HttpServer::Impl::close() {
 // Gives up the exchanges that are still running when the time to drain is over.
 void HttpServer::Impl::give_up() {
   if (sessions_.answering > 0 && give_up_) call_guarded(give_up_);
-  // Iterates over a copy: giving up the last session closes the server, which also iterates over the sessions.
+  // Iterates over a copy, because giving up the last session closes the server, which also iterates over the sessions.
   const std::vector<HttpSession*> all(sessions_.alive.begin(), sessions_.alive.end());
   for (HttpSession* session : all) session->give_up();
   notice_given_ = true;
@@ -266,7 +266,7 @@ void HttpServer::Impl::lose_all() {
   for (HttpSession* session : sessions_.alive) session->lose();
 }
 
-// Cancels the timers that would keep run() from returning.
+// If the server is closed and has no sessions, cancels the timers that would keep run() from returning.
 void HttpServer::Impl::end_if_done() {
   if (!sessions_.closing || !sessions_.alive.empty()) return;
   ended_ = true;

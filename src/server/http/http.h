@@ -36,10 +36,10 @@ struct HttpResponse;
 struct HttpOptions {
   std::string host = "127.0.0.1";
   std::uint16_t port = 30000;  // 0: any free port, see HttpServer::port
-  TlsOptions tls{};            // without a certificate: plain HTTP
+  TlsOptions tls{};            // plain HTTP if there is no certificate
   std::size_t max_header_bytes = 16 * 1024;
   std::size_t max_body_bytes = 32 * 1024 * 1024;
-  std::size_t max_form_bytes = 0;  // limit of a body of the type multipart/form-data, if it is more than max_body_bytes
+  std::size_t max_form_bytes = 0;  // limit of a multipart/form-data body, if it is more than max_body_bytes
   std::size_t max_connections = 4096;
   double header_timeout_s = 15;      // from the connection to its first byte, and from a request's first byte to the
                                      // end of its head
@@ -48,20 +48,21 @@ struct HttpOptions {
   double body_timeout_s = 60;
   double write_timeout_s = 60;                     // a client that takes no data for this long is dropped
   std::size_t max_unsent_bytes = 4 * 1024 * 1024;  // limit for a stream; a client that falls further behind is dropped
-  // Limits who may send requests, see http_guard.h; others get 403.
-  std::vector<std::string> allowed_hosts{};  // Host headers, beside loopback names
-  std::vector<std::string> cors_origins{};   // origins of web pages, beside the server's own: "*" or origins
+  // The next two members limit who may send requests (http_guard.h). Other clients get 403.
+  std::vector<std::string> allowed_hosts{};  // accepted Host headers, in addition to loopback names
+  // Accepted origins of web pages, in addition to the server's own: "*" or origins.
+  std::vector<std::string> cors_origins{};
   // Called on the I/O thread with the status of each answer that the server makes itself, before it is sent: refusals,
   // 500 for a handler that failed, 503 for a request that was not answered in time, and answers to OPTIONS. Must not
   // throw. May be empty.
   std::function<void(int status)> on_own_answer{};
   // Called on the I/O thread once for each request, after its answer was handed to the connection or was broken off.
-  // Includes requests that are no valid HTTP. May be empty.
+  // Also called for requests that are not valid HTTP. May be empty.
   std::function<void(const FinishedRequest& finished)> on_finished{};
   // Called on the I/O thread with each request's head before any of its body is read. Returns an answer to refuse the
   // request by its head. Not called for OPTIONS. Must not throw. May be empty.
   std::function<std::optional<HttpResponse>(const HttpRequest& head)> check_head{};
-  // The budget to which bodies are charged as they arrive. It outlives the server. Null: nothing is charged.
+  // The budget to which bodies are charged as they arrive. It outlives the server. If it is null, nothing is charged.
   MemoryBudget* memory = nullptr;
 };
 
@@ -86,23 +87,23 @@ struct GenerationTokens {
   std::int64_t completion = 0;
 };
 
-// What a request asks of the model: the parameters of its first text.
+// The parameters of a request, which may have several texts (prompts). All members but `texts` are those of the first.
 struct GenerationAsked {
   std::int64_t texts = 0;
-  bool generates = false;  // the text has tokens that the model makes; the rest is of it alone
+  bool generates = false;  // the request asks for generated tokens; otherwise the next members are not set
   std::int64_t max_tokens = 0;
   double temperature = 0;
   double top_p = 1;
 };
 
-// What a model did for a request.
+// The model's work for a request.
 struct GenerationFacts {
   std::string id{};                          // the answer's id; "": the request ran no model
   std::optional<GenerationTokens> tokens{};  // the sum of all texts that have ended; none: no text has ended
   std::string_view finish{};                 // a constant: why the last text ended; "": no text has ended
   GenerationAsked asked{};
-  // Seconds from the engine's taking the text until its begin, its first token and its end; of the last text that
-  // ended.
+  // Seconds from the engine's receipt of a text to its admission, to its first token, and to its end. They belong to
+  // the text that ended last.
   double queue_s = 0;
   double first_token_s = 0;
   double engine_s = 0;
@@ -112,10 +113,10 @@ struct GenerationFacts {
 
 // A request whose answer has ended.
 struct FinishedRequest {
-  std::string method{};       // as sent, so a HEAD appears as HEAD; "": not known, because the head is no valid HTTP
-  std::string path{};         // as HttpRequest::path; "": not known
+  std::string method{};       // as sent, so a HEAD appears as HEAD; "": unknown, because the head is not valid HTTP
+  std::string path{};         // as HttpRequest::path; "": unknown
   std::string user_agent{};   // the header, which may have bytes that are not UTF-8
-  std::string address{};      // the client's whole address; "": the client left before it was asked for
+  std::string address{};      // the client's whole address; "": the client left before the server read it
   int status = 0;             // 499: the client left before an answer
   bool complete = true;       // the whole answer was handed to the connection
   std::size_t bytes_in = 0;   // bytes of the request's head and body that were read, after TLS
@@ -140,7 +141,7 @@ class HttpExchange {
   // Returns the request's charge to HttpOptions::memory, which covers the body at first. The charge ends with the last
   // handle, but not before the answer was sent. Any thread may use it, one at a time.
   MemoryCharge& memory() const;
-  // Returns what FinishedRequest will say of the model's work. Changes after the answer's end have no effect.
+  // Returns the facts that FinishedRequest::generation will have. Changes after the answer's end have no effect.
   GenerationFacts& generation() const;
 
   void respond(HttpResponse response) const;

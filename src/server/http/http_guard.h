@@ -1,9 +1,9 @@
-// Checks who may send a request. Web pages of other sites must not use a server that is reachable from their reader's
-// browser.
+// Checks who may send a request. Web pages of other sites must not use a server that the browser of their reader can
+// reach.
 //
 // A browser sends a page's requests to any address. Origin names the page's site, and Host is the name that the page
-// used for the server. A site can let its own name resolve to 127.0.0.1 (DNS rebinding), but it cannot call it
-// localhost.
+// used for the server. A site can let its own name resolve to 127.0.0.1 (DNS rebinding), but Host then has that name
+// and not localhost.
 #pragma once
 
 #include <optional>
@@ -21,11 +21,11 @@ namespace tessera {
 // port.
 bool is_loopback_name(std::string_view host);
 
-// Returns whether `host`, the value of a Host header, matches an entry of `allowed`: "*" matches all; "name" any port;
-// "name:port" only that port; "*.name" every name below it.
+// Returns whether `host`, the value of a Host header, matches an entry of `allowed`: "*" matches all hosts; "name"
+// matches this name with any port; "name:port" matches only this port; "*.name" matches every name below it.
 bool is_allowed_host(std::string_view host, const std::vector<std::string>& allowed);
 
-// Returns whether an entry of `origins` is "*" or equals `origin`, the value of an Origin header, in any case.
+// Returns whether an entry of `origins` is "*" or equals `origin`, the value of an Origin header, ignoring case.
 bool is_named_origin(std::string_view origin, const std::vector<std::string>& origins);
 
 // Checks that an entry of HttpOptions::allowed_hosts or cors_origins can match some request. Errors name the entry and

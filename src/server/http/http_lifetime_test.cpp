@@ -19,7 +19,7 @@ TEST(HttpDisconnect, ClosingMidStreamIsNoticed) {
   aborting.read_through("begun");
   aborting.abort();  // a reset is noticed without a write
   EXPECT_TRUE(eventually([&] { return held.gone == 1; }));
-  closing.close();  // the client may have closed only one side; a write shows which
+  closing.close();  // looks as if the client had closed only one side, until a write fails
   EXPECT_TRUE(eventually([&] {
     server.http->post([&] {
       for (const HttpExchange& exchange : held.exchanges) exchange.write("more");

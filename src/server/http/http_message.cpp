@@ -139,7 +139,7 @@ std::string cors_lines(const HttpRequest& request, const std::vector<std::string
   const std::string_view origin = request.header("Origin");
   if (origin.empty() || origins.empty()) return {};
   if (std::find(origins.begin(), origins.end(), "*") != origins.end()) return "Access-Control-Allow-Origin: *\r\n";
-  // Refusals depend on the origin too, so caches must distinguish by it.
+  // Refusals depend on the origin too, so caches must keep an answer for each origin.
   std::string lines = "Vary: Origin\r\n";
   if (is_named_origin(origin, origins)) lines += fmt::format("Access-Control-Allow-Origin: {}\r\n", origin);
   return lines;

@@ -38,9 +38,9 @@ std::string long_body(std::size_t most);
 
 // The way in which a response's body ends.
 struct BodyFraming {
-  std::optional<std::size_t> length{};  // set: the length is known
-  bool chunked = false;                 // if the length is unknown: the body ends with a last chunk, else with the
-                                        // connection
+  std::optional<std::size_t> length{};  // set if the length is known
+  // Used only if the length is unknown. If true, a last chunk ends the body; otherwise the end of the connection does.
+  bool chunked = false;
   bool keep_alive = true;
   std::int64_t keep_alive_s = 0;  // idle seconds that the client may rely on; 0: not announced
 };
@@ -55,7 +55,8 @@ inline constexpr std::string_view kLastChunk = "0\r\n\r\n";
 
 // Returns the header lines that let a page of the request's origin read the answer; "" if `origins` does not match it.
 std::string cors_lines(const HttpRequest& request, const std::vector<std::string>& origins);
-// Return whether a browser asks what it may send (a CORS preflight), and the header lines that answer it.
+// Return whether the request is a CORS preflight, in which a browser asks what it may send, and the header lines that
+// answer it.
 bool is_preflight(const HttpRequest& request);
 std::string preflight_lines(const HttpRequest& request);
 

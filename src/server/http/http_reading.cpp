@@ -1,6 +1,6 @@
 // The reading side of a connection: receives and parses requests, one after the other.
 //
-// Every co_await is a statement of its own: g++ 12 resumes wrongly if a condition has it next to && or ||.
+// Every co_await is a statement of its own, because g++ 12 resumes wrongly after a co_await next to && or ||.
 #include <fmt/format.h>
 
 #include <boost/asio/as_tuple.hpp>
@@ -52,7 +52,8 @@ auto woken_by(net::cancellation_signal& signal) {
 struct HttpSession::Reader {
   explicit Reader(const HttpOptions& options) : memory(options.memory) {
     parser.header_limit(static_cast<std::uint32_t>(options.max_header_bytes));
-    parser.body_limit(std::max(options.max_body_bytes, options.max_form_bytes));  // until the type is known
+    // The larger limit applies until the body's type is known.
+    parser.body_limit(std::max(options.max_body_bytes, options.max_form_bytes));
   }
 
   http::request_parser<http::string_body> parser;
@@ -70,7 +71,7 @@ HttpSession::Task<void> HttpSession::serve(bool refused) {
     if (tls_ != nullptr) more = co_await shake_hands();
     if (more && refused) more = refuse(503, "there are too many connections");
     while (more) more = co_await serve_one();
-    // Lingers only if the close was announced: otherwise no answer is on its way to the client.
+    // Lingers only if an answer announced the close, because otherwise no answer is on its way to the client.
     if (!keep_alive_) co_await linger();
   } catch (const std::exception& e) {
     log_error("http", "a connection failed: {}", e.what());
@@ -148,8 +149,8 @@ HttpSession::Task<bool> HttpSession::parse(Reader& reader, bool whole) {
       co_return refuse(400, "too many empty lines before a request");
     const bool half_blank = reader.head_bytes == 0 && in_ == "\r";
     if (!in_.empty() && !half_blank) {
-      // Does not start the header timeout for empty lines, so they give a request no more time, and a connection no
-      // less.
+      // Empty lines do not start the header timeout. They give a request no additional time, and do not shorten the
+      // time of an idle connection.
       if (!std::exchange(reader.begun, true)) {
         give_time(sessions_.options.header_timeout_s);
         began_ = Clock::now();
@@ -169,7 +170,7 @@ HttpSession::Task<bool> HttpSession::parse(Reader& reader, bool whole) {
 
     const bool idle = reader.head_bytes == 0 && in_.empty();
     if (sessions_.closing && !has_arrived()) co_return idle ? false : refuse(503, "the server is shutting down");
-    // The deadline may pass while nothing waits, and its timer fires once, so it is checked before each wait.
+    // Checks the deadline before each wait, because its timer fires only once, perhaps while nothing waits.
     if (wait_is_over(idle, whole)) co_return false;
     const Read read = co_await read_some(whole ? kBodyRead : kHeadRead);
     if (read == Read::kData || read == Read::kWoken) continue;
@@ -193,7 +194,8 @@ bool HttpSession::skip_blank_lines(Reader& reader) {
 // Returns whether the reading side's time is over. Answers a request that has begun.
 bool HttpSession::wait_is_over(bool idle, bool whole) {
   if (!timed_out_) return false;
-  // Closing would lose a request that has arrived, and its client may not send it again. Its first byte gives new time.
+  // Keeps an idle connection on which a request has just arrived. Closing would lose the request, and its client may
+  // not send it again. The request's first byte starts a new time limit.
   if (idle && has_arrived()) return false;
   if (!idle) refuse(408, whole ? "the request's body took too long" : "the request's head took too long");
   return true;
@@ -285,8 +287,8 @@ HttpSession::Task<void> HttpSession::linger() {
 
 bool HttpSession::refuse_unparsed(Reader& reader, error_code error) {
   const HttpOptions& options = sessions_.options;
-  // The parser refuses a body whose announced length is too large before the head is accepted; the path is already
-  // known.
+  // If the announced length of the body is too large, the parser fails before accept_head() has set the path. The
+  // target is then already parsed.
   if (const Result<RequestTarget> target = parse_target(reader.parser.get().target()); target.ok()) {
     error_shape_ = error_shape_of(target->path);
     finished_.method = reader.parser.get().method_string();
@@ -384,7 +386,7 @@ bool HttpSession::charge_body(Reader& reader) {
   if (!reader.request.has_body) return true;
   const std::string& body = reader.parser.get().body();
   std::size_t held = reader.parser.content_length() ? body.size() : body.capacity() + body.capacity() / 2;
-  // Charges whole reads, plus the buffer for the next read.
+  // Rounds the charge up to whole reads, and adds the buffer for the next read.
   if (held > kHeadRead) held = (held / kBodyRead + 2) * kBodyRead;
   const ApiStatus charged = reader.memory.set(static_cast<std::int64_t>(held));
   return charged.ok() || refuse(charged.error());

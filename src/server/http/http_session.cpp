@@ -21,11 +21,12 @@ namespace {
 namespace net = boost::asio;
 using boost::system::error_code;
 
-constexpr std::size_t kStreamBuffer = 16 * 1024;  // initial size for a stream: dozens of events, so that few streams
-                                                  // grow it
-constexpr std::size_t kKeptBuffer = 256 * 1024;   // a larger buffer is freed once it is empty
+// The initial size of a stream's buffer. It holds dozens of events, so few streams need a larger one.
+constexpr std::size_t kStreamBuffer = 16 * 1024;
+constexpr std::size_t kKeptBuffer = 256 * 1024;  // a larger buffer is freed once it is empty
 
-// Returns the client's address, IPv4 also if it is mapped into IPv6; nothing if the client has already gone.
+// Returns the client's address; nothing if the client has already gone. An IPv4 address that is mapped into IPv6 is
+// returned as IPv4.
 std::optional<net::ip::address> address_of(const HttpSession::Socket& socket) {
   error_code error;
   net::ip::address address = socket.remote_endpoint(error).address();
@@ -35,7 +36,7 @@ std::optional<net::ip::address> address_of(const HttpSession::Socket& socket) {
   return address;
 }
 
-// Returns HttpRequest::peer.
+// Returns the text that HttpRequest::peer has for this address.
 std::string peer_of(const net::ip::address& address) {
   constexpr unsigned short kNetworkBits = 64;
   if (address.is_v4()) return address.to_string();
@@ -130,14 +131,15 @@ void HttpSession::lose() {
   if (sessions_.one_ended) sessions_.one_ended();
 }
 
-// Functions of deadlines. Moving a deadline back does not touch the timer, which checks the time again when it fires.
+// Functions of deadlines. Postponing a deadline does not touch the timer; when the timer fires, it checks the deadline
+// again.
 
 void HttpSession::set(Deadline& deadline, double seconds) {
   deadline.at = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
   if (!deadline.waiting || deadline.timer.expiry() > deadline.at) wait_for(deadline);
 }
 
-// Gives the reading side new time.
+// Restarts the reading side's time limit.
 void HttpSession::give_time(double seconds) {
   timed_out_ = false;
   set(read_deadline_, seconds);
@@ -170,7 +172,7 @@ bool HttpSession::refuse(int status, const std::string& message) {
 
 bool HttpSession::refuse(const ApiError& error) {
   log_debug("http", "refused: {}", error.message);
-  // Closes the connection: a part of the request was not read, so the bytes that follow are not the next request.
+  // Closes the connection, because the bytes that follow are an unread part of this request and not the next request.
   keep_alive_ = false;
   HttpResponse response = error.to_response(error_shape_);
   tell_own_answer(response.status);
@@ -261,7 +263,7 @@ void HttpSession::write(std::string_view data) {
   } else {
     send_body(data);
     if (lost_ || unsent() <= kKeptBuffer) return;
-    // Charges only the excess that a slow client leaves unsent: the memory of an answer was charged in advance.
+    // Charges only the excess that a slow client leaves unsent, because the memory of an answer was charged in advance.
     if (static_cast<std::int64_t>(out_.capacity()) <= exchange_->memory.bytes()) return;
     if (backlog_.set(static_cast<std::int64_t>(out_.capacity())).ok()) return;
     log_debug("http", "dropped a client with {} bytes unsent, for which no memory is left", unsent());
@@ -286,7 +288,7 @@ void HttpSession::finish() {
   end_exchange();
 }
 
-// Ends the exchange: the answer is complete, and its handles do nothing from now on.
+// Ends the exchange, because its answer is complete. The handles of the exchange do nothing from now on.
 void HttpSession::end_exchange() {
   if (exchange_ == nullptr) return;
   const std::shared_ptr<HttpExchange::State> exchange = std::exchange(exchange_, nullptr);
@@ -358,7 +360,7 @@ void HttpSession::flush() {
   if (exchange_ == nullptr) wake_.emit(net::cancellation_type::total);
 }
 
-// Writes what the socket or TLS takes, and returns the number of these bytes.
+// Writes as many bytes as the socket or TLS accepts, and returns their number.
 std::size_t HttpSession::write_some(error_code& error) {
   const char* const data = out_.data() + sent_;
   if (tls_ == nullptr) return socket_.write_some(net::buffer(data, unsent()), error);

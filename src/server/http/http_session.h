@@ -39,7 +39,8 @@ struct HttpSessions {
   std::size_t answering = 0;          // running exchanges
   std::unordered_set<HttpSession*> alive{};
   std::function<void()> one_ended{};  // called when a session or an exchange has ended
-  boost::asio::io_context io{1};      // last member: sessions that end with it use the others
+  // The last member, because sessions that are destroyed with it use the other members.
+  boost::asio::io_context io{1};
 };
 
 // An exchange's state, which outlives the answer as long as there are handles.
@@ -67,7 +68,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   HttpSession(const HttpSession&) = delete;
   HttpSession& operator=(const HttpSession&) = delete;
 
-  // Serves until the connection ends. The session lives as long as something on the I/O thread waits for it.
+  // Serves until the connection ends. A pending operation on the I/O thread keeps the session alive.
   void start();
   // Answers that there are too many connections. Called instead of start().
   void start_refusing();
@@ -87,7 +88,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
 
  private:
   using Clock = std::chrono::steady_clock;
-  struct Reader;  // the parser, the fields of the head, and the body's charge
+  struct Reader;  // the parser, the parsed head, and the memory that is charged for the body
 
   // A deadline that is cheap to move, and the function that is called when it passes.
   struct Deadline {
@@ -127,8 +128,9 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   bool skip_body(Reader& reader);
   bool charge_body(Reader& reader);
 
-  // The writing side.
-  // Answers the exchange in place of the handler.
+  // Functions of the writing side.
+  //
+  // respond_instead() answers the exchange in place of the handler.
   void respond_instead(HttpResponse response);
   // Answers a request that has no exchange.
   void send_answer(HttpResponse response);
@@ -157,7 +159,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   Socket socket_;
   std::unique_ptr<TlsStream> tls_;         // null: plain HTTP
   std::string in_;                         // received, not parsed yet
-  boost::asio::cancellation_signal wake_;  // cancels what the reading side waits for
+  boost::asio::cancellation_signal wake_;  // cancels the reading side's pending wait
   Deadline read_deadline_;
   bool timed_out_ = false;
   bool reused_ = false;        // a request was answered on this connection before
@@ -167,19 +169,20 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   std::string address_;  // FinishedRequest::address
 
   // The state of the current request:
-  std::shared_ptr<HttpExchange::State> exchange_;  // while it is being answered
-  std::string head_lines_;                         // header lines of every answer to it
+  std::shared_ptr<HttpExchange::State> exchange_;  // set while the request is being answered
+  std::string head_lines_;                         // header lines that every answer to the request gets
   bool http_1_1_ = true;
   bool head_only_ = false;
-  ErrorShape error_shape_ = ErrorShape::kOpenAi;  // the shape for its path, once the path is known
+  ErrorShape error_shape_ = ErrorShape::kOpenAi;  // the shape of errors for the request's path, once the path is known
   bool keep_alive_ = true;
   bool chunked_ = false;
-  FinishedRequest finished_;                // what is known so far
-  Clock::time_point began_ = Clock::now();  // the request's first byte, or the connection if none came
+  FinishedRequest finished_;  // the facts that are known so far
+  // Arrival of the request's first byte; until then, the time of the connection.
+  Clock::time_point began_ = Clock::now();
 
   std::string out_;  // the bytes from sent_ on are not sent yet
   std::size_t sent_ = 0;
-  bool writing_reads_ = false;  // TLS must read before it can write on
+  bool writing_reads_ = false;  // TLS must receive bytes before it can send more
   bool socket_full_ = false;    // a wait for room in the socket is in progress
   Deadline write_deadline_;
   std::shared_ptr<HttpExchange::State> unsent_;  // the exchange whose complete answer is not fully sent

@@ -1,5 +1,5 @@
-// Catches: requests that are read or answered wrongly as HTTP, and limits that do not hold: heads, bodies, time,
-// connections. Every test uses a bare socket.
+// Catches: requests that are read or answered wrongly as HTTP, and limits of heads, bodies, time and connections that
+// do not hold. Every test uses a bare socket.
 #include "tessera/server/http/http.h"
 
 #include <gmock/gmock.h>
@@ -80,7 +80,7 @@ TEST(Http, HeadGetsNoBodyAndOptionsReachesNoHandler) {
   client.send("HEAD /h HTTP/1.1\r\nHost: localhost\r\n\r\n");
   const Reply head = client.read_reply(true);
   EXPECT_EQ(head.status, 200);
-  EXPECT_TRUE(head.has_line("Content-Length: 8"));  // "GET /h? "
+  EXPECT_TRUE(head.has_line("Content-Length: 8"));  // the length of "GET /h? ", which a GET would get
   const Reply options = client.ask("OPTIONS * HTTP/1.1\r\nHost: localhost\r\n\r\n");
   EXPECT_EQ(options.status, 204);
   EXPECT_THAT(options.head, HasSubstr("Allow: GET"));
@@ -104,7 +104,7 @@ TEST(Http, EmptyLinesBeforeARequestAreIgnored) {
   Client client = server.connect();
   EXPECT_EQ(client.ask(post("/", "b") + "\r\n" + get("/c")).body, "POST /? b");
   EXPECT_EQ(client.read_reply().body, "GET /c? ");
-  client.send("\r");  // in two pieces
+  client.send("\r");  // the empty line arrives in two pieces
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   EXPECT_EQ(client.ask("\n" + get("/d")).body, "GET /d? ");
   std::string endless;
@@ -157,7 +157,7 @@ TEST(Http, RefusesTextThatIsNoRequest) {
   const std::string chunked = "POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n";
   const std::vector<std::pair<std::string, int>> cases = {
       {"garbage\r\n\r\n", 400},
-      {std::string("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 15), 400},  // TLS
+      {std::string("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 15), 400},  // a TLS handshake
       {"GET / HTTP/2.0\r\n\r\n", 505},
       {"G@T / HTTP/1.1\r\n" + host + "\r\n", 400},
       {"GET / HTTP/1.1\r\n" + host + "no colon\r\n\r\n", 400},
@@ -232,7 +232,7 @@ TEST(HttpLimits, TooLongHeadsAreRefused) {
   EXPECT_THAT(error_message(reply), HasSubstr("4096"));
   EXPECT_EQ(server.ask(get("/" + std::string(5000, 'a'))).status, 431);
 
-  // Sent line by line: each line has left the buffer before the next one arrives.
+  // The lines are sent one by one, so that the server takes each line out of its buffer before the next one arrives.
   Client client = server.connect();
   client.send("GET / HTTP/1.1\r\nHost: localhost\r\n");
   for (int i = 0; i < 400 && client.send("Header-" + std::to_string(i) + ": value\r\n"); ++i)
@@ -300,7 +300,7 @@ TEST(HttpLimits, EmptyLinesDoNotExtendAConnection) {
   Client endless = server.connect();
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
   bool sent = true;
-  // A line is always on its way, also at the moment when the time is over.
+  // Sends without a pause, so that unread bytes are present when the time limit passes.
   while (sent && std::chrono::steady_clock::now() < deadline) sent = endless.send("\r\n");
   EXPECT_FALSE(sent);
   EXPECT_EQ(with_body.ask(get("/")).status, 200);
@@ -343,7 +343,8 @@ TEST(Http, HandlersThatThrowAnswer500) {
   EXPECT_NE(error_message(reply), "");
   Client stream = server.connect();
   stream.send(get("/stream"));
-  EXPECT_THAT(stream.read_to_end(), Not(HasSubstr("0\r\n\r\n")));  // broken off, so the client can see it
+  // There is no last chunk, so the client sees that the body was cut off.
+  EXPECT_THAT(stream.read_to_end(), Not(HasSubstr("0\r\n\r\n")));
   EXPECT_EQ(server.ask(get("/ok")).status, 200);
 }
 

@@ -1,5 +1,5 @@
-// Reads text with a plugin's chat format (text/chat/chat_format.h) in place of the server's own parsers. The plugin's
-// output is checked against what answers need. A violation is the plugin's error and ends the request.
+// Reads text with a plugin's chat format (text/chat/chat_format.h) in place of the server's own parsers. Checks the
+// plugin's output, because answers rely on its form. A violation is the plugin's error and ends the request.
 #pragma once
 
 #include <memory>
@@ -20,7 +20,8 @@ namespace tessera {
 // Separates reasoning from content, like ReasoningParser.
 class OutsideReasoning {
  public:
-  // Begins a text. Shares ownership of `format`. `start` says in which part the text begins.
+  // Begins a text. Shares ownership of `format`. `start` says whether the text begins before, inside or after the
+  // reasoning.
   static Result<OutsideReasoning> begin(std::shared_ptr<const ChatFormat> format, ReasoningStart start);
 
   Result<ReasoningText> push(std::string_view text);
@@ -64,7 +65,7 @@ class OutsideCalls {
   int calls_ = 0;
   std::string name_;       // name of the latest call
   JsonScanner arguments_;  // arguments of the latest call
-  bool broken_ = false;    // the latest call's arguments were no valid JSON
+  bool broken_ = false;    // the latest call's arguments were not valid JSON
 };
 
 }  // namespace tessera

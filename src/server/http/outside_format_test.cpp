@@ -38,7 +38,7 @@ class Scripted final : public ChatFormat {
 
   bool special = false;
   bool begins = true;
-  mutable std::vector<ReasoningStart> starts{};  // where the texts of the requested parsers begin
+  mutable std::vector<ReasoningStart> starts{};  // the `start` of each parser that was begun
 
  private:
   struct Parser final : ChatParser {

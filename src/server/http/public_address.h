@@ -13,8 +13,8 @@ namespace tessera {
 // public.
 bool is_public_address(const sockaddr& address);
 
-// Returns whether the address, IPv4 or mapped into IPv6, now belongs to an interface of this machine. A public address
-// may. Returns true if the kernel does not list its interfaces. Cost: one query of the kernel.
+// Returns whether the address, IPv4 or mapped into IPv6, now belongs to an interface of this machine. An interface may
+// have a public address. Returns true if the kernel does not list its interfaces. Cost: one query of the kernel.
 bool is_own_address(const sockaddr& address);
 
 }  // namespace tessera

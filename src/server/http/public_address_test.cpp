@@ -104,8 +104,8 @@ TEST(PublicAddress, OtherFamiliesAreNotPublic) {
   EXPECT_FALSE(is_public_address(reinterpret_cast<const sockaddr&>(local)));
 }
 
-// The address of an interface is the machine's own, even if it is public: services that listen there may be meant for
-// nobody else.
+// The address of an interface is the machine's own, even if it is public. It is refused, because services that listen
+// there may be meant only for the machine itself.
 TEST(PublicAddress, AddressesOfInterfacesAreTheMachinesOwn) {
   EXPECT_TRUE(is_own("127.0.0.1"));
   EXPECT_TRUE(is_own("::ffff:127.0.0.1"));

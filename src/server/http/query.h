@@ -1,4 +1,4 @@
-// Reads parts of a request's target: what its path names, and parameters of its query:
+// Reads a request's target: the id and the action in its path, and the parameters of its query,
 // "include=core%2Cmemory&format=json".
 #pragma once
 
@@ -12,12 +12,13 @@ namespace tessera {
 // name without "=" has the value "". Malformed escapes stay as they are.
 std::optional<std::string> query_value(std::string_view query, std::string_view name);
 
-// What a path names behind a route: "/v1/files/ID/content" behind "/files/" has the id "ID" and the action "/content".
+// The parts of a path after a route. For the path "/v1/files/ID/content" and the route "/files/", the id is "ID" and
+// the action is "/content".
 struct PathTarget {
   std::string id;
   std::string action{};  // "", or it begins with "/"
 };
-// Precondition: `path` contains `route`.
+// Splits the part of `path` after `route`. Precondition: `path` contains `route`.
 PathTarget target_of(std::string_view path, std::string_view route);
 
 }  // namespace tessera

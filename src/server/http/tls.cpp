@@ -142,7 +142,8 @@ Result<std::shared_ptr<SSL_CTX>> make_context(const TlsOptions& options) {
   std::shared_ptr<SSL_CTX> context(SSL_CTX_new(TLS_server_method()), SSL_CTX_free);
   if (context == nullptr) return internal_error("OpenSSL: " + last_fault());
   SSL_CTX_set_min_proto_version(context.get(), TLS1_2_VERSION);
-  // Accepts a close without TLS's alert, as from many clients; the length of an HTTP message shows whether it is whole.
+  // Accepts a close without TLS's close alert, which many clients omit. The length of an HTTP message shows whether the
+  // message is whole.
   SSL_CTX_set_options(context.get(), SSL_OP_IGNORE_UNEXPECTED_EOF | SSL_OP_NO_RENEGOTIATION);
   SSL_CTX_set_mode(context.get(),
                    SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER | SSL_MODE_RELEASE_BUFFERS);
@@ -283,7 +284,8 @@ TlsStream::Io TlsStream::write(const char* data, std::size_t size, std::size_t& 
 void TlsStream::end() {
   if (!failure_.empty() || !SSL_is_init_finished(ssl_.get())) return;
   ERR_clear_error();
-  (void)SSL_shutdown(ssl_.get());  // the alert is sent if the socket takes it; nobody waits for the client's
+  // Sends the close alert if the socket takes it, and does not wait for the client's alert.
+  (void)SSL_shutdown(ssl_.get());
   ERR_clear_error();
 }
 

@@ -25,9 +25,9 @@ class TlsContext {
   // needs another password or belongs to another certificate, a certificate that has expired or is not valid yet.
   static Result<std::unique_ptr<TlsContext>> create(TlsOptions options);
 
-  // Reads the files again if one of them has changed since the last look. New connections use the new files; open ones
-  // keep what they began with. If the files cannot be used, the earlier ones stay in use and the log says why. Cost
-  // without a change: a few microseconds.
+  // Reads the files again if one of them has changed since the last look. New connections use the new files; open
+  // connections keep the files with which they began. If the new files cannot be used, the earlier ones stay in use and
+  // the log says why. Cost without a change: a few microseconds.
   void refresh();
 
   const std::shared_ptr<ssl_ctx_st>& current() const { return current_; }
@@ -78,7 +78,7 @@ class TlsStream {
   Io outcome(int result);
 
   std::shared_ptr<ssl_ctx_st> context_;
-  int socket_;  // OpenSSL has its address
+  int socket_;  // a member, because OpenSSL keeps its address
   std::unique_ptr<ssl_st, void (*)(ssl_st*)> ssl_;
   std::string failure_;
   bool got_plain_http_ = false;

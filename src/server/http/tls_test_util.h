@@ -113,7 +113,7 @@ class TlsClient {
     while ((end.empty() || !all.ends_with(end)) && SSL_read(ssl_.get(), &byte, 1) == 1) all += byte;
     return all;
   }
-  // Returns whether the server has told that no more bytes follow.
+  // Returns whether the server has announced that no more bytes follow.
   bool was_ended() const { return (SSL_get_shutdown(ssl_.get()) & SSL_RECEIVED_SHUTDOWN) != 0; }
 
  private:

@@ -65,8 +65,8 @@ CURLcode perform(CURL* curl, const std::string& url, const std::string& ca_file,
   curl_easy_reset(curl);
   curl_easy_setopt(curl, CURLOPT_URL, url.c_str());
   curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
-  curl_easy_setopt(curl, CURLOPT_PROXY, "");  // ignores proxies of the environment: a proxy would resolve the name
-                                              // itself
+  // Ignores the environment's proxies, because a proxy would resolve the name itself.
+  curl_easy_setopt(curl, CURLOPT_PROXY, "");
   curl_easy_setopt(curl, CURLOPT_NETRC, static_cast<long>(CURL_NETRC_IGNORED));
   curl_easy_setopt(curl, CURLOPT_USERAGENT, "tessera");
   curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);

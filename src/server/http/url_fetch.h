@@ -28,7 +28,7 @@ struct UrlFetchOptions {
   };
 };
 
-// Threads: any number at the same time.
+// Threads: any thread may call get(), also several at the same time.
 class UrlFetcher {
  public:
   static Result<UrlFetcher> create(UrlFetchOptions options);

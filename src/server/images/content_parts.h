@@ -25,7 +25,7 @@ ApiResult<Json> read_content(const ApiFields& message, bool images_allowed, std:
 // Returns a content part with the text: {"type": "text", "text": …}.
 Json text_part(std::string text);
 
-// Put `text` before or after a content of either form.
+// Add `text` before or after a message's content, which is a string or a list of parts.
 void prepend_text(const std::string& text, Json& content);
 void append_text(const std::string& text, Json& content);
 

@@ -108,7 +108,7 @@ std::int64_t bytes_of_patches(const PatchGrid& grid, const ImageProcessorConfig&
 }
 
 // Prepares the images of one request. Threads take images in order, so all images before a failing one are processed
-// too. The error is therefore that of the first wrong image, whatever the number of threads.
+// too. The error is therefore that of the first wrong image, for any number of threads.
 class Preparation {
  public:
   Preparation(const ImageInput& input, std::span<const GivenImage> given, std::int64_t most_tokens)
@@ -145,7 +145,7 @@ class Preparation {
     std::shared_ptr<const Patches> patches{};
   };
 
-  // Returns an error of the image if memory ran out; rethrows any other exception.
+  // Returns an error that names the image if memory ran out; rethrows any other exception.
   static ApiError rethrown(const std::exception_ptr& thrown, const GivenImage& image) {
     try {
       std::rethrow_exception(thrown);
@@ -154,7 +154,7 @@ class Preparation {
     }
   }
 
-  // Returns false if no thread is free or the system cannot start one.
+  // Starts a thread that helps to prepare images. Returns false if no thread is free or the system cannot start one.
   bool add_helper(std::vector<std::jthread>& helpers) {
     if (input_.free_threads->fetch_sub(1) > 0) {
       try {
@@ -185,8 +185,8 @@ class Preparation {
     }
   }
 
-  // Reads an image's bytes. URLs are fetched one after another: the server limits simultaneous fetches, and one request
-  // must not use them all.
+  // Reads an image's bytes. Fetches URLs one after another, because the server limits simultaneous fetches, and one
+  // request must not use them all.
   ApiResult<std::string> read(const GivenImage& image, MemoryCharge& memory) {
     if (has_scheme(image.text, kScheme)) {
       TRY(hold(memory, std::ssize(image.text)));
@@ -199,7 +199,7 @@ class Preparation {
 
   ApiStatus hold(MemoryCharge& memory, std::int64_t bytes) const { return memory.set(bytes, held_); }
 
-  // Decodes an image within its limits. `memory` holds the file and what decoding needs.
+  // Decodes an image within its limits. `memory` is charged with the file and with what decoding needs.
   ApiResult<Image> decode(const GivenImage& image, std::string_view bytes, MemoryCharge& memory) const {
     std::optional<ApiError> refused;
     const std::function<Status(std::int64_t)> take_memory = [&](std::int64_t pixels) {

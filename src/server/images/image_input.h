@@ -29,8 +29,9 @@ class Engine;
 // How a model processes images, and how many a request may have.
 struct ImageInput {
   ImageProcessorConfig processor{};
-  TokenId placeholder{};                                      // every token of an image has this id
-  std::string placeholder_text{};                             // the placeholder in a text; it stands once for an image
+  TokenId placeholder{};  // every token of an image has this id
+  // The placeholder's text, which a template writes once per image.
+  std::string placeholder_text{};
   std::int64_t most_images = 16;                              // per prompt
   DecodeLimits limits{.most_bytes = std::int64_t{32} << 20};  // per image
   std::shared_ptr<const UrlFetcher> fetcher{};                // null: URLs are refused

@@ -1,6 +1,6 @@
-// Catches: images that do not reach the engine, or reach it in another order, at another place in the prompt, or with
-// another number of tokens than the tower computes; token counts that omit images; and other protocols' spellings that
-// are not read.
+// Catches: images that do not reach the engine, or reach it in the wrong order, at the wrong place in the prompt, or
+// with another number of tokens than the tower computes; token counts that omit images; and other protocols' spellings
+// that are not read.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -43,7 +43,7 @@ std::string shown(const Request& request) {
   return text;
 }
 
-// Returns "first token+tokens" for each image. Checks that the placeholders are where the images are.
+// Returns "INDEX+COUNT" for the tokens of each image. Checks that the placeholders are where the images are.
 std::vector<std::string> places(const Request& request) {
   std::vector<std::string> all;
   std::int64_t tokens = 0;

@@ -24,7 +24,7 @@ class OllamaAnswer final : public Answer {
   }
 
   Status failure() const override {
-    // Internal for any status code: the fault is a plugin's, not the client's.
+    // Returns an internal error for any status of the parser, because a plugin is at fault and not the client.
     return parts_.status().ok() ? ok_status() : internal_error(parts_.status().message());
   }
 
@@ -131,12 +131,12 @@ class OllamaAnswer final : public Answer {
   OllamaStyle style_;
   ChatText parts_;
   std::string head_;  // the beginning of every object, left open
-  // The text that no line has contained yet; without a stream, all text.
+  // In a stream, the text that is not sent yet; otherwise the whole text.
   std::string thinking_;
   std::string content_;
   std::vector<ToolCallDelta> calls_;
   JsonWriter logprobs_;              // without the enclosing brackets
-  ToolCallDelta call_{.index = -1};  // its arguments may go on
+  ToolCallDelta call_{.index = -1};  // the call whose arguments may still continue
   std::int64_t tokens_ = 0;
   std::string_view reason_;
   Completion end_{};

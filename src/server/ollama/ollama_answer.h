@@ -17,7 +17,7 @@ struct OllamaStyle {
   bool chat = true;   // true: texts are in "message"; false: in "response"
   bool stream = true;
   bool logprobs = false;
-  bool is_load = false;       // nothing is generated: the request asked for the model to be loaded
+  bool is_load = false;       // the request only asked to load the model, so nothing is generated
   std::int64_t interval = 1;  // tokens between two lines
   ChatTextStyle text{};
   const Tokenizer* tokenizer = nullptr;  // borrowed

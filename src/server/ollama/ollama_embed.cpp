@@ -21,7 +21,7 @@ struct VectorStyle {
   EmbeddingConfig embedding{};
   std::int64_t dimensions = 0;
   std::size_t inputs = 0;
-  bool list = true;  // /api/embed; false: /api/embeddings
+  bool list = true;  // true for /api/embed, false for /api/embeddings
 };
 
 class VectorAnswer final : public Answer {

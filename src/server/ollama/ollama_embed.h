@@ -9,8 +9,8 @@
 
 namespace tessera {
 
-// Takes one text or several ("input"), and answers with a list of vectors of length 1. A text that is too long is cut
-// at its end, unless "truncate" is false.
+// Takes one text or several ("input"), and answers with a list of normalised vectors. A text that is too long is cut at
+// its end, unless "truncate" is false.
 ApiResult<ApiJob> prepare_ollama_embed(const ServedModel& model, std::string_view body);
 
 // Handles the older route: takes one text ("prompt"), and answers with one vector.

@@ -11,9 +11,10 @@
 
 namespace tessera {
 
-// Checks what all requests share: the field "model" ("name" in requests that have no "model"); by `can`, if it is not
-// null, what the model can do; and the members of the request's object, one bit of request_object. A tag ":latest" may
-// be left out or added. Errors: 400 without a name, 404 for another model, and those of the other two checks.
+// Checks what all requests share. The field "model" must name the model; a request without "model" may have "name"
+// instead. A tag ":latest" may be left out or added. `can`, if not null, checks that the model can do what the route
+// does. `object` is the request's bit of request_object, which decides the accepted members. Errors: 400 without a
+// name, 404 for another model, and the errors of `can` and check_request_fields().
 ApiStatus check_ollama_request(const ServedModel& model, const ApiFields& fields, std::uint32_t object,
                                ApiStatus (ServedModel::*can)() const = nullptr);
 

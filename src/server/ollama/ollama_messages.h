@@ -11,7 +11,7 @@ namespace tessera {
 // before the message's text; they borrow from the request. The list may be empty.
 ApiResult<ChatMessages> read_ollama_messages(const ApiFields& body, const MessageKinds& kinds);
 
-// Makes the messages of "system", "prompt" and "images".
+// Makes messages from the fields "system", "prompt" and "images".
 ApiResult<ChatMessages> read_ollama_prompt(const ApiFields& body, const MessageKinds& kinds);
 
 // Reads "tools". Their "type" may be left out.

@@ -97,7 +97,7 @@ std::string ollama_tags_body(const ServedModel& model) {
 }
 
 std::string ollama_ps_body(const ServedModel& model) {
-  constexpr std::string_view kNever = "2318-11-25T00:00:00Z";  // Ollama's time for a model that stays
+  constexpr std::string_view kNever = "2318-11-25T00:00:00Z";  // Ollama's expiry time of a model that stays loaded
   JsonWriter json;
   json.object().key("models").array();
   for (const std::string& name : model.names()) {

@@ -1,4 +1,4 @@
-// Answers what Ollama's clients ask about models: /api/tags, /api/ps, /api/show, /api/version, and the answer at /.
+// Answers the requests of Ollama's clients about models: /api/tags, /api/ps, /api/show, /api/version, and /.
 #pragma once
 
 #include <string>
@@ -19,8 +19,8 @@ std::string ollama_tags_body(const ServedModel& model);
 std::string ollama_ps_body(const ServedModel& model);
 // Returns the body of GET /api/version.
 std::string ollama_version_body();
-// POST /api/show: takes {"model"}, returns details, sizes and "capabilities": completion, tools, thinking, vision or
-// embedding.
+// Answers POST /api/show: takes {"model"}, and returns details, sizes and "capabilities": completion, tools, thinking,
+// vision or embedding.
 ApiResult<std::string> ollama_show_body(const ServedModel& model, std::string_view body);
 
 // Returns whether a request for / comes from a browser. Other clients request it to see whether Ollama runs.

@@ -12,8 +12,9 @@ namespace tessera {
 // Makes the job of POST /api/chat. A request without messages asks for the model to be loaded, and is answered at once.
 ApiResult<ApiJob> prepare_ollama_chat(const ServedModel& model, std::string_view body);
 
-// Makes the prompt a user's message after the message "system". With "raw", or if the model has no chat template, the
-// prompt is used unchanged. A request without a prompt asks for the model to be loaded.
+// Makes the job of POST /api/generate. The field "system" becomes a system message, and the prompt becomes a user's
+// message after it. With "raw", or if the model has no chat template, the prompt is used unchanged. A request without a
+// prompt asks for the model to be loaded.
 ApiResult<ApiJob> prepare_ollama_generate(const ServedModel& model, std::string_view body);
 
 }  // namespace tessera

@@ -56,7 +56,7 @@ TEST(CompletionAnswer, StreamsEachPieceOnce) {
   const auto answer = make_completion_answer(style);
   Completion end = end_of(3, 7, 0);
   std::string stream = on_event(*answer, 0, step("a"), nullptr);
-  EXPECT_EQ(on_event(*answer, 0, step(""), nullptr), "");  // only part of a character
+  EXPECT_EQ(on_event(*answer, 0, step(""), nullptr), "");  // the token is only part of a character
   stream += on_event(*answer, 0, step("é"), nullptr);
   stream += on_event(*answer, 0, last("!", FinishReason::kLength), &end);
   stream += answer->last_events();
@@ -159,7 +159,7 @@ TEST(ChatAnswer, RequiredCallsAreTakenFromTheList) {
   style.text.choice = ToolChoice::kRequired;
   const auto answer = make_chat_answer(style);
   Completion end = end_of(9, 5, 0);
-  // Cuts the text at every byte. The strings contain brackets.
+  // Sends every byte as a token of its own. The brackets inside the strings must not end a call.
   const std::string text = R"([{"name": "f", "parameters": {"x": "}]\""}}, {"name": "g", "parameters": {}}])";
   for (const char c : text) on_event(*answer, 0, step(std::string(1, c).c_str()), nullptr);
   on_event(*answer, 0, last("", FinishReason::kStop), &end);

@@ -60,11 +60,12 @@ inline std::vector<Json> events(const std::string& stream) {
   return out;
 }
 
-// Returns the server-sent events that have names. The data of each event has the name as "type".
+// A server-sent event with a name. Its data has the name as "type".
 struct NamedEvent {
   std::string type;
   Json data;
 };
+// Returns the server-sent events of a stream, all of which must have names.
 inline std::vector<NamedEvent> named_events(const std::string& stream) {
   std::vector<NamedEvent> out;
   for (std::size_t at = 0; at < stream.size();) {

@@ -14,7 +14,7 @@ namespace {
 struct Choice {
   explicit Choice(const ChatTextStyle& style) : parts(style) {}
   ChatText parts;
-  // The unsent text in a stream, otherwise the whole text.
+  // In a stream, the text that is not sent yet; otherwise the whole text.
   std::string reasoning{};
   std::string content{};
   std::vector<ToolCallDelta> calls{};
@@ -57,7 +57,8 @@ class ChatAnswer : public Answer {
   }
 
   Status failure() const override {
-    for (const Choice& choice : choices_) {  // for any status code: the fault is the plugin's, not the client's
+    // Returns an internal error for any status of the parser, because the plugin is at fault and not the client.
+    for (const Choice& choice : choices_) {
       if (!choice.parts.status().ok()) return internal_error(choice.parts.status().message());
     }
     return ok_status();

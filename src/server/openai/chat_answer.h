@@ -1,4 +1,5 @@
-// The answer to /v1/chat/completions: one object with all choices, or a stream of chunks with each step's addition.
+// The answer to /v1/chat/completions: one object with all choices, or a stream in which each chunk has the output of
+// one step.
 #pragma once
 
 #include <cstdint>

@@ -28,7 +28,8 @@ ApiStatus set_variable(const ApiFields& fields, std::string_view key, const Json
   return api_ok();
 }
 
-// Adds the variables of "reasoning" to those that the request's other fields set. Both may not differ.
+// Adds the variables of "reasoning" to those that the request's other fields set. Returns an error if a variable would
+// get two different values.
 ApiStatus add_reasoning(const ApiFields& fields, const ChatTemplate& chat, Json& variables) {
   const Json reasoning = TRY(reasoning_variables(fields, chat));
   for (const auto& [name, value] : reasoning.as_object()) {
@@ -38,7 +39,7 @@ ApiStatus add_reasoning(const ApiFields& fields, const ChatTemplate& chat, Json&
           .wrong("effort", fmt::format("the value of \"{}\", {}", name, shown_value(other)));
     variables.set(name, value);
   }
-  TRY(wants_reasoning_summary(fields));  // a summary that is not accepted is refused
+  TRY(wants_reasoning_summary(fields));  // only refuses a value that is not accepted
   return api_ok();
 }
 

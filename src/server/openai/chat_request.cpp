@@ -63,7 +63,7 @@ ApiResult<ApiJob> prepare_chat(const ServedModel& model, std::string_view body) 
   const OutputFields output = TRY(read_output_fields(fields, model));
   if (output.max_new_tokens == 0) return no_tokens_asked(fields, "at least 1");
   ToolFields tools = TRY(read_tools(fields));
-  // Does not describe generic tools in ids that the request gives instead of messages, because ids are not changed.
+  // If the request gives ids instead of messages, generic tools are not described, because the ids must not be changed.
   const bool renders = fields.find("input_ids") == nullptr;
   const std::string note = renders ? withdraw_generic_tools(model, output.grammar.has_value(), tools) : "";
   ChatPrompt prompt = TRY(read_chat_prompt(fields, model, tools));
@@ -113,7 +113,7 @@ ApiResult<ApiJob> prepare_chat(const ServedModel& model, std::string_view body) 
   ApiJob job{.id = style.id, .stream = style.stream.stream, .note = note};
   append_choices(output, request, job.requests);
   job.answer = make_chat_answer(std::move(style));
-  // Reports a plugin format that fails to begin before anything is computed for the request.
+  // Checks, before the engine gets the request, whether a plugin format failed to begin its parser.
   if (const Status failure = job.answer->failure(); !failure.ok()) return api_error(failure);
   return job;
 }

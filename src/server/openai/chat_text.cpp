@@ -42,7 +42,7 @@ class CallList {
 
   std::string_view id_prefix_;
   std::optional<JsonCallBody> body_;  // set while inside an element
-  bool begun_ = false;                // the element's name was handed on
+  bool begun_ = false;                // the element's name was passed on
   int count_ = 0;
 };
 

@@ -26,8 +26,9 @@ struct ChatTextStyle {
   // Plugin formats that replace the server's own parsers; set if the parsers' names are those of plugin formats.
   std::shared_ptr<const ChatFormat> call_format{};
   std::shared_ptr<const ChatFormat> reasoning_format{};
-  ReasoningStart reasoning_start = ReasoningStart::kBefore;  // with reasoning_format: where the text begins, by the
-                                                             // format's marks
+  // Says where the text begins: before, inside or after the reasoning. Used only with reasoning_format, whose marks in
+  // the prompt decide this.
+  ReasoningStart reasoning_start = ReasoningStart::kBefore;
 };
 
 struct ChatPieces {

@@ -39,8 +39,9 @@ Json parameters_of(const Json& tool) {
   return any;
 }
 
-// Returns a tool's parameters as a part of the schema of all calls. They get an id as the base of their references
-// ("#/$defs/…"). Old drafts write anchors as ids ("#name").
+// Returns a tool's parameters for embedding in the schema of all calls. If they have no "$id", they get one, so that
+// their references ("#/$defs/…") resolve inside them. An id of an old draft that is an anchor ("#name") becomes
+// "$anchor".
 Json embedded_parameters(const Json& tool) {
   Json parameters = parameters_of(tool);
   const Json* id = parameters.find("$id");

@@ -125,8 +125,8 @@ class CompletionAnswer : public Answer {
     choice.graph_info = GraphInfo::of(end);
     choice.tokens = std::ssize(end.output_ids);
     usage_.completion_tokens += choice.tokens;
-    // Counts a prompt's cached tokens once, from its first choice: that choice is why the later ones find the prompt in
-    // the cache.
+    // Counts a prompt's cached tokens once, from its first choice, because that choice is why the later ones find the
+    // prompt in the cache.
     if (index % static_cast<std::size_t>(style_.n) == 0) usage_.cached_tokens += end.cached_tokens;
     if (style_.stream.stream) return;
     if (style_.echo_logprobs) {

@@ -20,13 +20,13 @@ struct CompletionStyle {
   int n = 1;  // choices per prompt; choice c of prompt p has the index p · n + c
   bool logprobs = false;
   bool graph_info = false;
-  bool echo_logprobs = false;       // log-probabilities of the prompt precede those of the output
-  bool tokens_as_ids = false;       // log-probabilities name tokens by their ids
-  bool prompt_logprobs = false;     // choices have "prompt_logprobs"; not with a stream
-  bool hidden_states = false;       // choices have "hidden_states", the last row; not with a stream
-  bool token_ids = false;           // choices have "token_ids" of the text in a chunk; a stream then sends one chunk a
-                                    // token
-  std::vector<std::string> echo{};  // [prompts]: text before the output; empty: no echo
+  bool echo_logprobs = false;    // log-probabilities of the prompt precede those of the output
+  bool tokens_as_ids = false;    // log-probabilities name tokens by their ids
+  bool prompt_logprobs = false;  // choices have "prompt_logprobs"; not with a stream
+  bool hidden_states = false;    // choices have "hidden_states", the last row; not with a stream
+  // Choices have "token_ids". In a stream, these are the ids of the chunk, and every token has a chunk of its own.
+  bool token_ids = false;
+  std::vector<std::string> echo{};            // [prompts]: text before the output; empty: no echo
   std::vector<std::int64_t> prompt_tokens{};  // [prompts]
   std::int64_t hidden_size = 0;
   const Tokenizer* tokenizer = nullptr;  // borrowed

@@ -15,7 +15,7 @@ constexpr std::int64_t kDefaultTokens = 16;  // OpenAI's default
 struct Extras {
   TokenExtras tokens{};
   bool echo = false;
-  std::optional<int> logprobs;  // how many of the most probable tokens
+  std::optional<int> logprobs;  // the number of most probable tokens to return
 };
 
 ApiResult<Extras> read_extras(const ApiFields& fields, bool stream) {

@@ -54,8 +54,8 @@ ApiResult<std::string> render(const ServedModel& model, Conversation& conversati
   }
   Result<std::string> prompt = conversation.chat->render(messages, options);
   if (prompt.ok()) return *std::move(prompt);
-  // If the model's own template exceeds its work limit, the messages are too long, because its work grows with them. A
-  // request's template may do any amount of work.
+  // If the model's own template exceeds its work limit, the messages are too long, because the template's work grows
+  // with the messages. A request's template may do any amount of work.
   if (prompt.status().code() == StatusCode::kResourceExhausted && !conversation.own_template)
     return model.too_long("messages", prompt.status().message());
   return invalid_field("messages", prompt.status().message());

@@ -28,7 +28,7 @@ struct Conversation {
   ToolFields tools{};
   const ChatTemplate* chat = nullptr;  // borrowed
   bool own_template = false;           // the request brought `chat`
-  Json variables = Json::object();     // further variables of the template
+  Json variables = Json::object();     // the template's other variables
   bool generation_prompt = true;       // the prompt ends where the assistant's turn begins
   bool continues = false;              // the model continues the last message, which must be the assistant's text
   bool add_special_tokens = false;
@@ -42,7 +42,7 @@ ApiError no_template(const ServedModel& model);
 MessageKinds kinds_of(const ServedModel& model);
 
 // Refuses texts within the members `keys` that contain the image placeholder. Only the template may place images,
-// because a client may pass on text from others.
+// because a client may pass on text that other people wrote.
 ApiStatus check_written_placeholders(const ApiFields& fields, const ServedModel& model,
                                      std::span<const std::string_view> keys);
 

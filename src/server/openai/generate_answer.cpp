@@ -13,7 +13,7 @@
 namespace tessera {
 namespace {
 
-// The object of one text. Each step of a stream adds to it and sends all of it.
+// The JSON object of one generated text. Each step of a stream extends the object and sends all of it.
 struct Choice {
   GenerateChoiceStyle style;
   std::string text{};  // JSON, without the quotes
@@ -110,7 +110,7 @@ class GenerateAnswer : public Answer {
     return std::max<std::size_t>(choice.end.prompt_logprobs.size(), 1);
   }
 
-  // Writes row r of [[prompt's rows], row, row, …].
+  // Writes row r of the hidden states. In JSON they are [[the prompt's rows], row, row, …].
   void write_hidden_row(JsonWriter& json, const Choice& choice, std::size_t r) const {
     const auto width = static_cast<std::size_t>(style_.hidden_size);
     json.array();
@@ -143,7 +143,7 @@ class GenerateAnswer : public Answer {
     json.end_object();
   }
 
-  // The functions that write a choice's object in sections, with its long lists between them.
+  // The next functions write a choice's object in sections. The choice's long lists are written between the sections.
 
   void write_begin(JsonWriter& json, const Choice& choice, std::int64_t index) const {
     json.object();

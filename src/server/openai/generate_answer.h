@@ -1,5 +1,5 @@
 // The answer to /generate: one object, or a list of objects for a batch or several choices. A stream sends the whole
-// object at every step, with longer text and lists each time, as SGLang does.
+// object at every step, with longer text and lists each time. SGLang does the same.
 #pragma once
 
 #include <cstdint>

@@ -141,7 +141,7 @@ TEST_F(RequestFeatures, PromptLogprobsEqualThoseOfEcho) {
                                            "return_token_ids": true)",
                                         kAsked));
   EXPECT_EQ(at(of_chat, "prompt_logprobs").as_array().size(), at(of_chat, "prompt_token_ids").as_array().size());
-  // Without prompt log-probabilities the answer has only those of the output.
+  // "logprobs" has only the output's log-probabilities, although the request also asks for the prompt's.
   const Json both = completion(prompt + R"("prompt_logprobs": 1, "logprobs": 1)");
   EXPECT_THAT(at(both, "choices.0.logprobs.tokens").as_array(), SizeIs(1));
 }

@@ -10,7 +10,7 @@
 namespace tessera {
 namespace {
 
-// Writes the model, or the adapter whose folder is `adapter`.
+// Writes the list entry of the model, or of the adapter whose folder is `adapter`.
 void write_model(JsonWriter& json, const ServedModel& model, std::string_view id, std::string_view adapter = {}) {
   json.object().key("id").value(id).key("object").value("model").key("created").value(model.created);
   json.key("owned_by").value("tessera").key("root").value(adapter.empty() ? std::string_view(model.path) : adapter);

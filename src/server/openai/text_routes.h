@@ -9,7 +9,7 @@
 
 namespace tessera {
 
-// Returns the body of GET /v1/models.
+// Returns the body of GET /v1/models. `for_codex` adds an empty list "models", which the client Codex expects.
 std::string models_body(const ServedModel& model, bool for_codex = false);
 // Returns the body of GET /v1/models/{id}.
 ApiResult<std::string> model_body(const ServedModel& model, std::string_view id);

@@ -11,7 +11,7 @@ namespace {
 constexpr std::int64_t kNoRank = 0;
 
 void write_entry(JsonWriter& json, const TokenLogprob& token, std::int64_t rank, const Tokenizer* tokenizer) {
-  constexpr float kLeast = -9999;  // vLLM's number for a token that cannot come
+  constexpr float kLeast = -9999;  // vLLM's number for a token of probability 0
   json.key(std::to_string(token.id.value())).object().key("logprob").value(std::max(token.logprob, kLeast)).key("rank");
   if (rank == kNoRank) {
     json.null();
@@ -33,7 +33,7 @@ void write_alternatives(JsonWriter& json, const TokenLogprobs& token, const Toke
 }
 
 void write_token(JsonWriter& json, const TokenLogprob& token, const Tokenizer* tokenizer, bool as_id) {
-  constexpr float kLeast = -9999;  // OpenAI's number for a token that cannot come
+  constexpr float kLeast = -9999;  // OpenAI's number for a token of probability 0
   json.object().key("token").value(shown_token(tokenizer, token.id, as_id));
   json.key("logprob").value(std::max(token.logprob, kLeast)).key("bytes").array();
   for (const char byte : token_bytes(tokenizer, token.id)) json.value(static_cast<unsigned char>(byte));

@@ -1,5 +1,5 @@
-// Writes what OpenAI's answers say about tokens beyond OpenAI's own fields: prompt log-probabilities and ids in vLLM's
-// form, hidden states in SGLang's form.
+// Writes data about tokens into OpenAI's answers: log-probabilities in OpenAI's form, and extensions (prompt
+// log-probabilities and ids in vLLM's form, hidden states in SGLang's form).
 #pragma once
 
 #include <cstdint>

@@ -11,7 +11,7 @@
 namespace tessera {
 
 struct Usage {
-  std::int64_t prompt_tokens = 0;  // each prompt counts once, however many choices it has
+  std::int64_t prompt_tokens = 0;  // each prompt counts once, even if it has several choices
   std::int64_t completion_tokens = 0;
   std::int64_t cached_tokens = 0;
   std::int64_t image_tokens = 0;  // the part of prompt_tokens that images take; written if not 0

@@ -71,7 +71,7 @@ void HarmonyReasoning::take_tag(std::string_view tag, ReasoningText& out) {
   } else if (tag == kHarmonyMessage) {
     begin_body(out);
   } else if (begins_header(tag)) {
-    // The previous message has no end tag, or its header has no body.
+    // The previous message may lack its end tag or its body.
     if (state_ == State::kHeader) flush_header(out);
     header_ = tag;
     state_ = State::kHeader;

@@ -41,7 +41,7 @@ class HarmonyReasoning final : public ReasoningFormat {
 
   State state_;
   MarkerFinder finder_;
-  std::string header_;  // with its tags; in kBeginning: text that may be a header
+  std::string header_;  // a header with its tags; in kBeginning, text that may be a header
   TrimmedText reasoning_;
   bool had_reasoning_ = false;
   bool had_content_ = false;

@@ -81,7 +81,7 @@ TEST(HarmonyReasoning, SplitsChannelsAndDropsHeaders) {
   expect("<|channel|>analysis<|message|>never done\n", {"never done", {}});
   expect("still here.<|end|><|start|>assistant<|channel|>final<|message|>So.", {"still here.", {"So.", {}}},
          /*inside=*/true);
-  // An answer that the prompt has begun.
+  // Tests an answer whose beginning is already in the prompt.
   expect(" to be or not.", {"", {" to be or not.", {}}});
   expect("", {});
 }
@@ -100,7 +100,7 @@ TEST(HarmonyReasoning, CallsReachTheirParser) {
       {"", {"Done.", {{"now", "{}"}, {"get", "{\"a\": 1}"}}}});
   const std::string unknown = "<|channel|>commentary to=functions.drop <|constrain|>json<|message|>{}<|call|>";
   expect(unknown, {"", {unknown, {}}});
-  // A built-in tool of OpenAI inside the reasoning.
+  // Tests a call of one of OpenAI's built-in tools inside the reasoning.
   expect("<|channel|>analysis to=python code<|message|>print(1)<|end|>", {"print(1)", {}});
 }
 
@@ -157,7 +157,7 @@ TEST(HarmonyReasoning, ResultsDoNotDependOnTheCuts) {
                   text, [&] { return 1 + random() % 9; }, inside),
               expected)
         << text;
-    // Only tags, headers and white space are lost.
+    // Checks that only tags, headers and white space are lost.
     std::string all = expected.reasoning + expected.parsed.content;
     for (const Call& call : expected.parsed.calls) all += call.arguments;
     std::string bodies;

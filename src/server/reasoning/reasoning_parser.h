@@ -10,7 +10,7 @@
 //   gpt-oss                      messages of the channel "analysis" (harmony_reasoning.h)
 //   none                         all text is content
 //
-// Some parsers have further names: those of vLLM. Reasoning that is never closed takes the rest of the text. The
+// Some parsers also have the names that vLLM gives them. Reasoning that is never closed takes the rest of the text. The
 // concatenated answers do not depend on where the text was cut. An object reads one text, on one thread at a time.
 #pragma once
 
@@ -49,7 +49,7 @@ bool reads_special_tokens(std::string_view name);
 
 // Returns whether the model's turn begins inside its reasoning: whether the prompt ends with an opening tag.
 bool opens_reasoning(std::string_view prompt);
-// Returns whether a message to be continued ends inside the reasoning, not after it.
+// Return whether a message that the model continues ends inside the reasoning, and whether it ends after the reasoning.
 bool is_inside_reasoning(std::string_view begun);
 bool closes_reasoning(std::string_view begun);
 

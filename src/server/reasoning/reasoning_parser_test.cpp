@@ -110,7 +110,7 @@ TEST(ReasoningParser, ResultsDoNotDependOnTheCuts) {
     const Parts expected = reasoned(name, text, opened);
     ASSERT_EQ(parse(name, opened, text, [] { return 1; }), expected) << name << ' ' << text;
     ASSERT_EQ(parse(name, opened, text, [&] { return 1 + random() % 9; }), expected) << name << ' ' << text;
-    // Only tags and white space are lost.
+    // Checks that only tags and white space are lost.
     const auto letters = [](std::string_view s) {
       return std::count_if(s.begin(), s.end(), [](char c) { return c == 'a' || c == 'b'; });
     };

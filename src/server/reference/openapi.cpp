@@ -74,7 +74,7 @@ std::string_view schema_name(ErrorShape shape) {
 
 constexpr std::array kShapes = {ErrorShape::kOpenAi, ErrorShape::kAnthropic, ErrorShape::kOllama};
 
-// Returns the name of an error's answer among the document's components: "OpenAIError404".
+// Returns the name of an error response in the document's components: "OpenAIError404".
 std::string answer_name(ErrorShape shape, const ErrorDoc& error) {
   return fmt::format("{}{}", schema_name(shape), error.status);
 }
@@ -99,7 +99,7 @@ Json answers_of(const DocumentedRoute& documented) {
   return answers;
 }
 
-// Returns the answers to which the operations refer: every error in every shape.
+// Returns the error responses to which the operations refer: every error in every shape.
 Json error_answers() {
   std::vector<ErrorDoc> errors(kErrors.begin(), kErrors.end());
   errors.insert(errors.end(), {kNoKey, kNotFound, kTooMany});
@@ -113,7 +113,7 @@ Json error_answers() {
   return answers;
 }
 
-// Returns the schema of a query's parameter, which has one meaning on all routes.
+// Returns the schema of a query parameter. A name has one meaning on all routes.
 Json parameter_schema(std::string_view name) {
   const auto words = [](Json::Array all) { return Json::object({{"enum", std::move(all)}}); };
   const auto from = [](int least) { return Json::object({{"type", "integer"}, {"minimum", least}}); };
@@ -137,7 +137,7 @@ Json parameters_of(const RouteDoc& doc) {
   return parameters;
 }
 
-// Returns the schema that also accepts null, which counts as a field that is left out.
+// Extends a schema to accept null, because a field that is null counts as absent.
 Json or_null(Json schema) {
   if (const Json* values = schema.find("enum")) {
     Json::Array with_null = values->as_array();
@@ -152,7 +152,7 @@ Json or_null(Json schema) {
 }
 
 Json field_schema(const AcceptedField& field) {
-  // The texts are a part of the program, so they are JSON; a test reads all of them.
+  // The schemas are compiled in and are valid JSON; a test parses all of them.
   Json schema = *Json::parse(field.schema, "request_fields.json");
   if (!field.required) schema = or_null(std::move(schema));
   std::string description(field.treatment == FieldTreatment::kHarmless ? "Accepted; it cannot change the answer." : "");
@@ -167,7 +167,7 @@ Json fields_schema(std::uint32_t objects) {
   for (const AcceptedField& field : accepted_fields(objects)) {
     const std::string name(field.name);
     Json schema = field_schema(field);
-    // A body that may be one of several objects may have a field as any of them has it.
+    // If the body may be one of several objects, and they have different schemas for the field, accepts any value.
     const Json* other = properties.find(name);
     properties.set(name, other == nullptr || *other == schema ? std::move(schema) : Json::object());
     if (field.required) required.push_back(name);
@@ -177,7 +177,7 @@ Json fields_schema(std::uint32_t objects) {
   return schema;
 }
 
-// Returns the schema of the form by which files are uploaded.
+// Returns the schema of the multipart form that uploads a file.
 Json form_schema() {
   const Json file = Json::object({{"type", "string"}, {"format", "binary"}});
   const Json purpose = Json::object({{"enum", Json::Array{"batch"}}});

@@ -22,8 +22,8 @@ struct DocumentedRoute {
 // without a route.
 Result<std::vector<DocumentedRoute>> document_routes(std::span<const Route> routes);
 
-// Returns an OpenAPI 3.1 document of the routes. A body's schema lists the fields that are accepted, with their types
-// and ranges as far as request_fields.json says them.
+// Returns an OpenAPI 3.1 document of the routes. A body's schema lists the accepted fields, with the types and ranges
+// that request_fields.json states.
 Json openapi_document(std::span<const DocumentedRoute> routes);
 
 }  // namespace tessera

@@ -47,7 +47,7 @@ TEST(RouteDocs, EachMethodAndPathIsThereOnce) {
 
 class OpenApiServer : public ServerTest {
  protected:
-  // Asks for the path with an id in place of its parameter.
+  // Sends a request to the route, with an id in place of the path's parameter.
   static Reply ask(const Running& running, const RouteDoc& doc, const std::string& body = "",
                    const std::string& headers = "") {
     std::string path(doc.path);
@@ -138,7 +138,7 @@ TEST_F(OpenApiServer, DocumentedFieldsAreKnownToTheirRoute) {
         const Reply reply = ask(running, doc, "{" + more + "\"" + std::string(field.name) + R"(": {"a": 1}})");
         return reply.body.find("is not known") == std::string::npos;
       };
-      // A route of two objects tells them apart by this field.
+      // If a route reads two kinds of requests, this field tells them apart.
       EXPECT_TRUE(is_known("") || is_known(R"("label_token_ids": [1], )")) << doc.path << " " << field.name;
     }
   }

@@ -13,10 +13,10 @@ struct RouteDoc {
   std::string_view path;     // as clients write it: "/v1/models/{model}". A route may have several such paths
   std::string_view group;    // heading under which the route is shown
   std::string_view summary;  // one sentence
-  // What an answer with status 200 may be: media types with blanks between them.
+  // The media types of an answer with status 200, separated by blanks.
   std::string_view answers = "application/json";
   std::uint32_t fields = 0;  // objects whose fields a body may have (request_fields.h); 0: the route reads no body
-  // Parameters of the query, with blanks between them.
+  // Parameters of the query, separated by blanks.
   std::string_view query{};  // NOLINT(readability-redundant-string-init): most rows end before it
 };
 

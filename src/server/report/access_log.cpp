@@ -21,14 +21,15 @@ namespace {
 constexpr std::size_t kMostPathBytes = 1024;
 constexpr std::size_t kMostAgentBytes = 256;
 
-// Returns the first bytes of a client's text, which end with a whole character.
+// Returns the beginning of a client's text, at most `most` bytes, cut between two characters.
 std::string clipped(std::string_view text, std::size_t most) {
   std::string_view kept = text.substr(0, most);
   if (kept.size() < text.size()) kept = kept.substr(0, complete_utf8_prefix(kept));
   return replace_invalid_utf8(kept);
 }
 
-// Returns the file's descriptor, or -1 and errno. The file may be a pipe, and a full pipe must not hold up the server.
+// Opens the file for appending. Returns its descriptor, or -1 with errno. The file may be a pipe; O_NONBLOCK keeps a
+// full pipe from blocking the server.
 int open_to_append(const std::string& path) {
   return ::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0640);
 }

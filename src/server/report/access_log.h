@@ -1,4 +1,4 @@
-// The access log: one line of JSON for each HTTP request, without keys and without content.
+// The access log: one line of JSON for each HTTP request, without API keys and without the content of messages.
 #pragma once
 
 #include <memory>
@@ -11,8 +11,8 @@
 namespace tessera {
 
 // Returns the request's line, with its line break. `time` is when the answer ended, `model` the name of the model.
-// Members that are not known are left out: "model" and the members after it are there only if the model ran. Path and
-// user agent are clipped.
+// Leaves out unknown members; "model" and the members after it are present only if the model ran. Clips the path and
+// the user agent.
 std::string access_line(const FinishedRequest& finished, std::string_view time, std::string_view model);
 
 // Writes lines to the end of a file.
@@ -27,12 +27,12 @@ class AccessLog {
   AccessLog& operator=(const AccessLog&) = delete;
   ~AccessLog();
 
-  // Writes the request's line with one system call. Never waits for the reader of a pipe. The first line that cannot be
-  // written is reported in the log; lines that cannot be written are lost.
+  // Writes the request's line with one system call. Never waits for the reader of a pipe. A line that cannot be written
+  // is lost; only the first such loss is reported in the server's log.
   void write(const FinishedRequest& finished);
 
   // Opens the file at the path again, after a rotation has moved it away. Does nothing for standard error. If the file
-  // cannot be opened, reports it in the log and goes on with the file as it was.
+  // cannot be opened, reports that in the server's log and continues with the old file.
   void reopen();
 
  private:

@@ -1,4 +1,4 @@
-// Catches: a line that is no JSON, text of a client that breaks a line, keys or content in the log, requests without a
+// Catches: a line that is not JSON, text of a client that breaks a line, keys or content in the log, requests without a
 // line, and a full disk that harms requests.
 #include "tessera/server/report/access_log.h"
 
@@ -275,7 +275,7 @@ TEST_F(AccessLogServer, AfterAPartialLineANewLineBegins) {
   (*log)->write({.path = "/second"});
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
   std::signal(SIGXFSZ, earlier);
-  ::testing::internal::GetCapturedStderr();  // the limit cuts it off, too
+  ::testing::internal::GetCapturedStderr();  // not checked, because the limit cuts off the captured log too
   (*log)->write({.path = "/third"});
   std::ifstream file(path());
   std::vector<std::string> written;

@@ -1,4 +1,4 @@
-// Catches: drafts by position that dashboards of vLLM do not find, or find at another position.
+// Catches: counts of accepted draft tokens by position that vLLM's dashboards do not find, or find at a wrong position.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -11,7 +11,8 @@
 namespace tessera {
 namespace {
 
-// The most operators shown of a part. A part that is a whole forward has hundreds; the first ones identify it.
+// The largest number of operators that are shown for a part. A part that is a whole forward has hundreds; the first
+// ones identify it.
 constexpr std::size_t kMaxOpsShown = 24;
 
 void write_part(JsonWriter& json, const Part& part) {
@@ -49,8 +50,8 @@ std::string runner_head(const GraphRunner& runner) {
   return json.take();
 }
 
-// Writes a runner's changing members: sizes may be captured or dropped while the server runs. `used` returns the number
-// of forwards and the padding of a size.
+// Writes the members of a runner that can change: the server may capture or drop sizes while it runs. `used` returns
+// the number of forwards and the padding of a size.
 void write_runner(JsonWriter& json, std::string_view head, const RunnerInventory& runner,
                   const std::function<std::pair<std::int64_t, std::int64_t>(std::int64_t size)>& used) {
   json.raw(head).key("enabled").value(runner.enabled).key("capture_seconds").value(runner.capture_seconds);

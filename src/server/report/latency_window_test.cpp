@@ -1,5 +1,5 @@
-// Catches: percentiles that are off by a bucket or a rank, durations outside all buckets, and slices that are reused
-// wrongly: old durations that stay or new ones that are dropped.
+// Catches: percentiles that are off by a bucket or a rank; durations outside all buckets; slices that are reused
+// wrongly, so that old durations stay or new ones are dropped.
 #include "tessera/server/report/latency_window.h"
 
 #include <gtest/gtest.h>

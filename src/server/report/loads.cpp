@@ -19,7 +19,7 @@
 namespace tessera {
 namespace {
 
-// The least time over which the throughput is measured, however often it is asked for.
+// The throughput is measured over at least this time, however often a client asks for it.
 constexpr std::chrono::seconds kLeastSpan{1};
 
 constexpr std::string_view kSections[] = {"core", "memory", "spec", "lora", "disagg", "queues", "all"};

@@ -18,7 +18,8 @@ using Families = MetricFamilies;
 using Sample = MetricSample;
 using Clock = std::chrono::steady_clock;
 
-// The least seconds between scrapes that update the throughput: over fewer steps it would be noise.
+// A scrape updates the throughput only if this many seconds have passed since the last update, because the throughput
+// over fewer steps would be noise.
 constexpr double kShortestSpan = 0.1;
 
 // The bucket limits of SGLang's or vLLM's own metrics, so that queries of their dashboards give comparable values.
@@ -124,7 +125,7 @@ struct ServerMetrics::Impl {
   Histogram request;
   Histogram prompt_tokens;
   Histogram output_tokens;
-  Histogram most_output_tokens;  // tokens of the longest text of a call
+  Histogram most_output_tokens;  // tokens of the longest generation of an HTTP request
   Histogram queue;
   Histogram prefill;
   Histogram decode;
@@ -214,7 +215,7 @@ void ServerMetrics::Impl::add_common(Families& families, const std::string& pref
 
 void ServerMetrics::Impl::add_cache_config(Families& families, const std::string& prefix,
                                            std::pair<const char*, const char*> names, const EngineStats& stats) const {
-  // Each cache group has its own pages. The group with the fewest limits how many tokens fit.
+  // Each cache group has its own pages. The group that has the fewest pages limits how many tokens fit.
   std::int64_t pages = stats.cache_groups[0].usable_pages;
   for (std::size_t g = 1; g < stats.num_cache_groups; ++g) pages = std::min(pages, stats.cache_groups[g].usable_pages);
   MetricLabels with_sizes = labels;

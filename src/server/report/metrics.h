@@ -1,5 +1,5 @@
-// The server's metrics at /metrics in Prometheus' text format. Metrics that SGLang or vLLM also have use their names,
-// so that their dashboards work; those of graphs, padding and memory begin with "tessera:".
+// The server's metrics at /metrics in Prometheus' text format. A metric that SGLang or vLLM also has gets the same
+// name, so that their dashboards work. The names of metrics for graphs, padding and memory begin with "tessera:".
 //
 // Threads: the I/O thread. An observation takes some tens of nanoseconds.
 #pragma once
@@ -50,7 +50,7 @@ class ServerMetrics {
   void ended(const End& end);
   // Counts a generation that was cancelled, mostly because its client left. It has no End.
   void cancelled();
-  // Counts an HTTP request of which all texts have ended. The longest text has `most_output_tokens` tokens.
+  // Counts an HTTP request after all its generations have ended. The longest of them has `most_output_tokens` tokens.
   void call_ended(std::int64_t most_output_tokens);
 
   // Returns the latencies of the last minutes.

@@ -1,4 +1,4 @@
-// What a server writes of each request that has ended: a line of the access log, and a span of a trace.
+// Writes the records of each request that has ended: a line of the access log, and a span of a trace.
 //
 // Threads: the I/O thread.
 #pragma once
@@ -17,12 +17,12 @@ namespace tessera {
 
 class RequestRecords {
  public:
-  // Opens what the options ask for. Errors begin with the name of the flag.
+  // Opens the records that the options ask for. Errors begin with the name of the flag.
   static Result<RequestRecords> open(const ServerOptions& options, const std::string& model);
 
-  // Returns whether anything is written.
+  // Returns whether any record is written.
   bool wanted() const { return log_ != nullptr || traces_ != nullptr; }
-  // Notes of a request that has come what its span will need.
+  // Stores the data that the request's span will need. Call it when a request arrives.
   void note(const Call& call) const;
   void write(const FinishedRequest& finished);
   void reopen_log() {
@@ -34,8 +34,8 @@ class RequestRecords {
  private:
   RequestRecords(std::unique_ptr<AccessLog> log, std::unique_ptr<SpanExporter> traces)
       : log_(std::move(log)), traces_(std::move(traces)) {}
-  std::unique_ptr<AccessLog> log_;        // null: there is none
-  std::unique_ptr<SpanExporter> traces_;  // null: there are none
+  std::unique_ptr<AccessLog> log_;        // null: no access log
+  std::unique_ptr<SpanExporter> traces_;  // null: no traces
 };
 
 }  // namespace tessera

@@ -25,7 +25,7 @@ void write_options(JsonWriter& json, const EngineOptions& options) {
   json.key("cuda_graph_mode").value(graph_mode_name(options.graphs.mode)).end_object();
 }
 
-// Writes what gateways ask of a worker, at the same places and under the same names as SGLang.
+// Writes the members that gateways read about a worker, in the places and under the names that SGLang uses.
 void write_worker(JsonWriter& json, const Engine& engine, const ServedModel& model) {
   const EngineOptions& options = engine.options();
   const EngineStats stats = engine.stats();

@@ -10,7 +10,7 @@
 
 namespace tessera {
 
-// The version of the weights that SGLang's answers have. It is constant: weights are not replaced while a server runs.
+// The weight version in answers of SGLang's form. It is constant, because weights are not replaced while a server runs.
 inline constexpr std::string_view kWeightVersion = "default";
 
 // Returns the engine's options as JSON.

@@ -15,7 +15,7 @@ namespace tessera {
 struct ConversationTurn {
   std::string input;   // a JSON list of items
   std::string output;  // a JSON list of items
-  // The turn before; null if the conversation begins here. Only the destructor changes it.
+  // The previous turn; null if the conversation begins here. Only the destructor changes it.
   mutable std::shared_ptr<const ConversationTurn> before{};
   MemoryCharge charge{};
 

@@ -32,7 +32,7 @@ class CustomInput {
   JsonScanner scanner_;
   std::string all_;  // the arguments, until the input has begun
   std::string key_;
-  bool broken_ = false;    // the arguments are no object
+  bool broken_ = false;    // the arguments are not an object
   bool in_input_ = false;  // inside the input's string
   bool found_ = false;     // the input has begun
   bool after_key_ = false;

@@ -1,5 +1,5 @@
 // Reasoning in the form that a client keeps (reasoning.encrypted_content), so that the server need not store it. The
-// text is encoded and has a checksum. It is not secret: the client also has it as plain text.
+// text is encoded and has a checksum. It need not be secret, because the client also has it as plain text.
 #pragma once
 
 #include <optional>

@@ -10,13 +10,15 @@
 namespace tessera {
 namespace {
 
-constexpr std::size_t kSliceBytes = std::size_t{128} << 10;  // less than a connection may leave unsent
+// The largest number of bytes that are sent to a follower at once. It is less than HttpOptions::max_unsent_bytes,
+// because a client with more unsent bytes is dropped.
+constexpr std::size_t kSliceBytes = std::size_t{128} << 10;
 
 }  // namespace
 
 struct EventLog::Follower {
   Call call;
-  std::size_t sent = 0;  // bytes of the log
+  std::size_t sent = 0;  // bytes of the log that were given to the call
   bool sending = false;  // the last slice is not sent yet
 };
 

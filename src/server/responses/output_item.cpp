@@ -18,7 +18,7 @@ std::string_view type_of(Kind kind) {
   return "";
 }
 
-// Writes an item's beginning: its id, type and status, and, for a call, what it calls.
+// Writes an item's beginning: its id, type and status, and, for a call, the function's name and namespace.
 void write_head(JsonWriter& json, const OutputItem& item, std::string_view status) {
   json.object().key("id").value(item.id).key("type").value(type_of(item.kind)).key("status").value(status);
   if (!item.is_call()) return;

@@ -28,8 +28,8 @@ struct OutputItem {
 
 // How items are written as JSON.
 struct ItemStyle {
-  bool summary = false;  // reasoning is the item's summary, else its content
-  bool encoded = false;  // reasoning is also there as encrypted_content
+  bool summary = false;  // reasoning is written as the item's summary; otherwise as its content
+  bool encoded = false;  // reasoning is also written as encrypted_content
 };
 
 // Returns the id of a new item.

@@ -39,7 +39,8 @@ ResponseAnswer::ResponseAnswer(ResponseStyle style) : style_(std::move(style)), 
 
 Status ResponseAnswer::failure() const {
   if (parts_.status().ok()) return ok_status();
-  return internal_error(parts_.status().message());  // internal for any status code: the fault is the plugin's
+  // Returns an internal error for any status of the parser, because the plugin is at fault and not the client.
+  return internal_error(parts_.status().message());
 }
 
 template <class Write>
@@ -124,7 +125,7 @@ void ResponseAnswer::on_event(std::size_t, const RequestEvent& event, Completion
   if (style_.stream && event_is_due(usage_.completion_tokens, style_.interval, event.finish)) send_delta(stream);
 }
 
-// Takes the rest of the open call first, because its end and what follows may come together.
+// Adds the rest of the open call first, because one delta may have the end of a call and the text after it.
 void ResponseAnswer::add(ChatPieces pieces, std::string& stream) {
   std::size_t next = 0;
   while (next < pieces.calls.size() && item_ && item_->is_call() && pieces.calls[next].index == call_index_)
@@ -325,8 +326,8 @@ ApiStatus ResponseAnswer::keep_running(std::shared_ptr<EventLog> events) {
                                     .running = true});
 }
 
-// Stores the response. If it does not fit, this is logged; the client has it all the same. If its items do not fit, the
-// response is stored without them, so no conversation can continue from it.
+// Stores the response. If it does not fit into the store, this is logged, and the client still gets the response. If
+// only its items do not fit, the response is stored without them, so no conversation can continue from it.
 void ResponseAnswer::keep(std::string body, bool running, bool complete) const {
   const ResponseKeeping& keeping = style_.keeping;
   if (keeping.store == nullptr) return;

@@ -20,13 +20,13 @@
 
 namespace tessera {
 
-// How a response is kept.
+// Says how a response is stored.
 struct ResponseKeeping {
-  ResponseStore* store = nullptr;  // borrowed; null: the response is not kept
+  ResponseStore* store = nullptr;  // borrowed; null: the response is not stored
   std::string owner{};
   std::string input{};  // the items of the request, a JSON list
   std::shared_ptr<const ConversationTurn> before{};
-  bool background = false;  // kept also while it runs and if it fails
+  bool background = false;  // also stored while it runs and if it fails
 };
 
 struct ResponseStyle {

@@ -8,7 +8,7 @@
 namespace tessera {
 namespace {
 
-// Writes the request's field `key`; if it is absent, `otherwise`, which is JSON text.
+// Writes the request's field `key`. If the field is absent, writes `otherwise`, which is JSON text.
 void repeat(JsonWriter& json, const ApiFields& request, std::string_view key, std::string_view otherwise) {
   json.key(key);
   if (const Json* value = request.find(key); value != nullptr) {

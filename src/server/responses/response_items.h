@@ -1,4 +1,4 @@
-// Checks the items of a Responses conversation and joins them to the messages that chat templates expect. Consecutive
+// Checks the items of a Responses conversation and turns them into the messages that chat templates expect. Consecutive
 // reasoning, text and calls of the assistant become one message.
 #pragma once
 
@@ -39,7 +39,8 @@ class ItemReader {
   std::unordered_set<std::string> calls_;  // call ids
 };
 
-// Returns the type of an item, which a message may leave out; "" if the item has none.
+// Returns the type of an item. Returns "message" for an item that has a role but no type, and "" for other items
+// without a type.
 std::string_view item_type(const Json& item);
 
 // Returns the items in the form in which they are stored: each has an id, and a message's content is a list of parts.

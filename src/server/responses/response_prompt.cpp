@@ -15,7 +15,7 @@
 namespace tessera {
 namespace {
 
-// Renames the field in errors of the functions that all conversations share: "messages" is "input" here.
+// Changes "messages" to "input" in an error of the functions that this route shares with other protocols.
 ApiError in_input(ApiError error) {
   constexpr std::string_view kMessages = "messages";
   if (error.param.starts_with(kMessages)) error.param = "input" + error.param.substr(kMessages.size());
@@ -107,10 +107,10 @@ std::vector<std::size_t> later_turns(const Json::Array& messages) {
   return turns;
 }
 
-// Returns the messages without those from the first user's message up to `begin`, which is kept.
+// Returns the instructions at the front, and the messages from index `begin` on.
 Json without_turns(const Json::Array& messages, std::size_t begin) {
   Json kept = Json::array();
-  bool leading = true;  // before the first user's message: instructions
+  bool leading = true;  // true before the first message of the user; such messages are instructions
   for (std::size_t i = 0; i < messages.size(); ++i) {
     const Json& role = *messages[i].find("role");
     leading = leading && (role == Json("system") || role == Json("developer"));
@@ -135,7 +135,8 @@ ApiResult<ChatPrompt> fit_prompt(const ServedModel& model, Conversation conversa
   ChatPrompt prompt = TRY(render_from(0));
   const std::vector<std::size_t> turns = later_turns(conversation.messages.list.as_array());
   if (fits(prompt)) return prompt;
-  // Finds the first turn such that the rest fits; if none fits, the prompt is the rest from the last turn on.
+  // Searches for the oldest turn at which the conversation can begin and still fit. If there is none, the prompt begins
+  // at the last turn.
   std::size_t low = 0;
   std::size_t high = turns.size();
   while (low < high) {
@@ -170,7 +171,7 @@ ApiResult<ResponsePrompt> read_response_prompt(const ApiFields& fields, const Se
   for (const Json& list : history.lists) TRY(reader.read(list, "previous_response_id"));
   TRY(reader.read(input, "input"));
   Conversation conversation{.messages = reader.take(), .tools = tools, .chat = chat};
-  // Accepts an empty input, with which clients probe.
+  // Accepts an empty input, because clients probe the server with one.
   if (conversation.messages.list.as_array().empty())
     conversation.messages.list.push_back(Json::object({{"role", "user"}, {"content", ""}}));
   conversation.variables = TRY(reasoning_variables(fields, *chat));

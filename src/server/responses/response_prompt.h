@@ -15,15 +15,15 @@ namespace tessera {
 
 struct ResponsePrompt {
   ChatPrompt prompt{};
-  std::string kept_input{};  // the request's items as they are kept, a JSON list; "" unless `keeps`
+  std::string kept_input{};  // the request's items in the form in which they are stored, a JSON list; "" unless `keeps`
   std::shared_ptr<const ConversationTurn> before{};
 };
 
-// Who asks, with which store, and how long the answer may be.
+// The context of a request: the store, the owner of its responses, and the length of the answer.
 struct ResponseAsker {
   ResponseStore& store;
   const std::string& owner;
-  bool keeps = false;                   // the request's items are kept
+  bool keeps = false;                   // the request's items are to be stored
   std::optional<std::int64_t> asked{};  // max_output_tokens
 };
 

@@ -42,7 +42,7 @@ ApiResult<std::optional<OutputGrammar>> read_text_format(const ApiFields& fields
   return grammar;
 }
 
-// What the answer shows besides its text.
+// The parts that the answer shows besides its text.
 struct Shown {
   ItemStyle items{};
   std::optional<int> logprobs{};
@@ -61,7 +61,7 @@ ApiResult<Shown> read_shown(const ApiFields& fields) {
   return shown;
 }
 
-// Whether the response is stored, and whether it continues without its client.
+// Says whether the response is stored, and whether it continues after its client has left.
 struct Kept {
   bool store = true;
   bool background = false;
@@ -166,7 +166,7 @@ ApiResult<ResponseJob> prepare_response(const ServedModel& model, std::string_vi
   auto answer = std::make_unique<ResponseAnswer>(std::move(style));
   out.answer = answer.get();
   out.job.answer = std::move(answer);
-  // Reports a plugin format that fails to begin before anything is computed for the request.
+  // Checks, before the engine gets the request, whether a plugin format failed to begin its parser.
   if (const Status failure = out.answer->failure(); !failure.ok()) return api_error(failure);
   return out;
 }

@@ -15,7 +15,7 @@ namespace tessera {
 
 struct ResponseJob {
   ApiJob job;
-  ResponseAnswer* answer = nullptr;  // the job's
+  ResponseAnswer* answer = nullptr;  // points to job.answer
   bool background = false;
 };
 

@@ -123,7 +123,7 @@ void ResponseRoutes::start(Call call, ResponseJob made) const {
   };
   if (events != nullptr) {
     events->append(made.answer->begin());
-    (void)events->follow(call, -1);  // all events of a log that has just begun are there
+    (void)events->follow(call, -1);  // cannot fail: a new log has all its events
   } else {
     call.respond_json(made.answer->current("queued"), "in the background", made.job.note);
   }

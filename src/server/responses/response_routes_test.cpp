@@ -1,5 +1,6 @@
-// Catches: routes of /v1/responses that answer wrongly end to end, responses that others reach by their ids, background
-// responses that end with their client or cannot be followed, and errors that name no field.
+// Catches: routes of /v1/responses that answer wrongly end to end, responses that a client reaches by their ids
+// although it does not own them, background responses that end with their client or cannot be followed, and errors that
+// name no field.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

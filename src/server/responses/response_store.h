@@ -5,7 +5,7 @@
 //   store.put({.id = id, .owner = owner, .body = object});
 //   const std::shared_ptr<const StoredResponse> kept = TRY(store.find(id, owner));
 //
-// A response is found only by its owner: the API key with which it was made. To everybody else its id is unknown.
+// The owner of a response is owner_of() of the client that made it. For all other clients the response's id is unknown.
 //
 // Threads: any thread may call every function.
 #pragma once
@@ -55,8 +55,8 @@ class ResponseStore {
   bool enabled() const { return limits_.number > 0; }
   const Limits& limits() const { return limits_; }
 
-  // Stores a response, or replaces the one with its id and keeps that one's age. Errors: 503 if it does not fit beside
-  // the running responses, 413 if it does not fit at all.
+  // Stores a response. If the store has a response with this id, replaces it, and the new one keeps its age. Errors:
+  // 503 if the response does not fit beside the running ones, 413 if it does not fit at all.
   ApiStatus put(StoredResponse response);
   // Returns a response. Error: 404 if there is none, it is too old or it has another owner.
   ApiResult<std::shared_ptr<const StoredResponse>> find(std::string_view id, std::string_view owner);
@@ -64,7 +64,7 @@ class ResponseStore {
   ApiResult<std::shared_ptr<const StoredResponse>> find_item(std::string_view item_id, std::string_view owner);
   ApiStatus erase(std::string_view id, std::string_view owner);
 
-  // Sets a charge to the store to `bytes`; forgets responses if that is needed to make room.
+  // Changes `charge`, which belongs to the store, to `bytes`. Forgets responses if that is needed to make room.
   ApiStatus charge(MemoryCharge& charge, std::int64_t bytes);
   // Returns a charge that belongs to the store.
   MemoryCharge new_charge() { return MemoryCharge(&budget_); }

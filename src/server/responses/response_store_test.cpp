@@ -1,5 +1,5 @@
-// Catches: a store that grows beyond its bounds, forgets running or just used responses, or shows a response to other
-// owners.
+// Catches: a store that grows beyond its limits, that forgets responses that are running or were used recently, or that
+// shows a response to a client that does not own it.
 #include "tessera/server/responses/response_store.h"
 
 #include <gtest/gtest.h>
@@ -79,7 +79,7 @@ TEST(ResponseStore, TurnsGiveTheirBytesBack) {
   const std::int64_t before = store.bytes();
   {
     std::shared_ptr<const ConversationTurn> last;
-    for (int i = 0; i < 200'000; ++i) {  // more than a recursion could end
+    for (int i = 0; i < 200'000; ++i) {  // a recursion this deep would overflow the stack
       auto turn = std::make_shared<ConversationTurn>("[]", "[]", std::move(last));
       turn->charge = store.new_charge();
       ASSERT_TRUE(store.charge(turn->charge, turn->bytes()).ok());

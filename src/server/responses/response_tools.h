@@ -22,7 +22,8 @@ struct ResponseTool {
 struct ResponseTools {
   ToolFields fields{};
   std::vector<ResponseTool> list{};
-  std::vector<std::string> skipped{};  // types of tools that the model is not shown: the server runs none itself
+  // Types of tools that are not shown to the model, because this server cannot run them.
+  std::vector<std::string> skipped{};
 
   // Returns the tool that is shown under this name; null if there is none.
   const ResponseTool* find(std::string_view shown) const;
@@ -31,8 +32,8 @@ struct ResponseTools {
 // Returns the name that the model sees.
 std::string shown_tool_name(std::string_view space, std::string_view name);
 
-// Reads tools, tool_choice and parallel_tool_calls. Skips tools of unknown types. With "allowed_tools" the model is
-// shown only these.
+// Reads tools, tool_choice and parallel_tool_calls. Skips tools of unknown types. If tool_choice lists allowed tools
+// ("allowed_tools"), the model is shown only those.
 ApiResult<ResponseTools> read_response_tools(const ApiFields& body);
 
 }  // namespace tessera

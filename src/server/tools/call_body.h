@@ -23,8 +23,8 @@ class CallBody {
   virtual const std::string& name() const = 0;
   // Returns true once the name is known and the arguments have begun or are certainly absent.
   virtual bool is_call() const = 0;
-  // Returns the arguments' text that has come since the last call. All pieces together are the JSON text of an object.
-  // Precondition: is_call().
+  // Returns the arguments' text that has come since take_arguments() was last called. All pieces together are the JSON
+  // text of an object. Precondition: is_call().
   virtual std::string take_arguments() = 0;
 };
 

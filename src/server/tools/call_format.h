@@ -26,13 +26,13 @@ class CallFormat {
   };
   enum class Mark : std::uint8_t {
     kContent,  // the mark is content
-    kSilent,   // the mark is dropped: it belongs to the calls before it
+    kSilent,   // the mark is dropped, because it belongs to the calls before it
     kHead,     // the mark begins a call
   };
   struct Head {
     enum class Kind : std::uint8_t {
       kOpen,       // the byte belongs to the head
-      kRefused,    // the text is no call
+      kRefused,    // the text is not a call
       kBody,       // the byte is the first of `body`
       kWholeCall,  // the byte is the last of a call without arguments; `body` is complete
     };

@@ -29,8 +29,8 @@ bool shows_system_message(const ChatTemplate& chat, const RenderOptions& options
 // Returns `messages`, the result of read_messages(), in a form without tools. The assistant's calls are appended to its
 // text. Consecutive "tool" messages and a "user" message after them become one "user" message, because some templates
 // require the roles to alternate. The description of `tools`, if there are any, is appended to the system message. If
-// there is none, the description becomes a system message; if `shows_system` is false, it becomes text of the user in
-// front of the first message.
+// there is no system message, the description becomes one. If `shows_system` is false, the description is put in front
+// of the first message as text of the user.
 Json with_generic_tools(const Json& messages, const ToolFields& tools, bool shows_system);
 
 }  // namespace tessera

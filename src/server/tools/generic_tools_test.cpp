@@ -72,7 +72,7 @@ TEST(GenericTools, TheUserMessageDescribesThemWithoutSystemRole) {
   EXPECT_THAT(prepare(generic_model(kSilent), kUser).prompt, StartsWith("You can call these functions"));
 }
 
-// Checks the time: a quadratic version copied each of consecutive messages for all messages after it.
+// Checks that the time is linear. Copying all joined results for each further message would be quadratic.
 TEST(GenericTools, ManyResultsAreJoinedInLinearTime) {
   Json messages = Json::array();
   constexpr int kResults = 100'000;

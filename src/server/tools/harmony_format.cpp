@@ -62,7 +62,7 @@ class HarmonyFormat final : public CallFormat {
     }
   }
 
-  // Accepts a missing end tag: it is a token that ends the turn, so the text may lack it.
+  // Accepts a missing end tag, because this tag is a token that ends the turn and may therefore be missing in the text.
   std::unique_ptr<CallBody> end_in_head(std::string_view seen) override {
     seen = without_spaces_around(seen);
     if (!seen.ends_with(kHarmonyMessage)) return nullptr;

@@ -35,7 +35,7 @@ class JsonCallBody : public CallBody {
   bool end_object();
 
   JsonScanner scanner_;
-  JsonScanner::Part part_ = JsonScanner::Part::kBetween;  // part of the last byte
+  JsonScanner::Part part_ = JsonScanner::Part::kBetween;  // the part to which the last byte belongs
   std::string key_;
   std::string value_;  // value of the name, or of arguments that are not an object
   std::string name_;

@@ -22,7 +22,7 @@ class ReasoningFormat {
   virtual bool in_reasoning() const = 0;
 };
 
-// Passes on reasoning without white space at its ends: white space is held back until other text follows.
+// Passes on reasoning without the white space at its ends. Holds white space back until other text follows.
 class TrimmedText {
  public:
   void add(std::string_view text, std::string& out);

@@ -30,8 +30,9 @@ struct CallTags {
   std::string_view end;        // "</function>"
   // A tag that also ends the call, in case the model forgot `end` or the last value's end; "": none.
   std::string_view outer_end{};
-  // Values stand on their own lines: a line break after the opening tag and one before the closing tag are not part of
-  // the value. A value without a closing tag ends at a line that begins with the tag of another parameter.
+  // True if values stand on lines of their own. A line break after the opening tag and one before the closing tag are
+  // then not part of the value. A value without a closing tag ends at a line that begins with the tag of another
+  // parameter.
   bool lines = false;
 };
 
@@ -73,7 +74,7 @@ class TaggedCallBody final : public CallBody {
   const Json* schema_;
   std::string held_;       // text that may be the next tags
   std::string arguments_;  // not taken yet
-  std::string value_;      // kMaybeNull, kWhole: the value so far
+  std::string value_;      // the value so far, in the modes kMaybeNull and kWhole
   ParameterTypes types_;
   Mode mode_ = Mode::kString;
   bool begun_ = false;  // the first parameter or the end of the call has come

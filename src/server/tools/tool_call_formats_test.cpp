@@ -48,7 +48,7 @@ TEST(ToolCallFormats, ReadsQwen3CoderCalls) {
          "<tool_call>\n<function=now>\n</function>\n</tool_call>\nand\n<tool_call>\n<function=get_weather>\n"
          "<parameter=city>\nOslo\n</parameter>\n</function>\n</tool_call>\n\nDone.",
          {"\nand\n\nDone.", {{"now", "{}"}, {"get_weather", "{\"city\": \"Oslo\"}"}}});
-  // Omits <tool_call>, or its end tag.
+  // Tests calls without <tool_call>, and calls without its end tag.
   expect("qwen3_coder", "<function=get_weather>\n<parameter=city>\nOslo\n</parameter>\n</function>\n</tool_call>",
          {"", {{"get_weather", "{\"city\": \"Oslo\"}"}}});
   expect("qwen3_coder", "<tool_call><function=now></function><tool_call><function=now></function>",
@@ -75,7 +75,7 @@ TEST(ToolCallFormats, Qwen3CoderValuesKeepTheirText) {
 }
 
 TEST(ToolCallFormats, ReadsQwen3CoderValuesWithoutEnds) {
-  // Omits tags that models sometimes forget.
+  // Tests values without the tags that models sometimes forget.
   const Parsed found{"", {{"write_file", "{\"path\": \"a\", \"content\": \"b\"}"}}};
   expect("qwen3_coder",
          "<tool_call>\n<function=write_file>\n<parameter=path>\na\n<parameter=content>\nb\n</parameter>\n</function>\n"

@@ -102,7 +102,7 @@ void ToolCallParser::take_head(char c) {
   }
 }
 
-// Begins the body. Returns false if its name is already known but is not a function's.
+// Begins the body of a call. Returns false if the call's name is already known but no function has this name.
 bool ToolCallParser::begin_body(std::unique_ptr<CallBody> body) {
   body_ = std::move(body);
   counts_ = false;
@@ -169,8 +169,8 @@ void ToolCallParser::add_content(std::string_view text) {
   }
 }
 
-// Refuses a head: the text is not a call. Its mark becomes content, and the text after the mark is read again. `next`
-// is the byte that decided this.
+// Ends a head that proved not to begin a call. The mark becomes content, and the text after the mark is read again.
+// `next` is the byte that proved it.
 void ToolCallParser::refuse_head(std::optional<char> next) {
   phase_ = Phase::kContent;
   std::string again = std::exchange(raw_, {});
@@ -182,12 +182,13 @@ void ToolCallParser::refuse_head(std::optional<char> next) {
   for (const char held : again.substr(std::min(size, again.size()))) take(held);
 }
 
-// Refuses a body: the text is not a call, and the held text becomes content. It may be long and is not read again.
+// Ends a body that proved not to be a call. The held text becomes content; it may be long, so it is not read again.
 void ToolCallParser::refuse_body(std::optional<char> next) {
   phase_ = Phase::kContent;
   add_content(std::exchange(raw_, {}));
   if (!next) return;
-  // Prevents a brace with nothing held before it from beginning the same object again.
+  // Prevents `next` from beginning a call without a mark. If `next` is the brace at which this body failed, the same
+  // object would begin again.
   has_content_ = true;
   take(*next);
 }

@@ -15,7 +15,7 @@
 // gpt-oss                  <|channel|>commentary to=functions.NAME<|message|>{…}<|call|>
 // generic                  as hermes; at the beginning of the text also the object alone, also in a Markdown fence
 //
-// Some formats have further names: those of SGLang and vLLM.
+// Some formats also have the names that SGLang and vLLM give them.
 //
 // A call counts once its name is known and its arguments begin. From then on its arguments are passed on as they
 // arrive, and all pieces of a finished call together are valid JSON. Values between tags become JSON by the function's
@@ -93,8 +93,8 @@ class ToolCallParser {
   Phase phase_ = Phase::kContent;
   ToolText out_;
   std::string spaces_;         // white space that is dropped if a call follows
-  std::string raw_;            // text that is content if this is no call
-  std::size_t mark_size_ = 0;  // the first bytes of raw_: they cannot begin another call
+  std::string raw_;            // text that becomes content if it is not a call
+  std::size_t mark_size_ = 0;  // number of bytes at the front of raw_ that cannot begin another call
   std::string tail_;           // text after the body
   bool has_content_ = false;
   bool counts_ = false;    // the current call counts

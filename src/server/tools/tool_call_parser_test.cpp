@@ -48,7 +48,7 @@ TEST(ToolCallParser, ReadsHermesCalls) {
       (Parsed{"Both.", {{"get", "{}"}, {"set", "{\"b\": 2}"}}}));
   EXPECT_EQ(whole("qwen", "<tool_call>{\"name\": \"get\", \"arguments\": {}}</tool_call>\nDone."),
             (Parsed{"\nDone.", {{"get", "{}"}}}));
-  // Omits the closing tag, as if the model forgot it or the text was cut off.
+  // Tests calls without the closing tag, because the model forgot it or the text was cut off.
   EXPECT_EQ(whole("hermes", "<tool_call>{\"name\": \"get\", \"arguments\": {}}<tool_call>{\"name\": \"set\"}"),
             (Parsed{"", {{"get", "{}"}, {"set", "{}"}}}));
   EXPECT_EQ(whole("hermes", "<tool_call>{\"name\": \"get\", \"arguments\": {}}\n</tool_c"),

@@ -18,7 +18,7 @@ constexpr std::size_t kMostPath = 1024;
 constexpr int kServerKind = 2;  // SPAN_KIND_SERVER
 constexpr int kFailed = 2;      // STATUS_CODE_ERROR
 
-// Returns whether the text has only lower-case hexadecimal digits, and others than 0.
+// Returns whether the text has only lower-case hexadecimal digits, not all of them 0.
 bool is_id(std::string_view text) {
   const auto is_digit = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); };
   return std::ranges::all_of(text, is_digit) && text.find_first_not_of('0') != std::string_view::npos;
@@ -26,7 +26,7 @@ bool is_id(std::string_view text) {
 
 struct Operation {
   std::string_view route;
-  std::string_view name;  // a name of OpenTelemetry's conventions
+  std::string_view name;  // the operation's name in OpenTelemetry's conventions
 };
 constexpr Operation kOperations[] = {
     {"/v1/chat/completions", "chat"},
@@ -47,7 +47,7 @@ std::string_view operation_of(std::string_view route) {
   return found == std::end(kOperations) ? std::string_view() : found->name;
 }
 
-// Writes attributes in OTLP's form, in which integers are texts.
+// Writes attributes in OTLP's form, in which integers are JSON strings.
 class Attributes {
  public:
   explicit Attributes(JsonWriter& json) : json_(json) { json_.key("attributes").array(); }
@@ -71,7 +71,7 @@ class Attributes {
   JsonWriter& json_;
 };
 
-// Writes what the model did, by the names of vLLM's spans and those of OpenTelemetry's conventions.
+// Writes the facts of the generation, under the names of vLLM's spans and of OpenTelemetry's conventions.
 void write_generation(Attributes& out, const FinishedRequest& request, std::string_view model) {
   const GenerationFacts& facts = request.generation;
   if (facts.id.empty()) return;
@@ -129,7 +129,7 @@ void write_span(JsonWriter& json, const RequestSpan& span, std::string_view mode
 }  // namespace
 
 std::optional<TraceParent> read_trace_parent(std::string_view header) {
-  // "00-TRACE-SPAN-FLAGS"; later versions may have more behind it.
+  // The form is "00-TRACE-SPAN-FLAGS"; later versions may append more.
   constexpr std::size_t kLength = 2 + 1 + kTraceDigits + 1 + kSpanDigits + 1 + 2;
   if (header.size() < kLength || header.starts_with("ff")) return std::nullopt;
   const std::string_view trace = header.substr(3, kTraceDigits);

@@ -1,5 +1,5 @@
-// Catches: traces that are torn because a header is misread, spans of requests that a client does not record, and JSON
-// that a collector would refuse.
+// Catches: a misread header that breaks a trace, spans that are made although the client does not record its trace, and
+// JSON that a collector would refuse.
 #include "tessera/server/trace/request_span.h"
 
 #include <gmock/gmock.h>
@@ -70,7 +70,7 @@ TEST(RequestSpan, TheClientDecidesWhetherItIsRecorded) {
   EXPECT_TRUE(make_request_span(request, 1).has_value()) << "a refused request of a traced client";
 }
 
-// Returns an attribute's value by its key: "chat", "5" or "0.25".
+// Returns the value of the attribute `key` as text: "chat", "5" or "0.25".
 std::string attribute(const Json& span, const std::string& key) {
   for (const Json& each : span.find("attributes")->as_array()) {
     if (*each.find("key") != Json(key)) continue;

@@ -14,9 +14,9 @@
 namespace tessera {
 namespace {
 
-constexpr std::chrono::seconds kGather{1};      // from a span's end until it is sent, at most
-constexpr std::chrono::seconds kFarewell{2};    // for what waits when the exporter ends
-constexpr std::chrono::seconds kFirstPause{1};  // doubled from try to try
+constexpr std::chrono::seconds kGather{1};      // the longest wait for a batch to fill
+constexpr std::chrono::seconds kFarewell{2};    // time for sending the waiting spans when the exporter ends
+constexpr std::chrono::seconds kFirstPause{1};  // the pause after the first attempt; each later pause is twice as long
 constexpr int kTries = 5;
 constexpr long kTimeoutMs = 10'000;
 
@@ -24,7 +24,7 @@ std::size_t ignore_body(char*, std::size_t, std::size_t size, void*) { return si
 
 }  // namespace
 
-// A connection to the collector, which stays open from batch to batch.
+// A connection to the collector, kept open between batches.
 class SpanExporter::Connection {
  public:
   explicit Connection(const SpanExporter& exporter) : exporter_(exporter), curl_(curl_easy_init()) {
@@ -32,7 +32,7 @@ class SpanExporter::Connection {
     for (const auto& [name, value] : exporter.options_.headers) add_header(fmt::format("{}: {}", name, value));
   }
 
-  // Sends a body. Sets `why` unless it was taken.
+  // Sends a body. Sets `why` unless the collector accepted it.
   Outcome post(const std::string& body, std::string& why) {
     if (curl_ == nullptr) {
       why = "libcurl cannot be started";
@@ -64,7 +64,8 @@ class SpanExporter::Connection {
   }
 
  private:
-  // Ends a transfer when the exporter's time is over; libcurl calls it about once a second, and more often on traffic.
+  // Returns 1 to abort a transfer when the exporter's time is over. libcurl calls it about once a second, and more
+  // often on traffic.
   static int is_over(void* exporter, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
     return Clock::now() >= static_cast<const SpanExporter*>(exporter)->end_.load() ? 1 : 0;
   }

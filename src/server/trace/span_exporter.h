@@ -1,6 +1,7 @@
-// Sends spans to a collector as OTLP over HTTP, in JSON, on a thread of its own. Spans wait in a bounded queue and go
-// out in batches, at the latest a second after the first. While the collector cannot be reached, a batch is tried again
-// with growing pauses, five times; what finds no room meanwhile is dropped and counted.
+// Sends spans to a collector as OTLP over HTTP, in JSON, on a thread of its own. Spans wait in a bounded queue and are
+// sent in batches, at most a second after the first span of a batch came. If the collector cannot be reached, a batch
+// is sent again with growing pauses, five times in all. Batches that still fail, and spans that find the queue full,
+// are dropped and counted.
 //
 //   std::unique_ptr<SpanExporter> exporter = TRY(SpanExporter::create(options, model.name));
 //   exporter->add(span);
@@ -29,10 +30,10 @@ class SpanExporter {
   static constexpr std::size_t kMostWaiting = 8192;
   static constexpr std::size_t kMostSent = 512;  // spans of one request to the collector
 
-  // Errors: options.endpoint is no URL, or libcurl cannot be started. Whether the collector answers is not checked: it
-  // may start later.
+  // Errors: options.endpoint is not a URL, or libcurl cannot be started. Does not check whether the collector answers,
+  // because it may start later.
   static Result<std::unique_ptr<SpanExporter>> create(TraceOptions options, std::string model);
-  // Sends what waits, for up to two seconds.
+  // Sends the waiting spans, for up to two seconds.
   ~SpanExporter();
   SpanExporter(const SpanExporter&) = delete;
   SpanExporter& operator=(const SpanExporter&) = delete;
@@ -50,10 +51,10 @@ class SpanExporter {
 
   SpanExporter(TraceOptions options, std::string url, std::string model);
   void work();
-  // Waits for spans; returns nothing when the exporter ends and none are left.
+  // Waits for spans. Returns an empty list when the exporter ends and no span is left.
   std::vector<RequestSpan> next();
   void deliver(Connection& connection, const std::vector<RequestSpan>& spans);
-  // Waits before another try. Returns false if the exporter's time is over.
+  // Waits before the next attempt. Returns false once the exporter ends.
   bool pause(Clock::duration time);
   void warn(const std::string& why, std::size_t spans);
 
@@ -62,14 +63,14 @@ class SpanExporter {
   const std::string model_;
   std::atomic<std::int64_t> sent_ = 0;
   std::atomic<std::int64_t> dropped_ = 0;
-  std::atomic<Clock::time_point> end_ = Clock::time_point::max();  // transfers are given up then
+  std::atomic<Clock::time_point> end_ = Clock::time_point::max();  // the time at which running transfers are given up
 
   std::mutex mutex_;
   std::condition_variable wake_;
   std::vector<RequestSpan> waiting_;  // guarded by the mutex
   bool ending_ = false;               // guarded by the mutex
-  bool warned_ = false;               // used by the thread alone
-  std::thread thread_;                // last member: it uses the others
+  bool warned_ = false;               // used only by the thread
+  std::thread thread_;                // last member, because it uses the others
 };
 
 // Returns the exporter's metrics in Prometheus' text format.

@@ -1,5 +1,5 @@
-// Catches: spans that are lost or sent twice while a collector is away, a full queue that harms requests, endpoints
-// that are misread, and a server whose end waits for a collector.
+// Catches: spans that are lost or sent twice while a collector is unreachable, a full queue that harms requests,
+// misread endpoints, and a server whose shutdown waits for a collector.
 #include "tessera/server/trace/span_exporter.h"
 
 #include <gmock/gmock.h>
@@ -12,7 +12,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// A collector that answers with `status` and keeps what it was sent.
+// A collector that answers with `status` and records the bodies that it receives.
 class Collector {
  public:
   explicit Collector(int status = 200)

@@ -1,4 +1,4 @@
-// Where traces go.
+// The collector to which the server sends traces.
 #pragma once
 
 #include <string>
@@ -13,11 +13,11 @@ struct TraceOptions {
   std::string endpoint{};  // URL of a collector that takes OTLP over HTTP; "": no traces
   std::string service = "tessera";
   std::vector<std::pair<std::string, std::string>>
-      headers{};  // sent with each request to the collector, a key for example
+      headers{};  // sent with each request to the collector, for example a key
 };
 
-// Returns the whole URL of an endpoint: "http://host:4318" becomes "http://host:4318/v1/traces". Errors: the text is no
-// URL with http or https.
+// Returns the whole URL of an endpoint: "http://host:4318" becomes "http://host:4318/v1/traces". Errors: the text is
+// not an http or https URL.
 Result<std::string> trace_url(const std::string& endpoint);
 
 }  // namespace tessera

@@ -48,7 +48,7 @@ std::optional<EngineJobs::Update> EngineJobs::take(EngineThread::Event event) {
   if (const Status answered = answer(*job, event, update); !answered.ok()) {
     update.ended = true;
     update.error = api_error(answered);
-    update.events.clear();  // made of a wrong text; the error replaces them
+    update.events.clear();  // drops events of a faulty text; the error replaces them
     forget(*job);
   }
   return update;

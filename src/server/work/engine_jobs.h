@@ -1,5 +1,5 @@
-// Jobs whose answers stay in this process: gives the engine's events to each job's answer, and returns what it made of
-// them. LiveJobs does this for jobs that HTTP clients wait for.
+// Runs jobs whose answers stay in this process. It passes the engine's events to each job's answer, and returns that
+// answer's output. LiveJobs does this for jobs that HTTP clients wait for.
 //
 //   EngineJobs jobs({.submit = submit, .cancel = cancel}, /*first_ticket=*/1);
 //   jobs.start(job);
@@ -26,14 +26,14 @@ class EngineJobs {
  public:
   using Id = Ticket;
 
-  // What one event of a job brings.
+  // The output that one event adds to a job's answer.
   struct Update {
     Id job = 0;
     std::string events{};             // for a stream: whole server-sent events
     bool ended = false;               // this is the job's last update
-    std::string body{};               // set at the end if the job is no stream
+    std::string body{};               // set at the end if the job does not stream
     std::optional<ApiError> error{};  // set at the end
-    std::int64_t prompt_tokens = 0;   // prompt tokens of the requests that ended in this event; to be added up
+    std::int64_t prompt_tokens = 0;   // prompt tokens of the requests that ended in this event; the caller adds them up
     std::int64_t output_tokens = 0;
   };
   struct Hooks {
@@ -48,7 +48,7 @@ class EngineJobs {
   Id start(ApiJob made);
   // Cancels the job, which then gets no more updates.
   void cancel(Id id);
-  // Takes an event. Returns nothing if it belongs to no job that runs.
+  // Takes an event. Returns nothing if it belongs to no running job.
   std::optional<Update> take(EngineThread::Event event);
 
  private:
@@ -58,7 +58,7 @@ class EngineJobs {
     std::size_t count = 0;      // number of requests; their tickets begin with id
     std::size_t remaining = 0;  // requests that have not ended
   };
-  // Gives an event to the job's answer, and adds what it made to `update`.
+  // Passes the event to the job's answer, and adds the answer's output to `update`.
   static Status answer(Job& job, EngineThread::Event& event, Update& update);
   void forget(const Job& job);
 

@@ -32,7 +32,7 @@ class FairQueue {
   using Job = std::uint64_t;
   struct Limits {
     std::size_t threads = 1;       // jobs that run at once
-    std::size_t most_waiting = 1;  // jobs that wait beside the running ones; at least 1
+    std::size_t most_waiting = 1;  // jobs that wait, not counting running ones; at least 1
   };
 
   explicit FairQueue(Limits limits) : limits_(limits) {}

@@ -8,11 +8,11 @@ namespace tessera {
 namespace {
 
 constexpr double kInterval = 1;  // seconds between two checks
-// The least freed bytes that are worth a trim.
+// Memory is not trimmed unless at least this many bytes were freed.
 constexpr std::int64_t kWorthwhile = std::int64_t{8} << 20;
-// The number of postponed checks after which memory is trimmed even if the server is never idle.
+// While requests hold memory, checks postpone the trim, but not longer than for this many checks.
 constexpr int kPatience = 10;
-// Memory is trimmed at the next check once an eighth of the budget was freed, because heaps may keep that much.
+// If an eighth of the budget was freed since the last trim, the next check trims, because heaps may keep that much.
 constexpr std::int64_t kPartOfBudget = 8;
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Returns the memory that requests have freed to the operating system.
+// Gives memory that requests have freed back to the operating system.
 //
 // glibc keeps freed memory of a heap below the last block still in use, and each thread has its own heap. After a few
 // large bodies, gigabytes stay. malloc_trim(3) gives these pages back. It takes some milliseconds for each gigabyte and
@@ -37,8 +37,8 @@ class FreedMemory {
   std::function<void(double, std::function<void()>)> after_;
   std::function<void(std::function<void()>)> elsewhere_;
   bool waiting_ = false;
-  std::int64_t trimmed_at_ = 0;  // MemoryBudget bytes that had been freed at the last trim
-  int looks_ = 0;                // checks since the last trim that postponed the next one
+  std::int64_t trimmed_at_ = 0;  // bytes that the budget's charges had freed in all at the last trim
+  int looks_ = 0;                // number of checks since the last trim that postponed the next one
 };
 
 }  // namespace tessera

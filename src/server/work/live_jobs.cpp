@@ -14,7 +14,7 @@
 namespace tessera {
 namespace {
 
-// The size of a part of a large body: smaller than the buffer that a connection keeps.
+// The size of a part of a large body. A connection keeps a buffer of this size, so each part reuses the buffer.
 constexpr std::size_t kPartBytes = std::size_t{128} << 10;
 constexpr std::size_t kKeptStream = std::size_t{256} << 10;
 
@@ -54,9 +54,9 @@ struct LiveJobs::Job {
   bool dropped = false;       // the tickets are forgotten
   std::int64_t prompt_tokens = 0;
   std::int64_t output_tokens = 0;
-  std::int64_t most_output_tokens = 0;          // output tokens of the request with the most
-  Clock::time_point last_sent{};                // or when the call arrived
-  std::vector<Clock::time_point> last_token{};  // [requests]; before the first token: when the call arrived
+  std::int64_t most_output_tokens = 0;          // output tokens of the request that has the most
+  Clock::time_point last_sent{};                // time of the last send, or before it the time of the call's arrival
+  std::vector<Clock::time_point> last_token{};  // [requests]; before the first token, the time of the call's arrival
 
   std::string summary(std::string_view how) const {
     return fmt::format("{} {}, {} prompt tokens, {} output tokens: {}", job.id, count == 1 ? "text" : "texts",
@@ -290,7 +290,7 @@ std::size_t LiveJobs::abort(std::string_view id) {
 void LiveJobs::fail_all(const ApiError& error) {
   std::vector<std::shared_ptr<Job>> all;
   for (const auto& [ticket, place] : places_) all.push_back(place.job);
-  for (const std::shared_ptr<Job>& job : all) {  // once for each of its requests
+  for (const std::shared_ptr<Job>& job : all) {  // `all` has a job once for each of its requests
     if (!job->dropped) fail(*job, error);
   }
 }

@@ -25,11 +25,11 @@ class LiveJobs {
     std::function<void(Ticket)> abort;  // like cancel, but the request gets its last event
     // Calls `task` on the I/O thread after `seconds`.
     std::function<void(double seconds, std::function<void()> task)> after;
-    // Calls `build` on another thread, and then `then` on the I/O thread with the part of the call's body that it
-    // returned. If building fails, fails the call instead.
+    // Calls `build` on another thread, and then `then` on the I/O thread with the result of `build`, a part of the
+    // call's body. If building fails, fails the call instead.
     std::function<void(const Call& call, std::function<std::string()> build, std::function<void(std::string)> then)>
         build_elsewhere;
-    double silent_s = 15;  // after so many seconds without an event a stream sends Answer::keep_alive()
+    double silent_s = 15;  // a stream without an event for this many seconds sends Answer::keep_alive()
   };
 
   // `metrics` outlives the object.
@@ -40,7 +40,7 @@ class LiveJobs {
   void start(Call call, ApiJob job);
   // Takes the events of one or more steps, in order. Events of jobs that have ended are dropped.
   void dispatch(std::span<EngineThread::Event> events);
-  // Cancels the requests of the job with this id, if it is a job that delivers (ApiJob::deliver). It then delivers
+  // Cancels the requests of the job with this id if the job has a function ApiJob::deliver. The function then gets
   // Answer::cancelled().
   void cancel(std::string_view id);
   // Ends the requests with this id, or all requests if it is empty; their answers have the results so far. Returns the
@@ -60,7 +60,7 @@ class LiveJobs {
   void dispatch(EngineThread::Event& event, Clock::time_point now);
   void observe(Job& job, std::size_t index, const EngineThread::Event& event, Clock::time_point now) const;
   void send(Job& job, std::string_view data, Clock::time_point now) const;
-  // Checks in `seconds` whether the job's stream was silent, and again and again until its end.
+  // Checks in `seconds` whether the job's stream was silent, and repeats the check until the job's end.
   void watch(const std::shared_ptr<Job>& job, double seconds) const;
   void end(const std::shared_ptr<Job>& job, Clock::time_point now);
   // Builds the next part of a large body, and sends it once the part before it was sent.
@@ -75,7 +75,7 @@ class LiveJobs {
   ServerMetrics& metrics_;
   Ticket next_ticket_ = 1;
   std::unordered_map<Ticket, Place> places_;
-  std::string stream_;  // what one event sends; a member so that its memory is reused
+  std::string stream_;  // the bytes that one event sends; a member so that its memory is reused
 };
 
 }  // namespace tessera

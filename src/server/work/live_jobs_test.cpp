@@ -1,5 +1,5 @@
-// Catches: errors in the middle of a stream that look like its end, refusals without a status, and texts of a call that
-// continue although another of its texts has failed or the client has left.
+// Catches: errors in the middle of a stream that look like its end; refusals without a status; requests of a call that
+// continue although another request of this call has failed or the client has left.
 #include "tessera/server/work/live_jobs.h"
 
 #include <gmock/gmock.h>

@@ -3,11 +3,11 @@
 //
 //   MemoryBudget budget(1 << 30);
 //   MemoryCharge charge(&budget);
-//   TRY(charge.set(body.size()));        // 503 if others hold too much now, 413 if it exceeds the limit alone
+//   TRY(charge.set(body.size()));        // 503 if other charges hold too much now, 413 if this one is too large alone
 //   TRY(charge.set(2 * body.size()));    // grows; after an error it is unchanged
 //
-// Large requests never fill the budget: its last sixteenth is left to small requests, which hold at most kSmallBytes
-// each. So a short chat is still answered while images and long prompts are refused for now.
+// Large requests never fill the budget, because its last sixteenth is left to small requests, which hold at most
+// kSmallBytes each. So a short chat is still answered while images and long prompts are refused for now.
 //
 // Threads: any thread may use a budget, without locks; one thread at a time may use a charge. Cost: one atomic addition
 // per change.
@@ -23,7 +23,7 @@ namespace tessera {
 
 class MemoryBudget {
  public:
-  // The most bytes that a small request holds.
+  // A request that holds at most this many bytes is small.
   static constexpr std::int64_t kSmallBytes = std::int64_t{256} << 10;
 
   explicit MemoryBudget(std::int64_t bytes) : limit_(bytes) {}
@@ -36,8 +36,8 @@ class MemoryBudget {
   std::int64_t used() const { return used_; }
   // Returns the bytes charged since the start: the sum of all growth.
   std::int64_t charged() const { return charged_; }
-  // Return the number of refused charges: those refused because others hold the memory (503), and those that exceed the
-  // limit alone (413).
+  // Return the number of refused charges: those refused because other charges hold the memory (503), and those that
+  // exceed the limit alone (413).
   std::int64_t refused_for_now() const { return refused_for_now_; }
   std::int64_t refused_for_good() const { return refused_for_good_; }
 
@@ -59,12 +59,12 @@ class MemoryBudget {
   std::atomic<std::int64_t> refused_for_good_ = 0;
 };
 
-// One holder's share of a budget. After a move, the source holds nothing and has no budget.
+// One holder's share of a budget. A charge that was moved from holds nothing and has no budget.
 class MemoryCharge {
  public:
-  // Makes a charge without a budget: nothing is counted or refused.
+  // Makes a charge without a budget, which counts nothing and refuses nothing.
   MemoryCharge() = default;
-  // `budget` outlives the charge. Null: no budget.
+  // `budget` outlives the charge. If it is null, the charge has no budget.
   explicit MemoryCharge(MemoryBudget* budget) : budget_(budget) {}
   MemoryCharge(MemoryCharge&& other) noexcept
       : budget_(std::exchange(other.budget_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
@@ -77,9 +77,9 @@ class MemoryCharge {
   }
   ~MemoryCharge() { release(); }
 
-  // Sets the bytes held, more or fewer than before. `beside`: the bytes that the same request holds by other charges.
+  // Sets the bytes held, more or fewer than before. `beside`: the bytes that the same request holds in other charges.
   // After an error the charge is unchanged. Errors: 413 if the request alone exceeds the limit for its size, which the
-  // message names; 503 with Retry-After if others hold too much now.
+  // message names; 503 with Retry-After if other requests hold too much now.
   ApiStatus set(std::int64_t bytes, std::int64_t beside = 0);
   // Returns the error that set(bytes) would return. Changes nothing.
   ApiStatus check(std::int64_t bytes) const;

@@ -39,7 +39,7 @@ std::int64_t parameter_bytes(const Request& request) {
       ids_bytes(sampling.allowed_tokens) + ids_bytes(sampling.logit_bias) + ids_bytes(request.stop.ids);
   for (const std::vector<TokenId>& word : sampling.bad_words) bytes += ids_bytes(word);
   for (const std::string& text : request.stop.texts) bytes += std::ssize(text);
-  return 2 * bytes;  // one copy in the request, one in the engine's search for it
+  return 2 * bytes;  // one copy in the request, one in the engine's search for these texts
 }
 
 // Returns the bytes of a request's result.
@@ -94,7 +94,7 @@ std::int64_t encoding_bytes(std::size_t text_bytes) {
 std::int64_t held_bytes(const ApiJob& job, std::int64_t vocab_size, std::int64_t hidden_size) {
   std::int64_t bytes = 0;
   bool is_large = false;
-  const Grammar* last = nullptr;  // choices of one prompt share theirs
+  const Grammar* last = nullptr;  // choices of one prompt share a grammar
   for (const Request& request : job.requests) {
     if (request.grammar != nullptr && request.grammar.get() != last) bytes += grammar_bytes(*request.grammar);
     last = request.grammar.get();

@@ -20,7 +20,7 @@ std::int64_t encoding_bytes(std::size_t text_bytes);
 // own charges. `vocab_size` and `hidden_size` are the model's.
 std::int64_t held_bytes(const ApiJob& job, std::int64_t vocab_size, std::int64_t hidden_size);
 
-// Returns the bytes that kept grammars may take in addition to a budget of `budget_bytes`.
+// Returns the bytes that cached grammars may take in addition to a budget of `budget_bytes`.
 std::size_t kept_grammar_bytes(std::int64_t budget_bytes);
 
 // Returns the bytes of an answer that is already made.

@@ -1,5 +1,5 @@
-// Reads the bodies of calls on the pools' threads: inflates them and makes of them what their route needs. The memory
-// for this is charged to the call.
+// Reads the bodies of calls on the pools' threads: inflates them, and converts each to the form that its route needs.
+// The memory for this is charged to the call.
 //
 // A body of up to kSmallTextBytes starts in the pool of small texts; a larger or compressed one starts in the pool of
 // large texts. If it turns out to need other work, it is read again in that work's pool (text_work.h).

@@ -17,7 +17,7 @@ namespace tessera {
 
 class TaskQueue {
  public:
-  // The queue calls `run` with each task. It outlives `io`.
+  // The queue calls `run` with each task. The queue must outlive the io_context.
   explicit TaskQueue(void (*run)(const std::function<void()>& task)) : run_(run) {}
 
   void post(boost::asio::io_context& io, std::function<void()> task) {
@@ -74,7 +74,7 @@ class TaskQueue {
   void (*run_)(const std::function<void()>& task);
   std::mutex mutex_;
   std::vector<std::function<void()>> pending_;  // guarded by mutex_
-  bool scheduled_ = false;                      // guarded by mutex_: a posted handler will take the pending tasks
+  bool scheduled_ = false;  // guarded by mutex_; true if a posted handler will take the pending tasks
   std::vector<std::function<void()>> running_;  // used by the I/O thread alone
   alignas(std::max_align_t) std::byte memory_[kHandlerBytes];
 };

@@ -1,8 +1,8 @@
 // Thread pools for work that would block the I/O thread, one for each kind of work. The work is parsing bodies,
 // rendering templates, tokenising, preparing images, compiling grammars, and building large answers.
 //
-// The pool of small texts runs at the server's own priority. The other pools run at kHeavyNice: if there are too few
-// cores for all, they yield the CPU to the small texts, the I/O thread, and the engine's threads.
+// The pool of small texts runs at the server's own priority. The other pools run at kHeavyNice, so that they yield the
+// CPU to the small texts, the I/O thread, and the engine's threads if there are too few cores for all.
 //
 // Threads: the I/O thread, except for the stats of a pool. Jobs run on the pools' threads.
 #pragma once
@@ -21,13 +21,13 @@ namespace tessera {
 
 struct TextPoolsOptions {
   std::size_t cores = 1;    // cores of this machine
-  std::size_t fetches = 0;  // threads that wait for images of other servers, beside the working ones
+  std::size_t fetches = 0;  // additional threads that mostly wait while images are fetched from other servers
 };
 
 class TextPools {
  public:
-  // The most jobs that wait in a pool. A thousand bodies of kSmallTextBytes take some seconds, other work takes longer.
-  // A client behind a longer queue had better ask again.
+  // The largest number of jobs that wait in a pool. A thousand bodies of kSmallTextBytes take some seconds, other work
+  // takes longer. A client behind a longer queue does better to retry later.
   static constexpr std::size_t kMostSmall = 4096;
   static constexpr std::size_t kMostOthers = 1024;
   static constexpr int kHeavyNice = 10;

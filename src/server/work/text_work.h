@@ -1,5 +1,5 @@
-// The kinds of work that requests bring before and after the engine. Each kind has a pool (text_pools.h). A thread of a
-// pool takes on only the kinds that its pool allows.
+// The kinds of work that a request needs before and after it runs on the engine. Each kind has a pool (text_pools.h). A
+// thread of a pool takes on only the kinds that its pool allows.
 //
 // What a body asks for is unknown until it is read. Its size decides whether it is read in the pool of small or of
 // large texts. If it turns out to need another kind of work, reading stops with an error and begins again in the other
@@ -7,9 +7,9 @@
 //
 //   TextPoolScope scope(TextWork::kSmall);
 //   made = prepare(…);                            // calls TRY(take_on(TextWork::kImages)) before it decodes an image
-//   if (scope.moves_to()) …                       // again, in that pool; `made` has no meaning
+//   if (scope.moves_to()) …                       // ignore `made`, and begin again in that pool
 //
-// A thread without a scope accepts all work. Threads: only its own thread may use a scope.
+// A thread without a scope accepts all work. Threads: a scope is used only by the thread that made it.
 #pragma once
 
 #include <cstddef>

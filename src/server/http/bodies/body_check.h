@@ -1,4 +1,4 @@
-// Checks a request's head: whether its body has a type that the routes can read.
+// Checks, before a request's body is read, whether the route can read a body of this type.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace tessera {
 // Accepts "application/json" and "application/…+json", with or without parameters.
 bool is_json_type(std::string_view content_type);
 
-// What a route reads as its body.
+// The type of body that a route reads.
 enum class BodyType : std::uint8_t {
   kJson,
   kForm,  // multipart/form-data, without a Content-Encoding
@@ -20,8 +20,8 @@ enum class BodyType : std::uint8_t {
 
 // Returns the 415 for a request whose Content-Type is not the route's, or whose Content-Encoding is unknown. Returns
 // nothing if the body is accepted or there is none. A body without Content-Type counts as JSON, because many clients
-// send none. A web page cannot abuse this, nor send forms: its requests have an Origin, which was checked before
-// (http_guard.h).
+// send none. A web page cannot use this to send JSON unasked, and cannot send forms, because its requests have an
+// Origin header, which was checked before (http_guard.h).
 std::optional<HttpResponse> check_body(const HttpRequest& request, BodyType accepted);
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// Catches: bodies that a web page's form can send, and encodings that the server cannot inflate.
+// Catches: accepted bodies that a web page's form could send, and accepted encodings that the server cannot inflate.
 #include "tessera/server/http/bodies/body_check.h"
 
 #include <gmock/gmock.h>

@@ -64,7 +64,7 @@ struct BodyEncoder::Impl {
       ZSTD_CCtx_setParameter(zstd.get(), ZSTD_c_windowLog, kWindowBits);
       return;
     }
-    constexpr int kGzipFormat = 16;  // added to the window's bits
+    constexpr int kGzipFormat = 16;  // zlib writes the gzip format if this is added to the window's bits
     constexpr int kMemoryLevel = 8;
     if (deflateInit2(&zlib, Z_BEST_SPEED, Z_DEFLATED, MAX_WBITS + kGzipFormat, kMemoryLevel, Z_DEFAULT_STRATEGY) !=
         Z_OK)
@@ -88,7 +88,7 @@ struct BodyEncoder::Impl {
   }
 
   void encode_gzip(std::string_view data, bool last, std::string& out) {
-    // zlib does not write to its input.
+    // The const_cast is safe, because zlib does not write to its input.
     zlib.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(data.data()));
     zlib.avail_in = static_cast<uInt>(data.size());
     int result = Z_OK;

@@ -8,13 +8,13 @@
 
 namespace tessera {
 
-// The least size of a body that is compressed. Compressing a shorter body saves a few packets at most.
+// Shorter bodies are not compressed, because that would save a few packets at most.
 inline constexpr std::size_t kLeastEncodedBytes = 4096;
 // The most memory that an encoder holds (0.98 MB were measured with zstd 1.5.4).
 inline constexpr std::size_t kEncoderBytes = std::size_t{1} << 20;
 
 // Returns the encoding for an answer to a request with this Accept-Encoding header: "zstd", "gzip", or "" for none. If
-// the client likes several equally, the first of these is chosen.
+// the client gives both the same weight, chooses zstd.
 std::string_view choose_coding(std::string_view accept_encoding);
 
 // Compresses one body part by part. Throws if memory runs out. Cost: some milliseconds per megabyte.

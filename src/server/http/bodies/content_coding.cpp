@@ -48,7 +48,7 @@ class Inflated {
     const std::size_t size = out_.size() + piece.size();
     if (size > out_.capacity()) {
       const std::size_t room = std::max(size, std::min(2 * out_.capacity(), max_bytes_));
-      // Charges both buffers, which exist while the text moves.
+      // Charges the old and the new buffer, because both exist while the text is copied.
       TRY(memory_.set(static_cast<std::int64_t>(body_bytes_ + out_.capacity() + room)));
       out_.reserve(room);
     }
@@ -67,7 +67,7 @@ class Inflated {
 // Inflates one or more gzip members, or one zlib stream.
 ApiStatus inflate_zlib(std::string& body, bool gzip, Inflated& out) {
   const std::string_view name = gzip ? "gzip" : "deflate";
-  constexpr int kGzipFormat = 16;  // added to the window's bits
+  constexpr int kGzipFormat = 16;  // zlib reads the gzip format if this is added to the window's bits
   z_stream stream{};
   stream.next_in = reinterpret_cast<Bytef*>(body.data());
   stream.avail_in = static_cast<uInt>(body.size());

@@ -1,6 +1,6 @@
 // Inflates request bodies that a client has compressed with gzip, deflate or zstd (Content-Encoding).
 //
-// Cost: that of the library, up to a tenth of a second for the largest body. Do not call it on the I/O thread.
+// Takes up to a tenth of a second for the largest body, so it must not run on the I/O thread.
 #pragma once
 
 #include <cstddef>

@@ -97,7 +97,7 @@ TEST(ContentCoding, BrokenBodiesAreRefused) {
     EXPECT_EQ(status_of(whole.substr(0, 50'000), coding), 400) << coding;
     EXPECT_EQ(status_of(whole + "more", coding), 400) << coding;
   }
-  // The frame has a window of 128 MiB.
+  // The frame has a window of 128 MiB, but at most 8 MiB are accepted.
   const std::string wide("\x28\xb5\x2f\xfd\x00\x88\x01\x00\x00", 9);
   EXPECT_EQ(status_of(wide, "zstd"), 400);
 }

@@ -25,7 +25,7 @@ std::string take_value(std::string_view& rest) {
   std::string value;
   std::size_t at = 1;
   for (; at < rest.size() && rest[at] != '"'; ++at) {
-    // A backslash escapes a quote or itself; browsers send others as they are ("C:\file").
+    // A backslash escapes a quote or itself. Browsers send any other backslash unescaped ("C:\file").
     if (rest[at] == '\\' && at + 1 < rest.size() && (rest[at + 1] == '"' || rest[at + 1] == '\\')) ++at;
     value += rest[at];
   }
@@ -33,7 +33,7 @@ std::string take_value(std::string_view& rest) {
   return value;
 }
 
-// Returns the parameter `name` of a header's value: of 'form-data; name="file"', the name is "file".
+// Returns the parameter `name` of a header's value: for 'form-data; name="file"', the parameter "name" is "file".
 std::optional<std::string> parameter(std::string_view header, std::string_view name) {
   std::size_t at = header.find(';');
   while (at != std::string_view::npos) {
@@ -97,7 +97,7 @@ Result<std::vector<FormPart>> read_form(std::string_view content_type, std::stri
                     kMostBoundary, kFormType));
   const std::string mark = "--" + *boundary;
   const std::string between = "\r\n" + mark;
-  // What is before the first boundary is no part.
+  // Ignores the bytes before the first boundary.
   std::size_t at = body.starts_with(mark) ? mark.size() : body.find(between);
   if (at == std::string_view::npos) return invalid_argument("the form does not contain its boundary");
   if (!body.starts_with(mark)) at += between.size();
@@ -109,7 +109,7 @@ Result<std::vector<FormPart>> read_form(std::string_view content_type, std::stri
     if (!trimmed(body.substr(at, line - at)).empty())
       return invalid_argument("a boundary of the form is not alone on its line");
     if (parts.size() == kMostParts) return invalid_argument(fmt::format("the form has more than {} parts", kMostParts));
-    // A part without content has its boundary right behind its empty line.
+    // If a part has no content, its boundary directly follows its empty line.
     const std::size_t begin = line + 2;
     parts.push_back(TRY(read_part(body.substr(begin, std::max(end, begin) - begin), parts.size() + 1)));
     at = end + between.size();

@@ -38,7 +38,7 @@ class LabelAnswer : public Answer {
  public:
   LabelAnswer(LabelStyle style, std::size_t items) : style_(std::move(style)), scores_(items) {}
 
-  // Keeps only the scores and frees the large row of all tokens at once.
+  // Keeps only the scores, and frees at once the large row that has a value for every token.
   void on_event(std::size_t index, const RequestEvent&, Completion* end, std::string&) override {
     if (end == nullptr) return;
     usage_.add(*end);

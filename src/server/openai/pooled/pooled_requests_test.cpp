@@ -30,7 +30,7 @@ ServedModel model_of(ModelKind kind) {
   return model;
 }
 
-// Pairs use the tokenizer's own form for pairs; without it they become one text.
+// A pair gets the tokenizer's own form for pairs. If the tokenizer has none, the two texts are joined into one.
 TEST(TextPairs, AreJoinedByTheTokenizersOwnForm) {
   Json json = *Json::read_file(source_path("models/demo/tokenizer.json"));
   json.set("post_processor", *Json::parse(R"({"type": "TemplateProcessing",
