@@ -36,19 +36,19 @@ inline constexpr std::int64_t kBlockTokens = 512;  // Mooncake's block size
 
 struct Load {
   std::vector<LoadRequest> requests;  // in the order of their arrivals
-  bool recorded = false;              // arrivals come from a trace; else they come at one per second
+  bool recorded = false;              // arrivals come from a trace; otherwise one request arrives per second
 };
 
 // Makes the load. If a trace has fewer than num_prompts requests, all are used. Errors name the trace's file and line.
 Result<Load> make_load(const LoadOptions& options);
 
 // Returns the time in seconds at which each request is sent if they come at `per_second` on average; infinity sends all
-// at once. A trace's arrivals are scaled as a whole. kInvalidArgument if they all come at one moment, because then they
-// have no rate.
+// at once. A trace's arrivals are scaled as a whole. Returns kInvalidArgument if all arrivals of a trace are at one
+// moment, because then they have no rate.
 Result<std::vector<double>> arrivals_at(const Load& load, double per_second);
 
-// Shortens prompts, and outputs that leave no room for a prompt, so that both fit into `context` tokens. Returns the
-// number of shortened requests.
+// Shortens prompts so that prompt and output fit into `context` tokens. Also shortens an output that leaves no room for
+// a prompt. Returns the number of shortened requests.
 std::int64_t clip_to_context(Load& load, std::int64_t context);
 
 // Makes the token ids of prompts, all below vocab_size. The ids depend only on (seed, run, index), or on (seed, run,

@@ -17,8 +17,8 @@ std::string request_body(const LoadTarget& target, const LoadRequest& request, s
                          const PromptSource& source) {
   return fmt::format(
       R"({{"model":{},"prompt":[{}],"max_tokens":{},"temperature":0,"ignore_eos":true,"skip_special_tokens":false,)"
-      R"("stream":true,"return_token_ids":true,)"  // servers that know it send a chunk for each token, with or without
-                                                   // text
+      // With return_token_ids, servers that know it send a chunk for each token, even if it adds no text.
+      R"("stream":true,"return_token_ids":true,)"
       R"("stream_options":{{"include_usage":true,"continuous_usage_stats":true}}}})",
       Json(target.model).dump(), fmt::join(prompt_ids(request, index, source), ","), request.output_tokens);
 }

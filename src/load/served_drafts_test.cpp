@@ -1,4 +1,4 @@
-// Catches: counters of a server's drafts that are read from another place, or that count what came before a load.
+// Catches: counters of a server's drafts that are read from the wrong fields, or that include what came before a load.
 #include "tessera/load/served_drafts.h"
 
 #include <gmock/gmock.h>

@@ -11,7 +11,7 @@ namespace tessera {
 
 class StreamRecord {
  public:
-  // `record` outlives the object.
+  // `record` must outlive this object.
   explicit StreamRecord(RequestRecord& record) : record_(record) {}
 
   // Takes bytes of the body that came at `now_s`. Each event says how many tokens there are so far
