@@ -9,7 +9,7 @@
 namespace tessera {
 namespace {
 
-constexpr int kMostWords = 1024;  // behind one flag
+constexpr int kMostWords = 1024;  // one flag may have at most this many values behind it
 
 // Reads {"lora_name": …, "lora_path": …} of SGLang, or {"name": …, "path": …} of vLLM.
 Result<AdapterPath> parse_object(const std::string& flag, const std::string& text) {
@@ -27,7 +27,7 @@ Result<AdapterPath> parse_object(const std::string& flag, const std::string& tex
   return AdapterPath{.name = *name, .path = *path};
 }
 
-// Reads NAME=PATH, a path alone, whose folder gives the name, or a JSON object.
+// Reads NAME=PATH, a JSON object, or a path alone, whose last folder becomes the name.
 Result<AdapterPath> parse_path(const std::string& flag, const std::string& text) {
   if (text.starts_with('{')) return parse_object(flag, text);
   const std::size_t at = text.find('=');

@@ -8,7 +8,7 @@ std::string cache_dir_from(const std::function<const char*(const char*)>& get) {
   const auto path = [&](const char* name) {
     const char* text = get(name);
     std::string value = text == nullptr ? "" : text;
-    // Replaces "~": if a file sets a variable, no shell has replaced it.
+    // Replaces "~". A shell would have done so, but a variable may come from a file that no shell reads.
     const char* home = get("HOME");
     if (value.starts_with("~/") && home != nullptr) value = home + value.substr(1);
     return value;

@@ -7,8 +7,8 @@
 namespace tessera {
 
 // Returns TESSERA_CACHE_DIR, else SGLANG_CACHE_DIR, else "tessera" in XDG_CACHE_HOME, else "tessera" in HOME's .cache.
-// Returns "" if none is set; nothing is kept then. `get(name)` returns an environment variable's value, or null if it
-// is not set. An empty value counts as not set.
+// Returns "" if none of these is set; measurements are then not kept. `get(name)` returns an environment variable's
+// value, or null if it is not set. An empty value counts as not set.
 std::string cache_dir_from(const std::function<const char*(const char*)>& get);
 
 }  // namespace tessera

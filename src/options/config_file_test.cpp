@@ -128,7 +128,7 @@ TEST_F(ConfigFile, ErrorsNameFileLineAndKey) {
   EXPECT_FALSE(read_config_file(::testing::TempDir()).ok());
 }
 
-// Replacing any byte must give an answer or an error, never a crash.
+// With any byte replaced, the reader must return entries or an error, and never crash.
 TEST_F(ConfigFile, ChangedBytesNeverCrash) {
   const std::string yaml = "a: 1\nb: [x, 'y', \"z\\n\"]\nc: |\n  text\n---\nd: &e {f: *e}\n? g\n: !h 2\n";
   const std::string json = R"({"a": 1, "b": [true, "x\u00e4\\"], "c": null})";

@@ -76,7 +76,8 @@ class Reader final : public YAML::EventHandler {
     ++depth_;
   }
 
-  // Adds a value of the open key, or an item of its list. A deeper value only sets the item's type.
+  // Adds a value of the open key, or an item of its list. Drops deeper values, because their container is refused
+  // anyway.
   void add(const YAML::Mark& mark, YAML::anchor_t anchor, Json value) {
     if (anchor != 0) fail(mark, "anchors are not accepted");
     if (!is_map_ || !error_.ok()) return;

@@ -26,7 +26,8 @@ Status take_dtype(const std::string& flag, const std::string& text, EngineOption
   return ok_status();
 }
 
-// Takes a type for the KV cache. "fp8" means "fp8_e4m3". Further types of other engines are refused by name.
+// Takes a type for the KV cache. "fp8" means "fp8_e4m3". A type that only other engines have is refused, and the error
+// names it.
 Status take_kv_cache_dtype(const std::string& flag, const std::string& text, EngineOptions& engine) {
   if (std::ranges::find(kKvCacheDtypes, text) == kKvCacheDtypes.end())
     return unimplemented(
@@ -35,7 +36,7 @@ Status take_kv_cache_dtype(const std::string& flag, const std::string& text, Eng
   return ok_status();
 }
 
-// Takes a registered compiler's name. SGLang's name "inductor" selects our fused compiler.
+// Takes a registered compiler's name. SGLang's name "inductor" selects Tessera's fused compiler.
 CommandFlags::Take compiler_name(const CompilerRegistry& known, std::string& name) {
   return [&known, &name](const std::string& flag, const std::string& text) {
     name = text == "inductor" ? kFusedCompiler : text;

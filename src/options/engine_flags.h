@@ -28,9 +28,9 @@ struct CommonFlags {
   std::int64_t torch_compile_max_bs = 0;  // 0: not given
   bool trust_remote_code = false;
   bool print_config = false;
-  bool serves = false;  // the command is the server: it takes MODEL and --seed, and defines its own --dp-size
+  bool serves = false;  // whether the command is the server, which takes MODEL and --seed and defines its own --dp-size
   ForeignFlags foreign{};
-  const FlagParser* program = nullptr;  // the program whose commands help, completion and man describe
+  const FlagParser* program = nullptr;  // the program that the commands help, completion and man describe
 };
 
 // Adds the flags. Parsing them fills `engine` and `common`.
@@ -38,7 +38,7 @@ void add_engine_flags(CommandFlags& add, EngineOptions& engine, CommonFlags& com
 // Adds the flags that need no model; they come last in each command.
 void add_other_flags(CommandFlags& add, CommonFlags& common);
 
-// Checks and completes what depends on several flags. Call it after all flags are taken.
+// Checks and completes the options that depend on several flags. Call it after all flags are taken.
 Status finish_engine_flags(EngineOptions& engine, const CommonFlags& common);
 
 // Returns warnings about accepted flags that have no further effect.

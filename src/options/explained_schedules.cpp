@@ -11,7 +11,7 @@
 namespace tessera {
 namespace {
 
-// Adds the keys of the kernels of all parts.
+// Adds the keys of the row kernels that the fused compiler generates for the parts of the graph.
 Status add_kernels(const RunnerSpec& spec, const ir::OpTable& ops, const RowKernelBuilder& builder,
                    std::set<std::string>& keys) {
   const StitchingGraph parts = TRY(split_graph(spec.graph, ops, spec.split_ops));

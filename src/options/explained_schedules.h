@@ -1,4 +1,5 @@
-// The schedules that explain shows: those that earlier starts measured for a model's generated kernels.
+// The schedules of generated row kernels that `explain` shows. A schedule is how a kernel divides rows among threads.
+// Earlier starts of the engine measured which one is fastest.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +23,8 @@ struct ExplainedSchedule {
 Result<std::vector<ExplainedSchedule>> explained_schedules(const EngineOptions& options, const EnginePlan& plan,
                                                            const Device& device);
 
-// Returns [{"kernel": …, "rows": …, "chosen": 64, "own": 128, "us": {"128": 3.1, "64": 2.8, …}}, …]; "own" is the
-// device's own choice.
+// Returns [{"kernel": …, "rows": …, "chosen": 64, "own": 128, "us": {"128": 3.1, "64": 2.8, …}}, …]. "chosen" is the
+// fastest schedule, "own" the one that the device chooses without measurements, and "us" has the measured times in µs.
 Json to_json(const std::vector<ExplainedSchedule>& schedules);
 
 }  // namespace tessera

@@ -1,4 +1,5 @@
-// Gathers the facts that explain shows, only from options and config.json, and writes them as JSON.
+// Gathers the facts that the command `explain` shows, and writes them as JSON. The facts come only from options and
+// config.json.
 #pragma once
 
 #include <cstdint>
@@ -34,14 +35,14 @@ struct ImageExample {
   VisionChoice choice;
 };
 
-// The layer of speculative decoding by a layer (EnginePlan::drafts).
+// The next-token layer that drafts in speculative decoding (EnginePlan::drafts).
 struct ExplainedDraftLayer {
   std::int64_t layer_ops = 0;
   std::int64_t head_ops = 0;   // with the sampler
-  std::int64_t head_ids = 0;   // ids that the head knows
-  std::int64_t own_bytes = 0;  // weights that only the layer and its head read
+  std::int64_t head_ids = 0;   // ids that the head can choose
+  std::int64_t own_bytes = 0;  // bytes of the weights that only the layer and its head read
   std::int64_t hidden_rows = 0;
-  std::int64_t hidden_bytes = 0;  // hidden states that its rows continue
+  std::int64_t hidden_bytes = 0;  // memory of the hidden states from which the layer drafts
 };
 
 struct Explanation {
@@ -54,12 +55,13 @@ struct Explanation {
   std::int64_t weight_bytes = 0;
   std::optional<ExplainedDraftLayer> draft_layer;
   std::vector<ExplainedSchedule> schedules;
-  MemoryReport memory;                    // predicted, with the needs of every size
+  MemoryReport memory;                    // predicted for the case that every size is captured
   std::vector<DispatchExample> examples;  // set with --num-tokens
   std::optional<ImageExample> image;      // set with --num-tokens if the model reads images
 };
 
-// Explains how an engine with these options would run. Notes name options as the command's `flags` do.
+// Explains how an engine with these options would run. The notes call options by the names of `flags`, the command's
+// flags.
 Result<Explanation> explain(const EngineOptions& options, std::optional<std::int64_t> num_tokens,
                             std::span<const FlagValue> flags);
 

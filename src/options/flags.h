@@ -1,6 +1,6 @@
-// Defines and parses the flags of commands. No other layer uses the parsing library. Values arrive as text, from the
-// command line or else from the file that --config names, and each flag's function takes its value. The first refused
-// value is the error.
+// Defines and parses the flags of commands. No other layer uses the parsing library. Each flag has a function that
+// takes its value as text. The text is from the command line, or else from the file that --config names. If a function
+// refuses a value, parsing ends with its error.
 //
 //   FlagParser parser("Runs models.", "1.0");
 //   CommandFlags& run = parser.add_command("run", "Run a model");
@@ -66,8 +66,8 @@ class CommandFlags {
   // Adds a flag with a value. `names`: "--dtype" or "--model-path,--model"; errors use the first name. With
   // "--model-path,--model,MODEL" the value may also be a word without a flag, called MODEL in the help. `type` is the
   // value's name in the help and its type in a configuration file: "N" and "1" are whole numbers, "X" numbers, "BYTES"
-  // and "COUNT" whole numbers or strings, "LIST" one or several of any of these, all others strings. `initial`: the
-  // value if the flag is not given, if the flag knows it.
+  // and "COUNT" whole numbers or strings, "LIST" one or several of any of these, all others strings. `initial` is the
+  // flag's default value, or null if it has none.
   void value(const std::string& names, const std::string& type, const std::string& help, Take take, Json initial = {});
   // Adds a flag that may be given several times, each time with a value, or with up to `most_words` values behind it.
   void values(const std::string& names, const std::string& type, const std::string& help, Take take,
@@ -82,15 +82,15 @@ class CommandFlags {
   void flag(const std::string& names, const std::string& help, bool& to);
   void text(const std::string& names, const std::string& type, const std::string& help, std::string& to);
   void integer(const std::string& names, const std::string& help, IntegerRange range, std::int64_t& to);
-  // Adds a whole number that may have one of vLLM's suffixes: "32k", "32K". `also`: a further accepted number outside
-  // the range.
+  // Adds a flag for a whole number that may have one of vLLM's suffixes: "32k", "32K". `also` is one more accepted
+  // number outside the range.
   void count(const std::string& names, const std::string& help, IntegerRange range, std::int64_t& to,
              std::optional<std::int64_t> also = {});
-  // Adds a ladder of sizes, in any spelling of ladders.
+  // Adds a flag for a list of sizes, in any form that parse_ladder() reads.
   void sizes(const std::string& name, const std::string& help, std::vector<std::int64_t>& to);
-  // Adds a list of names: "a,b", or several words.
+  // Adds a flag for a list of names: "a,b", or several words.
   void names(const std::string& name, const std::string& help, std::vector<std::string>& to);
-  // Adds a choice. `choices` are in the order of the enumerators.
+  // Adds a flag whose value is one of `choices`, which are in the order of the enumerators.
   template <class Enum>
   void choice(const std::string& names, const std::string& help, const std::vector<std::string_view>& choices,
               Enum& to) {
@@ -115,7 +115,7 @@ class CommandFlags {
   // Takes the values of `config`, a configuration file's text, instead of a command line. Errors call the file `name`.
   // Call it once.
   Status take_config(const std::string& config, const std::string& name);
-  // Sets where an error about an unknown flag says that the known flags are listed; the default is the command's help.
+  // Sets the place where users find the known flags, for errors about unknown flags. The default is the command's help.
   void listed_in(std::string place) { listed_in_ = std::move(place); }
 
  private:

@@ -26,8 +26,8 @@ CommandFlags::Take choice_of(std::span<const std::string_view> choices, std::str
   };
 }
 
-// The formats in which a checkpoint may be stored, by SGLang's and vLLM's names, and those to which one may be
-// quantised; "none" has no effect.
+// The values of --quantization, as SGLang and vLLM name them: formats of stored checkpoints, and formats to which a
+// checkpoint may be quantised. "none" has no effect.
 constexpr std::array<std::string_view, 19> kFormats = {
     "none",     "fp8",          "int8",         "int4",     "nvfp4",       "fbgemm_fp8", "compressed-tensors",
     "modelopt", "modelopt_fp8", "modelopt_fp4", "gptq",     "gptq_marlin", "awq",        "awq_marlin",

@@ -1,5 +1,5 @@
 // Flags of SGLang and vLLM that appear in launch commands and ask for something that Tessera decides differently. Each
-// is supported, or accepted with a warning that says what happens instead. If a flag of ours means the same, the
+// is supported, or accepted with a warning that says what happens instead. If a flag of Tessera means the same, the
 // foreign name is an alias in engine_flags.cpp.
 #pragma once
 
@@ -15,7 +15,7 @@
 namespace tessera {
 
 struct ForeignFlags {
-  std::string attention_backend{};  // "" in each of these texts: not given
+  std::string attention_backend{};  // "" in this and the other texts: the flag was not given
   std::string schedule_policy{};
   std::string grammar_backend{};
   std::string moe_a2a_backend{};
@@ -31,7 +31,7 @@ struct ForeignFlags {
   bool no_chunked_prefill = false;
   std::string task{};
   std::string quantization{};
-  std::optional<int> ep_size{};  // our --ep-size: flags that ask for whole experts do not override it
+  std::optional<int> ep_size{};  // Tessera's own --ep-size: flags that ask for whole experts do not override it
   IneffectiveFlags ineffective{};
 };
 

@@ -10,8 +10,8 @@ namespace {
 struct IneffectiveFlag {
   const char* name;
   const char* type;              // "" for a switch
-  std::string_view done = {};    // what happens instead; "": a switch that asks for what happens anyway
-  std::string_view anyway = {};  // values that ask for what happens anyway, separated by spaces
+  std::string_view done = {};    // what happens instead; "": the switch asks for the usual behaviour
+  std::string_view anyway = {};  // values that ask for the usual behaviour, separated by spaces
 };
 
 constexpr std::string_view kEngineHasIt = "the engine chooses kernels and exchanges by device and shape";
@@ -19,7 +19,7 @@ constexpr std::string_view kRanks = "ranks are threads of one process on each ma
 constexpr std::string_view kOneStep = "each step is scheduled by itself, while the one before it runs";
 constexpr std::string_view kNoPaths = "answers name no paths, and a proxy takes off the prefix that it adds";
 constexpr IneffectiveFlag kIneffective[] = {
-    // These flags ask for what happens anyway.
+    // These flags ask for Tessera's usual behaviour.
     {"--disable-log-stats", ""},
     {"--disable-uvicorn-access-log", ""},
     {"--disable-frontend-multiprocessing", ""},

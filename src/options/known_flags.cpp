@@ -130,7 +130,9 @@ Status unknown_argument(std::string_view command, std::string_view argument, std
         fmt::format("{} is not supported yet: it asks for {}; {}", name, missing->feature, missing->instead));
   }
   std::vector<std::string_view> candidates(flags.begin(), flags.end());
-  std::erase(candidates, name);  // a configuration file cannot ask for help
+  // In a configuration file, --help is unknown although it is one of the command's flags. It must not be suggested
+  // there.
+  std::erase(candidates, name);
   const std::vector<std::string> near = nearest_names(name, candidates);
   if (near.empty()) {
     return invalid_argument(

@@ -12,7 +12,7 @@ namespace tessera {
 // Options for a model that is named by a hub id.
 struct ModelSource {
   std::string revision;   // empty: main
-  std::string gguf_file;  // a file of the folder, or one of the hub's model; empty: the path or id says all
+  std::string gguf_file;  // the GGUF file in the model's folder or hub repository; empty: the path or id is complete
   bool download = false;  // downloads what the cache lacks
 };
 

@@ -1,6 +1,7 @@
 // Renames options in messages. The layers below name options without dashes (mem_fraction_static), because they do not
 // know where options come from. Users of the command line know the options as flags, so errors, log lines and explain's
-// notes are reworded. Programs know them by name, and the options' own messages have flags.
+// notes are reworded for them. Programs give options by name, so messages that have flags are reworded the other way
+// for them.
 #pragma once
 
 #include <span>

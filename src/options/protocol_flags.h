@@ -19,8 +19,8 @@ struct ProtocolFlags {
 // Adds the flags to the current group. Parsing them fills `server`, `engine` and `flags`.
 void add_protocol_flags(CommandFlags& add, ServerOptions& server, EngineOptions& engine, ProtocolFlags& flags);
 
-// Checks and completes what depends on several flags. Call it after all flags are taken, and before a model's name is
-// replaced by its folder.
+// Checks and completes the options that depend on several flags. Call it after all flags are taken, and before a
+// model's name is replaced by its folder.
 Status finish_protocol_flags(const ProtocolFlags& flags, const EngineOptions& engine, ServerOptions& server);
 
 }  // namespace tessera
