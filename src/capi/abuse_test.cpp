@@ -1,5 +1,5 @@
-// Catches: NULL pointers, sizes that are too small, and bodies that are not JSON, if they write anything or cause
-// anything but an error.
+// Catches: calls with NULL pointers, too small sizes, or bodies that are not JSON that crash, write anything, or do not
+// return an error.
 #include <cstdint>
 #include <limits>
 #include <string>

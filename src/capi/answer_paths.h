@@ -1,4 +1,4 @@
-// Chooses the reader of a request's body by its path.
+// Chooses the function that reads a request's body, by the path of the request.
 #pragma once
 
 #include <string_view>

@@ -77,7 +77,7 @@ struct Taken {
   int code = 0;
   std::string json;
 };
-// Returns the next event, however long it takes.
+// Waits for the next event, without a limit of time, and returns it.
 inline Taken next(tessera_request* request) {
   Error error;
   tessera_event event{.size = sizeof(tessera_event), .kind = 0, .code = 0, .json = nullptr, .json_size = 0};

@@ -46,8 +46,8 @@ Result<std::shared_ptr<EmbeddedEngine::Job>> EmbeddedEngine::submit(ApiJob api, 
                                        .events = std::move(events)});
   const std::shared_lock alive(thread_mutex_);
   if (stopped_) return closed();
-  // Holds the mutex until all requests are submitted. An event of the first request may cancel the others, and a cancel
-  // that comes before its submit would be lost.
+  // Holds the mutex until all requests are submitted. An event of the first request may cancel the other requests, and
+  // a cancel that comes before its submit would be lost.
   const std::lock_guard lock(jobs_mutex_);
   job->first = next_ticket_;
   next_ticket_ += job->count;
@@ -81,7 +81,8 @@ Result<std::string> EmbeddedEngine::ask_engine(std::function<std::string(Engine&
   {
     const std::shared_lock alive(thread_mutex_);
     if (stopped_) return closed();
-    // Only the task owns the promise, so dropping the task breaks the promise.
+    // Only the task owns the promise. If the thread drops the task, the promise is therefore broken, and the wait below
+    // ends.
     thread_->post([answer = std::move(answer), read = std::move(read)](Engine& engine) {
       try {
         answer->set_value(read(engine));

@@ -42,7 +42,7 @@ class EmbeddedEngine {
   ~EmbeddedEngine();
 
   const ServedModel& model() const { return model_; }
-  // Submits the job's engine requests. kFailedPrecondition after stop().
+  // Submits the job's engine requests. Returns kFailedPrecondition after stop().
   Result<std::shared_ptr<Job>> submit(ApiJob api, std::shared_ptr<EventQueue> events);
   // Cancels the job. It ends with kCancelled, unless it has ended before that.
   void cancel(std::shared_ptr<Job> job);
@@ -68,7 +68,7 @@ class EmbeddedEngine {
   Ticket next_ticket_ = 1;
   std::unordered_map<Ticket, std::shared_ptr<Job>> jobs_;  // keyed by every ticket of a job that has not ended
 
-  // All users of the thread hold this mutex in shared mode, so that the thread is not destroyed meanwhile.
+  // Functions that use the thread hold this mutex in shared mode, so that the thread is not destroyed meanwhile.
   mutable std::shared_mutex thread_mutex_;
   bool stopped_ = false;
   std::optional<EngineThread> thread_;  // the last member: it ends before the members that it uses

@@ -1,4 +1,5 @@
-// Catches: engines that disturb each other, or that are closed while others use their objects.
+// Catches: engines that disturb each other, and a close that leaves requests running or fails when another thread
+// cancels one at the same moment.
 #include <atomic>
 #include <string>
 #include <thread>
@@ -20,7 +21,7 @@ std::string generated(tessera_engine* engine, const std::string& text) {
 }
 
 TEST(Engines, SeveralServeManyThreadsAtOnce) {
-  // Both engines give a request the same bits, whatever else is in the batch.
+  // Both engines are deterministic, so a request gets the same bits beside any other requests of its batch.
   const EnginePtr one = open_demo(R"(, "enable-deterministic-inference": true)");
   const EnginePtr other = open_demo(R"(, "enable-deterministic-inference": true, "disable-cuda-graph": true)");
   const std::string once = generated(one.get(), "Once upon a time");
@@ -51,8 +52,8 @@ TEST(Engines, ClosingEndsRunningRequests) {
   for (int i = 0; i < 3; ++i) requests.push_back(submit(engine.get(), kLongStream, count_end, &ends));
   requests.push_back(submit(engine.get(), kLongStream));
   EXPECT_EQ(next(requests.back().get()).kind, TESSERA_EVENT_CHUNK);
-  std::thread canceller([&] { tessera_request_cancel(requests[0].get()); });  // from another thread, while the engine
-                                                                              // closes
+  // Cancels from another thread, while the engine closes.
+  std::thread canceller([&] { tessera_request_cancel(requests[0].get()); });
   engine.reset();
   canceller.join();
   EXPECT_EQ(ends, 3);

@@ -31,18 +31,18 @@ class EventQueue {
   // If `on_event` is null, the queue keeps the events for take().
   EventQueue(tessera_on_event on_event, void* user) : on_event_(on_event), user_(user) {}
 
-  // Adds an event; drops it if the last event was added before. Returns false if the callback asks to cancel the
-  // request.
+  // Adds an event. Drops it if the request's last event has been added already. Returns false if the callback asks to
+  // cancel the request.
   bool push(Item item);
 
   bool has_callback() const { return on_event_ != nullptr; }
   // Takes the next event. timeout_ms < 0 waits forever.
   enum class Take : std::uint8_t { kTaken, kTimeout, kNoneLeft };
   Take take(std::int64_t timeout_ms, Item& item);
-  // Waits until the end was pushed and its callback has returned. Returns false on a timeout.
+  // Waits until the last event was added and its callback has returned. Returns false on a timeout.
   bool wait(std::int64_t timeout_ms);
   bool ended();
-  // Stops the callbacks. None runs after the return, except a callback that itself called this.
+  // Stops the callbacks. No callback runs after the return, except one that itself called this function.
   void detach();
 
  private:
@@ -56,7 +56,7 @@ class EventQueue {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Item> items_;
-  bool ended_ = false;     // the last event was pushed
+  bool ended_ = false;     // the last event was added
   bool taken_ = false;     // the last event was taken
   bool calling_ = false;   // a callback runs
   bool detached_ = false;  // callbacks are stopped

@@ -17,15 +17,15 @@ namespace tessera::capi {
 
 struct OpenOptions {
   EngineOptions engine;
-  ServerOptions server;  // only what the protocols need
+  ServerOptions server;  // only the members that the protocols need are set
   ModelSource model;
   std::vector<std::string> log_levels;
   std::vector<std::string> warnings;  // about options without further effect
   std::vector<FlagValue> values;      // for option names in messages
 };
 
-// Reads options in JSON or YAML, with the keys of a configuration file. Reads no file but this text. `load_plugin`:
-// CommonFlags::load_plugin. Errors name line, key, value and what is accepted.
+// Reads options in JSON or YAML, with the keys of a configuration file. Reads no file but this text. `load_plugin` is
+// used as CommonFlags::load_plugin. Errors name line, key, value and what is accepted.
 Result<OpenOptions> read_open_options(std::shared_ptr<const Registry> registry, const std::string& text,
                                       std::function<Status(const std::string& file)> load_plugin = {});
 
