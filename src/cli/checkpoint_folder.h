@@ -1,5 +1,5 @@
-// The folder that make-checkpoint writes: what it may contain before, whether its disk has room, and what is copied
-// into it.
+// The folder that make-checkpoint writes. Before the write, this class checks the folder's contents and the free space
+// of its disk.
 #pragma once
 
 #include <cstdint>
@@ -13,19 +13,19 @@ namespace tessera::cli {
 
 class CheckpointFolder {
  public:
-  // Checks `folder`, which need not exist, and changes nothing. Returns invalid_argument if it is not a folder,
+  // Checks `folder`, which need not exist, and changes nothing. Returns kInvalidArgument if it is not a folder,
   // contains `config`, or is not empty while `overwrite` is false.
   static Result<CheckpointFolder> check(const std::string& folder, const std::filesystem::path& config, bool overwrite);
 
-  // Returns resource_exhausted if `bytes` exceed the file system's free space plus what begin() frees.
+  // Returns kResourceExhausted if `bytes` exceeds the file system's free space plus the space that begin() frees.
   Status check_space(std::int64_t bytes) const;
   std::int64_t free_bytes() const { return free_bytes_; }
 
-  // Creates the folder. Removes the config.json and the weights of an earlier checkpoint, even of an interrupted write;
+  // Creates the folder. Removes config.json and the weights of an earlier checkpoint, even of an interrupted write;
   // other files stay. The new config.json must be written last, because no program takes a folder without it for a
   // model.
   Status begin() const;
-  // Removes the folder after a failed write, if begin() created it and it is empty.
+  // After a failed write, removes the folder if begin() created it and it is empty.
   void undo() const;
 
   std::filesystem::path path() const { return folder_; }
@@ -37,7 +37,7 @@ class CheckpointFolder {
   std::int64_t free_bytes_ = 0;  // including the size of old_files_
 };
 
-// Returns the files of the tokenizer and of its chat template that exist in `folder`, under the names that this program
+// Returns the files of the tokenizer and its chat template that exist in `folder`, under the names that this program
 // and Hugging Face's tools read.
 std::vector<std::filesystem::path> tokenizer_files(const std::filesystem::path& folder);
 

@@ -1,4 +1,4 @@
-// The flags of one command and the options that they set. Each command has its own file with its parser.
+// Parses the flags of one command and the options that they set. Each command has its parser in a file of its own.
 #pragma once
 
 #include <memory>
@@ -17,9 +17,9 @@ class CommandParser {
   virtual ~CommandParser() = default;
   // Returns the engine's options if the command loads a model; otherwise null.
   virtual EngineOptions* engine() = 0;
-  // Checks what depends on several flags, and returns the command. Called after the flags are parsed.
+  // Checks conditions on several flags, and returns the command. Called after all flags are parsed.
   virtual Result<Command> finish() = 0;
-  // Returns warnings about requests without effect, in addition to those of warnings_about(). Called after finish().
+  // Returns warnings about flags without effect, in addition to those of warnings_about(). Called after finish().
   virtual std::vector<std::string> warnings() const { return {}; }
 };
 

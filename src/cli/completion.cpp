@@ -8,7 +8,7 @@
 namespace tessera::cli {
 namespace {
 
-// The kinds of values that may follow a flag or replace a word.
+// The kinds of values that a flag or a positional argument takes.
 enum class Value : std::uint8_t { kNone, kChoices, kFile, kFolder, kOther };
 
 Value value_of(const ShownFlag& flag) {
@@ -24,7 +24,7 @@ std::vector<std::string> names_of(std::span<const ShownCommand> commands) {
   return names;
 }
 
-// Returns the values that may follow the command's name; for `help` these are the commands.
+// Returns the words that may follow the command's name; for `help`, the names of the commands.
 std::vector<std::string> words_of(const ShownCommand& command, std::span<const ShownCommand> commands) {
   if (command.name == "help") return names_of(commands);
   for (const ShownFlag& flag : command.flags) {

@@ -1,4 +1,4 @@
-// Completion of command lines in shells, made from the commands and flags that --help shows.
+// Generates shell completion of command lines from the commands and flags that --help shows.
 #pragma once
 
 #include <cstdint>

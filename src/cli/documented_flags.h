@@ -1,4 +1,4 @@
-// Lists all flags of `serve` that SGLang or vLLM has, with their treatment. For tests.
+// Lists all flags of `serve` that SGLang or vLLM has, and how this program treats them. For tests.
 #pragma once
 
 #include <string>
@@ -7,18 +7,18 @@
 namespace tessera::cli {
 
 enum class Treatment {
-  kTaken,    // does what SGLang's flag does, as far as the test below the table checks
-  kNothing,  // accepted, because what it asks for always happens
-  kWarned,   // accepted with a warning: it has no effect or another name
+  kTaken,    // does what SGLang's flag does, as far as the test that uses the table checks
+  kNothing,  // accepted without effect, because the program always does what the flag asks for
+  kWarned,   // accepted with a warning that the flag has no effect or has another name
 };
 
 struct Documented {
   std::vector<std::string> words;
   Treatment treatment;
-  std::vector<std::string> refused;  // words for the same flag that are not accepted
+  std::vector<std::string> refused;  // other values of the same flag that are not accepted
 };
 
-// Returns the documented flags in order; ours come after SGLang's.
+// Returns the documented flags. SGLang's flags come first, then the flags that SGLang does not have.
 inline const std::vector<Documented>& documented() {
   using enum Treatment;
   static const std::vector<Documented> flags = {

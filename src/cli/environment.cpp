@@ -31,7 +31,7 @@ std::string_view value_of(const Environment& get, const char* variable) {
   return set == nullptr ? "" : set;
 }
 
-// Parses whether a switch is on.
+// Parses the value of a variable that switches something on or off.
 Result<bool> parse_switch(const char* variable, std::string_view value) {
   if (value.empty() || value == "0" || value == "false" || value == "False") return false;
   if (value == "1" || value == "true" || value == "True") return true;

@@ -1,5 +1,5 @@
-// Catches: a flag in launch commands of SGLang or vLLM that is accepted but does something else than the flag of ours
-// with the same meaning.
+// Catches: a flag from launch commands of SGLang or vLLM that is accepted but has another effect than this program's
+// flag for the same purpose.
 #include "tessera/options/foreign_flags.h"
 
 #include <gmock/gmock.h>
@@ -22,7 +22,7 @@ Result<CommandLine> parse_foreign(std::vector<std::string> words) {
   return parse_command_line(shared_built_ins(), words);
 }
 
-// Each flag is compared with our flag of the same meaning.
+// Checks that each foreign flag sets the option of this program's flag for the same purpose.
 TEST(ForeignFlags, MeanTheSameAsOurFlags) {
   const auto engine = [](const std::vector<std::string>& words) {
     const Result<CommandLine> line = parse_foreign(words);
@@ -49,7 +49,7 @@ TEST(ForeignFlags, MeanTheSameAsOurFlags) {
 const std::vector<std::string> kWholeExperts[] = {
     {"--enable-expert-parallel"}, {"--enable-ep-moe"}, {"--enable-deepep-moe"}, {"--moe-a2a-backend", "deepep"}};
 
-// Parses `words` together with a flag that asks for whole experts.
+// Parses `words` together with `flag`, which asks for experts that are not divided.
 Result<CommandLine> parse_with(std::vector<std::string> words, const std::vector<std::string>& flag) {
   words.insert(words.end(), flag.begin(), flag.end());
   return parse_foreign(words);
@@ -69,7 +69,8 @@ TEST(ForeignFlags, WholeExpertsMakeOnePartPerRank) {
   EXPECT_EQ(ep_size(parse_foreign({"--tp-size", "4"})), 1);
 }
 
-// Neither flag overrides the other, even with the default number. The message contains the words as written.
+// The flags ask for whole experts, which is the same as --ep-size 4 here. Another --ep-size is refused, even if its
+// value is the default. The message shows the flags as the user wrote them.
 TEST(ForeignFlags, WholeExpertsRefuseAnotherNumberOfParts) {
   for (const std::vector<std::string>& flag : kWholeExperts)
     for (const std::string parts : {"1", "2"}) {

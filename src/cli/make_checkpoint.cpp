@@ -25,7 +25,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The two names of a type: in config.json and in graphs.
+// One data type, as config.json and as graphs name it.
 struct DtypeNames {
   StoredDtype stored;
   ir::DType dtype;
@@ -41,7 +41,7 @@ const DtypeNames& names_of(StoredDtype stored) {
   return kDtypes[0];
 }
 
-// The config for which weights are made, and the text of the new config.json.
+// The config that the weights are made for, and the text of the new config.json.
 struct Source {
   fs::path file;
   std::string text;  // text of the new config.json
@@ -49,7 +49,7 @@ struct Source {
   StoredDtype dtype = StoredDtype::kF32;
 };
 
-// Reads the config. Changes its text only if another type than its own is requested.
+// Reads the config. Changes its text only if a different data type was requested.
 Result<Source> read_source(const MakeCheckpointOptions& options) {
   Source source;
   source.file = config_file(options.config);
@@ -64,7 +64,7 @@ Result<Source> read_source(const MakeCheckpointOptions& options) {
   return source;
 }
 
-// Returns the files to copy along with the weights: the tokenizer's, and the authors' sampling defaults.
+// Returns the files to copy with the weights: the tokenizer's files, and the file of the default sampling parameters.
 Result<std::vector<fs::path>> files_beside(const MakeCheckpointOptions& options, const fs::path& config_folder) {
   std::error_code error;
   const bool given = !options.tokenizer_path.empty();
@@ -86,10 +86,10 @@ Result<std::vector<fs::path>> files_beside(const MakeCheckpointOptions& options,
   return files;
 }
 
-// Returns the bytes of the weights plus those of headers, the index and the other files.
+// Returns the bytes of the weights plus the bytes of headers, the index and the other files.
 std::int64_t bytes_needed(const RandomCheckpoint& checkpoint, const Source& source,
                           const std::vector<fs::path>& beside) {
-  constexpr std::int64_t kAround = 4096;  // room for a file's last block
+  constexpr std::int64_t kAround = 4096;  // margin for each file, since its last block is not full
   std::int64_t bytes = checkpoint.total_bytes() + std::ssize(source.text) + kAround;
   for (const TensorLayout& tensor : checkpoint.tensors()) bytes += 256 + 2 * std::ssize(tensor.name);
   for (const fs::path& file : beside) {
@@ -104,7 +104,7 @@ Status copy_beside(const std::vector<fs::path>& files, const fs::path& folder) {
   return ok_status();
 }
 
-// Writes the weights until a signal stops it.
+// Writes the weights. A signal stops it.
 Status write_weights(const RandomCheckpoint& checkpoint, const CheckpointFolder& folder) {
   std::atomic<bool> stopped{false};
   const std::unique_ptr<StopSignal> stop = TRY(StopSignal::watch({SIGINT, SIGTERM}, [&](int) { stopped = true; }));

@@ -56,7 +56,7 @@ std::string escaped(std::string_view text) {
   return out;
 }
 
-// Returns the tag of a flag's paragraph: names in bold, the value's name in italics.
+// Returns the heading of a flag's paragraph: the flag's names in bold, and the name of its value in italics.
 std::string tag(const ShownFlag& flag) {
   std::string names;
   for (const std::string& name : flag.names)

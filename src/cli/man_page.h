@@ -1,4 +1,4 @@
-// Writes the manual page tessera(1) from the commands and flags that --help shows.
+// Generates the manual page tessera(1) from the commands and flags that --help shows.
 #pragma once
 
 #include <span>

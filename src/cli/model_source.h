@@ -1,4 +1,4 @@
-// Reads from this process's environment where the hub's models are and which folder is the cache.
+// Reads from this process's environment where downloaded models are and which folder is the cache.
 #pragma once
 
 #include <string>
@@ -9,11 +9,11 @@
 
 namespace tessera::cli {
 
-// Returns the hub's settings from this process's environment.
+// Returns the settings of the Hugging Face hub from this process's environment.
 HubSettings hub_settings();
 
-// Replaces a model's hub id by its folder, and downloads the model first if asked to. Does nothing for a command
-// without a model.
+// Replaces a model's hub id by its folder. Downloads the model first if `source` asks for it. Does nothing for a
+// command without a model.
 Status find_model(Command& command, const ModelSource& source);
 
 // Returns the cache folder, which keeps measurements between runs (options/cache_dir.h).

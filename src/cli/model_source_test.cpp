@@ -1,4 +1,4 @@
-// Catches: a command that runs an engine but gets no cache folder, so every start would measure again.
+// Catches: a command that runs an engine without a cache folder, so that every start measures again.
 #include "tessera/cli/model_source.h"
 
 #include <gtest/gtest.h>

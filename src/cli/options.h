@@ -1,4 +1,4 @@
-// The options of each command: plain structs that parse.h fills from the command line.
+// The options of each command: plain structs that are filled from the command line (parse.h).
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ struct PromptOptions {
   std::vector<std::string> images{};  // image files for a single prompt, in the order of its placeholders
 };
 
-// The values of the flags in sampling_flags.h; unset: the command's default.
+// The values of the flags in sampling_flags.h. An unset value means the command's default.
 struct GivenSampling {
   std::optional<double> temperature{};
   std::optional<std::int64_t> top_k{};
@@ -67,7 +67,7 @@ struct BatchOptions {
 struct ChatOptions {
   EngineOptions engine;
   std::string system;       // "": no system message
-  bool no_history = false;  // typed lines are not stored
+  bool no_history = false;  // does not store typed lines in a history
   GivenSampling sampling;
 };
 
@@ -75,15 +75,15 @@ struct ServeOptions {
   EngineOptions engine;
   ServerOptions server;
   std::int64_t replicas = 1;  // engines that share the requests
-  std::string api_key_file;   // file with further keys, see api_keys.h; "": none
+  std::string api_key_file;   // file with more keys (api_keys.h); "": none
   std::string admin_api_key_file;
-  double drain_s = 30;  // seconds that running requests have to end
-  double notice_s = 0;  // minimum seconds that connections are accepted after the server is told to stop
+  double drain_s = 30;  // seconds for which running requests may continue after a stop signal
+  double notice_s = 0;  // minimum seconds for which connections are accepted after a stop signal
 };
 
 struct ScoreOptions {
   EngineOptions engine;
-  PromptOptions prompts;  // all in one batch
+  PromptOptions prompts;  // all run in one batch
   std::string output;     // a .safetensors file
   bool json = false;
 };
@@ -92,19 +92,19 @@ enum class ExplainFormat : std::uint8_t { kText, kJson, kDot, kSvg };
 
 struct ExplainOptions {
   EngineOptions engine;
-  std::optional<std::int64_t> num_tokens;  // also shows how dispatch runs this many tokens
+  std::optional<std::int64_t> num_tokens;  // if set, also shows how dispatch runs this many tokens
   ExplainFormat format = ExplainFormat::kText;
-  std::string graph;          // shows the graph of this name instead of the plan; engine/report/graph_export.h
+  std::string graph;          // shows this graph instead of the plan (engine/report/graph_export.h)
   std::string export_folder;  // also writes all graphs to this folder; "": no export
-  std::string output;         // a file; "": standard output
-  // A trace or saved metrics for which prefill sizes are suggested instead of an explanation. "": none.
+  std::string output;         // file to write to; "": standard output
+  // A file with a trace or saved metrics. If given, `explain` only suggests prefill sizes for it. "": none.
   std::string suggest_tokens;
 };
 
 struct VerifyOptions {
   EngineOptions engine;
-  bool modes = false;      // checks every way to run, not only the one that the flags select
-  std::int64_t soak = 0;   // number of random batches instead of every size; 0: none
+  bool modes = false;      // checks every mode, not only the one that the flags select
+  std::int64_t soak = 0;   // number of random batches to run instead of checking every size; 0: checks every size
   std::uint64_t seed = 1;  // seed of the random batches
   bool json = false;
 };
@@ -119,13 +119,18 @@ struct ImageSize {
 struct BenchOptions {
   EngineOptions engine;
   BenchKind kind = BenchKind::kPrefill;
-  std::vector<std::int64_t> num_tokens;   // for prefill; empty: a few up to the chunk size; for profile: none
-  std::vector<std::int64_t> batch_sizes;  // for decode; empty: a few up to the largest; for profile: none
-  std::vector<ImageSize> image_sizes;     // for vision; empty: six, from small to large
-  std::vector<std::int64_t> images;       // for vision: images encoded together; empty: 1, 4 and 16
-  std::vector<std::string> compilers;     // for graphs: one engine for each; empty: the engine's compiler
-  std::int64_t context = 128;             // tokens in the cache of each decoding request
-  std::int64_t adapters = 0;              // for prefill, decode and profile: requests have one of so many in turn
+  // Token counts for the benchmarks prefill, graphs and profile. Empty: profile runs no prefill; the other benchmarks
+  // choose the counts.
+  std::vector<std::int64_t> num_tokens;
+  // Request counts for the benchmarks decode, graphs and profile. Empty: profile runs no decode; the other benchmarks
+  // choose the counts.
+  std::vector<std::int64_t> batch_sizes;
+  std::vector<ImageSize> image_sizes;  // for vision; empty: six sizes from small to large
+  std::vector<std::int64_t> images;    // for vision: numbers of images encoded together; empty: 1, 4 and 16
+  std::vector<std::string> compilers;  // for graphs: starts an engine with each; empty: the engine's compiler
+  std::int64_t context = 128;          // tokens in the KV cache for each decoding request
+  // For prefill, decode and profile: number of adapters that the requests use in turn.
+  std::int64_t adapters = 0;
   std::int64_t repeat = 10;
   std::string output;  // file for the trace of profile
   bool json = false;
@@ -134,21 +139,22 @@ struct BenchOptions {
 // A load of requests, sent to a server in another process or in this one.
 struct BenchServeOptions {
   EngineOptions engine;  // options of a server in this process
-  std::string url;       // URL of another server; there is no model then
+  std::string url;       // URL of another server; no model is loaded then
   std::string api_key;
   std::string served_model_name;    // "": the name that the server reports
-  std::int64_t vocab_size = 32000;  // number of token ids, for another server
+  std::int64_t vocab_size = 32000;  // number of token ids, if another server has the model
   LoadOptions load;
-  std::vector<double> request_rates;  // one run for each; empty: as recorded, or all at once
-  std::int64_t max_concurrency = 0;   // 0: no limit
-  std::int64_t warmup = 4;            // requests before each run that do not count
-  std::vector<bool> graphs;           // one engine for each, with or without graphs; empty: one engine, as its options
-                                      // say
-  std::string profile;                // file for a timeline of the engine's steps; "": no profile
+  // One run for each rate. Empty: one run with the recorded arrival times, or with all requests at once.
+  std::vector<double> request_rates;
+  std::int64_t max_concurrency = 0;  // 0: no limit
+  std::int64_t warmup = 4;           // uncounted requests before each run
+  // Each entry starts an engine with graphs (true) or without. Empty: one engine runs with the options of `engine`.
+  std::vector<bool> graphs;
+  std::string profile;  // file for a timeline of the engine's steps; "": no profile
   bool json = false;
 };
 
-// Does the measurements that a server does when it is idle.
+// Makes the measurements that an idle server would make.
 struct TuneOptions {
   EngineOptions engine;
   bool json = false;
@@ -156,7 +162,7 @@ struct TuneOptions {
 
 enum class CacheAction : std::uint8_t { kInfo, kClear };
 
-// Shows or clears what earlier runs left in the cache folder.
+// Shows or clears what earlier runs stored in the cache folder.
 struct CacheOptions {
   CacheAction action = CacheAction::kInfo;
   bool json = false;
@@ -170,19 +176,19 @@ struct PullCommandOptions {
 
 // Writes a checkpoint of random weights.
 struct MakeCheckpointOptions {
-  std::shared_ptr<const Registry> registry;  // families and operators
-  std::string config;                        // a config.json, or a folder that has one
+  std::shared_ptr<const Registry> registry;  // has the model families and operators
+  std::string config;                        // path of a config.json, or of a folder that has one
   std::string folder;
-  std::string tokenizer_path;        // "": the one beside the config, if there is one
-  std::optional<StoredDtype> dtype;  // unset: the config's
+  std::string tokenizer_path;        // folder of the tokenizer; "": the config's folder, if it has one
+  std::optional<StoredDtype> dtype;  // unset: the config's data type
   RandomCheckpointOptions checkpoint;
   bool overwrite = false;
 };
 
-// Writes a checkpoint with smaller weights.
+// Writes a checkpoint with quantised weights.
 struct QuantizeOptions {
-  std::shared_ptr<const Registry> registry;  // families
-  std::string input;                         // path or id of the hub
+  std::shared_ptr<const Registry> registry;  // has the model families
+  std::string input;                         // path or hub id
   ModelSource source;
   std::string output;
   std::string type;
@@ -202,7 +208,7 @@ using Command = std::variant<ShowText, GenerateOptions, BatchOptions, ChatOption
 struct CommandLine {
   Command command;
   std::vector<std::string> log_levels{};  // arguments for set_log_level()
-  std::vector<std::string> warnings{};    // about flags that are accepted but have no further effect
+  std::vector<std::string> warnings{};    // about accepted flags without effect
   ModelSource model{};
   bool print_config = false;        // prints the configuration instead of running the command
   std::vector<FlagValue> values{};  // values of the command's flags

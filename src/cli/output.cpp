@@ -19,8 +19,8 @@ Status write_output(std::string_view text) {
 void write_error(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stderr); }
 
 void write_last_error(std::string_view message) {
-  // Held while writing: a caller that finds is_written set may end the process, so it must wait for the end of the
-  // write.
+  // The mutex is held during the write. A caller that finds is_written set may end the process next, so it must wait
+  // here until the first caller has finished writing.
   static std::mutex mutex;
   static bool is_written = false;
   const std::lock_guard lock(mutex);

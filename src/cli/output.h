@@ -7,15 +7,15 @@
 
 namespace tessera::cli {
 
-// Writes to standard output at once, without waiting for a full buffer. Fails if it accepts no more: a full disk, a
-// closed descriptor.
+// Writes to standard output at once, without buffering. Returns an error if the write fails, for example because the
+// disk is full.
 Status write_output(std::string_view text);
 
 // Writes to standard error. A failure is ignored, because it cannot be reported.
 void write_error(std::string_view text);
 
-// Writes "tessera: error: <message>", the error that ends the process. Only the first of several calls writes, from
-// whichever threads they come.
+// Writes "tessera: error: <message>", the error that ends the process. If several threads call it, only the first call
+// writes.
 void write_last_error(std::string_view message);
 
 }  // namespace tessera::cli

@@ -1,4 +1,4 @@
-// Parses the commands about the program itself.
+// Parses the commands that print texts about the program itself.
 #include <array>
 
 #include "tessera/cli/command_parser.h"

@@ -1,5 +1,5 @@
-// Catches: a flag that does not set its option, a spelling of a list that is read wrongly, a wrong command line that is
-// accepted, and an error that does not name its flag.
+// Catches: a flag that does not set its option, a list that is misread in one of its spellings, a wrong command line
+// that is accepted, and an error that does not name its flag.
 #include "tessera/cli/parse.h"
 
 #include <gmock/gmock.h>
@@ -72,7 +72,7 @@ TEST(Parse, ReadsTheFlagsOfChat) {
   EXPECT_EQ(chat.system, "Be short.");
   EXPECT_EQ(chat.sampling.top_p, 0.5);
   EXPECT_EQ(chat.sampling.max_new_tokens, 9);
-  EXPECT_FALSE(chat.sampling.temperature);  // unset means the model's own
+  EXPECT_FALSE(chat.sampling.temperature);  // unset: the model's own default applies
 }
 
 TEST(Parse, ReadsTheFlagsOfBatches) {

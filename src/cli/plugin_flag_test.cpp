@@ -13,7 +13,7 @@ using ::testing::ElementsAre;
 
 const std::string kLlama = testing::data_path("goldens/llama");
 
-// Any flag can name a plugin's additions, at any position on the command line.
+// A flag at any position of the command line may name additions of a plugin.
 TEST(PluginFlag, LoadsInOrderBeforeAnythingIsNamed) {
   const auto registry = std::make_shared<Registry>(built_in_registry());
   std::vector<std::string> loaded;

@@ -1,5 +1,5 @@
-// Implements the program function of tessera.h. The program's main() calls it, and so does code that starts the program
-// from the library.
+// Implements the program function of tessera.h. main() calls it, and so does code that starts the program from the
+// library.
 #include <tessera.h>
 
 #include <memory>

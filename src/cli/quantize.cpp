@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Checks the path of the file to write.
+// Checks the path of the GGUF file to write.
 Status check_file(const std::string& file, const std::string& input, bool overwrite) {
   if (!fs::path(file).filename().string().ends_with(".gguf") || is_split_name(file))
     return invalid_argument(
@@ -40,7 +40,7 @@ Status check_file(const std::string& file, const std::string& input, bool overwr
       fmt::format("{} is there already; give another file, or --overwrite, which replaces it", file));
 }
 
-// Checks the path of the folder to write. Folders are never replaced, because they may hold more than a model.
+// Checks the path of the folder to write. An existing folder is never replaced, because it may hold more than a model.
 Status check_folder(const std::string& folder) {
   if (folder.ends_with(".gguf"))
     return invalid_argument(fmt::format("{}: accepted: a folder, in which this type is written", folder));
@@ -52,7 +52,7 @@ Status check_folder(const std::string& folder) {
   return invalid_argument(fmt::format("{} is not empty; give a new folder", folder));
 }
 
-// Returns the folder in which the output will be.
+// Returns the folder that will contain the output.
 fs::path folder_of(const std::string& output) {
   const fs::path folder = fs::path(output).lexically_normal().parent_path();
   return folder.empty() ? "." : folder;
@@ -78,7 +78,7 @@ Status write(const QuantisedOutput& output, const QuantizeOptions& options) {
   });
 }
 
-// What tensors of one type of the output add up to.
+// Totals of the output's tensors of one type.
 struct OfType {
   std::int64_t tensors = 0;
   std::int64_t elements = 0;

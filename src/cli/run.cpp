@@ -54,16 +54,17 @@ Status start_logging(const CommandLine& line) {
   return ok_status();
 }
 
-// Checks a server's own options before its model is downloaded and loaded.
+// Checks a server's own options, before its model is downloaded and loaded.
 Status check_server(const CommandLine& line) {
   const auto* serve = std::get_if<ServeOptions>(&line.command);
   if (serve == nullptr) return ok_status();
   TRY(ServedModel::check(serve->server, serve->engine.registry->chat_formats));
-  const bool follows = serve->engine.node_rank > 0 && !serve->engine.dp_attention;  // a following node has no server
+  // A node that follows node 0 runs no HTTP server.
+  const bool follows = serve->engine.node_rank > 0 && !serve->engine.dp_attention;
   return line.print_config || follows ? ok_status() : check_server_files(serve->server);
 }
 
-// Runs the parsed command. `began`: the time at which run() was entered.
+// Runs the parsed command. `began` is the time at which run() was entered.
 Status run_command(CommandLine& line, Timeline::Clock::time_point began) {
   TRY(check_server(line));
   TRY(find_model(line.command, line.model));
@@ -96,7 +97,7 @@ Status run_command(CommandLine& line, Timeline::Clock::time_point began) {
   return std::visit(Runner{line.values}, line.command);
 }
 
-// Turns exceptions of the standard library, mostly for lack of memory, into an error.
+// Runs the command, and turns exceptions of the standard library, mostly for lack of memory, into an error.
 Status run_command_or_catch(CommandLine& line, Timeline::Clock::time_point began) {
   try {
     return run_command(line, began);

@@ -1,4 +1,4 @@
-// The tessera command as a function: the whole program except main().
+// The whole tessera command as a function, except for main().
 #pragma once
 
 #include <memory>
@@ -9,9 +9,9 @@
 
 namespace tessera::cli {
 
-// Runs the command in `arguments` (without the program's name) and writes to standard output and error. `registry`: the
-// program's components. Returns the exit code: 0; 2 for a wrong command line; 1 for all other errors. An error is one
-// line on standard error: "tessera: error: <message>".
+// Runs the command in `arguments` (without the program's name) and writes to standard output and error. `registry` has
+// the program's components. Returns the exit code: 0; 2 for a wrong command line; 1 for all other errors. An error is
+// one line on standard error: "tessera: error: <message>".
 int run(const std::shared_ptr<Registry>& registry, const std::vector<std::string>& arguments);
 
 }  // namespace tessera::cli

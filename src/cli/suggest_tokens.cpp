@@ -25,9 +25,10 @@ namespace {
 constexpr const char* kFlag = "--suggest-tokens";
 constexpr std::string_view kOwnMetrics = "tessera:";
 constexpr const char* kHistogram = "tessera:prefill_tokens";
-// The most requests to simulate. So many show the distribution of a service's forwards, and take seconds.
+// The limit of simulated requests. This many requests show the distribution of a service's forwards, and their
+// simulation takes only seconds.
 constexpr std::int64_t kMostRequests = 5000;
-// The share of forwards that get a size of exactly their tokens. Beyond this share, a further size helps few forwards.
+// No size is added once this share of the forwards runs without padding, because another size would help few forwards.
 constexpr double kExactShare = 0.9;
 
 Result<SeenForwards> simulated_forwards(const std::string& path, const EnginePlan& plan) {
@@ -40,7 +41,7 @@ Result<SeenForwards> simulated_forwards(const std::string& path, const EnginePla
   std::vector<SimulatedRequest> requests;
   for (LoadRequest& request : load.requests)
     requests.push_back({request.arrival_s, request.input_tokens, request.output_tokens, std::move(request.blocks)});
-  // Simulates without graphs, so that no size shortens the forwards.
+  // Simulates without graphs, so that the existing sizes do not influence how prompts are split.
   SimulationOptions simulation{.scheduler = {.limits = runner}, .cache = cache, .block_tokens = kBlockTokens};
   simulation.table.graphs_enabled = false;
   const Simulation done = TRY(simulate(requests, simulation));
@@ -74,7 +75,7 @@ std::string first_bytes(const std::string& path) {
   return bytes;
 }
 
-// Returns the smallest token count that the given share of the forwards does not exceed.
+// Returns the smallest number of tokens such that at least `share` of the forwards have no more tokens than this.
 std::int64_t percentile(const TokenWeights& weights, double share) {
   const double all = std::accumulate(weights.begin(), weights.end(), 0.0);
   double sum = 0;
@@ -104,8 +105,8 @@ std::string flag_text(const TokenSuggestion& s) {
 Result<SeenForwards> read_forwards(const std::string& path, const EnginePlan& plan) {
   if (std::error_code error; std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error))
     return invalid_argument(fmt::format("{}: {} is no file", kFlag, path));
-  // Takes the file for metrics if it begins with a comment or, in case somebody selected lines, with a metric's name.
-  // Otherwise it is a trace, whose reader reports errors.
+  // The file is taken for metrics if it begins with a comment or, in case a user kept only some lines, with a metric's
+  // name. Otherwise it is a trace, and the trace reader reports errors.
   const std::string begin = first_bytes(path);
   const bool metrics = begin.starts_with('#') || begin.starts_with(kOwnMetrics);
   SeenForwards seen = metrics ? TRY(counted_forwards(path, plan.runner)) : TRY(simulated_forwards(path, plan));

@@ -1,5 +1,5 @@
-// `explain --suggest-tokens FILE`: suggests sizes of prefill graphs that fit recorded forwards. The forwards come from
-// a trace of requests, by running the scheduler on it, or from a server's metrics, which count forwards by their
+// `explain --suggest-tokens FILE`: suggests prefill graph sizes that fit recorded forwards. The forwards come from a
+// trace of requests, on which the scheduler is simulated, or from a server's metrics, which count forwards by their
 // tokens.
 #pragma once
 
@@ -16,9 +16,9 @@
 namespace tessera::cli {
 
 struct SeenForwards {
-  // The forwards that compute more than decode tokens.
+  // [tokens]: number of forwards with this many tokens. Pure decodes are left out.
   TokenWeights weights;
-  std::string how;  // says how the forwards are known, for people
+  std::string how;  // describes for the user where the numbers come from
 };
 
 struct SuggestedLadder {
@@ -30,21 +30,21 @@ struct TokenSuggestion {
   std::string file;
   std::string how;
   double forwards = 0;
-  std::int64_t p50 = 0;  // in tokens
+  std::int64_t p50 = 0;  // percentiles of the number of tokens in a forward
   std::int64_t p90 = 0;
   std::int64_t p99 = 0;
-  bool costs_measured = false;  // false: the waste in time is estimated by prior_token_cost
+  bool costs_measured = false;  // false: prior_token_cost estimates the wasted time
   SuggestedLadder present;
   SuggestedLadder proposed;
 };
 
-// Reads forwards from a trace (bench_trace.h) or a saved /metrics text; the beginning of the file tells which. Errors
-// begin with the flag and name file and line.
+// Reads forwards from a trace (bench_trace.h) or a saved /metrics text; the file's first bytes tell which it is. An
+// error's text begins with the flag's name, and names the file and the line.
 Result<SeenForwards> read_forwards(const std::string& path, const EnginePlan& plan);
 
-// Suggests as many sizes as the engine would have now (--cuda-graph-memory-budget may have limited them), but no more
-// than are needed for 90 % of the forwards to have a size of exactly their tokens. Times use the costs in the profile
-// cache, if there are any.
+// Suggests at most as many sizes as the engine would have now (--cuda-graph-memory-budget may have limited them).
+// Suggests fewer sizes if 90 % of the forwards then run without padding. Uses measured costs from the profile cache for
+// times, if there are any.
 Result<TokenSuggestion> suggest_tokens(const std::string& path, const EngineOptions& options);
 
 Json to_json(const TokenSuggestion& suggestion);

@@ -13,18 +13,19 @@ namespace tessera::cli {
 
 Status bench_prefill(const BenchOptions& options);
 Status bench_decode(const BenchOptions& options);
-// Measures each size in all its forms alternately: operators one by one, graphs of pieces, one graph.
+// Measures each size eagerly, with piecewise graphs, and as one graph. The three runs alternate.
 Status bench_graphs(const BenchOptions& options);
 Status bench_startup(const BenchOptions& options);
-// Profiles forwards and also writes a trace to options.output.
+// Profiles forwards. Also writes a trace to options.output.
 Status bench_profile(const BenchOptions& options);
-// Measures a vision tower run eagerly and through both kinds of graphs, and the preparation of its images.
+// Measures a vision tower eagerly, with graphs of fixed budgets, and with a graph for each number of patches. Also
+// measures the preparation of images.
 Status bench_vision(const BenchOptions& options);
 
-// Returns the engine's options, changed so that the longest requested forward fits into the engine.
+// Returns the engine's options, adapted so that the longest requested forward fits.
 EngineOptions bench_engine_options(const BenchOptions& options);
-// Returns kUnimplemented if there are several ranks. `bench` names the benchmark ("bench graphs"), and `what` the thing
-// that it times.
+// Returns kUnimplemented if there are several ranks. `bench` is the benchmark's name ("bench graphs"), and `what`
+// says what the benchmark times.
 Status refuse_ranks(const BenchOptions& options, std::string_view bench, std::string_view what);
 // Returns a JSON object that describes the measurement and the engine: {"bench", "model", "dtype", "threads", …}.
 Json bench_header(const BenchOptions& options, const Engine& engine);

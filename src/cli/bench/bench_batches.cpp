@@ -49,7 +49,7 @@ class BatchBuilder {
   }
 
  private:
-  // Gives the request its pages in group g. Pages outside the window are page 0, as in a real engine.
+  // Gives the request its pages in group g. Page 0 stands for pages that the window does not reach, as in the engine.
   void add_pages(std::size_t g, std::int64_t query, std::int64_t prefix) {
     const ir::CacheGroup& group = cache_groups_[g];
     const PageRange touched = pages_touched(group, prefix, prefix + query, page_size_);
@@ -62,7 +62,7 @@ class BatchBuilder {
   ForwardBatch batch_;
   std::vector<std::vector<std::vector<PageId>>> tables_;  // [cache groups][requests][pages]
   std::int64_t page_size_;
-  std::vector<std::int64_t> num_pages_;  // [cache groups], like the next two
+  std::vector<std::int64_t> num_pages_;  // [cache groups]; the next two members as well
   std::vector<ir::CacheGroup> cache_groups_;
   std::vector<std::int64_t> next_page_;
   std::mt19937 random_{1};

@@ -1,5 +1,5 @@
-// Makes batches for measurements, with random ids and pages of their own. The runner must serve nothing else, because
-// the batches use its pages from 1 on.
+// Makes batches of random token ids for measurements. The runner must not serve requests at the same time, because the
+// batches use its pages from page 1 up.
 #pragma once
 
 #include <cstdint>
@@ -13,21 +13,23 @@ namespace tessera::cli {
 
 // Returns an engine's options with slots for `adapters` adapters (BenchOptions).
 EngineOptions with_adapter_slots(EngineOptions options, std::int64_t adapters);
-// Fills the slots of adapters with pseudo-random numbers of the largest rank, if adapters are served. No slot may be in
-// use.
+// If adapters are served, fills the adapter slots with pseudo-random numbers of the largest rank. Precondition: no slot
+// is in use.
 Status fill_adapters(ModelRunner& runner);
-// Gives the batch's requests the adapters 0 to `adapters` - 1 in turn; none if it is 0.
+// Gives each request of the batch one of the adapters 0 … `adapters` - 1, in turn. If `adapters` is 0, no request gets
+// an adapter.
 void assign_adapters(ForwardBatch& batch, std::int64_t adapters);
 
-// Returns the runner of this role that the decision chose: with or without adapters.
+// Returns the runner for `role` that the decision chose: the one with adapters, or the one without.
 inline const GraphRunner& runner_of(ModelRunner& runner, RunnerRole role, const Decision& decision) {
   return runner.parts().runner(with_adapters(role, decision.adapters));
 }
 
-// Returns a prefill of `tokens` new tokens, in as few requests as the context length allows. Like make_decode_batch(),
-// it asks for the logits of each request's last token, and fails if the KV cache has too few pages.
+// Returns a prefill of `tokens` new tokens, in as few requests as the context length allows. The batches of this
+// function and of make_decode_batch() want the logits of each request's last token. Both functions return an error if
+// the KV cache has too few pages.
 Result<ForwardBatch> make_prefill_batch(const ModelRunner& runner, std::int64_t tokens);
-// Returns a decode of requests with `context` tokens each, of which only the last is new.
+// Returns a decode in which each request has `context` tokens, and only the last is new.
 Result<ForwardBatch> make_decode_batch(const ModelRunner& runner, std::int64_t requests, std::int64_t context);
 
 // Return the sizes of the largest prefill and of the largest decode that the runner accepts.

@@ -1,4 +1,4 @@
-// Measures forwards of one shape: only the kernels, eagerly and through graphs, and the whole forward.
+// Measures forwards of one shape: the kernels alone, eagerly and through graphs, and the whole forward.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -28,11 +28,11 @@ double ms_between(Clock::time_point from, Clock::time_point to) {
   return std::chrono::duration<double, std::milli>(to - from).count();
 }
 
-// The median times of one way to run the kernels (eagerly or replayed), in milliseconds.
+// The median times of the kernels when they run in one way (eagerly or as a replay), in milliseconds.
 struct Timing {
   double wall = 0;    // from the first call until the device is done
-  double device = 0;  // from the first to the last kernel, by the device's own clock
-  double host = 0;    // until everything is enqueued
+  double device = 0;  // from the first to the last kernel, measured by the device
+  double host = 0;    // until everything is enqueued, measured by the host
 };
 
 // The times of repeated runs of the same work.
@@ -44,8 +44,8 @@ struct Samples {
 // Enqueues the kernels of one forward, then records the event.
 using Way = std::function<Status(Event& end)>;
 
-// Runs the two ways alternately, so that clocks and temperature are similar for both. Waits for the device after each
-// run.
+// Runs the two ways alternately, so that clock rates and temperature are similar for both. Waits for the device after
+// each run.
 Result<std::array<Timing, 2>> time_in_turn(ModelRunner& runner, std::int64_t repeat, const std::array<Way, 2>& ways) {
   const std::unique_ptr<Event> begin = TRY(runner.device().create_event(EventKind::kTime));
   const std::unique_ptr<Event> end = TRY(runner.device().create_event(EventKind::kTime));
@@ -71,15 +71,15 @@ struct Comparison {
   std::int64_t tokens = 0;
   Timing eager;
   Timing graph;
-  double forward_ms = 0;    // a whole forward: staging, plan, graphs, and sampled ids back on the host
+  double forward_ms = 0;    // a whole forward: staging, plans, graphs, and the download of sampled ids
   std::int64_t cuts = 0;    // number of cuts between graphs
-  std::string attention{};  // the attention kernels that it used
+  std::string attention{};  // the attention kernels that were used
   Decision decision;
   double speedup() const { return eager.wall / graph.wall; }
   double per_second(double ms) const { return 1e3 * static_cast<double>(tokens) / ms; }
 };
 
-// Runs one runner's kernels on every rank. The event is recorded before the other ranks are awaited.
+// Runs one runner's kernels on all ranks. Records `end` before it waits for the other ranks.
 Status run_part(ModelRunner& runner, const GraphRunner& part, std::int64_t size, std::optional<GraphForm> replayed,
                 Event* end) {
   const RankOrder order{.kind = replayed ? RankOrderKind::kReplay : RankOrderKind::kRunEagerly,
@@ -92,7 +92,7 @@ Status run_part(ModelRunner& runner, const GraphRunner& part, std::int64_t size,
   });
 }
 
-// Runs the kernels of one forward whose inputs are staged: body and head, or the decode graph.
+// Runs the kernels of one forward: body and head, or the decode graph. Precondition: its inputs are staged.
 Status run_kernels(ModelRunner& runner, const ForwardBatch& batch, const Decision& decision, bool eager, Event& end) {
   std::optional<GraphForm> replayed;
   if (!eager && decision.runner != RunnerKind::kEager) replayed = decision.form;
@@ -203,7 +203,8 @@ Status bench_decode(const BenchOptions& options) {
     const Comparison c = TRY(compare(runner, batch, options.repeat));
     const std::int64_t bytes = TRY(step_bytes(*engine, stages, {.requests = requests, .context = options.context}));
     const double rate = 1e3 * static_cast<double>(bytes) / c.graph.wall;
-    const double share = rate / memory.bytes_per_second;  // above 1: weights stay in the cache between steps
+    // If the share is above 1, the processor's cache keeps some of the weights between steps.
+    const double share = rate / memory.bytes_per_second;
     table.add({count_text(requests), number_text(c.eager.wall), number_text(c.graph.wall), number_text(c.graph.device),
                number_text(c.graph.host), number_text(c.forward_ms), number_text(c.per_second(c.graph.wall)),
                fmt::format("{:.2f}x", c.speedup()), graph_name(c.decision), bytes_text(bytes), number_text(rate / 1e9),

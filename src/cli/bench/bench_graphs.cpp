@@ -1,5 +1,5 @@
-// Compares every form of every size: operators one by one, pieces, one graph. The forms run alternately, round by
-// round, so that clocks and temperature are similar for all.
+// Compares three forms of every size: operators one by one, graphs of pieces, and one graph. Each round runs every form
+// once, so that clock rates and temperature are similar for all forms.
 #include <fmt/format.h>
 
 #include <chrono>
@@ -22,8 +22,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// One form of a batch, for example its pieces. Only the work after the preparation (plan, inputs on the device) is
-// timed.
+// One form of a batch, for example its graphs of pieces. First prepare() makes plans and uploads inputs. Then enqueue()
+// runs; only this call is timed.
 struct Form {
   std::function<Status()> prepare;
   std::function<Status()> enqueue;
@@ -47,7 +47,7 @@ class FormBench {
     forms.push_back(body(
         batch, row.count, [&] { return prefill().run(row.count); }, row.times.eager));
     TRY(add_graphs(batch, row, forms));
-    // Full graphs do not serve requests of a single row, which run as pieces.
+    // Full graphs do not serve batches in which a request has a single row; such batches run as pieces.
     const bool has_full = row.cuts > 0 && prefill().executable().can_be_full() && shape_of(batch).several_rows_each;
     const bool had_full = row.size > 0 && prefill().has_full(row.size);
     if (has_full) {
@@ -84,7 +84,8 @@ class FormBench {
     }
     TRY(add_graphs(batch, row, forms));
     row.size = size.value_or(row.size);
-    row.cuts = 0;  // the one graph of a decode has other kernels than the pieces
+    // A decode's single graph uses other kernels than pieces, so their times do not show the cost of cuts.
+    row.cuts = 0;
     TRY(run(forms));
     return row;
   }
@@ -98,7 +99,7 @@ class FormBench {
     return runner.captured(size) ? ok_status() : captures_.capture(runner, size);
   }
 
-  // Returns a form that runs the prefill runner's forward at `size`, and the head on the wanted rows.
+  // Returns a form that runs the prefill runner at `size`, and then the head on the wanted rows.
   Form body(const ForwardBatch& batch, std::int64_t size, std::function<Status()> enqueue, std::vector<double>& times) {
     GraphRunner& head = parts_.runner(RunnerRole::kHead);
     const std::int64_t rows = head.padded_size(batch.num_wanted_rows());
@@ -116,21 +117,23 @@ class FormBench {
     return {prepare, both, times};
   }
 
-  // Adds the prefill runner's graphs of the batch, if it has any: graphs of pieces, or one graph if nothing is cut.
+  // Adds the form with the prefill runner's graphs, if the runner has a size for the batch. Its graphs are pieces, or
+  // one graph if nothing is cut.
   Status add_graphs(const ForwardBatch& batch, FormRow& row, std::vector<Form>& forms) {
     const std::optional<std::int64_t> size = round_up(table_.prefill_sizes, batch.num_tokens());
     if (!size || batch.num_wanted_rows() > most_head_rows()) return ok_status();
     TRY(make_captured(prefill(), *size));
     row.size = *size;
     row.cuts = prefill().executable().graph().num_split_ops();
-    if (row.cuts == 0 && row.decode) return ok_status();  // the decode runner runs this batch
+    if (row.cuts == 0 && row.decode) return ok_status();  // the decode runner's graph is measured instead
     forms.push_back(body(
         batch, *size, [this, size] { return prefill().replay(*size); },
         row.cuts > 0 ? row.times.pieces : row.times.full));
     return ok_status();
   }
 
-  // Times a form by the host's clock, from an idle device until it is idle again.
+  // Times the forms alternately by the host's clock. Each run starts on an idle device and ends when the device is idle
+  // again.
   Status run(std::span<const Form> forms) {
     constexpr std::int64_t kWarmUps = 3;
     for (std::int64_t round = -kWarmUps; round < repeat_; ++round) {
@@ -191,7 +194,7 @@ Status measure_engine(const BenchOptions& options, ModelRunner& runner, const st
 
 }  // namespace
 
-// Runs one engine at a time, so that each has the whole machine.
+// Runs one engine at a time, so that each has the machine to itself.
 Status bench_graphs(const BenchOptions& options) {
   TRY(refuse_ranks(options, "bench graphs", "the forms of one rank"));
   std::vector<std::string> compilers = options.compilers;

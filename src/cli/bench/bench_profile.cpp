@@ -1,5 +1,5 @@
-// Shows where the time of one forward goes, for every part of its replay and for every operator of the same size run
-// eagerly. The result is a timeline, a table of the sums by operator, and a table of the slowest calls.
+// Shows where the time of one forward goes. Times every part of the forward's replay, and every operator of an eager
+// run of the same size. The result is a timeline, a table of the sums by operator, and a table of the slowest calls.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -24,12 +24,12 @@ namespace {
 constexpr int kProfileWarmUps = 3;
 constexpr std::size_t kShown = 10;  // operators in the table
 
-// A part or an operator that is enqueued and timed by itself.
+// A part or an operator that is enqueued and timed separately.
 struct Call {
   std::string name;
   std::function<Status()> enqueue;
   Json args = Json::object();
-  std::vector<double> begin_ms = {};  // [runs], since the run's first call began, by the device's clock
+  std::vector<double> begin_ms = {};  // [runs]: device time since the run's first call began
   std::vector<double> end_ms = {};
 
   double median_ms() const {
@@ -63,7 +63,7 @@ std::string shape_text(const TensorView& view) {
                      fmt::join(view.dims.begin(), view.dims.begin() + view.rank, ", "));
 }
 
-// One of the executables of a forward, at one size.
+// One executable of a forward, at one size.
 struct Stage {
   const GraphRunner& runner;
   std::int64_t size;
@@ -85,8 +85,8 @@ void add_parts(const Stage& stage, std::vector<Call>& calls) {
   }
 }
 
-// Describes a call in `args`. `names` has the operators' results and mutated operands first. The bytes are those of all
-// operands and results except states.
+// Describes a call in `args`. "result" names the mutated operands and the results. "bytes" is the size of all operands
+// and results except states.
 Status describe(const Stage& stage, std::size_t part, const ir::Node& call, Json& args) {
   const Executable& executable = stage.runner.executable();
   const CompiledPart& of = executable.parts(stage.runner.bucket(stage.size))[part];
@@ -116,7 +116,7 @@ Status add_operators(const Stage& stage, std::vector<Call>& calls) {
   const Executable& executable = stage.runner.executable();
   const std::span<const CompiledPart> parts = executable.parts(bucket);
   for (std::size_t p = 0; p < parts.size(); ++p) {
-    std::string joined;  // operators that one kernel runs together with the next one
+    std::string joined;  // operators that run in the kernel of a later operator
     for (std::size_t i = 0; i < parts[p].program->instructions.size(); ++i) {
       const ir::Node& node = parts[p].program->instructions[i].call;
       if (TRY(executable.runs_later(bucket, p, i))) {
@@ -133,7 +133,7 @@ Status add_operators(const Stage& stage, std::vector<Call>& calls) {
   return ok_status();
 }
 
-// Returns the index of the run with the median length.
+// Returns the index of the run whose length is the median.
 std::size_t typical_run(const std::vector<Call>& calls) {
   std::vector<std::size_t> runs(calls.back().end_ms.size());
   std::iota(runs.begin(), runs.end(), 0);
@@ -143,7 +143,7 @@ std::size_t typical_run(const std::vector<Call>& calls) {
   return *middle;
 }
 
-// Adds a track with one span around all its calls. Returns the span's length.
+// Adds a track with all calls, and one span around them. Returns that span's length.
 double add_track(const std::string& name, const std::string& category, std::int64_t process, std::int64_t track,
                  const std::vector<Call>& calls, ChromeTrace& trace) {
   const std::size_t run = typical_run(calls);
@@ -168,7 +168,7 @@ double add_track(const std::string& name, const std::string& category, std::int6
   return calls.back().end_ms[run];
 }
 
-// The data of one profiled forward that the tables show.
+// The data of one profiled forward for the tables.
 struct Profiled {
   std::string forward;
   double replay_ms = 0;
@@ -179,7 +179,7 @@ struct Profiled {
 Result<Profiled> profile(ModelRunner& runner, const ForwardBatch& batch, const BenchOptions& options,
                          std::int64_t process, ChromeTrace& trace) {
   const std::vector<SampleRow> greedy(batch.wanted_rows.size());
-  // Binds and stages the inputs of the parts. Running the parts does not change them.
+  // This forward binds the parts and stages their inputs. Running the parts later does not change these inputs.
   const Decision decision = TRY(runner.forward({.batch = batch, .sampling = greedy})).decision;
   std::vector<Stage> stages;
   if (decision.runner == RunnerKind::kDecode) {
@@ -216,7 +216,7 @@ struct OperatorSum {
   double share = 0;  // share of all operators' time
 };
 
-// Returns the sums of the operators of each forward, in descending order.
+// Returns the sums by operator for each forward, in descending order of time.
 std::vector<OperatorSum> sums_of(const std::vector<Profiled>& profiled) {
   std::vector<OperatorSum> all;
   for (const Profiled& p : profiled) {
@@ -298,7 +298,7 @@ Json json_of(const std::vector<Profiled>& profiled, const std::vector<SlowOperat
 
 Status bench_profile(const BenchOptions& options) {
   TRY(refuse_ranks(options, "bench profile", "the calls of one rank"));
-  TRY(write_file(options.output, ""));  // reports a file that cannot be written before anything is measured
+  TRY(write_file(options.output, ""));  // reports an unwritable file before anything is measured
   const std::unique_ptr<Engine> engine = TRY(Engine::create(bench_engine_options(options)));
   ModelRunner& runner = engine->runner();
   TRY(runner.capture_rest());  // otherwise an uncaptured size would be measured with padding

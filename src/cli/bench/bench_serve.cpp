@@ -30,21 +30,21 @@
 namespace tessera::cli {
 namespace {
 
-// The share of a core above which the client's own work affects the measurement.
+// If the client uses more than this share of a core, its own work affects the measurement.
 constexpr double kBusyClient = 0.7;
-constexpr std::size_t kFurtherConnections = 64;  // beside the load's connections
+constexpr std::size_t kFurtherConnections = 64;  // in addition to the load's own connections
 
 using Clock = std::chrono::steady_clock;
 
 struct Run {
   std::string label;
-  std::optional<double> rate;  // unset: as recorded
+  std::optional<double> rate;  // unset: requests arrive at the recorded times
   std::optional<bool> graphs;
   LoadRun done{};
-  Clock::time_point began{};  // time span of the requests that count
+  Clock::time_point began{};  // start of the first counted request
   Clock::time_point ended{};
   std::optional<ServeTimes> times{};     // set if the engine was profiled
-  std::optional<ServedDrafts> drafts{};  // set if the server tells
+  std::optional<ServedDrafts> drafts{};  // set if the server reports them
 };
 
 std::string rate_text(std::optional<double> rate) {
@@ -64,7 +64,7 @@ class LoadBench {
  public:
   LoadBench(const BenchServeOptions& options, Load load) : options_(options), load_(std::move(load)) {}
 
-  // Runs all rates, one after another.
+  // Runs the load at all rates, one after another.
   Status run(const LoadTarget& target, std::optional<bool> graphs, std::vector<Run>& runs) const {
     if (options_.request_rates.empty()) {
       const std::optional<double> rate = load_.recorded ? std::optional<double>() : INFINITY;
@@ -194,7 +194,7 @@ Status bench_elsewhere(const BenchServeOptions& options, const LoadBench& bench,
   return bench.run(target, std::nullopt, runs);
 }
 
-// Adds to these runs what the profile says about the engine, and to `trace` their timelines.
+// Adds the engine's times from the profile to these runs, and adds the runs' timelines to `trace`.
 void add_profile(const EngineProfile& profile, std::span<Run> runs, std::int64_t first_process, ChromeTrace& trace) {
   const auto since = [&](Clock::time_point t) {
     return std::chrono::duration<double, std::milli>(t - profile.origin).count();
@@ -206,11 +206,10 @@ void add_profile(const EngineProfile& profile, std::span<Run> runs, std::int64_t
   }
 }
 
-// Runs engines one after another, so that each has the whole machine.
+// Runs the engines one after another, so that each has the machine to itself.
 Status bench_here(const BenchServeOptions& options, const LoadBench& bench, std::vector<Run>& runs) {
   if (!options.profile.empty())
-    TRY(write_file(options.profile, ""));  // reports a file that cannot be written before
-                                           // measuring
+    TRY(write_file(options.profile, ""));  // reports an unwritable file before anything is measured
   ChromeTrace trace;
   std::vector<std::optional<bool>> kinds(options.graphs.begin(), options.graphs.end());
   if (kinds.empty()) kinds.emplace_back();

@@ -1,5 +1,5 @@
 // Measures a vision tower with images of several sizes: eagerly, with a graph for each number of patches (as in
-// SGLang), and with graphs of fixed budgets. It also measures the host's preparation.
+// SGLang), and with graphs of fixed budgets. Also measures the host's preparation of images.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -30,7 +30,8 @@ double ms_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
 
-// The default sizes. Kernel launches bound the smallest one, attention the largest.
+// The default sizes. Kernel launches take most of the smallest size's time, and attention takes most of the largest
+// size's time.
 constexpr ImageSize kUsualSizes[] = {{112, 112}, {224, 224}, {448, 448}, {640, 480}, {896, 896}, {1280, 960}};
 constexpr std::int64_t kUsualCounts[] = {1, 4, 16};
 constexpr ImageSize kMegapixel = {1280, 800};
@@ -57,7 +58,7 @@ struct TowerWay {
 // The times of one way to run the tower, in ms.
 struct Times {
   std::vector<double> tower{};   // all forwards, from an idle device until it is idle again
-  std::vector<double> encode{};  // `tower` plus the host's work for it: converting, ordering and copying patches
+  std::vector<double> encode{};  // `tower` plus the host's work: converting, reordering and copying patches
   double first = 0;              // the first encode, including captures
   std::int64_t forwards = 0;
   std::int64_t replays = 0;
@@ -96,7 +97,7 @@ class VisionBench {
     rows_ = TRY(tower.device().allocate(static_cast<std::size_t>(result.tokens * tower.row_values()) * sizeof(float),
                                         "rows of images"));
     for (std::size_t i = 0; i < ways_.size(); ++i) TRY(begin(ways_[i], result.ways[i]));
-    // Runs the ways alternately, round by round, so that clocks and temperature are similar for all.
+    // Each round runs every way once, so that clock rates and temperature are similar for all ways.
     for (std::int64_t round = 0; round < repeat_; ++round) {
       for (std::size_t i = 0; i < ways_.size(); ++i) {
         result.ways[i].encode.push_back(TRY(encode(ways_[i])));
@@ -114,7 +115,7 @@ class VisionBench {
     return ms_since(start);
   }
 
-  // Encodes twice, so that graphs are captured and bound, and stores the counters.
+  // Encodes twice. The first run captures graphs and binds sizes. The counters are those of the second run.
   Status begin(const TowerWay& way, Times& times) {
     times.first = TRY(encode(way));
     const VisionCounters before = way.runner.counters();
@@ -126,7 +127,7 @@ class VisionBench {
     return ok_status();
   }
 
-  // Times only the forwards, whose inputs are already staged.
+  // Times only the forwards. Their inputs are already staged.
   Result<double> run_tower(const TowerWay& way) {
     double ms = 0;
     std::span<const Patches* const> left = packed_;
@@ -155,7 +156,8 @@ class VisionBench {
   std::unique_ptr<Allocation> rows_;
 };
 
-// The number of images of one megapixel that are prepared per second, each on one thread.
+// The number of one-megapixel images that `threads` threads prepare per second. Each thread prepares one image at a
+// time.
 struct Preprocessing {
   int threads = 0;
   double per_second = 0;
@@ -176,7 +178,8 @@ Result<Preprocessing> measure_preprocessing(const ImageProcessorConfig& processo
   return Preprocessing{.threads = threads, .per_second = 1e3 * threads * static_cast<double>(each) / ms_since(start)};
 }
 
-// The engine's own tower, and a tower with the other kind of graphs that shares the first one's memory and weights.
+// The engine's own tower, and a second tower with the other kind of graphs: budgets or one graph for each number of
+// patches. Both towers share memory and weights.
 class Towers {
  public:
   static Result<Towers> create(ModelRunner& runner) {
@@ -218,7 +221,7 @@ class Towers {
  private:
   explicit Towers(VisionRunner& own) : own_(own) {}
   VisionRunner& own_;
-  std::unique_ptr<VisionRunner> other_;  // null: without graphs
+  std::unique_ptr<VisionRunner> other_;  // null: graphs are off
 };
 
 struct Case {
@@ -226,7 +229,7 @@ struct Case {
   std::int64_t images;
 };
 
-// Returns the requested sizes and counts; if there are none, the default ones that fit one forward.
+// Returns the requested sizes and counts; if there are none, the default ones that fit into one forward.
 Result<std::vector<Case>> cases_of(const BenchOptions& options, const ImageProcessorConfig& processor,
                                    std::int64_t max_patches) {
   std::vector<ImageSize> sizes = options.image_sizes;

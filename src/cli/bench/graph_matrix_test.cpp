@@ -1,6 +1,6 @@
-// Catches: flags that switch the wrong graphs, an automatic rule that overrides the user, a user who overrides a rule
-// by mistake, and a combination that is neither refused nor warned about. The test covers everything from a command
-// line to the engine's decision.
+// Catches: flags that switch the wrong graphs, an automatic rule that overrides the user, a user who unintentionally
+// overrides a rule, and a combination that is neither refused nor warned about. The test covers the whole way from the
+// command line to the engine's decision.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ struct Row {
   std::vector<std::string> flags;
   bool decode;
   bool prefill;
-  std::vector<std::string> rules;     // the ends of the messages
+  std::vector<std::string> rules;     // the end of each message
   std::vector<std::string> warnings;  // a part of each warning
 };
 
@@ -34,12 +34,12 @@ TEST(GraphMatrix, EveryRowGivesItsGraphs) {
       {{}, true, true, {}, {}},
       {{"--disable-cuda-graph"}, false, false, {kDisabled}, {}},
       {{"--disable-piecewise-cuda-graph"}, true, false, {kPiecewiseDisabled}, {}},
-      // This flag compiles decode batches and leaves prefill graphs unchanged.
+      // This flag selects a compiler for decode batches and leaves prefill graphs unchanged.
       {{"--enable-torch-compile"}, true, true, {}, {}},
       {{"--enable-torch-compile", "--torch-compile-max-bs", "16"}, true, true, {}, {}},
       {{"--torch-compile-max-bs", "16"}, true, true, {}, {"no effect without --enable-torch-compile"}},
       {{"--piecewise-cuda-graph-compiler", "inductor"}, true, true, {}, {}},
-      // Enforcing overrides automatic rules, but not explicit requests.
+      // The enforcing flag overrides automatic rules, but not the user's other flags.
       {{"--enforce-piecewise-cuda-graph"}, true, true, {}, {}},
       {{"--enforce-piecewise-cuda-graph", "--enable-torch-compile"}, true, true, {}, {}},
       {{"--enforce-piecewise-cuda-graph", "--disable-cuda-graph"}, false, false, {kDisabled}, {"overruled"}},
@@ -48,7 +48,7 @@ TEST(GraphMatrix, EveryRowGivesItsGraphs) {
        false,
        {kPiecewiseDisabled},
        {"--enforce-piecewise-cuda-graph is overruled"}},
-      // If graphs are both enabled and disabled, they are disabled, with one warning.
+      // If the flags both enable and disable graphs, the graphs are disabled, and one warning says so.
       {{"--enable-piecewise-cuda-graph"}, true, true, {}, {"deprecated"}},
       {{"--enable-piecewise-cuda-graph", "--disable-piecewise-cuda-graph"},
        true,

@@ -7,7 +7,7 @@
 namespace tessera::cli {
 namespace {
 
-// Returns "92 88 79": what percentage of the drafts at each position was kept.
+// Returns a text such as "92 88 79": for each position, the percentage of its drafts that were accepted.
 std::string kept_by_position(const ServedDrafts& drafts) {
   std::string text;
   for (std::size_t i = 0; i < drafts.drafted_at.size() && i < drafts.kept_at.size(); ++i)

@@ -10,15 +10,16 @@
 
 namespace tessera::cli {
 
-// One of several runs, with the label that its rows show.
+// The result of one of several runs, and the label of its rows.
 struct LabelledResult {
   std::string label;
   LoadResult result;
-  std::optional<ServedDrafts> drafts = std::nullopt;  // drafts of the run; absent: the server does not tell
+  std::optional<ServedDrafts> drafts = std::nullopt;  // unset: the server does not report them
 };
 std::string throughput_table(std::span<const LabelledResult> runs);
 std::string latency_table(std::span<const LabelledResult> runs);
-// Returns "" if no run had drafts. Shares by position are of the drafts at that position.
+// Returns "" if no run had drafts. The share of accepted drafts at a position is relative to the drafts at that
+// position.
 std::string drafts_table(std::span<const LabelledResult> runs);
 
 }  // namespace tessera::cli

@@ -1,4 +1,4 @@
-// Catches: a figure in the wrong column or under the wrong name.
+// Catches: a value in the wrong column or under the wrong heading.
 #include "tessera/cli/bench/latency_tables.h"
 
 #include <gmock/gmock.h>

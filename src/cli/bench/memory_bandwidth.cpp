@@ -19,8 +19,8 @@ constexpr int kPasses = 6;
 constexpr std::int64_t kLeastBytes = std::int64_t{1} << 30;
 constexpr std::int64_t kMostBytes = std::int64_t{4} << 30;
 
-// Sums four quarters of the words at once, like matmuls that read several columns. On some processors a single
-// sequential read does not reach the memory's full rate.
+// Sums four quarters of the words concurrently, as matmuls read several columns. On some processors a single sequential
+// read does not reach the memory's full rate.
 TESSERA_CPU_CLONES std::uint64_t sum(const std::uint64_t* words, std::int64_t count) {
   constexpr std::int64_t kPlaces = 4;
   constexpr std::int64_t kLanes = 8;
@@ -55,7 +55,7 @@ Result<MemoryBandwidth> measure_copies(Device& device) {
   return best;
 }
 
-// Measures memory that the device allocates as for weights, because its page size matters too.
+// Measures memory that is allocated like weights, because its page size affects the rate.
 Result<MemoryBandwidth> measure_reads(Device& device) {
   const std::int64_t cache = std::max<std::int64_t>(sysconf(_SC_LEVEL3_CACHE_SIZE), 0);
   const std::int64_t bytes = std::clamp(4 * cache, kLeastBytes, kMostBytes);

@@ -9,13 +9,14 @@
 namespace tessera::cli {
 
 struct MemoryBandwidth {
-  std::int64_t bytes = 0;       // bytes moved in one pass: 1 GiB or, on a CPU, 4 × L3, whichever is more
+  // Bytes moved in one pass: 1 GiB. On a CPU: four times its L3 cache, but at least 1 and at most 4 GiB.
+  std::int64_t bytes = 0;
   double bytes_per_second = 0;  // rate of the fastest pass
 };
 
 // Measures the bandwidth, for about a second at most. A CPU reads a block far larger than its caches with as many
-// threads as kernels use. Any other device copies one block to another, and the bytes read and written both count.
-// kResourceExhausted if the memory cannot be allocated.
+// threads as kernels use. Any other device copies one block to another, and bytes read and bytes written both count.
+// Returns kResourceExhausted if the memory cannot be allocated.
 Result<MemoryBandwidth> measure_memory_bandwidth(Device& device);
 
 }  // namespace tessera::cli

@@ -11,10 +11,11 @@
 namespace tessera::cli {
 namespace {
 
-// The number of rounds at which a median's confidence interval is narrower than one percent, the difference to detect.
+// The default number of rounds of a comparison. With this many rounds, the confidence interval of a median is narrower
+// than one percent, the difference to detect.
 constexpr std::int64_t kComparedRepeat = 50;
 
-// Reads a list of image sizes such as "224x224,1280x960".
+// Parses a list of image sizes such as "224x224,1280x960".
 Result<std::vector<ImageSize>> parse_image_sizes(const std::string& flag, const std::string& text) {
   constexpr std::int64_t kMostSide = 16384;
   std::vector<ImageSize> sizes;

@@ -10,7 +10,7 @@
 namespace tessera::cli {
 namespace {
 
-constexpr std::int64_t kMost = 1 << 24;  // limit for tokens and for requests
+constexpr std::int64_t kMost = 1 << 24;  // the largest accepted number of tokens or requests
 
 // Calls `take` with each item of a list such as "a,b,c".
 Status for_each_item(const std::string& text, const std::function<Status(const std::string&)>& take) {

@@ -15,18 +15,18 @@ namespace tessera::cli {
 class BenchServeFlags {
  public:
   void add(CommandFlags& add);
-  // Returns the first flag of `bench serve` that was given, or "" if none was.
+  // Returns the first flag of `bench serve` that was given; "" if none was.
   std::string given() const { return given_.empty() ? "" : given_[0].second; }
-  // Returns whether the server is another process, so that no model is needed.
+  // Returns whether the server runs in another process, so that no model is loaded.
   bool has_url() const { return !options_.url.empty(); }
-  // Checks what depends on several flags, and returns the options. `engine`: the values of the model's flags.
+  // Checks conditions on several flags, and returns the options. `engine` has the values of the model's flags.
   Result<BenchServeOptions> finish(const EngineOptions& engine, bool json);
 
  private:
   enum class Goes : std::uint8_t { kAlways, kWithRandom, kWithUrl, kWithModel };
-  // Returns `take` with an addition: it first records that the flag was given.
+  // Returns a function that records that the flag was given, and then calls `take`.
   CommandFlags::Take noting(Goes goes, CommandFlags::Take take);
-  // Returns a given flag of this kind, or "" if there is none.
+  // Returns the first given flag that applies only under the condition `goes`; "" if there is none.
   std::string given(Goes goes) const;
   void add_integer(CommandFlags& add, const std::string& name, const std::string& help, Goes goes, std::int64_t& to,
                    std::int64_t least = 1);

@@ -14,12 +14,12 @@
 namespace tessera::cli {
 
 struct GraphsRun {
-  std::string rate;  // the rate in the tables' form: "4/s"
+  std::string rate;  // the rate as the tables show it: "4/s"
   bool graphs = false;
   const LoadResult* result = nullptr;
 };
 
-// One metric of the runs, in milliseconds.
+// One metric with and without graphs, in milliseconds.
 struct RunDifference {
   std::string_view name;  // "ttft_p50_ms"
   double without = 0;     // mean of the runs without graphs
@@ -34,7 +34,7 @@ struct RateComparison {
 };
 
 // Compares the runs. For each rate, the first run with graphs is paired with the first run without, the second with the
-// second, and so on. Rates with fewer than two pairs are left out.
+// second, and so on. Leaves out rates with fewer than two pairs.
 std::vector<RateComparison> compare_graphs(std::span<const GraphsRun> runs);
 
 std::string to_text(std::span<const RateComparison> comparisons);  // "" if there are none

@@ -31,7 +31,7 @@ class Runs {
 
 TEST(ServeComparison, PairsRunsOfOneRateInOrder) {
   Runs runs;
-  for (const double drift : {0.0, 10.0, 20.0}) {  // both kinds of runs slow down alike
+  for (const double drift : {0.0, 10.0, 20.0}) {  // both kinds of runs slow down equally
     runs.add("4/s", false, 50 + drift, 200);
     runs.add("all at once", false, 5, 9);
     runs.add("4/s", true, 40 + drift, 200 + (drift == 10 ? 3 : -1));

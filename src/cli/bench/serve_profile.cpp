@@ -17,10 +17,11 @@ constexpr auto kIdleWork = static_cast<std::size_t>(HostWork::kIdleWork);
 
 bool is_idle(HostWork work) { return work == HostWork::kIdle || work == HostWork::kIdleWork; }
 
-// Returns for how many milliseconds between begin and end there was no request to work on.
+// Returns the milliseconds between `begin_ms` and `end_ms` in which there was no request to work on.
 double idle_within(const std::vector<HostSpan>& host, double begin_ms, double end_ms) {
   double idle = 0;
-  const auto first = std::ranges::lower_bound(host, begin_ms, {}, &HostSpan::end_ms);  // ends ascend
+  // Spans are ordered by their ends.
+  const auto first = std::ranges::lower_bound(host, begin_ms, {}, &HostSpan::end_ms);
   for (auto span = first; span != host.end(); ++span) {
     if (is_idle(span->work)) idle += std::max(0.0, std::min(end_ms, span->end_ms) - std::max(begin_ms, span->begin_ms));
     if (span->end_ms >= end_ms) break;
@@ -28,7 +29,7 @@ double idle_within(const std::vector<HostSpan>& host, double begin_ms, double en
   return idle;
 }
 
-// Returns the fraction of the span that lies within `during`. Runs begin and end in the middle of spans.
+// Returns the fraction of the span that lies within `during`. A run may begin or end in the middle of a span.
 double share_within(const HostSpan& span, const TimeSpan& during) {
   const double length = span.end_ms - span.begin_ms;
   const double within = std::min(span.end_ms, during.end_ms) - std::max(span.begin_ms, during.begin_ms);
@@ -52,7 +53,7 @@ void add_forward(const StepFacts& facts, const ProfiledForward& forward, PhaseTi
   }
 }
 
-// Adds a row: milliseconds per forward in each phase, and the share of the total time.
+// Adds a row with the milliseconds per forward for each phase, and the share of the total time.
 void add_row(const ServeTimes& times, const std::string& name, const std::function<double(const PhaseTimes&)>& ms_of,
              double total_ms, Table& table) {
   std::vector<std::string> row = {name};

@@ -1,4 +1,5 @@
-// Shows where a server under load spent its time: sums by kind of forward, as tables and JSON, and a timeline.
+// Shows where a server under load spends its time. Makes tables and JSON with sums for each phase (prefill, mixed,
+// decode), and a timeline.
 #pragma once
 
 #include <array>
@@ -28,8 +29,8 @@ struct PhaseTimes {
   std::int64_t tokens = 0;
   std::int64_t padding = 0;
   double device_ms = 0;
-  double waited_ms = 0;  // time that the device waited for the host before these forwards, without waits for new
-                         // requests
+  // Time that the device waited for the host before these forwards, except waits for new requests.
+  double waited_ms = 0;
   std::vector<DevicePart> parts{};
   std::array<double, kNumHostWorks> host_ms{};  // [HostWork], without idle time
 };
@@ -37,13 +38,13 @@ struct PhaseTimes {
 struct ServeTimes {
   double total_ms = 0;
   double device_ms = 0;
-  std::vector<PhaseTimes> phases{};             // phases that ran: prefill, mixed, decode
+  std::vector<PhaseTimes> phases{};             // the phases that occurred: prefill, mixed, decode
   std::array<double, kNumHostWorks> host_ms{};  // [HostWork]
-  // Returns the time of the engine's thread that no named HostWork accounts for.
+  // Returns the time of the engine's thread that is not covered by any HostWork.
   double other_ms() const;
 };
 
-// Sums up the forwards that began on the device within `during`, and the host's work in that span.
+// Sums over the forwards that began on the device within `during`, and over the host's work in that span.
 ServeTimes sum_up(const EngineProfile& profile, const TimeSpan& during);
 std::string serve_times_text(const ServeTimes& times);
 Json to_json(const ServeTimes& times);

@@ -13,20 +13,20 @@ constexpr std::array kStudent = {12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.36
                                  2.201,  2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086,
                                  2.080,  2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042};
 
-// Returns the quantile for any number of degrees of freedom. Above 30 it uses Cornish and Fisher's expansion around the
-// normal distribution, with an error below 0.001.
+// Returns the quantile for any number of degrees of freedom. Above 30 it uses the Cornish-Fisher expansion around the
+// normal distribution, whose error is below 0.001.
 double student(std::size_t degrees) {
   if (degrees <= kStudent.size()) return kStudent[degrees - 1];
   constexpr double kNormal = 1.959964;
   return kNormal + (kNormal * kNormal * kNormal + kNormal) / (4 * static_cast<double>(degrees));
 }
 
-// Returns the rank (from 1) of the interval's lower end among n sorted values: the largest rank below which the
-// probability is at most 2.5 %. Returns 0 if n is too small.
+// Returns the rank of the interval's lower end: the largest k such that the k-th smallest of n values exceeds the
+// median with a probability of at most 2.5 %. Returns 0 if there is no such k, because n is too small.
 std::size_t outside(std::size_t n) {
   double lost = 0;
-  double logarithm = -static_cast<double>(n) * std::log(2.0);  // logarithm of the probability that k values are below
-                                                               // the median
+  // Logarithm of the probability that exactly k values are below the median.
+  double logarithm = -static_cast<double>(n) * std::log(2.0);
   for (std::size_t k = 0; k < n; ++k) {
     lost += std::exp(logarithm);
     if (lost > 0.025) return k;

@@ -15,9 +15,9 @@ struct Interval {
 // Returns the middle value, or the larger of the two middle values. Precondition: `values` is not empty.
 double median(std::vector<double> values);
 
-// Returns an interval that contains the median of the sampled distribution with at least 95 % probability. Its ends are
-// two order statistics of the values: for any distribution, the number of values below the median is binomial. With
-// fewer than six values the interval reaches from the smallest to the largest, and its probability is 1 - 2^(1 - n).
+// Returns an interval that contains the median of any sampled distribution with at least 95 % probability. Its ends are
+// two order statistics of the values, because the number of values below the median is binomial. With fewer than six
+// values the interval reaches from the smallest to the largest value, and its probability is 1 - 2^(1 - n).
 // Precondition: `values` is not empty.
 Interval median_interval(std::vector<double> values);
 

@@ -22,7 +22,7 @@ TEST(Statistics, TheMedianIsTheMiddleValue) {
   EXPECT_EQ(median({4, 1, 3, 2}), 3);
 }
 
-// The ranks are those in tables of the sign test.
+// The expected ranks come from tables of the sign test.
 TEST(Statistics, AMediansIntervalHasTheTabulatedRanks) {
   const struct {
     int n, low, high;

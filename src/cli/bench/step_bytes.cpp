@@ -14,15 +14,15 @@
 namespace tessera::cli {
 namespace {
 
-// Returns the bytes of one page, or one slot, of a layer's state.
+// Returns the bytes of one page, or of one slot, of a layer's state.
 Result<std::int64_t> page_bytes(const ir::Type& state, std::size_t group) {
   ir::Bucket one;
   one[ir::page_symbol(group)] = 1;
   return ir::size_bytes(state, one);
 }
 
-// Returns the share of experts that no token of a step uses, if the router chooses all experts equally often: with E
-// experts, of which each token uses k, (1 - k/E)^tokens.
+// Returns the share of experts that no token of a step uses, if the router chooses all experts equally often: (1 -
+// k/E)^tokens with E experts, of which each token uses k.
 double unused_share(const ModelConfig& config, std::int64_t tokens) {
   if (!config.moe) return 0;
   const MoeConfig& moe = *config.moe;
@@ -84,7 +84,7 @@ Result<std::vector<StagePart>> stage_parts(const EngineOptions& options) {
   std::vector<StagePart> parts;
   for (int stage = 0; stage < layout.pp_size; ++stage) {
     EnginePlan plan = TRY(plan_engine(options, *device, layout.rank_at(stage, 0)));
-    // A table that another stage's head multiplies by is only looked up in this stage.
+    // With tied embeddings, another stage's head multiplies by the table, but this stage only looks up rows of it.
     const std::int64_t looked_up =
         TRY(looked_up_bytes(plan.graphs.body, plan.graphs.has_head ? plan.graphs.head : ir::Graph()));
     parts.push_back({.body = std::move(plan.graphs.body), .weights = plan.memory.weights, .looked_up = looked_up});

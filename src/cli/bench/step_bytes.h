@@ -1,4 +1,5 @@
-// Computes the bytes that a decode step must read and write, which bound its time.
+// Computes the bytes that a decode step must read and write. A step takes at least the time in which the memory can
+// move these bytes.
 #pragma once
 
 #include <cstdint>
@@ -11,35 +12,39 @@
 
 namespace tessera::cli {
 
-// The shape of a decode step: each of `requests` requests adds a token, which attends to `context` tokens with itself.
+// The shape of a decode step: each of `requests` requests adds a token, which attends to `context` tokens, itself
+// included.
 struct StepShape {
   std::int64_t requests = 0;
   std::int64_t context = 0;
 };
 
 // Returns the cache bytes that a step reads and writes, summed over the operators of `body`. Keys and values, or
-// latents, count as far as an operator attends to them; a request's state is read and written. If several layers share
-// a cache, each of them reads it. The few rows that a step adds are ignored. `page_size`: tokens of a page.
+// latents, count only as far as an operator attends to them. A request's state is read and written. If several layers
+// share a cache, each of them reads it. The few rows that a step adds are ignored. `page_size` is the number of tokens
+// in a page.
 Result<std::int64_t> cache_bytes(const ir::Graph& body, std::int64_t page_size, const StepShape& step);
 
-// Returns the bytes of weights in which `body` only looks up rows and which `head` does not multiply by: an untied
-// embedding, or per-layer tables of embeddings. A step reads a few of their rows.
+// Returns the bytes of the tables from which `body` only looks up rows, unless `head` multiplies by the table. Such
+// tables are an untied embedding and per-layer embedding tables. A step reads only a few of their rows.
 Result<std::int64_t> looked_up_bytes(const ir::Graph& body, const ir::Graph& head);
 
-// Returns the bytes of all experts' weights in `body`, scales included: those of one rank, if `body` is a rank's part.
+// Returns the bytes of all experts' weights in `body`, scales included. If `body` is one rank's part, only that rank's
+// experts count.
 Result<std::int64_t> expert_bytes(const ir::Graph& body);
 
-// The part of the model on one rank of a stage. If there is one stage, rank 0 has its part of all layers.
+// The part of the model on one rank of a stage. If there is only one stage, this is rank 0's part of all layers.
 struct StagePart {
   ir::Graph body;
   std::int64_t weights = 0;    // in bytes
   std::int64_t looked_up = 0;  // looked_up_bytes(), included in `weights`
 };
-// Returns the parts of all stages, planned before an engine takes the device's memory. Errors: those of plan_engine().
+// Returns the parts of all stages. They are planned before an engine takes the device's memory. Returns the errors of
+// plan_engine().
 Result<std::vector<StagePart>> stage_parts(const EngineOptions& options);
 
 // Returns all bytes that a step reads and writes on one rank of each stage: the cache's bytes, and each weight once.
-// Lookup tables count with a few rows, and experts only if they are chosen.
+// Only a few rows of each lookup table and only the chosen experts count.
 Result<std::int64_t> step_bytes(const Engine& engine, std::span<const StagePart> stages, const StepShape& step);
 
 }  // namespace tessera::cli

@@ -1,5 +1,5 @@
-// Catches: shares of bandwidth that are wrong because one head size is used for all layers, a window or a shared cache
-// is overlooked, or states and tables count with other bytes than a step moves.
+// Catches: shares of bandwidth that are wrong because one head size is used for all layers, because a window or a
+// shared cache is overlooked, or because states and tables do not count with the bytes that a step moves.
 #include "tessera/cli/bench/step_bytes.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::int64_t kPage = 16;
 
-// Layers 0 and 1 of the second kind share one cache. The state of layer 3 has 5 · 7 floats.
+// Two layers attend to the cache of layer 1. The state of layer 3 has 5 · 7 floats.
 constexpr const char* kBody = R"(graph @body {
   group "window.100" window 100 layers [0]
   group "full" paged layers [1]
@@ -45,7 +45,7 @@ ir::Graph graph(const char* text) {
 
 TEST(StepBytes, CacheBytesFollowEachLayersHeadsAndWindow) {
   const ir::Graph body = graph(kBody);
-  constexpr std::int64_t kWindowToken = 2 * 2 * 4 * 2;  // keys and values, heads, head size, bytes
+  constexpr std::int64_t kWindowToken = 2 * 2 * 4 * 2;  // keys and values, heads, head size, bytes of an element
   constexpr std::int64_t kFullToken = 2 * 1 * 32 * 2;
   constexpr std::int64_t kState = 5 * 7 * 4;
   EXPECT_EQ(*cache_bytes(body, kPage, {.requests = 1, .context = 50}),

@@ -1,6 +1,7 @@
-// Catches: prefill tokens of published traces that run without graphs, or without a reason for it, if graphs cover up
-// to 2048 tokens, prompts are mixed with decodes, and log-probabilities of prompts are requested. Needs the traces of
-// ../shared/data (or TESSERA_SHARED_DIR). The engine's simulation_test does the same with its own requests.
+// Catches: more than 1 % of the prefill tokens of published traces that run without graphs; eager tokens without a
+// recorded reason. In the simulation, graphs cover up to 2048 tokens, steps mix prompts with decodes, and some requests
+// want log-probabilities of their prompts. Needs the traces of ../shared/data (or TESSERA_SHARED_DIR). The engine's
+// simulation_test does the same with requests of its own.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -15,7 +16,8 @@
 namespace tessera::cli {
 namespace {
 
-// The number of requests that are simulated. A whole trace takes a minute; with so many, the 99 % are not luck.
+// The number of requests that are simulated. A whole trace would take a minute. With this many requests the share of
+// replayed tokens, which must be 99 %, is stable.
 constexpr std::int64_t kRequests = 2000;
 
 std::string trace_path(const std::string& name) {

@@ -22,8 +22,9 @@
 namespace tessera::cli {
 namespace {
 
-// The most requests that are read but not written yet: enough for four forwards. Answers are written in order, so a
-// long answer delays later ones, but the engine still has enough work.
+// The limit of requests that were read and whose answers are not yet written. Answers are written in the order of the
+// input, so one long answer delays the answers after it. The window is enough for four forwards, so the engine still
+// has work meanwhile.
 constexpr std::size_t kWindow = 1024;
 
 struct BatchTotals {
@@ -61,7 +62,7 @@ class BatchRun {
   }
 
  private:
-  // A request's place in the output. The text is empty until the request has ended.
+  // A request's entry in the output. The line is empty until the request has ended.
   struct Place {
     Json custom_id{};
     std::string request_id{};
@@ -122,7 +123,7 @@ class BatchRun {
   }
 
   const ServedModel& model_;
-  ResponseStore no_responses_{{.number = 0}};  // nothing is stored
+  ResponseStore no_responses_{{.number = 0}};  // stores nothing
   LocalJobs jobs_;
   std::ofstream& output_;
   Progress& progress_;

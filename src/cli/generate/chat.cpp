@@ -34,7 +34,7 @@ Json message(std::string_view role, std::string_view content) {
   return json;
 }
 
-// Writes the text of one answer to standard output. Reasoning appears only on terminals, and is dimmed.
+// Writes the text of one answer to standard output. Reasoning is written only to a terminal, and is dimmed.
 class AnswerPrinter {
  public:
   explicit AnswerPrinter(bool terminal) : terminal_(terminal) {}
@@ -70,13 +70,13 @@ class AnswerPrinter {
 
 class Chat {
  public:
-  // `lines`: the terminal's line reader; null: standard input is read directly.
+  // `lines` reads lines from a terminal. If it is null, standard input is read directly.
   Chat(Engine& engine, const ServedModel& model, const ChatOptions& options, LineReader* lines)
       : model_(model), options_(options), lines_(lines), jobs_(engine), system_(options.system) {
     reset();
   }
 
-  // Stops the current answer; if there is none, prints how to end the chat. Called on the signal's thread.
+  // Stops the current answer. If there is none, prints how to end the chat. Called on the signal's thread.
   void interrupt() {
     const bool answering = answering_;  // read first, because an interrupted answer may end at once
     interrupted_ = true;
@@ -92,7 +92,8 @@ class Chat {
       if (is_end(line)) return ok_status();
       Status status = line.starts_with('/') ? command(line) : say(line);
       if (status.ok()) continue;
-      // Goes on after an error if a person types. In a script, the next line would refer to a missing answer.
+      // Continues after an error if a person types. In a script, the next line would refer to an answer that does not
+      // exist.
       if (!terminal_ || status.code() == StatusCode::kDataLoss || status.code() == StatusCode::kDeviceLost)
         return status;
       write_error(status.message() + "\n");
@@ -132,7 +133,7 @@ class Chat {
     return ok_status();
   }
 
-  // Adds a turn of the user and a turn of the model. Only both together become part of the conversation.
+  // Runs a turn of the user and a turn of the model. They become part of the conversation only if both succeed.
   Status say(const std::string& text) {
     messages_.push_back(message("user", text));
     AnswerPrinter printer(terminal_);
@@ -229,7 +230,7 @@ Status run_chat(const ChatOptions& options) {
   if (isatty(STDIN_FILENO) == 1 && isatty(STDOUT_FILENO) == 1)
     lines = TRY(LineReader::create("> ", options.no_history ? "" : history_file_of_user()));
   Chat chat(*engine, model, options, lines.get());
-  // Without a terminal the signal keeps its default effect, which is to end the program.
+  // Without a terminal the signal keeps its default effect and ends the program.
   std::unique_ptr<StopSignal> stop;
   if (isatty(STDIN_FILENO) == 1) stop = TRY(StopSignal::watch({SIGINT}, [&](int) { chat.interrupt(); }));
   return chat.run();

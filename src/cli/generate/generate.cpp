@@ -78,7 +78,7 @@ Status run_generate(const GenerateOptions& options) {
     record = TRY(run_requests(*engine, {request}));
     TRY(write_output(to_json(*engine, record).dump() + "\n"));
   } else {
-    // Writes text as it comes, or ids if there is no tokenizer.
+    // Writes each piece of text when it is generated. Without a tokenizer, writes ids.
     record = TRY(run_requests(*engine, {request}, [&](std::size_t, const RequestEvent& event) {
       if (engine->tokenizer() != nullptr) return write_output(event.text);
       return event.token ? write_output(fmt::format("{} ", event.token->value())) : ok_status();

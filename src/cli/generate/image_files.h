@@ -1,4 +1,4 @@
-// Reads the image files of --image for the placeholders in a prompt.
+// Reads the image files of --image and assigns them to the placeholders in a prompt.
 #pragma once
 
 #include <string>
@@ -10,8 +10,9 @@
 
 namespace tessera::cli {
 
-// Reads the files in the order of the prompt's placeholders, and gives each image its tokens there. Without files the
-// request is unchanged. Errors: the model reads no images, a file is not an image, the number of placeholders is wrong.
+// Reads the files in the order of the prompt's placeholders, and replaces each placeholder by the image's tokens.
+// Without files the request is unchanged. Returns an error if the model reads no images, a file is not an image, or the
+// number of placeholders is wrong.
 Status add_image_files(const Engine& engine, const std::vector<std::string>& files, Request& request);
 
 }  // namespace tessera::cli

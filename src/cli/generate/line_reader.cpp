@@ -30,7 +30,7 @@ const char* prompt_of(EditLine* editor) {
   return static_cast<const std::string*>(prompt)->c_str();
 }
 
-// Sets a UTF-8 locale: libedit decodes typed text by the locale, but the program's texts are always UTF-8.
+// Sets a UTF-8 locale, because libedit decodes typed text by the locale, but the program's texts are always UTF-8.
 void use_utf8() {
   std::setlocale(LC_CTYPE, "");
   if (std::string_view(nl_langinfo(CODESET)) != "UTF-8") std::setlocale(LC_CTYPE, "C.UTF-8");
@@ -49,7 +49,7 @@ struct LineReader::Impl {
   Impl(std::string given_prompt, std::string given_file)
       : prompt(std::move(given_prompt)), file(std::move(given_file)) {}
 
-  // Loads the history. A file that libedit did not write is not used, because keep() would overwrite it.
+  // Loads the history. If libedit did not write the file, does not use it, because keep() would overwrite it.
   void load() {
     if (file.empty()) return;
     std::error_code error;
@@ -73,7 +73,7 @@ struct LineReader::Impl {
   std::string prompt;
   std::string file;
   std::unique_ptr<History, EndHistory> history{};
-  std::unique_ptr<EditLine, EndEditing> editor{};  // destroyed before the history that it uses
+  std::unique_ptr<EditLine, EndEditing> editor{};  // destroyed before the history, which it uses
 };
 
 LineReader::LineReader(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -96,13 +96,13 @@ Result<std::unique_ptr<LineReader>> LineReader::create(std::string prompt, std::
   el_set(editor, EL_EDITOR, "emacs");
   el_set(editor, EL_SIGNAL, 0);
   el_set(editor, EL_HIST, history, impl->history.get());
-  el_source(editor, nullptr);  // reads the user's ~/.editrc
+  el_source(editor, nullptr);  // reads the user's settings in ~/.editrc
   return std::unique_ptr<LineReader>(new LineReader(std::move(impl)));
 }
 
 std::optional<std::string> LineReader::read() {
-  // Prepares the terminal before the prompt. libedit would do so only after the prompt; a Ctrl-D typed in between would
-  // become a meaningless character.
+  // Prepares the terminal before the prompt is printed. libedit would do so only after the prompt, and a Ctrl-D typed
+  // in between would arrive as an ordinary character.
   el_set(impl_->editor.get(), EL_PREP_TERM, 1);
   int count = 0;
   const char* typed = el_gets(impl_->editor.get(), &count);

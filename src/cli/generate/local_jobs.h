@@ -1,10 +1,11 @@
-// Runs jobs of the server's protocols without HTTP: an engine on its own thread, with the answers in this process.
+// Runs jobs of the server's protocols without HTTP: the engine has a thread of its own, and answers stay in this
+// process.
 //
 //   LocalJobs jobs(*engine);
 //   jobs.start(job);
 //   for (LocalJobs::Update& update : jobs.wait()) …
 //
-// Threads: one thread; any thread may call wake().
+// Threads: one thread uses the object; any thread may call wake().
 #pragma once
 
 #include <condition_variable>
@@ -21,26 +22,26 @@ class LocalJobs {
   using Id = EngineJobs::Id;
   using Update = EngineJobs::Update;
 
-  // Nobody else may use the engine while the object exists.
+  // No other code may use the engine while the object exists.
   explicit LocalJobs(Engine& engine);
 
-  // Submits the job's requests. Everything that the job borrows must outlive it.
+  // Submits the job's requests. Everything that the job borrows must outlive the job.
   Id start(ApiJob made) { return jobs_.start(std::move(made)); }
-  // Cancels the job, which then gets no more updates.
+  // Cancels the job. It gets no updates after that.
   void cancel(Id id) { jobs_.cancel(id); }
-  // Waits until the engine has advanced a job or wake() was called. The result may be empty.
+  // Waits until a job has an update or wake() was called. The result may be empty.
   std::vector<Update> wait();
   void wake();
 
  private:
   EngineJobs jobs_;
-  // Guarded by mutex_:
+  // The members below are guarded by mutex_.
   std::mutex mutex_;
   std::condition_variable wake_;
   std::vector<EngineThread::Event> inbox_;
   bool woken_ = false;
 
-  EngineThread engine_;  // last member: its thread ends before what it writes to
+  EngineThread engine_;  // last, so that its thread ends before the members that it writes to are destroyed
 };
 
 }  // namespace tessera::cli

@@ -47,7 +47,7 @@ Status check_prompts(const PromptOptions& prompt, bool batch) {
                                      : fmt::format("two kinds of prompt are given; accepted is one of {}", accepted));
 }
 
-// Checks the adapters of a command whose prompts use one.
+// Refuses several adapters for a command whose prompts can use only one.
 Status check_adapter(const EngineOptions& engine, std::string_view otherwise = "") {
   if (engine.adapters.paths.size() < 2) return ok_status();
   return invalid_argument(fmt::format("--lora-paths: {} adapters are given, and a prompt uses one{}",

@@ -1,4 +1,4 @@
-// The flags of `generate` and `chat` that determine how tokens are chosen and when a text ends.
+// The flags of `generate` and `chat` that say how tokens are sampled and when a text ends.
 #pragma once
 
 #include <string>
@@ -9,14 +9,14 @@
 
 namespace tessera::cli {
 
-// Adds the flags. `title` is their heading in the help, and says what applies if none of them is given.
+// Adds the flags. `title` is their heading in the help; it also says what applies if none of them is given.
 void add_sampling_flags(CommandFlags& add, const std::string& title, GivenSampling& given);
 
 // Returns greedy sampling unless a flag says otherwise. A flag that only affects sampling implies temperature 1 if
 // --temperature is not given.
 SamplingParams sampling_params(const GivenSampling& given);
 StopConditions stop_conditions(const GivenSampling& given);
-// Sets the flags' values as fields of a request to a server.
+// Writes the flags' values into the body of a request to a server.
 void set_request_fields(const GivenSampling& given, Json& body);
 
 }  // namespace tessera::cli

@@ -18,7 +18,7 @@ namespace {
 
 struct Score {
   std::vector<float> logits;    // [tokens, vocab]
-  std::vector<float> logprobs;  // [tokens]: log-probability of each given token after those before it; 0 for the first
+  std::vector<float> logprobs;  // [tokens]: log-probability of each token given the tokens before it; 0 for the first
   double sum() const {
     double total = 0;
     for (const float value : logprobs) total += value;
@@ -29,7 +29,7 @@ struct Score {
   }
 };
 
-// Returns log(softmax(row))[id], summed in double.
+// Returns log(softmax(row))[id]. Sums in double.
 double log_probability(std::span<const float> row, TokenId id) {
   const double most = *std::max_element(row.begin(), row.end());
   double sum = 0;
@@ -52,7 +52,7 @@ struct ImageScore {
   std::vector<std::int32_t> positions{};     // [3, tokens of the prompt]
 };
 
-// Returns the scores of images. The embedding is the first `hidden` values of each row.
+// Returns the embeddings and positions of images. The embedding is the first `hidden` values of each row.
 ImageScore image_score_of(Completion& completion, const Request& request, std::size_t hidden) {
   ImageScore score{.positions = std::move(completion.rope_positions)};
   for (std::size_t k = 0; k < completion.image_rows.size(); ++k) {

@@ -20,7 +20,7 @@ Json list_of(const auto& items) {
   return list;
 }
 
-// Returns the type's name in the spelling of --dtype.
+// Returns the type's name as --dtype spells it.
 std::string_view dtype_text(ir::DType dtype) {
   switch (dtype) {
     case ir::DType::kBFloat16: return "bfloat16";

@@ -13,7 +13,7 @@
 namespace tessera::cli {
 namespace {
 
-// Returns the text of the plan, or of the requested graph. A picture always shows a graph.
+// Returns the text of the plan, or of the requested graph. The picture formats always show a graph.
 Result<std::string> answer(const Explanation& explanation, const std::vector<NamedGraph>& graphs,
                            const ExplainOptions& options) {
   if (names_program(options.graph)) {
@@ -48,7 +48,7 @@ Status run_explain(const ExplainOptions& options, std::span<const FlagValue> fla
   TRY(write_answer(text, options));
   const GraphSwitches& graphs = explanation.plan.runner.graphs;
   if (graphs.prefill && !explanation.plan.runner.prefill_sizes.empty()) return ok_status();
-  // If no rule turned graphs off, the memory for graphs is too small for any size, as a note says.
+  // If no rule turned graphs off, no size fits into the memory for graphs, and a note of the plan says so.
   const std::vector<std::string>& why = graphs.messages.empty() ? explanation.plan.notes : graphs.messages;
   return failed_precondition(fmt::format("piecewise graphs are off: {}", fmt::join(why, "; ")));
 }

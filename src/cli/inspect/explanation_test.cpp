@@ -1,4 +1,5 @@
-// Catches: results of earlier starts that explain does not show, or shows although they are not used.
+// Catches: results of an earlier start that the engine uses but `explain` does not show; results that `explain` shows
+// but the engine does not use.
 #include "tessera/cli/inspect/explanation_text.h"
 
 #include <gmock/gmock.h>
@@ -60,7 +61,8 @@ TEST(Explanation, ShowsChosenSchedulesAndTheirAlternatives) {
   EXPECT_THAT(to_json(e).dump(), HasSubstr(R"("rows": 64, "chosen": 64, "own": 128, "us": {"128": )"));
 }
 
-// The measurements of an earlier start are found by the keys of the model's own kernels.
+// Each measurement is stored under its kernel's key. `explain` must show the measurements of the kernels that the model
+// uses now, and of no others.
 TEST(Explanation, ShowsTheSchedulesOfTheModelsKernels) {
   const test::ScratchDir folder;
   EngineOptions options{.model_path = testing::data_path("goldens/llama"), .load_format = LoadFormat::kDummy};

@@ -46,7 +46,7 @@ std::string model_text(const Explanation& e) {
                      ir::dtype_name(e.plan.model.dtype), e.device, ranks_text(e));
 }
 
-// Shows every part. Repeated layers are shown once.
+// Shows every piece and split operator. Repeated layers are shown once.
 std::string parts_text(const StitchingGraph& stitching) {
   std::string text = fmt::format("Prefill: {} and {}\n", plural(stitching.num_pieces(), "piece"),
                                  plural(stitching.num_split_ops(), "split op"));
@@ -69,7 +69,7 @@ std::string parts_text(const StitchingGraph& stitching) {
   return text;
 }
 
-// Shows each pass once, over all graphs.
+// Shows one row for each pass, with sums over all graphs.
 std::string passes_text(const Explanation& e) {
   Table table({"pass", ">nodes before", ">after", "changed", ">ms"});
   for (const Pass& pass : e.plan.runner.registry->passes) {
@@ -96,7 +96,7 @@ std::string passes_text(const Explanation& e) {
   return table.empty() ? "" : "Passes\n" + table.text() + "\n";
 }
 
-// Returns "" if the model reads no images.
+// Describes the vision tower. Returns "" if the model reads no images.
 std::string vision_text(const Explanation& e) {
   if (!e.plan.graphs.vision) return "";
   const VisionOptions& vision = e.plan.runner.vision;
@@ -120,7 +120,7 @@ std::string ladders_text(const Explanation& e) {
                      runner.decode_padding ? "" : "\n  decode graphs serve exact sizes only", vision_text(e));
 }
 
-// Returns "" without speculative decoding.
+// Describes speculative decoding. Returns "" without it.
 std::string drafts_text(const Explanation& e) {
   const DraftOptions& drafts = e.plan.drafts;
   if (!drafts.any()) return "";
@@ -191,7 +191,7 @@ std::string memory_text(const Explanation& e) {
   return table.empty() ? text : text + table.text();
 }
 
-// Shows the schedules. Sizes that kept their own schedule are only counted.
+// Shows the schedules. Sizes for which the kernel's own schedule was best are only counted.
 std::string schedules_text(const Explanation& e) {
   if (e.schedules.empty()) return "";
   Table table({"kernel", ">rows", ">schedule", ">us", ">against", ">us"});

@@ -1,4 +1,4 @@
-// Writes an explanation for a terminal.
+// Writes an explanation as text for a terminal.
 #pragma once
 
 #include <string>

@@ -28,7 +28,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Returns the command's words as JSON. Keys and passwords are left out, because reports are sent to others.
+// Returns the command's words as JSON. Leaves out keys and passwords, because users send reports to other people.
 Json command_json(const std::vector<std::string>& arguments) {
   Json words = Json::array();
   words.push_back("tessera");
@@ -71,7 +71,7 @@ std::string folder_for(const std::string& cache_dir) {
   return ((none ? fs::path("/tmp") : temporary) / fmt::format("tessera-{}", ::getuid())).string();
 }
 
-// Creates a new file that only this user can read. An existing file is an error.
+// Creates a new file that only this user can read. Returns an error if the file exists.
 Status write_new_file(const std::string& path, std::string_view text) {
   const auto failed = [&] { return data_loss(fmt::format("{}: cannot be written: {}", path, std::strerror(errno))); };
   const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
@@ -91,10 +91,10 @@ Status write_new_file(const std::string& path, std::string_view text) {
   return ok_status();
 }
 
-// Returns a lowered share of memory that --mem-fraction-static still accepts.
+// Returns `share` minus `by`, but no less than --mem-fraction-static accepts.
 double lowered(double share, double by) { return std::max(share - by, 0.1); }
 
-// Returns a sentence about the device's free memory; "" if the device can no longer be opened.
+// Returns a sentence about the device's free memory; "" if the device cannot be opened any more.
 std::string free_memory(const EngineOptions& options) {
   const Result<std::unique_ptr<Device>> device = open_device(options);
   if (!device.ok()) return "";
@@ -177,7 +177,7 @@ Result<std::string> write_failure_report(const Json& report, const std::string& 
 std::string explain_failure(const Status& error, const CommandLine& line, const std::vector<std::string>& arguments) {
   const EngineOptions* engine = engine_of(line.command);
   if (engine == nullptr || !is_graph_failure(error)) return "";
-  // Guards against lack of memory in this process itself.
+  // This process itself may be out of memory, so exceptions are caught.
   try {
     const std::string advice = free_memory(*engine) + failure_advice(*engine);
     const Result<std::string> path = write_failure_report(failure_report(error, line, arguments), engine->cache_dir);

@@ -1,5 +1,5 @@
 // Catches: a failed start that does not say what helps, or proposes what is already set; a report that lacks a needed
-// fact, reveals a secret or overwrites another; and a report whose own failure hides the error.
+// fact, reveals a secret or overwrites another report; and an unwritable report that hides the original error.
 #include "tessera/cli/inspect/failure_report.h"
 
 #include <gmock/gmock.h>
@@ -115,7 +115,7 @@ TEST_F(FailureReport, ProposesALowerShareOfMemoryThanGiven) {
 }
 
 TEST_F(FailureReport, AnUnwritableReportStillGivesTheAdvice) {
-  // A file is at the folder's path, so nobody, not even the superuser, can write there.
+  // There is a file at the folder's path, so that not even the superuser can write there.
   const std::string file = folder();
   { const std::unique_ptr<FILE, int (*)(FILE*)> made(std::fopen(file.c_str(), "w"), std::fclose); }
   const std::string said = explain_failure(kFailure, parsed(kArguments, file), kArguments);

@@ -14,7 +14,7 @@ std::optional<double> median_of(const std::vector<double>& values) {
   return values.empty() ? std::nullopt : std::optional(median(values));
 }
 
-// Applies `of` to the two forms' times of each round. Returns nothing unless both forms were measured.
+// Applies `of` to the times of two forms in each round. Returns nothing unless both forms were measured.
 std::vector<double> by_round(const std::vector<double>& a, const std::vector<double>& b,
                              const std::function<double(double, double)>& of) {
   std::vector<double> made;
@@ -37,7 +37,7 @@ std::string cell(const std::optional<FormRatio>& ratio) {
   return fmt::format("{:.3f} [{:.3f}, {:.3f}]", ratio->median, ratio->interval.low, ratio->interval.high);
 }
 
-// Returns the row of the same batch for the first row's compiler; null if `row` has that compiler.
+// Returns the row with the same batch and the first row's compiler; null if `row` itself has that compiler.
 const FormRow* baseline_of(const FormRow& row, std::span<const FormRow> rows) {
   if (row.compiler == rows.front().compiler) return nullptr;
   const auto found = std::ranges::find_if(rows, [&](const FormRow& other) {
@@ -56,8 +56,8 @@ std::optional<double> to_baseline(const FormRow& row, std::span<const FormRow> r
 
 std::string label(const FormRow& row) { return fmt::format("{} ({})", row.name(), row.compiler); }
 
-// Returns a sentence on whether graphs are anywhere slower than eager forwards. Padded batches do not count: dispatch
-// weighs the cost of padding, which says nothing about graphs.
+// Returns a sentence that says whether graphs are slower than eager forwards for any batch. Padded batches do not
+// count, because their additional cost is due to padding, which dispatch weighs separately.
 std::string graphs_verdict(std::span<const FormRow> rows) {
   std::size_t compared = 0;
   std::size_t fewest = SIZE_MAX;

@@ -1,4 +1,5 @@
-// The results of `bench graphs`: one batch, measured in all its forms round by round, and the comparison of the forms.
+// The results of `bench graphs`. Each batch is measured in several forms: eagerly, with graphs of pieces, and as one
+// graph. Each round runs every form once, and the forms are compared within the rounds.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,7 @@
 
 namespace tessera::cli {
 
-// Milliseconds of each round, in which every form ran once. Empty: the batch does not have this form.
+// Milliseconds of each round, in which every form runs once. Empty: the batch does not have this form.
 struct FormTimes {
   std::vector<double> eager;   // operators one by one
   std::vector<double> pieces;  // graphs of pieces, with split operators between them
@@ -30,7 +31,7 @@ struct FormRow {
   std::string name() const;  // "prefill of 64 tokens"
 };
 
-// The ratio of two forms' times in the same rounds.
+// The ratio of two forms' times within the same rounds.
 struct FormRatio {
   double median = 0;
   Interval interval;  // 95 % confidence interval of the median
@@ -39,20 +40,20 @@ struct FormRatio {
 struct FormResult {
   std::optional<double> eager_ms, pieces_ms, full_ms;  // medians
   std::optional<FormRatio> pieces_to_eager, full_to_eager;
-  std::optional<double> cut_us;  // median of the additional time per cut of pieces compared with one graph
-  // The time of the form that runs the batch by default: the pieces of a prefill, or the one graph of a decode.
+  std::optional<double> cut_us;  // median of the extra time of pieces over one graph, divided by the number of cuts
+  // The time of the default form: pieces for a prefill, one graph for a decode.
   std::optional<double> graph_ms;
   std::optional<FormRatio> graph_to_eager;
 };
 FormResult form_result(const FormRow& row);
 
-// The factor of eager's time above which a graph counts as slower. Repeated measurements of the same thing differ by
-// less.
+// A graph counts as slower if it takes more than this factor of the eager time. Repeated measurements of the same work
+// differ by less.
 inline constexpr double kMostGraphToEager = 1.01;
 
-// Returns the table in Markdown, one line per row. A paragraph below says whether a graph of exactly a batch's size is
-// slower than eager anywhere, and what the cuts into pieces cost. Rows of further compilers show the ratio between the
-// times of their graphs and of the first compiler's graphs.
+// Returns the table in Markdown, one line per row. A paragraph below the table says whether any unpadded batch is
+// slower with graphs than eagerly, and what the cuts into pieces cost. If there are several compilers, the rows of each
+// later compiler also show the ratio of its graphs' times to the first compiler's times.
 std::string to_markdown(std::span<const FormRow> rows);
 Json to_json(std::span<const FormRow> rows);
 

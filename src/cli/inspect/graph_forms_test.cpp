@@ -1,5 +1,5 @@
 // Catches: ratios of medians instead of medians of ratios, a form that serves batches but is not judged, a verdict that
-// hides a median above the limit, a cut's cost with the wrong sign or unit, and a table whose rows do not fit its
+// hides a median above the limit, a cut's cost with the wrong sign or unit, and a table whose rows do not match its
 // header.
 #include "tessera/cli/inspect/graph_forms.h"
 
@@ -23,7 +23,7 @@ FormRow decode(std::int64_t requests, FormTimes times) {
 }
 
 TEST(GraphForms, RatiosAreComputedForEachRound) {
-  // Each form takes twice as long in the second round as in the first, and about three times as long in the third.
+  // All forms take twice as long in the second round as in the first, and about three times as long in the third.
   const FormResult r = form_result(prefill(64, {.eager = {2, 4, 6}, .pieces = {1, 2, 3.3}, .full = {0.9, 1.8, 2.7}}));
   EXPECT_DOUBLE_EQ(*r.eager_ms, 4);
   EXPECT_DOUBLE_EQ(*r.pieces_ms, 2);
@@ -53,7 +53,7 @@ TEST(GraphForms, TheVerdictNamesAllFormsAboveTheLimit) {
   EXPECT_THAT(to_markdown(rows), HasSubstr("above 1.01 are prefill of 4,096 tokens (eager) 1.050; the worst is 1.050"));
   rows = {prefill(4096, {.eager = {2}, .pieces = {}, .full = {}}),
           prefill(5, {.eager = {1}, .pieces = {2}, .full = {}})};
-  rows[1].size = 8;  // the cost of padding does not count against the graph
+  rows[1].size = 8;  // now padded, so its time does not count against graphs
   EXPECT_THAT(to_markdown(rows), HasSubstr("No batch has graphs of just its size."));
   EXPECT_EQ(to_markdown({}), "No batch was measured.\n");
 }

@@ -1,4 +1,4 @@
-// Reports the graphs of a run and how forwards used them, as JSON and as a table.
+// Reports the graphs of a run and how its forwards used them, as JSON and as a table.
 #pragma once
 
 #include <string>
@@ -10,12 +10,12 @@
 
 namespace tessera::cli {
 
-// Forwards of one kind that were dispatched in the same way.
+// Forwards that were dispatched in the same way.
 struct ForwardGroup {
-  ForwardRecord each;  // tokens, padding and ms are sums
+  ForwardRecord each;  // one forward's shape and dispatch; tokens, padding and ms are sums over the group
   std::int64_t count = 0;
 };
-// Returns the kinds of forwards that ran, in the order of their first forward.
+// Returns the groups of forwards, in the order of each group's first forward.
 std::vector<ForwardGroup> group_forwards(const std::vector<ForwardRecord>& forwards);
 
 // Returns {"pieces", "split_ops", "prefill": {"enabled", "captured_sizes", "sizes": those that were replayed, …},
@@ -23,7 +23,7 @@ std::vector<ForwardGroup> group_forwards(const std::vector<ForwardRecord>& forwa
 // "tokens", "padding", "memory"}.
 Json graphs_json(const Engine& engine, const std::vector<ForwardRecord>& forwards);
 
-// Returns a text about the model, its graphs, and what each kind of forward used.
+// Returns a text that describes the model, its graphs, and the graphs that each group of forwards used.
 std::string graphs_text(const Engine& engine, const std::vector<ForwardRecord>& forwards);
 
 }  // namespace tessera::cli

@@ -1,4 +1,4 @@
-// Catches: a graph among several that is not shown or cannot be told from the next, JSON that lacks facts of the text,
+// Catches: one of several graphs that is not shown or cannot be told from the next, JSON that lacks facts of the text,
 // and a picture of several graphs that no viewer opens.
 #include "tessera/cli/inspect/shown_graphs.h"
 

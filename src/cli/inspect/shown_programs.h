@@ -1,4 +1,4 @@
-// Shows the compiled form of prefill, for `explain --graph program:N` and `explain --graph entries`.
+// Shows the compiled form of a prefill, for `explain --graph program:N` and `explain --graph entries`.
 #pragma once
 
 #include <string>
@@ -13,9 +13,10 @@ namespace tessera::cli {
 // Returns whether the name is "program:N" or "entries".
 bool names_program(std::string_view name);
 
-// Returns the text for a name. "program:N": the program of part N with its values, instructions and kernels, and its
-// bytes at the largest prefill size. "entries": each part at each prefill size, before anything is bound. Compiles, but
-// takes no device memory. kInvalidArgument for a part that does not exist. Precondition: names_program(name).
+// Returns the text for a name. "program:N" shows the program of part N with its values, instructions and kernels, and
+// its bytes at the largest prefill size. "entries" shows each part at each prefill size, before anything is bound.
+// Compiles the graph, but takes no device memory. Returns kInvalidArgument for a part that does not exist.
+// Precondition: names_program(name).
 Result<std::string> shown_program(const EnginePlan& plan, Device& device, std::string_view name);
 
 }  // namespace tessera::cli

@@ -1,5 +1,5 @@
-// Catches: a program shown with another layer's values, missing kernels, a size or part missing from the entries, and
-// another part shown for one that does not exist.
+// Catches: a program shown with another layer's values, missing kernels, entries that lack a size or part, and another
+// part shown instead of a requested part that does not exist.
 #include "tessera/cli/inspect/shown_programs.h"
 
 #include <gmock/gmock.h>

@@ -25,8 +25,8 @@
 namespace tessera::cli {
 namespace {
 
-// The most tokens of a request that the KV cache holds in verify()'s batches. The engine's own cache would be larger
-// than needed.
+// The KV cache has room for this many tokens per request. The batches of verify() need no more, so the cache is made
+// smaller than an engine's.
 constexpr std::int64_t kCachedTokensPerRequest = 64;
 
 Status no_graphs() { return failed_precondition("there are no graphs to verify"); }
@@ -37,7 +37,7 @@ struct Verified {
   std::vector<std::string> dropped;  // sizes that could not be captured, and why
 };
 
-// A runner like an engine's own, except for the KV cache's size.
+// A runner like an engine's, but with a smaller KV cache.
 class VerifiedRunner {
  public:
   static Result<std::unique_ptr<VerifiedRunner>> create(EngineOptions options) {
@@ -69,7 +69,7 @@ class VerifiedRunner {
   bool has_graphs() const {
     return !runner_->prefill().report().captured.empty() || !runner_->decode().report().captured.empty();
   }
-  // Does all the work of an idle server, and saves what a later start reads.
+  // Does all work of an idle server, and saves the results for a later start.
   Status measure_and_save() {
     while (TRY(runner_->idle_work()) || TRY(profiles_->measure_algorithms(*device_))) {
     }
@@ -93,7 +93,7 @@ class VerifiedRunner {
   std::unique_ptr<ModelRunner> runner_;
 };
 
-// A folder for the caches of two successive starts, removed at the end.
+// A cache folder for two successive starts. The destructor removes it.
 class TemporaryFolder {
  public:
   static Result<TemporaryFolder> create() {
@@ -133,7 +133,7 @@ Result<Verified> verify_mode(EngineOptions options, const VerifyMode& mode) {
   return Verified{.mode = mode.name, .report = std::move(report), .dropped = verified->dropped()};
 }
 
-// The results of one runner's comparisons.
+// A summary of one runner's comparisons.
 struct Summary {
   std::string runner;
   std::vector<std::int64_t> sizes;
@@ -246,12 +246,12 @@ std::string to_text(const SoakReport& report) {
   return text;
 }
 
-// Returns the largest accepted difference. For float32 it is the rounding of sums in another order. Narrower types
-// round every value of every layer. A delta rule's state can amplify rounding: it divides keys and queries by their
-// norms, and subtracts what the state already holds. Changing the embeddings by a unit in the last place changes a
-// row's logits by up to 2.2e-4 in qwen3-next, and by less than 1e-5 in all others. Soaks of qwen3-next differed by up
-// to 4.5e-5, and those of other models with such states by 1.1e-5 (tools/rounding_response.py;
-// docs/measurements/correctness.md, "How far rounding carries").
+// Returns the largest accepted difference. For float32 it covers the rounding of sums that are added in another order.
+// Narrower types round every value of every layer, so their limit is larger. The state of a delta rule can amplify
+// rounding: the rule divides keys and queries by their norms, and subtracts what the state already holds. When the
+// embeddings change by a unit in the last place, a row's logits change by up to 2.2e-4 in qwen3-next, and by less than
+// 1e-5 in all other models. Soaks of qwen3-next differed by up to 4.5e-5, and soaks of other models with such states
+// differed by up to 1.1e-5 (tools/rounding_response.py; docs/measurements/correctness.md, "How far rounding carries").
 double soak_tolerance(ModelRunner& runner) {
   const ir::Graph& body = runner.parts().model.graphs.body;
   if (body.value(body.outputs[0]).type.dtype != ir::DType::kFloat32) return 5e-2;
@@ -259,8 +259,8 @@ double soak_tolerance(ModelRunner& runner) {
   return std::ranges::any_of(body.cache_groups, is_recurrent) ? 3e-4 : 1e-5;
 }
 
-// Checks that resident memory hardly grew after the first half of the batches, which fills most of the reusable memory.
-// A short soak is not checked.
+// Checks that resident memory hardly grows after the first half of the batches, because most reusable memory is
+// allocated by then. Does not check a short soak.
 Status check_memory(const SoakReport& report) {
   constexpr std::int64_t kLongEnough = 1000;  // batches
   constexpr std::int64_t kNoise = std::int64_t{16} << 20;
@@ -276,7 +276,7 @@ Status check_memory(const SoakReport& report) {
 Status run_soak(const VerifyOptions& options) {
   EngineOptions engine = options.engine;
   engine.show_progress = progress_wanted();
-  engine.graphs.measure_costs = false;  // so that a seed gives the same batches on the same graphs
+  engine.graphs.measure_costs = false;  // measured costs would let equal seeds run different graphs
   const std::unique_ptr<VerifiedRunner> soaked = TRY(VerifiedRunner::create(std::move(engine)));
   if (!soaked->has_graphs()) return no_graphs();
   const SoakReport report = TRY(soak(soaked->runner(), {.batches = options.soak,

@@ -13,7 +13,7 @@ VerifyMode captured(std::string name, CaptureMode mode) {
   return {std::move(name), [mode](EngineOptions& o) { o.graphs.capture = mode; }};
 }
 
-// Sets costs that make one full graph faster than pieces at every prefill size.
+// Sets costs with which one full graph is faster than pieces at every prefill size.
 void choose_full(EngineOptions& options) {
   CostTable costs;
   const std::vector<std::int64_t>& given = options.graphs.piecewise_tokens;

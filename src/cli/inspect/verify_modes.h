@@ -1,4 +1,4 @@
-// The modes that `tessera verify` compares in addition to the one that its flags select.
+// The modes that `tessera verify` compares in addition to the mode that its flags select.
 #pragma once
 
 #include <functional>
@@ -12,11 +12,11 @@ namespace tessera::cli {
 struct VerifyMode {
   std::string name;
   std::function<void(EngineOptions&)> change;
-  bool restart = false;  // compares the second start, after a first one has left its measurements and choices in a
-                         // cache
+  // Compares a second start, which uses measurements and choices that a first start left in a cache.
+  bool restart = false;
 };
 
-// Returns the modes: capture modes, graph modes, passes off, deterministic inference, and a start after another one.
+// Returns the modes: capture modes, graph modes, disabled passes, deterministic inference, and a restart.
 std::vector<VerifyMode> verify_modes();
 
 }  // namespace tessera::cli

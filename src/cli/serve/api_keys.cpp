@@ -10,7 +10,7 @@
 namespace tessera::cli {
 namespace {
 
-// Checks that a header's value can hold the key: visible characters only.
+// Checks that an HTTP header can hold the key, that is, that the key has only visible characters.
 Status check_key(std::string_view key, const std::string& where) {
   if (key.empty()) return invalid_argument(where + ": the key is empty");
   if (std::all_of(key.begin(), key.end(), [](char c) { return c > ' ' && c < '\x7f'; })) return ok_status();

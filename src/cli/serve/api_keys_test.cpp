@@ -1,5 +1,5 @@
-// Catches: a server that is open although keys were given, keys that are read wrongly, and keys in places that others
-// can read.
+// Catches: a server that accepts clients without a key although keys were given, keys that are read wrongly, and keys
+// that remain where others can read them.
 #include "tessera/cli/serve/api_keys.h"
 
 #include <gmock/gmock.h>

@@ -7,8 +7,8 @@
 
 namespace tessera::cli {
 
-// Returns at once. If the process has not ended within `limit`, ends it with exit status 1 without destroying anything.
-// First writes `error` to standard error in the usual form of command-line errors, unless it was written already.
+// Returns at once. If the process has not ended within `limit`, ends it with exit status 1 and without running
+// destructors. First writes `error` to standard error (write_last_error), unless an error was written already.
 void end_within(std::chrono::milliseconds limit, const Status& error);
 
 }  // namespace tessera::cli

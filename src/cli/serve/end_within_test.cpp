@@ -1,4 +1,4 @@
-// Catches: a failed process that waits forever, exits with success, or does not report the error.
+// Catches: a failed process that never ends, exits with success, or does not report the error.
 #include "tessera/cli/serve/end_within.h"
 
 #include <gtest/gtest.h>

@@ -16,7 +16,7 @@ namespace {
 
 struct Launcher {
   const char* size;
-  std::array<const char*, 3> rank;  // the first that is set counts; null ends the list
+  std::array<const char*, 3> rank;  // the first variable that is set counts; null ends the list
 };
 
 constexpr std::array kLaunchers = {
@@ -25,7 +25,7 @@ constexpr std::array kLaunchers = {
     Launcher{"PMI_SIZE", {"PMI_RANK"}},
     Launcher{"SLURM_NTASKS", {"SLURM_PROCID"}},
 };
-// The variable that is "True" if torchrun itself listens at MASTER_PORT.
+// The variable that is "True" if torchrun's own agent listens at MASTER_PORT.
 constexpr const char* kAgentStore = "TORCHELASTIC_USE_AGENT_STORE";
 
 std::string_view value_of(const Environment& get, const char* variable) {
@@ -56,7 +56,7 @@ Result<std::optional<Place>> find_place(const Environment& get) {
   return std::optional<Place>();
 }
 
-// Sets dist_init_addr from the environment. Returns the names of the variables that gave it; "" if none did.
+// Sets dist_init_addr from the environment. Returns the names of the variables that were used; "" if none were.
 Result<std::string> take_address(const Environment& get, EngineOptions& engine) {
   const std::string_view host = value_of(get, "MASTER_ADDR");
   if (host.empty() || value_of(get, "MASTER_PORT").empty()) return std::string();

@@ -1,5 +1,5 @@
-// Catches: a launcher that is not noticed, a launcher that overrides a flag, a process with the wrong index, and a job
-// of several processes that were not meant to share a model.
+// Catches: a launcher that is not recognised, a launcher that overrides a flag, a process with the wrong index, and
+// processes of one job that share a model although they should not.
 #include "tessera/cli/serve/launch_environment.h"
 
 #include <gmock/gmock.h>

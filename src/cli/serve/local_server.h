@@ -1,4 +1,4 @@
-// A server in this process, on a free port of 127.0.0.1 and on its own threads.
+// A server in this process, on a free port of 127.0.0.1 and on threads of its own.
 #pragma once
 
 #include <memory>
@@ -14,14 +14,14 @@ class LocalServer {
   struct Options {
     EngineOptions engine;
     std::string model_name;
-    std::size_t connections = 0;  // simultaneous clients
+    std::size_t connections = 0;  // number of simultaneous clients
     bool profile = false;         // records the engine's steps from the start
   };
   // Loads the model and starts serving it.
   static Result<std::unique_ptr<LocalServer>> start(const Options& options);
-  // Drops running requests.
+  // Ends the server and drops running requests.
   ~LocalServer();
-  // Ends the server, drops running requests, and returns the profile. Precondition: started with `profile`.
+  // Ends the server, drops running requests, and returns the profile. Precondition: it was started with `profile`.
   static EngineProfile end_profile(std::unique_ptr<LocalServer> server);
 
   std::string url() const;

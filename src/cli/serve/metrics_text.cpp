@@ -21,12 +21,12 @@ std::optional<double> number_of(std::string_view text) {
 }
 
 struct Sample {
-  std::string labels;  // without `le`
+  std::string labels;  // all labels except `le`
   double limit = 0;
-  double count = 0;  // observations up to the limit
+  double count = 0;  // number of observations up to the limit
 };
 
-// Parses the text after the name of a bucket's sample, such as `{model_name="m",le="16"} 3`. The values of our labels
+// Parses the text after the name in a bucket's line, such as `{model_name="m",le="16"} 3`. This program's label values
 // contain no quotes.
 std::optional<Sample> read_sample(std::string_view text) {
   const std::size_t close = text.rfind('}');
@@ -54,7 +54,8 @@ Result<std::vector<HistogramBucket>> read_histogram(std::string_view text, std::
                                                     std::string_view file) {
   const std::string bucket = std::string(name) + "_bucket";
   std::map<double, double> counts;
-  std::map<std::string, Sample, std::less<>> last;  // last sample by labels: limits must ascend, counts must not fall
+  // The last bucket of each series. The next bucket must have a higher limit and at least the same count.
+  std::map<std::string, Sample, std::less<>> last;
   int number = 0;
   while (!text.empty()) {
     const std::string_view line = text.substr(0, text.find('\n'));

@@ -11,7 +11,7 @@ void allow_open_files() {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= kEnough) return;
   limit.rlim_cur = std::min(limit.rlim_max, kEnough);
-  setrlimit(RLIMIT_NOFILE, &limit);  // if this is refused, connections beyond the old limit are refused
+  setrlimit(RLIMIT_NOFILE, &limit);  // if this fails, connections beyond the old limit are refused
 }
 
 }  // namespace tessera::cli

@@ -33,7 +33,7 @@ Timeline::Clock::time_point process_start() {
   const Result<std::string> stat = read_text_file("/proc/self/stat");
   const Result<long long> ticks = stat.ok() ? start_ticks(*stat) : Result<long long>(stat.status());
   const long per_second = ::sysconf(_SC_CLK_TCK);
-  // Reads both clocks in direct succession, because a pause between the readings would be an error of the result.
+  // Reads both clocks in direct succession, because a pause between the readings would distort the result.
   timespec since_boot{};
   const int read = ::clock_gettime(CLOCK_BOOTTIME, &since_boot);
   const Timeline::Clock::time_point now = Timeline::Clock::now();

@@ -1,4 +1,4 @@
-// Finds out when this process started.
+// Determines when this process started.
 #pragma once
 
 #include <string_view>
@@ -10,15 +10,15 @@
 namespace tessera::cli {
 
 // Returns the clock ticks between the machine's start and the process's start: field 22 of /proc/<process>/stat
-// (proc(5)). The second field may contain any character. Returns data_loss for a malformed text.
+// (proc(5)). The second field may contain any character. Returns kDataLoss for malformed text.
 Result<long long> start_ticks(std::string_view stat);
 
 // Returns when the process started, with the kernel's precision of one clock tick (10 ms). Returns the current time if
 // the kernel does not tell.
 Timeline::Clock::time_point process_start();
 
-// Adds two phases to a command that runs an engine: "process", from the process's start to `began` (when run() was
-// entered), and "options", from then to now.
+// Adds two phases to the timeline of a command that runs an engine: "process", from the process's start to `began`
+// (when run() was entered), and "options", from then until now.
 void record_start(Command& command, Timeline::Clock::time_point began);
 
 }  // namespace tessera::cli

@@ -1,4 +1,5 @@
-// Catches: a start time that is read from the wrong field, or from which no phase of the start begins.
+// Catches: a start time that is read from the wrong field, and a timeline without the phase that begins at the
+// process's start.
 #include "tessera/cli/serve/process_start.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
-// Catches: a launch command from SGLang's or vLLM's documentation that gets "unknown flag", is read as a similarly
-// spelled flag, or is silently treated differently.
+// Catches: a launch command from SGLang's or vLLM's documentation that is refused with "unknown flag"; a flag that is
+// taken for a similarly spelled one; a flag that silently has another effect.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 struct Published {
-  const char* words;         // the words after "serve"; MODEL is a folder
+  const char* words;         // the words after "serve"; MODEL stands for a folder
   const char* answer = "";   // part of the error; "": accepted
   const char* warning = "";  // part of a warning; "": no warning
 };

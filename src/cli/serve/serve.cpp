@@ -24,19 +24,19 @@
 namespace tessera::cli {
 namespace {
 
-// The time that failed engines have to be destroyed.
+// The time limit for destroying engines after a failure.
 constexpr std::chrono::seconds kTakingDown{2};
 
-// Fails before the model is loaded if the address is in use or the certificates cannot be used.
+// Returns an error before the model is loaded if the address is in use or the certificates cannot be used.
 Status check_address(const HttpOptions& options) {
   const Result<std::unique_ptr<HttpServer>> probe = HttpServer::create(options, [](const HttpExchange&) {});
   return probe.ok() ? ok_status() : probe.status();
 }
 
-// Ends a node's server together with the servers of other nodes: if one is told to stop, all stop.
+// Ends a node's server together with the servers of the other nodes. If one of the servers is told to stop, all stop.
 class StopWithOthers {
  public:
-  // `others`: null if there are none. The server outlives the object.
+  // `others` is null if there are no other nodes. The server must outlive the object.
   StopWithOthers(CommonEnd* others, Server& server, const ServeOptions& options)
       : others_(others), server_(server), options_(options) {}
   ~StopWithOthers() {
@@ -45,7 +45,7 @@ class StopWithOthers {
   StopWithOthers(const StopWithOthers&) = delete;
   StopWithOthers& operator=(const StopWithOthers&) = delete;
 
-  // Starts listening to the other nodes. If one is told to stop, this server stops.
+  // Starts to watch the other nodes. If one of them is told to stop, this server stops too.
   void listen() {
     if (others_ == nullptr) return;
     others_->when_told([this](int node) {
@@ -68,7 +68,7 @@ class StopWithOthers {
       others_->give_up();
     }
   }
-  // Waits for the other nodes, whose ranks need this node's ranks. They have as much time for their requests as this
+  // Waits for the other nodes, whose ranks need this node's ranks. They get as much time for their requests as this
   // node had.
   void leave() {
     if (others_ == nullptr) return;
@@ -88,7 +88,7 @@ bool logs_to_file(const ServerOptions& options) { return !options.access_log.emp
 
 Status serve(const ServeOptions& options, Server& server, const Timeline& start, CommonEnd* others) {
   StopWithOthers end(others, server, options);
-  // Without a log to open again, SIGHUP ends the process, as it does when a terminal is closed.
+  // Without a log file to reopen, SIGHUP ends the process, for example when its terminal is closed.
   std::function<void()> on_hangup;
   if (logs_to_file(options.server)) on_hangup = [&server] { server.reopen_access_log(); };
   const std::unique_ptr<StopSignal> stop = TRY(StopSignal::watch(
@@ -97,7 +97,8 @@ Status serve(const ServeOptions& options, Server& server, const Timeline& start,
   write_error(fmt::format("Ready after {}\n", start.line()));
   TRY(write_output(fmt::format("Serving {} at {}\n", options.engine.model_path, server.address())));
   const Status ended = server.run();
-  // Limits the time of the end: a rank or a driver may hang in its destructor, and a supervisor waits for the process.
+  // Limits the time of the cleanup. The destructor of a rank or a driver may hang, but a supervisor restarts the server
+  // only after the process has ended.
   if (!ended.ok()) end_within(kTakingDown, ended);
   if (ended.ok()) end.leave();
   return ended;
@@ -120,7 +121,8 @@ Status run_serve(const ServeOptions& options) {
   limit_free_ends();
   std::signal(SIGPIPE, SIG_IGN);
   if (logs_to_file(server_options))
-    std::signal(SIGHUP, SIG_IGN);  // a rotation must not end a start; serve() handles it
+    // A log rotation sends SIGHUP, which must not end the process during its start. serve() installs a handler later.
+    std::signal(SIGHUP, SIG_IGN);
   EngineOptions engine_options = options.engine;
   engine_options.show_progress = true;
   const StartedReplicas started = TRY(start_replicas(engine_options, static_cast<int>(options.replicas)));
@@ -129,7 +131,9 @@ Status run_serve(const ServeOptions& options) {
   for (const std::unique_ptr<Engine>& engine : started.engines) served.push_back(engine.get());
   const Result<std::unique_ptr<Server>> server = Server::create(std::move(server_options), served);
   Status ended = server.ok() ? serve(options, **server, started.engines.front()->start(), others) : server.status();
-  if (!ended.ok() && others != nullptr) others->leave(ended);  // before the engines end, whose message would say less
+  // This rank sends its error to the other nodes before its engines are destroyed. Their destruction would only send a
+  // less informative error.
+  if (!ended.ok() && others != nullptr) others->leave(ended);
   return ended;
 }
 

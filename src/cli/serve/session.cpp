@@ -20,7 +20,7 @@ double ms_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
 
-// Returns a message's content with the images before the text.
+// Returns a message's content. The images precede the text.
 Json message_content(const std::string& text, std::size_t images) {
   if (images == 0) return text;
   Json parts = Json::array();
@@ -48,7 +48,7 @@ Result<std::string> render_chat(const Engine& engine, const std::string& text, s
   return chat.render(Json(Json::Array{std::move(message)}), options);
 }
 
-// Returns the forward that ran between two states of the counters.
+// Returns the forward that ran between two readings of the counters.
 ForwardRecord difference(const ForwardCounters& before, const ForwardCounters& after) {
   ForwardRecord record;
   for (const auto& [key, count] : after.by_key) {
@@ -111,7 +111,7 @@ Result<RunRecord> run_requests(Engine& engine, const std::vector<Request>& reque
   }
   RunRecord record;
   Status failure;
-  std::int64_t prompt_tokens = 0;  // tokens not computed yet
+  std::int64_t prompt_tokens = 0;  // prompt tokens that are not computed yet
   for (const Request& request : requests) prompt_tokens += std::ssize(request.prompt);
   std::deque<ForwardRecord> in_flight;
   Clock::time_point last_done = start;

@@ -1,4 +1,4 @@
-// Helpers of generate and score: they convert prompts to ids, and run requests with a record of every forward.
+// Helpers of `generate` and `score`: they convert prompts to ids, and run requests and record every forward.
 #pragma once
 
 #include <cstdint>
@@ -14,19 +14,19 @@
 
 namespace tessera::cli {
 
-// Returns whether to show a progress bar, which needs a terminal as standard error.
+// Returns whether standard error is a terminal, on which a progress bar can be shown.
 bool progress_wanted();
 
-// Returns the token ids of every prompt. `chat`: each text is a user's message, followed by the start of the model's
-// turn.
+// Returns the token ids of every prompt. If `chat`, each text is a user's message in the chat template, followed by the
+// start of the model's turn.
 Result<std::vector<std::vector<TokenId>>> prompt_ids(const Engine& engine, const PromptOptions& prompt, bool chat);
 
 // Returns the text of the ids; null without a tokenizer.
 Json text_json(const Engine& engine, std::span<const TokenId> ids);
 
-// One forward and its dispatch.
+// One forward and how it was dispatched.
 struct ForwardRecord {
-  bool decode = false;  // every request's prompt was already computed
+  bool decode = false;  // all prompts were already computed
   RunnerKind runner = RunnerKind::kEager;
   std::int64_t size = 0;
   Reason reason = Reason::kGraphsDisabled;
@@ -41,11 +41,11 @@ struct RunRecord {
   double total_ms = 0;
 };
 
-// Starts an engine. If it could capture no graphs, writes advice to standard error.
+// Starts an engine. If some runner could capture no graphs, writes advice to standard error.
 Result<std::unique_ptr<Engine>> start_engine(const EngineOptions& options);
 
-// Submits all requests and runs them until they end. `on_event(request, event)` gets events as they come; if it returns
-// an error, the run ends.
+// Submits all requests and runs them until they end. Calls `on_event(request index, event)` for each event; if it
+// returns an error, the run ends.
 Result<RunRecord> run_requests(Engine& engine, const std::vector<Request>& requests,
                                const std::function<Status(std::size_t, const RequestEvent&)>& on_event = {});
 

@@ -31,7 +31,7 @@ struct EngineOnNodes {
     return options.replicas == 1 || options.engine.dp_attention ? &options.engine : nullptr;
   }
   EngineOptions* operator()(VerifyOptions& options) const { return options.modes ? nullptr : &options.engine; }
-  // Returns null for other benchmarks: they start their own engines or time one rank.
+  // Returns null for the other benchmarks, which start engines of their own or time a single rank.
   EngineOptions* operator()(BenchOptions& options) const {
     const bool forwards = options.kind == BenchKind::kPrefill || options.kind == BenchKind::kDecode;
     return forwards ? &options.engine : nullptr;
@@ -58,8 +58,8 @@ Status check_nodes_of(Command& command) {
 
 namespace {
 
-// Makes a node that is told to stop leave together with node 0, which must end its requests first. The node leaves by
-// itself when node 0's time for that is over, or at a second signal.
+// Delays the end of this node after a stop signal. Node 0 must end its requests first, and both nodes then leave
+// together. This node leaves alone if node 0 does not end within the time limit, or at a second signal.
 class Leaving {
  public:
   Status watch(const std::shared_ptr<NodeGroup>& nodes, double patience_s) {
@@ -94,7 +94,7 @@ class Leaving {
   std::jthread leaving_;
 };
 
-// Returns the engine's options of this command, changed as node 0 changes its own.
+// Returns the engine's options of this command, with the same changes that node 0 makes to its own.
 EngineOptions follower_options(const Command& command) {
   const auto* const bench = std::get_if<BenchOptions>(&command);
   return bench == nullptr ? *engine_of(command) : bench_engine_options(*bench);
@@ -104,7 +104,7 @@ EngineOptions follower_options(const Command& command) {
 
 void prepare_nodes(const EngineOptions& options) {
   if (options.nnodes == 1 || !options.device.starts_with("cuda")) return;
-  (void)setenv("NCCL_NVLS_ENABLE", "0", /*overwrite=*/0);  // the process has no other thread yet
+  (void)setenv("NCCL_NVLS_ENABLE", "0", /*overwrite=*/0);  // safe, since the process has no other thread yet
 }
 
 void announce_node(const EngineOptions& options) {
@@ -125,7 +125,7 @@ Status run_follower(const Command& command) {
   std::optional<Leaving> leaving;
   TRY(follow_engine(options, [&](const std::shared_ptr<NodeGroup>& nodes) -> Status {
     write_error(fmt::format("Node {} of {}: follows node 0\n", options.node_rank, options.nnodes));
-    constexpr double kMore = 10;  // additional seconds in which node 0 can say that it ends
+    constexpr double kMore = 10;  // additional seconds in which node 0 can announce its end
     const auto* const serve = std::get_if<ServeOptions>(&command);
     return serve == nullptr ? ok_status() : leaving.emplace().watch(nodes, serve->drain_s + kMore);
   }));

@@ -1,5 +1,5 @@
-// Catches: NCCL that uses NVLink's multicast unasked, and an environment that is changed without NCCL or against the
-// user's setting.
+// Catches: NCCL that uses NVLink multicast although the user did not ask for it, and an environment variable that is
+// changed although NCCL is not used or the user has set it.
 #include "tessera/cli/serve/several_nodes.h"
 
 #include <gtest/gtest.h>

@@ -18,25 +18,26 @@ Result<std::unique_ptr<Engine>> start_one(EngineOptions options, int replica, bo
   options.show_progress = options.show_progress && shows_progress;
   options.replica = replica;
   Result<std::unique_ptr<Engine>> engine = start_engine(options);
-  // Tells the other replicas, which wait for this one.
+  // The other replicas wait for this one, so they are told that it failed.
   if (!engine.ok() && options.lockstep != nullptr)
     options.lockstep->communicator(replica).abort(engine.status().message());
   return engine;
 }
 
-// Creates the group in which ranks meet in every forward. With several nodes, joins the others and tells them the kind
-// of device that a rank has.
+// Creates the group in which the ranks of all replicas run each forward together. With several nodes, joins the other
+// nodes and tells them the properties of this node's device.
 Result<std::shared_ptr<Lockstep>> start_lockstep(const EngineOptions& options, int count) {
   if (options.nnodes == 1) return Lockstep::create(count, rank_limit(options));
   const std::unique_ptr<Device> device = TRY(open_device(options));
-  TRY(plan_engine(options, *device));  // reports wrong options before waiting for others
+  TRY(plan_engine(options, *device));  // reports wrong options before it waits for other nodes
   announce_node(options);
   return Lockstep::create(count, rank_limit(options), TRY(join_nodes(options, device->properties())));
 }
 
 }  // namespace
 
-// Ends the engines in parallel. If ranks ended one after another, they would wait for ranks of other processes in NCCL.
+// Destroys the engines in parallel. If they were destroyed one after another, each rank would wait in NCCL for the
+// ranks of other processes.
 StartedReplicas::~StartedReplicas() {
   std::vector<std::jthread> ending;
   for (std::unique_ptr<Engine>& engine : engines) ending.emplace_back([&engine] { engine.reset(); });

@@ -1,4 +1,5 @@
-// Starts the engines of a server: one, or several of the same model that share its requests.
+// Starts the engines of a server. A server has one engine, or several engines of the same model that share the
+// requests.
 #pragma once
 
 #include <memory>
@@ -14,17 +15,17 @@ struct StartedReplicas {
   StartedReplicas() = default;
   StartedReplicas(StartedReplicas&&) = default;
   StartedReplicas& operator=(StartedReplicas&&) = delete;
-  // Ends the engines at the same time, each in its own thread.
+  // Destroys the engines at the same time, each in its own thread.
   ~StartedReplicas();
 
-  std::shared_ptr<Lockstep> lockstep;            // with dp_attention; else null
+  std::shared_ptr<Lockstep> lockstep;            // set with dp_attention
   std::vector<std::unique_ptr<Engine>> engines;  // the engines of this process
 };
 
 // Starts the engines at the same time, each in its own thread. The first replica's devices begin at the options'
-// device, and each replica's devices follow those of the replica before it. On the CPU, replicas share its cores and
-// memory. With dp_attention they are ranks of one group: if one fails, all fail. With several nodes, it waits for them,
-// and each node starts its part of the `count`. An error names the replica.
+// device, and each replica's devices follow those of the replica before it. On the CPU, replicas share cores and
+// memory. With dp_attention the replicas are ranks of one group, so all fail if one fails. With several nodes, waits
+// for the other nodes, and each node starts its part of the `count` replicas. An error names the replica.
 Result<StartedReplicas> start_replicas(const EngineOptions& options, int count);
 
 }  // namespace tessera::cli

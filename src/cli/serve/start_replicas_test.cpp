@@ -1,4 +1,4 @@
-// Catches: replicas that are opened on each other's devices, and an error that does not name its replica.
+// Catches: a replica that is opened on another replica's devices, and an error that does not name its replica.
 #include "tessera/cli/serve/start_replicas.h"
 
 #include <gmock/gmock.h>

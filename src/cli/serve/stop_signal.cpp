@@ -14,12 +14,13 @@
 namespace tessera::cli {
 namespace {
 
-// The descriptor counts stop signals in its lowest bits, hang-ups above them, and ends the thread at kEnd. Each unit is
-// above any possible number of those below it.
+// The kernel adds up the values that are written to the eventfd. A stop signal adds 1, a hang-up adds kHangup, and the
+// destructor adds kEnd, which ends the thread. The counts do not run into one another, because no realistic number of
+// smaller units adds up to a larger unit.
 constexpr std::uint64_t kHangup = std::uint64_t{1} << 24;
 constexpr std::uint64_t kEnd = std::uint64_t{1} << 56;
 
-// The descriptor that the signal handler writes to. A handler may do little more than call write().
+// The descriptor that the signal handler writes to. A signal handler may do little more than call write().
 std::atomic<int> signal_fd{-1};
 
 void on_watched_signal(int signal) {
@@ -44,7 +45,7 @@ struct StopSignal::Impl {
     std::uint64_t arrived = 0;
     for (int count = 0; read(fd, &arrived, sizeof arrived) == sizeof arrived || errno == EINTR;) {
       if (arrived >= kEnd) return;
-      if (arrived >= kHangup) on_hangup();  // several that came together are one
+      if (arrived >= kHangup) on_hangup();  // several hang-ups at once are handled as one
       for (arrived %= kHangup; arrived > 0; --arrived) on_signal(++count);
     }
   }

@@ -1,5 +1,5 @@
-// Turns signals into calls, so that a serving program finishes its work, and a chat stops only the current answer.
-// SIGHUP may ask a serving program to open its files again.
+// Turns signals into calls. A server can then finish its work, and a chat can stop only the current answer. SIGHUP can
+// make a server reopen its files.
 #pragma once
 
 #include <functional>
@@ -12,9 +12,9 @@ namespace tessera::cli {
 
 class StopSignal {
  public:
-  // Calls `on_signal(n)` on its own thread for the n-th of these signals, from 1, until the object is destroyed. After
-  // that the signals have their previous effect. If `on_hangup` is given, SIGHUP calls it on the same thread. A process
-  // may have only one such object at a time.
+  // Calls `on_signal(n)` on its own thread for the n-th of these signals, counted from 1, until the object is
+  // destroyed. After that the signals have their previous effect. If `on_hangup` is given, SIGHUP calls it on the same
+  // thread. A process may have only one such object at a time.
   static Result<std::unique_ptr<StopSignal>> watch(const std::vector<int>& signals,
                                                    std::function<void(int count)> on_signal,
                                                    std::function<void()> on_hangup = {});

@@ -32,7 +32,7 @@ std::string unescaped(std::string_view text) {
   return out;
 }
 
-// Returns whether a header can hold the text: characters that are printed, of ASCII.
+// Returns whether an HTTP header can hold the text, that is, whether the text has only printable ASCII characters.
 bool is_printable(std::string_view text) {
   return std::ranges::all_of(text, [](char c) { return c >= ' ' && c < '\x7f'; });
 }

@@ -1,4 +1,4 @@
-// OpenTelemetry's own environment variables, which say how spans are sent.
+// Reads OpenTelemetry's own environment variables, which say how spans are sent.
 #pragma once
 
 #include "tessera/base/status.h"
@@ -7,10 +7,10 @@
 
 namespace tessera::cli {
 
-// Takes what is set:
+// Copies the variables that are set to `traces`:
 //   OTEL_SERVICE_NAME                   the service's name in traces
 //   OTEL_EXPORTER_OTLP_TRACES_HEADERS   headers for the collector, "NAME=VALUE,…" with escapes as in URLs ("%20")
-//   OTEL_EXPORTER_OTLP_HEADERS          the same, if the one before is not set
+//   OTEL_EXPORTER_OTLP_HEADERS          headers as above, if the variable above is not set
 // Errors name the variable, and never show a value, which may be a key.
 Status take_trace_environment(const Environment& get, TraceOptions& traces);
 
