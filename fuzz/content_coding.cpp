@@ -1,5 +1,5 @@
 // Catches: crashes, endless work and memory beyond the limit when a compressed body is inflated, a body that is
-// accepted although it was only partly inflated, and one that inflates differently under another limit.
+// accepted although it was only partly inflated, and a body that inflates differently under another limit.
 #include "tessera/server/http/bodies/content_coding.h"
 
 #include <zlib.h>

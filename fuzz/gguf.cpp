@@ -1,5 +1,5 @@
-// Catches: crashes on a GGUF file, tensors with bytes outside of the file, and metadata, tensors or tokenizers that
-// crash what is made of them.
+// Catches: crashes on a GGUF file or on the config, tensors and tokenizer made from it, and tensors with bytes outside
+// of the file.
 #include <algorithm>
 #include <functional>
 #include <vector>

@@ -1,5 +1,5 @@
-// Catches: crashes and endless work when a form is read, parts that reach beyond the body or into each other, and a
-// part whose content has the boundary.
+// Catches: crashes and endless work when a form is read, parts that reach beyond the body or overlap, and a part whose
+// content contains the boundary.
 #include "tessera/server/http/bodies/multipart.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // Catches: crashes on the bodies of /v1/chat/completions, /v1/completions, /generate and /v1/messages, and accepted
-// requests with prompts, images or parameters that must not reach the engine.
+// requests with invalid prompts, images or parameters.
 #include "fuzz.h"
 #include "tessera/engine/request.h"
 #include "tessera/server/anthropic/messages_request.h"

@@ -31,7 +31,7 @@ inline std::string folder_of(const std::string& adapter) {
   return adapter.starts_with("shared/") ? golden_path(adapter) : data_path("adapters/" + adapter);
 }
 
-// Returns the targets that an adapter needs: embedding, head and experts are none unless they are named.
+// Returns the engine's list of targets that an adapter needs. By default embedding, head and experts are no targets.
 inline std::vector<std::string> targets_of(std::string_view adapter) {
   if (adapter.ends_with("embed-head")) return {std::string(kAllLinears), "embed_tokens", "lm_head"};
   if (adapter.find("qwen3-moe-lora/") != std::string_view::npos) return {std::string(kAllLinears), "experts"};
@@ -63,7 +63,7 @@ inline Completion run_one(Engine& engine, const Request& request) {
   return done.ok() ? (*done)[0] : Completion{};
 }
 
-// Returns five adapters of one base: the two goldens, each under several names, and none.
+// Returns five adapters of one base: the two goldens, each under several names.
 inline std::vector<std::pair<std::string, std::string>> five_adapters() {
   return {{"a", kBothAdapters[0]},
           {"b", kBothAdapters[1]},

@@ -207,7 +207,7 @@ TEST(Adapters, ThousandLoadsUnderLoad) {
   EXPECT_EQ(content->use_count(), 1 + 2) << "the test, and what was last written to each slot";
 }
 
-// Formats that the base is rounded to at the start, and how far logits may then be from those of PEFT.
+// A format to which the base is quantised at the start, and the limit for the distance of its logits from PEFT's.
 struct Rounding {
   const char* format;
   double most;

@@ -1,5 +1,6 @@
-// Catches: ranks that hold another part of an adapter than of the matrix that it changes, a change that is added once
-// for each rank, a rank without the adapter or with another one, and a lost rank whose error does not name it.
+// Catches: ranks whose slice of an adapter does not match their slice of the adapted matrix, an adapter's result that
+// is added once for each rank, a rank without the adapter or with another one, and a lost rank whose error does not
+// name it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

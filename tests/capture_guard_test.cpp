@@ -23,7 +23,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// What the operator "misbehave" does when it is enqueued, besides copying its operand.
+// The fault that the operator "misbehave" commits when it is enqueued, after it has copied its operand.
 struct Deed {
   std::string name;
   std::function<Status(Device&, Stream&)> commit;

@@ -7,7 +7,7 @@ trap 'rm -rf "$work"' EXIT
 passed=0
 failed=0
 
-# check WHAT COMMAND …: runs and counts a check; shows the command's output where it fails.
+# check WHAT COMMAND …: runs and counts a check; shows the command's output if it fails.
 check() {
   local what=$1
   shift
@@ -21,7 +21,7 @@ check() {
   fi
 }
 
-# is_text TEXT: shows the text; fails where it is too short for a model's answer.
+# is_text TEXT: shows the text; fails if it is too short for a model's answer.
 is_text() {
   echo "$1"
   [[ ${#1} -gt 20 ]]

@@ -22,7 +22,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// An operator that computes y = x by a copy of the driver.
+// An operator that computes y = x by one copy call of the driver.
 class Copies final : public BoundOp {
  public:
   explicit Copies(const BindArgs& args) : from_(args.operands[0].data), to_(args.results[0]) {}

@@ -123,7 +123,7 @@ TEST(DemoModel, ItsNextTokenLayerDraftsWell) {
   options.context_length = 512;
   options.max_running_requests = 32;
   options.graphs.piecewise_tokens = {4, 16, 64};
-  options.graphs.measure_costs = false;  // the machine's speed does not limit drafts
+  options.graphs.measure_costs = false;  // the number of drafts must not depend on the machine's speed
   const std::unique_ptr<Engine> plain = *Engine::create(options);
   options.drafts.source = DraftSource::kLayer;
   options.drafts.layer_steps = options.drafts.most_tokens = 3;

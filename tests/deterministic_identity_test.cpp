@@ -91,8 +91,8 @@ TEST_P(DeterministicIdentity, SixteenRequestsStreamTheSameBytesAloneAndTogether)
     for (const RequestEvent& event : *events) append(got[index_of.at(event.request)], event);
   }
   for (std::size_t i = 0; i < want.size(); ++i) EXPECT_EQ(got[i], want[i]) << "request " << i;
-  // States are kept at few places, and these prompts diverge elsewhere. recurrent_cache_test has prompts that do share
-  // a state.
+  // The cache keeps states at few positions, and these prompts diverge at others, so no state is reused.
+  // recurrent_cache_test has prompts that share a state.
   const bool has_states = GetParam().starts_with("qwen3.5") || GetParam() == "qwen3-next";
   EXPECT_EQ((*together)->stats().cached_tokens > 0, !has_states);
 }

@@ -55,8 +55,8 @@ TEST(DpAttentionFaults, AForwardThatFailsOnOneRankEndsAll) {
   }
 }
 
-// The loss of a forward shows only when it is collected; by then the other ranks have received rows that were never
-// computed. A lost device fails every call from then on.
+// A lost forward is noticed only when it is collected. By then the other ranks have received rows that were never
+// computed. A lost device fails every later call.
 TEST(DpAttentionFaults, OneRanksLostForwardOrDeviceEndsAll) {
   for (const FaultPlan& plan :
        {FaultPlan{.replay_lost_at = 1}, FaultPlan{.lost_from = 1}, FaultPlan{.lost_from = 12}}) {
@@ -86,7 +86,7 @@ TEST(DpAttentionFaults, OneRanksFailedCaptureEndsTheStart) {
         break;
       }
       ++failed;
-      // The rank reports its failed capture at once, so the error is not that of a wait's limit.
+      // The rank reports its failed capture at once, so the error is not a time-out.
       EXPECT_THAT(engines.status().message(),
                   ::testing::AnyOf(HasSubstr("injected"), HasSubstr("different sizes of graphs")))
           << n;

@@ -53,8 +53,8 @@ class DpAttentionGoldens : public ::testing::TestWithParam<Case> {
   }
 };
 
-// Every rank has different prompts, so one rank computes a prompt while another decodes. The last rank begins by
-// scoring all tokens, and ends early. Nothing runs eagerly.
+// Every rank has different prompts, so one rank computes a prompt while another decodes. The last rank first scores all
+// its tokens, and has no requests after that. No forward runs eagerly.
 TEST_P(DpAttentionGoldens, EveryRankHasRequestsOfItsOwn) {
   const Golden golden = testing::read_golden(GetParam().name);
   Result<Engines> engines = start(options_for(golden, GetParam().ranks, GetParam().parts, GetParam().nodes));

@@ -1,5 +1,5 @@
-// An engine with a second node, one of whose devices fails as told. The second node is a thread of this process, with
-// its own end of the connection.
+// An engine with a second node; one device fails at a call that the test chooses. The second node is a thread of this
+// process, with its own end of the connection.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Ranks with devices that fail as told, and the tokens that their engine must return nevertheless.
+// Ranks whose devices fail at calls that a test chooses, and the tokens that their engine must return nevertheless.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -19,8 +19,9 @@ using testing::Golden;
 using testing::read_golden;
 
 constexpr double kFloat32Limit = 1e-4;
-// Inputs are rounded to eight bits, 32 at a time: each product is off by about half a percent. The models are small and
-// have random weights, so that the median prompt tells of a fault, and a prompt near a tie between experts does not.
+// Activations are rounded to eight bits in groups of 32, which changes each product by about half a percent. In these
+// small random models a prompt near a tie between experts differs more without a fault, so the median prompt is
+// compared.
 constexpr double kRoundedLimit = 4e-2;
 
 EngineOptions options_for(const std::string& path, std::int64_t chunk) {
@@ -83,7 +84,7 @@ TEST_P(GgufGoldens, RoundedInputsStayNearTheReference) {
   std::printf("%s with rounded inputs: relative difference %.2e (median), %.2e at most\n", GetParam(), median,
               distances.back());
   EXPECT_LE(median, kRoundedLimit);
-  // On GPUs "auto" is a type of 16 bits, in which no model is this exact.
+  // On GPUs "auto" is a 16-bit type, whose rounding exceeds these limits in every model.
   if (testing::test_device_name() != "cpu") {
     EXPECT_GE(median, 1e-5);
   }

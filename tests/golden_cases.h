@@ -29,12 +29,12 @@ inline constexpr const char* kQuantisedGoldens[] = {
 // Quantised weights of gated delta nets, and experts that are quantised one by one in families with stacks of them.
 inline constexpr const char* kRecurrentQuantisedGoldens[] = {"quantised/qwen3.5-moe-fp8-block",
                                                              "quantised/qwen3.5-moe-nvfp4-modelopt"};
-// Small checkpoints with quantised weights whose inputs stay as they are.
+// Small checkpoints with quantised weights whose activations are not rounded.
 inline constexpr const char* kPlainInputGoldens[] = {
     "quantised/qwen3-ct-w4a16",        "quantised/qwen3-gptq",         "quantised/llama-awq",
     "quantised/llama-ct-nvfp4",        "quantised/llama-quark-mxfp4",  "quantised/qwen3-awq",
     "quantised/gemma4-nvfp4-modelopt", "quantised/qwen3-moe-ct-mxfp4", "quantised/qwen3.5-moe-nvfp4-modelopt"};
-// Quantised weights that were made for rounded inputs: golden.safetensors has logits_act_i.
+// Quantised weights that were made for rounded activations: golden.safetensors has logits_act_i.
 inline constexpr const char* kRoundedInputGoldens[] = {"quantised/qwen3-fp8-block", "quantised/llama-ct-w8a8",
                                                        "quantised/llama-fbgemm-fp8", "quantised/llama-ct-fp8-head"};
 
@@ -51,8 +51,8 @@ inline constexpr const char* kLargerQuantisedGoldens[] = {
     "shared/qwen3-moe-fp8-block",  "shared/qwen3-moe-ct-nvfp4",   "shared/qwen3-moe-nvfp4-modelopt",
     "shared/deepseek-v3-fp8-block"};
 
-// GGUF files: plain types and blocks of every common size, one file and three, with rows and columns in other orders
-// than families know them, experts in MXFP4, and a next-token layer.
+// GGUF files: plain types and blocks of every common size, one file and three, with rows and columns in another order
+// than in Hugging Face's checkpoints, experts in MXFP4, and a next-token layer.
 inline constexpr const char* kGgufGoldens[] = {"gguf/llama3-q8_0", "gguf/qwen3-q4_0",  "gguf/qwen3-q4_k_m",
                                                "gguf/llama-split", "gguf/gemma3-q5_k", "gguf/gpt-oss-mxfp4",
                                                "gguf/qwen35-mtp"};

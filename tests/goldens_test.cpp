@@ -65,7 +65,7 @@ Distance distance(const Golden& golden, const std::vector<Completion>& got) {
   return worst;
 }
 
-// A state that every row changes accumulates the rounding of all earlier rows.
+// Returns whether the model has a recurrent state, which accumulates the rounding of all earlier rows.
 bool is_recurrent(std::string_view name) { return name.find("qwen3.5") != std::string_view::npos; }
 
 // Compares quantised mixtures as a whole, because routed_layers_test.cpp does not cover them.
@@ -163,7 +163,8 @@ TEST_P(RoundedInputGoldens, LogitsAreNoFartherThanRoundedInputsMakeThem) {
           "%s %s prompt %zu: %.2e from the exact logits, %.2e from those of rounded inputs, which are %.2e apart\n",
           GetParam(), dtype, i, from_exact, from_rounded, own);
       EXPECT_LE(from_exact, 1.5 * own);
-      // Two roundings with scales of different grain are independent, √2 apart, and bfloat16 adds its own.
+      // Two independent roundings, with scales for groups of different sizes, differ by √2 times one rounding; bfloat16
+      // adds its own.
       EXPECT_LE(from_rounded, (dtype == std::string_view("float32") ? 1.5 : 2) * own);
     }
   }

@@ -54,8 +54,9 @@ inline PromptImage add_image(ImageGolden& golden, std::int64_t first_token, Patc
   return {.first_token = first_token, .patches = std::make_shared<const Patches>(patches)};
 }
 
-// Returns a folder with a golden's files in which no end token is named, until the program ends. The larger checkpoint
-// of Qwen2.5-VL has transformers' default, which its vocabulary does not have, so that no engine starts.
+// Makes a copy of a golden's folder without end tokens in its config, and returns its path; the copy is deleted when
+// the program ends. The config of the larger Qwen2.5-VL checkpoint has transformers' default end token, which is
+// outside of its vocabulary, so that no engine would start.
 inline std::string without_end_tokens(const std::string& folder) {
   static const test::ScratchDir copy;
   if (std::filesystem::exists(copy.path() + "/config.json")) return copy.path();

@@ -1,7 +1,7 @@
 // Catches: a language model that places images differently from Hugging Face in any way that the engine can compute a
 // prompt (with graphs or eagerly, whole or in chunks that end within an image, alone or in a batch, from the prefix
-// cache, after a preemption), an image taken for another one, and an image that is encoded again although its rows are
-// cached.
+// cache, after a preemption), an image that is mistaken for another one, and an image that is encoded again although
+// its rows are cached.
 #include <gtest/gtest.h>
 
 #include <cstdio>

@@ -1,7 +1,7 @@
 // Tests faults of nodes; rank_faults_test.cpp tests faults of ranks.
 //
-// Catches: a node that leaves but is waited for, a truncated message that is read, an order that cannot be carried out
-// and ends a rank, nodes with different plugins, and a node that is left running.
+// Catches: a wait for a node that has ended, a truncated message that is used, a rank that ends because it cannot carry
+// out an order, nodes with different plugins, and a node that is left running.
 //
 // The second node is a thread of this process, with its own end of the connection.
 #include <gmock/gmock.h>

@@ -1,6 +1,6 @@
-// Catches: code that does not look in the registry, so that a program's own operator, kernel or family is unknown to
-// graphs, splitting, planning or the engine; a state cache that loses, mixes or repeats a sequence's state when prompts
-// are cut, prefixes reused or sequences preempted; and states and layer descriptions that operators cannot read.
+// Catches: graphs, splitting, planning or an engine that do not find a program's own operator, kernel or family in the
+// registry; a state cache that loses, mixes up or repeats a sequence's state when prompts are cut, prefixes reused or
+// sequences preempted; and states and layer descriptions that operators cannot read.
 //
 // The family has a recurrent layer, s ← s / 2 + x, y = s, with its state in one slot of a state cache group.
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ namespace {
 
 using ir::ValueId;
 
-// What the kernels saw of the forward around them during a test.
+// The facts about the surrounding forward that the kernels saw during a test.
 struct Seen {
   std::set<std::int64_t> experts;  // number of experts in the layer's description
   bool compiling = false;          // seen at bind

@@ -189,7 +189,7 @@ TEST(PipelineEngine, PreemptedAndCancelledRequestsLeaveTheOthersRight) {
   EXPECT_EQ(engine->stats().fullest_group().used_pages, 0);
 }
 
-// Captures, and questions to all ranks, come between steps that are in flight.
+// Captures, and queries to all ranks, are ordered while steps are in flight.
 TEST(PipelineEngine, OrdersBetweenStepsInFlightAreCarriedOut) {
   if (!testing::has_devices_for(4)) GTEST_SKIP() << "needs 4 GPUs";
   const Golden golden = read_golden("llama");

@@ -1,8 +1,8 @@
 // Tests faults of ranks that draft by a layer; rank_faults_test.cpp tests faults of other steps.
 //
 // Catches: ranks that disagree after a fault within a draft, a rank that waits forever for another's part of it, a
-// fault that gives a request wrong tokens, an error that does not name its origin or that is told twice, and a thread
-// or a node that is left running.
+// fault that gives a request wrong tokens, an error that does not name its origin or that is reported twice, and a
+// thread or a node that is left running.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -34,11 +34,11 @@ EngineOptions drafting() {
 
 std::string of_two(int rank) { return "rank " + std::to_string(rank) + " of 2"; }
 
-// What a request's tokens and the log said while one launch of a rank failed.
+// The results and the log of requests during which one launch of a rank failed.
 struct Outcome {
   Status status;
   std::string log;
-  bool failed_once = false;  // the launch came
+  bool failed_once = false;  // the launch that was to fail was reached
 };
 
 Outcome fail_launch(Engine& engine, int rank, std::int64_t n) {
@@ -98,7 +98,7 @@ TEST_P(RankDraftFaults, AFailedDraftOfNodesCostsNoRequest) {
 INSTANTIATE_TEST_SUITE_P(Of, RankDraftFaults, ::testing::Values(0, 1),
                          [](const auto& rank) { return "Rank" + std::to_string(rank.param); });
 
-// The device is lost at calls that are further and further into a request, until one is past its end.
+// The device is lost at a later call of a request each time, until the call is past the request's end.
 TEST_F(RankDraftFaults, ALostDeviceIsToldOnceAndNamed) {
   int lost = 0;
   for (std::int64_t call = 20;; call += 70) {

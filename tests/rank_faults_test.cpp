@@ -1,10 +1,10 @@
 // Tests faults on several topologies. Each test is one fault; it runs on ranks that share layers and on stages of
-// layers, in one process and in two, with one step in flight and with several. Ranks with requests of their own have an
-// engine each and end together at any fault, so that dp_attention_faults_test.cpp has their row of the table.
+// layers, in one process and in two, with one step in flight and with several. Ranks with requests of their own (DP
+// attention) have an engine each and end together at any fault; dp_attention_faults_test.cpp tests them.
 //
 // Catches: ranks that disagree after a fault of one of them, a rank that waits forever for another, an error that does
-// not name its origin, a fault of one request that ends others, results or values of a failed step that are taken for
-// those of a later one, and a thread or a node that is left running.
+// not name its origin, a fault of one request that ends others, results or values of a failed step that are used as
+// those of a later step, and a thread or a node that is left running.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -31,10 +31,10 @@ struct Topology {
   int pp_size = 1;  // rank 0 is of the last stage, rank 1 of the first
   int nodes = 1;    // rank 1 is on the second one
   bool overlap = false;
-  // If one rank has a fault at these places, a request fails, and so does what is in flight with it.
+  // If one rank has a fault at these calls, a request fails, and so do the requests in flight with it.
   int last_replay = 11;  // number of a request's last replay, or launch
-  int lost_from = 40;    // number of a call amid a request
-  // A fault that fails only one step (testing::first_alone_fails). It must do so at more than num_alone places.
+  int lost_from = 40;    // number of a call in the middle of a request
+  // A fault that fails only one step (testing::first_alone_fails). It must do so at more than num_alone calls.
   std::int64_t FaultPlan::*alone_at_fault = &FaultPlan::replay_lost_at;
   int num_alone = 2;
 };
@@ -54,7 +54,7 @@ constexpr Topology kStagesOfNodes{.name = "StagesOfNodes",
                                   .lost_from = 12,
                                   .alone_at_fault = &FaultPlan::replay_fails_at,
                                   .num_alone = 1};
-// Returns the topology with the next step enqueued before this one is collected.
+// Returns the same topology, with steps that are enqueued before the preceding one is collected.
 constexpr Topology ahead(Topology of, const char* name) {
   of.name = name;
   of.overlap = true;
@@ -251,7 +251,7 @@ INSTANTIATE_TEST_SUITE_P(Of, StepFaults,
                                            kStagesOfNodes),
                          name_of);
 
-// Steps are enqueued ahead and read the failed step's keys; what is undefined there must reach no later request.
+// Steps that are enqueued ahead read the failed step's keys; the undefined values there must reach no later request.
 using FaultsAhead = RankFaults;
 TEST_P(FaultsAhead, RecomputesStepsBehindAFailedOne) {
   Group group(GetParam());

@@ -1,7 +1,7 @@
 // Tests faults of ranks that share layers in one process; rank_faults_test.cpp tests faults of all topologies.
 //
 // Catches: a failure that shows only when a forward is collected, results of ranks whose group has ended, a rank that
-// waits forever for a rank that hangs, loads or cannot be made, and a thread that is left running.
+// waits forever for a rank that hangs, is still loading or could not be created, and a thread that is left running.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -50,8 +50,8 @@ Result<std::unique_ptr<Device>> create_hanging(const DeviceChoice& choice) {
   return device;
 }
 
-// Collectives that behave like those of GPUs: when the group ends, they continue with incomplete data, and streams see
-// no error.
+// Collectives that behave like those of GPUs: when the group ends, they continue with incomplete data, and the streams
+// report no error.
 struct Careless {
   static inline std::atomic<bool> loses = false;  // rank 1 loses the others after its next sum
   static inline std::atomic<std::uint32_t> ended = 0;
@@ -104,11 +104,12 @@ void expect_right(Engine& engine, int n) { testing::expect_right(engine, options
 
 using RankGroupFaults = testing::FaultyRanks;
 
-// Rank 0 has met the failing rank in all sums, so it learns of the failure only when the forward is collected.
+// The failing rank has taken part in all sums, so rank 0 notices the failure only when the forward is collected.
 TEST_F(RankGroupFaults, DropsASizeWhoseLastPieceKeepsFailing) {
   const std::unique_ptr<Engine> engine = Engine::create(options_for()).value();
   const std::int64_t last = engine->runner().prefill().executable().graph().num_pieces();
-  const Request asked = request(40, 2);  // a chunk of 32 without logits, which would be gathered behind the last piece
+  // The first chunk of 32 has no logits, whose gather would follow the last piece.
+  const Request asked = request(40, 2);
   for (int i = 0; i < 3; ++i) {
     EXPECT_TRUE(engine->runner().prefill().report().dropped.empty()) << i;
     engine->flush_prefix_cache();

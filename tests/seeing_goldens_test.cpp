@@ -1,5 +1,5 @@
-// Catches: whole models with images whose results differ from Hugging Face's, from pixels through tower and body, in
-// some way to run a prompt, in some type, on one rank or on two.
+// Catches: models with images whose results, computed from pixels through tower and body, differ from Hugging Face's in
+// some way to run a prompt, in some dtype, on one rank or on two.
 #include <gtest/gtest.h>
 
 #include <algorithm>

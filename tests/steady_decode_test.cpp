@@ -155,8 +155,8 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& streamed) { return std::string(streamed.param.name); });
 
 // The completion collects the whole text in one string that doubles its memory, at most three times between 100 and 350
-// tokens. Where the I/O thread of a busy machine lags many tokens behind the engine, what lies between them grows as
-// well, a few times in all. An allocation for each token would make 250.
+// tokens. On a busy machine the I/O thread may lag many tokens behind the engine, and the queue between them grows a
+// few times too. One allocation for each token would make 250.
 constexpr std::int64_t kMostGrowths = 8;
 
 // Covers the engine's step, its thread, the answer and the socket: events, snapshots of statistics, metrics, JSON.

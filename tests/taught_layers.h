@@ -1,5 +1,5 @@
-// A model in which each layer can be computed from given inputs, with experts chosen by given routes. This shows what
-// one layer computes, whatever the layers before it computed.
+// A model in which each layer can be computed from given inputs, with given choices of experts. So the error of one
+// layer can be measured without the errors of the layers before it.
 //
 // teach() is a pass over a body's graph. Behind each value that passes from one layer to the next it inserts an
 // operator `taught`, and behind each router an operator `routed`. Both store their input, and return either it or what

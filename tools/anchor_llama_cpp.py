@@ -2,12 +2,13 @@
 """Measures llama.cpp on this CPU, alternating with Tessera, for the comparison in docs/measurements/cpu.md.
 
 Both run a model of the configuration's shapes with random weights on all cores: prompts, and one request that decodes
-after a context. Weights are bfloat16, or blocks of --type, and then Tessera reads the same GGUF file. Prints tokens a second as medians over the turns, and the least and greatest ratio of a turn.
+after a context. Weights are bfloat16, or blocks of --type; with blocks Tessera reads the same GGUF file.
+Prints tokens a second as medians over the turns, and the least and greatest ratio of a turn.
 
   tools/anchor_llama_cpp.py --llama-bench bin/llama-bench qwen3-0.6b/config.json
   tools/anchor_llama_cpp.py --llama-bench bin/llama-bench --turns 3 --num-tokens 512 --context 16 config.json
 
-llama-bench is built from llama.cpp's sources, which PyPI's llama-cpp-python brings (measured with 0.3.36):
+llama-bench is built from llama.cpp's sources, which PyPI's llama-cpp-python contains (measured with 0.3.36):
 cmake -B b -DLLAMA_CURL=OFF vendor/llama.cpp && cmake --build b --target llama-bench. The machine should be idle."""
 
 import argparse
@@ -29,7 +30,7 @@ PATTERN_VALUES = 1 << 20
 
 
 class BlockType:
-    """A type of blocks: its number in files, and where a block of `size` bytes has its float16 scales."""
+    """A type of blocks: its number in files, its block size in bytes, and the offsets of the float16 scales in a block."""
 
     def __init__(self, kind, elements, size, scales):
         self.kind, self.elements, self.size, self.scales = kind, elements, size, scales
@@ -48,7 +49,8 @@ BLOCK_TYPES = {"q4_0": BlockType(2, 32, 18, [0]), "q8_0": BlockType(8, 32, 34, [
 
 
 def tensors_of(config, matrix):
-    """Returns [(name, shape, type)], matrices as `matrix`, of llama.cpp in the order of the file; shapes as in Hugging Face."""
+    """Returns the tensors in the order of the file as [(name, shape, type)]: llama.cpp's names, Hugging Face's shapes.
+    Matrices have the type `matrix`."""
     hidden, inner, heads = config["hidden_size"], config["intermediate_size"], config["num_attention_heads"]
     kv_heads = config.get("num_key_value_heads", heads)
     dim = config.get("head_dim") or hidden // heads
@@ -70,7 +72,7 @@ def text(value):
 
 
 def values_of(config):
-    """Returns the header's keys, packed: numbers as u32 (type 4), floats as f32 (type 6), texts as type 8."""
+    """Returns the header's keys and values as bytes: integers as u32 (type 4), floats as f32 (type 6), texts as type 8."""
     name = ARCHITECTURES[config["architectures"][0]]
     heads = config["num_attention_heads"]
     dim = config.get("head_dim") or config["hidden_size"] // heads
@@ -94,8 +96,8 @@ def values_of(config):
 
 
 def write_gguf(config, path, blocks):
-    """Writes version 3: header, keys, tensors' offsets, then their data. Weights repeat a pattern of random values, of the
-    type `blocks`, or of bfloat16 if it is None."""
+    """Writes a GGUF file of version 3: header, keys, tensors' offsets, then their data. Weights repeat a pattern of random
+    values, in the type `blocks`, or in bfloat16 if it is None."""
     draw = random.Random(1)
     if blocks:
         pattern = blocks.pattern(draw)

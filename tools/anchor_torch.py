@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Measures PyTorch's time for a forward, for the comparison in docs/measurements/prefill-decode.md.
 
-The same decoder with random bfloat16 weights runs on one GPU eagerly, compiled, as piecewise graphs (attention between
-them), and as one graph, with and without torch.compile; and its matmuls and its attention run alone, as a floor. Times
-are medians of the wall clock in milliseconds, from the first launch to the device's end.
+The same decoder with random bfloat16 weights runs on one GPU eagerly, as piecewise graphs (attention between them), and
+as one graph, each with and without torch.compile. Its matmuls and its attention also run alone, as a lower bound. Times
+are medians of the wall-clock time in milliseconds, from the first launch until the device has finished.
 
   tools/anchor_torch.py qwen3-0.6b --output anchor.json
   tools/anchor_torch.py llama3-8b --num-tokens 64,256,1024,4096 --batch-size 1,8,32

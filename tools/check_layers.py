@@ -2,15 +2,15 @@
 """Checks the folders of src/ as layers, or shows their rooms: tools/check_layers.py [--rooms] [REPOSITORY]
 
 - A file includes headers of its own layer and of lower ones only.
-- What a layer's sources include stands in the DEPS of its CMakeLists.txt.
+- The DEPS of a layer's CMakeLists.txt list all layers that its sources include.
 - No source is longer than 400 lines, tests and scripts included.
 - No folder has more than 60 sources, tests included.
 - Rooms of a layer do not include each other in a cycle, except in the layers of CYCLIC.
 Prints each fault as "file:line: what", then "N passed, N failed" over the files looked at.
 
-The folders within a layer are its rooms; a folder within a room is a part of it. --rooms checks nothing: it prints, for each layer that has any, a table of its
-rooms with their files and lines, tests included, and the rooms of the layer that their sources include, tests left out.
-"." is the layer's own folder."""
+The folders within a layer are its rooms; a folder within a room is a part of it. --rooms checks nothing. For each layer
+with rooms it prints a table of them: files and lines, tests included, and the other rooms that their sources include,
+tests left out. "." is the layer's own folder."""
 
 import argparse
 import pathlib
@@ -23,7 +23,8 @@ MAX_LINES = 400
 MAX_SOURCES = 60
 # The layers whose rooms include each other in cycles so far.
 CYCLIC = {"cli", "server", "engine", "runner", "model"}
-# The layers whose own folder is above their rooms. Elsewhere it also has what rooms share, and counts as no room.
+# The layers whose own folder may include their rooms but not be included by them. In other layers the own folder also
+# has code that rooms share, and the check of cycles leaves it out.
 OWN_FOLDER_ON_TOP = {"ops"}
 CODE = {".h", ".cpp", ".cu", ".cuh"}
 # The folders beside src/ in which only line counts are checked.
@@ -120,7 +121,7 @@ def way_between(parts, start, end):
 
 
 def cycles_of(layer):
-    """Yields, for each room that includes itself through others, the words about it."""
+    """Yields a description of each cycle in which a room includes itself through others."""
     parts = parts_of(rooms_of(layer))
     if layer.name not in OWN_FOLDER_ON_TOP:
         parts = {room: included - {"."} for room, included in parts.items() if room != "."}

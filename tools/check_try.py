@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Checks where TRY stands: tools/check_try.py [REPOSITORY]
+"""Checks the places of TRY: tools/check_try.py [REPOSITORY]
 
-If a TRY returns, g++ 12 does not destroy the members of a braced initialiser that are already built, nor what a lambda
-has captured so far, and it does not free what a `new` has allocated: they leak. Therefore a TRY within braces or
-captures may only be in the first member, and there is none within `new X(…)`.
+g++ 12 has a defect: if a TRY returns from within a braced initialiser, a lambda's captures or `new X(…)`, it does not
+destroy the members or captures that are already built, and does not free the allocated memory. Therefore a TRY within
+braces or captures may only be in the first member, and never within `new X(…)`.
 Prints each fault as "file:line: what", then "N passed, N failed" over the files looked at."""
 
 import argparse
@@ -14,7 +14,7 @@ import sys
 FOLDERS = ["src", "tests", "plugins", "fuzz", "examples"]
 CODE = {".h", ".cpp", ".cu", ".cuh"}
 
-# What is no code: comments, raw strings, strings, characters (not the ' within a number), lines of the preprocessor.
+# Text that is not code: comments, raw strings, strings, characters (not the ' within a number), preprocessor lines.
 NO_CODE = re.compile(r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|(?<!\w)\'(?:\\.|[^\'\\\n])*\'|'
                      r'^[ \t]*#(?:\\\n|[^\n])*', re.DOTALL | re.MULTILINE)
 TOKEN = re.compile(r"\bTRY\(|\bnew [\w:<>, ]+[({]|[][(){},;]")
@@ -25,7 +25,7 @@ FAULTS = {"{": f"a TRY behind another member of these braces, which leaks if the
 
 
 class Bracket:
-    """An open bracket: its kind is its sign, or "new". One that holds statements is a block."""
+    """An open bracket. Its kind is its character, or "new". A bracket that contains statements is a block."""
 
     def __init__(self, kind):
         self.kind, self.comma, self.block = kind, False, False
@@ -38,7 +38,7 @@ def check(text):
     for match in TOKEN.finditer(code):
         token = match.group()
         if token == "TRY(":
-            # Whether a brace opens a block shows at its first ";", which may come later.
+            # A brace opens a block if a ";" follows within it, so the decision waits until the bracket is closed.
             found.append((match.start(), [(bracket, bracket.comma) for bracket in reversed(open_now)]))
         if token[-1] in "({[":
             open_now.append(Bracket("new" if token.startswith("new") else token[-1]))

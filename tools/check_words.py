@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Checks the words of lines that a change adds: tools/check_words.py [REVISION]
 
-- A comment begins with its subject, not with one of the words in OPENINGS; behind code, not with one of TRAILING either.
+- A comment must not begin with one of the words in OPENINGS. A comment behind code must not begin with one of TRAILING
+  either.
 - The name of a test has at most nine words, counted by capitals and underscores.
 Only lines that differ from the merge base with REVISION are looked at. "auto", the default, is origin/main, or the
 commit before this one if this is origin/main. Without that much history it says so and succeeds.
@@ -28,7 +29,7 @@ HUNK = re.compile(r"^@@ -\S+ \+(\d+)(?:,\d+)? @@")
 
 
 def mark_of(path):
-    """Returns what begins a comment in the file, or None for an unknown type."""
+    """Returns the mark that begins a comment in the file, or None for an unknown type."""
     suffix = pathlib.PurePath(path).suffix
     return "//" if suffix in SLASHES else "#" if suffix in HASHES else None
 
@@ -44,7 +45,7 @@ def comment_of(line, mark):
 
 
 def faults_of(path, line, before):
-    """Yields what is wrong with a line, given the line above it."""
+    """Yields the faults of a line, given the line above it."""
     mark = mark_of(path)
     if mark is None:
         return

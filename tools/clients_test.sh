@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Real clients of OpenAI's and Anthropic's protocols, at pinned versions, against a server of the bundled model.
+# Runs real clients of OpenAI's and Anthropic's protocols, at pinned versions, against a server of the bundled model.
 #   tools/clients_test.sh                   all of them; environments are kept in build/clients
 #   tools/clients_test.sh --only openai     some of them
 #   tools/clients_test.sh --record          also keeps what they sent for tests/server/client_replay_test.py

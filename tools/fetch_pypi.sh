@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Third-party sources from PyPI at pinned versions and hashes (tools/NAME.txt), laid out in FOLDER:
+# Fetches third-party sources from PyPI at pinned versions and hashes (tools/NAME.txt) into FOLDER:
 #   tools/fetch_pypi.sh cuda_headers FOLDER   flashinfer/include, flashinfer/cutlass, cudnn_frontend/include, licences
 #   tools/fetch_pypi.sh xgrammar FOLDER       xgrammar/cpp, xgrammar/include, xgrammar/3rdparty; with tools/xgrammar.patch
-# Does nothing where they exist already.
+# Does nothing if they exist already.
 set -euo pipefail
 if (($# != 2)) || [[ "$1" != cuda_headers && "$1" != xgrammar ]]; then
   echo "usage: $0 cuda_headers|xgrammar FOLDER" >&2
@@ -27,7 +27,7 @@ download() {
 }
 
 fetch_cuda_headers() {
-  # Takes the wheels of one Python version always, because only their headers are used and the hashes belong to them.
+  # Always takes the wheels for the same Python version, because the hashes belong to them and only headers are used.
   download --only-binary=:all: --python-version 3.11 --implementation cp --platform manylinux_2_27_x86_64 \
     --platform manylinux_2_28_x86_64 --platform any
   for wheel in "$scratch"/*.whl; do python3 -m zipfile -e "$wheel" "$scratch/unpacked"; done

@@ -55,9 +55,9 @@ def copy_fetched(third_party, name, files, folder):
 
 
 def collect(build, libraries, folder, with_tests):
-    """Fills `folder` with one folder for each component: the packages of `libraries` (paths), what is compiled in, and
-    what BUILD/third_party has; licences that Debian's files refer to lie in common/. Ends the program if a licence is
-    missing."""
+    """Fills `folder` with one folder for each component: the packages of `libraries` (paths), the components that are
+    compiled in, and those in BUILD/third_party. Licences that Debian's files refer to go to common/. Ends the program if
+    a licence is missing."""
     packages = {owner(library) for library in libraries} | set(COMPILED_IN) | set(COMPILED_INTO_TESTS if with_tests else [])
     referred = set()
     for package in sorted(packages):

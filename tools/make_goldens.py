@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Makes golden checkpoints: tools/make_goldens.py FOLDER [NAME …]
 
-A golden checkpoint is a small model with random weights, and what Hugging Face transformers computes from it in float32. Without names
-it makes every one that it knows. tests/data/goldens/README.md describes the files.
+A golden checkpoint is a small model with random weights, with the results that Hugging Face transformers computes from it in float32.
+Without names the script makes all of its cases. tests/data/goldens/README.md describes the files.
 
-The seed is the first one, from 1 on, whose weights make a good reference: each greedy token is well ahead of the next best, and
-transformers' own forward in bfloat16 stays near that in float32. Needs, in an environment of their own (a CPU will do):
+The seed is the first one, from 1 on, whose weights make a good reference: each greedy token is well ahead of the second best, and
+transformers' own forward in bfloat16 is close to that in float32. Needs these packages, on a CPU, in a virtual environment of their own:
   pip install transformers==5.17.0 torch==2.15.0 torchvision==0.29.2 safetensors==0.8.0 numpy==2.4.6 pillow==13.0.0"""
 
 import argparse
@@ -37,7 +37,7 @@ def save_weights(name, model, folder):
     if name == "qwen3.5-moe":  # published with the experts of a layer in one tensor
         tensors = {key: value for key, value in tensors.items() if ".experts." not in key}
         tensors |= {key: value.detach() for key, value in model.named_parameters() if ".experts." in key}
-    if name == "qwen3.5":  # published with layers that predict further tokens, which text leaves unread
+    if name == "qwen3.5":  # published with next-token layers, which the text model does not read
         tensors |= {"mtp.fc.weight": torch.zeros(32, 64, dtype=torch.bfloat16), "mtp.norm.weight": torch.ones(32, dtype=torch.bfloat16)}
     safetensors.torch.save_file(tensors, file, metadata={"format": "pt"})
     if hasattr(model, "published_config"):
@@ -54,8 +54,7 @@ def saved_model(name, seed, folder):
 
 
 def reference_of(name, seed, folder):
-    """Returns (members of golden.json, tensors, files, relative error in bfloat16) of the model that it saves in the
-    folder."""
+    """Saves a model in the folder. Returns (members of golden.json, tensors, files, relative error in bfloat16)."""
     model, generator = saved_model(name, seed, folder)
     limits = DENSE_LIMITS if name in DENSE else ROUTED_LIMITS
     if name in image_families.CASES:
@@ -67,7 +66,7 @@ def reference_of(name, seed, folder):
 
 
 def good_reference(name, folder):
-    """Returns (seed, what reference_of() returns for it)."""
+    """Returns (seed, the result of reference_of() for it) for the first seed that makes a good reference."""
     for seed in SEEDS:
         try:
             return seed, reference_of(name, seed, folder)

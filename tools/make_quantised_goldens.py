@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Makes golden checkpoints with quantised weights: tools/make_quantised_goldens.py FOLDER [NAME …]
 
-Each is a small model with random weights in a format as it is published, and what Hugging Face transformers computes in float32 from the
-numbers that these weights stand for. Where inputs are rounded at run time, golden.safetensors also has `logits_act_<i>`, the logits with
-such inputs, and golden.json says how. Without names it makes every one that it knows. tests/data/goldens/README.md describes the files.
-Needs what tools/make_goldens.py needs."""
+Each is a small model with random weights in a published format, with the results that Hugging Face transformers computes in float32 from
+the dequantised weights. If the format rounds inputs at run time, golden.safetensors also has `logits_act_<i>`, the logits with rounded
+inputs, and golden.json describes the rounding. Without names the script makes all of its cases. tests/data/goldens/README.md describes
+the files. Needs the same packages as tools/make_goldens.py."""
 
 import argparse
 import json
@@ -24,7 +24,7 @@ GREATEST_BYTES = 300 * 1024
 
 
 def store(case, tensors):
-    """(the tensors of the checkpoint, the numbers that they stand for, the names of quantised modules)"""
+    """Returns (the tensors of the checkpoint, the dequantised weights, the names of quantised modules)."""
     stored, plain, modules = {}, {}, []
     for name, tensor in tensors.items():
         if not quantised_families.is_quantised(case, name):
@@ -40,7 +40,7 @@ def store(case, tensors):
 
 
 def save_config(case, model, folder):
-    """The older spelling, as nearly all quantised checkpoints have it, or that of the published model."""
+    """Returns config.json in the older spelling, as in nearly all quantised checkpoints, or in that of the published model."""
     config = json.loads((folder / "config.json").read_text())
     if hasattr(model, "published_config"):
         config = {**model.published_config, "transformers_version": transformers.__version__}
@@ -54,7 +54,7 @@ def save_config(case, model, folder):
 
 
 def with_rounded_inputs(case, model, modules, prompts):
-    """The logits where every quantised linear's input is rounded."""
+    """Returns the logits if every quantised linear's input is rounded."""
     hooks = [module.register_forward_pre_hook(lambda _, args: (case.inputs[1](args[0]),))
              for name, module in model.named_modules() if name in modules]
     if len(hooks) != len(modules):
@@ -68,7 +68,7 @@ def with_rounded_inputs(case, model, modules, prompts):
 
 
 def reference_of(case, seed, folder):
-    """(members of golden.json, tensors) of the checkpoint that is now in the folder"""
+    """Returns (members of golden.json, tensors) for the checkpoint in the folder."""
     model, generator = weights.random_model(case.model, seed)
     weights.narrow(model)
     model.save_pretrained(folder)

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Makes the Python wheels of a built Tessera: tools/make_wheel.py BUILD_FOLDER FOLDER
 
-FOLDER gets tessera_engine-VERSION-py3-none-manylinux_2_36_x86_64.whl: the package of python/, libtessera.so, the program and
-every library that they need beside glibc and the compiler's run-time library, with the licence of each. If the build has the
-CUDA backend, FOLDER gets tessera_engine_cuda-… too: that one library. CUDA's own come from NVIDIA's wheels, which it depends on, or
-from the system. Nothing is compiled here: the package calls the library by ctypes and serves every Python 3.
+Writes tessera_engine-VERSION-py3-none-manylinux_2_36_x86_64.whl to FOLDER. It has the package of python/, libtessera.so, the program,
+and all libraries that they need except glibc and the compiler's run-time library, with the licence of each. If the build has the CUDA
+backend, also writes tessera_engine_cuda-…, which has this library alone. CUDA's own libraries come from NVIDIA's wheels, on which it
+depends, or from the system. Nothing is compiled here: the package calls the library by ctypes and works with every Python 3.
 Fails if a wheel is larger than LIMIT_MB."""
 
 import pathlib
@@ -20,7 +20,7 @@ import wheel
 NAME = "tessera_engine"
 CUDA_NAME = "tessera_engine_cuda"
 CUDA_LIBRARY = "libtessera_cuda.so"
-# The limit of the first wheel is just above its size, so that an accidental library shows; the other is PyPI's limit.
+# The first limit is just above the wheel's size, so that a library added by accident is noticed; the other is PyPI's.
 LIMIT_MB = {NAME: 26, CUDA_NAME: 100}
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # For each major version of CUDA: NVIDIA's wheels, and their library folders in site-packages. cuDNN is an extra.
@@ -51,8 +51,8 @@ def needed_names(file):
 
 
 def own_name(name):
-    """Returns a name that no other library in a process has. The loader takes two libraries of one name for one, so
-    Python's own ssl would get our libcrypto, and the other way round."""
+    """Returns a name that no other library in a process has. The loader treats libraries of the same name as one, so
+    Python's own ssl would get our libcrypto, or we would get its."""
     return name.replace(".so", "-tessera.so", 1)
 
 
@@ -101,8 +101,8 @@ def cuda_major(library):
 
 
 def make_cuda(build, folder, target, engine):
-    """Makes the CUDA backend's wheel. `engine` is the folder of the other wheel's files: it has the libraries that both
-    need."""
+    """Makes the CUDA backend's wheel. `engine` is the folder with the other wheel's files, which include the libraries
+    that both need."""
     package = folder / CUDA_NAME
     wheel.copy_package(ROOT / "python" / CUDA_NAME, package)
     source = build / CUDA_LIBRARY

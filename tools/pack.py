@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Makes an archive that runs on another Linux (glibc 2.36 or newer) without installing anything:
 
-  tools/pack.py program BUILD_FOLDER ARCHIVE.tar.xz   what is installed, and the libraries it needs
+    tools/pack.py program BUILD_FOLDER ARCHIVE.tar.xz   the installed files, and the libraries that they need
   tools/pack.py tests BUILD_FOLDER ARCHIVE.tar.xz     the programs that tools/test_cuda.sh runs, with their data
 
-Libraries lie beside the programs or in lib/, where $ORIGIN finds them; licenses/ has the licence of each, and of what is
-compiled in (tools/licenses.py). Not packed are glibc, the compiler's run-time library and CUDA's own libraries: those are
-the system's. A build without the CUDA backend gives archives for CPUs. Fails if the archive is larger than LIMIT_MIB.
-ARCHIVE.tar is not compressed, and of any size."""
+Libraries are in the programs' folder or in lib/, where $ORIGIN finds them. licenses/ has the licence of each, and of the
+components that are compiled in (tools/licenses.py). glibc, the compiler's run-time library and CUDA's own libraries are not
+packed: they come from the system. A build without the CUDA backend gives archives for CPUs. Fails if the archive is larger
+than LIMIT_MIB. With the name ARCHIVE.tar it is not compressed and may have any size."""
 
 import pathlib
 import re

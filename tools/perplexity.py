@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
-"""Measures what the types of `tessera quantize` cost: tools/perplexity.py TESSERA [TYPE …]
+"""Measures the loss of quality by the types of `tessera quantize`: tools/perplexity.py TESSERA [TYPE …]
 
-Writes the bundled model in each type, and scores held-out documents of the grammar that it was trained on with the
-model itself and with each output. Prints a table for docs/gguf.md: bytes of the weights, bits for each of them, the
-perplexity over all tokens but the first of each document, and how far the probabilities of next tokens are from the
-model's own (Kullback and Leibler's divergence, the mean over tokens in thousandths of a nat). Without types it takes
-those of the table there."""
+Writes the bundled model in each type. Scores held-out documents, from the grammar of the training data, with the model
+itself and with each output. Prints a table for docs/gguf.md: bytes of the weights, bits per weight, the perplexity over
+all tokens but the first of each document, and the Kullback-Leibler divergence of the next token's probabilities from the
+model's own (the mean over tokens, in thousandths of a nat). Without types it takes those of the table in docs/gguf.md."""
 
 import array
 import json
@@ -24,7 +23,7 @@ from language import make_dialogue, make_story  # noqa: E402  pylint: disable=wr
 
 TYPES = ["BF16", "Q8_0", "Q6_K", "Q5_K_M", "Q5_1", "Q5_0", "Q4_K_M", "Q4_K_S", "IQ4_NL", "IQ4_XS", "Q4_1", "Q4_0", "Q3_K_M",
          "Q2_K", "fp8", "fp8-dynamic", "int8", "int4", "nvfp4"]
-SEED = 20261126  # not among those of the training documents
+SEED = 20261126  # no seed of the training documents
 DOCUMENTS = 48
 LONGEST = 2000  # bytes; a document is far below the context
 
@@ -76,7 +75,7 @@ def rows_of(scores):
 
 
 def score(program, model, texts, scores):
-    """Returns the perplexity, and the number of tokens over which it is."""
+    """Returns the perplexity, and the number of tokens that it was computed over."""
     prompts = [word for text in texts for word in ("--prompt", text)]
     rows = run(program, "score", "--model-path", model, "--dtype", "float32", "--log-level", "error", "--output", scores,
                "--json", *prompts)["prompts"]

@@ -4,10 +4,11 @@ of docs/request-fields.md.
 
   tools/request_fields.py docs            writes the tables into docs/request-fields.md
   tools/request_fields.py docs --check    status 1 if they are not current; the last line is "N passed, N failed"
-  tools/request_fields.py compare FOLDER  says which fields the unpacked packages below FOLDER have and the file has not,
-                                          and the reverse; status 1 if they differ. For the versions that the file
-                                          names: pip download --no-deps openai==… anthropic==… sglang==… vllm==… ollama==…, and unpack each into
-                                          a folder of its name. After a new version, change "versions" as well.
+    tools/request_fields.py compare FOLDER  prints the fields that only the unpacked packages below FOLDER have, and those
+                                          that only the file has; status 1 if there are any. To get the packages:
+                                          pip download --no-deps openai==… anthropic==… sglang==… vllm==… ollama==…, with
+                                          the versions in the file; unpack each into a folder of its name. For newer
+                                          versions, change "versions" in the file as well.
 """
 
 import argparse
@@ -127,7 +128,7 @@ def known_fields(folder):
 
 
 def differences(data, known):
-    """Returns lines that say where the file and the packages differ."""
+    """Returns a line for each difference between the file and the packages."""
     listed = {(target, row["name"]): set(by.split()) for row in data["fields"] for target, by in row["on"].items()}
     lines = []
     for key in sorted(set(known) | set(listed)):
@@ -155,8 +156,8 @@ def remark(row):
 
 
 def origins(on):
-    """Returns the objects that have the field, grouped by whose it is: "chat, completions: vLLM; sampling_params:
-    –"."""
+    """Returns the objects that have the field, grouped by the packages that define it: "chat, completions: vLLM;
+    sampling_params: –"."""
     groups = {}
     for target, packages in on.items():
         known = ", ".join(name for package, name in NAMES.items() if package in packages.split()) or "–"
@@ -168,7 +169,7 @@ def table(data):
     versions = ", ".join(f"{package} {version}" for package, version in data["versions"].items())
     lines = [f"The fields are those of the Python packages {versions}, and our own (–).", ""]
     for treatment in ("served", "harmless", "refused"):
-        rows = {}  # fields that have name and remark in common share a row
+        rows = {}  # fields with the same name and remark share a row
         for row in data["fields"]:
             if TREATMENTS[row["treatment"]] == treatment:
                 rows.setdefault((row["name"], remark(row)), {}).update(row["on"])

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Measures how far rounding carries in a model. Changes each value of its embeddings randomly up or down by a unit in
-the last place of float32, and compares the logits of random prompts with those of the unchanged model.
+"""Measures how strongly a model amplifies rounding errors. Changes each value of its embeddings randomly up or down by a
+unit in the last place of float32, and compares the logits of random prompts with those of the unchanged model.
 
     tools/rounding_response.py --tessera build/tessera ../shared/goldens/qwen3-next ../shared/goldens/qwen3
 

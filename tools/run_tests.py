@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """Runs the tests of a configured and built folder: tools/run_tests.py [--known-skips FILE] BUILD_FOLDER [CTEST_ARGUMENT …]
 
-Prints failing programs' output as they fail, then skipped and failed cases with their reasons, and as its last line
-"N passed, N failed", which counts cases: each GoogleTest case, what a script reports in a line of this form, and else
-one for a script. A program that crashes, times out or fails without a failed case counts as one failed; so does one that
-runs nothing. Exit status 0 only if something passed and nothing failed.
+Prints the output of failing programs as they fail, then skipped and failed cases with their reasons. The last line is
+"N passed, N failed". It counts each GoogleTest case, the cases that a script reports in a line of this form, and one case
+for any other script. A program that crashes, times out or fails without a failed case counts as one failed case; so does a
+program that runs no case. The exit status is 0 only if a case passed and none failed.
 
-With --known-skips, a skipped case that FILE does not list counts as failed. A line of FILE is a pattern of "program: case:
-reason", in which * stands for any text, then " # " and why such a case may be skipped. A script names each case that it
-skips in a line "skipped: CASE REASON"."""
+With --known-skips, a skipped case that FILE does not list counts as failed. A line of FILE is a pattern for "program: case:
+reason", in which * stands for any text, then " # " and the reason why such a case may be skipped. A script prints a line
+"skipped: CASE REASON" for each case that it skips."""
 
 import argparse
 import fnmatch

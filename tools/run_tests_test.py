@@ -15,7 +15,7 @@ import run_tests  # noqa: E402  (found through the path above)
 
 
 class RunTests(unittest.TestCase):
-    """Runs ctest on programs written for the purpose."""
+    """Runs ctest on programs that the tests write."""
 
     def run_on(self, tests, known_skips=None):
         """tests: name → (script, properties of the test). Returns exit status and the output's lines."""
@@ -93,7 +93,7 @@ class RunTests(unittest.TestCase):
             ("exit 0\n", ""),  # no report
             (self.report("a_test", self.PASSED) + "kill -ABRT $$\n", ""),  # dies after its cases
             (self.report("a_test", ""), ""),  # no case
-            ("printf '<testsuites><testsuite>' > test-results/a_test.xml\n", ""),  # half a report
+            ("printf '<testsuites><testsuite>' > test-results/a_test.xml\n", ""),  # a truncated report
         ):
             status, lines = self.run_on({"a_test": (script, properties), "b_script": ("exit 0\n", "")})
             self.assertEqual(status, 1, script)

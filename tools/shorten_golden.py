@@ -2,7 +2,7 @@
 """Copies golden checkpoints with their first prompts alone: tools/shorten_golden.py PROMPTS FROM TO NAME …
 
 FROM and TO are folders of golden checkpoints (tests/data/goldens/README.md describes the files). The weights stay as they are; golden.json
-and golden.safetensors keep what belongs to the first PROMPTS prompts. Needs nothing but Python."""
+and golden.safetensors keep the data of the first PROMPTS prompts. Needs no packages."""
 
 import json
 import pathlib
@@ -33,7 +33,8 @@ def write_safetensors(file, tensors):
 
 
 def is_of_prompts(name, prompts):
-    """Returns whether a name such as logits_2 or logits_act_2_tail belongs to one of the first prompts, or to none."""
+    """Returns whether to keep a tensor: names such as logits_2 or logits_act_2_tail must belong to one of the first
+    prompts; other names are kept."""
     found = re.search(r"_(\d+)(_tail)?$", name)
     return found is None or int(found.group(1)) < prompts
 

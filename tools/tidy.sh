@@ -4,7 +4,7 @@
 #   tools/tidy.sh --changed REVISION    what has changed since this branch left REVISION; "auto": origin/main, or the
 #                                       commit before this one. For continuous integration: it ends after TIDY_SECONDS
 #                                       (600) and says what it left out, and where it cannot run it says why and succeeds.
-# clang-tidy 14, Debian 12's default, does not parse g++ 12's C++20 headers; 19 is in Debian 12 too and does.
+# clang-tidy 14, Debian 12's default, cannot parse g++ 12's C++20 headers; clang-tidy 19, which Debian 12 also has, can.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

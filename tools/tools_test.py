@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Tests of the Makefile and of check_layers.py, check_try.py, check_words.py, request_fields.py, anchor_llama_cpp.py
-and install_deps.sh on made-up inputs. Catches: a checker that lets a fault pass, a
-target that make cannot expand, packages that are installed unannounced, and a model file
-whose tensors do not lie where it says."""
+and install_deps.sh on made-up inputs. Catches: a checker that misses a fault, a
+target that make cannot expand, packages that are installed without announcement, and a model file
+whose header gives wrong offsets of tensors."""
 
 import math
 import os
@@ -203,8 +203,8 @@ class Makefile(unittest.TestCase):
             self.assertTrue(target == "help" or f"\n# make {target} " in "\n" + text, f"{target} has no line of help")
 
     def make_test_cuda(self, environment, tools=()):
-        """Runs `make test-cuda` with a cmake that only says that it ran, and `tools`: (name, script). Returns status
-        and output."""
+        """Runs `make test-cuda` with a fake cmake, which only prints that it ran, and with the fake tools `tools`, a list
+        of (name, script). Returns status and output."""
         with tempfile.TemporaryDirectory() as folder:
             for name, script in (("cmake", "echo cmake has run; exit 1\n"), *tools):
                 path = pathlib.Path(folder) / name
@@ -232,10 +232,11 @@ class Makefile(unittest.TestCase):
 
 
 class InstallDeps(unittest.TestCase):
-    """Runs install_deps.sh with an apt-get and a dpkg-query that only note how they were called."""
+    """Runs install_deps.sh with a fake apt-get and dpkg-query, which only record their arguments."""
 
     def run_with(self, environment, installed, answer=None, what=()):
-        """Returns exit status, output and the calls of apt-get. `answer`: typed on a terminal; None: there is none."""
+        """Returns exit status, output and the calls of apt-get. `answer` is typed on a terminal; if it is None, there is
+        no terminal."""
         with tempfile.TemporaryDirectory() as folder:
             calls = pathlib.Path(folder) / "calls"
             calls.touch()

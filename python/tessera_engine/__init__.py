@@ -4,8 +4,8 @@
     with Engine("models/demo") as engine:
         print(engine.generate("Once upon a time", {"max_new_tokens": 40})["text"])
 
-Shaped like sglang.Engine; LLM is the same engine shaped like vllm.LLM. The engine itself is libtessera.so and has no Python in
-it; docs/python.md is the guide."""
+Engine has the interface of sglang.Engine. LLM is the same engine with the interface of vllm.LLM. The engine itself is
+libtessera.so, which contains no Python. docs/python.md is the guide."""
 
 from ._library import TesseraError, version
 from .engine import Engine

@@ -1,4 +1,4 @@
-"""libtessera.so by ctypes: include/tessera.h, function by function, with errors as exceptions."""
+"""Binds the functions of include/tessera.h in libtessera.so by ctypes, and turns their errors into exceptions."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ TIMEOUT = 10
 
 
 class TesseraError(RuntimeError):
-    """`code` is a number of tessera_code, `name` its name ("invalid argument"), `field` the member of the request at fault
-    or ""."""
+    """An error of the library. `code` is a value of tessera_code, and `name` its name ("invalid argument"). `field` is the
+    request's member that is wrong, or ""."""
 
     def __init__(self, code: int, message: str, field: str = "") -> None:
         super().__init__(message)
@@ -83,13 +83,13 @@ def version() -> str:
 
 
 def in_python(message: str) -> str:
-    """`message` with options as keyword arguments: page_size for --page-size. The program's own --help stays."""
+    """Returns the message with flags replaced by keyword arguments: page_size for --page-size. --help stays as it is."""
     message = re.sub(r"^options:\d+: unknown flag (\S+) of tessera_open", r"unknown option \1", message)
     return re.sub(r"(?<![\w-])--(?!help\b)([a-z][a-z0-9]*(?:-[a-z0-9]+)*)", lambda flag: flag[1].replace("-", "_"), message)
 
 
 def call(function: str, *arguments: Any) -> None:
-    """Calls a function whose last argument takes its error; raises that."""
+    """Calls a function whose last parameter receives its error, and raises this error."""
     error = c_void_p()
     code = getattr(_lib, function)(*arguments, byref(error))
     if code == 0:
@@ -101,7 +101,7 @@ def call(function: str, *arguments: Any) -> None:
 
 
 def call_for_text(function: str, *arguments: Any) -> str:
-    """The same for a function that hands out a text just before its error."""
+    """Calls a function whose last two parameters receive a text and an error. Returns the text, or raises the error."""
     text = c_void_p()
     call(function, *arguments, byref(text))
     try:
@@ -141,19 +141,19 @@ _here = threading.local()
 
 
 def in_callback() -> bool:
-    """Whether this thread is inside a callback. What waits for an engine's thread is refused there; the garbage collector may
-    run there as anywhere."""
+    """Returns whether this thread runs a callback. The library refuses calls from a callback that would wait for the engine's
+    thread, but the garbage collector may make such calls, because it runs on any thread."""
     return getattr(_here, "in_callback", False)
 
 
 def _free(request: c_void_p, _callback: Any) -> None:
-    """`_callback` is code that may run until this has returned."""
+    """Frees a request. `_callback` keeps the callback's code alive, because it may run until this function returns."""
     _lib.tessera_request_free(request)
 
 
 class Request:
-    """One submitted request. on_event(kind, code, json) runs on the engine's thread, if it is given; else next() has the
-    events, one thread at a time."""
+    """One submitted request. If `on_event` is given, on_event(kind, code, json) is called on the engine's thread. Otherwise
+    next() returns the events; one thread at a time may call it."""
 
     def __init__(self, engine: c_void_p, path: str, body: str, on_event: Optional[Callable[[int, int, str], None]] = None) -> None:
         self._handle = c_void_p()
@@ -166,7 +166,7 @@ class Request:
                 _here.in_callback = True
                 try:
                     report(told.kind, told.code, ctypes.string_at(told.json, told.json_size).decode())
-                except Exception:  # whoever listens is gone; nothing may leave a callback
+                except Exception:  # the receiver no longer exists; C code cannot take an exception
                     return 1
                 finally:
                     _here.in_callback = False
@@ -178,7 +178,7 @@ class Request:
         call("tessera_submit", engine, byref(submission), byref(self._handle))
 
     def next(self, timeout_ms: int) -> Optional[tuple[int, int, str]]:
-        """(kind, code, json), or None at the time-out."""
+        """Returns the next event as (kind, code, json), or None after the time-out."""
         event = Event(ctypes.sizeof(Event))
         try:
             call("tessera_request_next", self._handle, timeout_ms, byref(event))
@@ -189,7 +189,8 @@ class Request:
         return event.kind, event.code, ctypes.string_at(event.json, event.json_size).decode()
 
     def free(self) -> None:
-        """Cancels what has not ended. Waits for a callback that runs; within one, another thread does."""
+        """Frees the request, and cancels it if it has not ended. Waits for a running callback to return. Within a callback
+        another thread does this, because a callback cannot wait for itself."""
         handle, self._handle = self._handle, c_void_p()
         if handle and in_callback():
             threading.Thread(target=_free, args=(handle, self._callback)).start()

@@ -1,4 +1,4 @@
-"""The command `tessera`: becomes the program that the package brings."""
+"""The command `tessera`: replaces this process by the program in the package."""
 
 import os
 import pathlib

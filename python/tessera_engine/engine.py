@@ -1,4 +1,4 @@
-"""Engine: a model in this process, shaped like sglang.Engine."""
+"""Engine: a model in this process, with the interface of sglang.Engine."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from ._library import CHUNK, ERROR, Request, TesseraError
 Prompt = Union[str, list[str]]
 Json = dict[str, Any]
 
-# The length of a wait after which Python looks at signals (Ctrl-C).
+# The longest wait in the library, after which Python can handle signals (Ctrl-C).
 _SLICE_MS = 100
 
-# The number of texts in one request for embeddings, and of such requests that run at the same time.
+# The number of texts in one request for embeddings, and the number of such requests at the same time.
 _ENCODED_AT_ONCE = 64
 _ENCODINGS = 4
 
 
 class _Calls:
-    """The calls that use an engine's handle now; its end waits for them. Apart from the Engine, which its finalizer must not
-    keep."""
+    """Counts the calls that use an engine's handle, so that closing the engine can wait for them. It is a separate object,
+    because the Engine's finalizer must not refer to the Engine."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -47,14 +47,14 @@ class _Calls:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """No call begins after this, and none is left when it returns."""
+        """Refuses new calls, and returns when no call is left."""
         with self._changed:
             self._closed = True
             self._changed.wait_for(lambda: self._count == 0)
 
 
 def _close(handle: c_void_p, calls: _Calls) -> None:
-    if _library.in_callback():  # the garbage collector's choice; the engine's thread cannot wait for its own end
+    if _library.in_callback():  # the garbage collector ran here; the engine's thread cannot wait for its own end
         threading.Thread(target=_close, args=(handle, calls)).start()
         return
     calls.close()
@@ -67,7 +67,7 @@ def _raise(code: int, text: str) -> None:
 
 
 def _next(request: Request) -> tuple[int, str]:
-    """Kind and text of the next event; waits in slices, between which Python handles signals."""
+    """Returns kind and text of the next event. Waits for short times only, so that Python can handle signals between."""
     while True:
         event = request.next(_SLICE_MS)
         if event is None:
@@ -90,8 +90,8 @@ def _drop_none(fields: Json) -> Json:
 
 
 class Engine:
-    """A model that is loaded. `options`: the flags of `tessera serve`, with underscores (page_size=16, device="cpu",
-    download=True); an unknown one is an error. Any thread may use it."""
+    """A loaded model. `options` are the flags of `tessera serve`, with underscores (page_size=16, device="cpu",
+    download=True); an unknown option is an error. Any thread may use the object."""
 
     def __init__(self, model_path: str, **options: Any) -> None:
         given = _drop_none({"model_path": model_path, **options})
@@ -107,8 +107,8 @@ class Engine:
         self.shutdown()
 
     def shutdown(self) -> None:
-        """Ends the engine; requests under way end with an error. Waits for calls of other threads that use the engine just
-        then. Again: nothing."""
+        """Ends the engine. Running requests end with an error. Waits until calls of other threads have returned. A second
+        call does nothing."""
         self._finalizer()
 
     @contextmanager
@@ -126,7 +126,7 @@ class Engine:
     # -- requests in any of the server's protocols --
 
     def request(self, path: str, body: Json) -> Any:
-        """The whole answer to `body` at `path` ("/v1/completions")."""
+        """Returns the whole answer to `body` at `path` (such as "/v1/completions")."""
         request = self._submit(path, body)
         try:
             return json.loads(_next(request)[1])
@@ -134,8 +134,8 @@ class Engine:
             request.free()
 
     def stream(self, path: str, body: Json) -> Iterator[Any]:
-        """The chunks of the answer as they come. The request is submitted here, and cancelled where the iteration ends
-        before them."""
+        """Returns an iterator over the chunks of the answer, as they arrive. Submits the request at once, and cancels it if
+        the iteration ends early."""
         return self._chunks(self._submit(path, {**body, "stream": True}))
 
     @staticmethod
@@ -150,7 +150,7 @@ class Engine:
             request.free()
 
     async def async_stream(self, path: str, body: Json) -> AsyncIterator[Any]:
-        """The same for asyncio; takes no thread of its own."""
+        """stream() for asyncio. It needs no thread of its own."""
         async for text in self._events(path, {**body, "stream": True}):
             if text:
                 yield json.loads(text)
@@ -180,7 +180,7 @@ class Engine:
         finally:
             request.free()
 
-    # -- as sglang.Engine has them --
+    # -- the interface of sglang.Engine --
 
     @staticmethod
     def _generate_body(prompt: Optional[Prompt], sampling_params: Optional[Union[Json, list[Json]]],
@@ -191,8 +191,9 @@ class Engine:
     def generate(self, prompt: Optional[Prompt] = None, sampling_params: Optional[Union[Json, list[Json]]] = None,
                  input_ids: Optional[Union[list[int], list[list[int]]]] = None, *, stream: bool = False,
                  **fields: Any) -> Any:
-        """{"text", "output_ids", "meta_info"}, or a list of them for a list of prompts; with `stream` an iterator of
-        them, each with the text so far. `fields`: the others of /generate (return_logprob, image_data, …)."""
+        """Returns {"text", "output_ids", "meta_info"}, or a list of such results for a list of prompts. With `stream`
+        returns an iterator of such results, each with the text so far. `fields` are the other fields of /generate
+        (return_logprob, image_data, …)."""
         body = self._generate_body(prompt, sampling_params, input_ids, fields)
         return self.stream("/generate", body) if stream else self.request("/generate", body)
 
@@ -207,8 +208,8 @@ class Engine:
         return await self.async_request("/generate", body)
 
     def encode(self, prompt: Prompt, **fields: Any) -> Any:
-        """{"embedding", "meta_info"} of a text, or a list of them, however long. For models that make embeddings
-        (is_embedding=True)."""
+        """Returns {"embedding", "meta_info"} for a text, or a list of such results for a list of texts of any length. The
+        model must make embeddings (is_embedding=True)."""
         if prompt and all(isinstance(part, int) for part in prompt):  # the ids of one text
             return self._encode_all([prompt], fields)
         if isinstance(prompt, str):
@@ -216,7 +217,7 @@ class Engine:
         return self._encode_all(prompt, fields)
 
     def _encode_all(self, texts: list[Any], fields: Json) -> list[Json]:
-        """Some requests are under way while an answer is read: the engine is not idle between them."""
+        """Encodes the texts in several requests at a time, so that the engine is not idle while an answer is read."""
         made: list[Json] = []
         under_way: collections.deque[Request] = collections.deque()
         begins = iter(range(0, len(texts), _ENCODED_AT_ONCE))
@@ -237,7 +238,7 @@ class Engine:
     # -- texts --
 
     def chat(self, messages: list[Json], *, stream: bool = False, **fields: Any) -> Any:
-        """OpenAI's chat completion, or an iterator of its chunks."""
+        """Returns OpenAI's chat completion, or with `stream` an iterator over its chunks."""
         body = _drop_none({"messages": messages, **fields})
         return self.stream("/v1/chat/completions", body) if stream else self.request("/v1/chat/completions", body)
 
@@ -250,15 +251,15 @@ class Engine:
             return _library.detokenize(handle, ids, skip_special_tokens)
 
     def apply_chat_template(self, messages: list[Json], **fields: Any) -> str:
-        """The prompt that the model's template makes; it has all special tokens that it needs."""
+        """Returns the prompt that the model's template makes. It already contains the special tokens that it needs."""
         body = json.dumps(_drop_none({"messages": messages, **fields}))
         with self._alive() as handle:
             return _library.call_for_text("tessera_apply_chat_template", handle, body.encode())
 
-    # -- what it is and does --
+    # -- information --
 
     def get_server_info(self) -> Json:
-        """{"model", "engine"}: options, plan, forwards by reason and size, cache, memory."""
+        """Returns {"model", "engine"}: options, plan, forwards by reason and size, cache, memory."""
         return self._told("tessera_info")
 
     def metrics(self) -> Json:
@@ -271,7 +272,8 @@ class Engine:
 
     @staticmethod
     def explain(model_path: str, **options: Any) -> Json:
-        """What these options would run: pieces, split operators, sizes, rules, memory. Needs config.json alone."""
+        """Returns what an engine with these options would run: pieces, split operators, sizes, rules, memory. Needs only
+        config.json."""
         given = json.dumps(_drop_none({"model_path": model_path, **options}))
         explained: Json = json.loads(_library.call_for_text("tessera_explain", given.encode()))
         return explained

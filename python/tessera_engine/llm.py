@@ -1,4 +1,4 @@
-"""LLM: a model in this process, shaped like vllm.LLM.
+"""LLM: a model in this process, with the interface of vllm.LLM.
 
     from tessera_engine import LLM, SamplingParams
     llm = LLM("models/demo")
@@ -17,8 +17,8 @@ from .engine import Engine, Json, _next
 
 @dataclass
 class SamplingParams:
-    """The names and defaults of vLLM's; another name is a TypeError. `logprobs`: how many tokens beside the chosen one.
-    `max_tokens` of None: as many as the model's context has room for."""
+    """Has the names and defaults of vLLM's class; another name is a TypeError. `logprobs` is the number of most probable
+    tokens to report besides the chosen one. If `max_tokens` is None, the answer may fill the model's context."""
 
     n: int = 1
     temperature: float = 1.0
@@ -38,11 +38,12 @@ class SamplingParams:
     skip_special_tokens: bool = True
 
     def _body(self, room: int) -> Json:
-        """The members of /generate that say it. `room`: tokens that the context has beside the prompt."""
+        """Returns the members of a request to /generate. `room` is the number of tokens that fit in the context after the
+        prompt."""
         sampling = {name: value for name, value in asdict(self).items() if value is not None and name != "logprobs"}
-        if self.max_tokens is None:  # left out it would be /generate's own default
+        if self.max_tokens is None:  # if it were left out, /generate's own default would apply
             sampling["max_tokens"] = max(room, 1)  # a prompt without room is an error, as for other values
-        if self.top_k <= 0:  # all, which the other side says by leaving it out
+        if self.top_k <= 0:  # vLLM's value for all tokens; /generate takes all if the member is absent
             del sampling["top_k"]
         if self.logprobs is None:
             return {"sampling_params": sampling}
@@ -57,7 +58,7 @@ class Logprob:
 
 @dataclass
 class CompletionOutput:
-    """`logprobs` has for each token the chosen one and the best ones by their ids."""
+    """`logprobs` maps, for each position, the ids of the chosen token and of the most probable ones to their values."""
 
     index: int
     text: str
@@ -109,8 +110,8 @@ def _read_completion(index: int, answer: Json) -> CompletionOutput:
 
 
 class LLM:
-    """A model that is loaded. `options`: those of Engine, which has vLLM's names of many too (max_model_len, enforce_eager,
-    gpu_memory_utilization, tensor_parallel_size). Any thread may use it."""
+    """A loaded model. `options` are those of Engine, which also takes many of vLLM's names (max_model_len, enforce_eager,
+    gpu_memory_utilization, tensor_parallel_size). Any thread may use the object."""
 
     def __init__(self, model: str, **options: Any) -> None:
         self.engine = Engine(model, **options)
@@ -119,7 +120,7 @@ class LLM:
     def generate(self, prompts: Union[Prompt, Sequence[Prompt]],
                  sampling_params: Optional[Union[SamplingParams, Sequence[SamplingParams]]] = None, *,
                  use_tqdm: bool = False) -> list[RequestOutput]:
-        """One output for each prompt, in their order. `use_tqdm` is taken as scripts give it; there is no bar of progress."""
+        """Returns one output for each prompt, in their order. `use_tqdm` is accepted but shows no progress bar."""
         del use_tqdm
         given: list[Prompt] = [prompts] if isinstance(prompts, (str, dict)) else list(prompts)
         return self._run([self._read_prompt(prompt) for prompt in given], sampling_params)
@@ -127,14 +128,14 @@ class LLM:
     def chat(self, messages: Union[list[Json], list[list[Json]]],
              sampling_params: Optional[Union[SamplingParams, Sequence[SamplingParams]]] = None, *, use_tqdm: bool = False,
              **fields: Any) -> list[RequestOutput]:
-        """generate() of conversations. `fields`: those of the template (tools, chat_template_kwargs, …)."""
+        """generate() for conversations. `fields` are the fields of the chat template (tools, chat_template_kwargs, …)."""
         del use_tqdm
         conversations: Any = [messages] if messages and isinstance(messages[0], dict) else messages
         texts = [self.engine.apply_chat_template(conversation, **fields) for conversation in conversations]
         return self._run([(text, self.engine.tokenize(text, add_special_tokens=False)) for text in texts], sampling_params)
 
     def embed(self, prompts: Union[str, Sequence[str]]) -> list[EmbeddingRequestOutput]:
-        """Of a model that makes embeddings, or with is_embedding=True."""
+        """Returns the texts' embeddings. The model must make embeddings, or be loaded with is_embedding=True."""
         texts = [prompts] if isinstance(prompts, str) else list(prompts)
         return [EmbeddingRequestOutput(Embedding(made["embedding"]), self.engine.tokenize(text))
                 for text, made in zip(texts, self.engine.encode(texts))]

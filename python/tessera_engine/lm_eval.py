@@ -4,7 +4,8 @@
     from tessera_engine.lm_eval import TesseraLM
     lm_eval.simple_evaluate(TesseraLM("models/demo"), tasks=["hellaswag"])
 
-Without the harness the class is the same but for its base, and takes any objects whose `args` are a request's."""
+If the harness is not installed, the class works too, with `object` as its base. A request is then any object with the
+member `args` of the harness's requests."""
 
 from __future__ import annotations
 
@@ -29,8 +30,9 @@ class Instance(Protocol):
     def args(self) -> Any: ...
 
 
-class TesseraLM(_Base):  # type: ignore[misc, valid-type]  # what it is at run time
-    """`batch`: requests that are handed to the engine at once. `options`: those of Engine."""
+class TesseraLM(_Base):  # type: ignore[misc, valid-type]  # the base is known at run time only
+    """A model for the harness. `batch` is the number of requests that the engine gets at once. `options` are those of
+    Engine."""
 
     def __init__(self, model_path: str, batch: int = 256, max_gen_toks: int = 256, **options: Any) -> None:
         super().__init__()
@@ -40,12 +42,13 @@ class TesseraLM(_Base):  # type: ignore[misc, valid-type]  # what it is at run t
         self._context: int = self.engine.get_server_info()["engine"]["max_request_tokens"]
 
     def loglikelihood(self, requests: Sequence[Instance]) -> list[tuple[float, bool]]:
-        """Of each continuation after its context: its log-probability, and whether greedy decoding would write it."""
+        """Returns, for each continuation after its context, its log-probability and whether greedy decoding would give it."""
         return self._score([self._tokens(*request.args) for request in requests])
 
     def loglikelihood_rolling(self, requests: Sequence[Instance]) -> list[float]:
-        """Of whole texts, in windows of the model's context; each token is predicted once, the first from the token that
-        begins texts, or as certain where the model has none."""
+        """Returns the log-probability of each whole text. Long texts are divided into windows of the model's context, in
+        which each token is predicted once. The first token is predicted from the token that begins texts. If the model
+        has no such token, the first one counts as certain."""
         rows, owners = [], []
         for owner, request in enumerate(requests):
             ids = self.engine.tokenize(request.args[0])
@@ -60,7 +63,7 @@ class TesseraLM(_Base):  # type: ignore[misc, valid-type]  # what it is at run t
         return sums
 
     def generate_until(self, requests: Sequence[Instance]) -> list[str]:
-        """What follows each context, up to the first of its stop texts."""
+        """Returns the generated text after each context, up to the first of its stop texts."""
         texts: list[str] = []
         for part in self._parts(list(requests)):
             contexts = [request.args[0] for request in part]
@@ -81,7 +84,7 @@ class TesseraLM(_Base):  # type: ignore[misc, valid-type]  # what it is at run t
         return params
 
     def _tokens(self, context: str, continuation: str) -> tuple[list[int], list[int]]:
-        # Counts blanks at the end of a context to the first token of the continuation, like the harness.
+        # Moves blanks at the end of the context to the continuation, like the harness.
         blanks = len(context) - len(context.rstrip())
         if blanks:
             context, continuation = context[:-blanks], context[-blanks:] + continuation
@@ -94,7 +97,7 @@ class TesseraLM(_Base):  # type: ignore[misc, valid-type]  # what it is at run t
     def _score(self, rows: list[tuple[list[int], list[int]]]) -> list[tuple[float, bool]]:
         scores: list[tuple[float, bool]] = []
         for part in self._parts(rows):
-            # Keeps the last tokens that fit together with one generated token.
+            # Keeps the last tokens that fit in the context together with one generated token.
             prompts = [(before + after)[-(self._context - 1):] for before, after in part]
             starts = [max(len(prompt) - len(after) - 1, 0) for prompt, (_, after) in zip(prompts, part)]
             answers = self.engine.generate(

@@ -1,1 +1,1 @@
-"""The CUDA backend of tessera_engine, which finds it beside itself: nothing here needs to be imported."""
+"""The CUDA backend of tessera_engine, which finds this package next to its own. It need not be imported."""

@@ -15,8 +15,8 @@ from program import DEMO, FEW_SIZES, LLAMA, PROGRAM, CliTest, main
 
 
 class BadModel(CliTest):
-    """Each model ends the command with exit code 1 and one line: file, tensor or field, the value and what is
-    accepted."""
+    """Checks that each model ends the command with exit code 1 and one line with the file, the tensor or field, the value
+    and what is accepted."""
 
     def model(self, **config_changes):
         folder = self.folder / "model"

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """The tessera command: bench. tests/cli/cli_bench_test.py PROGRAM [TEST …]
 
-Catches: results in another form, a load other than requested, and a server's refusal that counts as an answer.
+Catches: results in another format, a load that differs from the requested one, and a server's refusal that counts as an
+answer.
 Prints a line for each test; the last line is "N passed, N failed"."""
 
 import json
@@ -119,7 +120,7 @@ class Bench(CliTest):
                 for before, after in zip(inner, inner[1:]):
                     self.assertGreaterEqual(after["ts"] + 1e-3, before["ts"] + before["dur"])
                 if category == "replay":
-                    # The calls are the pieces around attention, and the head.
+                    # The profile has the pieces around attention, the attentions, and the head.
                     self.assertEqual(len(inner), 1 if row["forward"] == "decode 4" else 2 * layers + 1)
                     self.assertTrue(inner[0]["args"]["graph"])
                 else:

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Completion and the manual page of the tessera command. tests/cli/cli_completion_test.py PROGRAM [TEST …]
 
-Catches: a completion that a shell cannot read or that offers something else, a manual page that man cannot format, and
-a bare command that does not say what is missing. Prints a line for each test; the last line is "N passed, N failed"."""
+Catches: a completion that a shell cannot read or that offers wrong words, a manual page that man cannot format, and
+a command without arguments that does not say what is missing. Prints a line for each test; the last line is "N passed, N failed"."""
 
 import re
 import shutil

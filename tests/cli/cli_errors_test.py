@@ -22,7 +22,7 @@ class HelpAndVersion(CliTest):
 
 
 class BadCommandLine(CliTest):
-    """Each ends the command with exit code 2 and one line that names the flag, its value and what is accepted."""
+    """Checks that each command line ends with exit code 2 and one line with the flag, its value and what is accepted."""
 
     def test_table(self):
         ids = ["generate", "--model-path", LLAMA, "--input-ids", "1,2"]
@@ -126,7 +126,7 @@ class BadCommandLine(CliTest):
                 self.fails(2, words, *arguments)
 
     def test_a_server_is_checked_before_its_model_is_read(self):
-        """The server's own fault is reported before weights are read, and before a model is downloaded by name."""
+        """Checks that a wrong flag of the server is reported before weights are read or a model is downloaded."""
         bare = self.folder / "bare"
         bare.mkdir()
         (bare / "config.json").write_text((LLAMA / "config.json").read_text())

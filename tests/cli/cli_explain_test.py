@@ -20,8 +20,8 @@ class Explain(CliTest):
         told = json.loads(config.read_text())
         layers = told.get("text_config", told)["num_hidden_layers"]
         kinds = [part["kind"] for part in answer["pieces"]]
-        # The head contains the operators behind the last attention. Embedding models are an exception, since they need
-        # all rows, and so are models whose last layer adds a level of the tower.
+        # The head contains the operators after the last attention. Exceptions are embedding models, which need all
+        # rows, and models whose last layer adds a level of the vision tower.
         last = 1 if config.parent.name in ("qwen3-embedding", "qwen3-vl") else 0
         self.assertEqual(kinds, ["piece", "split_op"] * layers + ["piece"] * last)
         for part in answer["pieces"]:
@@ -143,7 +143,7 @@ class Explain(CliTest):
                 self.assertTrue(self.graph(name, "text").startswith("stitching" if name == "stitched" else "graph @"))
         self.assertEqual(nodes["decode"], nodes["body"] + nodes["head"] + nodes["sampler"])
         self.assertEqual((nodes["stitched"], nodes["1"]), (nodes["prefill"], 1))
-        # Both values that the body hands over are gathered in place of the hidden state.
+        # The body passes two values to the head, so the prefill has two gathers where the body and head had one.
         self.assertEqual(nodes["prefill"] + nodes["prefill_head"], nodes["body"] + nodes["head"] + 1)
         parts = [node["part"] for node in json.loads(self.graph("stitched", "json"))["nodes"]]
         self.assertEqual((parts[0], parts[-1]), ("piece 0", "split op 5: attention"))
@@ -255,7 +255,7 @@ class Verify(CliTest):
             self.fails(2, [wrong[0] if len(wrong) < 4 or wrong[3] != "-1" else "--seed"],
                        "verify", "--model-path", LLAMA, *wrong)
 
-    # A soak must allow larger differences than rounding causes.
+    # A soak's tolerance must be larger than the differences that rounding causes.
     def test_rounding_carries_less_than_a_soak_allows(self):
         tool = pathlib.Path(__file__).parents[2] / "tools" / "rounding_response.py"
         command = [sys.executable, tool, "--tessera", PROGRAM, "--prompts", "2", "--tokens", "8"]

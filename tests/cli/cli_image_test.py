@@ -113,8 +113,8 @@ def transposed(tensor):
 
 
 class MixtureWithATower(CliTest):
-    """Qwen3-VL-MoE has no golden: this one is put together from two, Qwen3-MoE's language model and Qwen3-VL's tower, in the
-    layout of published checkpoints. Each part must give what its own golden has."""
+    """Makes a checkpoint of Qwen3-VL-MoE, for which there is no golden, from Qwen3-MoE's language model and Qwen3-VL's tower,
+    in the layout of published checkpoints. Each part must give the results of its own golden."""
 
     def make(self):
         moe, vl = GOLDENS / "qwen3-moe", GOLDENS / "qwen3-vl"

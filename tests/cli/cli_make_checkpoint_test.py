@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """The tessera command: make-checkpoint. tests/cli/cli_make_checkpoint_test.py PROGRAM [TEST …]
 
-Catches: a checkpoint of any family with other logits than the random weights give, a folder that is overwritten, and an
-interrupted or impossible write that leaves something like a model behind.
+Catches: a checkpoint of any family whose logits differ from those of the random weights, a folder that is overwritten,
+and an interrupted or impossible write that leaves a partial model behind.
 Prints a line for each test; the last line is "N passed, N failed"."""
 
 import json

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """The tessera command as two processes of one model, over TCP. tests/cli/cli_nodes_test.py PROGRAM [TEST …]
 
-Catches: ranks of two processes that compute other bits than two threads, a process that is left running, a start of
-processes that differ, endless waiting for a process that is missing or joins twice, and a launcher's variables that are
-not understood.
+Catches: ranks of two processes whose bits differ from those of two threads, a process that is left running, a start of
+processes with different options, endless waiting for a process that is missing or joins twice, and a launcher's
+variables that are not understood.
 Prints a line for each test; the last line is "N passed, N failed"."""
 
 import json
@@ -68,7 +68,7 @@ class Nodes(NodesCliTest):
             self.assertGreater(answer["rows"][0]["graph_ms"], 0)
 
     def test_nodes_that_differ(self):
-        """Node 0 waits for a matching node, and names what it refused when its time is up."""
+        """Checks that node 0 waits for a matching node, and at its time-out names the nodes that it refused."""
         ask = ["generate", "--input-ids", IDS]
         soon = ["--dist-timeout", "5"]
         model = ["--model-path", LLAMA, *QUICK, *soon]

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """The tessera command: quantize. tests/cli/cli_quantize_test.py PROGRAM [TEST …]
 
-Catches: a written file that tells another story than the model, that other readers of GGUF refuse, a file that is
-overwritten without being asked for, and a failed write that leaves something behind.
+Catches: a written file that gives other texts than the model, a file that other readers of GGUF refuse, a file that is
+overwritten without permission, and a failed write that leaves a file behind.
 Prints a line for each test; the last line is "N passed, N failed"."""
 
 import importlib.util
@@ -40,7 +40,7 @@ class Quantize(CliTest):
                     if not out.exists():
                         self.ok("quantize", DEMO, out, "--type", name)
                     got = self.generated(out, *words)
-                    # The first words are those of the model itself in every type.
+                    # In every type the first words equal those of the unquantised model.
                     self.assertEqual(got.split()[:4], want.split()[:4], name)
                     if name != "Q4_K_M":
                         self.assertEqual(got, want, name)
@@ -181,7 +181,7 @@ class Quantize(CliTest):
             with self.subTest(type=name):
                 process = subprocess.Popen([str(PROGRAM), "quantize", str(model), str(out), "--type", name],
                                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-                most = 0  # KiB of memory that is no file's
+                most = 0  # KiB of memory that maps no file
                 while process.poll() is None:
                     status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
                     most = max([most, *map(int, re.findall(r"RssAnon:\s+(\d+)", status))])

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The stages of one pipeline as two processes, over TCP. tests/cli/cli_stage_nodes_test.py PROGRAM [TEST …]
 
-Catches: stages of two processes that compute other bits than those of one, mixed-up steps in flight on two nodes, a
+Catches: stages of two processes whose bits differ from those of one process, mixed-up steps in flight on two nodes, a
 process that is left running or waits forever when the other one dies at the start or in a step, and combinations that
 are accepted and then fail.
 Prints a line for each test; the last line is "N passed, N failed"."""
@@ -42,7 +42,7 @@ class StageNodes(NodesCliTest):
         self.assertEqual(json.loads(ended[0][1])["output_ids"], json.loads(self.ok(*ask, *flags).stdout)["output_ids"])
 
     def test_texts_of_several_requests(self):
-        """The requests' steps are in flight on both nodes at once."""
+        """Checks requests whose steps are in flight on both nodes at once."""
         asked = self.folder / "asked.jsonl"
         asked.write_text("".join(json.dumps({"custom_id": str(n), "method": "POST", "url": "/v1/completions", "body": {
             "model": str(DEMO), "prompt": "Once upon a time" + " there was" * n, "max_tokens": 8 + n, "temperature": 0}}) + "\n"

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """The tessera command: failed starts, configuration files, the cache folder. tests/cli/cli_start_test.py PROGRAM [TEST …]
 
-Catches: a failed start without advice or report, limits of mapped memory that are planned beyond, a configuration file that overrides the command line, a cache that
-changes an answer or is not cleared, and measurements and programs that are lost when a server is killed.
+Catches: a failed start without advice or report, a plan that exceeds a limit of mapped memory, a configuration file that
+overrides the command line, a cache that changes an answer or is not cleared, and measurements and programs that are lost
+when a server is killed.
 Prints a line for each test; the last line is "N passed, N failed"."""
 
 import json
@@ -17,7 +18,7 @@ from program import DEMO, FEW_SIZES, LLAMA, PROGRAM, CliTest, Serving, main, tes
 
 
 class FailedStart(CliTest):
-    """A plugin's kernel that fails as kernels are warmed up cannot make its graphs."""
+    """Starts whose graphs cannot be captured, because a plugin's kernel fails when kernels are warmed up."""
 
     PLUGIN = PROGRAM.parent / "src" / "plugin" / "test_plugins" / "failing_start.so"
 
@@ -51,7 +52,7 @@ class FailedStart(CliTest):
 
 
 class LimitedMemory(CliTest):
-    """A start where the process may map little memory, as it counts mapped memory that nobody uses too."""
+    """Starts with a limit of mapped memory (ulimit -v), which also counts mapped memory that is not used."""
 
     def generate(self, kind, kib, *more):
         limit = lambda: resource.setrlimit(kind, (kib << 10, kib << 10))
@@ -242,7 +243,7 @@ class Cache(CliTest):
 
     def test_a_server_killed_after_a_second_keeps_its_measurements(self):
         fused = ["--piecewise-cuda-graph-compiler", "fused"]  # its programs are kept on a CPU too
-        for _ in range(3):  # a second of a busy machine may hold no idle moment
+        for _ in range(3):  # on a busy machine the server may not be idle within a second
             with Serving(flags=fused) as server:
                 compiled = server.metric("general_compiles_total")
                 self.assertGreater(compiled, 0)

@@ -24,7 +24,7 @@ def node_flags(port, rank, nodes=2):
 
 
 def half_of_the_cores(rank):
-    """Returns the cores that a rank of two threads has: with another number of threads, a kernel's order of sums differs."""
+    """Returns the cores for a rank with two threads. The number must be right, because a kernel's order of sums depends on it."""
     cores = sorted(os.sched_getaffinity(0))
     half = len(cores) // 2
     return cores[rank * half:(rank + 1) * half] or cores

@@ -75,7 +75,7 @@ class CliTest(unittest.TestCase):
 
 
 class Serving:
-    """`tessera serve` of the bundled model on a free port, with a key. `said`, at the end: its standard error, if that
+    """`tessera serve` of the bundled model on a free port, with a key. After the end `said` has its standard error, if that
     is a pipe."""
     def __init__(self, stderr=subprocess.DEVNULL, flags=()):
         self.stderr, self.flags = stderr, flags
@@ -101,7 +101,7 @@ class Serving:
         return sum(float(line.split()[-1]) for line in lines if line.split("{")[0].split()[0].endswith(name))
 
     def kill(self):
-        """Ends the server so that it can do nothing more, as the kernel does when memory runs out."""
+        """Kills the server by SIGKILL, as the kernel does when memory runs out."""
         self.ends = -signal.SIGKILL
         self.process.kill()
 

@@ -1,5 +1,6 @@
-"""Claude Code, which its SDK for Python brings, in sessions with tools. The model follows a script: each turn thinks,
-says something and runs a command. What the program sends depends on the name of the model that it asks for. Program and server are in a network namespace of their own, so nothing else answers."""
+"""Claude Code, from its SDK for Python, in sessions with tools. The model follows a script: each turn thinks, says
+something and runs a command. The program's requests depend on the name of the model. Program and server run in a network
+namespace of their own, so no other server can answer."""
 
 import asyncio
 import os
@@ -59,7 +60,7 @@ def run_session(**options):
     check((WORK / "parts.txt").read_text() == "".join(f"part {i}\n" for i in range(1, TURNS + 1)), "not all parts")
     statuses = re.findall(r'http_requests_total\{.*route="/v1/messages.*status="(\d+)".*\} (\d+)', metrics.decode())
     check(statuses == [("200", str(TURNS + 1))], metrics.decode())
-    # The usage at the beginning of a message counts its whole prompt; the session's usage counts what the cache lacked.
+    # The usage at the beginning of a message counts its whole prompt; the session's usage leaves out cached tokens.
     first = answers[0].usage["input_tokens"]
     cached = result.usage["cache_read_input_tokens"]
     computed = result.usage["input_tokens"] - first
@@ -71,7 +72,7 @@ def thinks_within_a_budget():
 
 
 def has_a_system_message_in_mid_conversation():
-    """The default model's: thinking is adaptive, and the environment comes behind the user's first message."""
+    """Checks requests for the default model: thinking is adaptive, and the environment follows the user's first message."""
     run_session()
 
 

@@ -1,5 +1,5 @@
-"""Codex, which a wheel brings, in a session with tools. The model follows a script: each turn thinks, says something and
-calls a function, one of them within a namespace. Program and server are in a network namespace of their own."""
+"""Codex, from a wheel, in a session with tools. The model follows a script: each turn thinks, says something and calls a
+function; one function is in a namespace of tools. Program and server run in a network namespace of their own."""
 
 import json
 import os

@@ -1,6 +1,5 @@
 """llm-comply: its nine checks of OpenAI's chats. The bundled model passes six. The three others need a model that reads
-images, one that ends its list of tool calls, and a chat template that takes a reasoning effort, so servers that have one
-run them."""
+images, a model that ends its list of tool calls, and a chat template with a reasoning effort; they run on other servers."""
 
 import json
 import os
@@ -76,7 +75,7 @@ def image_and_tools_of_a_model_that_ends():
 
 
 def reasoning_with_a_template_that_takes_an_effort():
-    """The check runs for names such as this one alone."""
+    """Runs the check under a model name for which llm-comply has it."""
     name = "deepseek-r-demo"
     flags = ["--api-key", KEY, "--served-model-name", name, "--chat-template", REASONING_TEMPLATE]
     with Served(TESSERA, flags) as server:

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Makes the Debian package of a build, checks it with lintian, and installs, upgrades, removes and purges it:
 #   tests/debian/deb_test.sh BUILD_FOLDER [CHROOT]
-# CHROOT is a Debian 12 (debootstrap --variant=minbase bookworm CHROOT); there apt-get installs the package with what it depends
-# on, and the program writes a text. Without it, dpkg installs the package into a root of a few files.
-# Catches: lintian's findings, a library that no dependency provides, a conffile that an upgrade overwrites, files that stay
-# after a purge, and a service that systemd cannot read or that has a wrong command line.
+# CHROOT is a Debian 12 (debootstrap --variant=minbase bookworm CHROOT). There apt-get installs the package with its
+# dependencies, and the program writes a text. Without CHROOT, dpkg installs the package into a root folder with a few
+# files. Catches: lintian's findings, a library that no dependency provides, a conffile that an upgrade overwrites,
+# files that stay after a purge, and a service that systemd cannot read or that has a wrong command line.
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit 1
 for tool in lintian chrpath dpkg-shlibdeps systemd-analyze systemd-sysusers; do

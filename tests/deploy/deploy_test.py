@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Tests deploy/ for several machines: tests/deploy/deploy_test.py TESSERA
 
-Catches: a manifest that Kubernetes would refuse or with two pods that differ, flags in it that the program does not
-know, a server that listens on all addresses without a key, and a Slurm script that does not start, does not pass the first machine's address, does not restart what has
-failed, or does not end.
+Catches: a manifest that Kubernetes would refuse, or whose two pods differ, or with flags that the program does not know,
+a server that listens on all addresses without a key, and a Slurm script that does not start, does not pass the first
+machine's address, does not restart failed processes, or does not end.
 
 The schemas below check the manifest's form. They have exactly the fields that it uses, with the names and types of
 their definitions. Slurm is replaced by a few lines that start srun's command on this machine.
@@ -303,8 +303,8 @@ class Cases:
         assert not self._container_starts(TESSERA_WITHOUT_KEY="no")
 
     def _container_starts(self, *words, **environment):
-        """Returns whether the image's entry point runs the server. Its stand-in passes requests for configurations to
-        the program."""
+        """Returns whether the image's entry point runs the server, which a stand-in replaces here. The stand-in passes
+        --print-config to the program."""
         with tempfile.TemporaryDirectory() as folder:
             program = pathlib.Path(folder, "tessera")
             program.write_text('#!/bin/sh\ncase "$*" in *--print-config) exec "$REAL" "$@" ;; esac\necho started\n')

@@ -5,15 +5,15 @@ Catches: a command of a guide that the program refuses, an output or exit code o
 nowhere, a named source or function that does not exist, a requirement without a line in docs/conformance.md, and a
 test named there that does not exist.
 
-The word behind ``` says what is done with a block. Blocks are processed in order, in one empty folder for each
-document, with the program on the PATH. The folder has models/demo, unless the document brings it itself:
+The word after ``` decides how a block is tested. Blocks are processed in order, in one new folder for each document, with
+the program on the PATH. The folder contains models/demo, unless the document creates it:
 
   ```bash        run by bash -euo pipefail. It must end with 0, or as a comment "# exit code 2" says. A line
                  `tessera serve …` runs until the next one, on a free port, which replaces 30000 from there on.
-  ```text        behind a bash block: lines of its output, in this order; … and gaps between lines stand for anything
+    ```text        after a bash block: lines of its output, in this order; … and gaps between lines stand for any text
   ```yaml        with "# NAME" as first line: the file NAME, which exists from the start
-  anything else  each `tessera` command in it (ExecStart= and CMD too) is parsed with --print-config, on the CPU and with
-                 models/demo: another machine's devices, files and rights are not asked for
+  anything else  each `tessera` command in it (ExecStart= and CMD too) is parsed with --print-config, for the CPU and
+                 models/demo, because this machine may lack the devices, files and rights that it names
 
 The last line is "N passed, N failed"."""
 
@@ -78,7 +78,7 @@ class Serving:
         self.port = match[1] if match else None
 
     def end(self):
-        """Returns its exit code after SIGTERM, and its output."""
+        """Stops the server by SIGTERM; returns its exit code and its output."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         try:

@@ -4,9 +4,10 @@
   python3 tests/image/make_vectors.py tests/data/image
 
 Needs torch 2.11, torchvision 0.26, transformers 5.17 (its Qwen2VLImageProcessor, the torchvision variant), Pillow 13 and
-numpy, and a CPU with AVX2. patches.json: images are made from a seed (`pixels` below, in C++ in src/image/test_images.h),
-so that only sizes, grids and SHA-256 of the float32 values are stored. files.json: for each file width, height and SHA-256
-of the RGB bytes of exif_transpose and convert("RGB"). For a file in no list, the tests say what is expected."""
+numpy, and a CPU with AVX2. patches.json stores only sizes, grids and the SHA-256 of the float32 values, because tests
+make the images from a seed (`pixels` below, in C++ in src/image/test_images.h). files.json stores for each file width,
+height and SHA-256 of the RGB bytes of exif_transpose and convert("RGB"). The tests themselves state the expected result for files
+in neither list."""
 
 import hashlib
 import io

@@ -1,10 +1,10 @@
-// Replaces the server's POST routes, so that a test decides when which bytes of an answer arrive. The page's clock
-// stands still until the test sets it, so the times and rates that the page shows are exact. Evaluated in the page
-// before it asks.
+// Replaces the server's POST routes, so that a test controls which bytes of an answer arrive and when. The page's clock
+// does not advance until the test sets it, so the times and rates that the page shows are exact. Evaluated in the page
+// before its first request.
 window.fake = {
   requests: [],   // {path, body}
-  refusal: null,  // [status, error]: the next request is answered so
-  now: 1000,      // what performance.now() gives, in ms
+  refusal: null,  // [status, error]: the answer to the next request
+  now: 1000,      // the result of performance.now(), in ms
 
   // Makes the text's bytes arrive at `now`. Resolves when the page has taken them and asks for more.
   async arrive(now, text) {

@@ -2,8 +2,8 @@
 """Makes the pictures of docs/serving.md: tests/page/screenshots.py PROGRAM [FOLDER]
 
 Draws the page of a server of the demo model in headless Chromium, at 390 × 844 and 1440 × 900, light and dark. The demo model
-writes simple stories, so the answer in the chat is a scripted one that shows what the page can draw; the engine's view is of real
-forwards, made by a short load. A picture above 150 KB is an error."""
+writes simple stories only, so the chat shows a scripted answer with everything that the page can draw. The engine's view
+shows real forwards of a short load. A picture above 150 KB is an error."""
 
 import json
 import pathlib

@@ -3,9 +3,8 @@
 
 PLUGINS is the folder of the test plugins and of the examples' plugins, as the build made them. scripted_sampler makes
 the model say a given text, one token a byte, so that every fragment of a stream is cut there. Catches: a format that is
-not called, or is called for parts that it does not find; a call, argument or reasoning that is lost, doubled or given
-to the wrong field when the text is cut; a broken format that ends the server, or with an error that does not reach its
-client.
+not called, or is called for parts that it cannot parse; a call, argument or reasoning that is lost, doubled or put into
+the wrong field when the text is cut; and a broken format that ends the server or whose error does not reach the client.
 
 The last line is "N passed, N failed"."""
 

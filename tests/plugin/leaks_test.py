@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks with LeakSanitizer what plugins' faults leave behind: tests/plugin/leaks_test.py TESSERA PLUGIN_TEST PLUGINS
+"""Checks with LeakSanitizer that faults of plugins leak no memory: tests/plugin/leaks_test.py TESSERA PLUGIN_TEST PLUGINS
 
 The compiler's LeakSanitizer library is loaded first into unchanged programs. When they end, it searches for unreachable
 memory and ends them with another exit status. Catches: a table, bound kernel, handle or partly made registry that leaks

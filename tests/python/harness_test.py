@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Compares lm-evaluation-harness with TesseraLM to the same figures by hand: tests/python/harness_test.py TESSERA MODEL_FOLDER
+"""Checks the scores that lm-evaluation-harness gets through TesseraLM: tests/python/harness_test.py TESSERA MODEL_FOLDER
 
-Runs in a Python that has tessera_engine and lm-eval. Three tasks of the harness's three kinds are written as its task files, with
-data of this machine: sums and sentences with four answers each (loglikelihood), sums that are answered (generate_until), and texts
-(loglikelihood_rolling). By hand means: from what `tessera score` and `tessera generate` tell.
-Catches: log-probabilities of other tokens than the continuation's, a stop text that is left in, and a model that
-the harness does not take.
+Runs in a Python that has tessera_engine and lm-eval. The test writes task files for the harness's three kinds of tasks, with
+data that it makes: sums and sentences with four answers each (loglikelihood), sums to answer (generate_until), and texts
+(loglikelihood_rolling). The expected results are computed from the output of `tessera score` and `tessera generate`.
+Catches: log-probabilities of other tokens than the continuation's, a stop text that is left in the answer, and a model
+that the harness does not accept.
 
 The last line is "N passed, N failed"."""
 

@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
 """Measures the compilation of a folder of JSON schemas: tests/schema/schema_bench.py PROGRAM FOLDER [--tokenizer FILE] [--end TOKEN]
 
-PROGRAM is schema_samples; every *.json file below FOLDER is one schema. Prints the share that is accepted, the 50th, 90th
-and 99th percentile of the processor's time and of the time that passed (refusals count), the slowest files, and the reasons of
-refusal by count. Beside other work the time that passed is longer; the processor's time grows too, by less, since the cores
-share their caches."""
+PROGRAM is schema_samples; every *.json file below FOLDER is one schema. Prints the share of accepted schemas, the 50th, 90th
+and 99th percentile of the CPU time and of the wall-clock time (refusals included), the slowest files, and the number of refusals
+by reason. Other work on the machine increases the wall-clock time, and less so the CPU time, since cores share caches."""
 
 import argparse
 import collections

@@ -15,7 +15,7 @@ KEY = "a-key"
 
 
 def lacking(recorded, seen, place="answer"):
-    """Returns what the answer lacks compared with the recorded one; "" for nothing. Additional fields are accepted."""
+    """Returns which recorded fields the answer lacks; "" if none. Additional fields are accepted."""
     if isinstance(recorded, dict) and isinstance(seen, dict):
         for key, shape in recorded.items():
             if key not in seen:

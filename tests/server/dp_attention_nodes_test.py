@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Two servers whose ranks share experts, in two processes: tests/server/dp_attention_nodes_test.py TESSERA
 
-Catches: answers that differ from those of one process, a node that serves no requests or leaves while another has some,
-one that continues alone or hangs when the other is lost, and nodes that serve although they were started differently.
+Catches: answers that differ from those of one process, a node that serves no requests or ends while another has some, a
+node that continues alone or hangs when the other is lost, and nodes that serve although they were started differently.
 
 The last line is "N passed, N failed"."""
 
@@ -38,7 +38,7 @@ class Nodes:
             address = f"127.0.0.1:{probe.getsockname()[1]}"
         self.servers = [Served(tessera, [*FLAGS, *RANKS, "--nnodes", "2", "--dist-init-addr", address, "--node-rank", str(node)], folder)
                         for node in (0, 1)]
-        # With more threads than cores, threads would wait for one another at every exchange.
+        # If there were more threads than cores, threads would wait for one another at every exchange.
         for server, cores in zip(self.servers, halves_of_the_cores()):
             server.command = [*cores, *server.command]
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Tests what a server reports about its graphs: tests/server/graph_info_test.py TESSERA
 
-Catches: answers that do not say how their forwards ran, counters of /metrics and /engine_state that disagree with them,
-and sizes captured in service that do not show.
+Catches: answers that do not say how their forwards ran, counters of /metrics and /engine_state that disagree with the
+answers, and sizes captured during service that are not reported.
 
 The last line is "N passed, N failed"."""
 

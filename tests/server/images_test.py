@@ -155,7 +155,7 @@ class Cases:
         assert self._generate(ids, [text64(f) for f in files], 2), "the server goes on"
 
     def unusual_files_are_read(self):
-        """CMYK, 16 bits, rotated by EXIF: read as Pillow reads them, so that rotated files are equal images."""
+        """Checks CMYK, 16-bit and EXIF-rotated files: they are decoded as by Pillow, so rotated copies are equal images."""
         for name in ("cmyk.jpg", "deep.png", "deep_grey.png", "palette_transparent.png", "lossless.webp",
                      "frames.gif", "palette.bmp", "turned.tiff"):
             self._generate([5, PAD], [text64((DATA / name).read_bytes())], 1)
@@ -174,7 +174,7 @@ class Cases:
 
 
 class TextCases:
-    """Cases of a text-only model."""
+    """Cases for a text-only model."""
 
     def __init__(self, server):
         self.server = server

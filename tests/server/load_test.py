@@ -4,9 +4,10 @@
 Catches: answers that depend on other requests, clients that disturb others by leaving, threads, descriptors and memory
 that are not released, and slow work on an I/O thread.
 
-Streams of mixed sizes, a tenth of them cut off midway, against the same requests sent alone (deterministic mode, greedy);
-then many short requests, and the resident memory after a tenth of them and at the end. With --wrk, also the latency of
-/health meanwhile. Prints what it measured; the last line is "N passed, N failed"."""
+Sends many streams of mixed sizes, cuts a tenth of them off midway, and compares the answers with those to the same
+requests sent alone (deterministic mode, greedy). Then sends many short requests, and compares the resident memory after a
+tenth of them and at the end. With --wrk, also measures the latency of /health meanwhile. Prints the measurements; the
+last line is "N passed, N failed"."""
 
 import argparse
 import asyncio

@@ -4,9 +4,9 @@
 Catches: bodies that are buffered before route and key are checked, inflated bodies, parsed JSON, embeddings and results
 that no limit counts, and memory that remains after the last client has left.
 
-Each case has a server of its own with a small budget. It asserts the greatest resident memory while the case runs, and that five
-seconds later it is what it was before. --budget none leaves the flag out. Prints what it measured; the last line is
-"N passed, N failed"."""
+Each case has a server of its own with a small budget. It checks the greatest resident memory during the case, and that the
+memory is back at its former size five seconds later. --budget none leaves the flag out. Prints the measurements; the last
+line is "N passed, N failed"."""
 
 import argparse
 import concurrent.futures
@@ -46,7 +46,7 @@ def status_of(server, path, body, headers=()):
 
 
 def send_without_key(server, method, path, size):
-    """Returns the status line for a head followed by `size` bytes of body, and how many of these the server accepted."""
+    """Sends a request's header and up to `size` bytes of body. Returns the status line and the number of bytes accepted."""
     with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
         head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {size}\r\n\r\n"
         connection.sendall(head.encode())

@@ -4,9 +4,9 @@
 Catches: kept connections that the server closes while nginx sends the next request on them. nginx answers those with
 502, because it does not send a POST again.
 
-nginx keeps connections to the server in a pool, as docs/deployment.md recommends. Requests come in phases with pauses
-between them, as long as nginx or the server keeps an idle connection, a little less and a little more; then nginx stands
-still while connections are idle. Skips itself if there is no nginx. The last line is "N passed, N failed"."""
+nginx keeps connections to the server in a pool, as docs/deployment.md recommends. Requests come in phases. The pauses
+between them are about as long as nginx or the server keeps an idle connection: equal, a little shorter and a little longer.
+In the last phase nginx is stopped while connections are idle. Skips itself if there is no nginx. The last line is "N passed, N failed"."""
 
 import argparse
 import collections
@@ -71,7 +71,7 @@ COMPLETION = request("POST", "/v1/completions", b'{"model": "demo", "prompt": "O
 
 
 def request_of(number):
-    """Makes mostly cheap POSTs, so that connections are the load; nginx would send a GET again."""
+    """Makes mostly cheap POSTs, so that the connections are the load. They are POSTs because nginx sends a failed GET again."""
     if number % 50 == 0:
         return COMPLETION
     return HEALTH if number % 10 == 0 else TOKENIZE

@@ -2,13 +2,13 @@
 """A server on two machines: tests/server/nodes_test.py TESSERA
 
 Catches: endless waiting for a node that dies, hangs or is cut off, requests that hang with it, an error that does not
-name the node, a health check that does not notice, a node 0 that does not end then, a process that is left running, and
-answers that differ from those of one process.
+name the node, a health check that stays good, a node 0 that does not end after a loss, a process that is left running,
+and answers that differ from those of one process.
 
 The second machine is a network namespace, joined to the first by a pair of virtual interfaces. If that is not permitted,
 it is another address of the loopback interface, with the reason printed, and the test that cuts the cable counts as skipped.
 
-TESSERA_TEST_DEVICE=cuda: a rank has a GPU of this machine, cuda:0 or cuda:1, joined by NCCL; both machines are this one.
+With TESSERA_TEST_DEVICE=cuda each rank has a GPU of this machine (cuda:0, cuda:1), joined by NCCL, in one network.
 
 The last line is "N passed, N failed", the one before it how many were skipped."""
 
@@ -26,7 +26,7 @@ import time
 
 from served import MODEL, Served, halves_of_the_cores, run_cases
 
-# Measurements are off, because two servers could choose different sizes for one prompt by them.
+# Measurements are off, because with them two servers could choose different sizes for one prompt.
 FLAGS = ["--disable-cost-measurement", "--piecewise-cuda-graph-tokens", "16,64", "--cuda-graph-bs", "1,4", "--context-length",
          "2048", "--dtype", "float32", "--max-running-requests", "8", "--tp-size", "2"]
 ON_GPUS = os.environ.get("TESSERA_TEST_DEVICE") == "cuda"

@@ -6,10 +6,11 @@ its health check; and a server that forgets waiting requests.
 
 A server of a small model that reads images gets, all at once and again and again: five requests of 16 images from one client, eight
 clients with a photo each, six /tokenize of 20 MB, grammars that are slow to compile, and answers with hidden states. Meanwhile a chat
-of one word comes every 100 ms. It asks for more tokens than the context has, so that it is refused once it is prepared: its time is
-its wait for the threads that prepare, without the engine. Other chats are answered with one token; their times are printed.
+of one word is sent every 100 ms. It asks for more tokens than the context has, so the server refuses it after preparing it. Its time
+is therefore the wait for the threads that prepare requests, without the engine. Other chats are answered with one token; their times
+are printed.
 
-Prints what it measured; the last line is "N passed, N failed"."""
+Prints the measurements; the last line is "N passed, N failed"."""
 
 import argparse
 import base64
@@ -49,7 +50,7 @@ CONFIG = {
 
 
 def png(width, height, shift):
-    """Returns a picture that compresses well: few bytes with much work to decode and resize."""
+    """Returns a picture of few bytes that takes long to decode and resize."""
     row = bytes((x * 7 + shift) & 0xff for x in range(3 * width))
     lines = b"".join(b"\0" + row[3 * y % 256:] + row[:3 * y % 256] for y in range(height))
 
@@ -156,7 +157,7 @@ class Probe:
         threading.Thread(target=self.ask, daemon=True).start()
 
     def share(self, share):
-        """Returns the longest wait among this share of the requests; those without an answer count from their arrival."""
+        """Returns the longest wait among this share of the requests. An unanswered request has waited since it was sent."""
         open_since = sorted(self.asked)[len(self.waits):]
         waits = sorted(self.waits + [time.monotonic() - begin for begin in open_since])
         return waits[min(int(share * len(waits)), len(waits) - 1)]
@@ -167,7 +168,7 @@ class Probe:
 
 
 def measure(port, seconds, key=None):
-    """Returns the probes by name, after `seconds` beside all loads. `key` is the API key of their requests."""
+    """Runs the probes together with all loads for `seconds`; returns them by name. `key` is the API key of their requests."""
     chat = {"model": "demo", "messages": [{"role": "user", "content": "hi"}]}
     probes = {"prepared chats": (0.1, Probe(port, 400, "POST", "/v1/chat/completions", {**chat, "max_tokens": 10**6}, key)),
               "answered chats": (1, Probe(port, 200, "POST", "/v1/chat/completions", {**chat, "max_tokens": 1}, key)),

@@ -4,12 +4,12 @@
 Catches: memory beyond --request-memory-budget, memory that stays after the clients have gone, short chats that wait for heavy
 requests, and statuses that no document names.
 
-A server of a small model that reads images has a key and a budget. Clients without the key send bodies of 31 MiB; clients with the key
-send compressed embeddings, long prompts whose hidden states or log-probabilities they want, chats of 10^6 and of 10^5 messages, images,
-texts of 20 MB and slow schemas; others leave in the middle of their body or of the answer, or read nothing. Short chats come meanwhile,
-as in stall_test.py. The loads begin after 5 s of idleness and end all at once.
+A server of a small model that reads images has a key and a budget. Clients without the key send bodies of 31 MiB. Clients with the key
+send compressed embeddings, long prompts with hidden states or log-probabilities, chats of 10^6 and of 10^5 messages, images, texts of
+20 MB and slow schemas. Other clients disconnect in the middle of their body or of the answer, or read nothing. Short chats are sent
+meanwhile, as in stall_test.py. The loads begin after 5 s of idleness and end all at once.
 
-Prints what it measured; the last line is "N passed, N failed"."""
+Prints the measurements; the last line is "N passed, N failed"."""
 
 import argparse
 import gzip
@@ -32,7 +32,7 @@ from stall_test import MOST_HEALTH_S, MOST_WAIT_S, WAIT, grammar, make_model, me
 
 KEY = "a-key"
 HIDDEN = 64  # values of an embedding of the model
-RESET = "reset"  # the server refused a body by its head and closed before all of it was sent
+RESET = "reset"  # the server refused a request by its header and closed before the whole body was sent
 CHAT = "/v1/chat/completions"
 HEAVY = {200, 413, 503}
 
@@ -56,7 +56,7 @@ def exchange(port, address, path, body, headers):
 
 
 def leave(port, address, path, body, sent, read, pause):
-    """Sends `sent` bytes of a request's body, waits for `read` bytes of the answer, and goes after `pause` seconds."""
+    """Sends `sent` bytes of a request's body, waits for `read` bytes of the answer, and disconnects after `pause` seconds."""
     with socket.create_connection(("127.0.0.1", port), timeout=300, source_address=(address, 0)) as connection:
         head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAuthorization: Bearer {KEY}\r\n"
         try:
@@ -70,7 +70,7 @@ def leave(port, address, path, body, sent, read, pause):
 
 
 class Kind:
-    """Clients of one kind: each of `at_once` threads asks again and again. `ask(k)` is exchange() or leave() of the k-th request."""
+    """Clients of one kind: each of `at_once` threads calls `ask(k)` in a loop, which does exchange() or leave() with request k."""
 
     def __init__(self, name, at_once, accepted, ask):
         self.name, self.at_once, self.accepted, self.ask = name, at_once, accepted, ask
@@ -157,8 +157,8 @@ def run_loads(port, only):
 
 
 def warm(server):
-    """Sends first requests. What these take for good, such as pages of the KV cache and the tower's buffers, is not the
-    clients'."""
+    """Sends first requests. The memory that these keep allocated, such as pages of the KV cache and the tower's buffers,
+    must not count as held by clients."""
     key = {"Authorization": f"Bearer {KEY}"}
     for body in (prompts(100), of_images([png(900, 700, 1)]), *[grammar(-i).encode() for i in range(1, 7)]):
         status, _, data = server.request("POST", "/generate", body, key)
@@ -171,7 +171,7 @@ def gauge(metrics, name):
 
 
 def storm(server, seconds, only):
-    """Loads `server` for `seconds`. Returns what was measured by name, the probes, and what the loads saw."""
+    """Loads `server` for `seconds`. Returns the measurements by name, the probes, and the counts of the loads."""
     warm(server)
     loads = subprocess.Popen([sys.executable, __file__, "-", "--loads", str(server.port), "--only", only],
                              stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Tests a server on two nodes that a supervisor restarts: tests/server/supervised_test.py TESSERA
 
-Catches: nodes that stay after another is lost, so that nobody restarts them; requests that do not end with 503 and the
-node's name; a start that waits for lost processes; a restart that takes longer than 5 seconds (the best of up to five,
-since the machine may be busy); and a restart of nodes that were told to stop.
+Catches: nodes that keep running after another is lost, so that they are not restarted; requests that do not end with 503
+and the node's name; a start that waits for lost processes; a restart that takes longer than 5 seconds (the best of up to
+five, since the machine may be busy); and a restart of nodes that were told to stop.
 
 The supervisors do what systemd does for deploy/debian/tessera.service, by that file's Restart, RestartSec and
 RestartPreventExitStatus. The last line is "N passed, N failed"."""

@@ -49,7 +49,7 @@ def tool(text, call_id="abcdef123"):
     return {"role": "tool", "name": "get_weather", "tool_call_id": call_id, "content": text}
 
 
-# Each name has (messages, the other arguments of the call).
+# Conversations by name: (messages, the other arguments of the call).
 CONVERSATIONS = {
     "one question": ([user("Hello")], {}),
     "no generation prompt": ([user("Hello"), assistant("Hi")], {"generate": False}),
@@ -119,7 +119,7 @@ def published_templates():
 
 
 def expected(jinja2, template, job):
-    """Returns ("text", …), ("raised", message of raise_exception) or ("error", what)."""
+    """Returns ("text", …), ("raised", message of raise_exception) or ("error", message)."""
     try:
         return "text", template.render(messages=job["messages"], tools=job["tools"], bos_token="<s>", eos_token="</s>",
                                        add_generation_prompt=job["generate"], **job["extra"])

@@ -7,9 +7,10 @@ model.safetensors and num_nextn_predict_layers to config.json; the model's own t
 are. The learning rate follows a cosine over the given time.
 
 The row of position p takes the hidden state of token p and the embedding of token p + 1, and
-predicts token p + 2. The first draft's hidden state is the model's, after its final norm; a further
-draft's is the layer's own output of the row before. Embedding and head are the model's. The layer
-learns three drafts in a row, each from the distribution that the model has for the same token.
+predicts token p + 2. For the first draft the hidden state comes from the model, after its final norm;
+for a further draft it is the layer's own output of the row before. Embedding and head are the
+model's. The layer is trained on three drafts in a row, each with the model's own distribution for
+the same token as the target.
 """
 
 import argparse
@@ -41,7 +42,7 @@ WEIGHT_DECAY = 0.01
 
 
 class NextTokenLayer(nn.Module):
-    """A layer whose tensors have the names that DeepSeek-V3 gives to those of its own."""
+    """The next-token layer. Its tensors have the names of DeepSeek-V3's next-token layer."""
 
     def __init__(self, config):
         super().__init__()
@@ -160,7 +161,7 @@ def train(model, layer, packer, minutes):
 
 @torch.no_grad()
 def report_agreement(model, layer, packer):
-    """Print how often each draft is the token that the model likes best."""
+    """Print how often each draft is the model's most probable token."""
     wanted, drafts = draft_logits(model, layer, packer.batch(16, ROW_LENGTH))
     for i, logits in enumerate(drafts):
         same = (logits.argmax(-1) == wanted.argmax(-1)).float().mean()

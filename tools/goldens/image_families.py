@@ -1,5 +1,5 @@
-"""The families of tools/make_goldens.py that read images: a small model of transformers with random weights, its image processor, and the
-sizes of the images in each prompt. A patch has 4 × 4 pixels, so that an image of a few kilobytes has several windows."""
+"""The cases of tools/make_goldens.py that read images. Each has a small transformers model with random weights, its image processor, and
+the sizes of the images in each prompt. A patch has 4 × 4 pixels, so that an image of a few kilobytes has several windows."""
 
 import transformers as hf
 

@@ -1,5 +1,5 @@
-"""Weights in the formats of published quantised checkpoints: each function takes a matrix [out, in] and gives (stored tensors by what follows
-the module's name, the matrix that they stand for)."""
+"""Quantises weights to the formats of published checkpoints. Each function takes a matrix [out, in] and returns (stored tensors, the
+dequantised matrix). The keys of the stored tensors are their suffixes after the module's name."""
 
 import torch
 
@@ -13,14 +13,14 @@ def to_fp8(x):
 
 
 def fp8_channels(w, scale_dtype=torch.float32):
-    """A scale for each row, [out, 1]."""
+    """Returns a scale for each row, [out, 1]."""
     scales = (w.abs().amax(1, keepdim=True) / 448).to(scale_dtype)
     values = to_fp8(w / scales.float())
     return {"weight": values, "weight_scale": scales}, values.float() * scales.float()
 
 
 def fp8_blocks(w, side=128):
-    """A scale for each block of 128 by 128, in bfloat16."""
+    """Quantises to FP8 with a bfloat16 scale for each block of 128 by 128."""
     rows, cols = w.shape
     scales = torch.zeros(-(-rows // side), -(-cols // side))
     for r in range(scales.shape[0]):
@@ -33,14 +33,14 @@ def fp8_blocks(w, side=128):
 
 
 def words(values, order):
-    """Eight values of 4 bits a word along the last dimension, the lowest bits first."""
+    """Packs eight 4-bit values into each word along the last dimension, the lowest bits first."""
     eights = values.to(torch.int64).reshape(*values.shape[:-1], -1, 8)
     word = sum(eights[..., o] << 4 * i for i, o in enumerate(order))
     return torch.where(word >= 2**31, word - 2**32, word).to(torch.int32)
 
 
 def awq(w, group=32):
-    """int4 with zero points, both stored transposed."""
+    """Quantises to int4 with zero points; both are stored transposed."""
     rows, cols = w.shape
     x = w.reshape(rows, cols // group, group)
     scales = ((x.amax(-1) - x.amin(-1)) / 15).half()
@@ -51,7 +51,7 @@ def awq(w, group=32):
 
 
 def e2m1(x):
-    """(codes of the nearest numbers, those numbers)"""
+    """Returns (codes of the nearest representable numbers, these numbers)."""
     codes = (x.abs()[..., None] - E2M1).abs().argmin(-1)
     return codes + 8 * (x < 0), E2M1[codes] * torch.where(x < 0, -1.0, 1.0)
 
@@ -62,7 +62,7 @@ def bytes_of(codes, shape):
 
 
 def mxfp4(w, matrix):
-    """An exponent for 32 values (OCP Microscaling Formats 1.0). `matrix` is the name of the values' tensor."""
+    """Quantises to MXFP4: an exponent for 32 values (OCP Microscaling Formats 1.0). `matrix` is the name of the values' tensor."""
     x = w.reshape(w.shape[0], -1, 32)
     exponents = x.abs().amax(-1).log2().floor() - 2
     codes, numbers = e2m1(x / exponents.exp2()[..., None])
@@ -71,7 +71,8 @@ def mxfp4(w, matrix):
 
 
 def nvfp4_modelopt(w):
-    """An E4M3 scale for 16 values under a float32 factor. "input_scale" is for rounded inputs, which the reference does not have."""
+    """Quantises to NVFP4: an E4M3 scale for 16 values, times a float32 factor. "input_scale" is for rounded inputs; the
+    reference does not round inputs."""
     factor = w.abs().max() / (6 * 448)
     x = w.reshape(w.shape[0], -1, 16)
     scales = to_fp8((x.abs().amax(-1) / 6 / factor).clamp_min(2**-9))
@@ -82,6 +83,6 @@ def nvfp4_modelopt(w):
 
 
 def token_fp8(x, most=float("inf")):
-    """Inputs as E4M3 with a scale for each token; magnitudes above `most` do not make the scale greater."""
+    """Rounds inputs to E4M3 with a scale for each token. The scale is computed from magnitudes of at most `most`."""
     scales = (x.abs().amax(-1, keepdim=True).clamp_max(most) / 448).clamp_min(1e-12)
     return to_fp8(x / scales).float() * scales

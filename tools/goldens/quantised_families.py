@@ -1,6 +1,7 @@
-"""The cases of tools/make_quantised_goldens.py: a small model, the modules of it that are quantised, how, and the settings as published.
+"""The cases of tools/make_quantised_goldens.py. Each has a small model, the list of its quantised modules, their format, and the settings.
 
-Sizes are the smallest of which two ranks have whole bytes and groups; settings are those of published checkpoints, with fewer layers."""
+Sizes are the smallest for which each of two ranks has whole bytes and groups. Settings are those of published checkpoints, with fewer
+layers."""
 
 import functools
 import re
@@ -21,7 +22,7 @@ class Case(NamedTuple):
     settings: dict  # "quantization_config"
     modules: str = ALL_LINEARS  # a regular expression
     dtype: torch.dtype = torch.bfloat16  # type of the weights that are not quantised
-    inputs: Optional[tuple] = None  # (rounding of the inputs in words, that function): logits_act_<i>
+    inputs: Optional[tuple] = None  # (description, function) of the rounding of inputs: for logits_act_<i>
     beside: Optional[dict] = None  # hf_quant_config.json
 
 
@@ -38,7 +39,7 @@ def qwen3():
 
 
 def qwen3_moe():
-    """A rank of two has 48 values of each expert, which divides a group of 32."""
+    """A case in which each of two ranks has 48 values of an expert, so that the cut divides a group of 32."""
     return hf.Qwen3MoeForCausalLM(hf.Qwen3MoeConfig(
         **small(), rope_theta=1000000.0, tie_word_embeddings=False, decoder_sparse_step=1, norm_topk_prob=True, num_experts=4,
         num_experts_per_tok=2, moe_intermediate_size=96))
@@ -57,7 +58,7 @@ def gemma4_dense():
 
 
 def compressed(form, weights, inputs=None, ignore=("lm_head",)):
-    """compressed-tensors 0.18"""
+    """Returns settings as compressed-tensors 0.18 writes them."""
     args = dict(actorder=None, block_structure=None, dynamic=False, group_size=None, observer="memoryless_minmax", observer_kwargs={},
                 scale_dtype=None, symmetric=True, zp_dtype=None)
     group = dict(format=form, input_activations=inputs and {**args, "dynamic": True, "observer": None, **inputs}, output_activations=None,
@@ -71,7 +72,7 @@ def fp8_block(plain):
 
 
 def modelopt_nvfp4(plain):
-    """(the settings in config.json, those in hf_quant_config.json)"""
+    """Returns (the settings in config.json, those in hf_quant_config.json)."""
     four = dict(dynamic=False, num_bits=4, type="float", group_size=16)
     producer = dict(name="modelopt", version="0.37.0")
     config = dict(config_groups=dict(group_0=dict(input_activations=four, weights=four, targets=["Linear"])), ignore=plain, quant_algo="NVFP4",
@@ -81,7 +82,7 @@ def modelopt_nvfp4(plain):
 
 
 def quark_mxfp4():
-    """AMD Quark 0.13"""
+    """Returns settings as AMD Quark 0.13 writes them."""
     four = dict(dtype="fp4", qscheme="per_group", ch_axis=-1, group_size=32, block_size=None, symmetric=None, round_method="half_even",
                 scale_type="float", zero_point_type="int32", scale_format="e8m0", scale_calculation_mode="even", mx_element_dtype=None,
                 observer_cls="PerBlockMXObserver", is_scale_quant=False, enable_buffer_reuse=False, max_input_numel=None)

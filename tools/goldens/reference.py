@@ -1,4 +1,4 @@
-"""Computes with transformers, in float32, what golden checkpoints store: logits, greedy tokens, rows of images."""
+"""Computes the results in golden checkpoints with transformers, in float32: logits, greedy tokens, rows of images."""
 
 import copy
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from PIL import Image
 from .text_families import IMAGE_TOKENS
 
 TEXT_PROMPTS = (1, 7, 33, 70, 200)
-LONG_PROMPTS = (3, 130, 1500)  # lengths, for cases with production head sizes
+LONG_PROMPTS = (3, 130, 1500)  # lengths, for cases with the head sizes of published models
 GREEDY_TOKENS = {"text": 12, "images": 8}
 STORED_ROWS = 4  # stored rows of a prompt's logits; a shorter prompt has all stored
 
@@ -30,8 +30,8 @@ def store_logits(tensors, i, logits):
 
 
 def greedy(run, prompt, count, least_gap):
-    """Returns the tokens that follow. Each is ahead of the next best one by `least_gap`, since otherwise another order
-    of sums might choose that one."""
+    """Returns the greedy tokens. Each is ahead of the second best one by `least_gap`, since otherwise another order of
+    sums might choose the second."""
     tokens = list(prompt)
     for _ in range(count):
         logits = run(torch.tensor([tokens]))[-1]

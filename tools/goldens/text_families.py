@@ -1,7 +1,7 @@
-"""The text families of tools/make_goldens.py: a function for each case, which gives a small model of transformers with random weights.
+"""The text cases of tools/make_goldens.py. Each is a function that returns a small transformers model with random weights.
 
-Sizes are the smallest that keep what a family computes: several key and value heads, both kinds of its layers, groups of experts.
-The vocabulary has 512 tokens, because tests ask with ids below that."""
+Sizes are the smallest with all features of a family: several key and value heads, both kinds of its layers, groups of experts.
+The vocabulary has 512 tokens, because the tests use ids below that."""
 
 import copy
 
@@ -22,7 +22,7 @@ def base(**changes):
 
 
 def published(cls, **config):
-    """Returns a model whose config.json is saved as given here: published checkpoints have fewer fields than
+    """Returns a model whose config.json is saved as given here, because published ones have fewer fields than
     transformers saves."""
     model = cls(cls.config_class(**copy.deepcopy(config)))
     model.published_config = dict(architectures=[cls.__name__], **config)
@@ -30,8 +30,8 @@ def published(cls, **config):
 
 
 def gemma3_wide_heads():
-    """Returns a model with heads of the published size. Their scores are weakened: averages over 1 500 tokens are
-    small, and the norm behind attention would raise a rounding of them to 3 % of the logits."""
+    """Returns a model with heads of the published size. Its attention scores are scaled down: averages over 1 500 tokens
+    are small, and the norm after attention would amplify their rounding to 3 % of the logits."""
     return hf.Gemma3ForCausalLM(hf.Gemma3TextConfig(**base(
         num_attention_heads=2, num_key_value_heads=1, head_dim=256, query_pre_attn_scalar=2048, num_hidden_layers=2, intermediate_size=48,
         sliding_window=512, sliding_window_pattern=2)))
@@ -60,8 +60,8 @@ def qwen3_5(cls, kind, value_heads, linear_layers=3, tower=None, tied=False, **c
 
 
 def gemma4(**changes):
-    """Returns Gemma 4's text_config as published; full layers have heads of their own size and no values of their
-    own."""
+    """Returns Gemma 4's text_config as published: layers with full attention have another head size, and use their keys
+    as values."""
     rope = {FULL: dict(partial_rotary_factor=0.25, rope_theta=1000000.0, rope_type="proportional"),
             SLIDING: dict(rope_theta=10000.0, rope_type="default")}
     return dict(dict(model_type="gemma4_text", attention_bias=False, attention_dropout=0.0, attention_k_eq_v=True, bos_token_id=1,

@@ -1,10 +1,10 @@
-"""Random weights of golden checkpoints: each is exact in bfloat16, and each shows in the logits."""
+"""Makes random weights for golden checkpoints. Each is exact in bfloat16, and each affects the logits."""
 
 import torch
 
 
 def spread(model, generator):
-    """Gives every parameter values that make a difference, so that a weight which is ignored or read wrongly shows."""
+    """Gives every parameter values that affect the logits, so that a weight which is ignored or read wrongly is noticed."""
     tied = model.get_output_embeddings().weight is model.get_input_embeddings().weight
     for name, parameter in model.named_parameters():
         noise = torch.randn(parameter.shape, generator=generator)
@@ -24,15 +24,15 @@ def spread(model, generator):
 
 
 def calm(model):
-    """Makes keys resemble queries, and routers decide clearly. Without it a rounding to bfloat16 turns the sign of q·k or the choice of an
-    expert in many rows, and changes logits by 10 to 30 %; with it by about 2 %."""
+    """Makes keys similar to queries, and routers decide clearly. Otherwise rounding to bfloat16 changes the sign of q·k or the
+    choice of an expert in many rows, and so changes logits by 10 to 30 %. With this function it changes them by about 2 %."""
     config = model.config.get_text_config()
     for name, parameter in model.named_parameters():
         if "visual" in name or "vision" in name:
             continue
         if name.endswith(("linear_attn.in_proj_qkv.weight", "linear_attn.in_proj_qkvz.weight", "linear_attn.conv1d.weight")):
             keys = config.linear_num_key_heads * config.linear_key_head_dim
-            if name.endswith("qkvz.weight"):  # a group of rows for each key head, which begins with queries and keys
+            if name.endswith("qkvz.weight"):  # each key head has a group of rows, which begins with queries and keys
                 groups = parameter.data.view(config.linear_num_key_heads, -1, parameter.shape[1])
                 size = config.linear_key_head_dim
                 groups[:, size:2 * size] = 0.9 * groups[:, :size] + 0.44 * groups[:, size:2 * size]
@@ -45,7 +45,7 @@ def calm(model):
 
 
 def random_model(make, seed):
-    """Returns a float32 model whose parameters are exact in bfloat16, and the generator that then makes its prompts."""
+    """Returns a float32 model whose parameters are exact in bfloat16, and the random generator for its prompts."""
     torch.manual_seed(seed)
     model = make().eval().float()
     generator = torch.Generator().manual_seed(seed + 1)

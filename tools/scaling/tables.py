@@ -61,13 +61,13 @@ class Sizing:
                 *([f"{ms:.1f}", f"{rate:.0f}"] if rate else [NONE, NONE]), "checked" if layout.gpus() <= 2 else "extrapolated"]
 
     def one_host(self) -> str:
-        """Writes a row for each layout within a host, and where tensor parallelism stops paying off."""
+        """Writes a row for each layout within a host, and the number of ranks above which tensor parallelism gains nothing."""
         heads = ["one host", "1 request, ms a token", f"prompt of {PROMPT}, ms", "its tokens/s a GPU",
                  f"{self.requests} requests a GPU, ms a token", "tokens/s a GPU", ""]
         return table(heads, [self.host_row(layout) for layout in self.host_layouts()]) + "\n" + self.where_it_stops()
 
     def where_it_stops(self) -> str:
-        """Says up to where tensor parallelism shortens the step of one request."""
+        """Writes up to how many ranks tensor parallelism shortens the step of one request."""
         ms = {tp: self.alone_ms(Layout(tp=tp)) for tp in (1, 2, 4, 8, 16, 32, 64)}
         ms = {tp: alone_ms for tp, alone_ms in ms.items() if math.isfinite(alone_ms)}
         if not ms:

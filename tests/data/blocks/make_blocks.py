@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes blocks.bin: random blocks of GGUF's types with the numbers that gguf-py finds in them.
+"""Makes blocks.bin: random blocks of GGUF's types with the numbers to which gguf-py dequantises them.
 
     pip install gguf==0.19.0
     make_blocks.py blocks.bin
