@@ -1,0 +1,227 @@
+// Catches: a linear's kernel that changes other rows or columns than adapter_add does, or uses a wrong rank of the
+// adapter; rows without an adapter that change; and results that differ from run to run.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <optional>
+
+#include "tessera/ops/adapters/adapter_rows.h"
+#include "tessera/ops/built_in_ops.h"
+#include "tessera/ops/contract/op_test_util.h"
+
+namespace tessera {
+namespace {
+
+using ir::DType;
+using testing::HostTensor;
+using testing::random_tensor;
+using testing::test_device;
+using testing::test_devices;
+
+constexpr std::int64_t kSlots = 6;
+
+struct AdaptedCase {
+  std::int64_t rows;
+  std::int64_t in;
+  std::vector<std::int64_t> ranges;  // columns of y
+  std::vector<std::int64_t> modules;
+  std::int64_t rank;
+  std::string_view gate = {};
+  bool bias = false;
+  bool residual = false;
+
+  std::int64_t out() const {
+    std::int64_t n = 0;
+    for (const std::int64_t range : ranges) n += range;
+    return n;
+  }
+  std::int64_t num_modules() const { return *std::ranges::max_element(modules) + 1; }
+};
+
+// Which adapters the rows have.
+enum class Mix { kNone, kOne, kEach, kSome };
+
+std::int32_t slot_of(Mix mix, std::int64_t row) {
+  switch (mix) {
+    case Mix::kNone: return -1;
+    case Mix::kOne: return 3;
+    case Mix::kEach: return static_cast<std::int32_t>(row * 5 % kSlots);
+    case Mix::kSome: return static_cast<std::int32_t>(row * 7 % (kSlots + 1)) - 1;
+  }
+  return -1;
+}
+
+// A linear with adapters on the device: adapter_shrink, linear, adapter_add and perhaps a gate.
+class AdaptedLinear {
+ public:
+  AdaptedLinear(const AdaptedCase& c, DType dtype, Mix mix) : stream_(*test_device().create_stream("test")) {
+    const auto random = [&](std::vector<std::int64_t> dims, double most, DType type) {
+      return random_tensor(type, std::move(dims), seed_++, -most, most);
+    };
+    const TensorView x = place(random({c.rows, c.in}, 1, dtype));
+    HostTensor ranks = testing::poisoned_tensor(DType::kInt32, {kSlots, c.num_modules()});
+    for (std::int64_t i = 0; i < ranks.size(); ++i) {
+      const auto rank = static_cast<std::int32_t>(std::max<std::int64_t>(0, c.rank - i % 4 * (c.rank / 3)));
+      std::memcpy(ranks.bytes.data() + i * 4, &rank, 4);
+    }
+    std::vector<std::int32_t> slots;
+    for (std::int64_t row = 0; row < c.rows; ++row) slots.push_back(slot_of(mix, row));
+    HostTensor table = testing::poisoned_tensor(DType::kInt32, {kAdapterRowLists, c.rows});
+    write_adapter_rows(slots, slots.size(), table.bytes.data());
+    const TensorView ranks_view = place(ranks);
+    const TensorView table_view = place(table);
+
+    calls_.reserve(4);
+    add_call("adapter_shrink",
+             {x, place(random({kSlots, c.num_modules() * c.rank, c.in}, 0.1, dtype)), ranks_view, table_view}, {});
+    std::vector<TensorView> operands{x, weight(random({c.out(), c.in}, 0.1, dtype))};
+    if (c.bias) operands.push_back(weight(random({c.out()}, 1, dtype)));
+    if (c.residual) operands.push_back(place(random({c.rows, c.out()}, 1, dtype)));
+    add_call("linear", operands, {{"bias", c.bias}, {"residual", c.residual}});
+    add_call("adapter_add",
+             {calls_[1].results[0], calls_[0].results[0], place(random({kSlots, c.rank, c.out()}, 0.1, dtype)),
+              ranks_view, place(random({kSlots, c.num_modules()}, 2, DType::kFloat32)), table_view},
+             {{"rows", c.ranges}, {"modules", c.modules}});
+    if (!c.gate.empty())
+      add_call(c.gate, {calls_[1].results[0]},
+               c.gate == "gelu_mul" ? ir::Attributes{{"tanh", true}} : ir::Attributes{});
+  }
+
+  Result<HostTensor> run_each() {
+    TRY(poison());
+    for (Call& call : calls_) {
+      const KernelDef* kernel = TRY(kernels().get(call.node.op));
+      const std::unique_ptr<BoundOp> op = TRY(kernel->bind(TRY(with_workspace(call))));
+      TRY(op->enqueue(*stream_));
+    }
+    return result();
+  }
+  // Binds a joined kernel; null if it does not support the case.
+  Result<std::unique_ptr<BoundOp>> bind(const JoinedKernelDef& joined) {
+    std::vector<BindArgs> args;
+    for (const Call& call : calls_) args.push_back(TRY(with_workspace(call)));
+    shrink_ = TRY(TRY(kernels().get("adapter_shrink"))->bind(args[0]));
+    return joined.bind(std::span(args).subspan(1));
+  }
+  Result<HostTensor> run(const BoundOp& op) {
+    TRY(poison());
+    TRY(shrink_->enqueue(*stream_));
+    TRY(op.enqueue(*stream_));
+    return result();
+  }
+
+  static const KernelTable& kernels() { return **test_devices().kernels(test_device().properties().type); }
+
+ private:
+  struct Call {
+    ir::Node node;
+    std::vector<TensorView> operands;
+    std::vector<TensorView> results;
+  };
+
+  Result<BindArgs> with_workspace(const Call& call) {
+    BindArgs args{call.node, call.operands, call.results, {}, test_device(), context_};
+    const KernelDef* kernel = TRY(kernels().get(call.node.op));
+    if (kernel->workspace_bytes == nullptr) return args;
+    const std::size_t bytes = TRY(kernel->workspace_bytes(args));
+    if (bytes == 0) return args;
+    memory_.push_back(TRY(test_device().allocate(bytes, "workspace")));
+    args.workspace = memory_.back()->data();
+    return args;
+  }
+  TensorView place(const HostTensor& tensor) {
+    memory_.push_back(*test_device().allocate(tensor.bytes.size(), "test tensor"));
+    EXPECT_TRUE(stream_->upload(memory_.back()->data(), tensor.bytes.data(), tensor.bytes.size()).ok());
+    return tensor.view(memory_.back()->data());
+  }
+  TensorView weight(const HostTensor& tensor) {
+    TensorView view = place(tensor);
+    view.is_weight = true;
+    return view;
+  }
+  void add_call(std::string_view op, std::vector<TensorView> operands, ir::Attributes attributes) {
+    const ir::OpDecl& decl = **built_in_ops().get(op);
+    Call call{testing::make_node(decl, operands.size(), std::move(attributes)), std::move(operands), {}};
+    std::vector<ir::Type> types;
+    for (const TensorView& view : call.operands)
+      types.push_back({view.dtype, ir::Shape(view.dims.begin(), view.dims.begin() + view.rank)});
+    const std::vector<ir::Type> inferred = *decl.infer({types, call.node});
+    for (const ir::Type& type : inferred)
+      call.results.push_back(place(testing::poisoned_tensor(type.dtype, *ir::evaluate(type.shape, {}))));
+    calls_.push_back(std::move(call));
+  }
+  Status poison() {
+    for (const Call& call : calls_)
+      for (const TensorView& result : call.results)
+        TRY(stream_->fill(result.data, 0xff, static_cast<std::size_t>(result.bytes())));
+    return ok_status();
+  }
+  // Downloads what the calls leave: the gate's result, or the linear's changed one.
+  Result<HostTensor> result() {
+    const TensorView& view = calls_.size() == 4 ? calls_[3].results[0] : calls_[1].results[0];
+    HostTensor y = testing::poisoned_tensor(
+        view.dtype, std::vector<std::int64_t>(view.dims.begin(), view.dims.begin() + view.rank));
+    TRY(stream_->download(y.bytes.data(), view.data, y.bytes.size()));
+    TRY(stream_->synchronize());
+    return y;
+  }
+
+  std::uint32_t seed_ = 1;
+  ForwardContext context_;
+  std::vector<std::unique_ptr<Allocation>> memory_;
+  std::unique_ptr<Stream> stream_;
+  std::vector<Call> calls_;
+  std::unique_ptr<BoundOp> shrink_;
+};
+
+// Returns whether a joined kernel replaces the linear of the case, its change and its gate.
+bool replaces(const JoinedKernelDef& joined, const AdaptedCase& c) {
+  return joined.region == nullptr && joined.ops[0] == "linear" && joined.ops[1] == "adapter_add" &&
+         joined.ops[2] == c.gate;
+}
+
+const std::vector<AdaptedCase>& adapted_cases() {
+  static const std::vector<AdaptedCase> all{
+      {.rows = 1, .in = 4096, .ranges = {4096, 1024, 1024}, .modules = {0, 1, 2}, .rank = 16},
+      {.rows = 8, .in = 4096, .ranges = {4096, 1024, 1024}, .modules = {0, 1, 2}, .rank = 16, .bias = true},
+      {.rows = 5, .in = 1152, .ranges = {320, 64}, .modules = {0, 1}, .rank = 8},
+      {.rows = 8, .in = 14336, .ranges = {4096}, .modules = {0}, .rank = 16, .residual = true},
+      {.rows = 3, .in = 2048, .ranges = {512, 512}, .modules = {0, 1}, .rank = 40, .gate = "silu_mul"},
+      {.rows = 8, .in = 4096, .ranges = {1792, 1792}, .modules = {0, 1}, .rank = 16, .gate = "gelu_mul"},
+      {.rows = 7, .in = 32, .ranges = {16}, .modules = {0}, .rank = 4},
+      {.rows = 13, .in = 1024, .ranges = {512, 256}, .modules = {0, 1}, .rank = 16},
+      {.rows = 16, .in = 1024, .ranges = {256, 256}, .modules = {0, 1}, .rank = 16, .gate = "silu_mul"}};
+  return all;
+}
+
+TEST(JoinedKernelsOfAdapters, EqualTheirOperators) {
+  if (AdaptedLinear::kernels().joined().empty()) GTEST_SKIP() << "this device has no joined kernels";
+  int served = 0;
+  for (const DType dtype : {DType::kBFloat16, DType::kFloat16})
+    for (const AdaptedCase& c : adapted_cases())
+      for (const Mix mix : {Mix::kNone, Mix::kOne, Mix::kEach, Mix::kSome})
+        for (const JoinedKernelDef& joined : AdaptedLinear::kernels().joined()) {
+          if (!replaces(joined, c) || c.rows > joined.most_rows) continue;
+          AdaptedLinear linear(c, dtype, mix);
+          const Result<std::unique_ptr<BoundOp>> op = linear.bind(joined);
+          ASSERT_TRUE(op.ok()) << op.status().to_string();
+          if (*op == nullptr) continue;
+          ++served;
+          const Result<HostTensor> actual = linear.run(**op);
+          ASSERT_TRUE(actual.ok()) << actual.status().to_string();
+          const Result<HostTensor> again = linear.run(**op);
+          const Result<HostTensor> expected = linear.run_each();
+          ASSERT_TRUE(expected.ok()) << expected.status().to_string();
+          const std::string name = std::string(joined.name) + ": " + std::to_string(c.rows) + " rows, k " +
+                                   std::to_string(c.in) + ", n " + std::to_string(c.out()) + ", mix " +
+                                   std::to_string(static_cast<int>(mix));
+          EXPECT_EQ(actual->bytes, again->bytes) << name << ": a second run gives other bits";
+          testing::Tolerance allowed = testing::tolerance(dtype, 4);
+          allowed.absolute = dtype == DType::kBFloat16 ? 0.03 : 0.004;
+          testing::expect_close(*actual, expected->values(), allowed, name);
+        }
+  EXPECT_GT(served, 50);
+}
+
+}  // namespace
+}  // namespace tessera
