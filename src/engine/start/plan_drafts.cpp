@@ -17,7 +17,7 @@ Status check_counts(const DraftOptions& drafts) {
   return check("speculative_num_steps", drafts.layer_steps);
 }
 
-// Checks the options that speculative decoding does not go with.
+// Refuses options that exclude speculative decoding.
 Status check_ways(const EngineOptions& options) {
   if (options.pp_size > 1) return unimplemented("speculative_algorithm: a pipeline (pp_size) is not supported with it");
   if (options.dp_attention)
@@ -26,12 +26,13 @@ Status check_ways(const EngineOptions& options) {
   return ok_status();
 }
 
-// Checks the number of requests of a forward.
+// Checks that a step may sample more than one row. Each running request needs one sampled row for its own token, and
+// every draft needs one more.
 Status check_rows(const PlanDraft& draft) {
   if (draft.plan.runner.max_requests >= 2) return ok_status();
   return invalid_argument(
-      "max_running_requests: 1 is not accepted with speculative_algorithm, because drafts are sampled from the "
-      "rows of further requests; 2 or more is");
+      "max_running_requests: 1 is not accepted with speculative_algorithm, because every draft needs a sampled "
+      "row besides its request's own; 2 or more is");
 }
 
 // Returns ok if the checkpoint's layer can draft, or why not.

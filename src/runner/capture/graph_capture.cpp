@@ -15,7 +15,7 @@
 namespace tessera {
 namespace {
 
-// Returns text for the log that follows a number of sizes.
+// Returns the end of a log line about captured sizes. It says when the sizes that are still pending will be captured.
 std::string_view when_captured(const GraphRunner& runner, CaptureMode mode) {
   if (runner.pending().empty()) return "";
   switch (mode) {
@@ -58,13 +58,13 @@ Status GraphCapture::prepare(StepResults& results) {
   dispatcher_.enable();
   if (parts_.model.options.memory_plan == MemoryPlanKind::kPlanned) TRY(reserve_memory());
   if (!dispatcher_.table().graphs_enabled) return ok_status();
-  if (parts_.debug() != nullptr) parts_.debug()->pause();  // the weights may still be loading
-  TRY(warm_up(results).with_context("warming up"));
+  if (parts_.debug() != nullptr) parts_.debug()->pause();  // the weights may still be loading, so NaNs mean nothing yet
+  const Status status = warm_up(results);
   if (parts_.debug() != nullptr) parts_.debug()->resume();
-  return ok_status();
+  return status.with_context("warming up");
 }
 
-// Computes graph_bytes_of_estimate_. `bytes` is the free device memory that the captures took.
+// Computes graph_bytes_of_estimate_ from `bytes`, the free device memory that the captures took.
 void GraphCapture::measure_graphs(std::int64_t bytes) {
   std::int64_t estimate = 0;
   for (const GraphRunner* runner : captured_runners(parts_))
@@ -99,8 +99,8 @@ std::int64_t GraphCapture::predicted_pending_bytes() const {
   return bytes;
 }
 
-// Takes the memory of the largest forwards, so that a lack of memory is an error of the start and not of a request.
-// Forwards of every size must be able to run, with graphs or without.
+// Takes the memory of the largest forwards, so that a lack of memory fails the start and not a request. Forwards of
+// every size must be able to run, with graphs or without.
 Status GraphCapture::reserve_memory() {
   const std::int64_t arena = parts_.predicted()[MemoryUse::kArena];
   const std::int64_t workspace = parts_.predicted()[MemoryUse::kWorkspace];
@@ -114,8 +114,8 @@ Status GraphCapture::reserve_memory() {
                   max_padded_tokens(parts_.model.options), arena, workspace));
 }
 
-// Runs every operator once, at the smallest size, on the reserved page. Kernels that only other sizes use are warmed up
-// before those sizes are captured.
+// Runs every operator once, at the smallest size, on the reserved page. Kernels that only larger sizes use are warmed
+// up right before those sizes are captured.
 Status GraphCapture::warm_up(StepResults& results) {
   const Timeline::Scope scope(parts_.model.options.start, "warm up");
   const ForwardBatch dummy = dummy_batch(1, /*decode=*/false, parts_.model.options,

@@ -42,10 +42,10 @@ std::string BatchService::metrics() const {
   families.gauges("tessera:batches", "Batches that have not ended.", batches);
   families.gauge("tessera:batch_requests_left", "Requests of batches whose files were checked, without an answer.", {},
                  static_cast<double>(left));
-  families.gauge("tessera:batch_requests_running", "Those that the engines run, or that wait for them.", {},
+  families.gauge("tessera:batch_requests_running", "Requests of batches that run or wait in the engines.", {},
                  static_cast<double>(runner_->requests()));
   families.gauge("tessera:file_storage_bytes", "Bytes of kept files.", {}, static_cast<double>(files_->used()));
-  families.gauge("tessera:file_storage_limit_bytes", "Bytes that they may have together.", {},
+  families.gauge("tessera:file_storage_limit_bytes", "The most bytes that kept files may have together.", {},
                  static_cast<double>(files_->limit()));
   return families.text();
 }
