@@ -45,6 +45,14 @@ Status check_rope_positions(const RopeAxes& axes, std::int64_t tokens) {
   return ok_status();
 }
 
+Status check_adapter_slots(std::span<const std::int32_t> slots, std::int64_t available) {
+  for (std::size_t t = 0; t < slots.size(); ++t)
+    if (slots[t] < -1 || slots[t] >= available)
+      return internal_error(
+          fmt::format("adapter_slots[{}] is {}; one of {} slots, or -1, is accepted", t, slots[t], available));
+  return ok_status();
+}
+
 Status check_batch(const ForwardBatch& batch, const ForwardLimits& limits) {
   TRY(batch.check());
   if (batch.num_tokens() > limits.max_tokens) {
@@ -55,6 +63,7 @@ Status check_batch(const ForwardBatch& batch, const ForwardLimits& limits) {
     return internal_error(
         fmt::format("a batch with {} cache groups for a model with {}", batch.groups.size(), limits.cache_groups));
   }
+  TRY(check_adapter_slots(batch.adapter_slots, limits.adapter_slots));
   return check_embeddings(batch, limits);
 }
 

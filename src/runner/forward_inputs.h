@@ -17,15 +17,15 @@ struct ForwardInputs {
   const ForwardBatch& batch;
   // Positions for models with three-dimensional rotary positions; other models ignore them.
   const RopeAxes& rope_positions = kPlainRope;
-  // The sampling parameters of the first wanted rows: one entry for each sampled row, at most max_requests. The wanted
-  // rows after them only give logits and log-probabilities.
+  // The sampling parameters of the first wanted rows: one entry for each sampled row, at most max_requests. Wanted rows
+  // after these yield logits and log-probabilities, but no token.
   std::span<const SampleRow> sampling = {};
   const LogitEdits* edits = nullptr;  // for the sampled rows; null or empty: no edits
   // [wanted rows]: the token of each row that gets a log-probability. A sampled row gets the log-probability of its
   // sampled token, and its entry is ignored.
   std::span<const TokenId> logprob_targets = {};
-  int top_logprobs = 0;  // number of most probable tokens to report too, with targets only; 0 … kMaxTopLogprobs
-  std::span<float> logits = {};         // [wanted rows × vocab], output: the model's logits before edits
+  int top_logprobs = 0;          // number of most probable tokens to report for each target; 0 … kMaxTopLogprobs
+  std::span<float> logits = {};  // [wanted rows × vocab], output: the model's logits before edits
   std::span<float> hidden_states = {};  // [hidden_rows, or tokens × hidden size], output: the body's results
   // Ascending indices of the forward's tokens that get hidden states; empty: all tokens.
   std::span<const std::int32_t> hidden_rows = {};
@@ -35,17 +35,18 @@ struct ForwardInputs {
 
   StagedTokens tokens() const { return {.batch = batch, .rope_positions = rope_positions}; }
   bool has_edits() const { return edits != nullptr && !edits->empty(); }
-  // Returns whether the forward needs more than the head's own sampler gives.
+  // Returns whether the forward needs edits or log-probabilities, which the head's own sampler does not provide.
   bool needs_choice() const { return has_edits() || !logprob_targets.empty(); }
 };
 
-// Results of a forward. Valid until RunnerOptions::max_in_flight further forwards were submitted.
+// Results of a forward. Valid until RunnerOptions::max_in_flight more forwards were submitted.
 struct StepOutputs {
   std::span<const TokenId> sampled;  // [sampled rows]
-  // Log-probabilities are filled in if targets were given. They are those of the model's own distribution, before edits
-  // and temperature; see ops/sampling/top_logprobs.h.
-  std::span<const float> logprobs;      // [wanted rows]
-  std::span<const TokenId> top_ids;     // [wanted rows × top_logprobs]: descending, ties by id; -1: no further token
+  // Log-probabilities are filled in if targets were given. They follow the model's own distribution, before edits and
+  // temperature; see ops/sampling/top_logprobs.h.
+  std::span<const float> logprobs;  // [wanted rows]
+  // [wanted rows × top_logprobs]: the most probable token first, equally probable tokens by id; -1 past the last token.
+  std::span<const TokenId> top_ids;
   std::span<const float> top_logprobs;  // [wanted rows × top_logprobs]
 };
 
@@ -57,10 +58,11 @@ struct ForwardLimits {
   std::int64_t hidden_size = 0;
   std::int64_t embedding_rows = 0;        // rows with committed memory
   std::int64_t embedding_row_values = 0;  // values of each row
+  std::int64_t adapter_slots = 0;         // 0: no adapters are served
 };
 
-// Checks that the inputs are consistent with one another and with the limits. Except for too many tokens, an error is a
-// fault of the engine. Ids of edits are not checked: the kernel skips those outside the vocabulary.
+// Checks that the inputs are consistent with one another and with the limits. Except for too many tokens, an error
+// means a fault of the engine. Ids of edits are not checked, because the kernel skips ids outside the vocabulary.
 Status check(const ForwardInputs& inputs, const ForwardLimits& limits);
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
-// Catches: results that differ between graphs and eager runs, whole prompts, chunks or batches; rows given to the wrong
-// request; counters that do not count; and invalid input that is accepted.
+// Catches: results that differ between graphs and eager runs, or between whole prompts, chunks and batches; rows given
+// to the wrong request; wrong counters; and invalid input that is accepted.
 #include "tessera/runner/model_runner.h"
 
 #include <gmock/gmock.h>
@@ -28,10 +28,10 @@ using testing::RunnerBench;
 using testing::small_options;
 using testing::TestRequest;
 
-// Shapes differ, so float32 kernels may add in another order.
+// Runs of different shapes may add float32 values in a different order, so their results differ by rounding.
 constexpr double kRunTolerance = 1e-4;
 
-// 40 tokens, which is a captured size: 9, 17 and 14.
+// Three prompts of 9, 17 and 14 tokens. Together they have 40 tokens, which is a captured size.
 const std::vector<TestRequest> kThree = {{ids(9, 1)}, {ids(17, 2)}, {ids(14, 3)}};
 
 class ForwardWays : public ::testing::TestWithParam<const char*> {};
@@ -76,7 +76,7 @@ TEST_P(ForwardWays, PaddingChunksAndBatchesStayWithinTheTolerance) {
   bench.logits({{ids(7, 5)}}, Rows::kNone);
   EXPECT_LE(greatest_difference(bench.logits({{ids(13, 5), 7}}, Rows::kLast), row(eager, 12)), kRunTolerance)
       << "chunks";
-  // The request's last token is computed beside other requests' decodes, and beside a prompt.
+  // Computes the request's last token in one forward with other requests' decodes and with a prompt.
   bench.logits({{ids(8, 6)}, {ids(12, 5)}, {ids(5, 7)}}, Rows::kNone);
   const std::vector<float> decoded =
       bench.logits({{ids(9, 6), 8}, {ids(13, 5), 12}, {ids(6, 7), 5}}, Rows::kAll, false, &decision);
@@ -238,8 +238,8 @@ TEST(ModelRunner, ManyEagerSizesDoNotEvictCapturedOnes) {
 }
 
 TEST(ModelRunner, MemoryIsReportedByUse) {
-  // Parameters: 3 layers of hidden size 64 with 4 query and 2 KV heads of 16 and an MLP of 160, plus 512 tokens in and
-  // out.
+  // Parameters: 3 layers of hidden size 64 with 4 query and 2 KV heads of 16 and an MLP of 160, plus the input and
+  // output embeddings of 512 tokens.
   constexpr std::int64_t kParameters = 3 * (64 * (2 * 64 + 2 * 32 + 3 * 160) + 2 * 64) + 2 * 512 * 64 + 64;
   const RunnerOptions options = small_options();
   RunnerBench bench = make_captured("llama", options);
@@ -298,9 +298,12 @@ TEST(ModelRunner, RefusesInconsistentForwards) {
   batch.wanted_rows = {4};
   EXPECT_THAT(refused({.batch = batch}), HasSubstr("wanted_rows[0] is 4"));
   batch = make_batch({{ids(4)}}, Rows::kLast);
+  batch.adapter_slots = {-1, -1, 0, -1};
+  EXPECT_THAT(refused({.batch = batch}), HasSubstr("adapter_slots[2] is 0; one of 0 slots, or -1"));
+  batch = make_batch({{ids(4)}}, Rows::kLast);
   batch.groups[0].own({{PageId(33)}});
   EXPECT_THAT(refused({.batch = batch}), HasSubstr("page 33"));
-  // Five requests, while the buffers hold four.
+  // The batch has five requests, but the buffers hold four.
   EXPECT_THAT(refused({.batch = make_batch(std::vector<TestRequest>(5, {ids(2)}), Rows::kNone)}), Not(IsEmpty()));
   EXPECT_LT(greatest_difference(bench.logits(kThree), bench.logits(kThree)), 1e-9) << "still usable";
 }

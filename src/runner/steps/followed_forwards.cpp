@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "tessera/runner/runner_parts.h"
 #include "tessera/runner/steps/step_ways.h"
 
 namespace tessera {
@@ -16,6 +17,8 @@ FollowedForwards::FollowedForwards(const RunnerParts& parts, LocalForwards& forw
 Status FollowedForwards::run(MessageReader& from, RankAnswer& answer) {
   if (const Status read = received_.unpack(from); !read.ok())
     return device_lost(fmt::format("a forward's message cannot be read: {}", read.message()));
+  if (received_.decision().adapters && parts_.adapters() == nullptr)
+    return device_lost("a forward's message asks for graphs with adapters, but this rank serves none");
   const ForwardInputs wanted = received_.inputs({}, {});
   const std::int64_t hidden_rows =
       wanted.hidden_rows.empty() ? wanted.batch.num_tokens() : std::ssize(wanted.hidden_rows);

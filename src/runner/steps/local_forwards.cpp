@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "tessera/runner/adapters/adapter_tables.h"
 #include "tessera/runner/steps/step_digest.h"
 
 namespace tessera {
@@ -26,7 +27,8 @@ Status LocalForwards::check(const ForwardInputs& inputs, int in_flight) const {
                                  .vocab_size = parts_.model.vocab_size,
                                  .hidden_size = parts_.model.hidden_size,
                                  .embedding_rows = parts_.embeddings().rows(),
-                                 .embedding_row_values = parts_.embeddings().row_values()});
+                                 .embedding_row_values = parts_.embeddings().row_values(),
+                                 .adapter_slots = parts_.adapters() == nullptr ? 0 : parts_.adapters()->num_slots()});
 }
 
 ForwardEnd LocalForwards::submit(const ForwardInputs& inputs, const Decision& decision) {
