@@ -49,10 +49,11 @@ INSTANTIATE_TEST_SUITE_P(, FailedForward,
                            return text;
                          });
 
-// Serves `asked` again and again, and `later` after each round. In round n the device loses its n-th replay. Checks
-// that every request that does not fail has the tokens of a run alone. Returns the number of rounds in which the first
-// request failed and the second did not.
-int rounds_with_one_failure(const std::string& model, const std::vector<Request>& asked, const Request& later) {
+// Serves `asked` again and again, and `later` after each round. In round n the n-th replay fails as `fault` says.
+// Checks that every request that does not fail has the tokens of a run alone. Returns the number of rounds in which the
+// first request failed and the second did not.
+int rounds_with_one_failure(const std::string& model, const std::vector<Request>& asked, const Request& later,
+                            std::int64_t FaultPlan::*fault = &FaultPlan::replay_lost_at) {
   std::vector<std::vector<TokenId>> right;
   for (const Request& one : {asked[0], asked[1], later})
     right.push_back(test::run_one(*start(model).engine, one).output_ids);
@@ -63,7 +64,9 @@ int rounds_with_one_failure(const std::string& model, const std::vector<Request>
     world.engine->flush_prefix_cache();
     std::vector<RequestId> ids;
     for (const Request& one : asked) ids.push_back(world.engine->submit(one).value());
-    world.device->set_plan({.replay_lost_at = n});
+    FaultPlan plan;
+    plan.*fault = n;
+    world.device->set_plan(plan);
     std::vector<bool> failed(asked.size());
     while (!world.engine->idle()) {
       const auto events = world.engine->step();
@@ -94,6 +97,11 @@ int rounds_with_one_failure(const std::string& model, const std::vector<Request>
 TEST_P(FailedForward, LeavesNoKeysToLaterRequests) {
   EXPECT_GT(rounds_with_one_failure(GetParam(), {prompt_of(40), prompt_of(60)}, prompt_of(52)), 2)
       << "the other one goes on, and reads what the first left";
+}
+
+// A graph that cannot be launched leaves the graphs before it done. Running them again must not change any token.
+TEST_P(FailedForward, ARefusedReplayChangesNoTokens) {
+  rounds_with_one_failure(GetParam(), {prompt_of(40), prompt_of(60)}, prompt_of(52), &FaultPlan::replay_fails_at);
 }
 
 // Later requests take the device rows that held a failed prompt's embeddings.

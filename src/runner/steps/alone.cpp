@@ -1,5 +1,8 @@
-// The StepWay of a model's only rank. A forward whose graph cannot be launched is run again without it.
+// The StepWay of a model's only rank. If a graph cannot be launched, it runs the forward again without the graph.
 
+#include <algorithm>
+
+#include "tessera/runner/runner_parts.h"
 #include "tessera/runner/steps/step_ways.h"
 
 namespace tessera {
@@ -7,25 +10,34 @@ namespace {
 
 class Alone final : public StepWay {
  public:
-  explicit Alone(const StepContext& context) : dispatcher_(context.dispatcher), forwards_(context.forwards) {}
+  explicit Alone(const StepContext& context)
+      : parts_(context.parts), dispatcher_(context.dispatcher), forwards_(context.forwards) {}
 
   Result<Decision> submit(const ForwardInputs& inputs) override;
   Result<StepOutputs> collect() override { return forwards_.collect(); }
   int in_flight() const override { return forwards_.in_flight(); }
 
  private:
+  const RunnerParts& parts_;
   Dispatcher& dispatcher_;
   LocalForwards& forwards_;
 };
 
-// Runs a forward again without its graph if the graph cannot be launched. The failed launch has changed nothing that
-// matters: the eager run writes the cache slots again, and the ids that it reads are still there.
+// Returns whether a batch may run again after some of its graphs ran. The second run writes the same keys and values to
+// the cache. But it would continue recurrent states that the first run has already moved on, except from zero.
+bool may_run_again(const RunnerParts& parts, const ForwardBatch& batch) {
+  const auto& groups = parts.model.graphs.body.cache_groups;
+  if (std::ranges::find(groups, ir::CacheGroup::Kind::kState, &ir::CacheGroup::kind) == groups.end()) return true;
+  return batch.kv_lens == batch.query_lens;
+}
+
+// Runs a forward, and runs it again eagerly if one of its graphs cannot be launched and a second run does no harm.
 Result<Decision> Alone::submit(const ForwardInputs& inputs) {
   Decision decision = TRY(dispatcher_.decide(shape_of(inputs.batch, inputs.force_eager)));
   TRY(forwards_.begin(inputs));
   ForwardEnd end = forwards_.run(inputs, decision);
   TRY(dispatcher_.ended(decision, end));
-  if (end.graph_failed()) {
+  if (end.graph_failed() && may_run_again(parts_, inputs.batch)) {
     decision = {RunnerKind::kEager,    inputs.batch.num_tokens(), 0,
                 Reason::kReplayFailed, GraphForm::kPieces,        decision.adapters};
     end = forwards_.run(inputs, decision);
