@@ -1,6 +1,6 @@
-// Catches: a flag of SGLang's that is unknown, silently ignored or has another meaning; a configuration file that
+// Catches: a flag of SGLang that is unknown, silently ignored or has another meaning; a configuration file that
 // overrides the command line or is applied only in part; an error in such a file that does not name file and line; and
-// a printed effective configuration that gives another configuration when it is read back.
+// a printed effective configuration that has another effect when it is read back.
 #include "tessera/options/flags.h"
 
 #include <gmock/gmock.h>
@@ -26,7 +26,7 @@ using ::testing::StartsWith;
 
 const std::string kModel = testing::data_path("goldens/llama");
 
-// Parses flags of `serve`, unless `words` begin with another command.
+// Parses flags of `serve`; if `words` begin with another command, parses that command.
 Result<CommandLine> parse_serve(std::vector<std::string> words) {
   if (words[0].starts_with("--model")) words.insert(words.begin(), "serve");
   if (words[0] != "serve") words.insert(words.begin(), {"serve", "--model-path", kModel});
@@ -127,10 +127,10 @@ TEST(DocumentedFlags, SetTheirOptions) {
   EXPECT_TRUE(plain.measure_costs);
 }
 
-// Refuses flags that a server would accept but not follow.
+// Flags that have no effect together are refused.
 TEST(ServeFlags, RefuseCombinationsWithoutEffect) {
   EXPECT_THAT(parse_serve({"--drain-timeout", "5", "--drain-notice", "6"}).status().message(),
-              StartsWith("--drain-notice: 6 is more than --drain-timeout, 5, at which the server ends"));
+              StartsWith("--drain-notice: 6 is more than --drain-timeout, 5, after which the server ends"));
   EXPECT_THAT(parse_serve({"--drain-notice", "31"}).status().message(), HasSubstr("--drain-timeout, 30"));
   EXPECT_TRUE(parse_serve({"--drain-timeout", "5", "--drain-notice", "5"}).ok());
   EXPECT_THAT(parse_serve({"--cors-allow-origins", "https://app.example/"}).status().message(),
@@ -234,7 +234,7 @@ TEST_F(ConfigFlag, ErrorsNameFileLineAndFlag) {
   EXPECT_THAT(error("prompt: x\n"), StartsWith(place + "1: unknown flag --prompt of serve"));
   EXPECT_THAT(error("prefill: {max: 1}\n"), HasSubstr(place + "1: prefill holds a map"));
   EXPECT_THAT(error(""), AllOf(StartsWith("--config: "), HasSubstr("the file is empty")));
-  // A value that the command line overrides is still checked for its type.
+  // The file's value is overridden by the command line, but its type is checked nevertheless.
   EXPECT_THAT(error("page-size: big\n", {"serve", "--model-path", "m", "--page-size", "4"}), StartsWith(place + "1"));
   EXPECT_THAT(error("port: 1\n", {"serve"}), "--model-path is missing");
   EXPECT_THAT(parse_command_line(shared_built_ins(), {"serve", "--config", "/no/file"}).status().message(),

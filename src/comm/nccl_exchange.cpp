@@ -23,17 +23,16 @@ namespace tessera {
 namespace {
 
 constexpr std::chrono::milliseconds kLook(50);
-// The time for which the watching thread waits after a group's end. It waits first for the rank to end by itself; a
-// rank that has not ended hangs in a kernel. It then waits as long again for a running call; a call that has not
-// returned hangs too.
+// After the group's end, the watching thread waits this long for the rank to end by itself. A rank that does not end
+// hangs in a kernel or a call. The thread then waits this long again for a running call to return, and aborts.
 constexpr std::chrono::seconds kRankEnds(1);
-// Time that the watching thread may take to end. It may be inside an NCCL abort, which waits for NCCL's own threads and
-// for the threads that serve the machine's other processes. Or it may be telling a node that no longer answers, which
-// takes as long as NodeGroupOptions::silence, 15 s. The limit is longer than that, because the thread uses the
-// communicator until then.
+// The time that the watching thread may take to end. It may be inside an NCCL abort, which waits for NCCL's own threads
+// and for threads that serve the machine's other processes. Or it may be telling a node that no longer answers, which
+// takes up to NodeGroupOptions::silence, 15 s. The limit exceeds that, because the thread uses the communicator until
+// it ends.
 constexpr std::chrono::seconds kAbortLimit(20);
 
-// The data that ranks tell each other about themselves.
+// The data that each rank sends to the others before they connect.
 struct Introduction {
   NcclId id;  // made by rank 0
   std::int32_t version = 0;
@@ -44,13 +43,14 @@ std::string_view gpu_of(const Introduction& rank) {
   return {rank.gpu.data(), strnlen(rank.gpu.data(), rank.gpu.size())};
 }
 
-// Checks that the ranks fit together. `places` holds each rank's place among the ranks of all stages.
+// Checks that all ranks use one version of NCCL and different GPUs. `places` holds each rank's number among the ranks
+// of all stages, for errors.
 Status check_ranks(std::span<const Introduction> all, std::span<const int> places) {
   for (std::size_t r = 0; r < all.size(); ++r) {
     if (all[r].version != all[0].version)
-      return invalid_argument(fmt::format("rank {} loads NCCL {} and rank {} NCCL {}; all ranks take the same",
-                                          places[0], NcclLibrary::version_text(all[0].version), places[r],
-                                          NcclLibrary::version_text(all[r].version)));
+      return invalid_argument(
+          fmt::format("rank {} loads NCCL {}, but rank {} loads NCCL {}; all ranks need the same version", places[0],
+                      NcclLibrary::version_text(all[0].version), places[r], NcclLibrary::version_text(all[r].version)));
     for (std::size_t other = 0; other < r; ++other)
       if (all[other].gpu == all[r].gpu)
         return invalid_argument(
@@ -61,15 +61,16 @@ Status check_ranks(std::span<const Introduction> all, std::span<const int> place
   return ok_status();
 }
 
-// A connection to all other ranks, which may never complete: NCCL waits for a rank that is gone. A separate thread
-// makes it, and is left behind in that case.
+// A connection to all other ranks. It may never complete, because NCCL waits without a limit for a rank that is gone. A
+// separate thread therefore runs it, and the rank abandons that thread if its limit passes or the group
+// ends.
 struct Connecting {
   std::mutex mutex;
   std::condition_variable moved;
   // The members below are guarded by the mutex.
   std::optional<Status> is_current{};   // whether the GPU could be made current for the thread
-  std::optional<Result<void*>> comm{};  // set once NCCL has answered
-  bool left = false;                    // nobody waits for the result any more
+  std::optional<Result<void*>> comm{};  // set once ncclCommInitRank has returned
+  bool left = false;                    // set if nobody waits for the result any more
 
   void run(const NcclLibrary& nccl, int ranks, const NcclId& id, int rank,
            const std::function<Status()>& make_current) {
@@ -122,17 +123,17 @@ Result<NcclType> type_of(ir::DType dtype) {
 
 }  // namespace
 
-// The data that the rank shares with the thread that watches it. The thread may outlive the rank if NCCL hangs.
+// The data shared by the rank and the thread that watches it. The thread may outlive the rank if NCCL hangs.
 struct NcclExchange::Shared {
   std::shared_ptr<const NcclLibrary> nccl;
   void* comm = nullptr;
   int rank = 0;
   int ranks = 1;
   std::atomic<std::uint32_t> ended = 0;  // 1: the group has ended
-  std::mutex calls;                      // serialises NCCL calls; only an abort may run beside one
+  std::mutex calls;                      // serialises NCCL calls; only an abort may run during another call
   std::mutex mutex;
   std::condition_variable woken;
-  bool closing = false;  // guarded by the mutex; set when the rank ends
+  bool closing = false;  // guarded by the mutex; set when the rank's exchange is destroyed
   std::thread watch;
   std::future<void> watched;
 
@@ -144,21 +145,23 @@ struct NcclExchange::Shared {
     return nccl->check(collective(), function);
   }
 
-  // Waits for `limit` at most, and returns whether the rank ends.
+  // Waits for at most `limit`. Returns whether the rank's exchange is being destroyed.
   bool closes_within(std::chrono::milliseconds limit) {
     std::unique_lock lock(mutex);
     return woken.wait_for(lock, limit, [this] { return closing; });
   }
 
-  // Waits until the running call is done, for kRankEnds at most. No other call begins, because the group has ended.
+  // Waits until the running call has returned, for at most kRankEnds. No other call begins, because the group has
+  // ended.
   void let_call_end() {
     const auto deadline = std::chrono::steady_clock::now() + kRankEnds;
     std::unique_lock lock(calls, std::defer_lock);
     while (!lock.try_lock() && std::chrono::steady_clock::now() < deadline) std::this_thread::sleep_for(kLook);
   }
 
-  // Watches until the rank or its group ends. An abort waits for the graphs that have recorded the collectives; they
-  // end with the rank.
+  // Watches until the rank or its group ends. If the group ends, the rank gets time to end too, because an abort waits
+  // for the graphs that recorded the collectives, and these are only destroyed when the rank ends. If the rank does not
+  // end, aborts NCCL's communicator.
   void watch_over(Communicator& communicator) {
     bool closes = false;
     while (ended.load() == 0 && !closes) {
@@ -166,7 +169,7 @@ struct NcclExchange::Shared {
       int result = kNcclSuccess;
       const Status asked = nccl->check(nccl->call().get_async_error(comm, &result), "ncclCommGetAsyncError");
       const Status lost = asked.ok() && result != kNcclInProgress ? nccl->check(result, "NCCL") : asked;
-      // The query may have hung for so long that the communicator is gone.
+      // If the rank has ended during the query, the Communicator may be gone and must not be used.
       if (lost.ok() || closes) continue;
       closes = closes_within(std::chrono::milliseconds(0));
       if (!closes) communicator.abort(lost.message());
@@ -177,10 +180,10 @@ struct NcclExchange::Shared {
   }
 };
 
-// The ranks that share a communicator, and how they exchange messages.
+// The ranks of one NCCL communicator, and how they exchange messages before they connect.
 struct NcclExchange::Meeting {
-  int rank = 0;             // this rank's number among them
-  std::vector<int> places;  // each rank's place among the ranks of all stages
+  int rank = 0;             // this rank's number in the communicator
+  std::vector<int> places;  // each rank's number among the ranks of all stages
   std::function<Result<std::vector<Introduction>>(const Introduction& mine)> introduce;
 };
 

@@ -9,9 +9,11 @@
 namespace tessera {
 namespace {
 
-constexpr std::size_t kMostKeptBytes = std::size_t{4} << 20;  // a slot keeps this much memory for its next value
-// Number of received values after which a sender on another node is told. It is less than kMostWaiting, so that the
-// sender does not stop before it hears of them.
+// A slot keeps its buffer for later values if the buffer is at most this large. It frees a larger one once the value is
+// received.
+constexpr std::size_t kMostKeptBytes = std::size_t{4} << 20;
+// A receiver tells a sender on another node how many values it has received, each time after this many values. The
+// number is less than kMostWaiting, so that the sender need not wait for this message.
 constexpr std::uint64_t kToldAfter = Pipeline::kMostWaiting / 2;
 
 }  // namespace
@@ -38,12 +40,12 @@ std::size_t Pipeline::link_index(int rank, int other, Way way) const {
   return static_cast<std::size_t>(pair) * 2 + (way == Way::kToNext ? 0 : 1);
 }
 
-// Waits until `moved` returns true. If `other` does not come in time, the pipeline ends, so that no rank waits any
-// longer.
+// Waits until `moved` returns true. If the limit passes, ends the pipeline with an error that blames `other`, so that
+// no other rank keeps waiting.
 template <class Moved>
 Status Pipeline::wait(std::unique_lock<std::mutex>& lock, int rank, int other, const Moved& moved) {
   if (!moved_.wait_for(lock, limit_, [&] { return !ended_.ok() || moved(); })) {
-    ended_ = cancelled(fmt::format("rank {} of {} did not come to its neighbour in the pipeline, rank {}, within {} s",
+    ended_ = cancelled(fmt::format("rank {} of {} did not meet rank {}, its neighbour in the pipeline, within {} s",
                                    other, layout_.ranks(), rank, static_cast<double>(limit_.count()) / 1000));
     moved_.notify_all();
   }
@@ -56,12 +58,12 @@ Status Pipeline::send(int rank, Way way, std::span<const std::byte> bytes) {
   std::unique_lock lock(mutex_);
   TRY(wait(lock, rank, other, [&] { return to.sent - to.received < kMostWaiting; }));
   if (!is_here(other)) {
-    // The value is counted before it is sent, because the other node may report it as received at once.
+    // The value is counted before it is sent, because the other node may report its receipt before send() returns.
     const StageFrame head{.epoch = epoch_, .number = to.sent++, .rank = other, .way = static_cast<std::int32_t>(way)};
     lock.unlock();
     return wire_->send(FrameKind::kStageValue, head, bytes);
   }
-  // The slot belongs to this rank until the value is counted as sent.
+  // This rank may use the slot without the lock until the value is counted as sent.
   const std::size_t place = to.sent % kMostWaiting;
   lock.unlock();
   to.values[place].assign(bytes.begin(), bytes.end());
@@ -77,7 +79,7 @@ Status Pipeline::receive(int rank, Way way, std::span<std::byte> to) {
   Link& from = link(rank, other, way);
   std::unique_lock lock(mutex_);
   TRY(wait(lock, rank, other, [&] { return from.sent > from.received; }));
-  // The slot belongs to this rank until the value is counted as received.
+  // This rank may use the slot without the lock until the value is counted as received.
   const std::size_t place = from.received % kMostWaiting;
   std::vector<std::byte>& slot = from.values[place];
   lock.unlock();
@@ -116,7 +118,7 @@ Status Pipeline::take_value(std::vector<std::byte>& payload) {
   if (!head) return ok_status();
   const auto way = static_cast<Way>(head->way);
   const std::lock_guard lock(mutex_);
-  if (head->epoch != epoch_ || !ended_.ok()) return ok_status();  // nobody waits for it
+  if (head->epoch != epoch_ || !ended_.ok()) return ok_status();  // no rank waits for this value any more
   Link& from = link(head->rank, sender(head->rank, way), way);
   if (head->number != from.sent || from.sent - from.received >= kMostWaiting)
     return data_loss(fmt::format("it sent value {} to rank {}, which has received {} of {} and lets {} wait",
@@ -156,9 +158,9 @@ std::int64_t Pipeline::bytes(int rank) const {
 }
 
 std::int64_t Pipeline::link_bytes(std::span<const std::int64_t> values, bool from_here, int steps) {
-  // Values take the slots in turn, so over time a slot holds values of several sizes.
+  // Values use the slots in turn, so over time a slot holds values of different sizes.
   std::array<std::int64_t, kMostWaiting> kept{};
-  std::int64_t passing = 0;  // bytes of values whose memory is given back once they are received
+  std::int64_t passing = 0;  // bytes of values whose memory is freed once they are received
   for (std::size_t n = 0; n < values.size() * kMostWaiting; ++n) {
     const std::int64_t bytes =
         values[n % values.size()] + (from_here ? 0 : static_cast<std::int64_t>(sizeof(StageFrame)));

@@ -1,5 +1,5 @@
-// Catches: values that overtake one another between stages; a value of another size that is accepted; a rank that waits
-// for ever for a neighbour that is gone; and a fault of one stage that leaves the others waiting.
+// Catches: values that arrive out of order, a value of the wrong size that is accepted, a rank that waits for ever for
+// a lost neighbour, and a fault of one stage that leaves the other stages waiting.
 #include "tessera/comm/pipeline.h"
 
 #include <gmock/gmock.h>
@@ -42,7 +42,7 @@ TEST(Pipeline, ValuesArriveInTheOrderOfSending) {
     EXPECT_EQ(came, n);
     if (::testing::Test::HasFailure()) break;
   }
-  pipeline.end(cancelled("all values were sent"));  // ends a sender whose values nobody takes
+  pipeline.end(cancelled("all values were sent"));  // releases a sender whose values nobody receives
   sender.join();
 }
 
@@ -61,17 +61,17 @@ TEST(Pipeline, AWaitEndsWithItsPipelineOrLimit) {
   const Status late = pipeline.receive(0, Way::kToNext, received);
   EXPECT_EQ(late.code(), StatusCode::kCancelled);
   EXPECT_THAT(late.message(),
-              HasSubstr("rank 1 of 2 did not come to its neighbour in the pipeline, rank 0, within 0.05 s"));
+              HasSubstr("rank 1 of 2 did not meet rank 0, its neighbour in the pipeline, within 0.05 s"));
   EXPECT_EQ(pipeline.send(1, Way::kToNext, received).message(), late.message()) << "it has ended for all";
 
   pipeline.begin();
   EXPECT_TRUE(pipeline.send(1, Way::kToNext, received).ok());
-  pipeline.begin();  // values that were sent before are gone
+  pipeline.begin();  // drops values that were sent before
   pipeline.end(cancelled("enough"));
   EXPECT_EQ(pipeline.receive(0, Way::kToNext, received).message(), "enough");
 }
 
-// A fault of any rank ends the waits of all ranks of all stages. After a restart the group is as new.
+// A fault of any rank ends the waits of all ranks of all stages. A restart resets the group.
 TEST(Pipeline, AnAbortEndsTheGroupsOfAllStages) {
   const auto group = Communicator::create_stages({.tp_size = 2, .pp_size = 2}, std::chrono::seconds(20));
   std::array<float, 4> x{1, 2, 3, 4};
@@ -91,7 +91,7 @@ TEST(Pipeline, AnAbortEndsTheGroupsOfAllStages) {
   EXPECT_TRUE(group[2]->pipeline()->send(2, Way::kToNext, std::as_bytes(std::span(x))).ok());
 }
 
-// Errors count ranks over all stages, also errors of one stage's group.
+// An error names a rank by its number among the ranks of all stages, even if only the group of one stage failed.
 TEST(Pipeline, AStagesRankIsNamedByItsPlace) {
   const RankLayout layout{.tp_size = 2, .pp_size = 2};
   std::array<float, 4> x{1, 2, 3, 4};

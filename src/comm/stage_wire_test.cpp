@@ -1,8 +1,8 @@
-// Catches: values between stages on different nodes that overtake one another, get lost on their way through node 0, or
+// Catches: values between stages on different nodes that arrive out of order, get lost on their way through node 0, or
 // were sent before a restart and are mistaken for later ones; a sender that fills the memory of a node that does not
-// receive; a rank that waits for a node that is gone; and invalid frames that are accepted.
+// receive; a rank that waits for a lost node; and invalid frames that are accepted.
 //
-// All nodes run in this process, each with its end of the connections.
+// All nodes run in this process, and each has its end of the connections.
 #include "tessera/comm/stage_wire.h"
 
 #include <gmock/gmock.h>
@@ -48,8 +48,7 @@ struct WireCase {
 
 class StageNodes : public ::testing::TestWithParam<WireCase> {};
 
-// Values go from the first stage to the last, through ranks that pass them on: within a node, to node 0, and by way of
-// node 0.
+// Values go from the first stage to the last: within a node, to node 0, and through node 0 to another node.
 TEST_P(StageNodes, ValuesArriveInTheOrderOfSending) {
   const auto& [nodes, layout] = GetParam();
   const std::unique_ptr<Nodes> made = make_stage_nodes(nodes, layout);
@@ -84,7 +83,7 @@ INSTANTIATE_TEST_SUITE_P(Layouts, StageNodes,
                                   std::to_string(test.param.layout.tp_size);
                          });
 
-// Values also travel backwards, as when GPUs introduce themselves.
+// Values also travel backwards, for instance when GPUs exchange handles.
 TEST(StageWire, ValuesTravelBothWays) {
   const std::unique_ptr<Nodes> made = make_stage_nodes(2, kTwoStages);
   int sent = 5;
@@ -102,8 +101,7 @@ TEST(StageWire, ASenderWaitsForASlowReceiver) {
   for (; sent.ok(); ++out) sent = send(made->rank(1), value);
   EXPECT_EQ(out, Pipeline::kMostWaiting + 1);
   EXPECT_EQ(sent.code(), StatusCode::kCancelled);
-  EXPECT_THAT(sent.message(),
-              HasSubstr("rank 0 of 2 did not come to its neighbour in the pipeline, rank 1, within 0.3"));
+  EXPECT_THAT(sent.message(), HasSubstr("rank 0 of 2 did not meet rank 1, its neighbour in the pipeline, within 0.3"));
 }
 
 // Frames that were under way when the group ended are dropped.
@@ -113,7 +111,7 @@ TEST(StageWire, ARestartedGroupDropsOldValues) {
   for (int round = 0; round < 30; ++round) {
     const std::array<int, 1> old{-1};
     for (int n = 0; n < round % 4; ++n) {
-      (void)send(made->rank(2), old);  // from node 2 by way of node 0
+      (void)send(made->rank(2), old);  // from node 2 through node 0
       (void)send(made->rank(1), old);
     }
     made->rank(round % 3).abort("a fault");
@@ -153,11 +151,11 @@ TEST(StageWire, AValueOfAnotherSizeIsRefused) {
 struct BadFrame {
   FrameKind kind;
   StageFrame head;
-  std::size_t bytes;  // bytes of the head that are sent
+  std::size_t bytes;  // number of bytes of the head that are sent
   const char* words;
 };
 
-// Each case ends the connection with an error that says what arrived, and node 0's rank gets it too.
+// In each case the connection ends with an error that describes the frame, and node 0's rank gets the error too.
 TEST(StageWire, AnUnreadableFrameIsAnError) {
   constexpr std::size_t kAll = sizeof(StageFrame);
   const std::vector<BadFrame> bad = {
@@ -182,7 +180,7 @@ TEST(StageWire, AnUnreadableFrameIsAnError) {
   }
 }
 
-// A node that does not count sends more values than may wait.
+// The node ignores the limit, and sends more values than may wait.
 TEST(StageWire, ANodeThatSendsTooMuchIsRefused) {
   const std::unique_ptr<Nodes> made = make_stage_nodes(2, kTwoStages);
   for (std::uint64_t n = 0; n <= Pipeline::kMostWaiting; ++n) {

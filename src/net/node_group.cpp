@@ -50,8 +50,8 @@ void NodeGroup::start() {
         [this, node](FrameKind kind, std::vector<std::byte>& payload) {
           const Take& take = takers_[static_cast<std::size_t>(kind)];
           if (take) return take(node, payload);
-          return Status(
-              data_loss(fmt::format("it sent a message of kind {}, which nobody takes here", static_cast<int>(kind))));
+          return Status(data_loss(
+              fmt::format("it sent a message of kind {}, which this node does not expect", static_cast<int>(kind))));
         },
         [this, node](const Status& why) {
           for (const TakeEnd& take_end : end_takers_) tell(take_end, node, why);

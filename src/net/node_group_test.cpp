@@ -67,7 +67,7 @@ TEST(NodeGroup, FramesGoBothWays) {
   EXPECT_EQ(got[2].get_future().get(), "answer of 2");
 }
 
-// The refused node ends at once. Node 0 waits for a matching node until its own time is over.
+// The refused node ends at once. Node 0 waits for a matching node until its own time limit has passed.
 TEST(NodeGroup, BothSidesNameTheDifference) {
   NodeHello version = hello(2, 1);
   version.version = "1.1";
@@ -87,7 +87,7 @@ TEST(NodeGroup, BothSidesNameTheDifference) {
       {hello(2, 2), "node_rank: 2 is not accepted; 1 to 1 follow node 0"},
       {model, "node 1 has another model than node 0"},
       {option, "cuda_graph_bs: not set on node 0 and 1,2 on node 1"},
-      {unknown, "the nodes know other options"},
+      {unknown, "the nodes have different options"},
   };
   for (const auto& [other, words] : wrong) {
     const std::vector<Joined> joined = join({hello(2, 0), other}, options(testing::free_port(), 500));
@@ -120,7 +120,7 @@ Socket hello_to(std::uint16_t port, const NodeHello& own) {
   return socket;
 }
 
-// Connections are accepted in the order in which they were made.
+// Connections are accepted in the order in which they were made, so the second node 1 is refused and not the first.
 TEST(NodeGroup, ASecondNodeForOnePlaceIsRefused) {
   const std::uint16_t port = testing::free_port();
   std::future<Joined> leader =
@@ -135,7 +135,7 @@ TEST(NodeGroup, ARestartedNodeTakesItsPlace) {
   const std::uint16_t port = testing::free_port();
   std::future<Joined> leader =
       std::async(std::launch::async, [&] { return NodeGroup::join(hello(3, 0), options(port)); });
-  hello_to(port, hello(3, 1));  // and closes the connection
+  hello_to(port, hello(3, 1));  // the returned socket is destroyed, so the connection closes
   std::future<Joined> again =
       std::async(std::launch::async, [&] { return NodeGroup::join(hello(3, 1), options(port)); });
   EXPECT_TRUE(NodeGroup::join(hello(3, 2), options(port)).ok());
@@ -143,7 +143,7 @@ TEST(NodeGroup, ARestartedNodeTakesItsPlace) {
   EXPECT_TRUE(leader.get().ok());
 }
 
-// Both ends send more than a connection buffers.
+// Both ends send more than a connection buffers, so they would block each other if an end read only after its sends.
 TEST(NodeGroup, BothEndsMaySendMuchAtOnce) {
   std::vector<Joined> joined = join({hello(2, 0), hello(2, 1)}, options(testing::free_port(), 10'000, 3'000));
   std::array<std::promise<std::size_t>, 2> got;
@@ -204,7 +204,7 @@ TEST(NodeGroup, SilentStrangersDoNotDelayTheStart) {
   EXPECT_TRUE(leader.get().ok());
 }
 
-// A group of two nodes. Each node's promise gets the Status with which the node learns of the other node's end.
+// A group of two nodes. Node n sets ends[n] to the Status with which it is told that the other node has ended.
 struct Two {
   std::array<std::promise<Status>, 2> ends;
   std::vector<Joined> joined;
@@ -297,7 +297,7 @@ TEST(NodeGroup, AnUnhandledMessageEndsTheConnection) {
   two.group(1).start();
   const std::string text = "x";
   ASSERT_TRUE(two.group(1).send(0, FrameKind::kOrder, std::array{std::as_bytes(std::span(text))}).ok());
-  EXPECT_THAT(two.ends[0].get_future().get().message(), HasSubstr("kind 6, which nobody takes here"));
+  EXPECT_THAT(two.ends[0].get_future().get().message(), HasSubstr("kind 6, which this node does not expect"));
   EXPECT_EQ(two.ends[1].get_future().get().code(), StatusCode::kDeviceLost);
 }
 

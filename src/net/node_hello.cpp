@@ -76,7 +76,7 @@ Status check_hello(const NodeHello& leader, const NodeHello& other) {
         fmt::format("node_rank: {} is not accepted; 1 to {} follow node 0", other.node, leader.nodes - 1));
   for (std::size_t i = 0; i < std::max(leader.options.size(), other.options.size()); ++i) {
     if (i >= leader.options.size() || i >= other.options.size() || leader.options[i].name != other.options[i].name)
-      return invalid_argument("the nodes know other options; all nodes run the same version of the program");
+      return invalid_argument("the nodes have different options; run the same version of the program on all nodes");
     if (leader.options[i].value != other.options[i].value)
       return differs(other.node, leader.options[i].name, leader.options[i].value, other.options[i].value);
   }

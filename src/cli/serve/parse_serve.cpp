@@ -31,7 +31,7 @@ void add_tls_flags(CommandFlags& add, TlsOptions& tls) {
            tls.client_ca_file);
 }
 
-// Refuses TLS files that would have no effect.
+// Refuses TLS flags that would have no effect without a certificate.
 Status check_tls_flags(const TlsOptions& tls) {
   if (!tls.certificate_file.empty()) return ok_status();
   for (const auto& [flag, value] :
@@ -136,7 +136,7 @@ class ServeParser final : public CommandParser {
              disable_log_requests_);
     common.serves = true;
     add_engine_flags(add, options_.engine, common);
-    common.serves = false;  // the other commands share `common`
+    common.serves = false;  // `common` is shared with the parsers of other commands
   }
 
   EngineOptions* engine() override { return &options_.engine; }
@@ -152,11 +152,11 @@ class ServeParser final : public CommandParser {
       TRY(trace_url(options_.server.traces.endpoint).status().with_context("--otlp-traces-endpoint"));
     if (enable_trace_ && options_.server.traces.endpoint.empty())
       return invalid_argument(
-          "--enable-trace needs a collector; accepted: it with --otlp-traces-endpoint http://HOST:4318/v1/traces");
+          "--enable-trace needs a collector; add --otlp-traces-endpoint http://HOST:4318/v1/traces");
     if (notice_s_ > drain_s_) {
       return invalid_argument(fmt::format(
-          "--drain-notice: {} is more than --drain-timeout, {}, at which the server ends; accepted: 0 to {}", notice_s_,
-          drain_s_, drain_s_));
+          "--drain-notice: {} is more than --drain-timeout, {}, after which the server ends; accepted: 0 to {}",
+          notice_s_, drain_s_, drain_s_));
     }
     options_.drain_s = static_cast<double>(drain_s_);
     options_.notice_s = static_cast<double>(notice_s_);
@@ -171,8 +171,8 @@ class ServeParser final : public CommandParser {
   }
 
  private:
-  // Turns N ranks with requests of their own into N engines. Each engine has its own model; all of them share the
-  // experts.
+  // With DP attention, each of the N ranks serves requests of its own. Turns these ranks into N engines. Each engine
+  // has all weights of the model except for the experts, which the engines share.
   Status make_ranks_replicas() {
     EngineOptions& engine = options_.engine;
     if (options_.replicas != 1 && options_.replicas != engine.tp_size)

@@ -18,11 +18,12 @@ TokenGrid grid_of(const PromptImage& image) {
           .columns = patches.grid.w / patches.merge_size};
 }
 
-// Checks that an image has one frame, since positions are defined for no more. The encoder checks the rest of the grid.
+// Checks that an image has one frame, because positions are defined only for one. The encoder checks the rest of the
+// grid.
 Status check_frames(std::size_t index, const PatchGrid& grid) {
   if (grid.t == 1) return ok_status();
   return invalid_argument(
-      fmt::format("image {} has {} frames of {} × {} patches; accepted is one", index, grid.t, grid.h, grid.w));
+      fmt::format("image {} has {} frames of {} × {} patches; one frame is accepted", index, grid.t, grid.h, grid.w));
 }
 
 // Walks over a prompt from its first token and compares its placeholders with its images.
@@ -42,7 +43,7 @@ class PlaceholderCheck {
     return ok_status();
   }
 
-  // Checks that image `i` is behind the images before it, and that all of its tokens are placeholders.
+  // Checks that image `i` begins after the images before it, and that all of its tokens are placeholders.
   Status check_image(std::size_t i) {
     const PromptImage& image = request_.images[i];
     const std::int64_t end = image.first_token + image.patches->tokens();

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kMostFaults = 100;
 
-// Returns what is wrong with a line, with a code for programs; nothing if it is right. Adds its id to `ids`.
+// Returns the fault of a line, with a code for programs; nothing if the line is valid. Adds its custom_id to `ids`.
 std::optional<BatchFault> check_line(const BatchInput::Line& line, std::string_view endpoint,
                                      std::unordered_set<std::string>& ids) {
   const auto fault = [&](const char* code, std::string message) {
@@ -62,7 +62,7 @@ Result<CheckedInput> check_batch_input(const std::filesystem::path& path, std::s
     if (++checked.requests > kMostBatchRequests) {
       checked.faults.push_back(
           {.code = "too_many_requests",
-           .message = fmt::format("the file has more than {} requests, which is the most", kMostBatchRequests)});
+           .message = fmt::format("the file has more than {} requests; it may have that many", kMostBatchRequests)});
       return checked;
     }
     if (std::optional<BatchFault> fault = check_line(*line, endpoint, ids)) checked.faults.push_back(*std::move(fault));

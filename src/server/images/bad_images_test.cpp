@@ -117,7 +117,7 @@ TEST(BadImage, RefusesMalformedParts) {
 TEST(BadImage, RefusesMoreThanTheLimits) {
   std::string parts;
   for (int i = 0; i < 100; ++i) parts += (i > 0 ? "," : "") + image_part(data_url(ppm(56, 56)));
-  const std::string big = image_part(data_url(ppm(224, 224)));  // 64 of 256 tokens
+  const std::string big = image_part(data_url(ppm(224, 224)));  // takes 64 tokens; the context has 256
   ServedModel small = vision_model();
   small.images->limits.most_bytes = 100;
   small.images->limits.most_pixels = 1000;
@@ -132,7 +132,7 @@ TEST(BadImage, RefusesMoreThanTheLimits) {
   expect_image_errors(prepare_chat, {file(ppm(56, 56), "100"), file("P6 40 30 255\n", "1000")}, small);
 }
 
-// The error names the first wrong image, and the order stays, however many threads prepare a request's images.
+// The error names the first wrong image, and the images keep their order, for any number of preparing threads.
 TEST(BadImage, NamesTheFirstOfSeveralWrongImages) {
   std::vector<std::string> urls;
   for (int i = 0; i < 12; ++i) urls.push_back(data_url(ppm(28 * (1 + i % 4), 56)));
@@ -247,7 +247,7 @@ TEST(BadImage, RefusesWrongImageData) {
                           {one("[\"a\", " + text + "]", "[null, [" + good + ", 7]]"), "image_data[1][1]", "is 7"},
                           {one("[\"a\"]", "[[{\"url\": \"x\"}]]"), "image_data[0][0].url", "is no base64"},
                           {R"({"input_ids": [2050, 2050, 5, 2050, 2050], "image_data": )" + good + "}", "image_data",
-                           "the placeholders of image 0 end 2 before its 4 tokens"},
+                           "image 0 has 2 placeholders fewer than its 4 tokens"},
                           {R"({"input_embeds": [[1, 2, 3, 4]], "image_data": )" + good + "}", "image_data", "beside"},
                       });
 }
@@ -258,7 +258,7 @@ TEST(BadImage, ATextModelRefusesImages) {
   ASSERT_FALSE(chat.ok());
   EXPECT_EQ(chat.error().param, "messages[1].content[0].type");
   EXPECT_THAT(chat.error().message, HasSubstr("this model reads no images"));
-  // Messages beside ids are not rendered, but their images still count.
+  // If the request gives ids, its messages are not rendered, but a model without images still refuses their images.
   std::string beside = image_chat(image_part(data_url(ppm(56, 56))));
   beside.insert(1, R"("input_ids": [5], )");
   const ApiResult<ApiJob> ids = prepare_chat(model, beside);

@@ -30,7 +30,7 @@ Status place_images(const ImageInput& input, const PreparedImages& images, std::
   for (const TokenId id : prompt) {
     if (id != input.placeholder) {
       if (left > 0) {
-        return invalid_argument(fmt::format("the placeholders of image {} end {} before its {} tokens", next - 1, left,
+        return invalid_argument(fmt::format("image {} has {} placeholders fewer than its {} tokens", next - 1, left,
                                             images[next - 1]->tokens()));
       }
       whole.push_back(id);

@@ -49,7 +49,7 @@ std::optional<HttpResponse> check_form(const HttpRequest& request) {
   const std::string_view coding = request.header("Content-Encoding");
   if (coding.empty() || equals_ignoring_case(coding, "identity")) return std::nullopt;
   return unsupported(request,
-                     fmt::format("the content encoding \"{}\" is not accepted for a form; it is sent as it is",
+                     fmt::format("the content encoding \"{}\" is not accepted for a form; accepted: no encoding",
                                  clip_text(std::string(coding))),
                      "unsupported_content_encoding");
 }

@@ -34,8 +34,8 @@ ApiResult<std::string> render_pair(const ServedModel& model, const std::string& 
   return *std::move(text);
 }
 
-// Joins the texts of a pair by the template from --chat-template; without one, by the tokenizer's own form for pairs;
-// without that, one text after the other.
+// Joins the texts of a pair by the template from --chat-template. Without a template, uses the tokenizer's own form for
+// pairs; if there is none, puts one text after the other.
 ApiResult<std::vector<TokenId>> join(const ServedModel& model, const PooledFields& fields, const std::string& first,
                                      const PairSide& seconds, std::size_t pair, const std::string& instruction) {
   const std::string& second = seconds.texts[pair];
@@ -62,9 +62,10 @@ ApiStatus check_sides(const PairSide& firsts, const PairSide& seconds) {
     }
   }
   if (firsts.texts.size() == 1 || firsts.texts.size() == seconds.texts.size()) return api_ok();
-  return invalid_field(firsts.param,
-                       fmt::format("request: \"{}\" has {} texts and \"{}\" {}; accepted: one, or as many as there",
-                                   firsts.param, firsts.texts.size(), seconds.param, seconds.texts.size()));
+  return invalid_field(
+      firsts.param,
+      fmt::format("request: \"{}\" has {} texts and \"{}\" has {}; accepted: one text, or as many as the other has",
+                  firsts.param, firsts.texts.size(), seconds.param, seconds.texts.size()));
 }
 
 double cosine(std::span<const float> a, std::span<const float> b) {
