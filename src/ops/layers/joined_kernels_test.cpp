@@ -8,21 +8,20 @@
 #include <optional>
 
 #include "tessera/ops/built_in_ops.h"
-#include "tessera/ops/contract/op_test_util.h"
 #include "tessera/ops/layers/decoder_layer_region.h"
 #include "tessera/ops/quantised/quantised_test_util.h"
+#include "tessera/ops/testing/device_calls.h"
 
 namespace tessera {
 namespace {
 
 using ir::DType;
+using testing::DeviceCalls;
 using testing::HostTensor;
 using testing::on_cuda;
 using testing::random_tensor;
 using testing::test_device;
-using testing::test_devices;
-
-const KernelTable& kernels() { return **test_devices().kernels(test_device().properties().type); }
+using testing::test_kernels;
 
 struct Size {
   std::int64_t rows;
@@ -33,131 +32,65 @@ struct Size {
 // A chain of operators on the device. Each operator has its own tensors.
 class Chain {
  public:
-  Chain(const JoinedKernelDef& joined, DType dtype, Size size, bool bias, const QuantisedFormat& format)
-      : stream_(*test_device().create_stream("test")) {
+  Chain(const JoinedKernelDef& joined, DType dtype, Size size, bool bias, const QuantisedFormat& format) {
     std::uint32_t seed = 1;
     const auto tensor = [&](std::vector<std::int64_t> dims, double most) {
       return random_tensor(dtype, std::move(dims), seed++, -most, most);
     };
-    calls_.reserve(joined.num_ops());
-    TensorView input = place(tensor({size.rows, size.in}, 1));
+    TensorView input = calls_.place(tensor({size.rows, size.in}, 1));
     for (std::size_t i = 0; i < joined.num_ops(); ++i) {
       const ir::OpDecl& decl = **built_in_ops().get(joined.ops[i]);
       std::vector<TensorView> operands{input};
       const std::int64_t width = input.cols();
       ir::Attributes attributes;
-      if (decl.name == "add_rms_norm") operands.push_back(place(tensor({size.rows, width}, 1)));
+      if (decl.name == "add_rms_norm") operands.push_back(calls_.place(tensor({size.rows, width}, 1)));
       if (decl.name == "rms_norm" || decl.name == "add_rms_norm") {
-        operands.push_back(weight(tensor({width}, 1)));
+        operands.push_back(calls_.weight(tensor({width}, 1)));
         attributes = {{"eps", 1e-6}, {bias ? "unit_offset" : "round_once", true}};
       } else if (decl.name == "linear") {
-        operands.push_back(weight(tensor({size.out, width}, 0.1)));
-        if (bias) operands.push_back(weight(tensor({size.out}, 1)));
+        operands.push_back(calls_.weight(tensor({size.out, width}, 0.1)));
+        if (bias) operands.push_back(calls_.weight(tensor({size.out}, 1)));
         attributes = {{"bias", bias}};
       } else if (decl.name == "quantised_linear") {
         for (const HostTensor& part : testing::random_quantised(format, size.out, width, seed++, false).operands)
-          operands.push_back(weight(part));
-        if (bias) operands.push_back(weight(tensor({size.out}, 1)));
+          operands.push_back(calls_.weight(part));
+        if (bias) operands.push_back(calls_.weight(tensor({size.out}, 1)));
         attributes = format.attributes();
         attributes.emplace_back("bias", bias);
         if (format.values == QuantisedFormat::Values::kE4M3) attributes.emplace_back("inputs", std::string("group"));
       } else if (decl.name == "gelu_mul" || decl.name == "gelu") {
         attributes = {{"tanh", bias}};
       }
-      add_call(decl, std::move(operands), std::move(attributes));
-      input = calls_.back().results[0];
+      input = calls_.add(decl, std::move(operands), std::move(attributes)).results[0];
     }
   }
 
   // Both functions return the results that a joined kernel writes. run_each() runs each operator's own kernel.
   // run_joined() runs the joined kernel, and returns nothing if that kernel does not support the case.
   Result<std::vector<HostTensor>> run_each() {
-    for (Call& call : calls_) {
-      std::unique_ptr<Allocation> workspace;
-      const BindArgs args = TRY(with_workspace(call, workspace));
-      const std::unique_ptr<BoundOp> op = TRY(TRY(kernels().get(call.node.op))->bind(args));
-      TRY(op->enqueue(*stream_));
-      TRY(stream_->synchronize());
-    }
+    TRY(calls_.run_each());
     return written_results();
   }
   Result<std::optional<std::vector<HostTensor>>> run_joined(const JoinedKernelDef& joined) {
-    TRY(poison());
-    std::vector<BindArgs> args;
-    std::vector<std::unique_ptr<Allocation>> workspaces(calls_.size());
-    for (std::size_t i = 0; i < calls_.size(); ++i) args.push_back(TRY(with_workspace(calls_[i], workspaces[i])));
-    const std::unique_ptr<BoundOp> op = TRY(joined.bind(args));
+    TRY(calls_.poison());
+    const std::unique_ptr<BoundOp> op = TRY(joined.bind(calls_.args()));
     if (op == nullptr) return std::optional<std::vector<HostTensor>>();
-    TRY(op->enqueue(*stream_));
+    TRY(op->enqueue(calls_.stream()));
     return std::optional(TRY(written_results()));
   }
 
  private:
-  struct Call {
-    ir::Node node;
-    std::vector<TensorView> operands;
-    std::vector<TensorView> results;
-    BindArgs args(const ForwardContext& context) const { return {node, operands, results, {}, test_device(), context}; }
-  };
-
-  // Adds the workspace that the call's own kernel needs.
-  Result<BindArgs> with_workspace(const Call& call, std::unique_ptr<Allocation>& workspace) const {
-    BindArgs args = call.args(context_);
-    const KernelDef* kernel = TRY(kernels().get(call.node.op));
-    if (kernel->workspace_bytes == nullptr) return args;
-    workspace = TRY(test_device().allocate(TRY(kernel->workspace_bytes(args)), "workspace"));
-    args.workspace = workspace->data();
-    return args;
-  }
-
-  TensorView place(const HostTensor& tensor) {
-    memory_.push_back(*test_device().allocate(tensor.bytes.size(), "test tensor"));
-    EXPECT_TRUE(stream_->upload(memory_.back()->data(), tensor.bytes.data(), tensor.bytes.size()).ok());
-    return tensor.view(memory_.back()->data());
-  }
-  TensorView weight(const HostTensor& tensor) {
-    TensorView view = place(tensor);
-    view.is_weight = true;
-    return view;
-  }
-  void add_call(const ir::OpDecl& decl, std::vector<TensorView> operands, ir::Attributes attributes) {
-    Call call{testing::make_node(decl, operands.size(), std::move(attributes)), std::move(operands), {}};
-    std::vector<ir::Type> types;
-    for (const TensorView& view : call.operands)
-      types.push_back({view.dtype, ir::Shape(view.dims.begin(), view.dims.begin() + view.rank)});
-    const std::vector<ir::Type> inferred = *decl.infer({types, call.node});
-    for (const ir::Type& type : inferred) {
-      host_.push_back(testing::poisoned_tensor(type.dtype, *ir::evaluate(type.shape, {})));
-      call.results.push_back(place(host_.back()));
-    }
-    calls_.push_back(std::move(call));
-  }
-  Status poison() {
-    for (const Call& call : calls_)
-      for (const TensorView& result : call.results)
-        TRY(stream_->fill(result.data, 0xff, static_cast<std::size_t>(result.bytes())));
-    return ok_status();
-  }
   // Downloads the results that a joined kernel writes: all results of the last operator, and all but the first result
   // of every other operator. The first result is only the next operator's input.
   Result<std::vector<HostTensor>> written_results() {
     std::vector<HostTensor> results;
-    for (const Call& call : calls_)
-      for (std::size_t i = &call == &calls_.back() ? 0 : 1; i < call.results.size(); ++i) {
-        const TensorView& view = call.results[i];
-        results.push_back(testing::poisoned_tensor(
-            view.dtype, std::vector<std::int64_t>(view.dims.begin(), view.dims.begin() + view.rank)));
-        TRY(stream_->download(results.back().bytes.data(), view.data, results.back().bytes.size()));
-      }
-    TRY(stream_->synchronize());
+    for (const DeviceCalls::Call& call : calls_.all())
+      for (std::size_t i = &call == &calls_.all().back() ? 0 : 1; i < call.results.size(); ++i)
+        results.push_back(TRY(calls_.download(call.results[i])));
     return results;
   }
 
-  ForwardContext context_;
-  std::vector<std::unique_ptr<Allocation>> memory_;
-  std::vector<HostTensor> host_;
-  std::unique_ptr<Stream> stream_;
-  std::vector<Call> calls_;
+  DeviceCalls calls_;
 };
 
 // Returns formats whose scales the kernels apply at different places, or a single format if there is no quantised
@@ -210,15 +143,10 @@ void check_joined(const JoinedKernelDef& joined) {
         const Result<std::optional<std::vector<HostTensor>>> again = chain.run_joined(joined);
         const Result<std::vector<HostTensor>> expected = chain.run_each();
         ASSERT_TRUE(expected.ok()) << expected.status().to_string();
-        // Sums in another order may round a gate value to a neighbouring number.
-        testing::Tolerance allowed = testing::tolerance(dtype, 4);
-        allowed.absolute = dtype == DType::kBFloat16 ? 0.03 : 0.004;
-        for (std::size_t i = 0; i < expected->size(); ++i) {
-          EXPECT_EQ((**actual)[i].bytes, (**again)[i].bytes) << "a second run gives other bits";
-          testing::expect_close((**actual)[i], (*expected)[i].values(), allowed,
-                                name_of(joined) + " of " + std::to_string(size.rows) + " rows, k " +
-                                    std::to_string(size.in) + ", n " + std::to_string(size.out));
-        }
+        for (std::size_t i = 0; i < expected->size(); ++i)
+          testing::expect_joined((**actual)[i], (**again)[i], (*expected)[i],
+                                 name_of(joined) + " of " + std::to_string(size.rows) + " rows, k " +
+                                     std::to_string(size.in) + ", n " + std::to_string(size.out));
       }
   EXPECT_GT(served, 4) << name_of(joined);
   // cuBLASLt has only the tanh form of GELU, and this test uses that form only for odd numbers of rows. So only those
@@ -233,9 +161,9 @@ constexpr int kParts = 16;
 class JoinedKernelsPart : public ::testing::TestWithParam<int> {};
 
 TEST_P(JoinedKernelsPart, EqualsItsOperators) {
-  if (kernels().joined().empty()) GTEST_SKIP() << "this device has no joined kernels";
+  if (test_kernels().joined().empty()) GTEST_SKIP() << "this device has no joined kernels";
   int part = 0;
-  for (const JoinedKernelDef& joined : kernels().joined()) {
+  for (const JoinedKernelDef& joined : test_kernels().joined()) {
     if (joined.region != nullptr) continue;        // tested in runner/decoder_layers_test.cpp
     if (joined.ops[0] == "all_reduce") continue;   // tested in collective_ranks_test.cpp
     if (joined.replaces("adapter_add")) continue;  // tested in linear/adapted_linear_test.cpp
@@ -248,7 +176,7 @@ INSTANTIATE_TEST_SUITE_P(All, JoinedKernelsPart, ::testing::Range(0, kParts));
 // these sizes the kernels need no workspace.
 void check_dependent_launches(std::int64_t rows, std::int64_t width) {
   constexpr int kLaunches = 64;
-  const KernelDef& linear = **kernels().get("linear");
+  const KernelDef& linear = **test_kernels().get("linear");
   Device& device = test_device();
   const std::unique_ptr<Stream> stream = *device.create_stream("test");
   std::vector<std::unique_ptr<Allocation>> memory;

@@ -7,16 +7,16 @@
 
 #include "tessera/ops/adapters/adapter_rows.h"
 #include "tessera/ops/built_in_ops.h"
-#include "tessera/ops/contract/op_test_util.h"
+#include "tessera/ops/testing/device_calls.h"
 
 namespace tessera {
 namespace {
 
 using ir::DType;
+using testing::DeviceCalls;
 using testing::HostTensor;
 using testing::random_tensor;
-using testing::test_device;
-using testing::test_devices;
+using testing::test_kernels;
 
 constexpr std::int64_t kSlots = 6;
 
@@ -54,11 +54,11 @@ std::int32_t slot_of(Mix mix, std::int64_t row) {
 // A linear with adapters on the device: adapter_shrink, linear, adapter_add and perhaps a gate.
 class AdaptedLinear {
  public:
-  AdaptedLinear(const AdaptedCase& c, DType dtype, Mix mix) : stream_(*test_device().create_stream("test")) {
+  AdaptedLinear(const AdaptedCase& c, DType dtype, Mix mix) {
     const auto random = [&](std::vector<std::int64_t> dims, double most, DType type) {
       return random_tensor(type, std::move(dims), seed_++, -most, most);
     };
-    const TensorView x = place(random({c.rows, c.in}, 1, dtype));
+    const TensorView x = calls_.place(random({c.rows, c.in}, 1, dtype));
     HostTensor ranks = testing::poisoned_tensor(DType::kInt32, {kSlots, c.num_modules()});
     for (std::int64_t i = 0; i < ranks.size(); ++i) {
       const auto rank = static_cast<std::int32_t>(std::max<std::int64_t>(0, c.rank - i % 4 * (c.rank / 3)));
@@ -68,109 +68,53 @@ class AdaptedLinear {
     for (std::int64_t row = 0; row < c.rows; ++row) slots.push_back(slot_of(mix, row));
     HostTensor table = testing::poisoned_tensor(DType::kInt32, {kAdapterRowLists, c.rows});
     write_adapter_rows(slots, slots.size(), table.bytes.data());
-    const TensorView ranks_view = place(ranks);
-    const TensorView table_view = place(table);
+    const TensorView ranks_view = calls_.place(ranks);
+    const TensorView table_view = calls_.place(table);
 
-    calls_.reserve(4);
-    add_call("adapter_shrink",
-             {x, place(random({kSlots, c.num_modules() * c.rank, c.in}, 0.1, dtype)), ranks_view, table_view}, {});
-    std::vector<TensorView> operands{x, weight(random({c.out(), c.in}, 0.1, dtype))};
-    if (c.bias) operands.push_back(weight(random({c.out()}, 1, dtype)));
-    if (c.residual) operands.push_back(place(random({c.rows, c.out()}, 1, dtype)));
-    add_call("linear", operands, {{"bias", c.bias}, {"residual", c.residual}});
-    add_call("adapter_add",
-             {calls_[1].results[0], calls_[0].results[0], place(random({kSlots, c.rank, c.out()}, 0.1, dtype)),
-              ranks_view, place(random({kSlots, c.num_modules()}, 2, DType::kFloat32)), table_view},
-             {{"rows", c.ranges}, {"modules", c.modules}});
+    const auto add = [&](std::string_view op, std::vector<TensorView> operands,
+                         ir::Attributes attributes) -> const TensorView& {
+      const ir::OpDecl& decl = **built_in_ops().get(op);
+      return calls_.add(decl, std::move(operands), std::move(attributes)).results[0];
+    };
+    const TensorView& t = add(
+        "adapter_shrink",
+        {x, calls_.place(random({kSlots, c.num_modules() * c.rank, c.in}, 0.1, dtype)), ranks_view, table_view}, {});
+    std::vector<TensorView> operands{x, calls_.weight(random({c.out(), c.in}, 0.1, dtype))};
+    if (c.bias) operands.push_back(calls_.weight(random({c.out()}, 1, dtype)));
+    if (c.residual) operands.push_back(calls_.place(random({c.rows, c.out()}, 1, dtype)));
+    const TensorView& y = add("linear", operands, {{"bias", c.bias}, {"residual", c.residual}});
+    const ir::OpDecl& change = **built_in_ops().get("adapter_add");
+    calls_.add(change,
+               {y, t, calls_.place(random({kSlots, c.rank, c.out()}, 0.1, dtype)), ranks_view,
+                calls_.place(random({kSlots, c.num_modules()}, 2, DType::kFloat32)), table_view},
+               {{"rows", c.ranges}, {"modules", c.modules}});
+    left_ = y;
     if (!c.gate.empty())
-      add_call(c.gate, {calls_[1].results[0]},
-               c.gate == "gelu_mul" ? ir::Attributes{{"tanh", true}} : ir::Attributes{});
+      left_ = add(c.gate, {y}, c.gate == "gelu_mul" ? ir::Attributes{{"tanh", true}} : ir::Attributes{});
   }
 
   Result<HostTensor> run_each() {
-    TRY(poison());
-    for (Call& call : calls_) {
-      const KernelDef* kernel = TRY(kernels().get(call.node.op));
-      const std::unique_ptr<BoundOp> op = TRY(kernel->bind(TRY(with_workspace(call))));
-      TRY(op->enqueue(*stream_));
-    }
-    return result();
+    TRY(calls_.poison());
+    TRY(calls_.run_each());
+    return calls_.download(left_);
   }
   // Binds a joined kernel; null if it does not support the case.
   Result<std::unique_ptr<BoundOp>> bind(const JoinedKernelDef& joined) {
-    std::vector<BindArgs> args;
-    for (const Call& call : calls_) args.push_back(TRY(with_workspace(call)));
-    shrink_ = TRY(TRY(kernels().get("adapter_shrink"))->bind(args[0]));
+    const std::vector<BindArgs> args = calls_.args();
+    shrink_ = TRY(TRY(test_kernels().get("adapter_shrink"))->bind(args[0]));
     return joined.bind(std::span(args).subspan(1));
   }
   Result<HostTensor> run(const BoundOp& op) {
-    TRY(poison());
-    TRY(shrink_->enqueue(*stream_));
-    TRY(op.enqueue(*stream_));
-    return result();
+    TRY(calls_.poison());
+    TRY(shrink_->enqueue(calls_.stream()));
+    TRY(op.enqueue(calls_.stream()));
+    return calls_.download(left_);
   }
-
-  static const KernelTable& kernels() { return **test_devices().kernels(test_device().properties().type); }
 
  private:
-  struct Call {
-    ir::Node node;
-    std::vector<TensorView> operands;
-    std::vector<TensorView> results;
-  };
-
-  Result<BindArgs> with_workspace(const Call& call) {
-    BindArgs args{call.node, call.operands, call.results, {}, test_device(), context_};
-    const KernelDef* kernel = TRY(kernels().get(call.node.op));
-    if (kernel->workspace_bytes == nullptr) return args;
-    const std::size_t bytes = TRY(kernel->workspace_bytes(args));
-    if (bytes == 0) return args;
-    memory_.push_back(TRY(test_device().allocate(bytes, "workspace")));
-    args.workspace = memory_.back()->data();
-    return args;
-  }
-  TensorView place(const HostTensor& tensor) {
-    memory_.push_back(*test_device().allocate(tensor.bytes.size(), "test tensor"));
-    EXPECT_TRUE(stream_->upload(memory_.back()->data(), tensor.bytes.data(), tensor.bytes.size()).ok());
-    return tensor.view(memory_.back()->data());
-  }
-  TensorView weight(const HostTensor& tensor) {
-    TensorView view = place(tensor);
-    view.is_weight = true;
-    return view;
-  }
-  void add_call(std::string_view op, std::vector<TensorView> operands, ir::Attributes attributes) {
-    const ir::OpDecl& decl = **built_in_ops().get(op);
-    Call call{testing::make_node(decl, operands.size(), std::move(attributes)), std::move(operands), {}};
-    std::vector<ir::Type> types;
-    for (const TensorView& view : call.operands)
-      types.push_back({view.dtype, ir::Shape(view.dims.begin(), view.dims.begin() + view.rank)});
-    const std::vector<ir::Type> inferred = *decl.infer({types, call.node});
-    for (const ir::Type& type : inferred)
-      call.results.push_back(place(testing::poisoned_tensor(type.dtype, *ir::evaluate(type.shape, {}))));
-    calls_.push_back(std::move(call));
-  }
-  Status poison() {
-    for (const Call& call : calls_)
-      for (const TensorView& result : call.results)
-        TRY(stream_->fill(result.data, 0xff, static_cast<std::size_t>(result.bytes())));
-    return ok_status();
-  }
-  // Downloads what the calls leave: the gate's result, or the linear's changed one.
-  Result<HostTensor> result() {
-    const TensorView& view = calls_.size() == 4 ? calls_[3].results[0] : calls_[1].results[0];
-    HostTensor y = testing::poisoned_tensor(
-        view.dtype, std::vector<std::int64_t>(view.dims.begin(), view.dims.begin() + view.rank));
-    TRY(stream_->download(y.bytes.data(), view.data, y.bytes.size()));
-    TRY(stream_->synchronize());
-    return y;
-  }
-
   std::uint32_t seed_ = 1;
-  ForwardContext context_;
-  std::vector<std::unique_ptr<Allocation>> memory_;
-  std::unique_ptr<Stream> stream_;
-  std::vector<Call> calls_;
+  DeviceCalls calls_;
+  TensorView left_;  // what the calls leave: the gate's result, or the linear's changed one
   std::unique_ptr<BoundOp> shrink_;
 };
 
@@ -195,12 +139,12 @@ const std::vector<AdaptedCase>& adapted_cases() {
 }
 
 TEST(JoinedKernelsOfAdapters, EqualTheirOperators) {
-  if (AdaptedLinear::kernels().joined().empty()) GTEST_SKIP() << "this device has no joined kernels";
+  if (test_kernels().joined().empty()) GTEST_SKIP() << "this device has no joined kernels";
   int served = 0;
   for (const DType dtype : {DType::kBFloat16, DType::kFloat16})
     for (const AdaptedCase& c : adapted_cases())
       for (const Mix mix : {Mix::kNone, Mix::kOne, Mix::kEach, Mix::kSome})
-        for (const JoinedKernelDef& joined : AdaptedLinear::kernels().joined()) {
+        for (const JoinedKernelDef& joined : test_kernels().joined()) {
           if (!replaces(joined, c) || c.rows > joined.most_rows) continue;
           AdaptedLinear linear(c, dtype, mix);
           const Result<std::unique_ptr<BoundOp>> op = linear.bind(joined);
@@ -215,10 +159,7 @@ TEST(JoinedKernelsOfAdapters, EqualTheirOperators) {
           const std::string name = std::string(joined.name) + ": " + std::to_string(c.rows) + " rows, k " +
                                    std::to_string(c.in) + ", n " + std::to_string(c.out()) + ", mix " +
                                    std::to_string(static_cast<int>(mix));
-          EXPECT_EQ(actual->bytes, again->bytes) << name << ": a second run gives other bits";
-          testing::Tolerance allowed = testing::tolerance(dtype, 4);
-          allowed.absolute = dtype == DType::kBFloat16 ? 0.03 : 0.004;
-          testing::expect_close(*actual, expected->values(), allowed, name);
+          testing::expect_joined(*actual, *again, *expected, name);
         }
   EXPECT_GT(served, 50);
 }
