@@ -12,6 +12,7 @@
 #include "tessera/ops/cuda/clear_memory.h"
 #include "tessera/ops/cuda/cuda_op.h"
 #include "tessera/ops/cuda/cuda_shared_memory.h"
+#include "tessera/ops/cuda/is_aligned.h"
 #include "tessera/ops/cuda/tensor_map.h"
 #include "tessera/ops/layers/decoder_layer_region.h"
 #include "tessera/ops/layers/decoder_layers.cuh"
@@ -27,17 +28,16 @@ using Shape = LayerShape<1024, 16, 8, 3072>;
 // With four rows, separate kernels are faster (docs/measurements/prefill-decode.md).
 constexpr std::int64_t kMostRows = 2;
 
-// Returns whether the tensor begins at a multiple of 16 bytes. The kernel's copies to shared memory need this.
-bool is_aligned(const TensorView& t) { return reinterpret_cast<std::uintptr_t>(t.data.raw()) % 16 == 0; }
+// Tensors begin at a multiple of 16 bytes, because the kernel copies them to shared memory.
 bool is_matrix(const TensorView& w, std::int64_t rows, std::int64_t columns) {
   return w.is_weight && w.dtype == ir::DType::kBFloat16 && w.rank == 2 && w.dim(0) == rows && w.dim(1) == columns &&
-         is_aligned(w);
+         is_aligned(w.data.raw());
 }
 bool is_plain_linear(const BindArgs& call, std::int64_t rows, std::int64_t columns) {
   return call.operands.size() == 2 && is_matrix(call.operands[1], rows, columns);
 }
 bool is_norm_weight(const TensorView& w, std::int64_t elements) {
-  return w.is_weight && w.dtype == ir::DType::kBFloat16 && w.elements() == elements && is_aligned(w);
+  return w.is_weight && w.dtype == ir::DType::kBFloat16 && w.elements() == elements && is_aligned(w.data.raw());
 }
 bool is_norm(const BindArgs& call, float eps) {
   return norm_form(call.node) == NormForm::kRoundFirst &&
