@@ -209,9 +209,11 @@ def run(options):
     print(f"resident MiB: idle {found['idle']:.0f}, greatest {found['peak']:.0f}, 5 s after {found['after']:.0f}; "
           f"budget {options.budget}; {options.seconds} s")
     most = 1.5 * found["idle"] + options.budget
+    # Compiled grammars stay in a cache, which may take a sixteenth of the budget beside it (request_memory.h).
+    most_after = 1.2 * found["idle"] + options.budget / 16
     return {
         f"at most {most:.0f} MiB are resident": found["peak"] <= most,
-        f"5 s after at most {1.2 * found['idle']:.0f} MiB are": found["after"] <= 1.2 * found["idle"],
+        f"5 s after at most {most_after:.0f} MiB are": found["after"] <= most_after,
         WAIT: probes["prepared chats"].share(0.99) <= MOST_WAIT_S,
         f"no health check takes more than {MOST_HEALTH_S} s": probes["health checks"].share(1) <= MOST_HEALTH_S,
         "all short requests get their status": not any(probe.wrong for probe in probes.values()),
