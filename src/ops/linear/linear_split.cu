@@ -19,9 +19,10 @@ namespace {
 using namespace cuda;
 using namespace cuda::split_linear;
 
-// Bytes of shared memory with which two blocks fit on a multiprocessor, or only one. If there is a multiprocessor for
-// each block, no multiprocessor may take two: blocks start when the blocks of the preceding kernel end, so the first
-// free multiprocessors would otherwise take them all.
+// Bytes of shared memory with which two blocks fit on a multiprocessor, or only one. If all clusters run at once with a
+// multiprocessor for each block, no multiprocessor may take two blocks: blocks start when the blocks of the preceding
+// kernel end, so the first free multiprocessors would otherwise take them all. An H200 has 132 multiprocessors, but
+// runs only 30 clusters of four with a multiprocessor for each block.
 constexpr int kSharedBytesOfTwo = 112 * 1024;
 constexpr int kSharedBytesOfOne = 116 * 1024;
 
@@ -68,9 +69,11 @@ Result<std::unique_ptr<BoundOp>> make(const char* name, const LinearProblem& p, 
                              .k = static_cast<int>(p.k),
                              .stages = std::min(kMostStages, (kSharedBytesOfTwo - kAlignment) / kStageBytes<kN>),
                              .gate = gate};
-  const std::int64_t blocks = ceil_div(p.n, kWeightRows) * kBlocks;
-  const std::size_t bytes = blocks <= p.workers ? kSharedBytesOfOne : kSharedBytesOfTwo;
-  TRY(allow_shared_memory(reinterpret_cast<const void*>(kKernel), kSharedBytesOfOne, name));
+  const std::int64_t tiles = ceil_div(p.n, kWeightRows);
+  const std::int64_t blocks = tiles * kBlocks;
+  const auto* const kernel = reinterpret_cast<const void*>(kKernel);
+  const int clusters = TRY(clusters_at_once(kernel, kThreads, kBlocks, kSharedBytesOfOne, name));
+  const std::size_t bytes = tiles <= clusters ? kSharedBytesOfOne : kSharedBytesOfTwo;
   const LaunchShape shape{.grid = dim3(static_cast<unsigned>(blocks)), .block = dim3(kThreads), .cluster = kBlocks};
   return make_cuda_op(name,
                       [=](cudaStream_t stream) { launch_with(kKernel, shape, bytes, /*early=*/true, stream, bound); });
