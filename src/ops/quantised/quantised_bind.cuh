@@ -6,26 +6,52 @@
 
 #include "tessera/ops/cuda/cuda_op.h"
 #include "tessera/ops/cuda/cuda_shared_memory.h"
+#include "tessera/ops/cuda/is_aligned.h"
 #include "tessera/ops/cuda/tensor_map.h"
 #include "tessera/ops/quantised/quantised_block.cuh"
 #include "tessera/ops/quantised/quantised_kernels.cuh"
 
 namespace tessera::cuda::quantised {
 
+// How blocks share a product.
 struct Arrangement {
-  int split = 1;
-  bool shared = false;
+  int split = 1;           // blocks of a cluster that split k
+  bool shared = false;     // two blocks of a cluster share x
+  std::int64_t turns = 0;  // stages that a block's place on the device computes one after the other
 };
 
-// Returns how blocks share the work. Blocks split k as long as all of them run at once and each has at least two
-// stages. In a deterministic forward nothing that depends on m may change the order of sums.
-inline Arrangement arrange(const QuantisedCall& p, std::int64_t tiles, std::int64_t most_blocks) {
-  if (tiles >= most_blocks) return {.shared = true};
-  if (p.deterministic) return {};
-  int split = 1;
+// The shared memory of a block: a ring of kStages stages.
+template <class Product>
+struct BlockMemory {
+  static constexpr int kN = Product::Ring::kN;
+  static constexpr int kMostBytes = kTileBlocks<kN> == 1 ? 224 << 10 : 108 << 10;
+  static constexpr int kSlotBytes = Product::Ring::kStageBytes + (Product::kScaled ? kN * 4 : 0);
+  static constexpr int kStages = std::min(kMostTileStages, (kMostBytes - 1024) / kSlotBytes);
+  static constexpr std::size_t kBytes = 1024 + static_cast<std::size_t>(kStages) * kSlotBytes;
+  static_assert(kN * kTileSumRow * 4 <= kStages * Product::Ring::kStageBytes);
+};
+
+inline std::int64_t weight_tiles_of(const QuantisedCall& p) { return ceil_div(p.n, std::int64_t{kTileWeights}); }
+
+// Blocks split k if this makes the turns fewer and leaves each block at least two stages. The groups of multiprocessors
+// in which clusters are placed have no common size: an H200 runs 132 blocks at once, but only 30 clusters of four. In a
+// deterministic forward nothing that depends on m may change the order of sums.
+template <class Product>
+Result<Arrangement> arrange(const char* name, const QuantisedCall& p) {
+  constexpr int kN = Product::Ring::kN;
+  const auto* const kernel = reinterpret_cast<const void*>(quantised_block<Product>);
+  const std::int64_t tiles = ceil_div(p.m, std::int64_t{kN}) * weight_tiles_of(p);
   const std::int64_t stages = ceil_div(p.k, std::int64_t{kStageColumns});
-  while (split < kMostSplit && 2 * split * tiles <= most_blocks && stages >= 4 * split) split *= 2;
-  return {.split = split};
+  const std::int64_t most_blocks = kTileBlocks<kN> * p.workers;
+  if (tiles >= most_blocks) return Arrangement{.shared = true, .turns = ceil_div(tiles, most_blocks) * stages};
+  Arrangement best{.turns = stages};
+  if (p.deterministic) return best;
+  for (int split = 2; split <= kMostSplit && stages >= 2 * split; ++split) {
+    const int clusters = TRY(clusters_at_once(kernel, kTileThreads<kN>, split, BlockMemory<Product>::kBytes, name));
+    const std::int64_t turns = ceil_div(tiles, std::int64_t{clusters}) * ceil_div(stages, std::int64_t{split});
+    if (turns < best.turns) best = {.split = split, .turns = turns};
+  }
+  return best;
 }
 
 // Makes the tensor map of w's values, with boxes of a tile's rows and a stage's columns.
@@ -55,44 +81,41 @@ struct TileRows {
 template <class Product>
 Result<std::unique_ptr<BoundOp>> make_block(const char* name, const QuantisedCall& p, const TileRows& rows) {
   using T = typename Product::Element;
-  using Ring = typename Product::Ring;
   constexpr auto kKernel = quantised_block<Product>;
-  constexpr int kN = Ring::kN;
-  constexpr int kMostBytes = kTileBlocks<kN> == 1 ? 224 << 10 : 108 << 10;
-  constexpr int kSlotBytes = Ring::kStageBytes + (Product::kScaled ? kN * 4 : 0);
-  constexpr int kStages = std::min(kMostTileStages, (kMostBytes - 1024) / kSlotBytes);
-  constexpr std::size_t kBytes = 1024 + static_cast<std::size_t>(kStages) * kSlotBytes;
-  static_assert(kN * kTileSumRow * 4 <= kStages * Ring::kStageBytes);
+  constexpr int kN = Product::Ring::kN;
+  constexpr std::size_t kBytes = BlockMemory<Product>::kBytes;
   const std::int64_t row_tiles = ceil_div(p.m, std::int64_t{kN});
-  const std::int64_t weight_tiles = ceil_div(p.n, std::int64_t{kTileWeights});
-  const Arrangement a = arrange(p, row_tiles * weight_tiles, kTileBlocks<kN> * p.workers);
+  const std::int64_t weight_tiles = weight_tiles_of(p);
+  const Arrangement a = TRY(arrange<Product>(name, p));
   const CUtensorMap x = TRY(
       encode_tensor_map(ir::DType::kBFloat16, rows.data,
                         std::array{TensorBox{.size = rows.elements, .stride = 1, .box = kBoxRowBytes / 2},
                                    TensorBox{.size = p.m, .stride = rows.elements, .box = a.shared ? kN / 2 : kN}}));
   const CUtensorMap values = TRY(map_of_values(p));
-  const TiledQuantised<T> bound{.x = x,
-                                .values = values,
-                                .w = p.w,
-                                .x_scales = rows.scales,
-                                .scale_stride = static_cast<int>(rows.scale_stride),
-                                .bias = reinterpret_cast<const T*>(p.bias),
-                                .residual = reinterpret_cast<const T*>(p.residual),
-                                .y = reinterpret_cast<T*>(p.y),
-                                .m = static_cast<int>(p.m),
-                                .n = static_cast<int>(p.y_columns()),
-                                .k = static_cast<int>(p.k),
-                                .row_tiles = static_cast<int>(row_tiles),
-                                .split = a.split,
-                                .shared = a.shared,
-                                .stages = kStages,
-                                .group_shift = group_shift_of(p.w),
-                                .gate = p.gate};
+  const TiledQuantised<T> bound{
+      .x = x,
+      .values = values,
+      .w = p.w,
+      .x_scales = rows.scales,
+      .scale_stride = static_cast<int>(rows.scale_stride),
+      .bias = reinterpret_cast<const T*>(p.bias),
+      .residual = reinterpret_cast<const T*>(p.residual),
+      .y = reinterpret_cast<T*>(p.y),
+      .m = static_cast<int>(p.m),
+      .n = static_cast<int>(p.y_columns()),
+      .k = static_cast<int>(p.k),
+      .row_tiles = static_cast<int>(row_tiles),
+      .split = a.split,
+      .shared = a.shared,
+      .stages = BlockMemory<Product>::kStages,
+      .group_shift = group_shift_of(p.w),
+      .scales_aligned = p.w.num_groups % 4 == 0 && is_aligned(p.w.scales) && is_aligned(p.w.zeros),
+      .gate = p.gate};
   TRY(allow_shared_memory(reinterpret_cast<const void*>(kKernel), kBytes, name));
   const std::int64_t clusters = row_tiles * (a.shared ? ceil_div(weight_tiles, std::int64_t{2}) : weight_tiles);
   const unsigned cluster = a.shared ? 2 : static_cast<unsigned>(a.split);
   const LaunchShape shape{
-      .grid = dim3(static_cast<unsigned>(clusters) * cluster), .block = dim3(kTileThreads), .cluster = cluster};
+      .grid = dim3(static_cast<unsigned>(clusters) * cluster), .block = dim3(kTileThreads<kN>), .cluster = cluster};
   return make_cuda_op(name,
                       [=](cudaStream_t stream) { launch_with(kKernel, shape, kBytes, /*early=*/true, stream, bound); });
 }

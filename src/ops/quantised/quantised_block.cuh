@@ -9,6 +9,8 @@
 //   - with many tiles two blocks compute neighbouring tiles of w for the same rows of x, and share the copies of x.
 #pragma once
 
+#include <type_traits>
+
 #include "tessera/ops/cuda/async_copy.cuh"
 #include "tessera/ops/cuda/box_copy.cuh"
 #include "tessera/ops/cuda/cuda_launch.cuh"
@@ -24,9 +26,15 @@ inline constexpr int kStageColumns = 128;
 inline constexpr int kBoxRowBytes = 128;  // bytes of a row of x in a box
 inline constexpr int kMostTileStages = 8;
 inline constexpr int kMostSplit = 4;
-inline constexpr int kTileWarps = kTileWarpgroups * kWarpgroup / kWarp;    // warps that multiply
-inline constexpr int kTileThreads = kTileWarpgroups * kWarpgroup + kWarp;  // the last warp starts the copies
+inline constexpr int kTileWarps = kTileWarpgroups * kWarpgroup / kWarp;  // warps that multiply
 inline constexpr int kTileSumRow = kTileWeights + 4;
+
+// Whether the multiplying warpgroups take registers from the thread that starts the copies. If so, a whole warpgroup is
+// there for this thread, because warpgroups give registers, not warps.
+template <int kN>
+inline constexpr bool kMovesRegisters = kN > 128;
+template <int kN>
+inline constexpr int kTileThreads = kTileWarpgroups* kWarpgroup + (kMovesRegisters<kN> ? kWarpgroup : kWarp);
 
 // The number of blocks that run on a multiprocessor. With few rows there are two, so that one loads while the other
 // converts or adds.
@@ -48,10 +56,11 @@ struct TiledQuantised {
   int n;
   int k;
   int row_tiles;
-  int split;        // blocks of a cluster that split k
-  bool shared;      // two blocks of a cluster share x
-  int stages;       // stages of the ring
-  int group_shift;  // column k has the scale k >> group_shift of its row
+  int split;            // blocks of a cluster that split k
+  bool shared;          // two blocks of a cluster share x
+  int stages;           // stages of the ring
+  int group_shift;      // column k has the scale k >> group_shift of its row
+  bool scales_aligned;  // each four groups of a row have aligned scales, and aligned zeros
   Gate gate;
 };
 
@@ -162,11 +171,12 @@ __device__ inline void store_tile_sums(const float (&sum)[kN / 2], std::uint32_t
                    : "memory");
 }
 
-// Computes y for the block's share of the rows, from the sums of all blocks. A thread has eight columns at a time.
+// Computes y for the block's share of the rows, from the sums of all kBlocks blocks of the cluster. A thread has eight
+// columns at a time.
 template <class T, int kN, int kBlocks>
 __device__ inline void store_tile_share(const TiledQuantised<T>& p, std::uint32_t sums, int first_row, int first_weight,
                                         int rank) {
-  constexpr int kShare = kN / kBlocks;
+  constexpr int kShare = (kN + kBlocks - 1) / kBlocks;
   const bool is_gated = p.gate != Gate::kNone;
   const int weights = is_gated ? 16 : 8;  // rows of w for a thread
   const int packs = kTileWeights / weights;
@@ -174,7 +184,7 @@ __device__ inline void store_tile_share(const TiledQuantised<T>& p, std::uint32_
     const int at = rank * kShare + i / packs;
     const int row = first_row + at;
     const int column = first_weight * 8 / weights + i % packs * 8;
-    if (row >= p.m || column >= p.n) continue;
+    if (at >= kN || row >= p.m || column >= p.n) continue;
     const std::uint32_t from = sums + static_cast<std::uint32_t>((at * kTileSumRow + i % packs * weights) * 4);
     const std::int64_t out = static_cast<std::int64_t>(row) * p.n + column;
     float total[8];
@@ -202,7 +212,7 @@ __device__ inline void store_tile_share(const TiledQuantised<T>& p, std::uint32_
 // which each thread of the two warpgroups calls. It computes the thread's sums over the block's stages, and the factors
 // of the thread's two rows of w, `w_rows`. `weight` is the first of these rows, counted within the tile.
 template <class Product>
-__global__ void __launch_bounds__(kTileThreads, kTileBlocks<Product::Ring::kN>)
+__global__ void __launch_bounds__(kTileThreads<Product::Ring::kN>, kTileBlocks<Product::Ring::kN>)
     quantised_block(const __grid_constant__ TiledQuantised<typename Product::Element> p) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   using Ring = typename Product::Ring;
@@ -234,6 +244,7 @@ __global__ void __launch_bounds__(kTileThreads, kTileBlocks<Product::Ring::kN>)
   wait_for_previous();
 
   if (threadIdx.x < kTileWarpgroups * kWarpgroup) {
+    if constexpr (kMovesRegisters<kN>) keep_registers<232, true>();
     const int weight = static_cast<int>(threadIdx.x / kWarp * 16 + threadIdx.x % kWarp / 4);
     // The thread's two rows of w. With a gate, 8 gate rows alternate with their 8 up rows. Rows past the last are not
     // stored.
@@ -248,14 +259,17 @@ __global__ void __launch_bounds__(kTileThreads, kTileBlocks<Product::Ring::kN>)
     // The sums overwrite stages of the ring. So all warps must have read these stages before.
     asm volatile("bar.sync 1, %0;" ::"n"(kTileWarpgroups * kWarpgroup) : "memory");
     store_tile_sums<kN>(sum, ring.base, weight, factor);
-  } else if (is_copying) {
-    let_copies_see_stores();
-    for (int s = 0; s < ahead; ++s) copies.rows(s, at.first + s);
-    for (int s = ahead, slot = 0, turn = 0; s < at.count; ++s) {
-      empty[slot].wait(turn & 1);
-      copies.weights(slot, at.first + s);
-      copies.rows(slot, at.first + s);
-      if (++slot == p.stages) slot = 0, ++turn;
+  } else {
+    if constexpr (kMovesRegisters<kN>) keep_registers<40, false>();
+    if (is_copying) {
+      let_copies_see_stores();
+      for (int s = 0; s < ahead; ++s) copies.rows(s, at.first + s);
+      for (int s = ahead, slot = 0, turn = 0; s < at.count; ++s) {
+        empty[slot].wait(turn & 1);
+        copies.weights(slot, at.first + s);
+        copies.rows(slot, at.first + s);
+        if (++slot == p.stages) slot = 0, ++turn;
+      }
     }
   }
   __syncwarp();
@@ -265,12 +279,15 @@ __global__ void __launch_bounds__(kTileThreads, kTileBlocks<Product::Ring::kN>)
     __syncthreads();
   }
   if (threadIdx.x < kTileWarpgroups * kWarpgroup) {
-    if (p.shared || p.split == 1) {
-      store_tile_share<typename Product::Element, kN, 1>(p, ring.base, at.first_row, at.first_weight, 0);
-    } else if (p.split == 2) {
-      store_tile_share<typename Product::Element, kN, 2>(p, ring.base, at.first_row, at.first_weight, at.rank);
-    } else {
-      store_tile_share<typename Product::Element, kN, kMostSplit>(p, ring.base, at.first_row, at.first_weight, at.rank);
+    const auto store = [&](auto blocks) {
+      store_tile_share<typename Product::Element, kN, blocks()>(p, ring.base, at.first_row, at.first_weight,
+                                                                blocks() == 1 ? 0 : at.rank);
+    };
+    switch (p.shared ? 1 : p.split) {
+      case 1: store(std::integral_constant<int, 1>()); break;
+      case 2: store(std::integral_constant<int, 2>()); break;
+      case 3: store(std::integral_constant<int, 3>()); break;
+      default: store(std::integral_constant<int, kMostSplit>());
     }
   }
   if (!p.shared && p.split > 1) {

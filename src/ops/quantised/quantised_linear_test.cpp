@@ -4,6 +4,10 @@
 
 #include <gmock/gmock.h>
 
+#include <array>
+#include <cmath>
+#include <utility>
+
 #include "tessera/base/float8.h"
 #include "tessera/ops/quantised/quantised_test_util.h"
 #include "tessera/ops/rows/row_test_util.h"
@@ -122,6 +126,39 @@ TEST_P(QuantisedLinear, DeterministicBitsDoNotDependOnOtherRows) {
     expect_any_row_count(kQuantisedLinear, kQuantisedLinearCpu, operands, {0}, {1, 2, 8, 9, 17, 21, 64, 65, 129, 193},
                          attributes, context);
   }
+}
+
+// Catches: tiles of 256 rows of x, and three blocks that split k, of which neither occurs with the sizes above.
+TEST(QuantisedLinearTiles, WideTilesMatchTheReference) {
+  if (!on_cuda()) GTEST_SKIP() << "only CUDA's kernel has tiles";
+  constexpr std::int64_t kRows = 150;
+  constexpr std::array kChecked{0, 1, 127, 128, 149};
+  const std::array formats{
+      QuantisedFormat{.values = Values::kInt4, .group_rows = 1, .group_cols = 128, .zeros = true},
+      QuantisedFormat{.values = Values::kInt4, .scales = Scales::kPairs, .group_rows = 1, .group_cols = 32},
+      QuantisedFormat{
+          .values = Values::kE2M1, .scales = Scales::kE4M3, .group_rows = 1, .group_cols = 16, .factor = true}};
+  for (const QuantisedFormat& format : formats)
+    for (const auto& [n, k] : {std::pair<std::int64_t, std::int64_t>{4304, 1536}, {8904, 512}}) {
+      const QuantisedCase w = random_quantised(format, n, k, 3);
+      std::vector<HostTensor> operands{random_tensor(DType::kBFloat16, {kRows, k}, 1)};
+      operands.insert(operands.end(), w.operands.begin(), w.operands.end());
+      const OpOutcome out =
+          run_op(kQuantisedLinear, kQuantisedLinearCpu, operands, attributes_of(format, false, false));
+      for (const std::int64_t i : kChecked)
+        for (std::int64_t j = 0; j < n; ++j) {
+          double sum = 0;
+          double magnitude = 0;
+          for (std::int64_t p = 0; p < k; ++p) {
+            const double product = operands[0].at(i * k + p) * w.values[static_cast<std::size_t>(j * k + p)];
+            sum += product;
+            magnitude += product * product;
+          }
+          const double allowed = 0x1p-8 * std::abs(sum) + 6 * 0x1p-9 * std::sqrt(magnitude);
+          ASSERT_NEAR(out.results[0].at(i * n + j), sum, allowed)
+              << n << " by " << k << ", row " << i << ", column " << j;
+        }
+    }
 }
 
 INSTANTIATE_TEST_SUITE_P(Formats, QuantisedLinear,

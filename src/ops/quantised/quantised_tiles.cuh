@@ -19,11 +19,13 @@ inline constexpr int kStageSteps = kStageColumns / 16;
 
 inline constexpr int stage_row_bytes(Values values) { return is_packed(values) ? kStageColumns / 2 : kStageColumns; }
 
-// Returns the place of a byte of a stage's weights in shared memory. The copy engine (TMA) permutes the 16-byte chunks
-// of a row of kRowBytes by the number of the 128-byte line.
+// The copy engine (TMA) permutes the 16-byte chunks of a row of kRowBytes: chunk c of row r is at chunk c ^ x, where x
+// is the number of the row's 128-byte line. Returns the offset of chunk 0 of a row. Chunk c is at this offset ^ 16 c,
+// and the chunks of row r + 8 are 8 kRowBytes further on.
 template <int kRowBytes>
-__device__ inline std::uint32_t swizzled(int byte) {
-  return static_cast<std::uint32_t>(byte ^ (byte >> 7 & (kRowBytes / 16 - 1)) << 4);
+__device__ inline std::uint32_t first_chunk(int row) {
+  const int byte = row * kRowBytes;
+  return static_cast<std::uint32_t>(byte | (byte >> 7 & (kRowBytes / 16 - 1)) << 4);
 }
 __device__ inline std::uint32_t load_shared_u16(std::uint32_t address) {
   std::uint16_t v;
@@ -61,31 +63,54 @@ __device__ inline void load_words(const std::byte* from, std::uint32_t (&to)[kWo
   }
 }
 
-// The scales and zeros of one row of w in a stage, in the form that they have in memory. They are loaded a stage ahead.
-template <Values kValues, StageGroups kGroups>
+// The scales and zeros of one row of w in one or more neighbouring stages, in the form that they have in memory.
+template <class T, Values kValues, StageGroups kGroups>
 struct LoadedScales {
   static constexpr int kCount = kGroups.count == 0 ? 1 : kGroups.count;
+  static constexpr bool kFloats = kGroups.form == ScaleForm::kStored && kValues != Values::kE2M1 && kGroups.count > 0;
+  static constexpr bool kZeros = kFloats && kValues == Values::kInt4;
+  // With one scale a stage, a load brings those of four stages. It is as fast as a load of one scale, and early enough.
+  static constexpr int kStages = kFloats && kCount == 1 ? 4 : 1;
   static constexpr int kWords = kGroups.form == ScaleForm::kHalves ? kCount / 2
                                 : kValues == Values::kE2M1         ? kCount / 4
-                                                                   : kCount;
+                                                                   : kCount * kStages;
   std::uint32_t scales[kWords];
-  std::uint32_t zeros[kValues == Values::kInt4 ? kCount : 1];
+  std::uint32_t zeros;  // a byte for each scale
 
-  // Loads the scales and zeros of a stage. `scale_row` and `zero_row` are where the row's scales and zeros begin.
-  __device__ void load(const QuantisedMatrix& w, int scale_row, int zero_row, int stage, int group_shift) {
+  // Loads the scales and zeros of kStages stages from `stage`, a multiple of kStages. `scale_row` and `zero_row` are
+  // where the row's scales and zeros begin.
+  __device__ void load(const TiledQuantised<T>& p, int scale_row, int zero_row, int stage) {
+    const QuantisedMatrix& w = p.w;
     if constexpr (kGroups.form != ScaleForm::kStored) {
       constexpr int kBytes = kGroups.form == ScaleForm::kHalves ? 2 : 4;
       load_words(w.scales + static_cast<std::int64_t>(scale_row + stage * kCount) * kBytes, scales);
     } else if constexpr (kValues == Values::kE2M1) {
       load_words(w.scales + scale_row + stage * kCount, scales);
-    } else if constexpr (kGroups.count > 0) {
+    } else if constexpr (kFloats) {
+      constexpr int kColumns = kStageColumns / kCount;
       const int last = static_cast<int>(w.num_groups) - 1;
+      if (p.scales_aligned && 1 << p.group_shift == kColumns) {
+        const int first = stage * kCount;
+        load_words(w.scales + static_cast<std::int64_t>(scale_row + first) * 4, scales);
+        if (kZeros && w.zeros != nullptr) zeros = *reinterpret_cast<const std::uint32_t*>(w.zeros + zero_row + first);
+      } else {
+        zeros = 0;
 #pragma unroll
-      for (int i = 0; i < kCount; ++i) {
-        const int group = min(last, stage * kStageColumns + i * (kStageColumns / kCount) >> group_shift);
-        scales[i] = reinterpret_cast<const std::uint32_t*>(w.scales)[scale_row + group];
-        if constexpr (kValues == Values::kInt4) zeros[i] = w.zeros == nullptr ? 8 : w.zeros[zero_row + group];
+        for (int i = 0; i < kWords; ++i) {
+          const int group = min(last, stage * kStageColumns + i * kColumns >> p.group_shift);
+          scales[i] = reinterpret_cast<const std::uint32_t*>(w.scales)[scale_row + group];
+          if (kZeros && w.zeros != nullptr) zeros |= static_cast<std::uint32_t>(w.zeros[zero_row + group]) << (8 * i);
+        }
       }
+      if (kZeros && w.zeros == nullptr) zeros = 0x08080808u;
+    }
+  }
+  // Moves to the next of the kStages stages.
+  __device__ void advance() {
+    if constexpr (kStages > 1) {
+#pragma unroll
+      for (int i = 0; i + 1 < kWords; ++i) scales[i] = scales[i + 1];
+      zeros >>= 8;
     }
   }
 };
@@ -93,9 +118,9 @@ struct LoadedScales {
 // The scales and zeros in the form that the conversion of values needs, in both halves of registers.
 template <class T, Values kValues, StageGroups kGroups>
 struct StageScales {
-  using Loaded = LoadedScales<kValues, kGroups>;
+  using Loaded = LoadedScales<T, kValues, kGroups>;
   static constexpr bool kPairs = kGroups.form == ScaleForm::kPairs;
-  static constexpr bool kZeros = kValues == Values::kInt4 && kGroups.form == ScaleForm::kStored;
+  static constexpr bool kZeros = Loaded::kZeros;
   static constexpr bool kSmall = !kZeros && kSmallInts<T, kValues>;
   std::uint32_t scales[Loaded::kCount];
   std::uint32_t offsets[kZeros ? Loaded::kCount : 1];          // the numbers that exact() subtracts
@@ -105,7 +130,7 @@ struct StageScales {
     if constexpr (!kZeros) offsets[0] = offset_of<T, kValues>(kValues == Values::kInt4 && !kPairs ? 8 : 0);
 #pragma unroll
     for (int i = 0; i < Loaded::kCount; ++i) {
-      if constexpr (kZeros) offsets[i] = offset_of<T, kValues>(static_cast<int>(loaded.zeros[i]));
+      if constexpr (kZeros) offsets[i] = offset_of<T, kValues>(static_cast<int>(loaded.zeros >> (8 * i) & 255u));
       if constexpr (kGroups.form != ScaleForm::kStored) {
         const std::uint32_t word = loaded.scales[kPairs ? i : i / 2];
         const float2 two = __half22float2(reinterpret_cast<const __half2&>(word));
@@ -140,28 +165,28 @@ struct StageScales {
 // A thread's part of a stage of weights, in the form that multiply_held() takes: steps of 16 columns.
 using HeldStage = std::uint32_t[kStageSteps][4];
 
-// Converts rows `row` and `row` + 8 of a stage at `weights` in shared memory.
+// Converts a thread's values of a row and of the eighth row after it. `start` is the place of the thread's first value
+// in shared memory.
 template <class T, Values kValues, StageGroups kGroups>
-__device__ inline void convert_stage(std::uint32_t weights, int row,
-                                     const StageScales<T, kValues, kGroups> (&scales)[2], HeldStage& to) {
+__device__ inline void convert_stage(std::uint32_t start, const StageScales<T, kValues, kGroups> (&scales)[2],
+                                     HeldStage& to) {
+  constexpr int kStepBytes = stage_row_bytes(kValues) / kStageSteps;
   constexpr int kRowBytes = stage_row_bytes(kValues);
-  const int quad = static_cast<int>(threadIdx.x) % 4;
 #pragma unroll
   for (int step = 0; step < kStageSteps; ++step)
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       // A thread has the columns 2 q, 2 q + 1, 2 q + 8 and 2 q + 9 of a step; q is its number in the quad.
       std::uint32_t pairs[2];
-      const int first = (row + half * 8) * kRowBytes + step * (kRowBytes / kStageSteps);
+      const std::uint32_t chunk = start ^ static_cast<std::uint32_t>(step * kStepBytes / 16 * 16);
+      const std::uint32_t at = chunk + static_cast<std::uint32_t>(step * kStepBytes % 16 + half * 8 * kRowBytes);
       if constexpr (is_packed(kValues)) {
-        const std::uint32_t at = weights + swizzled<kRowBytes>(first) + static_cast<std::uint32_t>(quad);
         const auto convert = [](std::uint32_t byte) {
           return StageScales<T, kValues, kGroups>::kSmall ? convert_small_byte(byte) : convert_byte<T, kValues>(byte);
         };
         pairs[0] = convert(load_shared_u8(at));
         pairs[1] = convert(load_shared_u8(at + 4));
       } else {
-        const std::uint32_t at = weights + swizzled<kRowBytes>(first) + static_cast<std::uint32_t>(quad) * 2;
         convert_bytes<T, kValues>(load_shared_u16(at) | load_shared_u16(at + 8) << 16, pairs);
       }
 #pragma unroll
@@ -183,28 +208,42 @@ struct ConvertedProduct {
     const auto groups = static_cast<int>(p.w.num_groups);
     const int scale_rows[2] = {w_rows[0] / static_cast<int>(p.w.format.group_rows) * groups,
                                w_rows[1] / static_cast<int>(p.w.format.group_rows) * groups};
-    LoadedScales<kValues, kGroups> next[2];
+    using Loaded = LoadedScales<T, kValues, kGroups>;
+    Loaded now[2];
+    Loaded next[2];
     const auto load_scales = [&](int stage) {
 #pragma unroll
-      for (int half = 0; half < 2; ++half)
-        next[half].load(p.w, scale_rows[half], w_rows[half] * groups, stage, p.group_shift);
+      for (int half = 0; half < 2; ++half) next[half].load(p, scale_rows[half], w_rows[half] * groups, stage);
     };
-    load_scales(at.first);
+#pragma unroll
+    for (float& total : sum) total = 0;
+    // The place of the thread's first value in a stage. Each thread of a quad has two neighbouring values there.
+    const std::uint32_t first = first_chunk<kWeightRowBytes>(weight) + threadIdx.x % 4 * (is_packed(kValues) ? 1 : 2);
+    load_scales(at.first / Loaded::kStages * Loaded::kStages);
     for (int s = 0, slot = 0, turn = 0; s < at.count; ++s) {
       ring.full[slot].wait(turn & 1);
       HeldStage held;
       {
-        const StageScales<T, kValues, kGroups> now[2] = {StageScales<T, kValues, kGroups>(next[0]),
-                                                         StageScales<T, kValues, kGroups>(next[1])};
-        if (s + 1 < at.count) load_scales(at.first + s + 1);
-        convert_stage<T, kValues, kGroups>(ring.weights(slot), weight, now, held);
+        const int stage = at.first + s;
+        const int of_load = stage % Loaded::kStages;
+        if (s > 0 && of_load > 0) {
+          now[0].advance(), now[1].advance();
+        } else {
+          now[0] = next[0], now[1] = next[1];
+          for (int i = 0; i < of_load; ++i) now[0].advance(), now[1].advance();
+          const int later = stage - of_load + Loaded::kStages;
+          if (later < at.first + at.count) load_scales(later);
+        }
+        const StageScales<T, kValues, kGroups> scales[2] = {StageScales<T, kValues, kGroups>(now[0]),
+                                                            StageScales<T, kValues, kGroups>(now[1])};
+        convert_stage<T, kValues, kGroups>(ring.weights(slot) + first, scales, held);
       }
       begin_products();
 #pragma unroll
       for (int d = 0; d < kStageSteps; ++d) {
         const std::uint64_t b =
             matrix_at(ring.rows(slot) + static_cast<std::uint32_t>(d / 4 * Ring::kBoxBytes)) + d % 4 * kMatrixStep;
-        multiply_held<T, kN>(sum, held[d], b, s + d);
+        multiply_held<T, kN>(sum, held[d], b, 1);
       }
       end_products();
       // The compiler lets no product run while the registers of another product are written (ptxas C7513). So while

@@ -172,7 +172,7 @@ __device__ inline void pair_up(const uint4& columns, std::uint32_t (&pairs)[4]) 
 template <class T, Values kValues>
 __device__ inline std::uint32_t convert_byte(std::uint32_t byte) {
   const std::uint32_t spread = byte * 0x1001u;  // value 0 at bit 0, value 1 at bit 16; copies between are masked out
-  if constexpr (kValues == Values::kInt4) return (spread & 0x000F000Fu) | (kIsBf16<T> ? 0x43004300u : 0x64006400u);
+  if constexpr (kValues == Values::kInt4) return merge<0x000F000Fu>(spread, kIsBf16<T> ? 0x43004300u : 0x64006400u);
   return place_e2m1<T>(spread << 6, spread << 12);
 }
 
