@@ -8,6 +8,7 @@
 
 #include "tessera/engine/grammar/grammar.h"
 #include "tessera/engine/grammar/grammar_test_util.h"
+#include "tessera/engine/schema/compile.h"
 
 namespace tessera {
 namespace {
@@ -34,6 +35,22 @@ void expect_texts(const std::string& schema, const std::vector<std::string>& acc
   ASSERT_TRUE(grammar.ok()) << schema << ": " << grammar.status().to_string();
   for (const std::string& text : accepted) EXPECT_TRUE(has_text(*grammar, text)) << schema << ": " << text;
   for (const std::string& text : refused) EXPECT_FALSE(has_text(*grammar, text)) << schema << ": " << text;
+}
+
+// "p" must be of both "a" and "b". The sequence of these two definitions decides the sequence of their addresses.
+TEST(SchemaGrammar, IsTheSameForOtherAddressesOfDefinitions) {
+  const auto compiled = [](const std::string& definitions) {
+    return schema::compile_schema(R"({"properties": {"p": {"$ref": "#/$defs/b"}},
+                                      "allOf": [{"properties": {"p": {"$ref": "#/$defs/a"}}}],
+                                      "$defs": {)" +
+                                      definitions + "}}",
+                                  "");
+  };
+  const std::string a = R"("a": {"type": "object", "properties": {"x": {}}})";
+  const std::string b = R"("b": {"type": "object", "properties": {"y": {}}})";
+  const Result<std::string> grammar = compiled(a + ", " + b);
+  ASSERT_TRUE(grammar.ok()) << grammar.status().to_string();
+  EXPECT_EQ(*grammar, compiled(b + ", " + a).value());
 }
 
 TEST_F(GrammarSchema, MultiplesOfDecimalFractionsAreToldExactly) {

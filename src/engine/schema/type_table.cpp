@@ -40,9 +40,11 @@ Result<TypeId> TypeTable::type_of(const std::vector<const Json*>& schemas) {
         return error(StatusCode::kInvalidArgument, *schema, "$ref", "it leads back to itself");
       schema = TRY(target_of(*schema));
     }
-    if (!says_nothing(*schema)) key.push_back(schema);
+    if (says_nothing(*schema)) continue;
+    numbers_.try_emplace(schema, numbers_.size());
+    key.push_back(schema);
   }
-  std::ranges::sort(key);
+  std::ranges::sort(key, {}, [&](const Json* schema) { return numbers_.at(schema); });
   key.erase(std::unique(key.begin(), key.end()), key.end());
   const auto [found, added] = ids_.try_emplace(key, static_cast<TypeId>(types_.size()));
   if (added) {

@@ -2,6 +2,7 @@
 // finitely many types.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -90,6 +91,9 @@ class TypeTable {
   std::unordered_map<const Json*, const Negation*> negation_of_;
   TextSets texts_;
   std::vector<std::unique_ptr<Type>> types_;
+  // Numbers of schemas, in the sequence in which type_of() first met them. A type's schemas are sorted by these
+  // numbers, because addresses, and with them the result, would change from run to run.
+  std::unordered_map<const Json*, std::size_t> numbers_;
   std::map<std::vector<const Json*>, TypeId> ids_;
   std::unordered_map<const Json*, Shapes> read_;
   std::unordered_map<const Json*, const Json*> targets_;  // targets of references
