@@ -15,7 +15,7 @@ ReplacementFile::ReplacementFile(const std::string& path) : path_(path) {
   static std::atomic<unsigned> counter{0};
   temporary_ = fmt::format("{}.tmp-{}-{}", path, ::getpid(), counter.fetch_add(1));
   fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (fd_ < 0) status_ = failed("create");
+  if (fd_ < 0) first_error_ = failed("create");
 }
 
 ReplacementFile::~ReplacementFile() {
@@ -24,9 +24,19 @@ ReplacementFile::~ReplacementFile() {
   ::unlink(temporary_.c_str());
 }
 
-Status ReplacementFile::write(std::int64_t offset, std::span<const std::byte> data) const {
+Status ReplacementFile::kept(const Status& error) {
+  const std::lock_guard lock(mutex_);
+  if (first_error_.ok()) first_error_ = error;
+  return first_error_;
+}
+
+Status ReplacementFile::write(std::int64_t offset, std::span<const std::byte> data) {
+  TRY(kept(ok_status()));
+  return kept(write_all(offset, data));
+}
+
+Status ReplacementFile::write_all(std::int64_t offset, std::span<const std::byte> data) const {
   constexpr std::size_t kMostBytes = std::size_t{1} << 30;  // the most bytes that one call writes
-  TRY(status_);
   while (!data.empty()) {
     const ssize_t written = ::pwrite(fd_, data.data(), std::min(data.size(), kMostBytes), offset);
     if (written < 0 && errno == EINTR) continue;
@@ -38,9 +48,9 @@ Status ReplacementFile::write(std::int64_t offset, std::span<const std::byte> da
 }
 
 Status ReplacementFile::commit() {
-  TRY(status_);
-  if (::fsync(fd_) != 0) return status_ = failed("write");
-  if (::rename(temporary_.c_str(), path_.c_str()) != 0) return status_ = failed("rename");
+  TRY(kept(ok_status()));
+  if (::fsync(fd_) != 0) return kept(failed("write"));
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) return kept(failed("rename"));
   ::close(fd_);
   fd_ = -1;
   return ok_status();

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 #include <span>
 #include <string>
 
@@ -20,18 +21,22 @@ class ReplacementFile {
   ReplacementFile(const ReplacementFile&) = delete;
   ReplacementFile& operator=(const ReplacementFile&) = delete;
 
-  // Writes at byte `offset` of the file. Any thread may call it.
-  Status write(std::int64_t offset, std::span<const std::byte> data) const;
-  // Waits until the content is on disk, and renames the file. Returns an error if the file could not be created,
-  // flushed or renamed.
+  // Writes at byte `offset` of the file. Any thread may call it. After an error every call returns that first error.
+  Status write(std::int64_t offset, std::span<const std::byte> data);
+  // Waits until the content is on disk, and renames the file. Returns the first error of creating, writing, flushing or
+  // renaming the file. After an error the file at `path` is unchanged.
   Status commit();
 
  private:
+  Status write_all(std::int64_t offset, std::span<const std::byte> data) const;
   Status failed(const char* what) const;
+  // Returns the first error. If there is none yet, `error` is the first one.
+  Status kept(const Status& error);
   std::string path_;
   std::string temporary_;
   int fd_ = -1;
-  Status status_;
+  std::mutex mutex_;
+  Status first_error_;  // guarded by mutex_
 };
 
 }  // namespace tessera

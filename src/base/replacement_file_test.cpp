@@ -1,4 +1,4 @@
-// Catches: a file that is replaced before it is complete, and temporary files that are left behind.
+// Catches: a file that is replaced before it is complete or after a failed write; temporary files that are left behind.
 #include "tessera/base/replacement_file.h"
 
 #include <gtest/gtest.h>
@@ -39,6 +39,24 @@ TEST(ReplacementFile, NothingIsLeftWithoutCommit) {
     ASSERT_TRUE(file.write(0, bytes_of("text")).ok());
   }
   EXPECT_EQ(files_in(dir.path()), 0u);
+}
+
+TEST(ReplacementFile, CommitReturnsTheFirstErrorOfWriting) {
+  const test::ScratchDir dir;
+  const std::string path = dir.path() + "/file";
+  ReplacementFile old(path);
+  ASSERT_TRUE(old.write(0, bytes_of("old")).ok());
+  ASSERT_TRUE(old.commit().ok());
+  {
+    ReplacementFile file(path);
+    ASSERT_TRUE(file.write(0, bytes_of("new")).ok());
+    const Status status = file.write(-1, bytes_of("more"));  // no file has negative offsets
+    EXPECT_NE(status.message().find("cannot write"), std::string::npos) << status.message();
+    EXPECT_EQ(file.write(3, bytes_of("more")).message(), status.message()) << "the first error is kept";
+    EXPECT_EQ(file.commit().message(), status.message());
+  }
+  EXPECT_EQ(*read_text_file(path), "old");
+  EXPECT_EQ(files_in(dir.path()), 1u);
 }
 
 TEST(ReplacementFile, MissingFolderIsAnErrorThatNamesTheFile) {

@@ -31,7 +31,7 @@ std::vector<Piece> pieces_of(std::span<const PlacedTensor> tensors, std::int64_t
 }  // namespace
 
 Status write_tensor_data(std::span<const PlacedTensor> tensors, std::int64_t piece_bytes, const TensorContent& content,
-                         const ReplacementFile& file) {
+                         ReplacementFile& file) {
   const std::vector<Piece> pieces = pieces_of(tensors, piece_bytes);
   std::int64_t largest = 0;
   for (const Piece& piece : pieces) largest = std::max(largest, piece.bytes);

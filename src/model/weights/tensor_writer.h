@@ -35,6 +35,6 @@ struct PlacedTensor {
 // Fills and writes all tensors, in order, in pieces of at most `piece_bytes`. If a unit is larger, a piece is one unit.
 // Each OpenMP thread, if the build has them, takes one piece at a time. Returns the first error.
 Status write_tensor_data(std::span<const PlacedTensor> tensors, std::int64_t piece_bytes, const TensorContent& content,
-                         const ReplacementFile& file);
+                         ReplacementFile& file);
 
 }  // namespace tessera
