@@ -2,6 +2,7 @@
 // page before a window; a page that two requests share; a page outside the pool.
 #include "tessera/runner/memory/group_pages.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -108,6 +109,32 @@ TEST(VerifyBatch, FitsSmallestPoolsAndNamesTooSmallOnes) {
   ASSERT_TRUE(batch.ok()) << batch.status().to_string();
   check_pages(batch->batch, fits);
   EXPECT_THAT(made(options_of({64, 5, 64})).status().message(), HasSubstr("cache group window.12, which has 4"));
+}
+
+TEST(VerifyBatch, HasSeveralRowsEachWithinTheContext) {
+  RunnerOptions options = options_of({200, 200, 200});
+  for (std::int64_t context = 1; context <= 9; ++context) {
+    options.context_length = context;
+    for (std::int64_t size = 2; size <= 60; ++size) {
+      SCOPED_TRACE(fmt::format("{} tokens, context of {}", size, context));
+      const Result<VerifyBatch> made = make_verify_batch({.options = options,
+                                                          .groups = kTwoGroups,
+                                                          .row_values = 4,
+                                                          .poisoned_id = TokenId(100),
+                                                          .several_rows_each = true},
+                                                         size, false);
+      if (context == 1 || (context == 2 && size % 2 != 0)) {
+        EXPECT_EQ(made.status().code(), StatusCode::kInvalidArgument);
+        continue;
+      }
+      ASSERT_TRUE(made.ok()) << made.status().to_string();
+      EXPECT_EQ(made->batch.num_tokens(), size);
+      for (std::size_t b = 0; b < made->batch.query_lens.size(); ++b) {
+        EXPECT_GE(made->batch.query_lens[b], 2);
+        EXPECT_LE(made->batch.kv_lens[b], context);
+      }
+    }
+  }
 }
 
 TEST(SoakWorld, GivesSequencesPagesOfEachGroupsPool) {

@@ -35,7 +35,8 @@ Lengths prefill_lengths(std::int64_t tokens, std::int64_t context, std::int64_t 
 }
 
 // Removes requests of a single row. Such a request is joined with the request before or after it. If one request has no
-// room for all of their rows, one row moves from the first request to the second instead.
+// room for all of their rows, one row moves from the first request to the second instead. Precondition:
+// can_have_several_rows_each().
 Lengths several_rows_each(const Lengths& lengths, std::int32_t context) {
   Lengths merged;
   for (std::size_t b = 0; b < lengths.query.size(); ++b) {
@@ -198,8 +199,15 @@ std::vector<std::byte> small_numbers(ir::DType dtype, std::size_t bytes) {
   return made;
 }
 
+bool can_have_several_rows_each(std::int64_t size, std::int64_t context) {
+  return size >= 2 && (context > 2 || (context == 2 && size % 2 == 0));
+}
+
 Result<VerifyBatch> make_verify_batch(const VerifyModel& model, std::int64_t size, bool decode) {
   const RunnerOptions& options = model.options;
+  if (model.several_rows_each && !can_have_several_rows_each(size, options.context_length))
+    return invalid_argument(
+        fmt::format("{} tokens cannot be divided into requests of 2 to {} tokens", size, options.context_length));
   Lengths short_prefixes = decode ? decode_lengths(size, options.decode_query_length, options.context_length)
                                   : prefill_lengths(size, options.context_length, options.max_requests);
   if (model.several_rows_each)

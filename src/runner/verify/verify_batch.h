@@ -35,7 +35,12 @@ struct VerifyModel {
   std::int64_t adapter_slots = 0;  // above 0: the requests take these adapter slots, or none, in turn
 };
 
-// Makes a prefill of `size` tokens, or a decode of `size` requests. Returns kResourceExhausted if a pool is too small.
+// Returns whether `size` tokens can be divided into requests of 2 to `context` tokens. Otherwise no prefill of this
+// size uses a full graph.
+bool can_have_several_rows_each(std::int64_t size, std::int64_t context);
+
+// Makes a prefill of `size` tokens, or a decode of `size` requests. Returns kResourceExhausted if a pool is too small,
+// and kInvalidArgument if each request must have several rows but cannot.
 Result<VerifyBatch> make_verify_batch(const VerifyModel& model, std::int64_t size, bool decode);
 
 // Returns `bytes` bytes of pseudo-random finite numbers of either sign, with exponents well below the maximum. Every
