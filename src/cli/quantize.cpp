@@ -43,7 +43,8 @@ Status check_file(const std::string& file, const std::string& input, bool overwr
 // Checks the path of the folder to write. An existing folder is never replaced, because it may hold more than a model.
 Status check_folder(const std::string& folder) {
   if (folder.ends_with(".gguf"))
-    return invalid_argument(fmt::format("{}: accepted: a folder, in which this type is written", folder));
+    return invalid_argument(fmt::format(
+        "{} is the name of a GGUF file, but this type is written as a folder; accepted: a folder's name", folder));
   std::error_code error;
   if (!fs::exists(folder, error)) return ok_status();
   if (!fs::is_directory(folder, error))

@@ -104,15 +104,22 @@ std::string flag_text(const TokenSuggestion& s) {
 
 Result<SeenForwards> read_forwards(const std::string& path, const EnginePlan& plan) {
   if (std::error_code error; std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error))
-    return invalid_argument(fmt::format("{}: {} is no file", kFlag, path));
+    return invalid_argument(
+        fmt::format("{}: {} is not a regular file; accepted: a trace, or a copy of /metrics", kFlag, path));
   // The file is taken for metrics if it begins with a comment or, in case a user kept only some lines, with a metric's
   // name. Otherwise it is a trace, and the trace reader reports errors.
   const std::string begin = first_bytes(path);
   const bool metrics = begin.starts_with('#') || begin.starts_with(kOwnMetrics);
   SeenForwards seen = metrics ? TRY(counted_forwards(path, plan.runner)) : TRY(simulated_forwards(path, plan));
   if (std::accumulate(seen.weights.begin(), seen.weights.end(), 0.0) > 0) return seen;
-  return invalid_argument(metrics ? fmt::format("{}: {} counts no forward yet", kFlag, path)
-                                  : fmt::format("{}: {} comes to no prefill of two tokens or more", kFlag, path));
+  return invalid_argument(
+      metrics
+          ? fmt::format(
+                "{}: the metrics in {} count no forward; accepted: metrics of a server that has computed requests",
+                kFlag, path)
+          : fmt::format(
+                "{}: the requests of {} need no prefill of two tokens or more; accepted: a trace with longer prompts",
+                kFlag, path));
 }
 
 Result<TokenSuggestion> suggest_tokens(const std::string& path, const EngineOptions& options) {

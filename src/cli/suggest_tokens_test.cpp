@@ -141,9 +141,9 @@ TEST_F(SuggestTokens, NamesTheFaultOfTheFile) {
       {"{\"timestamp\": 0}\n", ":1: "},
       {"# HELP other x\nother 1\n", "has no metric tessera:prefill_tokens_bucket"},
       {"# x\ntessera:prefill_tokens_bucket{le=\"8\"} x\n", ":2: "},
-      {"# x\ntessera:prefill_tokens_bucket{le=\"+Inf\"} 0\n", "counts no forward yet"},
+      {"# x\ntessera:prefill_tokens_bucket{le=\"+Inf\"} 0\n", "count no forward; accepted: metrics"},
       {"tessera:forwards_total{reason=\"exact_size\"} 3\n", "has no metric tessera:prefill_tokens_bucket"},
-      {"{\"timestamp\": 0, \"input_length\": 1, \"output_length\": 2}\n", "comes to no prefill of two tokens or more"},
+      {"{\"timestamp\": 0, \"input_length\": 1, \"output_length\": 2}\n", "need no prefill of two tokens or more"},
   };
   for (const auto& c : cases) {
     const Status status = suggest_tokens(with(c.content), engine()).status();
@@ -151,7 +151,7 @@ TEST_F(SuggestTokens, NamesTheFaultOfTheFile) {
   }
   EXPECT_THAT(suggest_tokens("/no/such/trace", engine()).status().message(),
               AllOf(StartsWith("--suggest-tokens: "), HasSubstr("/no/such/trace")));
-  EXPECT_THAT(suggest_tokens("/dev/zero", engine()).status().message(), HasSubstr("/dev/zero is no file"));
+  EXPECT_THAT(suggest_tokens("/dev/zero", engine()).status().message(), HasSubstr("/dev/zero is not a regular file"));
 }
 
 }  // namespace

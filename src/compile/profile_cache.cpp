@@ -48,12 +48,13 @@ Result<Json> read_entry(const fs::path& path, std::string_view kind, const std::
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (status.type() == fs::file_type::not_found) return not_found("no entry");
-  if (!fs::is_regular_file(status)) return data_loss(fmt::format("{}: is no file", path.string()));
+  if (!fs::is_regular_file(status)) return data_loss(fmt::format("{} is not a regular file", path.string()));
   const std::uintmax_t bytes = fs::file_size(path, error);
   if (error == std::errc::no_such_file_or_directory)
     return not_found("the entry is gone");  // another process cleared the cache
-  if (error || bytes > static_cast<std::uintmax_t>(kMaxEntryBytes))
-    return data_loss(fmt::format("{}: is larger than an entry", path.string()));
+  if (error) return data_loss(fmt::format("cannot read the size of {}: {}", path.string(), error.message()));
+  if (bytes > static_cast<std::uintmax_t>(kMaxEntryBytes))
+    return data_loss(fmt::format("{} has {} bytes; an entry has at most {}", path.string(), bytes, kMaxEntryBytes));
   const Json entry = TRY(Json::read_file(path.string()));
   const Json* value = entry.find("value");
   if (value == nullptr || entry_json(kind, key, *value) != entry)
@@ -176,7 +177,9 @@ void ProfileCache::save(std::string_view kind, const Hash128& key, const Json& v
   // Another process may have cleared the cache after the folder was made.
   if (status.code() == StatusCode::kNotFound) status = write(kind, key, value);
   if (!status.ok())
-    return warn_once(warned_of_folder_, status.with_context("the profile cache is not kept for the next start"));
+    return warn_once(
+        warned_of_folder_,
+        status.with_context("measurements cannot be saved in the profile cache, so the next start repeats them"));
   log_debug("cache", "{} of {} kept", kind, key.hex());
   evict(folder_of(options_.root), options_.max_bytes);
 }

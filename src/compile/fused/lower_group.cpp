@@ -116,13 +116,15 @@ class Lowering {
   }
   // Like any_row(), but refuses a value that the group makes.
   Result<int> outer_row(ir::ValueId id) {
-    if (made_.contains(memory_[id.index()])) return unimplemented("it reads at other positions what the group makes");
+    if (made_.contains(memory_[id.index()]))
+      return unimplemented("it reads other rows of a value that the same group computes");
     return any_row(id);
   }
   // Loads a single row that is used for all rows.
   Result<int> repeated(ir::ValueId id) {
     const ir::ValueId root = memory_[id.index()];
-    if (made_.contains(root)) return unimplemented("one row for all is made in the group itself");
+    if (made_.contains(root))
+      return unimplemented("it applies one row to all rows, and the same group computes that row");
     if (const auto known = repeats_.find(root); known != repeats_.end()) return known->second;
     const RowOp op = graph_.value(root).kind == ir::ValueKind::kWeight ? RowOp::kWeight : RowOp::kRepeat;
     const std::int64_t elements = *type(id).shape.back().constant();

@@ -17,7 +17,7 @@ constexpr std::int64_t kFirstMeasured = 2;
 // Does not log a lost rank, because the next forward reports it and ends the engine.
 void log_failure(const Status& status) {
   if (status.code() == StatusCode::kDeviceLost) return;
-  log_warn("engine", "the next-token layer failed, so a step has no drafts of it: {}", status.to_string());
+  log_warn("engine", "the next-token layer failed, so one step runs without its drafts: {}", status.to_string());
 }
 
 std::size_t place_of(const ScheduledBatch::Entry& entry, std::int64_t draft) {

@@ -97,11 +97,14 @@ void Lockstep::tell_nodes(std::int64_t forward, int except) {
 
 Status Lockstep::take_forward(int node, std::span<const std::byte> payload) {
   std::int64_t forward = 0;
-  if (payload.size() != sizeof(forward)) return data_loss("it sent the number of a forward in a wrong length");
+  if (payload.size() != sizeof(forward))
+    return data_loss(fmt::format("it sent {} bytes as the number of a forward; accepted: {} bytes", payload.size(),
+                                 sizeof(forward)));
   std::memcpy(&forward, payload.data(), sizeof(forward));
   // The node took part in the previous forward, as all ranks did, so it can begin only the next one.
   if (forward < 1 || forward > begun_.load() + 1)
-    return data_loss(fmt::format("it begins forward {}; {} have begun", forward, begun_.load()));
+    return data_loss(fmt::format("it begins forward {}; accepted: forwards 1 to {}, because {} have begun", forward,
+                                 begun_.load() + 1, begun_.load()));
   if (!raise_begun(forward)) return ok_status();  // known already, also to the other nodes
   if (nodes_->leads()) tell_nodes(forward, node);
   call_all_but(kNobody);

@@ -89,7 +89,8 @@ TEST(LockstepNodes, AForwardThatCannotComeNextEndsTheConnection) {
   const std::int64_t far = 7;
   EXPECT_TRUE(ends[1]->send(0, FrameKind::kForward, std::array{std::as_bytes(std::span(&far, 1))}).ok());
   EXPECT_TRUE(comes_to([&] { return !own->health().ok(); }));
-  EXPECT_THAT(own->health().message(), HasSubstr("it begins forward 7; 0 have begun"));
+  EXPECT_THAT(own->health().message(),
+              HasSubstr("it begins forward 7; accepted: forwards 1 to 1, because 0 have begun"));
   ends[1]->end();
 }
 

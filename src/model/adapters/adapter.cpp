@@ -92,12 +92,15 @@ Result<Pairs> pairs_of(const SafetensorsFile& file) {
     if (pair.a == nullptr && pair.b == nullptr) pair.embeds = role.embeds;
     const StoredTensor*& place = role.is_a ? pair.a : pair.b;
     if (place != nullptr || pair.embeds != role.embeds)
-      return invalid_argument(fmt::format("{}: tensors \"{}\" and \"{}\" are the same matrix", file.path(),
-                                          (place != nullptr    ? place
-                                           : pair.a != nullptr ? pair.a
-                                                               : pair.b)
-                                              ->name,
-                                          tensor.name));
+      return invalid_argument(
+          fmt::format("{}: tensors \"{}\" and \"{}\" belong to the same module; accepted: one A and one B, "
+                      "either of a linear or of an embedding",
+                      file.path(),
+                      (place != nullptr    ? place
+                       : pair.a != nullptr ? pair.a
+                                           : pair.b)
+                          ->name,
+                      tensor.name));
     if (!is_weight_dtype(tensor.dtype))
       return invalid_argument(fmt::format("{}: tensor \"{}\" is {}; accepted: F32, F16, BF16", file.path(), tensor.name,
                                           stored_dtype_name(tensor.dtype)));

@@ -1,6 +1,7 @@
 #include "tessera/model/adapters/adapter_share.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstring>
@@ -87,16 +88,20 @@ Result<AdapterShare> AdapterShare::copy(const AdapterLayout& layout, std::vector
                                         std::span<const std::byte> bytes, Device& device) {
   const std::vector<AdaptableLinear>& of_rank = layout.linears();
   if (linears.size() != of_rank.size())
-    return data_loss(fmt::format("an adapter of {} linears; the rank has {}", linears.size(), of_rank.size()));
+    return data_loss(fmt::format("the adapter has {} linears; this rank accepts {}", linears.size(), of_rank.size()));
   for (std::size_t i = 0; i < linears.size(); ++i) {
     const auto fits = [&](std::int32_t rank) { return rank >= 0 && rank <= layout.limits().max_rank; };
     if (linears[i].ranks.size() != of_rank[i].modules.size() || linears[i].scales.size() != linears[i].ranks.size() ||
         !std::ranges::all_of(linears[i].ranks, fits))
-      return data_loss(fmt::format("an adapter whose ranks of \"{}\" do not fit the rank's", of_rank[i].weight));
+      return data_loss(fmt::format(
+          "the adapter's linear \"{}\" has LoRA ranks [{}] and {} scales; accepted: {} LoRA ranks from 0 to {}, with "
+          "as many scales",
+          of_rank[i].weight, fmt::join(linears[i].ranks, ", "), linears[i].scales.size(), of_rank[i].modules.size(),
+          layout.limits().max_rank));
   }
   AdapterShare share = TRY(place(of_rank, layout.dtype(), std::move(linears), device));
   if (bytes.size() != share.size_)
-    return data_loss(fmt::format("an adapter of {} bytes; the rank's has {}", bytes.size(), share.size_));
+    return data_loss(fmt::format("the adapter has {} bytes; this rank accepts {}", bytes.size(), share.size_));
   if (share.size_ > 0) std::memcpy(share.memory_->data(), bytes.data(), share.size_);
   return share;
 }

@@ -156,7 +156,7 @@ TEST(Adapter, RefusesHalvesAndDoublesOfPairs) {
   Folder twice;
   twice.add_pair("model.layers.0.q_proj", 4, 2, 0);
   twice.add("model.layers.0.q_proj.lora_A.weight", {2, kCols}, 0);
-  expect_error(twice.load(layout_of()), StatusCode::kInvalidArgument, {"the same matrix"});
+  expect_error(twice.load(layout_of()), StatusCode::kInvalidArgument, {"belong to the same module"});
   Folder two_names;
   two_names.add_pair("model.layers.0.q_proj", 4, 2, 0);
   two_names.add_pair("model.language_model.layers.0.q_proj", 4, 2, 0);
