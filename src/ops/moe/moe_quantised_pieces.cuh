@@ -5,6 +5,7 @@
 // Other scales are multiplied with values, which rounds the weights to T. Only NVFP4's weights are exact.
 #pragma once
 
+#include "tessera/ops/cuda/is_aligned.h"
 #include "tessera/ops/moe/moe_mxfp4.cuh"
 #include "tessera/ops/quantised/quantised_values.cuh"
 
@@ -22,8 +23,7 @@ inline constexpr int kWordPairs = quantised::is_packed(kValues) ? 4 : 2;
 // that share a scale (in NVFP4 a piece has two scales).
 inline bool has_whole_pieces(const QuantisedMatrix& m) {
   const QuantisedFormat& f = m.format;
-  const bool aligned = m.row_bytes() % 16 == 0 && reinterpret_cast<std::uintptr_t>(m.values) % 16 == 0;
-  if (!aligned || f.groups) return false;
+  if (m.row_bytes() % 16 != 0 || !is_aligned(m.values) || f.groups) return false;
   if (f.values == Values::kE2M1)
     return f.scales == QuantisedFormat::Scales::kE4M3 && f.group_cols == kNvfp4Group && f.group_rows == 1;
   const std::int64_t piece = f.values == Values::kInt4 ? kPieceColumns<Values::kInt4> : kPieceColumns<Values::kE4M3>;
