@@ -30,7 +30,7 @@ TEST(PaddingWaste, IsTheShareOfPaddingInTheComputation) {
   TokenWeights weights(11);
   weights[3] = 2;   // padded to 4
   weights[8] = 1;   // exact
-  weights[10] = 1;  // above
+  weights[10] = 1;  // above the largest size
   const TokenCost cost = [](std::int64_t tokens) { return 10.0 + static_cast<double>(tokens); };
   const PaddingWaste waste = padding_waste(Sizes{4, 8}, cost, weights);
   EXPECT_DOUBLE_EQ(waste.tokens, 2.0 / 16);

@@ -54,7 +54,8 @@ class Reader {
         out_.model.set(std::string(key), std::move(member));
       }
     }
-    // A model of another type has a vocabulary of another shape, so the error names the type, not the shape.
+    // Models of other types have vocabularies of other shapes. For those the error must name the type, not the shape,
+    // so the type is checked first.
     const Json* type = out_.model.find("type");
     if (type == nullptr && !has_merges) return missing("model.type", "\"BPE\" or \"Unigram\"");
     const Field field(out_.file, "model.type", type);

@@ -72,7 +72,7 @@ class Dispatcher {
   SizeCapture& captures_;
   DispatchTable table_;
   CostTable costs_;
-  std::array<bool, kNumReasons> warned_of_{};  // [Reason]: whether a fallback for the reason was warned of
+  std::array<bool, kNumReasons> warned_of_{};  // [Reason]: whether the log already has its warning
   std::map<SizeKey, int> failed_replays_;      // failed launches of the size's graph in a row
   // The number of forwards that were padded because their size was not captured yet.
   std::map<SizeKey, int> waits_;

@@ -20,7 +20,7 @@ struct PatchLayout {
   std::vector<std::int32_t> position_rows;  // [S, 4]: indices of the learned positions that are interpolated
   std::vector<float> position_weights;      // [S, 4]: their weights
   // [U], filled for every tower: for each merged row, the index of its merge unit within the image. Patches are
-  // uploaded in this order.
+  // uploaded in the order of the merged rows.
   std::vector<std::int32_t> units;
 
   std::int64_t patches() const { return static_cast<std::int64_t>(image_ranges.size()) / 2; }

@@ -43,7 +43,7 @@ struct HttpSessions {
   boost::asio::io_context io{1};
 };
 
-// An exchange's state, which outlives the answer as long as there are handles.
+// The state of an exchange. It lives as long as the exchange has handles, even after the answer has ended.
 class HttpExchange::State {
  public:
   HttpRequest request{};
