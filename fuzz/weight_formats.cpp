@@ -38,7 +38,7 @@ void check(const Result<WeightFormats>& formats) {
   for (const char* module : kModules) {
     const Result<WeightFormat> settled = formats->of(module);
     if (!settled.ok()) fuzz::require(is_refusal(settled.status()), "a module's refusal is the file's fault");
-    if (settled.ok() && !settled->is_plain()) {
+    if (settled.ok() && !settled->is_unquantised()) {
       fuzz::require(formats->any(), "where nothing is quantised every module is plain");
       fuzz::require(settled->block_rows >= 0 && settled->block_cols >= 0, "a block has no negative size");
     }

@@ -115,7 +115,7 @@ struct DraftGraphs {
 struct StoredMatrix {
   std::string module;  // "model.layers.0.self_attn.q_proj", or the tensor of a stack of experts
   std::string format;  // describe(WeightFormat)
-  bool plain = false;  // true if the matrix is not quantised
+  bool unquantised = false;
 };
 
 // A quantised matrix of the checkpoint that is converted to numbers of the model's type.

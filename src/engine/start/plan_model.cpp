@@ -103,15 +103,16 @@ struct ModuleCount {
 // Adds a fact about how the checkpoint stores its linears: how many are quantised in which format.
 void tell_stored(EnginePlan& plan) {
   std::map<std::string, ModuleCount> formats;
-  ModuleCount plain;
+  ModuleCount unquantised;
   for (const StoredMatrix& matrix : plan.graphs.stored)
-    (matrix.plain ? plain : formats[matrix.format]).add(matrix.module);
+    (matrix.unquantised ? unquantised : formats[matrix.format]).add(matrix.module);
   if (formats.empty()) return;
   std::vector<std::string> parts;
   for (const auto& [format, modules] : formats)
     parts.push_back(fmt::format("{} matrices as {}, {} first", modules.count, format, modules.first));
   std::string fact = fmt::format("quantised in the checkpoint: {}", fmt::join(parts, "; "));
-  if (plain.count > 0) fact += fmt::format("; {} are stored as numbers, {} first", plain.count, plain.first);
+  if (unquantised.count > 0)
+    fact += fmt::format("; {} are stored as numbers, {} first", unquantised.count, unquantised.first);
   plan.facts.push_back(std::move(fact));
 }
 
@@ -129,7 +130,7 @@ void note_dequantised(EnginePlan& plan) {
 void note_blocks(EnginePlan& plan) {
   std::set<std::string> kept;
   for (const StoredMatrix& matrix : plan.graphs.stored)
-    if (!matrix.plain) kept.insert(matrix.module + ".weight");
+    if (!matrix.unquantised) kept.insert(matrix.module + ".weight");
   std::map<std::string_view, ModuleCount> types;
   for (const std::string_view name : plan.checkpoint->names()) {
     const StoredTensor& tensor = *plan.checkpoint->find(name);

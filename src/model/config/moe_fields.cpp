@@ -16,8 +16,8 @@ constexpr double kMaxScale = 1e6;
 constexpr std::int64_t kMaxSharedExperts = 1024;
 
 // Modules that are not quantised in models whose experts are in MXFP4.
-constexpr std::string_view kPlainModules[] = {"model.layers.*.self_attn", "model.layers.*.mlp.router",
-                                              "model.embed_tokens", "lm_head"};
+constexpr std::string_view kUnquantisedModules[] = {"model.layers.*.self_attn", "model.layers.*.mlp.router",
+                                                    "model.embed_tokens", "lm_head"};
 
 }  // namespace
 
@@ -109,12 +109,13 @@ Status read_mxfp4(const Json& quantisation, const std::string& file, MoeConfig& 
   const std::optional<std::string> method = TRY(fields.optional_string("quant_method"));
   if (method != "mxfp4") return fields.unsupported("quant_method", "mxfp4");
   moe.mxfp4 = true;
-  const Json* plain = fields.find("modules_to_not_convert");
-  if (plain == nullptr) return ok_status();
-  const std::string accepted = fmt::format("a list of \"{}\"", fmt::join(kPlainModules, "\", \""));
-  if (!plain->is_array()) return fields.wrong("modules_to_not_convert", accepted);
-  for (const Json& module : plain->as_array())
-    if (!module.is_string() || std::ranges::find(kPlainModules, module.as_string()) == std::end(kPlainModules))
+  const Json* unquantised = fields.find("modules_to_not_convert");
+  if (unquantised == nullptr) return ok_status();
+  const std::string accepted = fmt::format("a list of \"{}\"", fmt::join(kUnquantisedModules, "\", \""));
+  if (!unquantised->is_array()) return fields.wrong("modules_to_not_convert", accepted);
+  for (const Json& module : unquantised->as_array())
+    if (!module.is_string() ||
+        std::ranges::find(kUnquantisedModules, module.as_string()) == std::end(kUnquantisedModules))
       return fields.unsupported("modules_to_not_convert", accepted);
   return ok_status();
 }

@@ -228,7 +228,7 @@ Result<FormatRules> read_compressed_tensors(const Fields& fields) {
     if (!group.is_object()) return of_groups.wrong(name, "an object");
     rules.groups.push_back(TRY(read_group(fields, of_groups.inside(name, group))));
   }
-  TRY(read_modules(fields, "ignore", rules.plain));
+  TRY(read_modules(fields, "ignore", rules.unquantised));
   rules.kv_cache = TRY(read_kv_cache(fields, "kv_cache_scheme"));
   return rules;
 }

@@ -90,7 +90,7 @@ TEST(CompressedTensors, ReadsAFormatForEachGroup) {
   EXPECT_EQ(
       format_of(formats, "model.layers.5.mlp.up_proj"),
       (WeightFormat{.values = Values::kE2M1, .spelling = Spelling::kNvfp4Packed, .block_rows = 1, .block_cols = 16}));
-  EXPECT_TRUE(format_of(formats, "model.visual.blocks.0.attn.qkv").is_plain());
+  EXPECT_TRUE(format_of(formats, "model.visual.blocks.0.attn.qkv").is_unquantised());
   EXPECT_EQ(formats.kv_cache(), (KvCacheFormat{"fp8", true}));
 }
 
@@ -100,11 +100,11 @@ TEST(CompressedTensors, IgnoresByExpressions) {
       "ignore": ["lm_head", "re:.*self_attn.*", "re:.*shared_experts.*", "re:.*mlp\\.(gate|up|gate_up|down)_proj.*"],
       "config_groups": {"group_0": {"targets": ["Linear"], "weights": {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 32}}}})";
   const WeightFormats formats = formats_of(kSettings);
-  EXPECT_FALSE(format_of(formats, "language_model.model.layers.1.mlp.experts.3.gate_proj").is_plain());
-  EXPECT_TRUE(format_of(formats, "language_model.model.layers.0.mlp.gate_proj").is_plain());
-  EXPECT_TRUE(format_of(formats, "language_model.model.layers.1.mlp.shared_experts.up_proj").is_plain());
-  EXPECT_TRUE(format_of(formats, "language_model.model.layers.1.self_attn.o_proj").is_plain());
-  EXPECT_TRUE(format_of(formats, "language_model.lm_head").is_plain());
+  EXPECT_FALSE(format_of(formats, "language_model.model.layers.1.mlp.experts.3.gate_proj").is_unquantised());
+  EXPECT_TRUE(format_of(formats, "language_model.model.layers.0.mlp.gate_proj").is_unquantised());
+  EXPECT_TRUE(format_of(formats, "language_model.model.layers.1.mlp.shared_experts.up_proj").is_unquantised());
+  EXPECT_TRUE(format_of(formats, "language_model.model.layers.1.self_attn.o_proj").is_unquantised());
+  EXPECT_TRUE(format_of(formats, "language_model.lm_head").is_unquantised());
 }
 
 TEST(CompressedTensors, RefusesSchemesWithFieldValueAndWhatIsAccepted) {

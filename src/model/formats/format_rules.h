@@ -23,7 +23,7 @@ struct FormatGroup {
 struct FormatRules {
   std::string method = {};
   std::vector<FormatGroup> groups = {};
-  NamePatterns plain = {};  // linears that are not quantised, even if a group contains them
+  NamePatterns unquantised = {};  // linears that are not quantised, even if a group contains them
   std::optional<KvCacheFormat> kv_cache = std::nullopt;
 };
 

@@ -44,8 +44,9 @@ Result<FormatRules> read_fp8(const Fields& fields) {
   format = {.values = WeightFormat::Values::kE4M3, .scale = "weight_scale"};
   TRY(read_fp8_blocks(fields, format));
   TRY(read_fp8_inputs(fields, format));
-  TRY(rules.plain.add("lm_head"));
-  for (const char* key : {"modules_to_not_convert", "ignored_layers"}) TRY(read_modules(fields, key, rules.plain));
+  TRY(rules.unquantised.add("lm_head"));
+  for (const char* key : {"modules_to_not_convert", "ignored_layers"})
+    TRY(read_modules(fields, key, rules.unquantised));
   rules.kv_cache = TRY(read_kv_cache(fields, "kv_cache_scheme"));
   return rules;
 }
@@ -59,8 +60,8 @@ Result<FormatRules> read_fbgemm_fp8(const Fields& fields) {
                             .scale = "weight_scale",
                             .block_rows = 1,
                             .inputs = WeightFormat::Inputs::kToken};
-  TRY(rules.plain.add("lm_head"));
-  TRY(read_modules(fields, "modules_to_not_convert", rules.plain));
+  TRY(rules.unquantised.add("lm_head"));
+  TRY(read_modules(fields, "modules_to_not_convert", rules.unquantised));
   return rules;
 }
 

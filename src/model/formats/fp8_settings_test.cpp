@@ -33,10 +33,10 @@ TEST(Fp8Settings, NeverQuantiseTheHeadOrListedModules) {
       formats_of(R"({"quant_method": "fp8", "modules_to_not_convert": ["model.layers.0.mlp.gate"],
       "ignored_layers": ["model.layers.1"]})");
   EXPECT_EQ(formats.method(), "fp8");
-  EXPECT_TRUE(format_of(formats, "lm_head").is_plain());
-  EXPECT_TRUE(format_of(formats, "model.layers.0.mlp.gate").is_plain());
-  EXPECT_TRUE(format_of(formats, "model.layers.1.mlp.up_proj").is_plain());
-  EXPECT_FALSE(format_of(formats, "model.layers.0.mlp.gate_proj").is_plain());
+  EXPECT_TRUE(format_of(formats, "lm_head").is_unquantised());
+  EXPECT_TRUE(format_of(formats, "model.layers.0.mlp.gate").is_unquantised());
+  EXPECT_TRUE(format_of(formats, "model.layers.1.mlp.up_proj").is_unquantised());
+  EXPECT_FALSE(format_of(formats, "model.layers.0.mlp.gate_proj").is_unquantised());
 }
 
 TEST(Fp8Settings, ReadFbgemm) {
@@ -47,7 +47,7 @@ TEST(Fp8Settings, ReadFbgemm) {
   EXPECT_EQ(format, (WeightFormat{
                         .values = Values::kE4M3, .scale = "weight_scale", .block_rows = 1, .inputs = Inputs::kToken}));
   EXPECT_EQ(describe(format), "FP8 e4m3, a scale for each row");
-  EXPECT_TRUE(format_of(formats, "model.layers.0.mlp.down_proj").is_plain());
+  EXPECT_TRUE(format_of(formats, "model.layers.0.mlp.down_proj").is_unquantised());
 }
 
 TEST(Fp8Settings, RefuseWithFieldValueAndWhatIsAccepted) {

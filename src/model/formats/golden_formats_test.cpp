@@ -20,8 +20,8 @@ using Values = WeightFormat::Values;
 struct GoldenFormat {
   const char* name;
   const char* settings;
-  const char* plain;      // a module that is not quantised
-  WeightFormat expected;  // the format of the other modules
+  const char* unquantised;  // a module that is not quantised
+  WeightFormat expected;    // the format of the other modules
 };
 
 WeightFormat fp8_blocks() {
@@ -187,7 +187,7 @@ TEST(GoldenFormats, SettingsMeanTheirFormat) {
     EXPECT_TRUE(formats.any());
     EXPECT_EQ(format_of(formats, "model.layers.1.mlp.up_proj"), c.expected)
         << describe(format_of(formats, "model.layers.1.mlp.up_proj")) << " instead of " << describe(c.expected);
-    EXPECT_TRUE(format_of(formats, c.plain).is_plain());
+    EXPECT_TRUE(format_of(formats, c.unquantised).is_unquantised());
   }
 }
 
@@ -204,9 +204,9 @@ int compare_linears(const GoldenFormat& c, const WeightFormats& formats, const C
     const std::string_view suffix = name.substr(dot + 1);
     if (suffix != "weight" && suffix != "qweight" && suffix != "weight_packed") continue;
     const std::string_view module = name.substr(0, dot);
-    const bool plain = is_weight_dtype(checkpoint.find(name)->dtype);
-    EXPECT_EQ(format_of(formats, module, stored), plain ? WeightFormat() : c.expected) << module;
-    if (plain) continue;
+    const bool unquantised = is_weight_dtype(checkpoint.find(name)->dtype);
+    EXPECT_EQ(format_of(formats, module, stored), unquantised ? WeightFormat() : c.expected) << module;
+    if (unquantised) continue;
     EXPECT_EQ(format_of(formats, module), c.expected) << module << ", by the settings alone";
     ++quantised;
   }
@@ -258,7 +258,7 @@ TEST(GoldenFormats, SmallOnesAreStoredAsRead) {
     ASSERT_TRUE(config.ok()) << config.status().message();
     const Result<Checkpoint> checkpoint = Checkpoint::open(folder);
     ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().message();
-    const GoldenFormat golden{.name = name, .settings = "", .plain = "", .expected = expected};
+    const GoldenFormat golden{.name = name, .settings = "", .unquantised = "", .expected = expected};
     EXPECT_EQ(compare_linears(golden, config->formats, *checkpoint), count);
   }
 }
@@ -273,14 +273,14 @@ TEST(GoldenFormats, PublishedSettingsAreRead) {
   for (const char* name : {"Qwen--Qwen3-235B-A22B-FP8_config.json", "Qwen--Qwen3-30B-A3B-FP8_config.json"}) {
     const WeightFormats formats = read(name);
     EXPECT_EQ(describe(format_of(formats, kExpert)), "FP8 e4m3, blocks of 128 × 128");
-    EXPECT_TRUE(format_of(formats, "model.layers.9.mlp.gate").is_plain());
+    EXPECT_TRUE(format_of(formats, "model.layers.9.mlp.gate").is_unquantised());
   }
   for (const char* name : {"deepseek-ai--DeepSeek-V3_config.json", "deepseek-ai--DeepSeek-V3.2_config.json",
                            "moonshotai--Kimi-K2-Instruct_config.json", "Qwen--Qwen3-32B-FP8_config.json"})
     EXPECT_EQ(describe(format_of(read(name), kExpert)), "FP8 e4m3, blocks of 128 × 128") << name;
   const WeightFormats kimi = read("moonshotai--Kimi-K2.5_config.json");
   EXPECT_EQ(describe(format_of(kimi, "language_model.model.layers.9.mlp.experts.3.up_proj")), "int4, groups of 32");
-  EXPECT_TRUE(format_of(kimi, "language_model.model.layers.0.mlp.up_proj").is_plain());
+  EXPECT_TRUE(format_of(kimi, "language_model.model.layers.0.mlp.up_proj").is_unquantised());
   const WeightFormats tensor = read("Qwen--Qwen3-32B-FP8-Static-PerTensor_config.json");
   EXPECT_EQ(describe(format_of(tensor)), "FP8 e4m3, one scale");
   EXPECT_EQ(tensor.kv_cache(), (KvCacheFormat{"fp8", true}));

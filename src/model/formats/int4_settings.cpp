@@ -80,11 +80,11 @@ Result<FormatRules> read_gptq(const Fields& fields) {
                             .zeros_less_one = form == "gptq",
                             .ordered = ordered};
   TRY(read_gptq_modules(fields, rules.groups[0]));
-  TRY(read_modules(fields, "modules_to_not_convert", rules.plain));
+  TRY(read_modules(fields, "modules_to_not_convert", rules.unquantised));
   if (TRY(fields.optional_bool("lm_head")).value_or(false)) {
     TRY(rules.groups[0].modules.add("lm_head"));
   } else {
-    TRY(rules.plain.add("lm_head"));
+    TRY(rules.unquantised.add("lm_head"));
   }
   return rules;
 }
@@ -101,8 +101,8 @@ Result<FormatRules> read_awq(const Fields& fields) {
                             .block_rows = 1,
                             .block_cols = group,
                             .zeros = true};
-  TRY(rules.plain.add("lm_head"));
-  TRY(read_modules(fields, "modules_to_not_convert", rules.plain));
+  TRY(rules.unquantised.add("lm_head"));
+  TRY(read_modules(fields, "modules_to_not_convert", rules.unquantised));
   return rules;
 }
 

@@ -38,16 +38,16 @@ TEST(GptqSettings, SecondFormStoresZeroPointsAsTheyAre) {
 }
 
 TEST(GptqSettings, SayWhetherTheHeadIsQuantised) {
-  EXPECT_TRUE(format_of(R"({"quant_method": "gptq", "bits": 4, "group_size": 32})", "lm_head").is_plain());
-  EXPECT_FALSE(
-      format_of(R"({"quant_method": "gptq", "bits": 4, "group_size": 32, "lm_head": true})", "lm_head").is_plain());
+  EXPECT_TRUE(format_of(R"({"quant_method": "gptq", "bits": 4, "group_size": 32})", "lm_head").is_unquantised());
+  EXPECT_FALSE(format_of(R"({"quant_method": "gptq", "bits": 4, "group_size": 32, "lm_head": true})", "lm_head")
+                   .is_unquantised());
 }
 
 TEST(GptqSettings, MayListTheModulesOfALayer) {
   const WeightFormats formats = formats_of(R"({"quant_method": "gptq", "bits": 4, "group_size": 32,
       "modules_in_block_to_quantize": [["self_attn.q_proj"], ["mlp.up_proj", "mlp.down_proj"]]})");
-  EXPECT_FALSE(format_of(formats, "model.layers.1.mlp.down_proj").is_plain());
-  EXPECT_TRUE(format_of(formats, "model.layers.1.self_attn.k_proj").is_plain());
+  EXPECT_FALSE(format_of(formats, "model.layers.1.mlp.down_proj").is_unquantised());
+  EXPECT_TRUE(format_of(formats, "model.layers.1.self_attn.k_proj").is_unquantised());
 }
 
 TEST(AwqSettings, ReadBothSpellings) {
@@ -57,8 +57,8 @@ TEST(AwqSettings, ReadBothSpellings) {
       "zero_point": true, "modules_to_not_convert": ["visual", "mlp.gate"]})");
   EXPECT_EQ(formats.method(), "awq");
   EXPECT_EQ(format_of(formats), format);
-  EXPECT_TRUE(format_of(formats, "visual.blocks.0.attn.qkv").is_plain());
-  EXPECT_TRUE(format_of(formats, "lm_head").is_plain());
+  EXPECT_TRUE(format_of(formats, "visual.blocks.0.attn.qkv").is_unquantised());
+  EXPECT_TRUE(format_of(formats, "lm_head").is_unquantised());
   EXPECT_EQ(format_of(R"({"quant_method": "awq_marlin", "w_bit": 4, "q_group_size": 64, "version": "GEMM"})"), format);
 }
 

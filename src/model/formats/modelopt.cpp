@@ -69,7 +69,7 @@ Status read_layers(const Fields& fields, FormatRules& rules) {
     if (!settings.is_object()) return of_layers.wrong(module, "an object with quant_algo");
     const std::string accepted = std::string(kAlgorithms) + ", UNQUANTIZED";
     const std::optional<WeightFormat> format = TRY(algorithm_format(of_layers.inside(module, settings), accepted));
-    TRY(add_pattern(fields, "quantized_layers", module, format ? modules_of(*format, rules) : rules.plain));
+    TRY(add_pattern(fields, "quantized_layers", module, format ? modules_of(*format, rules) : rules.unquantised));
   }
   return ok_status();
 }
@@ -137,7 +137,7 @@ Result<FormatRules> read_modelopt(const Fields* fields, const Fields* beside) {
   }
   for (const Fields* file : {fields, beside}) {
     if (file == nullptr) continue;
-    for (const char* key : {"ignore", "exclude_modules"}) TRY(read_modules(*file, key, rules.plain));
+    for (const char* key : {"ignore", "exclude_modules"}) TRY(read_modules(*file, key, rules.unquantised));
     for (const char* key : {"kv_cache_quant_algo", "kv_cache_scheme"})
       if (!rules.kv_cache) rules.kv_cache = TRY(read_kv_cache(*file, key));
   }

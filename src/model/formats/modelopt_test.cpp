@@ -39,8 +39,8 @@ TEST(ModelOpt, ReadsTheFileBesideConfigJson) {
     const WeightFormats formats = formats_of(settings, kBeside);
     EXPECT_EQ(formats.method(), "modelopt");
     EXPECT_EQ(format_of(formats, "model.layers.0.mlp.up_proj"), kNvfp4);
-    EXPECT_TRUE(format_of(formats, "model.layers.0.self_attn.q_proj").is_plain());
-    EXPECT_TRUE(format_of(formats, "lm_head").is_plain());
+    EXPECT_TRUE(format_of(formats, "model.layers.0.self_attn.q_proj").is_unquantised());
+    EXPECT_TRUE(format_of(formats, "lm_head").is_unquantised());
     EXPECT_EQ(formats.kv_cache(), (KvCacheFormat{"fp8", true}));
   }
 }
@@ -63,8 +63,8 @@ TEST(ModelOpt, ReadsAnAlgorithmForEachLayer) {
   const WeightFormats formats = formats_of(kSettings);
   EXPECT_EQ(format_of(formats, "model.language_model.layers.0.mlp.experts.7.up_proj"), kNvfp4);
   EXPECT_EQ(format_of(formats, "model.layers.3.self_attn.q_proj"), kFp8);
-  EXPECT_TRUE(format_of(formats, "model.layers.3.self_attn.k_proj").is_plain());
-  EXPECT_TRUE(format_of(formats, "model.layers.0.mlp.shared_expert.up_proj").is_plain());
+  EXPECT_TRUE(format_of(formats, "model.layers.3.self_attn.k_proj").is_unquantised());
+  EXPECT_TRUE(format_of(formats, "model.layers.0.mlp.shared_expert.up_proj").is_unquantised());
   EXPECT_EQ(format_of(formats, "lm_head"), kNvfp4);
 }
 
@@ -75,7 +75,7 @@ TEST(ModelOpt, ReadsGroupsOfLayers) {
   const WeightFormats formats = formats_of(kSettings);
   EXPECT_EQ(format_of(formats, "model.layers.0.self_attn.q_proj"), kFp8);
   EXPECT_EQ(format_of(formats, "model.layers.0.mlp.up_proj"), kNvfp4);
-  EXPECT_TRUE(format_of(formats, "model.layers.0.mlp.down_proj").is_plain());
+  EXPECT_TRUE(format_of(formats, "model.layers.0.mlp.down_proj").is_unquantised());
 }
 
 TEST(ModelOpt, RefusesFilesThatContradict) {

@@ -54,8 +54,8 @@ Result<FormatRules> read_quark(const Fields& fields) {
                             .spelling = WeightFormat::Spelling::kMxfp4,
                             .block_rows = 1,
                             .block_cols = kMxfp4Block};
-  TRY(rules.plain.add("lm_head"));
-  TRY(read_modules(fields, "exclude", rules.plain));
+  TRY(rules.unquantised.add("lm_head"));
+  TRY(read_modules(fields, "exclude", rules.unquantised));
   return rules;
 }
 

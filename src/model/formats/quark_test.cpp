@@ -33,8 +33,8 @@ TEST(Quark, ReadsMxfp4) {
                                   .block_rows = 1,
                                   .block_cols = 32}));
   EXPECT_EQ(describe(format), "MXFP4, groups of 32");
-  EXPECT_TRUE(format_of(formats, "model.layers.3.self_attn.q_proj").is_plain());
-  EXPECT_TRUE(format_of(formats, "lm_head").is_plain());
+  EXPECT_TRUE(format_of(formats, "model.layers.3.self_attn.q_proj").is_unquantised());
+  EXPECT_TRUE(format_of(formats, "lm_head").is_unquantised());
 }
 
 TEST(Quark, RefusesOtherFormatsByName) {

@@ -54,7 +54,7 @@ TEST(StartFormat, OfFormatsLeavesStoredOnesAsTheyAre) {
   EXPECT_TRUE(at_start.any());
   EXPECT_EQ(at_start.at_start(), StartFormat::kInt4);
   EXPECT_EQ(at_start.method(), "");
-  EXPECT_TRUE(format_of(at_start, kLinear).is_plain()) << "how the checkpoint stores it";
+  EXPECT_TRUE(format_of(at_start, kLinear).is_unquantised()) << "how the checkpoint stores it";
 }
 
 TEST(StartFormat, KindOfSettingsIsThatOfAllTheirGroups) {

@@ -53,7 +53,7 @@ std::string_view matrix_name(Spelling spelling) {
 
 StoredDtype matrix_type(const WeightFormat& format) {
   switch (format.values) {
-    case Values::kPlain:
+    case Values::kUnquantised:
     case Values::kBlocks: break;
     case Values::kE4M3: return StoredDtype::kF8E4M3;
     case Values::kInt8: return StoredDtype::kI8;

@@ -55,14 +55,15 @@ TEST(StoredFormat, TensorsAsTheSettingsSay) {
     SCOPED_TRACE(settings);
     const WeightFormats formats = formats_of(settings);
     EXPECT_EQ(format_of(formats, kLinear, stored_as(tensors)), format_of(formats));
-    EXPECT_TRUE(format_of(formats, kLinear, stored_as({{"weight", D::kBF16}})).is_plain()) << "though not on a list";
+    EXPECT_TRUE(format_of(formats, kLinear, stored_as({{"weight", D::kBF16}})).is_unquantised())
+        << "though not on a list";
     EXPECT_EQ(format_of(formats, kLinear, stored_as({})), format_of(formats)) << "a missing tensor is found elsewhere";
   }
 }
 
 TEST(StoredFormat, AQuantisedModuleOnTheListIsQuantised) {
   const WeightFormats formats = formats_of(R"({"quant_method": "fp8", "modules_to_not_convert": ["self_attn"]})");
-  EXPECT_TRUE(format_of(formats).is_plain());
+  EXPECT_TRUE(format_of(formats).is_unquantised());
   EXPECT_EQ(describe(format_of(formats, kLinear, stored_as({{"weight", D::kF8E4M3}, {"weight_scale", D::kF32}}))),
             "FP8 e4m3, one scale");
 }

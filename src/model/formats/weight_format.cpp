@@ -9,7 +9,7 @@ namespace {
 
 std::string_view values_name(const WeightFormat& format) {
   switch (format.values) {
-    case WeightFormat::Values::kPlain: return "plain";
+    case WeightFormat::Values::kUnquantised: return "unquantised";
     case WeightFormat::Values::kE4M3: return "FP8 e4m3";
     case WeightFormat::Values::kInt8: return "int8";
     case WeightFormat::Values::kInt4: return "int4";
@@ -29,7 +29,7 @@ std::string scales_name(const WeightFormat& format) {
 }  // namespace
 
 std::string describe(const WeightFormat& format) {
-  if (format.is_plain()) return "plain";
+  if (format.is_unquantised()) return "unquantised";
   if (format.codes) {
     const bool bytes = block_codes_format(format.blocks)->values_of_byte() == 1;
     return fmt::format("GGUF's {} as {}", block_type_info(format.blocks).name, bytes ? "int8" : "int4");

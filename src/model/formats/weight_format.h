@@ -11,7 +11,7 @@ namespace tessera {
 // The matrix is [rows, cols]: a row for each output of the linear, a column for each input. Element (r, c) is (value −
 // zero) · scale. NVFP4 has a second scale for the whole tensor. MXFP4's scales are powers of two.
 struct WeightFormat {
-  enum class Values : std::uint8_t { kPlain, kE4M3, kInt8, kInt4, kE2M1, kBlocks };
+  enum class Values : std::uint8_t { kUnquantised, kE4M3, kInt8, kInt4, kE2M1, kBlocks };
   // The names and types of the linear's tensors. In the checkpoint a name is preceded by "<module>.". Values are packed
   // into words and bytes from the lowest bits upwards.
   enum class Spelling : std::uint8_t {
@@ -53,7 +53,7 @@ struct WeightFormat {
     kBlock,   // one scale for each 32 values of a token; the kernels for GGUF compute it
   };
 
-  Values values = Values::kPlain;
+  Values values = Values::kUnquantised;
   Spelling spelling = Spelling::kScaled;
   std::string scale = {};       // only for kScaled: "weight_scale" or "weight_scale_inv"; both are factors
   std::int64_t block_rows = 0;  // number of rows of a block with one scale; 0 for all rows
@@ -66,7 +66,7 @@ struct WeightFormat {
   // Only for kBlocks: true if operators take the blocks' integers and scales as separate tensors (block_codes.h).
   bool codes = false;
 
-  bool is_plain() const { return values == Values::kPlain; }
+  bool is_unquantised() const { return values == Values::kUnquantised; }
   bool is_blocks() const { return values == Values::kBlocks; }
   bool is_mxfp4() const { return spelling == Spelling::kMxfp4Packed || spelling == Spelling::kMxfp4; }
   bool is_nvfp4() const { return values == Values::kE2M1 && !is_mxfp4(); }

@@ -86,7 +86,7 @@ std::optional<StartFormat> kind_of(const WeightFormat& format) {
     case WeightFormat::Values::kInt8: return StartFormat::kInt8;
     case WeightFormat::Values::kInt4: return StartFormat::kInt4;
     case WeightFormat::Values::kE2M1: return format.is_mxfp4() ? std::nullopt : std::optional(StartFormat::kNvfp4);
-    case WeightFormat::Values::kPlain:
+    case WeightFormat::Values::kUnquantised:
     case WeightFormat::Values::kBlocks: break;
   }
   return std::nullopt;
@@ -185,8 +185,8 @@ Result<WeightFormat> WeightFormats::of(std::string_view module, const StoredType
   for (const FormatGroup& group : rules.groups) {
     if (described == nullptr && group.every_linear) described = &group.format;
   }
-  const bool plain = described == nullptr || TRY(rules.plain.matches(module).with_context(file_));
-  const WeightFormat settled = plain ? WeightFormat() : *described;
+  const bool unquantised = described == nullptr || TRY(rules.unquantised.matches(module).with_context(file_));
+  const WeightFormat settled = unquantised ? WeightFormat() : *described;
   if (!stored) return settled;
   return stored_format(rules, described, settled, module, stored, file_);
 }

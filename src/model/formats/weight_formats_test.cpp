@@ -25,8 +25,8 @@ TEST(WeightFormats, WithoutSettingsAreAllPlain) {
     EXPECT_FALSE(formats.any());
     EXPECT_EQ(formats.method(), "");
     EXPECT_EQ(formats.kv_cache(), std::nullopt);
-    EXPECT_TRUE(format_of(formats).is_plain());
-    EXPECT_EQ(describe(format_of(formats)), "plain");
+    EXPECT_TRUE(format_of(formats).is_unquantised());
+    EXPECT_EQ(describe(format_of(formats)), "unquantised");
   }
 }
 

@@ -101,7 +101,7 @@ Result<WeightFormat> LayerBuilder::format_of_block(const LinearBlock& block, std
   }
   WeightFormat format = TRY(format_of(block.tensor));
   note_stored(block.tensor, format);
-  if (!format.is_plain()) return format;
+  if (!format.is_unquantised()) return format;
   if (block.quantisable == Quantisable::kYes) return format_at_start(block.tensor, cols);
   leave_at_start(block.tensor, "published checkpoints leave heads, routers and gates so");
   return format;
@@ -125,16 +125,16 @@ Result<WeightFormat> LayerBuilder::format_of(const std::string& module) const {
 }
 
 void LayerBuilder::note_stored(const std::string& module, const WeightFormat& format) {
-  const bool counts = !formats_.method().empty() || !format.is_plain();
+  const bool counts = !formats_.method().empty() || !format.is_unquantised();
   if (counts && noted_stored_.insert(module).second)
-    stored_.push_back({.module = module, .format = describe(format), .plain = format.is_plain()});
+    stored_.push_back({.module = module, .format = describe(format), .unquantised = format.is_unquantised()});
 }
 
 bool LayerBuilder::has_separate_experts(const std::string& prefix, const std::string& matrix) const {
   const std::string first = fmt::format("{}0.{}", prefix, matrix);
   if (options_.stored_type) return has_matrix(first, options_.stored_type);
   const Result<WeightFormat> format = format_of(first);
-  return format.ok() && !format->is_plain();
+  return format.ok() && !format->is_unquantised();
 }
 
 WeightFormat LayerBuilder::format_at_start(const std::string& module, std::int64_t cols) {
@@ -161,7 +161,7 @@ ir::ValueId LayerBuilder::linear_of(const std::string& name, ir::ValueId x, std:
                                     bool bias, std::optional<ir::ValueId> residual) {
   std::vector<ir::ValueId> operands = {x};
   ir::Attributes attributes{{"bias", bias}};
-  const bool quantised = !parts[0].format.is_plain();
+  const bool quantised = !parts[0].format.is_unquantised();
   if (quantised) {
     Result<QuantisedWeights> weights = quantised_weights(name, parts);
     if (!weights.ok()) {
@@ -173,7 +173,7 @@ ir::ValueId LayerBuilder::linear_of(const std::string& name, ir::ValueId x, std:
     attributes.insert(attributes.end(), of_matrix.begin(), of_matrix.end());
     attributes.emplace_back("inputs", std::string(rounding_of_inputs(parts[0].format)));
   } else {
-    operands.push_back(add_weight(plain_weight(name, parts, options_.weight_type())));
+    operands.push_back(add_weight(unquantised_weight(name, parts, options_.weight_type())));
   }
   if (std::optional<AdaptableLinear> linear = adaptable_linear(graph.graph().value(operands[1]).name, parts))
     linears_.push_back(*std::move(linear));
@@ -218,7 +218,7 @@ ir::ValueId LayerBuilder::linear(const std::string& name, ir::ValueId x, const s
 Result<Storage> LayerBuilder::read_as_numbers(const std::string& module, std::int64_t rows, std::int64_t cols,
                                               std::string_view reason) {
   const WeightFormat format = TRY(format_of(module));
-  if (format.is_plain()) {
+  if (format.is_unquantised()) {
     leave_at_start(module, std::string(reason));
     return Storage(PlainStorage{});
   }

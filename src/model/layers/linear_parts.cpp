@@ -349,7 +349,7 @@ std::string_view rounding_of_inputs(const WeightFormat& format) {
   }
 }
 
-WeightSpec plain_weight(const std::string& name, std::span<const LinearPart> parts, ir::DType dtype) {
+WeightSpec unquantised_weight(const std::string& name, std::span<const LinearPart> parts, ir::DType dtype) {
   WeightSpec weight{.name = name + ".weight", .type = {dtype, {sum_of_rows(parts), parts[0].cols}}};
   for (const LinearPart& part : parts) {
     weight.parts.push_back({.tensor = matrix_tensor(part),

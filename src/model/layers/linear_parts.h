@@ -40,9 +40,9 @@ std::string_view rounding_of_inputs(const WeightFormat& format);
 std::int64_t sum_of_rows(std::span<const LinearPart> parts);
 std::string matrix_tensor(const LinearPart& part);
 
-// plain_weight() returns the matrix [all parts' rows, cols] of unquantised parts. bias_weight() returns the bias [all
-// parts' rows].
-WeightSpec plain_weight(const std::string& name, std::span<const LinearPart> parts, ir::DType dtype);
+// unquantised_weight() returns the matrix [all parts' rows, cols] of unquantised parts. bias_weight() returns the bias
+// [all parts' rows].
+WeightSpec unquantised_weight(const std::string& name, std::span<const LinearPart> parts, ir::DType dtype);
 WeightSpec bias_weight(const std::string& name, std::span<const LinearPart> parts, ir::DType dtype);
 
 // The weights that are operands of quantised_linear, from w to groups, and their format.

@@ -153,12 +153,12 @@ Result<std::optional<QuantisedExperts>> add_quantised_experts(LayerBuilder& b, c
   const bool has_blocks = parts.are_separate() && b.options().stored_blocks;
   if (has_blocks) {
     if (!b.options().block_codes) format = set_blocks(b, parts, all);
-    if (format.is_plain()) return std::optional<QuantisedExperts>();
+    if (format.is_unquantised()) return std::optional<QuantisedExperts>();
   } else if (parts.are_separate()) {
     format = TRY(set_stored_formats(b, all));
   }
-  if (format.is_plain()) format = set_formats_at_start(b, parts, all);
-  if (format.is_plain()) return std::optional<QuantisedExperts>();
+  if (format.is_unquantised()) format = set_formats_at_start(b, parts, all);
+  if (format.is_unquantised()) return std::optional<QuantisedExperts>();
   if (format.ordered)
     return unimplemented(fmt::format("{}: experts whose columns have an order (desc_act)", gate_up[0].tensor));
   if (format.is_mxfp4() && parts.hidden_size() % kMxfp4Block == 0 && parts.local_size() % kMxfp4Block == 0)

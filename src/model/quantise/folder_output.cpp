@@ -74,7 +74,7 @@ class FolderOutput : public QuantisedOutput {
 
   Status plan(const ModelConfig& config, const ir::OpTable& ops, const FamilyRegistry& families) {
     TRY(find_linears(config, ops, families));
-    std::vector<std::string> plain;
+    std::vector<std::string> unquantised;
     for (const std::string_view name : checkpoint_.names()) {
       const StoredTensor& tensor = *checkpoint_.find(name);
       const auto linear = linear_of_.find(tensor.name);
@@ -83,16 +83,16 @@ class FolderOutput : public QuantisedOutput {
       } else {
         add_copy(tensor);
         if (tensor.shape.size() == 2 && tensor.name.ends_with(kWeight) && !tensor.name.ends_with("embed_tokens.weight"))
-          plain.push_back(tensor.name.substr(0, tensor.name.size() - kWeight.size()));
+          unquantised.push_back(tensor.name.substr(0, tensor.name.size() - kWeight.size()));
       }
     }
-    if (!plain.empty())
-      notes_.push_back(
-          fmt::format("{} matrices beside the embeddings stay as they are: {} first", plain.size(), plain.front()));
+    if (!unquantised.empty())
+      notes_.push_back(fmt::format("{} matrices beside the embeddings stay as they are: {} first", unquantised.size(),
+                                   unquantised.front()));
     divide();
     const std::string file = config_file(folder_).string();
     config_ = TRY(Json::parse(TRY(read_text_file(file)), file));
-    config_.set("quantization_config", quantisation_config(type_, linears_, plain));
+    config_.set("quantization_config", quantisation_config(type_, linears_, unquantised));
     std::error_code error;
     for (const std::string_view name : kCopied) {
       const fs::path path = fs::path(folder_) / name;

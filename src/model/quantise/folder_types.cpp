@@ -46,13 +46,13 @@ Json strings(std::span<const std::string> texts) {
   return list;
 }
 
-Json fp8_config(std::span<const std::string> plain) {
+Json fp8_config(std::span<const std::string> unquantised) {
   Json::Array block;
   block.emplace_back(128);
   block.emplace_back(128);
   Json json = Json::object();
   json.set("activation_scheme", "dynamic").set("fmt", "e4m3").set("quant_method", "fp8");
-  json.set("weight_block_size", std::move(block)).set("modules_to_not_convert", strings(plain));
+  json.set("weight_block_size", std::move(block)).set("modules_to_not_convert", strings(unquantised));
   return json;
 }
 
@@ -124,8 +124,8 @@ std::vector<TensorLayout> stored_tensors(const FolderType& type, const Quantised
 }
 
 Json quantisation_config(const FolderType& type, std::span<const QuantisedLinear> linears,
-                         std::span<const std::string> plain) {
-  if (type.format == StartFormat::kFp8 && !type.channels) return fp8_config(plain);
+                         std::span<const std::string> unquantised) {
+  if (type.format == StartFormat::kFp8 && !type.channels) return fp8_config(unquantised);
   // Groups the linears by group size. The most common size becomes the group whose target is "Linear". The other groups
   // list their linears by name.
   std::map<std::int64_t, std::vector<std::string>> sizes;
@@ -143,7 +143,7 @@ Json quantisation_config(const FolderType& type, std::span<const QuantisedLinear
   Json json = Json::object();
   json.set("quant_method", "compressed-tensors").set("format", format_of(type));
   json.set("quantization_status", "compressed").set("config_groups", std::move(groups));
-  return json.set("ignore", strings(plain));
+  return json.set("ignore", strings(unquantised));
 }
 
 }  // namespace tessera

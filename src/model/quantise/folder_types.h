@@ -40,8 +40,8 @@ struct QuantisedLinear {
 // Returns the tensors of the linear, in this order: values, scales, then the shape or the divisor if the type has one.
 std::vector<TensorLayout> stored_tensors(const FolderType& type, const QuantisedLinear& linear);
 
-// Returns "quantization_config" for these linears. `plain` lists the linears that stay unquantised.
+// Returns "quantization_config" for these linears. `unquantised` lists the linears that stay unquantised.
 Json quantisation_config(const FolderType& type, std::span<const QuantisedLinear> linears,
-                         std::span<const std::string> plain);
+                         std::span<const std::string> unquantised);
 
 }  // namespace tessera

@@ -155,7 +155,7 @@ Result<std::optional<QuantisedSource::Linear>> QuantisedSource::find(const Store
   };
   if (!has_matrix(module, stored)) return std::optional<Linear>();
   const WeightFormat format = TRY(formats_.of(module, stored));
-  if (format.is_plain()) return std::optional<Linear>();
+  if (format.is_unquantised()) return std::optional<Linear>();
   if (!is_readable(format))
     return unimplemented(
         fmt::format("{}: {} is stored as {}; accepted: FP8, INT8, NVFP4, MXFP4, and int4 of compressed-tensors "

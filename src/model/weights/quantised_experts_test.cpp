@@ -121,8 +121,9 @@ TEST(QuantisedExperts, OfOneLayerHaveOneFormat) {
   };
   const Status refused = weights_of(ExpertLayout::kSeparate, without).status();
   EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument);
-  EXPECT_THAT(refused.message(), HasSubstr("e.1.up_proj is plain; accepted: MXFP4, groups of 32, the format of the "
-                                           "layer's other experts"));
+  EXPECT_THAT(refused.message(),
+              HasSubstr("e.1.up_proj is unquantised; accepted: MXFP4, groups of 32, the format of the "
+                        "layer's other experts"));
 }
 
 TEST(QuantisedExperts, WithAnOrderOfColumnsAreRefused) {
