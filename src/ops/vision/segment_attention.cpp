@@ -10,6 +10,7 @@
 #include "tessera/ops/contract/shape_rule.h"
 #include "tessera/ops/cpu/cpu_math.h"
 #include "tessera/ops/cpu/cpu_op.h"
+#include "tessera/ops/cpu/cpu_vector.h"
 
 namespace tessera {
 namespace {
@@ -30,7 +31,9 @@ Result<std::vector<ir::Type>> infer_segment_attention(const ir::OpSignature& s) 
   return std::vector{ir::Type{qkv.dtype, {qkv.shape[0], cols / 3}}};
 }
 
-constexpr std::int64_t kKeys = 64;  // keys whose scores are held at once
+constexpr std::int64_t kRows = kVecFloats;  // rows computed side by side, each in one lane of the vectors
+constexpr std::int64_t kKeys = 32;          // keys whose scores are held at once
+constexpr std::int64_t kSums = 4;           // sums that are computed side by side
 
 template <class T>
 struct Problem {
@@ -40,50 +43,97 @@ struct Problem {
   std::int64_t rows;
   std::int64_t heads;
   std::int64_t dim;
+
+  const std::int32_t* range(std::int64_t row) const { return ranges + 2 * row; }
 };
 
-// Computes one row of one head. Keys are taken in blocks from the range's begin.
-template <class T>
-TESSERA_CPU_CLONES void attend_row(const Problem<T>& p, std::int64_t row, std::int64_t head) {
-  float q[kMaxSegmentHeadDim];
-  float sum[kMaxSegmentHeadDim] = {};
-  float weights[kKeys];
-  const std::int64_t width = p.heads * p.dim;
-  const T* const query = p.qkv + row * 3 * width + head * p.dim;
-  const float scale = 1.0F / std::sqrt(static_cast<float>(p.dim));
-  for (std::int64_t i = 0; i < p.dim; ++i) q[i] = to_float(query[i]) * scale;
+TESSERA_INLINE Vec16 exp16(Vec16 const& x) {
+  float lanes[kVecFloats];
+  store16(lanes, x);
+#pragma omp simd
+  for (std::int64_t i = 0; i < kVecFloats; ++i) lanes[i] = fast_exp(lanes[i]);
+  return load16(lanes);
+}
 
-  const std::int64_t begin = std::max<std::int64_t>(p.ranges[2 * row], 0);
-  const std::int64_t end = std::min<std::int64_t>(p.ranges[2 * row + 1], p.rows);
-  float greatest = -std::numeric_limits<float>::infinity();
-  float total = 0;
+// Copies keys or values of one head, which are `stride` apart, as floats: to[keys, dim].
+template <class T>
+TESSERA_INLINE void gather_head(const T* from, std::int64_t stride, std::int64_t keys, std::int64_t dim, float* to) {
+  for (std::int64_t k = 0; k < keys; ++k)
+    for (std::int64_t i = 0; i < dim; ++i) to[k * dim + i] = to_float(from[k * stride + i]);
+}
+
+// Computes the scores of all rows with kCount keys.
+template <std::int64_t kCount>
+TESSERA_INLINE void score_keys(const Vec16* q, const float* keys, std::int64_t dim, Vec16* scores) {
+  Vec16 sums[kCount] = {};
+  for (std::int64_t i = 0; i < dim; ++i)
+#pragma GCC unroll 4
+    for (std::int64_t k = 0; k < kCount; ++k) sums[k] += q[i] * keys[k * dim + i];
+  std::copy_n(sums, kCount, scores);
+}
+
+// Computes at most kRows neighbouring rows of one head, which have the same range. Keys are taken in blocks from the
+// range's begin. A lane never depends on another one.
+template <class T>
+TESSERA_CPU_CLONES void attend_rows(const Problem<T>& p, std::int64_t row, std::int64_t rows, std::int64_t head) {
+  Vec16 q[kMaxSegmentHeadDim];
+  Vec16 sum[kMaxSegmentHeadDim];
+  Vec16 weights[kKeys];
+  float block[kKeys * kMaxSegmentHeadDim];
+  const std::int64_t dim = p.dim;
+  const std::int64_t width = p.heads * dim;
+  const T* const query = p.qkv + row * 3 * width + head * dim;
+  const float scale = 1.0F / std::sqrt(static_cast<float>(dim));
+  for (std::int64_t i = 0; i < dim; ++i) {
+    q[i] = sum[i] = Vec16{};
+    for (std::int64_t lane = 0; lane < rows; ++lane) q[i][lane] = to_float(query[lane * 3 * width + i]) * scale;
+  }
+
+  const std::int64_t begin = std::max<std::int64_t>(p.range(row)[0], 0);
+  const std::int64_t end = std::min<std::int64_t>(p.range(row)[1], p.rows);
+  Vec16 greatest = splat16(-std::numeric_limits<float>::infinity());
+  Vec16 total{};
   for (std::int64_t first = begin; first < end; first += kKeys) {
     const std::int64_t keys = std::min(kKeys, end - first);
-    const T* const key = p.qkv + first * 3 * width + width + head * p.dim;
-    float most = greatest;
-    for (std::int64_t k = 0; k < keys; ++k) {
-      const T* const values = key + k * 3 * width;
-      float score = 0;
-#pragma omp simd reduction(+ : score)
-      for (std::int64_t i = 0; i < p.dim; ++i) score += q[i] * to_float(values[i]);
-      weights[k] = score;
-      most = std::max(most, score);
-    }
-    const float shrink = fast_exp(greatest - most);
+    const T* const key = p.qkv + first * 3 * width + width + head * dim;
+    gather_head(key, 3 * width, keys, dim, block);
+    std::int64_t scored = 0;
+    for (; scored + kSums <= keys; scored += kSums) score_keys<kSums>(q, block + scored * dim, dim, weights + scored);
+    for (; scored < keys; ++scored) score_keys<1>(q, block + scored * dim, dim, weights + scored);
+
+    Vec16 most = greatest;
+    for (std::int64_t k = 0; k < keys; ++k) most = weights[k] > most ? weights[k] : most;
+    const Vec16 shrink = exp16(greatest - most);
     greatest = most;
     total *= shrink;
-    for (std::int64_t i = 0; i < p.dim; ++i) sum[i] *= shrink;
-    for (std::int64_t k = 0; k < keys; ++k) {
-      const float weight = fast_exp(weights[k] - most);
-      const T* const values = key + k * 3 * width + width;
-      total += weight;
-#pragma omp simd
-      for (std::int64_t i = 0; i < p.dim; ++i) sum[i] += weight * to_float(values[i]);
+    for (std::int64_t k = 0; k < keys; ++k) total += weights[k] = exp16(weights[k] - most);
+    gather_head(key + width, 3 * width, keys, dim, block);
+    for (std::int64_t i = 0; i < dim; i += kSums) {
+      Vec16 sums[kSums];
+      for (std::int64_t j = 0; j < kSums; ++j) sums[j] = sum[i + j] * shrink;
+      for (std::int64_t k = 0; k < keys; ++k)
+#pragma GCC unroll 4
+        for (std::int64_t j = 0; j < kSums; ++j) sums[j] += weights[k] * block[k * dim + i + j];
+      std::copy_n(sums, kSums, sum + i);
     }
   }
-  T* const out = p.out + row * width + head * p.dim;
-  const float inverse = total > 0 ? 1.0F / total : 0.0F;
-  for (std::int64_t i = 0; i < p.dim; ++i) out[i] = from_float<T>(sum[i] * inverse);
+
+  T* const out = p.out + row * width + head * dim;
+  for (std::int64_t lane = 0; lane < rows; ++lane) {
+    const float inverse = total[lane] > 0 ? 1.0F / total[lane] : 0.0F;
+    for (std::int64_t i = 0; i < dim; ++i) out[lane * width + i] = from_float<T>(sum[i][lane] * inverse);
+  }
+}
+
+// Computes rows begin to end of one head, neighbours with the same range together.
+template <class T>
+void attend_range(const Problem<T>& p, std::int64_t begin, std::int64_t end, std::int64_t head) {
+  while (begin < end) {
+    std::int64_t next = begin + 1;
+    while (next < end && std::equal(p.range(begin), p.range(begin) + 2, p.range(next))) ++next;
+    attend_rows(p, begin, next - begin, head);
+    begin = next;
+  }
 }
 
 Result<std::unique_ptr<BoundOp>> bind_segment_attention(const BindArgs& args) {
@@ -97,8 +147,12 @@ Result<std::unique_ptr<BoundOp>> bind_segment_attention(const BindArgs& args) {
                                              .heads = heads,
                                              .dim = args.results[0].dim(1) / heads};
                           return make_cpu_op("segment_attention", [p] {
-                            parallel_for(p.rows * p.heads, 1, [&](std::int64_t begin, std::int64_t end) {
-                              for (std::int64_t i = begin; i < end; ++i) attend_row(p, i % p.rows, i / p.rows);
+                            const std::int64_t blocks = (p.rows + kRows - 1) / kRows;
+                            parallel_for(blocks * p.heads, 1, [&](std::int64_t begin, std::int64_t end) {
+                              for (std::int64_t i = begin; i < end; ++i) {
+                                const std::int64_t row = i % blocks * kRows;
+                                attend_range(p, row, std::min(row + kRows, p.rows), i / blocks);
+                              }
                             });
                           });
                         });
