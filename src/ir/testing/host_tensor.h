@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "tessera/base/cpu_clones.h"
 #include "tessera/base/float16.h"
 #include "tessera/base/float8.h"
 #include "tessera/ir/tensor_view.h"
@@ -106,6 +107,25 @@ inline HostTensor random_tensor(ir::DType dtype, std::vector<std::int64_t> dims,
   std::uniform_real_distribution<double> uniform(low, high);
   for (std::int64_t i = 0; i < t.size(); ++i) t.set(i, uniform(generator));
   return t;
+}
+
+// Compares whole tensors at once; operator== of vectors compares std::byte by std::byte.
+inline bool same_bits(const HostTensor& a, const HostTensor& b) {
+  return a.bytes.size() == b.bytes.size() &&
+         (a.bytes.empty() || std::memcmp(a.bytes.data(), b.bytes.data(), a.bytes.size()) == 0);
+}
+
+// Returns the sum of a[i] · b[i]. References spend most of their time here.
+TESSERA_CPU_CLONES inline double dot(const double* a, const double* b, std::int64_t count) {
+  double sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (std::int64_t i = 0; i < count; ++i) sum += a[i] * b[i];
+  return sum;
+}
+// Adds factor · x[i] to y[i].
+TESSERA_CPU_CLONES inline void add_scaled(double factor, const double* x, double* y, std::int64_t count) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < count; ++i) y[i] += factor * x[i];
 }
 
 // Accepts |actual - expected| <= absolute + relative · |expected|.

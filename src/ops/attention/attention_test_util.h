@@ -163,9 +163,7 @@ inline void reference_row(const Config& c, std::int64_t position, double sink, c
   const std::int64_t stride = c.kv_heads * c.head_dim;
   std::vector<double> scores;
   for (std::int64_t p = first; p <= position; ++p) {
-    double s = 0;
-    for (std::int64_t d = 0; d < c.head_dim; ++d) s += q[d] * keys[p * stride + d];
-    s *= c.scale;
+    const double s = c.scale * dot(q, keys + p * stride, c.head_dim);
     scores.push_back(c.softcap > 0 ? c.softcap * std::tanh(s / c.softcap) : s);
   }
   const double greatest = std::max(sink, *std::max_element(scores.begin(), scores.end()));
@@ -173,8 +171,7 @@ inline void reference_row(const Config& c, std::int64_t position, double sink, c
   for (double& s : scores) total += s = std::exp(s - greatest);
   std::fill(out, out + c.head_dim, 0.0);
   for (std::int64_t p = first; p <= position; ++p)
-    for (std::int64_t d = 0; d < c.head_dim; ++d)
-      out[d] += scores[static_cast<std::size_t>(p - first)] / total * values[p * stride + d];
+    add_scaled(scores[static_cast<std::size_t>(p - first)] / total, values + p * stride, out, c.head_dim);
 }
 
 // Returns the expected output. Padded rows keep their old content.

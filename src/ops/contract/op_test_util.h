@@ -190,11 +190,13 @@ inline Result<OpOutcome> try_run_op(const ir::OpDecl& decl, const KernelDef& ker
   eager.results = TRY(c->results());
   eager.operands = TRY(c->operands());
   for (std::size_t i = 0; i < eager.results.size(); ++i)
-    EXPECT_EQ(eager.results[i].bytes, replayed.results[i].bytes) << decl.name << ": eager and replayed result " << i;
+    EXPECT_TRUE(same_bits(eager.results[i], replayed.results[i]))
+        << decl.name << ": eager and replayed result " << i << " differ";
   for (std::size_t i = 0; i < eager.operands.size(); ++i) {
-    EXPECT_EQ(eager.operands[i].bytes, replayed.operands[i].bytes) << decl.name << ": eager and replayed operand " << i;
+    EXPECT_TRUE(same_bits(eager.operands[i], replayed.operands[i]))
+        << decl.name << ": eager and replayed operand " << i << " differ";
     if (decl.operands[i].mutated) continue;
-    EXPECT_EQ(eager.operands[i].bytes, operands[i].bytes) << decl.name << " changed operand " << i;
+    EXPECT_TRUE(same_bits(eager.operands[i], operands[i])) << decl.name << " changed operand " << i;
   }
   return eager;
 }

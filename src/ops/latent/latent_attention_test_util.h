@@ -136,9 +136,7 @@ inline HostTensor reference_queries(const LatentConfig& c, const std::vector<Hos
     const std::int64_t from = t * c.q_columns() + i % c.heads * (c.key + c.rotated);
     std::vector<double> sums(static_cast<std::size_t>(c.latent));
     for (std::int64_t k = 0; k < c.key; ++k)
-      for (std::int64_t j = 0; j < c.latent; ++j)
-        sums[static_cast<std::size_t>(j)] +=
-            q.at(from + k) * keys[static_cast<std::size_t>((i % c.heads * c.key + k) * c.latent + j)];
+      add_scaled(q.at(from + k), keys.data() + (i % c.heads * c.key + k) * c.latent, sums.data(), c.latent);
     for (std::int64_t j = 0; j < c.latent; ++j) query.set(i * c.width() + j, sums[static_cast<std::size_t>(j)]);
     for (std::int64_t r = 0; r < half; ++r) {
       const std::int64_t first = c.interleaved ? 2 * r : r;
@@ -166,7 +164,7 @@ inline std::vector<double> latent_reference(const LatentConfig& c, const Forward
   for (std::int64_t i = 0; i < real_rows(batch) * c.heads; ++i)
     for (std::int64_t v = 0; v < c.value; ++v) {
       const double* matrix = matrices.data() + (i % c.heads * c.value + v) * c.latent;
-      out.push_back(std::inner_product(matrix, matrix + c.latent, rows.data() + i * c.width(), 0.0));
+      out.push_back(dot(matrix, rows.data() + i * c.width(), c.latent));
     }
   return out;
 }

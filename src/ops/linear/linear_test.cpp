@@ -37,9 +37,7 @@ std::vector<double> reference(const std::vector<HostTensor>& operands, MatmulSiz
     for (std::int64_t j = 0; j < sizes.n; ++j) {
       double sum = terms.bias ? operands[2].at(j) : 0;
       if (terms.residual) sum += operands.back().at(i * sizes.n + j);
-      for (std::int64_t p = 0; p < sizes.k; ++p)
-        sum += x[static_cast<std::size_t>(i * sizes.k + p)] * w[static_cast<std::size_t>(j * sizes.k + p)];
-      y.push_back(sum);
+      y.push_back(sum + dot(x.data() + i * sizes.k, w.data() + j * sizes.k, sizes.k));
     }
   return y;
 }

@@ -112,28 +112,30 @@ double activate(const std::string& activation, double gate, double up) {
   return gate / (1 + std::exp(-gate)) * up;
 }
 
+// The elements of x and of the matrices.
+struct Numbers {
+  std::vector<double> x, gate_up, down;
+};
+
 // Computes y += weight · expert(row of x).
-void add_expert(const std::vector<HostTensor>& operands, const Form& form, std::int64_t token, std::int64_t expert,
-                double weight, std::span<double> y) {
+void add_expert(const std::vector<HostTensor>& operands, const Numbers& numbers, const Form& form, std::int64_t token,
+                std::int64_t expert, double weight, std::span<double> y) {
   const std::int64_t hidden = operands[0].dims[1];
   const std::int64_t intermediate = operands[4].dims[2];
   std::vector<double> both;
   for (std::int64_t i = 0; i < 2 * intermediate; ++i) {
     const std::int64_t row = expert * 2 * intermediate + i;
-    double sum = form.gate_up_bias ? operands[5].at(row) : 0;
-    for (std::int64_t h = 0; h < hidden; ++h)
-      sum += operands[0].at(token * hidden + h) * operands[3].at(row * hidden + h);
-    both.push_back(sum);
+    both.push_back((form.gate_up_bias ? operands[5].at(row) : 0) +
+                   dot(numbers.x.data() + token * hidden, numbers.gate_up.data() + row * hidden, hidden));
   }
+  std::vector<double> activated;
+  for (auto gate = both.begin(); std::ssize(activated) < intermediate; ++gate)
+    activated.push_back(activate(form.activation, *gate, gate[intermediate]));
   for (std::int64_t h = 0; h < hidden; ++h) {
     const std::int64_t row = expert * hidden + h;
-    double sum = form.down_bias ? operands.back().at(row) : 0;
-    for (std::int64_t i = 0; i < intermediate; ++i) {
-      const auto at = static_cast<std::size_t>(i);
-      sum += activate(form.activation, both[at], both[at + static_cast<std::size_t>(intermediate)]) *
-             operands[4].at(row * intermediate + i);
-    }
-    y[static_cast<std::size_t>(h)] += weight * sum;
+    y[static_cast<std::size_t>(h)] +=
+        weight * ((form.down_bias ? operands.back().at(row) : 0) +
+                  dot(activated.data(), numbers.down.data() + row * intermediate, intermediate));
   }
 }
 
@@ -146,11 +148,12 @@ std::vector<double> reference(std::vector<HostTensor> operands, const Form& form
   const std::int64_t tokens = operands[0].dims[0];
   const std::int64_t hidden = operands[0].dims[1];
   const std::int64_t top_k = operands[1].dims[1];
+  const Numbers numbers{.x = operands[0].values(), .gate_up = operands[3].values(), .down = operands[4].values()};
   std::vector<double> y(static_cast<std::size_t>(tokens * hidden));
   for (std::int64_t i = 0; i < tokens * top_k; ++i) {
     const auto expert = static_cast<std::int64_t>(operands[1].at(i));
     if (expert < 0 || expert >= operands[3].dims[0]) continue;
-    add_expert(operands, form, i / top_k, expert, operands[2].at(i),
+    add_expert(operands, numbers, form, i / top_k, expert, operands[2].at(i),
                std::span(y).subspan(static_cast<std::size_t>(i / top_k * hidden), static_cast<std::size_t>(hidden)));
   }
   return y;

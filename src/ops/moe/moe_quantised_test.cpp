@@ -130,12 +130,6 @@ double activated(const std::string& activation, double gate, double up) {
   return gate / (1 + std::exp(-1.702 * gate)) * (up + 1);
 }
 
-double dot_of(const double* a, const double* b, std::int64_t count) {
-  double sum = 0;
-  for (std::int64_t i = 0; i < count; ++i) sum += a[i] * b[i];
-  return sum;
-}
-
 std::vector<double> expected_of(const QuantisedExpertsCase& c) {
   const auto& [tokens, top_k, experts, hidden, intermediate] = c.sizes;
   const std::vector<double> x = c.operands[0].values();
@@ -147,14 +141,14 @@ std::vector<double> expected_of(const QuantisedExpertsCase& c) {
     const std::int64_t token = pair / top_k;
     for (std::int64_t i = 0; i < 2 * intermediate; ++i)
       both[static_cast<std::size_t>(i)] =
-          dot_of(x.data() + token * hidden, c.gate_up.data() + (e * 2 * intermediate + i) * hidden, hidden) +
+          dot(x.data() + token * hidden, c.gate_up.data() + (e * 2 * intermediate + i) * hidden, hidden) +
           (c.biases ? c.operands[5].at(e * 2 * intermediate + i) : 0);
     for (std::int64_t i = 0; i < intermediate; ++i)
       both[static_cast<std::size_t>(i)] =
           activated(c.activation, both[static_cast<std::size_t>(i)], both[static_cast<std::size_t>(intermediate + i)]);
     for (std::int64_t h = 0; h < hidden; ++h)
       y[static_cast<std::size_t>(token * hidden + h)] +=
-          c.operands[2].at(pair) * (dot_of(both.data(), c.down.data() + (e * hidden + h) * intermediate, intermediate) +
+          c.operands[2].at(pair) * (dot(both.data(), c.down.data() + (e * hidden + h) * intermediate, intermediate) +
                                     (c.biases ? c.operands[6].at(e * hidden + h) : 0));
   }
   return y;
