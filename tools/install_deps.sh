@@ -19,7 +19,7 @@ build_packages=(
   chrpath dpkg-dev # for the Debian package
   patchelf # for the Python package
 )
-test_packages=(libgtest-dev libgmock-dev python3 python3-jinja2 python3-jsonschema xz-utils chromium curl
+test_packages=(libgtest-dev libgmock-dev lld python3 python3-jinja2 python3-jsonschema xz-utils chromium curl
   abigail-tools rustc # the C interface: its ABI, and a client in another language
   python3-venv mypy   # the Python package
   lintian systemd     # the Debian package
