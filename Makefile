@@ -2,7 +2,7 @@
 # make build-deps of that what building needs, without the tests' packages
 # make build      the program, build/tessera, and the library
 # make run        build, then let the bundled model write (PROMPT="…": your own beginning)
-# make check      build everything and run the fast tests: a quarter of an hour on two cores after a build
+# make check      build everything and run the fast tests but their slow cases: a minute on two cores after a change of a .cpp
 # make test       build everything and run all tests; the last line is "N passed, N failed"
 # make build-cuda the program with the CUDA backend, libtessera_cuda.so, where nvcc is installed (make build does so too)
 # make test-cuda  build everything and run on this machine's GPU: conformance, operators, goldens, verify (DEVICE=cuda:1)
@@ -56,7 +56,8 @@ run: build-deps
 check test: deps
 	$(configure) -DTESSERA_BUILD_TESTS=ON
 	cmake --build --preset release
-	tools/run_tests.py $(if $(CI),--known-skips tests/known_skips.txt) build $(if $(filter check,$@),-L "^fast$$")
+	tools/run_tests.py $(if $(CI),--known-skips tests/known_skips.txt) $(if $(CI)$(filter check,$@),--slow-cases tests/slow_cases.txt) \
+		$(if $(filter check,$@),--quick) build $(if $(filter check,$@),-L "^fast$$")
 
 build-cuda: deps
 	$(configure)

@@ -1,4 +1,5 @@
-# `make check` runs all tests but these, which start servers, browsers and compilers and wait for them.
+# Tests that start servers, browsers and compilers and wait for them. `make check` runs the others, without the cases of
+# tests/slow_cases.txt.
 set(TESSERA_SLOW_TESTS
   chat_formats_script cli_bad_model_script cli_bench_script cli_chat_script cli_errors_script cli_explain_script cli_generate_script
   cli_hub_script cli_image_script cli_make_checkpoint_script cli_quantize_script cli_start_script containerfile_script deb_script dist_script docs_commands_script install_script opencl_program_script page_script plugin_leaks_script plugins_script server_client_replay_script

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Runs the tests of a configured and built folder: tools/run_tests.py [--known-skips FILE] BUILD_FOLDER [CTEST_ARGUMENT …]
+"""Runs the tests of a configured and built folder: tools/run_tests.py [--known-skips FILE] [--slow-cases FILE [--quick]]
+BUILD_FOLDER [CTEST_ARGUMENT …]
 
 Prints the output of failing programs as they fail, then skipped and failed cases with their reasons. The last line is
 "N passed, N failed". It counts each GoogleTest case, the cases that a script reports in a line of this form, and one case
@@ -8,7 +9,11 @@ program that runs no case. The exit status is 0 only if a case passed and none f
 
 With --known-skips, a skipped case that FILE does not list counts as failed. A line of FILE is a pattern for "program: case:
 reason", in which * stands for any text, then " # " and the reason why such a case may be skipped. A script prints a line
-"skipped: CASE REASON" for each case that it skips."""
+"skipped: CASE REASON" for each case that it skips.
+
+A line of --slow-cases' FILE is "PROGRAM: PATTERN # SECONDS", with GoogleTest's patterns; the pattern * stands for the whole
+program, which may be a script. --quick leaves these cases out. Without it all run, and a line that matches no case of a
+program that ran, or a case of another one, counts as failed."""
 
 import argparse
 import fnmatch
@@ -21,6 +26,7 @@ import sys
 import xml.etree.ElementTree as ElementTree
 
 JOBS = 2
+QUICK_JOBS = 3  # on two cores: the cases that remain wait for a third of their time
 MOST_OUTPUT = 16 << 20  # bytes of one program
 
 
@@ -115,12 +121,66 @@ def fail_unknown_skips(patterns, tally):
     tally.skipped = known
 
 
+def read_slow_cases(file):
+    """Returns a list of slow cases as (program, pattern); ends the program at a line of another form."""
+    slow = []
+    for number, line in enumerate(file.read_text().splitlines(), 1):
+        if not line or line.startswith("#"):
+            continue
+        match = re.fullmatch(r"(\w+): ([^\s:-]+) # [\d.]+", line)
+        if match is None:
+            sys.exit(f"{file}:{number}: {line!r} is not PROGRAM: PATTERN # SECONDS")
+        slow.append(match.groups())
+    return slow
+
+
+def leave_out(slow, command, environment):
+    """Leaves slow cases out of ctest's command: whole programs by name, cases by a filter that every program reads."""
+    programs = [program for program, pattern in slow if pattern == "*"]
+    patterns = [pattern for _, pattern in slow if pattern != "*"]
+    if programs:
+        command += ["-E", f"^({'|'.join(programs)})$"]
+    if patterns:
+        environment["GTEST_FILTER"] = "-" + ":".join(patterns)
+
+
+def cases_of(report):
+    """Returns the names of a program's cases by its report; [] without a readable one."""
+    try:
+        return [f"{case.get('classname')}.{case.get('name')}"
+                for case in ElementTree.parse(report).getroot().iter("testcase")]
+    except (OSError, ElementTree.ParseError):
+        return []
+
+
+def fail_stale_slow_cases(slow, ran, everything, tally):
+    """Counts lines that name something else than slow cases. `ran`: program → names of its cases; `everything`: whether
+    every program ran."""
+    for program, pattern in slow:
+        if program not in ran:
+            if everything:
+                tally.failed.append(f"{program}: on the list of slow cases, but there is no such program")
+            continue
+        if pattern == "*":
+            continue
+        matching = {name for name, cases in ran.items() if fnmatch.filter(cases, pattern)}
+        if program not in matching:
+            tally.failed.append(f"{program}: {pattern}: on the list of slow cases, but no case has such a name")
+        tally.failed += [f"{program}: {pattern}: on the list of slow cases, but {other} has such a case too"
+                         for other in sorted(matching - {program})]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
     parser.add_argument("--known-skips", type=pathlib.Path, metavar="FILE")
+    parser.add_argument("--slow-cases", type=pathlib.Path, metavar="FILE")
+    parser.add_argument("--quick", action="store_true")
     parser.add_argument("build", type=pathlib.Path)
     arguments, ctest_arguments = parser.parse_known_args()
     known_skips = read_known_skips(arguments.known_skips) if arguments.known_skips else None
+    if arguments.quick and not arguments.slow_cases:
+        parser.error("--quick leaves out what --slow-cases lists, and no list is given")
+    slow = read_slow_cases(arguments.slow_cases) if arguments.slow_cases else []
     build = arguments.build.resolve()
     reports = build / "test-results"
     shutil.rmtree(reports, ignore_errors=True)
@@ -130,14 +190,22 @@ def main():
     # Programs run at the same time, so waiting worker threads must not occupy a core.
     environment.setdefault("OMP_WAIT_POLICY", "passive")
     # By default ctest cuts a passing program's output to 1 KiB, and with it the counts and the skipped cases.
-    command = ["ctest", "--test-dir", str(build), "-j", str(JOBS), "--output-on-failure", "--test-output-size-passed",
-               str(MOST_OUTPUT), "--no-tests=error", "--output-junit", str(summary)] + ctest_arguments
+    command = ["ctest", "--test-dir", str(build), "-j", str(QUICK_JOBS if arguments.quick else JOBS), "--output-on-failure",
+               "--test-output-size-passed", str(MOST_OUTPUT), "--no-tests=error", "--output-junit", str(summary)]
+    command += ctest_arguments
+    if arguments.quick:
+        leave_out(slow, command, environment)
+        print(f"Left out: {len(slow)} groups of slow cases, listed in {arguments.slow_cases}", flush=True)
     ctest_status = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, check=False).returncode
 
     tally = Tally()
+    ran = {}
     if summary.exists():
         for case in ElementTree.parse(summary).getroot().iter("testcase"):
             count_program(case, reports, tally)
+            ran[case.get("name")] = cases_of(reports / f"{case.get('name')}.xml")
+    if not arguments.quick:
+        fail_stale_slow_cases(slow, ran, not ctest_arguments, tally)
     if known_skips is not None:
         fail_unknown_skips(known_skips, tally)
     if ctest_status != 0 and not tally.failed:

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Tests of run_tests.py on made-up test programs. Catches: a count that hides a crash, an empty program, a failed script or
-a skipped test."""
+a skipped test; a quick run that leaves out more or less than its list says, and a list that names cases that are gone."""
 
 import pathlib
 import subprocess
@@ -17,8 +17,9 @@ import run_tests  # noqa: E402  (found through the path above)
 class RunTests(unittest.TestCase):
     """Runs ctest on programs that the tests write."""
 
-    def run_on(self, tests, known_skips=None):
-        """tests: name → (script, properties of the test). Returns exit status and the output's lines."""
+    def run_on(self, tests, known_skips=None, slow_cases=None, more=()):
+        """tests: name → (script, properties of the test). `more`: further arguments. Returns exit status and the output's
+        lines."""
         with tempfile.TemporaryDirectory() as build:
             lines = []
             for name, (script, properties) in tests.items():
@@ -31,7 +32,11 @@ class RunTests(unittest.TestCase):
             if known_skips is not None:
                 flags = ["--known-skips", pathlib.Path(build) / "known_skips.txt"]
                 flags[1].write_text(known_skips)
-            done = subprocess.run([sys.executable, TOOLS / "run_tests.py", *flags, build], capture_output=True, text=True,
+            if slow_cases is not None:
+                slow = pathlib.Path(build) / "slow_cases.txt"
+                slow.write_text(slow_cases)
+                flags += ["--slow-cases", slow]
+            done = subprocess.run([sys.executable, TOOLS / "run_tests.py", *flags, build, *more], capture_output=True, text=True,
                                   check=False)
             return done.returncode, (done.stderr + done.stdout).rstrip("\n").split("\n")
 
@@ -85,6 +90,46 @@ class RunTests(unittest.TestCase):
         status, lines = self.run_on({"b_script": ("exit 0\n", "")}, "a_test: *\n")
         self.assertEqual(status, 1)
         self.assertIn("known_skips.txt:1: no reason", lines[-1])
+
+    def test_a_quick_run_leaves_out_what_is_listed(self):
+        tests = {
+            "a_test": (self.report("a_test", self.PASSED) + 'echo "filter: $GTEST_FILTER"\nexit 1\n', ""),
+            "b_test": (self.report("b_test", self.PASSED), ""),
+            "b_script": ("exit 1\n", ""),
+        }
+        listed = "# A comment\n\na_test: A.slow/* # 1.5\na_test: B.* # 20\nb_script: * # 3\n"
+        status, lines = self.run_on(tests, slow_cases=listed, more=["--quick"])
+        self.assertEqual((status, lines[-1]), (1, "2 passed, 1 failed"))
+        self.assertIn("filter: -A.slow/*:B.*", "\n".join(lines))
+        self.assertIn("  a_test: failed although every case passed (its output is above)", lines)
+        status, lines = self.run_on({"a_test": (self.report("a_test", self.PASSED), "")}, more=["--quick"])
+        self.assertEqual(status, 2)
+        self.assertIn("--quick leaves out what --slow-cases lists, and no list is given", lines[-1])
+
+    def test_a_list_of_slow_cases_names_existing_ones(self):
+        tests = {
+            "a_test": (self.report("a_test", self.PASSED), ""),
+            "b_test": (self.report("b_test", self.PASSED.replace('"A"', '"B"')), ""),
+            "c_script": ("exit 0\n", ""),
+        }
+        good = "a_test: A.* # 1\nb_test: * # 2.5\nc_script: * # 3\n"
+        status, lines = self.run_on(tests, slow_cases=good)
+        self.assertEqual((status, lines[-1]), (0, "3 passed, 0 failed"))
+        for line, fault in (
+            ("a_test: A.gone # 1", "a_test: A.gone: on the list of slow cases, but no case has such a name"),
+            ("a_test: *.ok # 1", "a_test: *.ok: on the list of slow cases, but b_test has such a case too"),
+            ("d_test: * # 1", "d_test: on the list of slow cases, but there is no such program"),
+        ):
+            status, lines = self.run_on(tests, slow_cases=good + line + "\n")
+            self.assertEqual((status, lines[-1]), (1, "3 passed, 1 failed"))
+            self.assertIn("  " + fault, lines)
+        self.assertEqual(self.run_on(tests, slow_cases="d_test: * # 1\n", more=["-R", "a_test"])[0], 0, "not all ran")
+
+    def test_a_list_of_slow_cases_has_times(self):
+        for line in ("a_test: A.*", "a_test A.* # 1", "a_test: -A.* # 1", "a_test: A.*:B.* # 1", "a_test: A.* # long"):
+            status, lines = self.run_on({"a_test": (self.report("a_test", self.PASSED), "")}, slow_cases=line + "\n")
+            self.assertEqual(status, 1)
+            self.assertIn(f"slow_cases.txt:1: {line!r} is not PROGRAM: PATTERN # SECONDS", lines[-1])
 
     def test_crash_timeout_and_silence_are_failures(self):
         for script, properties in (
