@@ -48,6 +48,17 @@ Result<RequestId> Engine::submit(Request request) {
   return id;
 }
 
+void Engine::observe_cache(CacheEventSink sink) {
+  scheduler_.observe_cache(nullptr);
+  cache_log_.take();
+  cache_sink_ = std::move(sink);
+  if (!cache_sink_) return;
+  scheduler_.flush_prefixes();
+  scheduler_.observe_cache(&cache_log_);
+  cache_log_.cleared();
+  report_cache_events();
+}
+
 Result<bool> Engine::idle_work() {
   if (!idle()) return internal_error("idle work is asked for while requests run");
   return idle_work_.work();

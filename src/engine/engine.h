@@ -24,6 +24,7 @@
 #include "tessera/base/status.h"
 #include "tessera/engine/adapters/adapter_pool.h"
 #include "tessera/engine/admission/admission.h"
+#include "tessera/engine/cache/cache_events.h"
 #include "tessera/engine/images/image_feed.h"
 #include "tessera/engine/report/engine_report.h"
 #include "tessera/engine/report/idle_work.h"
@@ -113,12 +114,21 @@ class Engine {
   Device& device() const { return runner().device(); }
   // Removes all prefixes that no running request uses.
   void flush_prefix_cache() { scheduler_.flush_prefixes(); }
+  // Empties the prefix cache and gives `sink` what changes in it from now on, beginning with ClearedBlocks. An empty
+  // `sink` ends this. Precondition: idle().
+  void observe_cache(CacheEventSink sink);
+  // Gives the changes since the last call to the sink. Does nothing without a sink or without changes.
+  void report_cache_events() {
+    if (!cache_log_.empty()) cache_sink_(cache_log_.take());
+  }
 
  private:
   explicit Engine(std::unique_ptr<LoadedModel> model);
   Status load_adapters();
 
   std::unique_ptr<LoadedModel> model_;
+  CacheEventLog cache_log_;
+  CacheEventSink cache_sink_;
   Scheduler scheduler_;
   AdapterPool adapters_;
   EngineReport report_;

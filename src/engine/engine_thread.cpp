@@ -71,6 +71,7 @@ struct EngineThread::Impl {
         } else if (health_.ok() && nothing_came) {
           work_while_idle();
         }
+        engine_.report_cache_events();
       } catch (const std::exception& e) {  // usually out of memory; the state that was being changed is unknown
         const Status error = internal_error(fmt::format("the engine ended by an exception: {}", e.what()));
         refuse_rest(commands, error);

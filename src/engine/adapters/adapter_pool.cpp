@@ -34,8 +34,11 @@ Status AdapterPool::load(const AdapterLoad& load, std::shared_ptr<const Adapter>
   TRY(check(load));
   std::shared_ptr<ServedAdapter>& place = adapters_[load.name];
   if (place != nullptr) drop(*place);
-  place = std::make_shared<ServedAdapter>(
-      ServedAdapter{.name = load.name, .number = next_number_++, .content = std::move(content), .pinned = load.pinned});
+  place = std::make_shared<ServedAdapter>(ServedAdapter{.name = load.name,
+                                                        .number = next_number_++,
+                                                        .content = std::move(content),
+                                                        .pinned = load.pinned,
+                                                        .earlier_loads = loads_[load.name]++});
   return ok_status();
 }
 

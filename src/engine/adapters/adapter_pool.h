@@ -63,6 +63,7 @@ class AdapterPool {
   AdapterSlots& slots_;
   std::map<std::string, std::shared_ptr<ServedAdapter>, std::less<>> adapters_;
   std::int64_t next_number_ = 1;
+  std::map<std::string, std::int64_t> loads_;  // by name, unloaded adapters included
 };
 
 }  // namespace tessera

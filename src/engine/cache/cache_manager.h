@@ -134,6 +134,8 @@ class CacheManager {
   void forget_checkpoints();
   // Drops everything in the prefix cache that no sequence uses.
   void flush_prefixes() { prefixes_.flush(); }
+  // Forwards to the prefix cache; see PrefixCache.
+  void observe(CacheEventLog* log) { prefixes_.observe(log); }
 
  private:
   std::int64_t missing(std::size_t g, const SequenceCache& own, std::int64_t tokens, std::int64_t window_end) const;

@@ -50,6 +50,7 @@ class PrefixCache::Node {
   std::map<Page, std::unique_ptr<Node>, SpellsBefore> children;
   std::int64_t locks = 0;
   std::uint64_t last_used = 0;
+  std::uint64_t block = 0;  // block_id(), if the cache is observed; 0 in the root
 
   bool has_pages() const {
     return std::any_of(groups.begin(), groups.end(), [](const Kept& kept) { return kept.page != kNone; });
@@ -211,6 +212,7 @@ void PrefixCache::extend(Path& path, const PrefixTokens& tokens, std::span<Group
       next = made.get();
       at->children.emplace(made->page, std::move(made));
       ++num_nodes_;
+      if (log_ != nullptr) note_added(*next, tokens);
     } else {
       lock(*next);
     }
@@ -232,6 +234,15 @@ void PrefixCache::extend(Path& path, const PrefixTokens& tokens, std::span<Group
     path.push_back(next);
     at = next;
   }
+}
+
+void PrefixCache::note_added(Node& node, const PrefixTokens& tokens) {
+  // The part that stands for the adapter has no tokens.
+  std::vector<PageImage> images = node.page.images;
+  std::erase_if(images, [](const PageImage& image) { return image.count == 0; });
+  const std::uint64_t parent = node.parent->block;
+  node.block = block_id(parent, tokens, node.page.ids, images);
+  log_->stored(parent, node.block, tokens, node.page.ids, std::move(images));
 }
 
 void PrefixCache::release(Path& path) {
@@ -257,6 +268,7 @@ PrefixCache::Node* PrefixCache::remove(Node& leaf) {
     if (!pools_[g].options().keeps_all()) loose_[g].erase({kept.last_used, &leaf});
     pools_[g].give_back(kept.page);
   }
+  if (log_ != nullptr) log_->removed(leaf.block);
   --num_nodes_;
   --num_unlocked_;
   Node* parent = leaf.parent;
@@ -291,6 +303,7 @@ void PrefixCache::flush() {
   // Drops window pages and checkpoints of nodes that are still locked.
   for (std::size_t g = 0; g < pools_.size(); ++g)
     if (!pools_[g].options().keeps_all()) evict(g, num_evictable(g));
+  if (log_ != nullptr && num_nodes_ == 0) log_->cleared();
 }
 
 }  // namespace tessera

@@ -31,6 +31,7 @@
 #include <vector>
 
 #include "tessera/base/strong_id.h"
+#include "tessera/engine/cache/cache_events.h"
 #include "tessera/engine/cache/cache_pool.h"
 #include "tessera/engine/cache/prefix_tokens.h"
 #include "tessera/ops/contract/page_table.h"
@@ -98,6 +99,10 @@ class PrefixCache {
   // Removes every node that no sequence has locked.
   void flush();
 
+  // Writes every node that is added or removed into `log`, which must outlive the cache or be replaced. If `log` is
+  // null, nothing is written. Precondition: the cache has no nodes, or `log` is null.
+  void observe(CacheEventLog* log) { log_ = log; }
+
  private:
   using Order = std::set<std::pair<std::uint64_t, Node*>>;  // nodes ordered by their last use
 
@@ -106,6 +111,7 @@ class PrefixCache {
   bool can_end(std::span<Node* const> nodes) const;
   void lock(Node& node);
   void unlock(Node& node);
+  void note_added(Node& node, const PrefixTokens& tokens);
   Node* remove(Node& leaf);
   void remove_empty(Node* node);
   std::span<const TokenId> ids_of(const PrefixTokens& tokens, std::size_t page) const;
@@ -120,6 +126,7 @@ class PrefixCache {
   std::uint64_t clock_ = 0;
   std::int64_t num_nodes_ = 0;
   std::int64_t num_unlocked_ = 0;
+  CacheEventLog* log_ = nullptr;
 };
 
 }  // namespace tessera

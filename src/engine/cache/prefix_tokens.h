@@ -6,6 +6,7 @@
 #include <concepts>
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "tessera/base/hash.h"
@@ -28,7 +29,11 @@ struct ImageSpan {
 struct PrefixTokens {
   std::span<const TokenId> ids;
   std::span<const ImageSpan> images;
-  std::int64_t adapter = 0;  // ServedAdapter::number of the low-rank adapter that computed the keys; 0: none
+  // The low-rank adapter that computed the keys: its ServedAdapter::number, or 0 if there is none, its name, and
+  // ServedAdapter::earlier_loads. The number alone distinguishes adapters.
+  std::int64_t adapter = 0;
+  std::string_view adapter_name;
+  std::int64_t adapter_loads = 0;
 
   PrefixTokens() = default;
   template <class Ids>

@@ -197,8 +197,7 @@ void Scheduler::compute_again() {
 bool Scheduler::keep_computed(Sequence& sequence) {
   if (!caches(sequence)) return false;
   const std::int64_t known = std::min(sequence.computed, std::ssize(sequence.tokens) - sequence.pending);
-  cache_.keep(sequence.cache, {std::span(sequence.tokens).first(static_cast<std::size_t>(known)), sequence.images,
-                               sequence.adapter_number()});
+  cache_.keep(sequence.cache, sequence.first_tokens(known));
   return sequence.cache.cached_pages() * cache_.page_size() == sequence.computed;
 }
 

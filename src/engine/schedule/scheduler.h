@@ -119,6 +119,8 @@ class Scheduler {
   void compute_again();
   // Drops everything in the prefix cache that no running sequence uses.
   void flush_prefixes() { cache_.flush_prefixes(); }
+  // Writes changes of the prefix cache into `log`; see PrefixCache::observe().
+  void observe_cache(CacheEventLog* log) { cache_.observe(log); }
 
   const CacheManager& cache() const { return cache_; }
   AdapterSlots& adapters() { return adapters_; }

@@ -67,8 +67,7 @@ bool Scheduler::has_slot(Sequence& sequence, Sequence*& waits_for_slot) const {
 PrefixTokens Scheduler::reusable_tokens(const Sequence& sequence) const {
   if (!caches(sequence)) return {};
   const std::int64_t count = std::min(sequence.first_wanted(), std::ssize(sequence.tokens) - 1);
-  return {std::span(sequence.tokens).first(static_cast<std::size_t>(count)), sequence.images,
-          sequence.adapter_number()};
+  return sequence.first_tokens(count);
 }
 
 // Finds the sequence's prefix and makes room for the rest. Returns false if it cannot; the sequence is then unchanged.

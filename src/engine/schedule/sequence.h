@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "tessera/base/strong_id.h"
@@ -75,6 +76,8 @@ struct Sequence {
   std::int64_t uncomputed() const { return static_cast<std::int64_t>(tokens.size()) - computed; }
   // Returns the adapter's number, or 0 without one.
   std::int64_t adapter_number() const { return adapter == nullptr ? 0 : adapter->number; }
+  // Returns the first `count` tokens as the prefix cache sees them. They borrow from the sequence.
+  PrefixTokens first_tokens(std::int64_t count) const;
   double elapsed_ms() const { return std::chrono::duration<double, std::milli>(Clock::now() - arrived).count(); }
   // Returns whether the next forward computes one token after the prompt, besides kept drafts that are computed again.
   bool decodes() const { return generated() > 0 && uncomputed() == 1 + replayed; }
@@ -103,6 +106,16 @@ inline std::int64_t Sequence::first_wanted() const {
   if (request.score) return request.score_from;
   if (request.logprobs.prompt) return std::max<std::int64_t>(request.logprobs.prompt_start - 1, 0);
   return static_cast<std::int64_t>(tokens.size());
+}
+
+inline PrefixTokens Sequence::first_tokens(std::int64_t count) const {
+  PrefixTokens first{std::span(tokens).first(static_cast<std::size_t>(count)), images};
+  if (adapter != nullptr) {
+    first.adapter = adapter->number;
+    first.adapter_name = adapter->name;
+    first.adapter_loads = adapter->earlier_loads;
+  }
+  return first;
 }
 
 inline bool Sequence::may_choose(TokenId token, std::int64_t number) const {

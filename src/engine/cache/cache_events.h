@@ -1,0 +1,67 @@
+// What changed in a prefix cache, for observers outside the engine, such as gateways that send a prompt to the server
+// that already has its beginning.
+//
+// A block is a full page of tokens behind the tokens of all its ancestors. Its id is a hash of 64 bits that depends on
+// nothing else, so two servers with the same page size give equal beginnings equal ids.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "tessera/base/strong_id.h"
+#include "tessera/engine/cache/prefix_tokens.h"
+
+namespace tessera {
+
+// A chain of blocks that entered the cache. Each block is the parent of the next one.
+struct StoredBlocks {
+  std::vector<std::uint64_t> ids{};
+  std::optional<std::uint64_t> parent{};  // the first block's; none if it begins a text
+  std::vector<TokenId> tokens{};          // page size tokens for each block
+  // The parts of images in each block.
+  std::vector<std::vector<PageImage>> images{};
+  std::int64_t adapter = 0;    // ServedAdapter::number; 0: none
+  std::string adapter_name{};  // the name that requests use
+};
+// Blocks that left the cache.
+struct RemovedBlocks {
+  std::vector<std::uint64_t> ids{};
+};
+// The cache is empty.
+struct ClearedBlocks {};
+
+using CacheEvent = std::variant<StoredBlocks, RemovedBlocks, ClearedBlocks>;
+using CacheEvents = std::vector<CacheEvent>;  // in the order in which they happened
+
+// Receives the events of one step on the engine's thread, and must return soon.
+using CacheEventSink = std::function<void(CacheEvents events)>;
+
+// Returns the id of the block with the `page_tokens` of `text`; `parent` is 0 for a block that begins a text. The
+// adapter counts for such a block only, because later ones depend on it through their parents.
+std::uint64_t block_id(std::uint64_t parent, const PrefixTokens& text, std::span<const TokenId> page_tokens,
+                       std::span<const PageImage> images);
+
+// Collects events until they are taken. Successive blocks of one chain, and successive removals, become one event.
+class CacheEventLog {
+ public:
+  // Adds a block. `parent` is 0 for a block that begins a text.
+  void stored(std::uint64_t parent, std::uint64_t id, const PrefixTokens& text, std::span<const TokenId> page_tokens,
+              std::vector<PageImage> images);
+  void removed(std::uint64_t id);
+  // Replaces the collected events, which no longer matter.
+  void cleared();
+
+  bool empty() const { return events_.empty(); }
+  CacheEvents take() { return std::exchange(events_, {}); }
+
+ private:
+  CacheEvents events_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,241 @@
+// Catches: blocks that an observer believes to be cached although they are not, or misses although they are; wrong
+// parents, tokens or adapters of events; and ids that differ between servers or agree for different texts.
+#include "tessera/engine/cache/cache_events.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+#include <set>
+
+#include "tessera/engine/cache/prefix_cache.h"
+#include "tessera/engine/engine_test_util.h"
+
+namespace tessera {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+constexpr std::int64_t kBlockTokens = 2;
+constexpr std::int64_t kBlockPages = 20;
+
+std::vector<TokenId> cached_ids(std::initializer_list<int> values) {
+  std::vector<TokenId> made;
+  for (const int value : values) made.emplace_back(value);
+  return made;
+}
+
+// Rebuilds a cache's content from its events, as a gateway does. A block is spelt by all tokens up to its end.
+class BlockIndex {
+ public:
+  void apply(const CacheEvents& events) {
+    for (const CacheEvent& event : events) std::visit([this](const auto& e) { apply_one(e); }, event);
+  }
+  std::set<std::vector<TokenId>> texts() const {
+    std::set<std::vector<TokenId>> all;
+    for (const auto& [id, text] : blocks_) all.insert(text);
+    return all;
+  }
+
+ private:
+  void apply_one(const StoredBlocks& stored) {
+    std::vector<TokenId> text;
+    if (stored.parent) {
+      ASSERT_TRUE(blocks_.contains(*stored.parent)) << "the parent is cached";
+      text = blocks_[*stored.parent];
+    }
+    ASSERT_EQ(stored.tokens.size(), stored.ids.size() * kBlockTokens);
+    ASSERT_EQ(stored.images.size(), stored.ids.size());
+    for (std::size_t i = 0; i < stored.ids.size(); ++i) {
+      text.insert(text.end(), &stored.tokens[i * kBlockTokens], &stored.tokens[i * kBlockTokens] + kBlockTokens);
+      EXPECT_TRUE(blocks_.emplace(stored.ids[i], text).second) << "a block is stored twice";
+    }
+  }
+  void apply_one(const RemovedBlocks& removed) {
+    for (const std::uint64_t id : removed.ids) EXPECT_EQ(blocks_.erase(id), 1) << "an unknown block is removed";
+  }
+  void apply_one(const ClearedBlocks&) { blocks_.clear(); }
+
+  std::map<std::uint64_t, std::vector<TokenId>> blocks_;
+};
+
+class CacheEventsTest : public ::testing::Test {
+ protected:
+  CacheEventsTest() { cache_.observe(&log_); }
+
+  // Acts as a sequence: computes the tokens that are not cached, and ends.
+  void compute(const PrefixTokens& tokens) {
+    PrefixCache::Path path = cache_.find(tokens);
+    std::vector<GroupPages> held(1);
+    for (const PrefixCache::Node* node : path) held[0].pages.push_back(PrefixCache::page_of(*node, 0));
+    while (held[0].pages.size() < tokens.size() / kBlockTokens) {
+      if (pools_[0].num_free() == 0) cache_.evict(0, 1);
+      held[0].pages.push_back(pools_[0].take());
+    }
+    cache_.extend(path, tokens, held);
+    cache_.release(path);
+  }
+  template <class Event>
+  Event take_only() {
+    const CacheEvents events = log_.take();
+    EXPECT_THAT(events, SizeIs(1));
+    const Event* const event = events.empty() ? nullptr : std::get_if<Event>(&events[0]);
+    EXPECT_NE(event, nullptr);
+    return event == nullptr ? Event{} : *event;
+  }
+  PrefixTokens with_adapter(const std::vector<TokenId>& tokens, std::int64_t number, std::string_view name,
+                            std::int64_t loads = 0) {
+    PrefixTokens made(tokens, {}, number);
+    made.adapter_name = name;
+    made.adapter_loads = loads;
+    return made;
+  }
+
+  CacheEventLog log_;
+  std::vector<CachePool> pools_{CachePool({.num_pages = kBlockPages})};
+  PrefixCache cache_{pools_, kBlockTokens};
+};
+
+TEST_F(CacheEventsTest, AChainOfNewBlocksIsOneEvent) {
+  compute(cached_ids({1, 2, 3, 4, 5}));
+  const StoredBlocks stored = take_only<StoredBlocks>();
+  EXPECT_THAT(stored.ids, SizeIs(2)) << "the last token fills no block";
+  EXPECT_EQ(stored.parent, std::nullopt);
+  EXPECT_EQ(stored.tokens, cached_ids({1, 2, 3, 4}));
+  EXPECT_EQ(stored.adapter, 0);
+  compute(cached_ids({1, 2, 3, 4}));
+  EXPECT_TRUE(log_.empty()) << "nothing new";
+}
+
+TEST_F(CacheEventsTest, ABranchNamesItsParent) {
+  compute(cached_ids({1, 2, 3, 4}));
+  const StoredBlocks first = take_only<StoredBlocks>();
+  compute(cached_ids({1, 2, 7, 8, 9, 10}));
+  const StoredBlocks branch = take_only<StoredBlocks>();
+  EXPECT_EQ(branch.parent, first.ids[0]);
+  EXPECT_EQ(branch.tokens, cached_ids({7, 8, 9, 10}));
+}
+
+TEST_F(CacheEventsTest, AnEvictionNamesTheBlocks) {
+  compute(cached_ids({1, 2, 3, 4}));
+  const StoredBlocks stored = take_only<StoredBlocks>();
+  cache_.evict(0, 2);
+  EXPECT_THAT(take_only<RemovedBlocks>().ids, ElementsAre(stored.ids[1], stored.ids[0])) << "the last block first";
+}
+
+TEST_F(CacheEventsTest, AFlushOfAllBlocksIsOneEvent) {
+  compute(cached_ids({1, 2, 3, 4}));
+  cache_.flush();
+  take_only<ClearedBlocks>();
+}
+
+TEST_F(CacheEventsTest, AFlushNamesBlocksIfOthersAreInUse) {
+  compute(cached_ids({1, 2, 3, 4}));
+  const StoredBlocks stored = take_only<StoredBlocks>();
+  PrefixCache::Path used = cache_.find(cached_ids({1, 2}));
+  cache_.flush();
+  EXPECT_THAT(take_only<RemovedBlocks>().ids, ElementsAre(stored.ids[1]));
+  cache_.release(used);
+}
+
+TEST_F(CacheEventsTest, BlocksOfAdaptersHaveIdsOfTheirOwn) {
+  const std::vector<TokenId> text = cached_ids({1, 2, 3, 4});
+  std::set<std::uint64_t> first_ids;
+  std::set<std::uint64_t> second_ids;
+  const auto add = [&](const PrefixTokens& tokens) {
+    compute(tokens);
+    StoredBlocks stored = take_only<StoredBlocks>();
+    first_ids.insert(stored.ids.at(0));
+    second_ids.insert(stored.ids.at(1));
+    return stored;
+  };
+  add(text);
+  const StoredBlocks stored = add(with_adapter(text, 5, "sql"));
+  EXPECT_EQ(stored.adapter, 5);
+  EXPECT_EQ(stored.adapter_name, "sql");
+  add(with_adapter(text, 6, "poems"));
+  add(with_adapter(text, 7, "sql", 1));
+  EXPECT_THAT(first_ids, SizeIs(4)) << "another load under the same name is another adapter";
+  EXPECT_THAT(second_ids, SizeIs(4));
+}
+
+TEST_F(CacheEventsTest, AnAdaptersNumberIsNoPartOfIds) {
+  const std::vector<TokenId> text = cached_ids({1, 2});
+  compute(with_adapter(text, 5, "sql"));
+  const StoredBlocks stored = take_only<StoredBlocks>();
+  EXPECT_THAT(stored.ids, ElementsAre(block_id(0, with_adapter(text, 9, "sql"), text, {})));
+  EXPECT_THAT(stored.images, ElementsAre(IsEmpty()));
+}
+
+TEST_F(CacheEventsTest, ImagesArePartsOfIds) {
+  const std::vector<TokenId> text = cached_ids({1, 9, 9, 2});
+  const auto with = [](std::uint64_t content) {
+    return std::vector{ImageSpan{.first_token = 1, .count = 2, .content = {.high = 0, .low = content}}};
+  };
+  const std::vector<ImageSpan> one = with(1);
+  const std::vector<ImageSpan> two = with(2);
+  compute({text, one});
+  const StoredBlocks stored = take_only<StoredBlocks>();
+  EXPECT_THAT(stored.images.at(0), SizeIs(1));
+  compute({text, two});
+  const StoredBlocks other = take_only<StoredBlocks>();
+  EXPECT_NE(stored.ids[0], other.ids[0]);
+  EXPECT_NE(stored.ids[1], other.ids[1]);
+}
+
+// The numbers are those of another program, so that ids stay the same from version to version.
+TEST(BlockId, StaysTheSame) {
+  const std::vector<TokenId> text = cached_ids({1, 2, 3});
+  const std::uint64_t first = block_id(0, text, text, {});
+  EXPECT_EQ(first, 0x15052bc23b497d1du);
+  EXPECT_EQ(block_id(first, text, text, {}), 0x2433b068745c0795u);
+}
+
+TEST_F(CacheEventsTest, AnIndexFollowsACacheUnderEviction) {
+  std::mt19937 random(7);
+  BlockIndex index;
+  for (int round = 0; round < 500; ++round) {
+    std::vector<TokenId> text;
+    const auto length = static_cast<int>(random() % 14);
+    for (int i = 0; i < length; ++i) text.emplace_back(static_cast<int>(random() % 2));
+    compute(text);
+    if (random() % 50 == 0) cache_.flush();
+    if (random() % 3 != 0) continue;  // a batch has the events of several texts
+    index.apply(log_.take());
+    const std::set<std::vector<TokenId>> texts = index.texts();
+    ASSERT_EQ(std::ssize(texts), cache_.num_nodes());
+    for (const std::vector<TokenId>& cached : texts)
+      ASSERT_EQ(cache_.count_known(cached), std::ssize(cached) / kBlockTokens);
+  }
+}
+
+TEST(EngineCacheEvents, ComeWithTheStepsOfRequests) {
+  const std::unique_ptr<Engine> engine = test::make_engine();
+  ASSERT_NE(engine, nullptr);
+  CacheEvents events;
+  engine->observe_cache([&](CacheEvents more) {
+    for (CacheEvent& event : more) events.push_back(std::move(event));
+  });
+  ASSERT_THAT(events, SizeIs(1));
+  EXPECT_TRUE(std::holds_alternative<ClearedBlocks>(events[0])) << "an observer forgets what it knew";
+  test::run_one(*engine, test::request(20, 4));
+  engine->report_cache_events();
+  ASSERT_THAT(events, SizeIs(2));
+  const StoredBlocks& stored = std::get<StoredBlocks>(events[1]);
+  EXPECT_THAT(stored.ids, SizeIs(2)) << "of 8 tokens each";
+  const std::vector<TokenId> prompt = test::request(20, 4).prompt;
+  EXPECT_EQ(stored.tokens, std::vector<TokenId>(prompt.begin(), prompt.begin() + 16));
+  engine->flush_prefix_cache();
+  engine->report_cache_events();
+  EXPECT_TRUE(std::holds_alternative<ClearedBlocks>(events.back()));
+  engine->observe_cache({});
+  test::run_one(*engine, test::request(20, 4));
+  engine->report_cache_events();
+  EXPECT_THAT(events, SizeIs(3)) << "nobody observes any more";
+}
+
+}  // namespace
+}  // namespace tessera
