@@ -1,0 +1,50 @@
+// The ZeroMQ sockets of one engine's events: a PUB socket that sends batches to all subscribers, and a ROUTER socket at
+// which a subscriber asks for batches that it has missed.
+//
+// Threads: one thread at a time; wake() may be called from any thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "tessera/base/status.h"
+#include "tessera/server/events/kv_events_options.h"
+
+namespace tessera {
+
+class EventSockets {
+ public:
+  // Opens the sockets of engine `rank`. Errors name the key, the endpoint and the reason, such as an address in use.
+  static Result<std::unique_ptr<EventSockets>> open(const KvEventsOptions& options, int rank);
+  // Gives messages under way up to half a second.
+  ~EventSockets();
+  EventSockets(const EventSockets&) = delete;
+  EventSockets& operator=(const EventSockets&) = delete;
+
+  // Sends a batch to all subscribers, without waiting for them. Returns false if it could not be sent.
+  bool publish(std::uint64_t number, std::string_view message);
+
+  struct Request {
+    std::string client{};     // as the socket names it
+    std::uint64_t first = 0;  // the first batch that the client wants
+  };
+  // Returns the next valid request of a client, if one has come.
+  std::optional<Request> next_request();
+  // Send a batch to the client, and the mark that no further batch follows. If the client does not read, they are lost.
+  void replay(const Request& request, std::uint64_t number, std::string_view message);
+  void end_replay(const Request& request);
+
+  // Waits for a request or for wake().
+  void wait();
+  void wake();
+
+ private:
+  struct Impl;
+  explicit EventSockets(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,39 @@
+// Publishes what changes in the prefix caches of a server's engines.
+//
+//   std::unique_ptr<KvEvents> events = TRY(KvEvents::start(options, engines));
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tessera/engine/engine.h"
+#include "tessera/server/events/event_publisher.h"
+#include "tessera/server/events/kv_events_options.h"
+
+namespace tessera {
+
+class KvEvents {
+ public:
+  // Does nothing if the options do not enable events. Each engine has a publisher of its own. The engines must outlive
+  // the object. Precondition of this function and of the destructor: the engines are idle and have no thread.
+  static Result<std::unique_ptr<KvEvents>> start(const KvEventsOptions& options, std::vector<Engine*> engines);
+  ~KvEvents();
+  KvEvents(const KvEvents&) = delete;
+  KvEvents& operator=(const KvEvents&) = delete;
+
+  // Returns the metrics in Prometheus' text format; "" if no events are published.
+  std::string metrics() const;
+
+ private:
+  explicit KvEvents(std::vector<Engine*> engines) : engines_(std::move(engines)) {}
+
+  std::vector<Engine*> engines_;
+  std::vector<std::unique_ptr<EventPublisher>> publishers_;  // [engines]
+};
+
+// Returns an error if `engines` engines could not publish now: the library is missing, or an address is in use.
+Status check_kv_events(const KvEventsOptions& options, int engines);
+
+}  // namespace tessera

@@ -1,0 +1,41 @@
+// The options of published KV cache events, as vLLM and SGLang take them: a JSON object.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "tessera/base/status.h"
+
+namespace tessera {
+
+struct KvEventsOptions {
+  bool enabled = false;
+  std::string endpoint = "tcp://*:5557";  // for the PUB socket: tcp://HOST:PORT or ipc://PATH
+  std::optional<bool> bind{};             // whether the PUB socket listens at the endpoint; unset: see listens()
+  std::string replay_endpoint{};          // where the ROUTER socket listens; "": nothing is replayed
+  std::string topic{};
+  std::int64_t buffer_steps = 10'000;     // batches that can be replayed
+  std::int64_t hwm = 100'000;             // batches that ZMQ keeps for a subscriber that does not read
+  std::int64_t max_queue_size = 100'000;  // batches that wait for the publisher's thread
+
+  // Returns whether the PUB socket listens at its endpoint: as `bind` says, else if the endpoint is an address of all
+  // networks (*, 0.0.0.0 or [::]) or a local socket. Otherwise it connects to the endpoint, where a subscriber listens.
+  bool listens() const;
+};
+
+// Reads the options. Errors name the key, its value and what is accepted.
+Result<KvEventsOptions> parse_kv_events_config(std::string_view text);
+
+struct TcpAddress {
+  std::string host;  // IPv6 addresses are in brackets
+  int port = 0;
+};
+// Returns the address of an endpoint tcp://HOST:PORT; nothing for other texts.
+std::optional<TcpAddress> tcp_address(std::string_view endpoint);
+
+// Returns the endpoint of one of several engines: the port plus `rank`, or a path that ends in "_dp<rank>".
+std::string endpoint_of(const std::string& endpoint, int rank);
+
+}  // namespace tessera

@@ -1,0 +1,45 @@
+// Writes values in MessagePack, each in its shortest form.
+//
+//   MsgpackWriter writer;
+//   writer.array(2);
+//   writer.number(1.5);
+//   writer.text("a");
+//   send(writer.bytes());
+//
+// The caller must write as many values as each array or map announces; a map's values alternate with their keys.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace tessera {
+
+class MsgpackWriter {
+ public:
+  void array(std::size_t size) { head(size, {.fixed = 0x90, .fixed_most = 15, .sized = 0xdc}); }
+  void map(std::size_t size) { head(size, {.fixed = 0x80, .fixed_most = 15, .sized = 0xde}); }
+  void text(std::string_view text);
+  void integer(std::uint64_t value);
+  void integer(std::int64_t value);
+  void number(double value);  // a double, even if it is whole
+  void null() { byte(0xc0); }
+
+  const std::string& bytes() const { return bytes_; }
+
+ private:
+  // The first byte of a value: `fixed` + size up to `fixed_most`, else `sized` before a size of 2 bytes and `sized` + 1
+  // before one of 4 bytes.
+  struct Kind {
+    std::uint8_t fixed = 0;
+    std::size_t fixed_most = 0;
+    std::uint8_t sized = 0;
+  };
+  void head(std::size_t size, Kind kind);
+  void byte(std::size_t value) { bytes_.push_back(static_cast<char>(static_cast<std::uint8_t>(value))); }
+  void big_endian(std::uint64_t value, int bytes);
+
+  std::string bytes_;
+};
+
+}  // namespace tessera
