@@ -150,6 +150,9 @@ inline const std::vector<Documented>& documented() {
        kTaken,
        {"--otlp-traces-endpoint", "collector:4317"}},
       {{"--enable-trace", "--otlp-traces-endpoint", "http://collector:4318"}, kNothing, {"--enable-trace"}},
+      {{"--kv-events-config", R"({"publisher": "zmq", "topic": "kv@pod@model"})"},
+       kTaken,
+       {"--kv-events-config", R"({"publisher": "nats"})"}},
       {{"--root-path", "/llm"}, kWarned, {"--root-path"}},
   };
   return flags;

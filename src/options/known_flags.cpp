@@ -57,9 +57,10 @@ constexpr std::array kMissing = {
     Missing{"--dllm-*", "diffusion language models", "autoregressive ones are supported"},
     Missing{"--json-model-override-args --hf-overrides --rope-scaling --rope-theta --config-format",
             "another config.json than the model's", "a folder with an edited config.json is supported"},
-    Missing{"--enable-hierarchical-cache --hicache-* --kv-transfer-config --kv-events-config --offload-* "
+    Missing{"--enable-hierarchical-cache --hicache-* --kv-transfer-config --offload-* "
             "--kv-offloading-*",
             "weights or KV cache outside of the device", "both on the device are supported"},
+    Missing{"--kv-events-config", "events of a prefix cache", "serve publishes them", "serve"},
     Missing{"--calculate-kv-scales", "an FP8 KV cache", "one in float32, bfloat16 and float16 is supported"},
     Missing{"--skip-tokenizer-init", "a server that leaves the tokenizer out",
             "a folder without tokenizer.json is supported, and requests with input_ids"},

@@ -57,6 +57,7 @@ struct ServedModel {
   bool allow_unknown_fields = false;            // unknown fields of requests are ignored
   bool requires_name = false;                   // requests of OpenAI's protocols must name a model
   std::int64_t stream_interval = 1;             // tokens between two events of a stream
+  KvEventsOptions kv_events{};                  // shown to gateways by /server_info
   std::string no_chat_reason{};                 // why the model has no chat template
   std::unique_ptr<GrammarCompiler> grammars{};  // null: output cannot be constrained
   std::shared_ptr<ServedAdapters> adapters{};   // null: no low-rank adapters are served

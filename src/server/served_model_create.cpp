@@ -146,6 +146,7 @@ Result<ServedModel> ServedModel::create(const ServerOptions& options, const Engi
   model.weight_bytes = engine.runner().memory()[MemoryUse::kWeights];
   model.weight_type = engine.options().quantization.empty() ? engine.options().dtype : engine.options().quantization;
   model.stream_interval = options.stream_interval;
+  model.kv_events = options.kv_events;
   model.created = unix_time();
   model.allow_unknown_fields = options.allow_unknown_fields;
   model.tokenizer = engine.tokenizer();

@@ -14,6 +14,7 @@
 #include "tessera/engine/ranks/replicas.h"
 #include "tessera/server/adapters/adapter_routes.h"
 #include "tessera/server/batches/batch_service.h"
+#include "tessera/server/events/kv_events.h"
 #include "tessera/server/fields/api_fields.h"
 #include "tessera/server/http/access.h"
 #include "tessera/server/http/bodies/body_check.h"
@@ -101,6 +102,7 @@ struct Server::Impl {
     const auto take = [this](std::span<EngineThread::Event> moved) {
       if (events.push(moved)) http->post([this] { dispatch_events(); });
     };
+    kv_events = TRY(KvEvents::start(options.kv_events, engines).with_context("--kv-events-config"));
     replicas.emplace(engines, take, [this] { http->post([this] { end_if_failed(); }); });
     probe.emplace(model.generates(), hooks().submit);
     pools.emplace(TextPoolsOptions{.cores = std::thread::hardware_concurrency(), .fetches = most_fetches()},
@@ -321,10 +323,9 @@ struct Server::Impl {
   }
 
   void scrape(const Call& call) {
-    HttpResponse response{.content_type = std::string(kMetricsContentType), .headers = {}};
-    response.body = metrics->scrape(replicas->each_stats(), *memory) + pool_metrics(*pools) + records->metrics() +
-                    batches->metrics();
-    call.respond(std::move(response));
+    std::string body = metrics->scrape(replicas->each_stats(), *memory) + pool_metrics(*pools) + records->metrics();
+    body += batches->metrics() + kv_events->metrics();
+    call.respond({.content_type = std::string(kMetricsContentType), .body = std::move(body), .headers = {}});
   }
 
   // The limit for bodies that may have images in base64.
@@ -349,6 +350,7 @@ struct Server::Impl {
   std::unique_ptr<HttpServer> http;
   std::optional<ResponseStore> stored;
   std::optional<LiveJobs> jobs;
+  std::unique_ptr<KvEvents> kv_events;
   std::optional<Replicas> replicas;
   std::optional<HealthProbe> probe;
   std::optional<RequestReader> reader;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "tessera/server/events/kv_events_options.h"
 #include "tessera/server/http/http.h"
 #include "tessera/server/trace/trace_options.h"
 
@@ -25,6 +26,7 @@ struct ServerOptions {
   std::string metrics_style = "sglang";   // names of the metrics: "sglang" or "vllm"
   bool allow_unknown_fields = false;      // unknown fields of requests are ignored
   std::string json_whitespace{};          // GrammarOptions::json_whitespace; "": compact
+  KvEventsOptions kv_events{};            // what is published of the prefix caches
   TraceOptions traces{};                  // the collector that gets a span for each request
   bool log_requests = false;              // logs one line for each request
   std::string access_log{};               // file that gets a line for each request; "-": standard error; "": none

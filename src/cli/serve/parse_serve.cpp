@@ -8,6 +8,7 @@
 #include "tessera/engine/ranks/replica_choice.h"
 #include "tessera/options/protocol_flags.h"
 #include "tessera/options/values.h"
+#include "tessera/server/events/kv_events_options.h"
 #include "tessera/server/http/http_guard.h"
 
 namespace tessera::cli {
@@ -127,6 +128,12 @@ class ServeParser final : public CommandParser {
     add.text("--otlp-traces-endpoint", "URL",
              "an OpenTelemetry collector that gets a span for each request, as OTLP over HTTP",
              options_.server.traces.endpoint);
+    add.value("--kv-events-config", "JSON",
+              "publishes which blocks enter and leave the prefix cache, by ZeroMQ, as vLLM and SGLang do",
+              [this](const std::string& flag, const std::string& text) -> Status {
+                options_.server.kv_events = TRY(parse_kv_events_config(text).with_context(flag));
+                return ok_status();
+              });
     add.text("--access-log", "FILE", "one line of JSON for each request is added to it; - is standard error",
              options_.server.access_log);
     add.group("");
@@ -150,6 +157,11 @@ class ServeParser final : public CommandParser {
       return invalid_argument("--disable-log-requests and --log-requests ask for opposites; accepted: one of them");
     if (!options_.server.traces.endpoint.empty())
       TRY(trace_url(options_.server.traces.endpoint).status().with_context("--otlp-traces-endpoint"));
+    if (options_.server.kv_events.enabled && options_.engine.disable_radix_cache)
+      return invalid_argument(
+          "--kv-events-config: there are no events without a prefix cache; accepted: leave out --disable-radix-cache "
+          "or "
+          "the events");
     if (enable_trace_ && options_.server.traces.endpoint.empty())
       return invalid_argument(
           "--enable-trace needs a collector; add --otlp-traces-endpoint http://HOST:4318/v1/traces");

@@ -18,6 +18,7 @@
 #include "tessera/cli/serve/start_replicas.h"
 #include "tessera/cli/serve/stop_signal.h"
 #include "tessera/cli/serve/trace_environment.h"
+#include "tessera/server/events/kv_events.h"
 #include "tessera/server/server.h"
 #include "tessera/server/work/freed_memory.h"
 
@@ -117,6 +118,7 @@ Status run_serve(const ServeOptions& options) {
   const char* const password = get("TESSERA_SSL_KEYFILE_PASSWORD");
   if (tls.key_password.empty() && password != nullptr) tls.key_password = password;
   TRY(check_address(server_options.http));
+  TRY(check_kv_events(server_options.kv_events, static_cast<int>(options.replicas)).with_context("--kv-events-config"));
   allow_open_files();
   limit_free_ends();
   std::signal(SIGPIPE, SIG_IGN);

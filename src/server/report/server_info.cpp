@@ -1,5 +1,7 @@
 #include "tessera/server/report/server_info.h"
 
+#include <optional>
+
 #include "tessera/runner/dispatch/rules.h"
 #include "tessera/server/report/forwards_json.h"
 #include "tessera/server/report/start_info.h"
@@ -25,6 +27,19 @@ void write_options(JsonWriter& json, const EngineOptions& options) {
   json.key("cuda_graph_mode").value(graph_mode_name(options.graphs.mode)).end_object();
 }
 
+// Writes where a gateway subscribes to KV cache events, as SGLang does, if that is an address on a network. The port is
+// that of the first engine.
+void write_kv_events(JsonWriter& json, const KvEventsOptions& events, std::int64_t block_size, std::int64_t engines) {
+  const std::optional<TcpAddress> published = tcp_address(events.endpoint);
+  if (!events.enabled || !published) return;
+  json.key("kv_events").object().key("publisher").value("zmq").key("endpoint_host").value(published->host);
+  json.key("endpoint_port_base").value(std::int64_t{published->port}).key("topic").value(events.topic);
+  json.key("block_size").value(block_size).key("dp_size").value(engines);
+  if (const std::optional<TcpAddress> replayed = tcp_address(events.replay_endpoint))
+    json.key("replay_endpoint_port_base").value(std::int64_t{replayed->port});
+  json.end_object();
+}
+
 // Writes the members that gateways read about a worker, in the places and under the names that SGLang uses.
 void write_worker(JsonWriter& json, const Engine& engine, const ServedModel& model) {
   const EngineOptions& options = engine.options();
@@ -38,6 +53,7 @@ void write_worker(JsonWriter& json, const Engine& engine, const ServedModel& mod
   json.key("max_running_requests").value(engine.runner().options().max_requests);
   json.key("page_size").value(stats.page_size).key("weight_version").value(kWeightVersion);
   json.key("disaggregation_mode").value("null");
+  write_kv_events(json, model.kv_events, stats.page_size, options.replicas);
 }
 
 void write_sizes(JsonWriter& json, std::span<const std::int64_t> sizes) {
