@@ -1,8 +1,8 @@
 // The memory plan: computes each value's offset in one arena from the steps in which the value is live.
 //
 // The shapes of every bucket are known in advance, so nothing is allocated while a forward runs. Two values may share
-// bytes only if no step needs both. The plan is a pure function, and check_memory_plan() verifies this rule for its
-// result. The caller decides when a value is live (piecewise/liveness.h).
+// bytes only if no step needs both, and check_memory_plan() verifies this for a plan. plan_memory() is a pure function.
+// The caller decides when a value is live (piecewise/liveness.h).
 //
 //   steps:     0      1      2      3
 //   a (256 B)  [======]                    a at 0

@@ -27,7 +27,7 @@ Result<std::span<RequestEvent>> StepLoop::step() {
   outcomes_.begin_step();
   TRY(peers().health());  // otherwise sequences may wait for tokens that never come
   outcomes_.end_expired();
-  // Collects the batch in flight first if there is no overlap, or if a sequence needs its last token on the host.
+  // Collects all batches in flight first if there is no overlap, or if a sequence needs its last token on the host.
   const bool overlap = model_.steps.overlap && !scheduler_.reads_at_once();
   while (!overlap && flights_.count() > 0) TRY(collect_oldest());
   const int before = flights_.count();

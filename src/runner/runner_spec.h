@@ -104,8 +104,8 @@ Result<std::vector<HandedOver>> handed_over(const ModelGraphs& graphs, const Run
 Result<std::int64_t> handed_over_bytes(const ModelGraphs& graphs, const RunnerOptions& options);
 // Returns the offset of choice_logits in the arena.
 Result<std::int64_t> choice_logits_offset(const ModelGraphs& graphs, const RunnerOptions& options);
-// Returns all graphs of the model that may hold planned operators. The body appears twice if prompts run it too.
-// Borrows the graphs.
+// Returns all graphs of the model that may hold planned operators. The body appears twice if prefill has no graphs of
+// its own. Borrows the graphs.
 std::vector<const ir::Graph*> all_graphs(const ModelGraphs& graphs);
 // Returns the limits that plans and kernels must support.
 PlanLimits plan_limits(const RunnerOptions& options);

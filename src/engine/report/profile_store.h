@@ -53,8 +53,9 @@ class ProfileStore {
   void restore_algorithms();
   // Returns the number of entries found by loading and restoring.
   std::int64_t cache_hits() const { return cache_.hits() + (known_ && !known_->empty() ? 1 : 0); }
-  // Measures other algorithms for one matmul, which later starts will use. Returns false if none is left, if there is
-  // no cache, if the plan measures no costs, and on several nodes. Precondition: nothing runs on `device`.
+  // Measures the algorithms for one matmul that has not been measured yet. Later starts use the fastest one. Returns
+  // false if no such matmul is left, if there is no cache, if the plan measures no costs, and on several nodes.
+  // Precondition: nothing runs on `device`.
   Result<bool> measure_algorithms(Device& device);
   std::int64_t measured_algorithms() const { return measured_algorithms_; }
   // Measures other schedules for one generated kernel (ops/fused/row_tuning.h), like measure_algorithms(). All

@@ -54,7 +54,7 @@ struct Simulation {
   double padding_ms = 0;
   double prefill_ms = 0;  // time of all forwards that are not pure decodes
   double end_s = 0;       // when the last request was done
-  EngineStats stats;      // the scheduler's part
+  EngineStats stats;      // only what Scheduler::report() writes
 
   PaddingWaste prefill_waste() const;
 };

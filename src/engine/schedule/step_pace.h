@@ -61,7 +61,7 @@ class StepPace {
     int count_ = 0;
   };
 
-  std::array<Line, 2> lines_{};              // [decodes]
+  std::array<Line, 2> lines_{};              // index 1: forwards that only decode; index 0: all others
   std::array<InFlight, kMost> in_flight_{};  // oldest first
   std::size_t count_ = 0;                    // number of forwards in flight
   Clock::time_point last_end_{};             // end of the last forward that was collected

@@ -64,7 +64,7 @@ class TypeTable {
   };
   friend class SchemaReader;
 
-  // Returns the schema that the "$ref" of `schema`, which must be a string, names.
+  // Returns the schema that the "$ref" of `schema` names. Precondition: `schema` has a "$ref", and it is a string.
   Result<const Json*> target_of(const Json& schema);
   Result<Shapes> expand(const Type& type);
   // Reads one schema by itself.

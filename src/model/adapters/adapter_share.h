@@ -23,7 +23,7 @@ struct AdapterMatrices {
   std::vector<float> b;  // [rows of the module, rank]
 };
 
-// The change that an adapter makes to one linear of a rank. The matrices have the layout's type.
+// The change that an adapter makes to one linear of a rank. The elements of A and B have type AdapterLayout::dtype().
 struct AdapterLinearPart {
   std::vector<std::int32_t> ranks;  // [modules]: LoRA ranks; 0 if the adapter does not change the module
   std::vector<float> scales;        // [modules]

@@ -20,8 +20,8 @@ struct TokenInputs {
   ir::ValueId embeddings;          // X[max_embeddings, ModelConfig::embedding_row_values()]
   ir::ValueId positions;           // i32[T]; i32[3, T] if the config's rotation has sections
   std::vector<ir::ValueId> slots;  // i32[T], one for each cache group
-  // The slots of one cache group, in which slot 0 means padding. A state group is chosen only if there is no other
-  // group, because real requests of measurement batches use slot 0 of a state group.
+  // The slots of one cache group; a token with slot 0 counts as padding. The group is a state group only if the model
+  // has no other groups: in a state group, measurement batches give slot 0 to real tokens too.
   ir::ValueId padding_slots;
 };
 // Declares a body's inputs and the model's cache groups. These are `groups` or, without this argument, the groups that

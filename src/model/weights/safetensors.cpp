@@ -144,7 +144,7 @@ class HeaderReader {
 Result<SafetensorsFile> SafetensorsFile::open(const std::string& path) {
   std::shared_ptr<const MappedFile> mapping = TRY(MappedFile::open(path));
   Result<SafetensorsFile> file = parse(mapping->bytes(), path);
-  TRY(mapping->check_whole());  // before the error of `file`, which may only be a consequence of lost bytes
+  TRY(mapping->check_whole());  // checked first, because lost bytes may be the cause of an error in `file`
   if (file.ok()) file->mapping_ = std::move(mapping);
   return file;
 }

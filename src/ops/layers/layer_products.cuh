@@ -81,7 +81,7 @@ class Operand {
       multiply(squares[0], x.x, x.y, x.x, x.y);
       multiply(squares[1], x.z, x.w, x.z, x.w);
     }
-    if (row_ >= kRows || row_ / 2 != lane_ % 4) return;  // the diagonal
+    if (row_ >= kRows || row_ / 2 != lane_ % 4) return;  // only lanes with an element of the diagonal store it
     sums.squares[warp_][row_] = row_ % 2 == 0 ? squares[0][0] + squares[1][0] : squares[0][1] + squares[1][1];
   }
   // Stores the sums of squares of x, and then multiplies x by the norm's weight, which is in shared memory.

@@ -87,8 +87,9 @@ Result<std::shared_ptr<const Choice>> cached_choice(cublasLtHandle_t handle, con
   const std::lock_guard lock(mutex);
   if (const auto it = choices->find(key); it != choices->end()) return it->second;
   std::shared_ptr<const Choice> choice = TRY(choose(handle, p, rows));
-  // The cache is bounded, because eager forwards may have any number of rows. Bound operators keep their choices, and
-  // other choices are made again. A start with a hundred sizes makes about five hundred choices.
+  // Eager forwards may have any number of rows, so the size of the cache needs a limit. A full cache is emptied.
+  // Operators that are already bound keep their choices; other choices are made again when they are needed. A start
+  // with a hundred sizes makes about five hundred choices.
   constexpr std::size_t kMostChoices = 2048;
   if (choices->size() >= kMostChoices) choices->clear();
   choices->emplace(key, choice);

@@ -33,7 +33,8 @@ TESSERA_INLINE float stored_scale(const QuantisedMatrix& m, std::int64_t at) {
   return reinterpret_cast<const float*>(m.scales)[at];
 }
 
-// Returns the offset of the group whose scale is scale `at`; −0 if there is none, which changes no number.
+// Returns the offset of the group to which scale `at` belongs. Returns −0 if the format has no offsets, because adding
+// −0 changes no number.
 TESSERA_INLINE float stored_offset(const QuantisedMatrix& m, std::int64_t at) {
   if (m.format.scales != QuantisedFormat::Scales::kPairs) return -0.0F;
   return to_float(reinterpret_cast<const Float16*>(m.scales)[2 * at + 1]);

@@ -98,7 +98,7 @@ TEST(SegmentAttention, ManyRows) {
   check(DType::kFloat16, 1, 128, {64, 400}, 464);
 }
 
-// A GPU divides rows and keys among warps by the number of blocks that run at once.
+// The number of heads sets the number of blocks, which decides how a GPU divides rows and keys among warps.
 TEST(SegmentAttention, FewAndManyHeads) {
   for (const std::int64_t heads : {1, 24, 40, 80}) check(DType::kBFloat16, heads, 16, {150, 1, 49}, 203);
   for (const std::int64_t heads : {24, 40}) check(DType::kFloat16, heads, 72, {150, 1, 49}, 203);

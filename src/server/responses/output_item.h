@@ -35,8 +35,9 @@ struct ItemStyle {
 // Returns the id of a new item.
 std::string make_item_id(OutputItem::Kind kind);
 
-// Write the item: as it begins, without its text, or as it ended with `status` ("completed" or "incomplete").
+// Writes the item as it begins: in progress, and without its text.
 void write_begun_item(JsonWriter& json, const OutputItem& item);
+// Writes the item as it ended. `status` is "completed" or "incomplete".
 void write_ended_item(JsonWriter& json, const OutputItem& item, const ItemStyle& style, std::string_view status);
 
 // Writes the part that holds the text of a reasoning item or of a message.

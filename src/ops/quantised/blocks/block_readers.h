@@ -155,8 +155,9 @@ struct LongReader : CodeForm<kMore == More::kOneBit ? 5 : 4, 0, false, false, tr
     scale_of_block = V::halves(p + native * (V::kBytes / 2));
     minimum_of_block = V::halves(p + 2 * kPackedRows + native * (V::kBytes / 2));
     p += 4 * kPackedRows + native * V::kBytes;
-    // A byte of the first two words has six bits of part p, and two bits of part p + 4 above them. A byte of the third
-    // word has the other bits of part p + 4: four of the scale, and four of the minimum above them.
+    // Each row has three words. Byte i of the first word has the scale of part i in its lower six bits, and the highest
+    // two bits of the scale of part i + 4 above them. The second word has the minima in the same way. Byte i of the
+    // third word has the lower four bits of part i + 4: those of its scale, and those of its minimum above them.
     const U of_scales = V::template load<U>(p);
     const U of_minima = V::template load<U>(p + kPackedVector);
     const U lower = V::template load<U>(p + 2 * kPackedVector);
