@@ -4,6 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <mutex>
+#include <tuple>
 
 namespace tessera {
 
@@ -40,6 +43,14 @@ Result<int> blocks_per_multiprocessor(const void* kernel, int threads, std::size
 Result<int> clusters_at_once(const void* kernel, int threads, int cluster, std::size_t shared_bytes,
                              std::string_view name) {
   TRY(allow_shared_memory(kernel, shared_bytes, name));
+  // A start asks thousands of times for a few dozen kernels.
+  static std::mutex mutex;
+  static auto* known = new std::map<std::tuple<int, const void*, int, int, std::size_t>, int>;
+  int device = 0;
+  cudaError_t error = cudaGetDevice(&device);
+  const std::tuple key{device, kernel, threads, cluster, shared_bytes};
+  const std::lock_guard lock(mutex);
+  if (const auto found = known->find(key); error == cudaSuccess && found != known->end()) return found->second;
   cudaLaunchAttribute attribute{};
   attribute.id = cudaLaunchAttributeClusterDimension;
   attribute.val.clusterDim = {static_cast<unsigned>(cluster), 1, 1};
@@ -50,11 +61,12 @@ Result<int> clusters_at_once(const void* kernel, int threads, int cluster, std::
   config.attrs = &attribute;
   config.numAttrs = 1;
   int clusters = 0;
-  if (const cudaError_t error = cudaOccupancyMaxActiveClusters(&clusters, kernel, &config); error != cudaSuccess) {
+  if (error == cudaSuccess) error = cudaOccupancyMaxActiveClusters(&clusters, kernel, &config);
+  if (error != cudaSuccess) {
     static_cast<void>(cudaGetLastError());
     return internal_error(fmt::format("{}: {}", name, cudaGetErrorString(error)));
   }
-  return std::max(clusters, 1);
+  return known->emplace(key, std::max(clusters, 1)).first->second;
 }
 
 }  // namespace tessera

@@ -24,7 +24,7 @@ struct Arrangement {
 template <class Product>
 struct BlockMemory {
   static constexpr int kN = Product::Ring::kN;
-  static constexpr int kMostBytes = kTileBlocks<kN> == 1 ? 224 << 10 : 108 << 10;
+  static constexpr int kMostBytes = kTileBlocks<kN> == 1 ? 226 << 10 : 108 << 10;
   static constexpr int kSlotBytes = Product::Ring::kStageBytes + (Product::kScaled ? kN * 4 : 0);
   static constexpr int kStages = std::min(kMostTileStages, (kMostBytes - 1024) / kSlotBytes);
   static constexpr std::size_t kBytes = 1024 + static_cast<std::size_t>(kStages) * kSlotBytes;
@@ -47,6 +47,7 @@ Result<Arrangement> arrange(const char* name, const QuantisedCall& p) {
   Arrangement best{.turns = stages};
   if (p.deterministic) return best;
   for (int split = 2; split <= kMostSplit && stages >= 2 * split; ++split) {
+    if (split == 3 && !kMaySplitByThree<kN>) continue;
     const int clusters = TRY(clusters_at_once(kernel, kTileThreads<kN>, split, BlockMemory<Product>::kBytes, name));
     const std::int64_t turns = ceil_div(tiles, std::int64_t{clusters}) * ceil_div(stages, std::int64_t{split});
     if (turns < best.turns) best = {.split = split, .turns = turns};

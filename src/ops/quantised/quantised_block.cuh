@@ -41,6 +41,10 @@ inline constexpr int kTileThreads = kTileWarpgroups* kWarpgroup + (kMovesRegiste
 template <int kN>
 inline constexpr int kTileBlocks = kN <= 64 ? 2 : 1;
 
+// Whether three blocks may split k. If two blocks share a multiprocessor, there is always room for clusters of four.
+template <int kN>
+inline constexpr bool kMaySplitByThree = kTileBlocks<kN> == 1;
+
 template <class T>
 struct TiledQuantised {
   // [m, k], or bytes of rounded rows in 16-bit elements; boxes of kN rows, or of half as many if blocks share x
@@ -283,11 +287,14 @@ __global__ void __launch_bounds__(kTileThreads<Product::Ring::kN>, kTileBlocks<P
       store_tile_share<typename Product::Element, kN, blocks()>(p, ring.base, at.first_row, at.first_weight,
                                                                 blocks() == 1 ? 0 : at.rank);
     };
-    switch (p.shared ? 1 : p.split) {
-      case 1: store(std::integral_constant<int, 1>()); break;
-      case 2: store(std::integral_constant<int, 2>()); break;
-      case 3: store(std::integral_constant<int, 3>()); break;
-      default: store(std::integral_constant<int, kMostSplit>());
+    if (p.shared || p.split == 1) {
+      store(std::integral_constant<int, 1>());
+    } else if (p.split == 2) {
+      store(std::integral_constant<int, 2>());
+    } else if (kMaySplitByThree<kN> && p.split == 3) {
+      store(std::integral_constant < int, kMaySplitByThree<kN> ? 3 : 2 > ());
+    } else {
+      store(std::integral_constant<int, kMostSplit>());
     }
   }
   if (!p.shared && p.split > 1) {

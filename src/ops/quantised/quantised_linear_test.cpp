@@ -128,24 +128,31 @@ TEST_P(QuantisedLinear, DeterministicBitsDoNotDependOnOtherRows) {
   }
 }
 
-// Catches: tiles of 256 rows of x, and three blocks that split k, of which neither occurs with the sizes above.
+// Catches faults of tiles of 192 and 256 rows of x, and of three blocks that split k. None of them occurs with the
+// sizes above.
 TEST(QuantisedLinearTiles, WideTilesMatchTheReference) {
   if (!on_cuda()) GTEST_SKIP() << "only CUDA's kernel has tiles";
-  constexpr std::int64_t kRows = 150;
-  constexpr std::array kChecked{0, 1, 127, 128, 149};
   const std::array formats{
       QuantisedFormat{.values = Values::kInt4, .group_rows = 1, .group_cols = 128, .zeros = true},
       QuantisedFormat{.values = Values::kInt4, .scales = Scales::kPairs, .group_rows = 1, .group_cols = 32},
       QuantisedFormat{
           .values = Values::kE2M1, .scales = Scales::kE4M3, .group_rows = 1, .group_cols = 16, .factor = true}};
+  struct Case {
+    Sizes sizes;
+    std::vector<std::int64_t> checked;  // rows of x
+  };
+  const std::vector<Case> cases{{{150, 4304, 1536}, {0, 127, 128, 149}},
+                                {{250, 4304, 1536}, {0, 191, 192, 249}},
+                                {{250, 8904, 512}, {0, 127, 128, 249}}};
   for (const QuantisedFormat& format : formats)
-    for (const auto& [n, k] : {std::pair<std::int64_t, std::int64_t>{4304, 1536}, {8904, 512}}) {
+    for (const auto& [sizes, checked] : cases) {
+      const auto [m, n, k] = sizes;
       const QuantisedCase w = random_quantised(format, n, k, 3);
-      std::vector<HostTensor> operands{random_tensor(DType::kBFloat16, {kRows, k}, 1)};
+      std::vector<HostTensor> operands{random_tensor(DType::kBFloat16, {m, k}, 1)};
       operands.insert(operands.end(), w.operands.begin(), w.operands.end());
       const OpOutcome out =
           run_op(kQuantisedLinear, kQuantisedLinearCpu, operands, attributes_of(format, false, false));
-      for (const std::int64_t i : kChecked)
+      for (const std::int64_t i : checked)
         for (std::int64_t j = 0; j < n; ++j) {
           double sum = 0;
           double magnitude = 0;

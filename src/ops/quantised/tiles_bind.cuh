@@ -1,6 +1,8 @@
 // Binds a kernel of quantised_tiles.cuh for a format (quantised_tiles.cu, block_tiles.cu).
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
 #include <memory>
 
 #include "tessera/ops/quantised/quantised_bind.cuh"
@@ -18,25 +20,27 @@ Result<std::unique_ptr<BoundOp>> make_tiles(const QuantisedCall& p) {
   return make_block<ConvertedProduct<T, kValues, kGroups, kN>>(tiles_name(p), p, {.data = p.x, .elements = p.k});
 }
 
-// Says whether tiles of 256 rows of x are faster than tiles of 128. A stage of 256 rows takes 1.43 times as long as one
-// of 128, because its conversion serves all of them, and the end of a tile takes as long as four stages (int4 on an
-// H200).
-template <class T, Values kValues, StageGroups kGroups>
-Result<bool> takes_wide_tiles(const QuantisedCall& p) {
-  if (p.m <= 128) return false;
-  const Arrangement wide = TRY((arrange<ConvertedProduct<T, kValues, kGroups, 256>>(tiles_name(p), p)));
-  const Arrangement narrow = TRY((arrange<ConvertedProduct<T, kValues, kGroups, 128>>(tiles_name(p), p)));
-  constexpr std::int64_t kEnd = 4;
-  return (wide.turns + kEnd) * 10 < (narrow.turns + kEnd) * 7;
+// Returns an estimate of the time of tiles of kN rows of x. A stage takes a constant time for its conversion, which
+// serves all rows, and a time for each row. The end of a tile takes as long as four stages (int4 on an H200).
+template <class T, Values kValues, StageGroups kGroups, int kN>
+Result<std::int64_t> tiles_cost(const QuantisedCall& p) {
+  const Arrangement a = TRY((arrange<ConvertedProduct<T, kValues, kGroups, kN>>(tiles_name(p), p)));
+  return (a.turns + 4) * (170 + kN);
 }
 
 template <class T, Values kValues, StageGroups kGroups>
 Result<std::unique_ptr<BoundOp>> make_tiles(const QuantisedCall& p) {
   if (p.m <= 32) return make_tiles<T, kValues, kGroups, 32>(p);
   if (p.m <= 64) return make_tiles<T, kValues, kGroups, 64>(p);
-  // The ring has no room for stages of 256 rows beside weights of eight bits.
+  // The ring has no room for stages of more rows beside weights of eight bits.
   if constexpr (is_packed(kValues)) {
-    if (TRY((takes_wide_tiles<T, kValues, kGroups>(p)))) return make_tiles<T, kValues, kGroups, 256>(p);
+    if (p.m > 128) {
+      const std::int64_t narrow = TRY((tiles_cost<T, kValues, kGroups, 128>(p)));
+      const std::int64_t medium = TRY((tiles_cost<T, kValues, kGroups, 192>(p)));
+      const std::int64_t wide = TRY((tiles_cost<T, kValues, kGroups, 256>(p)));
+      if (wide < std::min(narrow, medium)) return make_tiles<T, kValues, kGroups, 256>(p);
+      if (medium < narrow) return make_tiles<T, kValues, kGroups, 192>(p);
+    }
   }
   return make_tiles<T, kValues, kGroups, 128>(p);
 }
