@@ -78,14 +78,16 @@ TEST_F(OllamaServer, ErrorsAreTextsWhereverTheyAreMade) {
   ServerOptions options;
   options.api_keys = {"k"};
   options.http.max_body_bytes = 1000;
-  const Running closed(engine(), options);
   const auto error = [](const Running& running, const std::string& request, int status) {
     const Json answer = running.json(request, status);
     const Json* text = answer.find("error");
     EXPECT_TRUE(text != nullptr && text->is_string()) << answer.dump();
     return text != nullptr && text->is_string() ? text->as_string() : "";
   };
-  EXPECT_THAT(error(closed, get("/api/tags"), 401), HasSubstr("API key"));
+  {
+    const Running closed(engine(), options);  // ends before the next one, because both have the same engine
+    EXPECT_THAT(error(closed, get("/api/tags"), 401), HasSubstr("API key"));
+  }
   const Running running(engine(), {.http = {.max_body_bytes = 1000}});
   EXPECT_THAT(error(running, get("/api/chat"), 405), HasSubstr("POST"));
   EXPECT_THAT(error(running, post("/api/pull", "{}"), 404), HasSubstr("/api/pull"));
