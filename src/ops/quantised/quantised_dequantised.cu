@@ -15,10 +15,12 @@ namespace {
 using namespace cuda;
 using namespace cuda::quantised;
 
-// Returns the least number of rows for the two steps. With fewer rows, converting takes longer than the library's
-// product saves. The kernel of tiles is faster with values of four bits, because its tiles then have up to 256 rows.
-std::int64_t fewest_rows(const QuantisedCall& p) {
-  return is_packed(p.w.format.values) && quantised_tiles_serve(p) ? 2048 : 1024;
+// Returns whether there are enough rows for the two steps. With fewer rows, converting takes longer than the library's
+// product saves. The kernel of tiles is as fast as the library if values have four bits, because its tiles then have up
+// to 256 rows, and it converts e2m1 faster than the two steps do.
+bool has_rows_enough(const QuantisedCall& p) {
+  if (!is_packed(p.w.format.values) || !quantised_tiles_serve(p)) return p.m >= 1024;
+  return p.w.format.values == Values::kInt4 && p.m >= 2048;
 }
 // The limit of the scratch memory, which is taken from the memory for the KV cache. Larger matrices use the kernel of
 // tiles.
@@ -52,7 +54,7 @@ std::unique_ptr<BoundOp> make_conversion(const QuantisedCall& p) {
 bool quantised_dequantised_serves(const QuantisedCall& p) {
   const bool half = p.dtype == ir::DType::kBFloat16 || p.dtype == ir::DType::kFloat16;
   const bool one_scale = p.w.num_groups == 1 || p.w.format.group_cols % kDequantisedColumns == 0;
-  return half && !p.deterministic && p.gate == Gate::kNone && p.m >= fewest_rows(p) && p.k % kDequantisedColumns == 0 &&
+  return half && !p.deterministic && p.gate == Gate::kNone && has_rows_enough(p) && p.k % kDequantisedColumns == 0 &&
          p.n % 8 == 0 && p.w.groups == nullptr && one_scale && matrix_bytes(p) <= kMostBytes && is_aligned(p.x) &&
          is_aligned(p.w.values) && is_aligned(p.y);
 }
