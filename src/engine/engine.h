@@ -114,7 +114,7 @@ class Engine {
   Device& device() const { return runner().device(); }
   // Removes all prefixes that no running request uses.
   void flush_prefix_cache() { scheduler_.flush_prefixes(); }
-  // Empties the prefix cache and gives `sink` what changes in it from now on, beginning with ClearedBlocks. An empty
+  // Empties the prefix cache and gives `sink` what changes in it from now on, beginning with BlocksCleared. An empty
   // `sink` ends this. Precondition: idle().
   void observe_cache(CacheEventSink sink);
   // Gives the changes since the last call to the sink. Does nothing without a sink or without changes.

@@ -23,11 +23,11 @@ std::uint64_t block_id(std::uint64_t parent, const PrefixTokens& text, std::span
 
 void CacheEventLog::stored(std::uint64_t parent, std::uint64_t id, const PrefixTokens& text,
                            std::span<const TokenId> page_tokens, std::vector<PageImage> images) {
-  StoredBlocks* last = events_.empty() ? nullptr : std::get_if<StoredBlocks>(&events_.back());
+  BlocksStored* last = events_.empty() ? nullptr : std::get_if<BlocksStored>(&events_.back());
   if (parent == 0 || last == nullptr || last->ids.back() != parent) {
-    StoredBlocks first{.adapter = text.adapter, .adapter_name = std::string(text.adapter_name)};
+    BlocksStored first{.adapter = text.adapter, .adapter_name = std::string(text.adapter_name)};
     if (parent != 0) first.parent = parent;
-    last = &std::get<StoredBlocks>(events_.emplace_back(std::move(first)));
+    last = &std::get<BlocksStored>(events_.emplace_back(std::move(first)));
   }
   last->ids.push_back(id);
   last->tokens.insert(last->tokens.end(), page_tokens.begin(), page_tokens.end());
@@ -35,14 +35,14 @@ void CacheEventLog::stored(std::uint64_t parent, std::uint64_t id, const PrefixT
 }
 
 void CacheEventLog::removed(std::uint64_t id) {
-  RemovedBlocks* last = events_.empty() ? nullptr : std::get_if<RemovedBlocks>(&events_.back());
-  if (last == nullptr) last = &std::get<RemovedBlocks>(events_.emplace_back(RemovedBlocks{}));
+  BlocksRemoved* last = events_.empty() ? nullptr : std::get_if<BlocksRemoved>(&events_.back());
+  if (last == nullptr) last = &std::get<BlocksRemoved>(events_.emplace_back(BlocksRemoved{}));
   last->ids.push_back(id);
 }
 
 void CacheEventLog::cleared() {
   events_.clear();
-  events_.emplace_back(ClearedBlocks{});
+  events_.emplace_back(BlocksCleared{});
 }
 
 }  // namespace tessera

@@ -20,7 +20,7 @@
 namespace tessera {
 
 // A chain of blocks that entered the cache. Each block is the parent of the next one.
-struct StoredBlocks {
+struct BlocksStored {
   std::vector<std::uint64_t> ids{};
   std::optional<std::uint64_t> parent{};  // the first block's; none if it begins a text
   std::vector<TokenId> tokens{};          // page size tokens for each block
@@ -30,13 +30,13 @@ struct StoredBlocks {
   std::string adapter_name{};  // the name that requests use
 };
 // Blocks that left the cache.
-struct RemovedBlocks {
+struct BlocksRemoved {
   std::vector<std::uint64_t> ids{};
 };
 // The cache is empty.
-struct ClearedBlocks {};
+struct BlocksCleared {};
 
-using CacheEvent = std::variant<StoredBlocks, RemovedBlocks, ClearedBlocks>;
+using CacheEvent = std::variant<BlocksStored, BlocksRemoved, BlocksCleared>;
 using CacheEvents = std::vector<CacheEvent>;  // in the order in which they happened
 
 // Receives the events of one step on the engine's thread, and must return soon.

@@ -41,7 +41,7 @@ class BlockIndex {
   }
 
  private:
-  void apply_one(const StoredBlocks& stored) {
+  void apply_one(const BlocksStored& stored) {
     std::vector<TokenId> text;
     if (stored.parent) {
       ASSERT_TRUE(blocks_.contains(*stored.parent)) << "the parent is cached";
@@ -54,10 +54,10 @@ class BlockIndex {
       EXPECT_TRUE(blocks_.emplace(stored.ids[i], text).second) << "a block is stored twice";
     }
   }
-  void apply_one(const RemovedBlocks& removed) {
+  void apply_one(const BlocksRemoved& removed) {
     for (const std::uint64_t id : removed.ids) EXPECT_EQ(blocks_.erase(id), 1) << "an unknown block is removed";
   }
-  void apply_one(const ClearedBlocks&) { blocks_.clear(); }
+  void apply_one(const BlocksCleared&) { blocks_.clear(); }
 
   std::map<std::uint64_t, std::vector<TokenId>> blocks_;
 };
@@ -101,7 +101,7 @@ class CacheEventsTest : public ::testing::Test {
 
 TEST_F(CacheEventsTest, AChainOfNewBlocksIsOneEvent) {
   compute(cached_ids({1, 2, 3, 4, 5}));
-  const StoredBlocks stored = take_only<StoredBlocks>();
+  const BlocksStored stored = take_only<BlocksStored>();
   EXPECT_THAT(stored.ids, SizeIs(2)) << "the last token fills no block";
   EXPECT_EQ(stored.parent, std::nullopt);
   EXPECT_EQ(stored.tokens, cached_ids({1, 2, 3, 4}));
@@ -112,32 +112,32 @@ TEST_F(CacheEventsTest, AChainOfNewBlocksIsOneEvent) {
 
 TEST_F(CacheEventsTest, ABranchNamesItsParent) {
   compute(cached_ids({1, 2, 3, 4}));
-  const StoredBlocks first = take_only<StoredBlocks>();
+  const BlocksStored first = take_only<BlocksStored>();
   compute(cached_ids({1, 2, 7, 8, 9, 10}));
-  const StoredBlocks branch = take_only<StoredBlocks>();
+  const BlocksStored branch = take_only<BlocksStored>();
   EXPECT_EQ(branch.parent, first.ids[0]);
   EXPECT_EQ(branch.tokens, cached_ids({7, 8, 9, 10}));
 }
 
 TEST_F(CacheEventsTest, AnEvictionNamesTheBlocks) {
   compute(cached_ids({1, 2, 3, 4}));
-  const StoredBlocks stored = take_only<StoredBlocks>();
+  const BlocksStored stored = take_only<BlocksStored>();
   cache_.evict(0, 2);
-  EXPECT_THAT(take_only<RemovedBlocks>().ids, ElementsAre(stored.ids[1], stored.ids[0])) << "the last block first";
+  EXPECT_THAT(take_only<BlocksRemoved>().ids, ElementsAre(stored.ids[1], stored.ids[0])) << "the last block first";
 }
 
 TEST_F(CacheEventsTest, AFlushOfAllBlocksIsOneEvent) {
   compute(cached_ids({1, 2, 3, 4}));
   cache_.flush();
-  take_only<ClearedBlocks>();
+  take_only<BlocksCleared>();
 }
 
 TEST_F(CacheEventsTest, AFlushNamesBlocksIfOthersAreInUse) {
   compute(cached_ids({1, 2, 3, 4}));
-  const StoredBlocks stored = take_only<StoredBlocks>();
+  const BlocksStored stored = take_only<BlocksStored>();
   PrefixCache::Path used = cache_.find(cached_ids({1, 2}));
   cache_.flush();
-  EXPECT_THAT(take_only<RemovedBlocks>().ids, ElementsAre(stored.ids[1]));
+  EXPECT_THAT(take_only<BlocksRemoved>().ids, ElementsAre(stored.ids[1]));
   cache_.release(used);
 }
 
@@ -147,13 +147,13 @@ TEST_F(CacheEventsTest, BlocksOfAdaptersHaveIdsOfTheirOwn) {
   std::set<std::uint64_t> second_ids;
   const auto add = [&](const PrefixTokens& tokens) {
     compute(tokens);
-    StoredBlocks stored = take_only<StoredBlocks>();
+    BlocksStored stored = take_only<BlocksStored>();
     first_ids.insert(stored.ids.at(0));
     second_ids.insert(stored.ids.at(1));
     return stored;
   };
   add(text);
-  const StoredBlocks stored = add(with_adapter(text, 5, "sql"));
+  const BlocksStored stored = add(with_adapter(text, 5, "sql"));
   EXPECT_EQ(stored.adapter, 5);
   EXPECT_EQ(stored.adapter_name, "sql");
   add(with_adapter(text, 6, "poems"));
@@ -165,7 +165,7 @@ TEST_F(CacheEventsTest, BlocksOfAdaptersHaveIdsOfTheirOwn) {
 TEST_F(CacheEventsTest, AnAdaptersNumberIsNoPartOfIds) {
   const std::vector<TokenId> text = cached_ids({1, 2});
   compute(with_adapter(text, 5, "sql"));
-  const StoredBlocks stored = take_only<StoredBlocks>();
+  const BlocksStored stored = take_only<BlocksStored>();
   EXPECT_THAT(stored.ids, ElementsAre(block_id(0, with_adapter(text, 9, "sql"), text, {})));
   EXPECT_THAT(stored.images, ElementsAre(IsEmpty()));
 }
@@ -178,10 +178,10 @@ TEST_F(CacheEventsTest, ImagesArePartsOfIds) {
   const std::vector<ImageSpan> one = with(1);
   const std::vector<ImageSpan> two = with(2);
   compute({text, one});
-  const StoredBlocks stored = take_only<StoredBlocks>();
+  const BlocksStored stored = take_only<BlocksStored>();
   EXPECT_THAT(stored.images.at(0), SizeIs(1));
   compute({text, two});
-  const StoredBlocks other = take_only<StoredBlocks>();
+  const BlocksStored other = take_only<BlocksStored>();
   EXPECT_NE(stored.ids[0], other.ids[0]);
   EXPECT_NE(stored.ids[1], other.ids[1]);
 }
@@ -220,17 +220,17 @@ TEST(EngineCacheEvents, ComeWithTheStepsOfRequests) {
     for (CacheEvent& event : more) events.push_back(std::move(event));
   });
   ASSERT_THAT(events, SizeIs(1));
-  EXPECT_TRUE(std::holds_alternative<ClearedBlocks>(events[0])) << "an observer forgets what it knew";
+  EXPECT_TRUE(std::holds_alternative<BlocksCleared>(events[0])) << "an observer forgets what it knew";
   test::run_one(*engine, test::request(20, 4));
   engine->report_cache_events();
   ASSERT_THAT(events, SizeIs(2));
-  const StoredBlocks& stored = std::get<StoredBlocks>(events[1]);
+  const BlocksStored& stored = std::get<BlocksStored>(events[1]);
   EXPECT_THAT(stored.ids, SizeIs(2)) << "of 8 tokens each";
   const std::vector<TokenId> prompt = test::request(20, 4).prompt;
   EXPECT_EQ(stored.tokens, std::vector<TokenId>(prompt.begin(), prompt.begin() + 16));
   engine->flush_prefix_cache();
   engine->report_cache_events();
-  EXPECT_TRUE(std::holds_alternative<ClearedBlocks>(events.back()));
+  EXPECT_TRUE(std::holds_alternative<BlocksCleared>(events.back()));
   engine->observe_cache({});
   test::run_one(*engine, test::request(20, 4));
   engine->report_cache_events();

@@ -14,7 +14,7 @@ class EventWriter {
  public:
   EventWriter(MsgpackWriter& to, std::int64_t page_size) : to_(to), page_size_(page_size) {}
 
-  void operator()(const StoredBlocks& stored) {
+  void operator()(const BlocksStored& stored) {
     const bool has_images = std::ranges::any_of(stored.images, [](const auto& images) { return !images.empty(); });
     to_.map(has_images ? 9 : 8);
     type("BlockStored");
@@ -45,13 +45,13 @@ class EventWriter {
     }
     if (has_images) extra_keys(stored);
   }
-  void operator()(const RemovedBlocks& removed) {
+  void operator()(const BlocksRemoved& removed) {
     to_.map(3);
     type("BlockRemoved");
     block_hashes(removed.ids);
     medium();
   }
-  void operator()(const ClearedBlocks&) {
+  void operator()(const BlocksCleared&) {
     to_.map(1);
     type("AllBlocksCleared");
   }
@@ -72,7 +72,7 @@ class EventWriter {
   }
   // Writes what distinguishes blocks of equal tokens: for each block the adapter's name and a pair for each image, of
   // its content and its first token's position relative to the block.
-  void extra_keys(const StoredBlocks& stored) {
+  void extra_keys(const BlocksStored& stored) {
     to_.text("extra_keys");
     to_.array(stored.images.size());
     const std::size_t adapters = stored.adapter != 0 ? 1 : 0;

@@ -61,9 +61,9 @@ TEST(MsgpackWriter, WritesSizesInTheirShortestForm) {
 }
 
 TEST(EventMessage, ABatchIsAnArrayOfMaps) {
-  const StoredBlocks stored{.ids = {1, 300}, .parent = 7, .tokens = {TokenId{5}, TokenId{6}}, .images = {{}, {}}};
+  const BlocksStored stored{.ids = {1, 300}, .parent = 7, .tokens = {TokenId{5}, TokenId{6}}, .images = {{}, {}}};
   const std::string message =
-      event_message({.events = {stored, RemovedBlocks{.ids = {1}}, ClearedBlocks{}}, .unix_seconds = 1.5}, 1, 2);
+      event_message({.events = {stored, BlocksRemoved{.ids = {1}}, BlocksCleared{}}, .unix_seconds = 1.5}, 1, 2);
   EXPECT_EQ(hex_of_bytes(message),
             "93cb3ff80000000000009388a474797065ab426c6f636b53746f726564ac626c6f636b5f6861736865739201cd012cb1"
             "706172656e745f626c6f636b5f6861736807a9746f6b656e5f696473920506aa626c6f636b5f73697a6501a76c6f7261"
@@ -73,7 +73,7 @@ TEST(EventMessage, ABatchIsAnArrayOfMaps) {
 
 TEST(EventMessage, AdaptersAndImagesAreNamed) {
   const PageImage image{.at = 0, .count = 1, .index = 3, .content = {.high = 1, .low = 2}};
-  const StoredBlocks stored{
+  const BlocksStored stored{
       .ids = {1, 2}, .tokens = {TokenId{5}, TokenId{6}}, .images = {{image}, {}}, .adapter = 4, .adapter_name = "sql"};
   const std::string message = event_message({.events = {stored}, .unix_seconds = 0}, 1, 0);
   EXPECT_EQ(hex_of_bytes(message),

@@ -82,7 +82,7 @@ class EventPublisherTest : public ::testing::Test {
     ASSERT_TRUE(made.ok()) << made.status().to_string();
     publisher_ = *std::move(made);
   }
-  void add(std::uint64_t id) { publisher_->add({RemovedBlocks{.ids = {id}}}); }
+  void add(std::uint64_t id) { publisher_->add({BlocksRemoved{.ids = {id}}}); }
   // Publishes until a subscriber gets the first batch, because a subscription takes effect some time after it began.
   // Returns the number of the last batch.
   std::uint64_t reach(ZmqPeer& subscriber) {
@@ -169,7 +169,7 @@ TEST_F(EventPublisherTest, ASubscriberThatDoesNotReadDelaysNobody) {
   ZmqPeer subscriber(ZMQ_SUB, options_.endpoint);
   reach(subscriber);
   const std::int64_t before = publisher_->published() + publisher_->dropped();
-  const CacheEvents large{StoredBlocks{.ids = {1}, .tokens = std::vector<TokenId>(1000), .images = {{}}}};
+  const CacheEvents large{BlocksStored{.ids = {1}, .tokens = std::vector<TokenId>(1000), .images = {{}}}};
   const auto began = std::chrono::steady_clock::now();
   constexpr int kBatches = 20'000;
   for (int i = 0; i < kBatches; ++i) publisher_->add(large);
