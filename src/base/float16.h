@@ -52,7 +52,7 @@ template <>
 TESSERA_INLINE Float16 from_float<Float16>(float x) {
   const std::uint32_t all = std::bit_cast<std::uint32_t>(x);
   const std::uint32_t bits = all & 0x7fffffffu;
-  // From 65520 on, rounding carries into exponent 31, which means infinity.
+  // For a magnitude of 65520 or more, rounding carries into exponent 31, which means infinity.
   const std::uint32_t normal = (bits - ((127u - 15u) << 23) + 0xfffu + ((bits >> 13) & 1u)) >> 13;
   // A result below 2^-14 is subnormal. Adding 0.5 aligns its last bit, 2^-24, with the float's last bit, so the
   // addition rounds correctly.

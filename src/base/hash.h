@@ -21,7 +21,7 @@ struct Hash128 {
 
 class Hasher {
  public:
-  // Also adds the length, so that add("ab"), add("c") differs from add("a"), add("bc").
+  // Adds the bytes and their number, so that add("ab"), add("c") differs from add("a"), add("bc").
   void add(std::string_view bytes);
   void add(const char* text) { add(std::string_view(text)); }
   template <class T>

@@ -10,7 +10,7 @@
 
 namespace tessera {
 
-// Returns whether a file that begins with `bytes` is a pointer of Git LFS.
+// Returns whether a file that begins with `bytes` is a Git LFS pointer file.
 inline bool is_lfs_pointer(std::string_view bytes) {
   return bytes.starts_with("version https://git-lfs.github.com/spec/");
 }

@@ -60,8 +60,8 @@ class LogTopic {
 // known ones.
 Status set_log_level(std::string_view spec);
 
-// Sets a function that rewrites every line, for example to replace options' internal names by those that users know.
-// Call it before other threads log. An empty function leaves lines unchanged.
+// Sets a function that rewrites every line, for example to replace the internal names of options by the names that
+// users know. Call it before other threads log. An empty function leaves lines unchanged.
 void set_log_wording(std::function<std::string(std::string_view line)> wording);
 
 bool log_enabled(LogTopic topic, LogLevel level);

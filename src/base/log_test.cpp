@@ -1,4 +1,4 @@
-// Catches: a topic's level that is overwritten or applied too late, unknown topics and levels that are accepted, topics
+// Catches: a topic's level that is overwritten or applied too late, unknown topics or levels that are accepted, topics
 // that are listed twice, a rewriting function that is not applied, and text that starts a new line.
 #include "tessera/base/log.h"
 

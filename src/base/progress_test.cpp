@@ -1,4 +1,4 @@
-// Catches: a bar that exceeds its end or divides by a total of zero.
+// Catches: a bar that is drawn beyond its end, and a division by a total of zero.
 #include "tessera/base/progress.h"
 
 #include <gmock/gmock.h>
