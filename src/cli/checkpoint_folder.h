@@ -22,8 +22,8 @@ class CheckpointFolder {
   std::int64_t free_bytes() const { return free_bytes_; }
 
   // Creates the folder. Removes config.json and the weights of an earlier checkpoint, even of an interrupted write;
-  // other files stay. The new config.json must be written last, because no program takes a folder without it for a
-  // model.
+  // other files stay. The new config.json must be written last, because no program accepts a folder without config.json
+  // as a model.
   Status begin() const;
   // After a failed write, removes the folder if begin() created it and it is empty.
   void undo() const;

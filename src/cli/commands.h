@@ -10,7 +10,8 @@
 namespace tessera::cli {
 
 Status run_generate(const GenerateOptions& options);
-// Answers all requests of the file. Returns an error at the end if one of the answers is an error.
+// Answers all requests of the file. If one of the answers is an error, returns an error after all requests have been
+// answered.
 Status run_batch(const BatchOptions& options);
 Status run_chat(const ChatOptions& options);
 // Serves until a signal stops it.

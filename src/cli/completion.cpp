@@ -24,7 +24,7 @@ std::vector<std::string> names_of(std::span<const ShownCommand> commands) {
   return names;
 }
 
-// Returns the words that may follow the command's name; for `help`, the names of the commands.
+// Returns the words that may follow the command's name. The command `help` is followed by a command's name.
 std::vector<std::string> words_of(const ShownCommand& command, std::span<const ShownCommand> commands) {
   if (command.name == "help") return names_of(commands);
   for (const ShownFlag& flag : command.flags) {

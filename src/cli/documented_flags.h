@@ -15,7 +15,7 @@ enum class Treatment {
 struct Documented {
   std::vector<std::string> words;
   Treatment treatment;
-  std::vector<std::string> refused;  // other values of the same flag that are not accepted
+  std::vector<std::string> refused;  // the flag with a value that is refused
 };
 
 // Returns the documented flags. SGLang's flags come first, then the flags that SGLang does not have.

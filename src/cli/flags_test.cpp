@@ -26,7 +26,7 @@ using ::testing::StartsWith;
 
 const std::string kModel = testing::data_path("goldens/llama");
 
-// Parses flags of `serve`; if `words` begin with another command, parses that command.
+// Parses flags of `serve`. If `words` begin with neither `serve` nor --model…, adds the test's model first.
 Result<CommandLine> parse_serve(std::vector<std::string> words) {
   if (words[0].starts_with("--model")) words.insert(words.begin(), "serve");
   if (words[0] != "serve") words.insert(words.begin(), {"serve", "--model-path", kModel});

@@ -22,7 +22,7 @@ Result<CommandLine> parse_foreign(std::vector<std::string> words) {
   return parse_command_line(shared_built_ins(), words);
 }
 
-// Checks that each foreign flag sets the option of this program's flag for the same purpose.
+// Checks that each foreign flag sets the same option as this program's flag for the same purpose.
 TEST(ForeignFlags, MeanTheSameAsOurFlags) {
   const auto engine = [](const std::vector<std::string>& words) {
     const Result<CommandLine> line = parse_foreign(words);

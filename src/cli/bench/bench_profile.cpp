@@ -116,7 +116,7 @@ Status add_operators(const Stage& stage, std::vector<Call>& calls) {
   const Executable& executable = stage.runner.executable();
   const std::span<const CompiledPart> parts = executable.parts(bucket);
   for (std::size_t p = 0; p < parts.size(); ++p) {
-    std::string joined;  // operators that run in the kernel of a later operator
+    std::string joined;  // names of operators that run in the kernel of a later operator
     for (std::size_t i = 0; i < parts[p].program->instructions.size(); ++i) {
       const ir::Node& node = parts[p].program->instructions[i].call;
       if (TRY(executable.runs_later(bucket, p, i))) {

@@ -30,7 +30,7 @@
 namespace tessera::cli {
 namespace {
 
-// If the client uses more than this share of a core, its own work affects the measurement.
+// If the client uses more than this share of a core, the client's own work affects the measurement.
 constexpr double kBusyClient = 0.7;
 constexpr std::size_t kFurtherConnections = 64;  // in addition to the load's own connections
 

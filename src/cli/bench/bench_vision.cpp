@@ -178,8 +178,8 @@ Result<Preprocessing> measure_preprocessing(const ImageProcessorConfig& processo
   return Preprocessing{.threads = threads, .per_second = 1e3 * threads * static_cast<double>(each) / ms_since(start)};
 }
 
-// The engine's own tower, and a second tower with the other kind of graphs: budgets or one graph for each number of
-// patches. Both towers share memory and weights.
+// The engine's own tower, and a second tower. One of them has graphs of fixed budgets, the other has a graph for each
+// number of patches. Both towers share memory and weights.
 class Towers {
  public:
   static Result<Towers> create(ModelRunner& runner) {

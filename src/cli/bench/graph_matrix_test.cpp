@@ -1,6 +1,6 @@
-// Catches: flags that switch the wrong graphs, an automatic rule that overrides the user, a user who unintentionally
-// overrides a rule, and a combination that is neither refused nor warned about. The test covers the whole way from the
-// command line to the engine's decision.
+// Catches: flags that switch the wrong graphs, an automatic rule that overrides the user's flags, a flag that overrides
+// an automatic rule although it should not, and a combination of flags that is neither refused nor warned about. The
+// test covers the whole way from the command line to the engine's decision.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -19,8 +19,8 @@ constexpr int kPasses = 6;
 constexpr std::int64_t kLeastBytes = std::int64_t{1} << 30;
 constexpr std::int64_t kMostBytes = std::int64_t{4} << 30;
 
-// Sums four quarters of the words concurrently, as matmuls read several columns. On some processors a single sequential
-// read does not reach the memory's full rate.
+// Sums four quarters of the words concurrently, because a matmul also reads several columns at the same time. On some
+// processors a single sequential read does not reach the memory's full rate.
 TESSERA_CPU_CLONES std::uint64_t sum(const std::uint64_t* words, std::int64_t count) {
   constexpr std::int64_t kPlaces = 4;
   constexpr std::int64_t kLanes = 8;

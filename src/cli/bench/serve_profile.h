@@ -44,7 +44,8 @@ struct ServeTimes {
   double other_ms() const;
 };
 
-// Sums over the forwards that began on the device within `during`, and over the host's work in that span.
+// Returns the sums over the forwards that began on the device within `during`, and over the host's work within
+// `during`.
 ServeTimes sum_up(const EngineProfile& profile, const TimeSpan& during);
 std::string serve_times_text(const ServeTimes& times);
 Json to_json(const ServeTimes& times);

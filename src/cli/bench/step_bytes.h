@@ -25,8 +25,8 @@ struct StepShape {
 // in a page.
 Result<std::int64_t> cache_bytes(const ir::Graph& body, std::int64_t page_size, const StepShape& step);
 
-// Returns the bytes of the tables from which `body` only looks up rows, unless `head` multiplies by the table. Such
-// tables are an untied embedding and per-layer embedding tables. A step reads only a few of their rows.
+// Returns the bytes of the tables of which a step reads only a few rows. `body` only looks up rows of such a table, and
+// `head` does not multiply by it. Examples are an untied embedding and per-layer embedding tables.
 Result<std::int64_t> looked_up_bytes(const ir::Graph& body, const ir::Graph& head);
 
 // Returns the bytes of all experts' weights in `body`, scales included. If `body` is one rank's part, only that rank's

@@ -1,4 +1,4 @@
-// Catches: more than 1 % of the prefill tokens of published traces that run without graphs; eager tokens without a
+// Catches: published traces of which more than 1 % of the prefill tokens run without graphs; eager tokens without a
 // recorded reason. In the simulation, graphs cover up to 2048 tokens, steps mix prompts with decodes, and some requests
 // want log-probabilities of their prompts. Needs the traces of ../shared/data (or TESSERA_SHARED_DIR). The engine's
 // simulation_test does the same with requests of its own.

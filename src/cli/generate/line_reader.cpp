@@ -49,7 +49,7 @@ struct LineReader::Impl {
   Impl(std::string given_prompt, std::string given_file)
       : prompt(std::move(given_prompt)), file(std::move(given_file)) {}
 
-  // Loads the history. If libedit did not write the file, does not use it, because keep() would overwrite it.
+  // Loads the history. If libedit did not write the file, the file is not used, because keep() would overwrite it.
   void load() {
     if (file.empty()) return;
     std::error_code error;

@@ -9,7 +9,8 @@
 
 namespace tessera::cli {
 
-// Adds the flags. `title` is their heading in the help; it also says what applies if none of them is given.
+// Adds the flags. `title` is their heading in the help; it also says how tokens are sampled if none of the flags is
+// given.
 void add_sampling_flags(CommandFlags& add, const std::string& title, GivenSampling& given);
 
 // Returns greedy sampling unless a flag says otherwise. A flag that only affects sampling implies temperature 1 if

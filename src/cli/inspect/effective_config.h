@@ -20,9 +20,9 @@ const EngineOptions* engine_of(const Command& command);
 // Returns the flags whose values the plan decided. The values have the form of a configuration file.
 std::vector<std::pair<std::string, Json>> planned_values(const EnginePlan& plan);
 
-// Returns {"page-size": 16, …, "sources": {"page-size": "default", …}}: every flag's value, or null if it was not given
-// and nothing decides it. A source is "command line", "file", "environment" or "default", or "engine" if the plan's
-// value differs from the flag's. The JSON can be used as a configuration file with the same effect.
+// Returns {"page-size": 16, …, "sources": {"page-size": "default", …}}: every flag's value, or null for a flag without
+// a value. A source is "command line", "file", "environment" or "default", or "engine" if the plan's value differs from
+// the flag's. The JSON can be used as a configuration file with the same effect.
 Json effective_config(const std::vector<FlagValue>& values, const EnginePlan* plan);
 
 // Writes the effective configuration to standard output. Precondition: the command has engine flags, and a model's hub

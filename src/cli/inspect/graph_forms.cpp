@@ -57,7 +57,7 @@ std::optional<double> to_baseline(const FormRow& row, std::span<const FormRow> r
 std::string label(const FormRow& row) { return fmt::format("{} ({})", row.name(), row.compiler); }
 
 // Returns a sentence that says whether graphs are slower than eager forwards for any batch. Padded batches do not
-// count, because their additional cost is due to padding, which dispatch weighs separately.
+// count, because their additional cost comes from padding, and dispatch takes this cost into account separately.
 std::string graphs_verdict(std::span<const FormRow> rows) {
   std::size_t compared = 0;
   std::size_t fewest = SIZE_MAX;

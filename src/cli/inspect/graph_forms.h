@@ -13,7 +13,8 @@
 
 namespace tessera::cli {
 
-// Milliseconds of each round, in which every form runs once. Empty: the batch does not have this form.
+// The times of the rounds in milliseconds. Each round runs every form once. A member is empty if the batch does not
+// have that form.
 struct FormTimes {
   std::vector<double> eager;   // operators one by one
   std::vector<double> pieces;  // graphs of pieces, with split operators between them

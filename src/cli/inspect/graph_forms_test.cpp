@@ -1,6 +1,6 @@
-// Catches: ratios of medians instead of medians of ratios, a form that serves batches but is not judged, a verdict that
-// hides a median above the limit, a cut's cost with the wrong sign or unit, and a table whose rows do not match its
-// header.
+// Catches: ratios of medians instead of medians of ratios, a form that serves batches but is not compared, a verdict
+// that hides a median above the limit, a cut's cost with the wrong sign or unit, and a table whose rows do not match
+// its header.
 #include "tessera/cli/inspect/graph_forms.h"
 
 #include <gmock/gmock.h>

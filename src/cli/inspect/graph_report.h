@@ -18,7 +18,7 @@ struct ForwardGroup {
 // Returns the groups of forwards, in the order of each group's first forward.
 std::vector<ForwardGroup> group_forwards(const std::vector<ForwardRecord>& forwards);
 
-// Returns {"pieces", "split_ops", "prefill": {"enabled", "captured_sizes", "sizes": those that were replayed, …},
+// Returns {"pieces", "split_ops", "prefill": {"enabled", "captured_sizes", "sizes": the sizes that were replayed, …},
 // "decode", "forwards": [{"phase", "runner", "size", "reason", "count", "tokens", "padding", "ms"}], "reasons",
 // "tokens", "padding", "memory"}.
 Json graphs_json(const Engine& engine, const std::vector<ForwardRecord>& forwards);

@@ -1,5 +1,5 @@
-// Catches: a program shown with another layer's values, missing kernels, entries that lack a size or part, and another
-// part shown instead of a requested part that does not exist.
+// Catches: a program shown with another layer's values, missing kernels, entries that lack a size or part, and a
+// request for a missing part that shows another part instead of an error.
 #include "tessera/cli/inspect/shown_programs.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// Catches: DP attention that is requested but not done, or done with the wrong ranks.
+// Catches: DP attention that is requested but not used, and DP attention that runs on the wrong ranks.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -10,7 +10,8 @@
 namespace tessera::cli {
 
 // Returns the clock ticks between the machine's start and the process's start: field 22 of /proc/<process>/stat
-// (proc(5)). The second field may contain any character. Returns kDataLoss for malformed text.
+// (proc(5)). The second field is the program's name in parentheses and may contain any character, so the fields after
+// the last ')' are counted. Returns kDataLoss for malformed text.
 Result<long long> start_ticks(std::string_view stat);
 
 // Returns when the process started, with the kernel's precision of one clock tick (10 ms). Returns the current time if

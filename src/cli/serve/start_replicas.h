@@ -22,10 +22,10 @@ struct StartedReplicas {
   std::vector<std::unique_ptr<Engine>> engines;  // the engines of this process
 };
 
-// Starts the engines at the same time, each in its own thread. The first replica's devices begin at the options'
-// device, and each replica's devices follow those of the replica before it. On the CPU, replicas share cores and
-// memory. With dp_attention the replicas are ranks of one group, so all fail if one fails. With several nodes, waits
-// for the other nodes, and each node starts its part of the `count` replicas. An error names the replica.
+// Starts the engines at the same time, each in its own thread. The first replica's first device is options.device, and
+// each replica's devices follow those of the replica before it. On the CPU, replicas share cores and memory. With
+// dp_attention the replicas are ranks of one group, so all fail if one fails. With several nodes, waits for the other
+// nodes, and each node starts its part of the `count` replicas. An error names the replica.
 Result<StartedReplicas> start_replicas(const EngineOptions& options, int count);
 
 }  // namespace tessera::cli

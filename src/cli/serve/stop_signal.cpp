@@ -15,8 +15,8 @@ namespace tessera::cli {
 namespace {
 
 // The kernel adds up the values that are written to the eventfd. A stop signal adds 1, a hang-up adds kHangup, and the
-// destructor adds kEnd, which ends the thread. The counts do not run into one another, because no realistic number of
-// smaller units adds up to a larger unit.
+// destructor adds kEnd, which ends the thread. The sum still tells how often each value was added, because no realistic
+// number of smaller values adds up to a larger one.
 constexpr std::uint64_t kHangup = std::uint64_t{1} << 24;
 constexpr std::uint64_t kEnd = std::uint64_t{1} << 56;
 
