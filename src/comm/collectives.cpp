@@ -69,7 +69,8 @@ Status Communicator::enter(std::string_view call, const TensorView& x) {
 
 void Communicator::leave() {
   // abort() must not interrupt this wait, because no rank may free its memory while another rank still works on it. The
-  // wait always ends, because every rank that has entered the call gets here: its waits on the way have a limit.
+  // wait always ends, because all earlier waits of a call have a limit, so that every rank that has entered the call
+  // gets here.
   group_->meet(/*ends_call=*/true);
 }
 

@@ -98,8 +98,8 @@ class Communicator {
   void raise_when_ended(std::atomic<std::uint32_t>* flag);
   void take_back(std::atomic<std::uint32_t>* flag);
   DeviceState& device_state() { return device_state_; }
-  // Returns the bytes of host memory that hold values sent to this rank by neighbouring stages or by other nodes.
-  // Values from other nodes all count for the first rank of the process, even if another of its ranks receives them.
+  // Returns the bytes of host memory that hold values sent to this rank by neighbouring stages or by other nodes. All
+  // values from other nodes count for the first rank of the process, even if another rank of the process receives them.
   std::int64_t host_bytes() const;
 
  private:
@@ -108,8 +108,9 @@ class Communicator {
   // The part of a collective's result that a rank gets: the whole, or rows of its own.
   enum class Share { kWhole, kRows };
   Communicator(std::shared_ptr<Group> group, int rank, std::chrono::milliseconds limit);
-  // Waits until all ranks are in the same call, runs body(), and waits until all ranks have run theirs. body() writes
-  // `result`. With several nodes only the ranks of node 0 run it; the other ranks receive their share of the result.
+  // Waits until all ranks are in the same call, runs body(), and waits until all ranks have run their body(). body()
+  // writes `result`. With several nodes only the ranks of node 0 run it; the other ranks receive their share of the
+  // result.
   template <class Body>
   Status together(std::string_view call, const TensorView& x, const TensorView& result, Share share, const Body& body);
   Status enter(std::string_view call, const TensorView& x);

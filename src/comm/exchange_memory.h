@@ -26,7 +26,8 @@ struct ExchangeSizes {
   bool has_collectives() const { return reduced > 0 || gathered > 0 || scattered > 0; }
 };
 
-// Returns the memory that exchanges take on the rank's GPU. It does not depend on the sizes of the values.
+// Returns the memory that exchanges take on the rank's GPU. It depends on which values `sizes` has, but not on how
+// large they are.
 std::int64_t device_exchange_bytes(const ExchangeSizes& sizes, const ExchangePlace& place);
 
 // Returns the largest amount of host memory that holds values sent to a rank. Ranks of one process read each other's

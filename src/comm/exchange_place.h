@@ -7,7 +7,8 @@ namespace tessera {
 
 // A rank's place. Every node has the same number of consecutive ranks; in a pipeline, every node has whole stages.
 struct ExchangePlace {
-  // tp_size counts all ranks that exchange rows or sums, even if each rank serves its own requests.
+  // layout.tp_size counts all ranks that exchange rows or sums. This is also true with DP attention, where each rank
+  // serves requests of its own.
   RankLayout layout{};
   int rank = 0;  // this rank's number among the ranks of all stages
   int nodes = 1;

@@ -160,8 +160,8 @@ struct NcclExchange::Shared {
   }
 
   // Watches until the rank or its group ends. If the group ends, the rank gets time to end too, because an abort waits
-  // for the graphs that recorded the collectives, and these are only destroyed when the rank ends. If the rank does not
-  // end, aborts NCCL's communicator.
+  // until the graphs that recorded the collectives are destroyed. The rank destroys these graphs only when it ends. If
+  // the rank does not end, aborts NCCL's communicator.
   void watch_over(Communicator& communicator) {
     bool closes = false;
     while (ended.load() == 0 && !closes) {

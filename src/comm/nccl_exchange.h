@@ -9,8 +9,8 @@
 // All ranks get the same bits. NCCL adds in the tensor's type, in an order that it chooses by size and connections.
 //
 // How a group ends: every 50 ms a thread of each rank checks whether the group has ended (a node was lost, a rank
-// failed). It also checks whether NCCL has lost a connection, and then ends the group. A rank that does not end by
-// itself within a second hangs in a kernel or in an NCCL call; an NCCL call gets one second more. Then the thread
+// failed). It also checks whether NCCL has lost a connection, and then ends the group. If a rank does not end by itself
+// within a second, it hangs in a kernel or in an NCCL call. An NCCL call then gets one second more. Then the thread
 // aborts NCCL's communicator. Kernels that wait for other GPUs now end with incomplete results. Readers of these
 // results see that the group has ended.
 //
@@ -73,7 +73,7 @@ class NcclExchange final : public DeviceExchange {
   Status all_gather(DeviceAddress from, DeviceAddress to, std::size_t bytes, void* stream) const;
   // On rank r, computes y as the sum of row r of every rank's x. x is [ranks, y's elements].
   Status reduce_scatter(const TensorView& x, const TensorView& y, void* stream) const;
-  // For a link: the sender sends x to the other side, and the receiver receives x.
+  // On the sender of a link, sends x. On the receiver, receives x.
   Status hand_on(const TensorView& x, void* stream) const;
 
  private:

@@ -41,7 +41,8 @@ class NodeExchange {
   Status collect(std::span<TensorView> tensors, std::span<std::string_view> calls, std::chrono::milliseconds limit);
   // Node 0: sends the result to all other nodes, and from then on accepts their next tensors.
   Status spread(const TensorView& result) { return spread(result, /*in_parts=*/false); }
-  // Does the same, but gives every rank rows of its own: `rows` is [ranks, …], and a node gets the rows of its ranks.
+  // Sends each other node only the rows of its own ranks, and from then on accepts their next tensors. `rows` is
+  // [ranks, …].
   Status spread_rows(const TensorView& rows) { return spread(rows, /*in_parts=*/true); }
   // Any other node: sends its ranks' tensors, and waits for the result of result.bytes() bytes. Limit and errors are
   // those of collect().
@@ -72,7 +73,8 @@ class NodeExchange {
   };
   Status spread(const TensorView& result, bool in_parts);
   Status take(Inbox& inbox, std::vector<std::byte>& payload);
-  // Waits until a frame of every node from `first` on is in that node's inbox. If `first` is 0, waits only for node 0.
+  // If `first` is 0, waits until a frame of node 0 has arrived. Otherwise waits until a frame of each node from `first`
+  // up has arrived.
   Status wait(std::string_view call, int first, std::chrono::milliseconds limit);
   // Empties all inboxes, so that the next tensors may arrive.
   void empty();

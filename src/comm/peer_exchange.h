@@ -1,10 +1,10 @@
 // Exchanges values between the GPUs of a tensor-parallel group whose ranks are threads of one process. It needs no
 // host, barrier or flag: every rank has a mailbox on its GPU, and the other ranks write into it.
 //
-// One launch of the exchange is a turn. The content of a 32-bit word shows whether it has arrived: before a turn, all
-// words of the mailbox are kAbsent (-0.0 as float32; the pair +0, -0 as 16-bit floats). A sender replaces a kAbsent in
-// its data by zeros, which are numerically equal. A mailbox has three buffers. In turn t a rank writes to buffer t mod
-// 3 of every other rank's mailbox, reads buffer t mod 3 of its own, and clears its buffer of turn t - 1. It clears
+// One launch of the exchange is a turn. The content of a 32-bit word shows whether the word has arrived. Before a turn,
+// all words of the mailbox are kAbsent (-0.0 as float32; the pair +0, -0 as 16-bit floats). A sender replaces a kAbsent
+// in its data by zeros, which are numerically equal. A mailbox has three buffers. In turn t a rank writes to buffer t
+// mod 3 of every other rank's mailbox, reads buffer t mod 3 of its own, and clears its buffer of turn t - 1. It clears
 // early enough, because that buffer is next written in turn t + 2. Before that, the writer must receive values of turn
 // t + 1, which this rank sends after its turn t. The turn number is in device memory, so replays of recorded graphs
 // continue the count. (TensorRT-LLM published this method as the Lamport all-reduce.)
@@ -44,7 +44,7 @@ struct Peers {
   std::int64_t buffer_words = 0;
   Turns* turns = nullptr;                     // this rank's counters
   std::uint32_t* mailboxes[kMostPeers] = {};  // mailboxes of all ranks: [kBuffers][buffer_words]
-  // In host memory; not 0: the group has ended, and missing values will never arrive.
+  // A flag in host memory. If it is not 0, the group has ended, and missing values will never arrive.
   const std::uint32_t* stop = nullptr;
 };
 

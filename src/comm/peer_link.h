@@ -34,7 +34,7 @@ struct LinkEnd {
   std::byte* slots = nullptr;      // [kLinkSlots][kLinkSlotBytes], on the receiver's GPU
   std::uint32_t* sent = nullptr;   // [kLinkBlocks], on the receiver's GPU
   std::uint32_t* taken = nullptr;  // [kLinkBlocks], on the sender's GPU
-  // In host memory; not 0: the group has ended, and missing values will never arrive.
+  // A flag in host memory. If it is not 0, the group has ended, and missing values will never arrive.
   const std::uint32_t* stop = nullptr;
 };
 

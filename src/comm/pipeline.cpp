@@ -9,8 +9,8 @@
 namespace tessera {
 namespace {
 
-// A slot keeps its buffer for later values if the buffer is at most this large. It frees a larger one once the value is
-// received.
+// A slot keeps its buffer for later values if the buffer is at most this large. It frees a larger buffer once the
+// buffer's value is received.
 constexpr std::size_t kMostKeptBytes = std::size_t{4} << 20;
 // A receiver tells a sender on another node how many values it has received, each time after this many values. The
 // number is less than kMostWaiting, so that the sender need not wait for this message.

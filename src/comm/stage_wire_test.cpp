@@ -180,7 +180,7 @@ TEST(StageWire, AnUnreadableFrameIsAnError) {
   }
 }
 
-// The node ignores the limit, and sends more values than may wait.
+// A node ignores the limit Pipeline::kMostWaiting, and sends more values than that.
 TEST(StageWire, ANodeThatSendsTooMuchIsRefused) {
   const std::unique_ptr<Nodes> made = make_stage_nodes(2, kTwoStages);
   for (std::uint64_t n = 0; n <= Pipeline::kMostWaiting; ++n) {
