@@ -40,7 +40,8 @@ struct KernelCall {
 };
 
 // Binds consecutive instructions. No join may extend past the last one. Returns one operator for each instruction. The
-// operator is null if a joined kernel runs the instruction together with earlier ones.
+// operator of a joined kernel stands at the last of its instructions, and the operators of its other instructions are
+// null.
 Result<std::vector<std::unique_ptr<BoundOp>>> bind_calls(const Program& program, std::span<const KernelCall> calls,
                                                          const BindTarget& target);
 

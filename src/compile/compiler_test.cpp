@@ -70,7 +70,7 @@ ir::Graph scaled_piece(const std::string& name = "x", const std::string& factor 
 
 class CompilerCache : public ::testing::Test {
  protected:
-  // Set in the second process, which uses the cache folder of the first.
+  // The environment variable with the cache folder of the first process. It is set only in the second process.
   static constexpr const char* kFolder = "TESSERA_TEST_COMPILER_CACHE";
 
   CompilerCache() {

@@ -142,8 +142,8 @@ void add_halves(Program& program, std::int64_t least_tokens) {
 }
 
 // Returns half of the tokens. If the half has at least one tile of a matmul, it is rounded down to whole tiles. Then
-// the second half's tensors begin at multiples of 64 rows, so they are aligned to 64 bytes. Below 128 tokens, rows
-// whose size is no multiple of 16 bytes may leave them unaligned.
+// the second half's tensors begin at multiples of 64 rows, so they are aligned to 64 bytes. Below 128 tokens, the
+// second half's tensors may be unaligned if the size of their rows is no multiple of 16 bytes.
 std::int64_t tokens_of_first_half(std::int64_t tokens) {
   constexpr std::int64_t kTile = 64;
   const std::int64_t half = tokens / 2;

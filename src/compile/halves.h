@@ -22,7 +22,7 @@ namespace tessera {
 
 // Finds the longest ranges of consecutive instructions that may run in halves, for buckets of `least_tokens` tokens or
 // more. In a range each instruction works row by row (ir::RowUse) on values of T rows or a multiple of T. At least one
-// of them is an exchange between ranks, and exchanges need no scratch. Precondition: least_tokens >= 2.
+// instruction of a range is an exchange between ranks, and no exchange needs scratch. Precondition: least_tokens >= 2.
 void add_halves(Program& program, std::int64_t least_tokens);
 
 // Returns the number of tokens in the first half; the second half has the rest.
@@ -32,8 +32,8 @@ std::int64_t tokens_of_first_half(std::int64_t tokens);
 // tokens >= 2.
 CallViews half_of(const CallViews& whole, std::int64_t tokens, bool second);
 
-// Binds all calls of one range as one operator. `program` and what `target` refers to must live as long as in
-// Program::bind.
+// Binds all calls of one range as one operator. `program`, and the objects that `target` refers to, must live as long
+// as Program::bind requires.
 Result<std::unique_ptr<BoundOp>> bind_halves(const Program& program, std::span<const KernelCall> calls,
                                              const BindTarget& target);
 

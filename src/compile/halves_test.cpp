@@ -58,7 +58,7 @@ auto is_run(std::size_t first, std::size_t end) {
   return AllOf(Field(&Halves::first, first), Field(&Halves::end, end));
 }
 
-// A stream with a side stream. Kernels of logged() do nothing but write their names to its log.
+// A stream with a side stream. Kernels of logged() do nothing but write their names to the log of the stream.
 class LoggedStream final : public Stream {
  public:
   explicit LoggedStream(std::vector<std::string>& log, std::string suffix = "", Stream* side = nullptr)

@@ -240,7 +240,8 @@ TEST_F(JoinsTest, AllConsecutiveLayersAreJoined) {
 }
 
 TEST_F(JoinsTest, LayersWithValuesReadElsewhereAreNotJoined) {
-  // The graph returns a result of the first layer, returns a result of attention, or reads one in another operator.
+  // The graph returns a result of the first layer, returns a result of attention, or reads an inner value of the first
+  // layer in another operator.
   for (const char* last : {"return %n2, %s1", "return %n2, %e1", "%z = add(%n2, %t0) return %z"})
     EXPECT_THAT(compile(two_layers(last), layer_table()).instructions[0].joins, IsEmpty()) << last;
 }

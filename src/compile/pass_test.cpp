@@ -134,7 +134,8 @@ TEST(PassesHash, DependsOnThePassesThatRun) {
   EXPECT_EQ(different.size(), pass_list().size() + 1);
 }
 
-// The keys of caches on disk depend on the hash: if it changes here, a version in pass_list() must change.
+// The keys of caches on disk contain this hash of the passes' names, versions and order. Every build must compute the
+// same hash unless one of these changes.
 TEST(PassesHash, IsTheSameInEveryBuild) {
   std::string versions;
   for (const Pass& pass : pass_list()) versions += std::string(pass.name) + " " + std::to_string(pass.version) + "\n";

@@ -92,8 +92,8 @@ class BoundProgram {
   Status with_instruction(Status status, std::size_t instruction) const;
 
   std::size_t num_instructions() const { return ops_.size(); }
-  // Returns null if another operator runs this instruction: the joined kernel of a later one, or the operator of a
-  // range in halves.
+  // Returns null if another operator runs this instruction: the joined kernel at a later instruction, or the
+  // operator of a range in halves.
   const BoundOp* op(std::size_t instruction) const { return ops_[instruction].get(); }
 
  private:
@@ -120,7 +120,7 @@ struct Program {
 
   const ProgramValue& value(ir::ValueId id) const { return values[id.index()]; }
 
-  // Returns the rows of the instruction's first operand; 0 if it has none.
+  // Returns the number of rows of the instruction's first operand; 0 if the instruction has no operand.
   Result<std::int64_t> rows_of(const Instruction& instruction, const ir::Bucket& bucket) const;
   // Returns the largest scratch of any instruction for the bucket; instructions run one after another and share it. For
   // instructions that run in halves, this includes the scratch of running them whole, so that the largest bucket's

@@ -32,7 +32,7 @@ inline Bytes to_bytes(const std::vector<float>& values) {
   return bytes;
 }
 
-// Returns bytes of uniform floats in [-1, 1), or of small numbers if the type is an integer.
+// Returns bytes of uniform floats in [-1, 1) if the type is float32; zeros for any other type.
 inline Bytes random_bytes(ir::DType dtype, std::size_t bytes, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   Bytes content(bytes, std::byte{0});

@@ -71,8 +71,8 @@ class Planner {
     return lower_group(plan_.graph, memory_, nodes, all).ok();
   }
 
-  // Returns the index of the earliest item that the node may join. In an earlier item the node would run before an item
-  // that writes what the node reads, or that reads or writes what the node writes.
+  // Returns the index of the earliest item that the node could join without changing a result. If it joined an earlier
+  // item, it would run before an item that writes what the node reads, or that reads or writes what the node writes.
   std::size_t first_possible(const Item& item) const {
     std::size_t from = 0;
     for (const ir::ValueId root : item.reads) from = std::max(from, last_write_[root.index()]);
@@ -113,8 +113,8 @@ class Planner {
     return read;
   }
 
-  // Counts the readers of each memory. An output counts as two more readers, so that it is stored even if one group has
-  // all other readers.
+  // Counts the items that read each memory. An output counts as two more readers. read_by_others() leaves out at most
+  // one reader, the item itself, so outputs are always stored.
   void count_readers() {
     readers_.assign(plan_.graph.values.size(), 0);
     for (const Item& item : items_)

@@ -41,7 +41,7 @@ struct NativeForm {
 // Nodes of a graph that make up a native form, and their replacement.
 struct FormMatch {
   std::vector<ir::NodeId> nodes;  // in the native form's order, without views that other nodes use too
-  ir::NodeId place;               // the one of `nodes` that `fused` replaces
+  ir::NodeId place;               // the one of `nodes` whose position `fused` takes
   ir::Node fused;
 };
 

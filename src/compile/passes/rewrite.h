@@ -16,8 +16,8 @@ bool may_be_output_instead(const ir::Graph& graph, const GraphFacts& facts, ir::
 // are found by name. Precondition: may_be_output_instead().
 void replace_value(ir::Graph& graph, ir::ValueId old, ir::ValueId by);
 
-// Returns `graph` without the nodes marked in `removed` [nodes] and without their results. The rest is renumbered, in
-// the same order. No remaining node may use what is removed.
+// Returns `graph` without the nodes marked in `removed` [nodes] and without their results. The remaining nodes and
+// values are renumbered, in the same order. Precondition: no remaining node uses a removed value.
 ir::Graph without_nodes(ir::Graph graph, const std::vector<bool>& removed);
 
 }  // namespace tessera
