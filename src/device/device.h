@@ -31,7 +31,7 @@ namespace tessera {
 
 struct DeviceProperties {
   std::string type = "cpu";  // the name under which its type is registered: "cpu", "cuda"
-  // Kernels run on the host's cores and memory, and are done when the enqueueing call returns.
+  // Whether kernels run on the host's cores and memory. They are then done when the enqueueing call returns.
   bool on_host = true;
   std::string name;               // "AMD EPYC, 2 threads, avx512"
   std::int64_t memory_bytes = 0;  // all memory that this process may use
@@ -41,7 +41,8 @@ struct DeviceProperties {
   std::int64_t block_bytes = 1;   // arenas grow by multiples of this
   // Whether DeviceAddress::raw() is a pointer that kernels and, on a CPU, the host can dereference.
   bool has_pointers = true;
-  // False: an arena has all of its memory from the start, so callers should reserve only what they need.
+  // Whether arenas get memory only by grow(). If false, an arena has all of its memory from the start, so callers
+  // should reserve only what they need.
   bool arenas_grow = true;
   // Bytes of a recorded graph, and of each kernel, copy or fill in it. They are exact on a CPU. A GPU's driver does not
   // report them, so they are estimates from measurements there (docs/cuda-graphs.md).
@@ -193,7 +194,7 @@ class Stream {
   // names that memory. `what` names the recording in errors. A device can have only one open recording: a second one is
   // refused.
   virtual Status begin_recording(std::string what) = 0;
-  // Ends the recording, even if it returns an error. Call it on the thread that began the recording.
+  // Ends the recording, even if this function returns an error. Call it on the thread that began the recording.
   virtual Result<std::unique_ptr<RecordedGraph>> end_recording() = 0;
   // Ends a recording and discards it. Call it after an error during the recording.
   virtual void abandon_recording() = 0;

@@ -42,7 +42,7 @@ class CpuGraph final : public RecordedGraph {
   GraphStats stats() const override;
 
  private:
-  const CpuDevice* device_;  // only compared, never dereferenced
+  const CpuDevice* device_;  // only compared with other pointers, never dereferenced
   std::string name_;
   std::vector<CpuLaunch> launches_;
 };

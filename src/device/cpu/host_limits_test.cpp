@@ -50,8 +50,8 @@ TEST_F(HostLimits, WithoutProc) {
   EXPECT_LE(memory.available_bytes, memory.total_bytes);
 }
 
-// Bug caught: `ulimit -v` or `-d` ignored, so that a plan for the machine's whole memory fails at its first large
-// allocation.
+// Bug caught: `ulimit -v` or `-d` that is ignored, so that a plan for the machine's whole memory fails at its first
+// large allocation.
 TEST_F(HostLimits, LimitsOfTheProcess) {
   write("proc/self/status", "Name:\ttest\nVmSize:\t  262144 kB\nVmData:\t  524288 kB\n");
   const std::string head = "Limit                     Soft Limit           Hard Limit           Units     \n";
@@ -119,8 +119,8 @@ TEST_F(HostLimits, GarbageSetsNoLimit) {
   EXPECT_EQ(read_usable_cores(root()), read_usable_cores(root_ / "nothing"));
 }
 
-// Bug caught: a flag matched as part of another one ("avx512f" in "avx512fp16"), and a name of a processor that is not
-// x86.
+// Bug caught: a flag that is found inside another one ("avx512_bf16" in "avx512_bf16x"), and a CPU without a known name
+// that is not called "CPU".
 TEST_F(HostLimits, CpuNameAndFlags) {
   EXPECT_EQ(read_host_cpu(root()).name, "CPU");
   write("proc/cpuinfo",

@@ -3,8 +3,8 @@
 //
 //   std::unique_ptr<CudaDevice> device = TRY(CudaDevice::create({.ordinal = 0}));
 //
-// The driver keeps a current context per thread. Every call of the device makes its own context current if it is not,
-// and leaves it current. Other code that changes the current context of a thread must restore it.
+// The driver keeps a current context per thread. Every call of the device makes the device's context current unless it
+// already is, and leaves it current. Other code that changes the current context of a thread must restore it.
 #pragma once
 
 #include <atomic>

@@ -188,7 +188,7 @@ TEST_F(CudaGpu, LargeUploads) {
   EXPECT_GT(staged, 0.05 * direct);
 }
 
-// Bug caught: a forbidden call of a library during a capture, after which the device cannot record any more.
+// Bug caught: a device that cannot record any more after a library made a forbidden call during a capture.
 TEST_F(CudaGpu, BrokenCaptureIsDropped) {
   std::unique_ptr<Allocation> memory = device_->allocate(64, "x").value();
   ASSERT_TRUE(stream_->begin_recording("piece 3").ok());

@@ -1,5 +1,5 @@
-// Tests how the CUDA device uses its driver: its errors for machines and GPUs that it cannot use, which failed call
-// becomes which error, and that nothing leaks. The tests use a fake driver in host memory, so they run on any machine.
+// Tests how the CUDA device uses its driver: the errors for machines and GPUs that it cannot use, the error for each
+// failed driver call, and that nothing leaks. The tests use a fake driver in host memory, so they run on any machine.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

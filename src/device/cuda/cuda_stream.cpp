@@ -80,7 +80,7 @@ Status CudaStream::download(void* host, DeviceAddress device, std::size_t bytes)
   TRY(check_addresses(DeviceCall::kDownload, name_, host != nullptr, bool(device), bytes));
   if (bytes == 0) return ok_status();
   if (staging_ == nullptr) return of_the_host_alone();
-  // With pinned memory the call returns at once, with other memory after the copy.
+  // With pinned memory the call returns at once. With other memory it returns after the copy.
   return device_.check(device_.driver().cuMemcpyDtoHAsync(host, address_of(device.raw()), bytes, handle_),
                        {"cuMemcpyDtoHAsync", DeviceCall::kDownload, name_, bytes});
 }

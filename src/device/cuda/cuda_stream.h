@@ -62,7 +62,8 @@ class CudaStream final : public Stream {
   // first.
   Status enter(DeviceCall call) const;
   Status of_the_host_alone() const;
-  // Ends the capture even if it returns an error. Sets `*graph` to the driver's graph, or to null if there is none.
+  // Ends the capture, even if this function returns an error. Sets `*graph` to the driver's graph, or to null if there
+  // is none.
   Status end_capture(CUgraph* graph);
   Status replace_handle();
 

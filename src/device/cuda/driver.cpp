@@ -90,7 +90,7 @@ Status driver_error(const Driver& driver, CUresult result, const DriverCall& cal
   if (result == CUDA_ERROR_OUT_OF_MEMORY) {
     return resource_exhausted(fmt::format("{} ({} MiB are available)", message, available_bytes >> 20));
   }
-  // Kernels run long after their launch, so the call that reports such an error is rarely its cause.
+  // A kernel runs long after its launch, so the call that reports a kernel's error is rarely the call that caused it.
   if (is_device_lost(result)) return device_lost(message + " (by this call or by work enqueued before it)");
   return internal_error(std::move(message));
 }

@@ -68,8 +68,8 @@ struct DriverCall {
 // Returns whether, after this result, every later call of the process's context also fails until a restart.
 bool is_device_lost(CUresult result);
 
-// Returns the Status of a failed driver call: kDeviceLost; kResourceExhausted if memory ran out, with `available_bytes`
-// in the message; or kInternal. Precondition: `result` is not CUDA_SUCCESS.
+// Returns the Status of a failed driver call: kDeviceLost if is_device_lost(result), kResourceExhausted with
+// `available_bytes` in the message if memory ran out, otherwise kInternal. Precondition: `result` is not CUDA_SUCCESS.
 Status driver_error(const Driver& driver, CUresult result, const DriverCall& call, std::int64_t available_bytes);
 
 }  // namespace tessera

@@ -12,8 +12,8 @@
 namespace tessera {
 
 // The ring of one stream. Its segments are filled in turn. An event recorded after the last copy out of a segment says
-// when the segment may be reused. The host waits only if it is a whole ring ahead of the GPU. upload() allocates
-// nothing.
+// when the segment may be reused. The host waits only if the GPU has not yet copied the segment that the host needs
+// next. upload() allocates nothing.
 class StagingRing {
  public:
   static constexpr std::size_t kSegmentBytes = std::size_t{256} << 10;

@@ -164,7 +164,8 @@ TEST_P(DeviceConformance, AbsurdArenaIsRefused) {
   }
 }
 
-// Bug caught: memory for peers to import that consists of several pieces, and an option that the CPU does not accept.
+// Bug caught: memory that peers import although it consists of several pieces, and a CPU that refuses the option
+// single_handle.
 TEST_P(DeviceConformance, SingleHandleArenaIsAnArena) {
   Result<std::unique_ptr<Arena>> created =
       device_->create_arena({.reserve_bytes = 5 << 20, .name = "exchange", .single_handle = true});

@@ -139,7 +139,7 @@ TEST_P(DeviceConformance, SideWorkIsOrderedByForkAndJoin) {
   expect_all(2);
 }
 
-// Bug caught: a recording that is abandoned between fork and join, after which the side stream is unusable.
+// Bug caught: a side stream that is unusable after a recording was abandoned between fork and join.
 TEST_P(DeviceConformance, AbandonedSideWorkLeavesTheStreamsUsable) {
   std::unique_ptr<Allocation> memory = allocate(16);
   ASSERT_NE(memory, nullptr);

@@ -103,8 +103,8 @@ std::byte* HandleDevice::resolve(DeviceAddress address, std::size_t bytes) const
   return range->second.data + address.offset;
 }
 
-// Returns the host address. For zero bytes or missing memory returns no address; the host stream's own checks handle
-// these.
+// Returns the host address. Returns no address for zero bytes or missing memory, because the host stream's own checks
+// handle these cases.
 Result<DeviceAddress> HandleStream::find(DeviceAddress address, std::size_t bytes) const {
   if (!address || bytes == 0) return DeviceAddress{};
   std::byte* data = device_.resolve(address, bytes);

@@ -39,8 +39,8 @@ struct FakeStream {
 
 struct FakeEvent {
   std::shared_ptr<FakeStream> stream;  // null: the event was never recorded
-  // The event has passed when this many of the stream's items are done. In a capture: `unjoined` of the stream when the
-  // event was recorded.
+  // The event has passed when this many of the stream's items are done. If the event was recorded in a capture, this is
+  // the stream's `unjoined` at that time.
   std::size_t at = 0;
   bool takes_time = false;
   std::shared_ptr<FakeStream> capture;  // the capture in which the event was recorded; null: none
