@@ -88,7 +88,8 @@ class Engine {
   Result<bool> idle_work();
   // Returns whether the next piece of idle work is the capture of a size, which takes at most a few milliseconds.
   bool captures_when_idle() const { return runner().captures_when_idle(); }
-  // Return for how many matmuls idle_work() has measured algorithms, and for how many generated kernels schedules.
+  // Return the number of matmuls whose algorithms idle_work() has measured, and the number of generated kernels whose
+  // schedules it has measured.
   std::int64_t measured_algorithms() const { return model_->profiles->measured_algorithms(); }
   std::int64_t measured_schedules() const { return model_->profiles->measured_schedules(); }
 
@@ -115,7 +116,7 @@ class Engine {
   // Removes all prefixes that no running request uses.
   void flush_prefix_cache() { scheduler_.flush_prefixes(); }
   // Empties the prefix cache and gives `sink` what changes in it from now on, beginning with BlocksCleared. An empty
-  // `sink` ends this. Precondition: idle().
+  // `sink` ends these reports. Precondition: idle().
   void observe_cache(CacheEventSink sink);
   // Gives the changes since the last call to the sink. Does nothing without a sink or without changes.
   void report_cache_events() {

@@ -43,7 +43,7 @@ struct GraphOptions {
   bool measure_costs = true;
   bool debug = false;                         // enable_torch_compile_debug_mode
   bool torch_compile = false;                 // enable_torch_compile: small decodes use the fused compiler
-  std::int64_t torch_compile_max_batch = 32;  // torch_compile_max_bs: up to this many requests
+  std::int64_t torch_compile_max_batch = 32;  // torch_compile_max_bs: the most requests of these decodes
   bool vit_cuda_graph = false;  // enable_vit_cuda_graph: tower graphs of exact sizes, captured on first use
   std::vector<std::string> disabled_passes;  // names of passes; compile/pass.h
 };
@@ -103,7 +103,8 @@ struct EngineOptions {
   std::string model_path{};      // a model folder or a config.json
   std::string tokenizer_path{};  // a folder or tokenizer.json; empty: the one in the model's folder
   std::string device = "cpu";
-  // Ranks that share every layer. Each has its own device: the one named by `device` ("cuda:N"), and the ones after it.
+  // The number of ranks that share every layer. Each rank has its own device. The first rank has the device that
+  // `device` names ("cuda:N"), and the other ranks have the devices after it.
   int tp_size = 1;
   // The number of groups that a mixture's experts are divided among; must divide the number of ranks. If it equals
   // tp_size, each expert is on one rank.

@@ -33,9 +33,9 @@ struct SamplingParams {
   double top_p = 1;        // keep the smallest set of at least this probability; (0, 1]
   double min_p = 0;        // keep tokens with at least this probability relative to the most probable one; [0, 1]
   double repetition_penalty = 1;  // applied to tokens of prompt and output: logit / p or logit · p; (0, 10]
-  double frequency_penalty = 0;   // times the token's count in the output, subtracted; [-2, 2]
+  double frequency_penalty = 0;   // multiplied by the token's count in the output, then subtracted; [-2, 2]
   double presence_penalty = 0;    // subtracted once for each token in the output; [-2, 2]
-  std::vector<std::pair<TokenId, float>> logit_bias{};  // added; [-100, 100]
+  std::vector<std::pair<TokenId, float>> logit_bias{};  // added to the token's logit; [-100, 100]
   // Sequences of ids, none empty. If the output ends with all but the last id of one, that last id is not chosen.
   std::vector<std::vector<TokenId>> bad_words{};
   // Only these tokens may be chosen; empty: all may be. Not allowed together with a grammar.

@@ -100,7 +100,8 @@ Status StepLoop::collect_oldest() {
   for (const ScheduledBatch::Entry& entry : oldest.entries) {
     if (entry.sequence != nullptr) collect(oldest, entry, chosen);
   }
-  // If no sequence drafts, the next forward may run already and may have overwritten the layer's inputs.
+  // The layer reads only if no later forward was enqueued, because a later forward may have overwritten the layer's
+  // inputs. If a sequence drafts, no forward is enqueued ahead.
   if (layer_drafts_ && scheduler_.reads_at_once() && flights_.count() == 0) layer_drafts_->read(oldest);
   flights_.end_oldest();
   return ok_status();

@@ -20,8 +20,8 @@ namespace tessera {
 // How an adapter is loaded.
 struct AdapterLoad {
   std::string name;      // the name that requests use
-  bool pinned = false;   // keeps its slot once it has one
-  bool replace = false;  // takes the place of a loaded adapter of the same name
+  bool pinned = false;   // the adapter keeps its slot once it has one
+  bool replace = false;  // the adapter replaces a loaded one of the same name
 };
 
 // One adapter, for reports.

@@ -71,7 +71,8 @@ TEST(AdapterScheduling, ASequenceIsNotPassedForever) {
   const auto a = adapter(1);
   scheduler.add(with(a, 1));
   scheduler.add(with(adapter(2), 2, /*new_tokens=*/1));
-  // Adapter a has the only slot. Every step adds another sequence with it. Sequence 2 must get the slot all the same.
+  // Adapter a has the only slot. Every step adds another sequence with adapter a. Sequence 2 needs the slot for another
+  // adapter, and must get it after a limited number of steps.
   bool finished = false;
   for (std::int64_t id = 3; id < 200 && !finished; ++id) {
     scheduler.add(with(a, id));

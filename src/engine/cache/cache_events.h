@@ -1,8 +1,9 @@
 // What changed in a prefix cache, for observers outside the engine, such as gateways that send a prompt to the server
 // that already has its beginning.
 //
-// A block is a full page of tokens behind the tokens of all its ancestors. Its id is a hash of 64 bits that depends on
-// nothing else, so two servers with the same page size give equal beginnings equal ids.
+// A block is a full page of tokens, which continues the tokens of its parent block. Its id is a 64-bit hash of its
+// tokens and images, of those of all its ancestors, and of the adapter. So two servers with the same page size give
+// equal beginnings equal ids.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +23,7 @@ namespace tessera {
 // A chain of blocks that entered the cache. Each block is the parent of the next one.
 struct BlocksStored {
   std::vector<std::uint64_t> ids{};
-  std::optional<std::uint64_t> parent{};  // the first block's; none if it begins a text
+  std::optional<std::uint64_t> parent{};  // parent of the first block; none if that block begins a text
   std::vector<TokenId> tokens{};          // page size tokens for each block
   // The parts of images in each block.
   std::vector<std::vector<PageImage>> images{};
@@ -42,8 +43,8 @@ using CacheEvents = std::vector<CacheEvent>;  // in the order in which they happ
 // Receives the events of one step on the engine's thread, and must return soon.
 using CacheEventSink = std::function<void(CacheEvents events)>;
 
-// Returns the id of the block with the `page_tokens` of `text`; `parent` is 0 for a block that begins a text. The
-// adapter counts for such a block only, because later ones depend on it through their parents.
+// Returns the id of the block with the `page_tokens` of `text`; `parent` is 0 for a block that begins a text. Only the
+// hash of such a block includes the adapter itself. Later blocks depend on the adapter through their parents' ids.
 std::uint64_t block_id(std::uint64_t parent, const PrefixTokens& text, std::span<const TokenId> page_tokens,
                        std::span<const PageImage> images);
 
@@ -54,7 +55,7 @@ class CacheEventLog {
   void stored(std::uint64_t parent, std::uint64_t id, const PrefixTokens& text, std::span<const TokenId> page_tokens,
               std::vector<PageImage> images);
   void removed(std::uint64_t id);
-  // Replaces the collected events, which no longer matter.
+  // Replaces the collected events by ClearedBlocks, because the cache no longer has any of their blocks.
   void cleared();
 
   bool empty() const { return events_.empty(); }

@@ -28,7 +28,8 @@ std::vector<TokenId> cached_ids(std::initializer_list<int> values) {
   return made;
 }
 
-// Rebuilds a cache's content from its events, as a gateway does. A block is spelt by all tokens up to its end.
+// Rebuilds a cache's content from its events, as a gateway does. Stores for each block all tokens of its text up to the
+// block's end.
 class BlockIndex {
  public:
   void apply(const CacheEvents& events) {
@@ -186,7 +187,7 @@ TEST_F(CacheEventsTest, ImagesArePartsOfIds) {
   EXPECT_NE(stored.ids[1], other.ids[1]);
 }
 
-// The numbers are those of another program, so that ids stay the same from version to version.
+// Another program computed the expected ids. The test checks that ids stay the same from version to version.
 TEST(BlockId, StaysTheSame) {
   const std::vector<TokenId> text = cached_ids({1, 2, 3});
   const std::uint64_t first = block_id(0, text, text, {});

@@ -7,7 +7,8 @@
 namespace tessera {
 namespace {
 
-// A state group has one slot and one checkpoint for each sequence of this many tokens.
+// The division assumes that sequences have this many tokens. A state group gets one slot and one checkpoint for each
+// such sequence.
 constexpr std::int64_t kTokensOfSequence = 1024;
 
 }  // namespace

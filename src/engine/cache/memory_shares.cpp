@@ -157,8 +157,8 @@ std::int64_t fit_graphs(std::int64_t budget, const Room& room, EnginePlan& plan)
       sizes_list(kept.dropped_prefill), sizes_list(kept.dropped_decode),
       kept.dropped_vision.empty() ? ""
                                   : fmt::format("; the tower's sizes dropped: {}", sizes_list(kept.dropped_vision))));
-  // Leaves the switches on if no size is left, so that forwards report that nothing was captured, not that graphs were
-  // switched off.
+  // Leaves the switches on even if no size is left. Forwards then report that nothing was captured. With the switches
+  // off, they would report that graphs were switched off.
   if (runner.graphs.prefill) runner.prefill_sizes = kept.prefill;
   if (runner.graphs.decode) runner.decode_sizes = kept.decode;
   runner.vision.sizes = kept.vision;
@@ -169,7 +169,7 @@ std::int64_t fit_graphs(std::int64_t budget, const Room& room, EnginePlan& plan)
 
 Result<std::int64_t> room_for_graphs(const ShareInputs& in) {
   const bool accepted = in.fraction == 0 || (in.fraction >= kLeastFraction && in.fraction <= kMostFraction);
-  if (!accepted) {  // a NaN is not accepted
+  if (!accepted) {  // also if the fraction is a NaN
     return invalid_argument(fmt::format("mem_fraction_static: {} is not accepted; {} to {} is", in.fraction,
                                         kLeastFraction, kMostFraction));
   }

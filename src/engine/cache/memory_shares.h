@@ -1,8 +1,8 @@
 // Divides the device's memory. Weights, activations of forwards with their exchanges, graphs and a reserve are
 // subtracted. The KV cache gets the rest, which cache_shares.h divides among its groups.
 //
-//   auto:   KV cache = capacity - taken - weights - activations - graphs - reserve, weights and KV cache at most 95 %,
-//           and on a CPU at most 2 GiB of KV cache
+//   auto:   KV cache = capacity - taken - weights - activations - graphs - reserve. Weights and KV cache take
+//           at most 95 % of the capacity, and the KV cache takes at most 2 GiB on a CPU.
 //   given:  KV cache = fraction · capacity - weights; activations and graphs must fit the rest
 #pragma once
 

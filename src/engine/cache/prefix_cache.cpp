@@ -36,8 +36,8 @@ struct SpellsBefore {
 
 class PrefixCache::Node {
  public:
-  // A node's page or checkpoint in one cache group. Only window and state groups use these `locks` and `last_used`;
-  // paged groups use the members of the node itself.
+  // A node's page or checkpoint in one cache group. Only window and state groups use the `locks` and `last_used` of a
+  // Kept; paged and latent groups use those of the Node.
   struct Kept {
     PageId page = kNone;
     std::int32_t locks = 0;
@@ -237,7 +237,7 @@ void PrefixCache::extend(Path& path, const PrefixTokens& tokens, std::span<Group
 }
 
 void PrefixCache::note_added(Node& node, const PrefixTokens& tokens) {
-  // The part that stands for the adapter has no tokens.
+  // Drops the part without tokens that images_of() adds for the adapter, because it is no part of an image.
   std::vector<PageImage> images = node.page.images;
   std::erase_if(images, [](const PageImage& image) { return image.count == 0; });
   const std::uint64_t parent = node.parent->block;
@@ -246,8 +246,8 @@ void PrefixCache::note_added(Node& node, const PrefixTokens& tokens) {
 }
 
 void PrefixCache::release(Path& path) {
-  // Unlocks from the last node to the first, so that each node counts as used later than its descendants. They are then
-  // evicted before it.
+  // Unlocks from the last node to the first, so that each node counts as used later than its descendants. The
+  // descendants are then evicted before the node.
   for (auto node = path.rbegin(); node != path.rend(); ++node) {
     unlock(**node);
     remove_empty(*node);

@@ -99,8 +99,9 @@ class PrefixCache {
   // Removes every node that no sequence has locked.
   void flush();
 
-  // Writes every node that is added or removed into `log`, which must outlive the cache or be replaced. If `log` is
-  // null, nothing is written. Precondition: the cache has no nodes, or `log` is null.
+  // Records in `log` every node that is added to the cache or removed from it. `log` must outlive the cache or be
+  // replaced by another call. If `log` is null, nothing is recorded. Precondition: the cache has no nodes, or `log` is
+  // null.
   void observe(CacheEventLog* log) { log_ = log; }
 
  private:

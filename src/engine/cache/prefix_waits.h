@@ -27,7 +27,7 @@ struct Sequence;
 // State that a sequence keeps between calls of should_wait().
 struct PrefixStanding {
   std::vector<std::uint64_t> hashes;  // [pages hashed so far]: hash of all tokens up to the page's end
-  std::int64_t compared = 0;          // number of the newest admission that it was compared with
+  std::int64_t compared = 0;          // number of the newest admission that this sequence was compared with
   std::int64_t leader = 0;            // number of the admission that shares most with this sequence; 0: none
   std::int64_t shared = 0;            // pages shared with the leader
 
@@ -51,7 +51,8 @@ class PrefixWaits {
   }
   // Adds a sequence that was admitted after all others.
   void add(Sequence& sequence) { leaders_.push_back({.sequence = &sequence, .nodes = std::nullopt}); }
-  // Returns whether the sequence should wait for a leader. `reusable`: the sequence's tokens that may be reused.
+  // Returns whether the sequence should wait for a leader. `reusable`: the sequence's tokens whose pages may come from
+  // the prefix cache.
   bool should_wait(Sequence& sequence, const PrefixTokens& reusable);
   void forget_nodes();
 

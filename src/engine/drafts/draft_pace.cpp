@@ -8,8 +8,8 @@ namespace {
 constexpr std::int64_t kLongestPause = 32;
 constexpr double kFading = 0.9;  // factor by which each step reduces the weight of earlier ones
 constexpr double kPoor = 0.3;    // below this probability a step without a kept draft is followed by a pause
-constexpr double kWeightOfRetry =
-    0.5;  // weight of the assumed probability after a pause; low, so that one refused draft leads to another pause
+// The weight of the assumed probability after a pause. It is low, so that one refused draft leads to another pause.
+constexpr double kWeightOfRetry = 0.5;
 
 }  // namespace
 

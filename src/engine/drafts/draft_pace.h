@@ -21,7 +21,7 @@ class DraftPace {
   double first_;
   double kept_ = 2 * first_;     // drafts that were kept, earlier ones counting less
   double tried_ = 2;             // drafts that were kept, and the first refused one of each step
-  std::int64_t pause_ = 0;       // decodes that draft nothing
+  std::int64_t pause_ = 0;       // number of coming decodes that draft nothing
   std::int64_t next_pause_ = 1;  // the value of pause_ after the next decode without a kept draft
 };
 

@@ -7,15 +7,16 @@ namespace tessera {
 namespace {
 
 constexpr std::int64_t kShortestMatch = 3;
-// From this length of a repetition up, the text's drafts are preferred to the layer's, because such a text mostly goes
-// on repeating and drafts from the text take no forward of the layer.
+// If a repetition has at least this many tokens, the text's drafts are preferred to the layer's. Such a text mostly
+// goes on repeating itself, and drafts from the text need no forward of the layer.
 constexpr std::int64_t kMatchBeforeLayer = 16;
 // The probabilities that are assumed before a request's first drafts are judged.
 constexpr double kKeptOfText = 0.6;
 constexpr double kKeptOfLayer = 0.75;
 // The number of steps without a kept draft after which a request with a layer stops drafting.
 constexpr std::int64_t kPatience = 64;
-constexpr std::int64_t kPatienceOfText = 1024;  // the same without a layer; texts may begin to repeat themselves late
+// The same number for a request without a layer. It is larger, because texts may begin to repeat themselves late.
+constexpr std::int64_t kPatienceOfText = 1024;
 // While any request drafts, no step is scheduled ahead, and the layer reads every token. That costs about a twentieth
 // of a step. A kept draft saves a whole step, so one kept draft is taken to pay for this many steps.
 constexpr std::int64_t kStepsOfKept = 16;

@@ -45,7 +45,7 @@ void LayerDrafts::read(const ScheduledBatch& batch) {
     if (sequence->drafter) sequence->drafter->set_layer_row(std::nullopt);
     // The layer reads a row together with the token behind it. The last row of a finished prompt may lack that token.
     const std::int64_t end = std::min(sequence->computed + sequence->replayed, std::ssize(sequence->tokens) - 1);
-    const std::int64_t begin = entry.position + entry.replayed;  // the layer read the replayed tokens as kept drafts
+    const std::int64_t begin = entry.position + entry.replayed;  // the layer has read these tokens as kept drafts
     if (end <= begin) continue;
     append_rows(*sequence, begin, end - begin, cache_, batch_, rope_positions_);
     for (std::int64_t position = begin; position < end; ++position) {

@@ -3,8 +3,8 @@
 // After each forward the layer's body reads the forward's tokens. It reads each computed row together with the next
 // token, so it has keys and values at every position where the model has them. Drafts are made when the next step is
 // scheduled, since their number is only known then. The head gives the first draft from a sequence's last row, and each
-// further draft runs the body on the draft before it. A row behind a refused draft is overwritten when the layer reads
-// the tokens that were chosen instead.
+// further draft runs the body on the draft before it. The keys and values of refused drafts are overwritten when the
+// layer reads the tokens that the model chose instead.
 //
 // Drafts stay on the device, where the forward that checks them reads them. The host gets them together with that
 // forward's results.
@@ -26,8 +26,8 @@ class LayerDrafts {
   LayerDrafts(ModelRunner& runner, const CacheManager& cache) : runner_(runner), cache_(cache) {}
 
   // Reads the tokens of a forward whose results were collected, and records the rows that drafts of its sequences
-  // continue. Precondition: no other forward has run since. An error is logged; these sequences then have no drafts in
-  // the next step.
+  // continue. Precondition: no other forward has run since that forward. An error is logged; these sequences then have
+  // no drafts in the next step.
   void read(const ScheduledBatch& batch);
   // Makes the layer's drafts of the batch on the device, where the batch's forward reads them. Waits for the drafts if
   // the host needs them before the forward. Precondition: no forward has run since read(). An error is logged; the

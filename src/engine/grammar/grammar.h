@@ -73,14 +73,14 @@ inline constexpr int kMaxJsonWhitespace = 32;                   // most blanks i
 // they match, and arrays only if their number of items or their first item does.
 // - Forms of a format that validators do not agree on (formats.h).
 // Keywords that the standard does not define, and "format" values that it does not define, are treated as annotations.
-// A multipleOf holds for decimals: 0.07 is a multiple of 0.01, although a quotient of doubles is not an integer.
-// These are refused with kUnimplemented: contains; multipleOf of more than 15 digits or decimal places; uniqueItems of
-// items without a list of up to 512 values; a minProperties that needs two or more properties beyond the named ones;
+// A multipleOf holds for decimals: 0.07 is a multiple of 0.01, although a quotient of doubles is not an integer. These
+// are refused with kUnimplemented: contains; multipleOf of more than 15 digits or decimal places; uniqueItems of items
+// without a list of up to 512 values; a minProperties that needs two or more properties beyond the named ones;
 // unevaluatedProperties beside other schemas; oneOf, not, if and else that exclude values which no grammar here can
 // exclude; in patterns: lookaround (except lookaheads behind the first "^"), backreferences, word boundaries, and
 // syntax that ECMA-262 and Python read differently ("{,3}", "[^]a]"); integers of const and enum that do not fit 64
-// bits; references out of the schema, and $dynamicRef. A property whose name the schema leaves free never has the name
-// of another property of the schema; two such properties may have the same name.
+// bits; references out of the schema, and $dynamicRef. A property whose name the schema leaves free never gets a name
+// that the schema mentions. Two properties with free names may get the same name.
 class Grammar;
 
 // Returns the bytes that the grammar takes; requests that share it do not add to them.

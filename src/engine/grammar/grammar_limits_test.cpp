@@ -206,8 +206,8 @@ TEST_F(GrammarLimits, ExpensiveSpecsEndInBoundedTime) {
   }
 }
 
-// The schema reader must end soon by itself: it has no clock and counts its steps. Reads schemas without compiling a
-// grammar.
+// The schema reader has no clock. Instead it counts its steps, and must end soon because of their limit. Reads schemas
+// without compiling a grammar.
 TEST_F(GrammarLimits, ReadingASchemaEndsSoon) {
   constexpr double kMostSeconds = 6;  // thread time; a tenth of it is usual, and sanitizers take more
   const auto list = [](std::string_view item, int times) {

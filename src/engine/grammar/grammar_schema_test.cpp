@@ -37,7 +37,8 @@ void expect_texts(const std::string& schema, const std::vector<std::string>& acc
   for (const std::string& text : refused) EXPECT_FALSE(has_text(*grammar, text)) << schema << ": " << text;
 }
 
-// "p" must be of both "a" and "b". The sequence of these two definitions decides the sequence of their addresses.
+// The value of "p" must satisfy both definitions, "a" and "b". The order of the two definitions in the text decides
+// which one has the lower address. The grammar must not depend on the addresses.
 TEST(SchemaGrammar, IsTheSameForOtherAddressesOfDefinitions) {
   const auto compiled = [](const std::string& definitions) {
     return schema::compile_schema(R"({"properties": {"p": {"$ref": "#/$defs/b"}},

@@ -202,8 +202,8 @@ TEST_F(GrammarStrings, TextsOfSchemas) {
   }
 }
 
-// xgrammar may count the characters of a repetition only if none of them may follow the repetition. This holds for a
-// client's own EBNF too.
+// xgrammar can count the characters of a repetition instead of writing out every repetition. Counting is correct only
+// if the text behind the repetition begins with none of these characters. This test checks a client's own EBNF.
 TEST_F(GrammarStrings, TextsOfRepetitions) {
   const std::string many(150, 'a');
   const Case cases[] = {

@@ -64,8 +64,9 @@ inline std::vector<TokenId> ids_of(const std::vector<std::uint32_t>& mask) {
   return ids;
 }
 
-// Generates one text: random tokens that the masks allow, then the shortest ending. The grammar may allow an end only
-// after prefixes for which `may_end` returns true; with `exact` it must allow an end after each of them.
+// Generates one text: random tokens that the masks allow, then the shortest ending. Checks that the grammar allows an
+// end after no prefix for which `may_end` returns false. With `exact`, also checks that the grammar allows an end after
+// every prefix for which `may_end` returns true.
 struct Walk {
   Model& model;
   GrammarSpec spec;

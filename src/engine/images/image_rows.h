@@ -2,7 +2,7 @@
 // Sequences with the same image share its rows. Rows that no sequence holds stay until other images need the room; the
 // least recently used rows are evicted first.
 //
-//   ImageRows::Image* image = images.take(content, tokens);  // null: other images in use take the room
+//   ImageRows::Image* image = images.take(content, tokens);  // null if the images in use leave no room
 //   … if image->is_written is false, the tower writes the rows: images.set_written(content, true) …
 //   images.release(*image);
 //

@@ -22,8 +22,8 @@ class CommonEnd {
   CommonEnd& operator=(const CommonEnd&) = delete;
 
   // Sets a function that is called once, with a node's number, when that node has announced its end. The call comes on
-  // another thread, or from this function if a node has already announced its end. `stop` must not call functions of
-  // this class. An empty function removes it.
+  // another thread, or from within when_told() if a node has already announced its end. `stop` must not call functions
+  // of this class. An empty `stop` removes the function that was set.
   void when_told(std::function<void(int node)> stop);
   // Tells the other nodes that this node's server ends. Their servers must then end too.
   void tell();

@@ -169,7 +169,8 @@ Result<NodeHello> node_hello(const EngineOptions& options, const DevicePropertie
   }
   // Plugins also decide which graphs and kernels a node makes.
   hello.options.push_back({"plugins", plugins_text(*options.registry)});
-  // Ranks must compute the same bits, and another instruction set or number of threads gives different ones.
+  // All ranks must compute the same bits. A processor with another instruction set or number of threads would compute
+  // different bits.
   hello.options.push_back({"the processor of a rank", device.name});
   if (device.on_host) return hello;
   const std::shared_ptr<const NcclLibrary> nccl = TRY(NcclLibrary::open().with_context("nnodes"));

@@ -30,7 +30,7 @@ using ::testing::Not;
 constexpr std::int64_t kMemory = std::int64_t{32} << 20;
 
 Result<std::unique_ptr<Device>> create_small(const DeviceChoice& /*choice*/) {
-  set_worker_threads(1);  // as a CPU device does; the memory of forwards depends on it
+  set_worker_threads(1);  // as a CPU device does, because the memory of forwards depends on the number of threads
   return std::unique_ptr<Device>(std::make_unique<testing::DescribedDevice>(
       DeviceProperties{.name = "small", .memory_bytes = kMemory, .threads = 1}));
 }

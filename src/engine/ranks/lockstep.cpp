@@ -35,7 +35,7 @@ Lockstep::Lockstep(std::vector<std::unique_ptr<Communicator>> group, std::shared
 }
 
 Lockstep::~Lockstep() {
-  if (nodes_ != nullptr) nodes_->end();  // here the objects that the nodes' threads call still exist
+  if (nodes_ != nullptr) nodes_->end();  // now, while the objects that its threads call still exist
   group_.front()->when_ended(nullptr);   // destroying the communicators ends the group, which must call nothing then
 }
 
@@ -71,7 +71,7 @@ Status Lockstep::meet(int rank, std::chrono::milliseconds limit) {
 
 void Lockstep::begin(int rank) {
   const std::int64_t forward = ++joined_[index(rank)];
-  if (!raise_begun(forward)) return;  // another rank was first
+  if (!raise_begun(forward)) return;  // another rank has begun this forward
   call_all_but(rank);
   tell_nodes(forward);
 }
@@ -89,7 +89,8 @@ void Lockstep::call_all_but(int rank) {
     if (group_[here]->rank() != rank && calls_[here]) calls_[here]();
 }
 
-// Tells the other nodes that a forward has begun. If one cannot be told, it is lost, which ends the group.
+// Tells the other nodes that a forward has begun. Ignores errors, because a node that cannot be told is lost, and its
+// loss ends the group.
 void Lockstep::tell_nodes(std::int64_t forward, int except) {
   if (nodes_ == nullptr) return;
   (void)nodes_->tell_all(FrameKind::kForward, std::array{std::as_bytes(std::span(&forward, 1))}, except);
@@ -105,7 +106,7 @@ Status Lockstep::take_forward(int node, std::span<const std::byte> payload) {
   if (forward < 1 || forward > begun_.load() + 1)
     return data_loss(fmt::format("it begins forward {}; accepted: forwards 1 to {}, because {} have begun", forward,
                                  begun_.load() + 1, begun_.load()));
-  if (!raise_begun(forward)) return ok_status();  // known already, also to the other nodes
+  if (!raise_begun(forward)) return ok_status();  // this forward is known already, also to the other nodes
   if (nodes_->leads()) tell_nodes(forward, node);
   call_all_but(kNobody);
   return ok_status();

@@ -57,7 +57,7 @@ void Replicas::abort(Ticket ticket) {
   int replica = 0;
   if (choice_) {
     const std::lock_guard lock(mutex_);
-    replica = choice_->replica_of(ticket);  // follow() removes the ticket at its last event
+    replica = choice_->replica_of(ticket);  // keeps the ticket, because follow() removes it at its last event
   }
   if (replica >= 0) threads_[static_cast<std::size_t>(replica)]->abort(ticket);
 }

@@ -14,7 +14,7 @@ struct DraftStats {
   // Counts by a draft's position in its step; the first draft has index 0.
   using ByPosition = std::array<std::int64_t, kMostDrafts>;
 
-  std::int64_t steps = 0;    // forwards of a request that had drafts
+  std::int64_t steps = 0;    // forwards with drafts, counted once for each request that had drafts
   std::int64_t drafted = 0;  // tokens
   std::int64_t kept = 0;     // tokens among them that were output
   ByPosition drafted_at{};

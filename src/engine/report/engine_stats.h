@@ -18,7 +18,7 @@ namespace tessera {
 struct EngineStats {
   std::int64_t running = 0;        // requests in the current batch
   std::int64_t queued = 0;         // requests that wait for room
-  std::int64_t queued_tokens = 0;  // tokens of the queued requests that are not computed, even if they are cached
+  std::int64_t queued_tokens = 0;  // uncomputed tokens of the queued requests; cached tokens count too
   std::size_t num_cache_groups = 0;
   std::array<CacheGroupStats, ir::kMaxCacheGroups> cache_groups{};  // only the first num_cache_groups are used
   std::int64_t page_size = 0;
@@ -38,7 +38,8 @@ struct EngineStats {
   // Adds the numbers of another engine with the same options. The graphs stay this engine's.
   void add(const EngineStats& more);
 
-  // Returns the group with the least room, which limits admission; the first of equal groups.
+  // Returns the group with the least room, because this group limits admission. If several groups have equally little
+  // room, returns the first of them.
   const CacheGroupStats& fullest_group() const {
     return *std::max_element(cache_groups.begin(), cache_groups.begin() + std::max<std::size_t>(num_cache_groups, 1),
                              [](const auto& a, const auto& b) { return a.usage() < b.usage(); });

@@ -33,8 +33,8 @@ class PromptShare {
     const std::int64_t room = shares_ && taken_ > 0 ? std::max<std::int64_t>(filling_ - taken_, 0) : left_;
     return std::min({uncomputed, left_, room});
   }
-  // Records how many tokens the step took of that prompt: fewer than most() if pages or rows are missing. Later prompts
-  // may use the rest.
+  // Records how many tokens the step took of the prompt for which most() was called. The step takes fewer than most()
+  // if pages or rows are missing. Later prompts may use the rest.
   void take(std::int64_t count) {
     taken_ += count;
     left_ -= count;

@@ -79,8 +79,8 @@ void ScheduledBatch::append(Sequence& sequence, std::int64_t count, const CacheM
   entries.push_back(entry);
 }
 
-// Adds the request's embeddings of the tokens up to `kv_len`: each row of the prompt is written when its token is
-// computed.
+// Adds the given embeddings of the tokens from `computed` to `kv_len`, because the forward that computes a token of the
+// prompt also writes the token's embedding row.
 void ScheduledBatch::append_embeddings(const Sequence& sequence, std::int64_t kv_len) {
   const std::vector<float>& embeds = sequence.request.input_embeds;
   const std::int64_t end = std::min(kv_len, sequence.prompt_tokens());

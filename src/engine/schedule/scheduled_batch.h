@@ -31,9 +31,9 @@ struct ScheduledBatch {
     // first_hidden.
     std::int64_t hidden_count;
     std::int64_t first_hidden;
-    std::int64_t hidden_from;  // index of the first of these in hidden_rows
+    std::int64_t hidden_from;  // index in hidden_rows of the first of these states
   };
-  // An image whose rows this forward is the first to need, or whose rows the sequence asked for.
+  // An image whose rows this forward is the first to need, or whose rows the request wants returned.
   struct ImageUse {
     Sequence* sequence;  // valid until the forward is submitted
     std::size_t image;   // index among the sequence's images

@@ -51,7 +51,8 @@ std::int64_t Scheduler::schedule(bool decodes, std::int64_t most_chosen, std::in
     if (wanted <= 0) continue;
     std::int64_t count = cache_.fitting(sequence.cache, sequence.computed, wanted);
     // Preempts the sequences behind this one until a page is free, because a step without entries frees no pages. Does
-    // not preempt while tokens of another turn are awaited, because the sequences of that turn may end and free pages.
+    // not preempt while tokens of another group of decodes (SchedulerOptions::turns) are awaited, because the sequences
+    // of that group may end and free pages.
     while (count == 0 && !awaits_tokens() && chosen_.empty() && scheduled.entries.empty() && i + 1 < running_.size()) {
       preempt_last();
       count = cache_.fitting(sequence.cache, sequence.computed, wanted);
@@ -79,7 +80,8 @@ bool Scheduler::awaits_tokens() const {
          std::any_of(running_.begin(), running_.end(), [](const auto& sequence) { return sequence->pending > 0; });
 }
 
-// Returns how many sequences decode in one turn: an equal part of all, including sequences that wait for their token.
+// Returns how many sequences decode in one turn (SchedulerOptions::turns). Each turn gets an equal part of all decoding
+// sequences, including those that wait for their token.
 std::int64_t Scheduler::decodes_of_turn() const {
   const std::int64_t all = std::count_if(running_.begin(), running_.end(), [](const auto& sequence) {
     return sequence->decodes() && !sequence->is_done();
@@ -87,7 +89,8 @@ std::int64_t Scheduler::decodes_of_turn() const {
   return (all + options_.turns - 1) / options_.turns;
 }
 
-// Keeps the places of the chosen sequences that had one; the others take the free places in order.
+// Each chosen sequence keeps its place in its last batch if this batch has that place and no other sequence took it.
+// The other sequences take the free places in order.
 void Scheduler::keep_places() {
   placed_.assign(chosen_.size(), {});
   for (ChosenTokens& chosen : chosen_) {
@@ -245,7 +248,8 @@ void Scheduler::mark_submitted(const ScheduledBatch& scheduled) {
     sequence.replayed = std::max<std::int64_t>(sequence.replayed - entry.new_tokens, 0);
     if (sequence.computed >= sequence.prompt_tokens()) release_embeddings(sequence);
     release_images(sequence, sequence.computed);
-    // Enters computed pages into the prefix cache. Those of a decoding sequence are entered when it ends.
+    // Enters computed pages into the prefix cache. The pages of a decoding sequence are entered only when the sequence
+    // ends.
     if (!decodes && keep_computed(sequence)) cache_.add_checkpoint(sequence.cache);
     cache_.leave_window(sequence.cache, sequence.computed);
     if (entry.row < 0) continue;

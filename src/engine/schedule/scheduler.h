@@ -48,9 +48,9 @@ struct SchedulerOptions {
   StepLimits limits{};
   std::int64_t vocab_size = 0;
   bool prefix_cache = true;
-  // The number of pipeline steps in flight at once. If there are several, the decoding sequences form as many groups,
-  // and each step takes the next group. No sequence is scheduled before its last token is known, since the first stage
-  // receives that token with the next step.
+  // The number of pipeline steps in flight at once. If there are several, the decoding sequences take turns: they form
+  // as many groups as there are steps in flight, and each step takes the next group. No sequence is scheduled before
+  // its last token is known, since the first stage receives that token with the next step.
   int turns = 1;
   std::int64_t adapter_slots = 0;  // adapters that the sequences of one forward may use; 0: none are served
 };
@@ -86,8 +86,8 @@ class Scheduler {
   // given embeddings, and for the largest of its images.
   void grow_embeddings(std::int64_t rows) { embeddings_.grow(rows); }
   // Schedules the next forward into the batch, whose memory is reused. The batch has no entries if nothing can be
-  // computed now. With `in_turns`, the batch has only the decoding sequences of one turn, because other forwards may be
-  // in flight; otherwise it has all decoding sequences.
+  // computed now. With `in_turns`, the batch has only the decoding sequences of one turn (SchedulerOptions::turns),
+  // because other forwards may be in flight. Otherwise the batch has all decoding sequences.
   void next(ScheduledBatch& scheduled, bool in_turns = true);
   // Returns whether some sequence, waiting or running, needs its results on the host before more is scheduled.
   bool reads_at_once() const { return num_read_at_once_ > 0; }
@@ -135,8 +135,8 @@ class Scheduler {
   void admit();
   PromptShare prompt_share() const;
   std::int64_t fitting_tokens(PromptShare share);
-  // Adds running sequences: the decoding ones if `decodes` is set, otherwise prompts, as far as `share` allows. Adds at
-  // most `most_chosen` sequences and `budget` tokens; returns the rest of the budget.
+  // Adds running sequences to the batch. With `decodes`, adds decoding sequences. Otherwise adds prompts, as far as
+  // `share` allows. Adds at most `most_chosen` sequences and `budget` tokens; returns the rest of the budget.
   std::int64_t schedule(bool decodes, std::int64_t most_chosen, std::int64_t budget, PromptShare& share,
                         ScheduledBatch& scheduled);
   void keep_places();

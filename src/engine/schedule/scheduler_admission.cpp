@@ -19,7 +19,7 @@ void Scheduler::admit() {
       continue;
     }
     const std::int64_t preemptions = preemptions_;
-    if (!make_room(sequence)) return;  // admission keeps the order
+    if (!make_room(sequence)) return;  // no later sequence is admitted before this one
     // Reserves the final size once, so that decoding does not allocate.
     const std::int64_t most = sequence.prompt_tokens() + sequence.request.stop.max_new_tokens;
     sequence.tokens.reserve(static_cast<std::size_t>(most));
@@ -52,8 +52,8 @@ void Scheduler::admit() {
 }
 
 // Returns whether the sequence's adapter, if it has one, finds a slot. `waits_for_slot` is the first sequence that
-// found none. After kMostPasses sequences with adapters have passed that sequence, no more may, so that slots become
-// idle.
+// found none. After kMostPasses sequences with adapters have passed that sequence, no further one may pass, so that a
+// slot becomes idle.
 bool Scheduler::has_slot(Sequence& sequence, Sequence*& waits_for_slot) const {
   constexpr std::int64_t kMostPasses = 32;
   if (sequence.adapter == nullptr) return true;
@@ -70,7 +70,8 @@ PrefixTokens Scheduler::reusable_tokens(const Sequence& sequence) const {
   return sequence.first_tokens(count);
 }
 
-// Finds the sequence's prefix and makes room for the rest. Returns false if it cannot; the sequence is then unchanged.
+// Finds the sequence's prefix and makes room for the rest. Returns false if there is no room; the sequence is then
+// unchanged.
 bool Scheduler::make_room(Sequence& sequence) {
   const auto may_preempt = [&] {
     return !running_.empty() && running_.back()->request.priority < sequence.request.priority;

@@ -293,7 +293,7 @@ TEST_P(SchedulerLoads, AgreeWithANaiveMemory) {
   EXPECT_GT(cached_tokens, 1000);
 }
 
-// Some of these chunks have room for all decodes, and some do not.
+// The chunks of some loads have room for all decodes, and the chunks of other loads do not.
 TEST_P(SchedulerLoads, AgreeWherePromptsAreCutToFit) {
   std::int64_t split_chunks = 0;
   for (std::uint64_t seed = 0; seed < 30; ++seed) {
@@ -311,7 +311,7 @@ TEST_P(SchedulerLoads, AgreeWherePromptsAreCutToFit) {
   EXPECT_GT(split_chunks, 1000) << "the loads are too light to try it";
 }
 
-// A decode that waits for a later step would read a row that other requests have overwritten.
+// If a decode waited for a later step, it would read a row that other requests have overwritten by then.
 TEST_P(SchedulerLoads, AgreeWhereNotAllDecodesFitAChunk) {
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     ASSERT_EQ(RandomLoad({seed, {.limits = {.max_tokens = 3, .max_requests = 8}}, paged(200), GetParam()}).run(), "");
@@ -319,7 +319,8 @@ TEST_P(SchedulerLoads, AgreeWhereNotAllDecodesFitAChunk) {
   }
 }
 
-// Returns caches of groups of every kind with `pages` pages each, with and without a group that keeps all tokens.
+// Returns the options of caches whose groups together have every kind. Their groups have about `pages` pages, or fewer
+// if they keep less. Some caches have a group that keeps all tokens, and some do not.
 std::vector<CacheOptions> families(std::int64_t pages) {
   using enum ir::CacheGroup::Kind;
   const CacheGroupOptions paged{.name = "paged", .num_pages = pages};

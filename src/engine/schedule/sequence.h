@@ -50,16 +50,16 @@ struct Sequence {
   std::int32_t last_row = -1;  // the newest token's row in last_ids; -1: it is not on the device
   std::int64_t order = 0;      // position in the order of arrival
   std::int64_t admission = 0;  // number of its latest admission, from 1
-  PrefixStanding prefix;       // compared with sequences whose prompts are being computed
+  PrefixStanding prefix;       // the sequence's state for PrefixWaits
   std::int64_t place = -1;     // index among the requests of the last batch with this sequence; -1: none
 
   std::optional<TokenEdits> edits;  // none: its logits are not edited
   std::optional<GrammarMatcher> matcher;
-  // One bit for each token, as in GrammarMatcher's masks; a set bit allows it. Empty: all tokens are allowed.
+  // One bit for each token, as in GrammarMatcher's masks; a set bit allows the token. Empty: all tokens are allowed.
   std::vector<std::uint32_t> allowed;
   std::optional<OutputText> text;  // none: the text is not wanted
   std::optional<Drafter> drafter;  // none: one token is computed at a time
-  std::vector<TokenId> drafts;     // computed behind the last token in the next forward
+  std::vector<TokenId> drafts;     // the next forward computes them behind the last token
 
   // The result at the sequence's end. Rows of the prompt are delivered once, even if they are computed again.
   Completion result;
@@ -81,8 +81,8 @@ struct Sequence {
   double elapsed_ms() const { return std::chrono::duration<double, std::milli>(Clock::now() - arrived).count(); }
   // Returns whether the next forward computes one token after the prompt, besides kept drafts that are computed again.
   bool decodes() const { return generated() > 0 && uncomputed() == 1 + replayed; }
-  // Returns whether the last token is sampled, or will be by a forward in flight; if nothing is to be sampled, whether
-  // the prompt is computed.
+  // Returns whether no further forward needs to be scheduled: every token of the output is sampled, or a forward in
+  // flight samples it. If the request generates nothing, returns whether the prompt is computed.
   bool is_done() const { return generated() >= request.stop.max_new_tokens && (generated() > 0 || uncomputed() == 0); }
   // Returns whether the choice of the next token needs the earlier tokens on the host.
   bool needs_text() const { return matcher.has_value() || (edits && edits->follow_text()); }

@@ -164,7 +164,8 @@ PaddingWaste Simulation::prefill_waste() const {
   waste.exact /= forwards;
   double all = 0;
   for (const auto& [count, times] : forward_tokens) all += static_cast<double>(times);
-  waste.served = std::min(forwards / all, 1.0);  // pure decodes that ran on the prefill runner count only in `forwards`
+  // The quotient may exceed 1, because pure decodes that ran on the prefill runner count only in `forwards`.
+  waste.served = std::min(forwards / all, 1.0);
   return waste;
 }
 

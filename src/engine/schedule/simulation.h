@@ -59,8 +59,8 @@ struct Simulation {
   PaddingWaste prefill_waste() const;
 };
 
-// Runs the simulation. `requests` are ordered by arrival. Returns kInvalidArgument for lengths below 1, times out of
-// order, and a request that does not fit into the pages.
+// Runs the simulation. `requests` are ordered by arrival. Returns kInvalidArgument for a length below 1, for times out
+// of order, and for a request that does not fit into the pages.
 Result<Simulation> simulate(std::span<const SimulatedRequest> requests, const SimulationOptions& options);
 
 }  // namespace tessera

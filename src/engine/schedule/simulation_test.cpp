@@ -105,7 +105,8 @@ TEST(Simulation, PromptsAreReplayedWhateverTheyAreMixedWith) {
   }
 }
 
-// The default ladder has gaps in which an eager run costs less than padding; the automatic ladder has sizes there.
+// The default ladder has gaps in which an eager run costs less than padding; the automatic ladder has sizes in these
+// gaps.
 TEST(Simulation, MeasuredCostsSaveTime) {
   const std::vector<SimulatedRequest> requests = synthetic(1500);
   const CostTable measured = h200_costs();

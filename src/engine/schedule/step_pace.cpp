@@ -15,17 +15,19 @@ constexpr Ms kAlreadyThere{0.1};
 constexpr double kSlackMs = 0.7;
 // For this long after a request's arrival, the next step is also delayed while a decode-only forward runs.
 constexpr std::chrono::seconds kArrivals{1};
-constexpr double kKept = 0.96;   // each added forward multiplies the old sums by this
-constexpr int kFewest = 6;       // forwards before a line is used
-constexpr double kFar = 2;       // a forward counts as at most this many times the estimate
-constexpr double kLittle = 0.2;  // kFar's limit takes at least this share of the mean as the estimate
+constexpr double kKept = 0.96;  // each added forward multiplies the old sums by this
+constexpr int kFewest = 6;      // a line is used once it has this many forwards
+// A forward's time counts as at most kFar times its estimate. An estimate below kLittle times the mean time of all
+// forwards is replaced by that product in this limit.
+constexpr double kFar = 2;
+constexpr double kLittle = 0.2;
 
 }  // namespace
 
 double StepPace::Line::fitted(double rows) const {
   const double spread = weight_ * xx_ - x_ * x_;
-  // If all forwards had equally many rows, only their mean is known. It is the estimate for that many rows or more, and
-  // is scaled down for fewer.
+  // If all forwards had equally many rows, only the mean of their times is known. The mean is the estimate for that
+  // many rows or more. For fewer rows, it is scaled down in proportion to the rows.
   if (spread <= 1e-6 * weight_ * xx_) return rows * weight_ >= x_ ? y_ / weight_ : y_ / x_ * rows;
   const double slope = std::max(0.0, (weight_ * xy_ - x_ * y_) / spread);
   return (y_ - slope * x_) / weight_ + slope * rows;

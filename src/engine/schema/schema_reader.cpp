@@ -19,7 +19,7 @@ constexpr std::array<std::string_view, 5> kUnheld = {"$dynamicRef", "$recursiveR
 // Larger counts have no effect, because other limits end a text earlier.
 constexpr std::int64_t kMaxCount = 1'000'000'000;
 
-// Units of work to leave one type out of one shape. They also bound the memory that this takes.
+// The steps that leaving one type out of one shape takes from the WorkLimit. They also bound the memory of the results.
 constexpr std::size_t kLeftOutSteps = 50;
 
 // Returns whether `value` may contain a rounded number: one that is written as an integer, but fits neither 64 bits nor
@@ -244,7 +244,7 @@ Result<Shapes> SchemaReader::apply_negations(Shapes shapes) {
 }
 
 // Returns what a dependency on the property `name` allows: objects with that property that also have the `required`
-// properties and satisfy `schema` (may be null), objects without it, and all values that are not objects.
+// properties and satisfy `schema` (may be null), objects without that property, and all values that are not objects.
 Result<Shapes> SchemaReader::with_present(const std::string& name, const std::vector<std::string>& required,
                                           const Json* schema) {
   const TypeId any = TRY(table_.any());

@@ -191,7 +191,7 @@ Result<std::optional<Shapes>> SettledTypes::object_without(const Shape& closed, 
     if (one.value != any) return none;
   }
   const bool any_name = std::ranges::any_of(others->classes, [](const NameClass& one) { return one.names.free(); });
-  // Otherwise, names that `other` does not allow would have to be compared too.
+  // If `other` did not allow every name, the names would have to be compared too.
   if (!any_name) return none;
   Shapes out;
   const auto add = [&](const Member& member, TypeId value, bool required) {

@@ -19,8 +19,8 @@ class SettledTypes {
   // applies, in a way that shapes cannot express.
   static Result<SettledTypes> create(TypeTable& table, TypeId root);
 
-  // Returns the shapes of a type reachable from `root`. Objects have exactly the names that are generated: implied ones
-  // are removed unless they are needed, and classes leave out the members' names.
+  // Returns the shapes of a type reachable from `root`. Objects have exactly the names that are generated: implied
+  // properties are removed unless they are needed, and name classes leave out the names of members.
   const Shapes& shapes(TypeId type) const { return types_[static_cast<std::size_t>(type)].shapes; }
   // Returns whether some text of the type, or of one of its shapes(), can be generated.
   bool possible(TypeId type) const { return types_[static_cast<std::size_t>(type)].possible; }

@@ -91,8 +91,8 @@ class TypeTable {
   std::unordered_map<const Json*, const Negation*> negation_of_;
   TextSets texts_;
   std::vector<std::unique_ptr<Type>> types_;
-  // Numbers of schemas, in the sequence in which type_of() first met them. A type's schemas are sorted by these
-  // numbers, because addresses, and with them the result, would change from run to run.
+  // The number of each schema: how many other schemas type_of() had met before it. A type's schemas are sorted by these
+  // numbers and not by their addresses, which would change the result from run to run.
   std::unordered_map<const Json*, std::size_t> numbers_;
   std::map<std::vector<const Json*>, TypeId> ids_;
   std::unordered_map<const Json*, Shapes> read_;

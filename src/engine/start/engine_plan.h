@@ -35,7 +35,7 @@ struct MemoryShares {
   std::int64_t free() const { return capacity - taken - weights - kv_cache - activations - graph_objects; }
 };
 
-// Decides how steps follow one another.
+// How steps follow one another.
 struct StepOrder {
   // Whether a step is scheduled and enqueued while the step before it runs.
   bool overlap = false;
@@ -54,7 +54,7 @@ struct EnginePlan {
   StepOrder steps;
   DraftOptions drafts;             // the options as decided: the source is never kAuto
   std::vector<PassReport> passes;  // reports for body, head and sampler, each in the order in which the passes ran
-  std::int64_t parameters = 0;     // number in the whole model, over all ranks
+  std::int64_t parameters = 0;     // parameters of the whole model, over all ranks
   std::vector<std::string> facts;  // one line each, shown without a warning
   std::vector<std::string> notes;  // one line each: rules that applied, sizes dropped, caps
   MemoryShares memory;

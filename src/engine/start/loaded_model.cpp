@@ -159,7 +159,8 @@ Status ModelStart::make_runner() {
   return ok_status();
 }
 
-// Captures the graphs. Captures deferred sizes too while the weights load, because nothing can be served before.
+// Captures the graphs. While the weights load, captures deferred sizes too, because no request can be served before the
+// weights are loaded.
 Status ModelStart::capture() {
   TRY(model_.runner->capture([&] { return !load_->done(); }).with_context(kCaptureContext));
   return model_.peers->compare_sizes(model_.runner->dispatch_table());

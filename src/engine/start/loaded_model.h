@@ -35,7 +35,7 @@ struct LoadedModel {
   std::unique_ptr<Device> device;
   ModelConfig config;
   std::optional<EmbeddingConfig> embedding;  // none: not an embedding model
-  std::int64_t parameters = 0;               // number in the whole model, over all ranks
+  std::int64_t parameters = 0;               // parameters of the whole model, over all ranks
   ir::DType kv_cache_type = ir::DType::kFloat32;
   ModelTexts texts;
   std::vector<TokenId> end_ids;  // tokens that end a text, unless a request ignores them

@@ -32,9 +32,9 @@
 namespace tessera {
 namespace {
 
-// Decides whether the model is an embedding model. A classifier is none, even if its folder has files of an embedding
-// model, and keeps its own head. An embedding model's head is never computed, and most such checkpoints have none. So
-// no head is read, and the matrix of embeddings stands in its place.
+// Decides whether the model is an embedding model. A classifier is not an embedding model, even if its folder has files
+// of an embedding model, so it keeps its own head. An embedding model's head is never computed, and most checkpoints of
+// embedding models have no head. So no head is read, and the matrix of embeddings stands in its place.
 Status plan_embedding(const EngineOptions& options, EnginePlan& plan) {
   if (plan.config.num_labels > 0) return ok_status();
   if (const std::optional<std::string> gguf = TRY(find_gguf(options.model_path))) {
@@ -190,8 +190,8 @@ Status ask_stored_types(const EngineOptions& options, EnginePlan& plan) {
 
 // Lets the model keep the quantised blocks of a GGUF file where operators take them. On a CPU, operators take whole
 // blocks, and round their inputs, as the file's authors expect, unless the option dtype is float32. On Hopper, kernels
-// take the integers and the scales of blocks apart, and round weights to 16 bits. Models in float32 on a GPU, and all
-// models on other GPUs, expand the blocks to numbers.
+// take the blocks' integers and scales as separate matrices, and round weights to 16 bits. Models in float32 on a GPU,
+// and all models on other GPUs, expand the blocks to numbers.
 void keep_blocks(PlanDraft& draft) {
   ModelOptions& model = draft.plan.model;
   const bool on_host = draft.properties().on_host;
@@ -231,8 +231,8 @@ Status apply_quantization(const EngineOptions& options, bool gguf, ModelConfig& 
   const std::optional<StartFormat> start = start_format_from_name(asked);
   if (asked.empty() || method_of(asked) == method) return ok_status();
   if (!method.empty()) {
-    // Accepts the checkpoint's format by the start's name for it. This excludes "fp8", which is also a checkpoint's
-    // method, and as such was compared above.
+    // Also accepts the checkpoint's format by the name that quantisation at the start has for it. The name "fp8" is
+    // excluded, because it is also the name of a checkpoint's method, which was compared above.
     if (start && *start != StartFormat::kFp8 && start == config.formats.kind()) return ok_status();
     return invalid_argument(
         fmt::format("quantization: {} is not accepted; the checkpoint is quantised as {}", asked, method));
@@ -333,7 +333,7 @@ Status rewrite_graphs(PlanDraft& draft) {
 
 // Lets prefill compute the body's last nodes only for the wanted rows. Does nothing for four kinds of plans: embedding
 // models and models with a next-token layer need all hidden states, pipeline stages without a head want no rows, and
-// ranks that exchange rows want other rows.
+// with dp_attention the ranks share forwards but want different rows.
 Status add_wanted_rows(PlanDraft& draft) {
   EnginePlan& plan = draft.plan;
   if (plan.embedding || !plan.graphs.has_head || plan.graphs.dp_size > 1 || plan.graphs.draft) return ok_status();
@@ -354,7 +354,7 @@ Status check_adapters(const EngineOptions& options) {
   return ok_status();
 }
 
-// Returns the linears of every rank. An adapter that is loaded is cut into parts for them.
+// Returns the linears of every rank. An adapter is cut into these parts when it is loaded.
 Result<AdapterLayout::OfRanks> linears_of_ranks(PlanDraft& draft) {
   const Registry& registry = *draft.options.registry;
   AdapterLayout::OfRanks linears;
