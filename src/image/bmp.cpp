@@ -64,8 +64,8 @@ Result<BmpHeader> read_sizes(std::span<const std::byte> file) {
   return header;
 }
 
-// Reads the masks. Headers after the version kInfoHeader contain the masks. After a header of that version, the masks
-// follow it.
+// Reads the masks. A header of kInfoHeader bytes is followed by the masks. A longer header contains them. In both cases
+// they are at the same offset in the file.
 Status read_masks(std::span<const std::byte> file, BmpHeader& header) {
   const std::uint32_t compression = header.size == kCoreHeader ? kWithoutRuns : word_at(file, 30, 4);
   const bool masked = compression == kWithMasks && (header.bits == 16 || header.bits == 32);

@@ -13,7 +13,7 @@ namespace {
 
 using Decoder = Result<StoredImage> (*)(std::span<const std::byte>, const DecodeLimits&);
 
-// Returns the decoder for a file, which its first bytes determine. Returns null if no format fits.
+// Returns the decoder for a file. The file's first bytes determine the decoder. Returns null if no format fits.
 Decoder decoder_of(std::string_view file) {
   if (file.starts_with("\x89PNG\r\n\x1a\n")) return decode_png;
   if (file.starts_with("\xff\xd8\xff")) return decode_jpeg;

@@ -10,8 +10,8 @@
 // - CMYK and YCCK in a JPEG are read inverted, as Adobe writes them.
 // - Colour profiles and gamma are ignored.
 //
-// An animated PNG is read as its still image for viewers without animation, a GIF as its first frame, and a TIFF as its
-// first picture. An animated WebP is refused.
+// The decoders read the still image that an animated PNG has for viewers without animation, the first frame of a GIF,
+// and the first picture of a TIFF. An animated WebP is refused.
 #pragma once
 
 #include <cstddef>

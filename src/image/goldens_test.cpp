@@ -13,7 +13,8 @@
 namespace tessera {
 namespace {
 
-// Returns a folder of the repository, or of the folder beside it if the name begins with "shared/".
+// Returns the path of a folder. A name that begins with "shared/" is a folder beside the repository; any other name is
+// a folder of the repository.
 std::string golden_folder(const std::string& name) {
   constexpr std::string_view kShared = "shared/";
   if (name.starts_with(kShared)) return testing::shared_path("goldens/" + name.substr(kShared.size()));

@@ -17,11 +17,11 @@ namespace tessera {
 namespace {
 
 constexpr std::string_view kFormat = "JPEG";
-// The maximum number of scans in a file. There is a limit because a scan of a few bytes makes a decoder process the
-// whole image. Encoders write about ten scans.
+// The maximum number of scans in a file. The limit is needed because even a scan of a few bytes makes a decoder process
+// the whole image. Encoders write about ten scans.
 constexpr int kMostScans = 100;
 
-// Reads one file in steps. A step that fails returns false and sets the reason. Then no other step may follow.
+// Reads one file in steps. A step that fails returns false and sets the reason. No other step may be called after that.
 class JpegReader {
  public:
   explicit JpegReader(std::span<const std::byte> file) : file_(file) {
@@ -110,8 +110,8 @@ class JpegReader {
   void cmyk_to_rgb(const std::uint8_t* cmyk, std::uint8_t* rgb) const {
     for (JDIMENSION x = 0; x < jpeg_.output_width; ++x, cmyk += 4, rgb += 3) {
       for (int c = 0; c < 3; ++c) {
-        // The stored values are inverted, so that each is the light that its ink lets pass, and the result is their
-        // product cmyk[c] · cmyk[3] / 255. To round like Pillow, this is computed as cmyk[3] minus the rounded light
+        // The stored values are inverted, so each value is the light that its ink lets pass. The result is the product
+        // cmyk[c] · cmyk[3] / 255. To round like Pillow, the product is computed as cmyk[3] minus the rounded light
         // that the colour's ink absorbs.
         const int ink = 255 - cmyk[c];
         const int product = ink * cmyk[3] + 128;

@@ -62,9 +62,9 @@ void write_patches(const RowPlanes& pixels, const ImageProcessorConfig& config, 
   }
 }
 
-// Returns the hash of the content. Images of different users share caches by this hash, so it must be impossible to
-// make an image with another image's hash. Hash128 alone does not ensure that, so the pixels are hashed with SHA-256,
-// and Hash128 hashes only the digest.
+// Returns the hash of the content. Images of different users share caches by this hash, so nobody must be able to make
+// an image that has the hash of another image. Hash128 alone does not ensure that, so the pixels are hashed with
+// SHA-256, and Hash128 hashes only the digest.
 Result<Hash128> content_of(const RowPlanes& pixels, const ImageProcessorConfig& config) {
   std::array<unsigned char, 32> digest{};
   if (EVP_Digest(pixels.values.data(), pixels.values.size(), digest.data(), nullptr, EVP_sha256(), nullptr) != 1) {

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::string_view kPng = "PNG";
 
-// Reads one file in steps. A step that fails returns false and sets the reason. Then no other step may follow.
+// Reads one file in steps. A step that fails returns false and sets the reason. No other step may be called after that.
 class PngReader {
  public:
   explicit PngReader(std::span<const std::byte> file) : next_(bytes_of(file)), left_(file.size()) {}

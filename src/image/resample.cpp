@@ -50,7 +50,7 @@ TESSERA_RESAMPLE_CLONES void resample_row(const Pixel* row, const ResampleTable&
   }
 }
 
-// Computes row `y` of the output from the input's rows. A row of either has `values` numbers.
+// Computes row `y` of the output from the input's rows. Each row of the input and of the output has `values` numbers.
 TESSERA_RESAMPLE_CLONES void resample_column(const std::uint8_t* rows, std::size_t values, const ResampleTable& table,
                                              std::size_t y, std::uint8_t* to) {
   constexpr std::size_t kBlock = 64;
