@@ -6,9 +6,10 @@
 
 namespace tessera {
 
-// Returns TESSERA_CACHE_DIR, else SGLANG_CACHE_DIR, else "tessera" in XDG_CACHE_HOME, else "tessera" in HOME's .cache.
-// Returns "" if none of these is set; measurements are then not kept. `get(name)` returns an environment variable's
-// value, or null if it is not set. An empty value counts as not set.
+// Returns the first of these folders whose variable is set: TESSERA_CACHE_DIR, SGLANG_CACHE_DIR,
+// XDG_CACHE_HOME/tessera, HOME/.cache/tessera. Returns "" if none of these variables is set; measurements are then not
+// kept. `get(name)` returns an environment variable's value, or null if it is not set. An empty value counts as not
+// set.
 std::string cache_dir_from(const std::function<const char*(const char*)>& get);
 
 }  // namespace tessera

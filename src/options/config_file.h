@@ -37,7 +37,7 @@ Result<std::vector<ConfigEntry>> read_config_text(const std::string& text, const
 // Returns the flag for a key: "--page-size" for "page_size", "page-size" and "--page-size".
 std::string flag_of_key(std::string_view key);
 
-// Returns the words that a command line would have after the flag; nothing if the value is null. `type` is the type
+// Returns the words that would stand after the flag on a command line; nothing if the value is null. `type` is the type
 // given to CommandFlags::value(), or "" for a switch. Returns kInvalidArgument, with the key, for a value of another
 // type.
 Result<std::vector<std::string>> config_texts(const ConfigEntry& entry, std::string_view type, bool repeatable);

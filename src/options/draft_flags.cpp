@@ -13,8 +13,8 @@ namespace {
 constexpr std::string_view kSupported =
     "SUFFIX, also called NGRAM, MTP, also called NEXTN, for checkpoints with a next-token layer, AUTO and EAGLE3";
 
-// Takes an algorithm in SGLang's spelling or in vLLM's, which has a name for the next-token layers of each family:
-// "deepseek_mtp", "qwen3_next_mtp".
+// Takes an algorithm's name as SGLang or vLLM spells it. vLLM names the next-token layers differently for each family,
+// for example "deepseek_mtp" and "qwen3_next_mtp".
 Status take_algorithm(const std::string& flag, std::string_view text, EngineOptions& engine) {
   std::string upper(text);
   std::ranges::transform(upper, upper.begin(), [](char c) { return c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c; });

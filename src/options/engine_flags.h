@@ -17,8 +17,8 @@ namespace tessera {
 // Values of the flags that are not in EngineOptions.
 struct CommonFlags {
   std::shared_ptr<const Registry> registry;  // the registry for the engine's options
-  // Lets the plugin in a file add to that registry. Flags that may name the plugin's additions are read afterwards.
-  // Null: there are no plugins.
+  // Lets the plugin in a file add to that registry. It is called before any flag is read that may name the plugin's
+  // additions. If it is null, there are no plugins.
   std::function<Status(const std::string& file)> load_plugin{};
   ModelSource model{};
   std::vector<std::string> log_levels{};

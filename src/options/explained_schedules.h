@@ -1,5 +1,5 @@
 // The schedules of generated row kernels that `explain` shows. A schedule is how a kernel divides rows among threads.
-// Earlier starts of the engine measured which one is fastest.
+// Earlier starts of the engine measured which schedule is fastest.
 #pragma once
 
 #include <cstdint>

@@ -47,7 +47,7 @@ struct ExplainedDraftLayer {
 
 struct Explanation {
   std::string model_path;
-  std::string device;  // the value of the flag
+  std::string device;  // the value of --device
   EnginePlan plan;
   StitchingGraph stitching;              // the body's graph, cut as prefill runs it
   std::vector<std::int64_t> full_sizes;  // prefill sizes that earlier starts measured to be faster as one graph

@@ -68,8 +68,8 @@ std::string miscounted(const std::vector<std::string>& arguments, const std::vec
   return "";
 }
 
-// Returns the error for a flag with too few or too many values. The library's own message shows its internals and omits
-// flags that the help omits.
+// Returns the error for a flag with too few or too many values. The parsing library's own message is not used, because
+// it shows internals and does not name flags that the help omits.
 Status wrong_count(const std::string& message, const std::vector<std::string>& arguments,
                    const std::vector<std::string>& hidden) {
   std::string flag = message.substr(0, message.find_first_of(": "));

@@ -1,6 +1,6 @@
 // Defines and parses the flags of commands. No other layer uses the parsing library. Each flag has a function that
-// takes its value as text. The text is from the command line, or else from the file that --config names. If a function
-// refuses a value, parsing ends with its error.
+// takes its value as text. The text comes from the command line. If the command line does not give the flag, it comes
+// from the file that --config names. If a function refuses a value, parsing ends with its error.
 //
 //   FlagParser parser("Runs models.", "1.0");
 //   CommandFlags& run = parser.add_command("run", "Run a model");
@@ -50,7 +50,7 @@ class CommandFlags {
   explicit CommandFlags(CLI::App& app) : app_(app) {}
   std::string name() const;
   std::vector<std::string> flags() const;  // all names with dashes
-  // Appends the names of flags with values that the help omits to `names`.
+  // Appends to `names` the names of all flags that take a value and that the help omits.
   void append_hidden(std::vector<std::string>& names) const;
   // Returns the value of every flag except --help. Call it after parsing.
   std::vector<FlagValue> flag_values() const;
@@ -65,9 +65,9 @@ class CommandFlags {
 
   // Adds a flag with a value. `names`: "--dtype" or "--model-path,--model"; errors use the first name. With
   // "--model-path,--model,MODEL" the value may also be a word without a flag, called MODEL in the help. `type` is the
-  // value's name in the help and its type in a configuration file: "N" and "1" are whole numbers, "X" numbers, "BYTES"
-  // and "COUNT" whole numbers or strings, "LIST" one or several of any of these, all others strings. `initial` is the
-  // flag's default value, or null if it has none.
+  // value's name in the help and its type in a configuration file: "N" and "1" stand for a whole number, "X" for a
+  // number, "BYTES" and "COUNT" for a whole number or a string, "LIST" for one or several of any of these. Any other
+  // type stands for a string. `initial` is the flag's default value, or null if it has none.
   void value(const std::string& names, const std::string& type, const std::string& help, Take take, Json initial = {});
   // Adds a flag that may be given several times, each time with a value, or with up to `most_words` values behind it.
   void values(const std::string& names, const std::string& type, const std::string& help, Take take,

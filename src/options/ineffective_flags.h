@@ -1,5 +1,5 @@
-// Flags of SGLang and vLLM that change nothing here. All are accepted: silently if the value asks for what happens
-// anyway, otherwise with a warning that says what happens instead.
+// Flags of SGLang and vLLM that change nothing here. All are accepted. If the value asks for what happens anyway, there
+// is no warning. Otherwise a warning says what happens instead.
 #pragma once
 
 #include <array>

@@ -11,9 +11,9 @@
 namespace tessera {
 
 // Returns the error for `argument`, which no option of `command` accepts. `flags`: the command's flags, each "--name".
-// For a missing feature it is kUnimplemented and names the flag, the feature, and what is supported. Otherwise it is
-// kInvalidArgument with similarly spelled flags; if there are none, with `listed_in`, the place that lists the known
-// flags ("": the command's help).
+// If the argument is a flag for a missing feature, the error is kUnimplemented and names the flag, the feature, and
+// what is supported. Otherwise the error is kInvalidArgument and suggests similarly spelled flags. If there are none,
+// it names `listed_in`, the place that lists the known flags ("": the command's help).
 Status unknown_argument(std::string_view command, std::string_view argument, std::span<const std::string> flags,
                         std::string_view listed_in = {});
 

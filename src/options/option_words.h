@@ -1,7 +1,6 @@
 // Renames options in messages. The layers below name options without dashes (mem_fraction_static), because they do not
 // know where options come from. Users of the command line know the options as flags, so errors, log lines and explain's
-// notes are reworded for them. Programs give options by name, so messages that have flags are reworded the other way
-// for them.
+// notes are reworded for them. Programs give options by name, so for them the flags in messages are replaced by names.
 #pragma once
 
 #include <span>

@@ -22,8 +22,8 @@ CommandFlags::Take name_of_parser(std::string& to) {
   };
 }
 
-// Checks a parser's name. Accepted are `names`, the names that plugins have added (`outside`), "none", and "" for a
-// flag that was not given.
+// Checks a parser's name. The name must be one of `names`, one of the names that plugins have added (`outside`),
+// "none", or "" for a flag that was not given.
 Status check_parser(std::string_view flag, const std::string& given, std::vector<std::string_view> names,
                     const std::vector<std::string_view>& outside) {
   if (given.empty()) return ok_status();
