@@ -14,7 +14,7 @@ using ::testing::HasSubstr;
 
 class ArenaHistoryTest : public ::testing::Test {
  protected:
-  // Returns a view of f32[elements] at `offset` of the arena, made by the last forward.
+  // Returns a view of f32[elements] at `offset` of the arena. The view counts as made by the last forward.
   OutputView view(std::int64_t offset, std::int64_t elements) const {
     OutputView made;
     made.data = arena_->base() + offset;

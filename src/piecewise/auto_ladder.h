@@ -1,5 +1,5 @@
-// Chooses the sizes of prefill graphs by cost: the sizes that save the most padding time, either for all token counts
-// alike or for the counts of forwards that were observed. Pure functions.
+// Chooses the sizes of prefill graphs by cost: the sizes that save the most padding time. Either all token counts have
+// the same weight, or each count has the number of observed forwards as its weight. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -15,15 +15,16 @@ using TokenCost = std::function<double(std::int64_t tokens)>;
 // Returns the cost to use before anything was measured, in units of one token's cost: `tokens` plus a constant for
 // reading the weights once. On an H200 reading the weights takes as long as about 250 tokens of Llama-3-8B or 600 of
 // Qwen3-0.6B; on a CPU it takes as long as fewer tokens (docs/measurements/graphs.md). The constant is at the low end
-// of these, which makes padding look expensive, because an unnecessary size does less harm than a missing one.
+// of these numbers. Padding then looks expensive, so the ladder gets more sizes, because an unnecessary size does less
+// harm than a missing one.
 double prior_token_cost(std::int64_t tokens);
 
 // [tokens]: how often a forward has that many tokens, in any unit.
 using TokenWeights = std::vector<double>;
 TokenWeights uniform_weights(std::int64_t first, std::int64_t last);
 
-// The share of all computation that is padding, if each forward is padded to the ladder's next size. Forwards above the
-// largest size are not counted.
+// The share of all computation that is padding, if each forward is padded to the ladder's next size. `tokens` measures
+// the computation in tokens, and `time` in the unit of TokenCost. Forwards above the largest size are not counted.
 struct PaddingWaste {
   double tokens = 0;
   double time = 0;
@@ -38,7 +39,7 @@ struct LadderGoal {
   double time_waste = 0.02;
   double exact = 1;  // also, no sizes are added once this share of the forwards has an exact size
   std::size_t most_sizes = 96;
-  std::int64_t step = 16;  // sizes are multiples of it
+  std::int64_t step = 16;  // added sizes are multiples of this
 };
 
 // Adds sizes one at a time, always the one that saves most, until a goal is reached or no size saves anything.
@@ -50,7 +51,7 @@ void add_sizes(std::vector<std::int64_t>& sizes, const TokenCost& cost, const To
 // schedule has at most 96 sizes, or as many as the default ladder if that has more.
 std::vector<std::int64_t> auto_ladder(std::int64_t max_tokens, const TokenCost& cost);
 
-// Returns the ladder for observed forwards: `largest`, at least 1, and the sizes that save most.
+// Returns the ladder for observed forwards: `largest` and the sizes that save most. Precondition: largest >= 1.
 std::vector<std::int64_t> fitted_ladder(std::int64_t largest, const TokenCost& cost, const TokenWeights& weights,
                                         const LadderGoal& goal);
 

@@ -23,7 +23,7 @@ struct ForwardAddresses {
   std::vector<DeviceAddress> slots{};          // [slots]; null: no instruction uses it
   std::vector<std::int64_t> arena_offsets{};   // [slots]; -1: not in the arena, or without memory
   DeviceAddress workspace{};                   // kernels' scratch
-  std::unique_ptr<IsolatedMemory> isolated{};  // memory of the results if it is not the arena; null: the arena
+  std::unique_ptr<IsolatedMemory> isolated{};  // holds the results; null: the arena holds them
 };
 
 class BoundForward {

@@ -1,5 +1,5 @@
-// Catches: chained graphs with a value linked to the wrong one or to none, inputs or outputs lost or doubled, and a
-// chain that is not a valid graph.
+// Catches: a value of a chained graph that is linked to a wrong value or to no value; inputs or outputs that are lost
+// or doubled; and a chain that is not a valid graph.
 #include "tessera/piecewise/chain.h"
 
 #include <gmock/gmock.h>
@@ -95,7 +95,7 @@ TEST(Chain, ResultsOfOneNameAreToldApart) {
                           HasSubstr("%q.y: f32[T] = scale(%x) {factor = 3.0}"), HasSubstr("return %y, %q.y")));
 }
 
-// p's output y is q's input. q makes its own y, which r reads.
+// Graphs p and q both return a y. Graph r reads the newest one, which is q's.
 TEST(Chain, ALaterGraphReadsANamesNewestOutput) {
   const std::string text = chained({"graph @p { input %x: f32[T] %y = scale(%x) {factor = 2.0} return %y }",
                                     "graph @q { input %x: f32[T] %y = scale(%x) {factor = 3.0} return %y }",

@@ -14,7 +14,7 @@ using testing::ExecutableBench;
 using testing::kCuts;
 using testing::tokens;
 
-// Each piece has a pair of operators.
+// Each piece has two operators that the fused compiler fuses into one.
 constexpr const char* kPairs = R"(graph @pairs {
   input %x: f32[T, 8]
   weight %w: f32[8, 8]

@@ -160,7 +160,7 @@ class Forwards {
 
 const std::vector<std::int64_t> kSizes = {kLargest, 9, 1};
 
-// Returns the sizes at which the forward differs from one on separate memory, after all sizes were captured.
+// Returns the sizes at which the forward differs from a forward on separate memory, after all sizes were captured.
 std::vector<std::int64_t> differing_sizes(const Planners& planners) {
   Forwards shared(planners, MemoryPlanKind::kPlanned);
   Forwards alone({}, MemoryPlanKind::kIsolated);
@@ -208,7 +208,8 @@ TEST(SharedArena, AHeadThatIgnoresWhatIsReservedIsCaught) {
 }
 
 TEST(SharedArena, AHeadOverOneSizesReservedBytesIsCaught) {
-  // This planner reserves the bytes of the current size instead of those of the largest.
+  // For 9 rows, this planner places the head's values of 9 · 16 floats at offset 0, over the bytes that are reserved
+  // for the body's output.
   const Planner overlaps = [](std::span<const LiveRange> ranges) -> Result<MemoryPlan> {
     MemoryPlan plan = TRY(plan_memory(ranges));
     for (std::size_t i = 0; i + 1 < ranges.size(); ++i)
@@ -219,7 +220,8 @@ TEST(SharedArena, AHeadOverOneSizesReservedBytesIsCaught) {
 }
 
 TEST(SharedArena, AWorkspaceInTheArenaIsCaught) {
-  // Places %a where the scratch is written. %a is live then; the output, which is elsewhere, would not be harmed.
+  // Places %a at the start of the arena, where through_scratch writes its scratch while %a is live. The body's output
+  // lies elsewhere, so the scratch does not damage it.
   const Planner low = [](std::span<const LiveRange> ranges) -> Result<MemoryPlan> {
     MemoryPlan plan = TRY(plan_memory(ranges));
     plan.offsets[kA] = 0;

@@ -87,7 +87,7 @@ TEST(Splitter, AGraphWithoutNodesHasNoParts) {
   EXPECT_THAT(split_graph(ir::Graph{.name = "empty"}, word_table(), std::vector<std::string>{})->parts, IsEmpty());
 }
 
-// Memory that is made before the cut, written by the split op, and read after it.
+// Memory that is made before the cut, written by the split op, and read after the cut.
 constexpr const char* kAcrossTheCut = R"(graph @g {
   input %x: f32[T, 8]
   weight %w: f32[8, 8]
