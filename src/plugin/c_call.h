@@ -21,7 +21,7 @@ std::int32_t to_c(const Status& status, tessera_plugin_error* error);
 
 template <class F>
 Status call(const F& function) {
-  std::array<char, 1024> message;  // not initialised; a zero at its start makes the message empty
+  std::array<char, 1024> message;  // not initialised; a zero as its first byte makes the message empty
   message[0] = message.back() = 0;
   tessera_plugin_error error{.size = sizeof(error), .message = message.data(), .message_bytes = message.size() - 1};
   try {

@@ -1,4 +1,5 @@
-// Catches: a plugin's pass that removes inputs or outputs which the engine needs; text that is accepted without checks.
+// Catches: a plugin's pass that removes inputs or outputs which the engine needs; a plugin's text that is accepted
+// although it is wrong.
 #include "tessera/plugin/graph_text.h"
 
 #include <gmock/gmock.h>

@@ -14,7 +14,7 @@
 
 namespace tessera::plugin {
 
-// The time that a plugin has for its registration. After it the plugin counts as hung.
+// The time that a plugin has for its registration. A plugin that takes longer counts as hung.
 inline constexpr std::chrono::milliseconds kPluginLimit = std::chrono::seconds(10);
 
 // Lets the plugin in `file` register with `registry`. No other thread may use the registry at the same time. The

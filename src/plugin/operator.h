@@ -13,8 +13,8 @@ namespace tessera::plugin {
 // A plugin's operator. Immutable.
 class Operator : public std::enable_shared_from_this<Operator> {
  public:
-  // Checks the plugin's table; with the example in the table, also checks the operator's native form. `ops` are the
-  // operators that native forms may use. They must outlive the object.
+  // Checks the plugin's table. If the operator has a native form, also checks that form on the example in the table.
+  // `ops` are the operators that native forms may use. They must outlive the object.
   static Result<std::shared_ptr<const Operator>> create(const tessera_plugin_operator* given, const ir::OpTable& ops);
   // Returns the plugin's operator with this declaration; null if the operator is the engine's own.
   static std::shared_ptr<const Operator> of(const ir::OpDecl& decl);

@@ -48,7 +48,7 @@ class PluginPlan final : public OpPlan {
   std::vector<tessera_plugin_page_table> page_tables_;
 };
 
-// Returns the plan for the node's operator and cache group, which the kernel gets when it is bound.
+// Returns the plan for the node's operator and cache group. The kernel gets this plan when it is bound.
 Result<const PluginPlan*> find_plugin_plan(const BindArgs& args);
 
 }  // namespace tessera::plugin
