@@ -129,8 +129,8 @@ void compare(Made* joined, Made* each, const std::vector<std::vector<std::int64_
   for (const std::vector<std::int64_t>& lengths : cases) {
     std::string what;
     for (const std::int64_t length : lengths) what += std::to_string(length) + " ";
-    // A prompt is all tokens of a request but the last. For a request of one token it is this token, which is then
-    // computed twice.
+    // The prompt of a request is all of its tokens but the last. A request of one token has this token as its prompt,
+    // so the token is computed twice.
     std::vector<std::int64_t> prompts = lengths;
     for (std::int64_t& n : prompts) n = std::max<std::int64_t>(n - 1, 1);
     for (Made* made : {joined, each}) made->logits(make_batch(prompts, 0), true);

@@ -27,12 +27,12 @@ struct ForwardCount {
   std::int64_t padding = 0;  // rows of padding
 };
 
-// Histogram of the number of tokens of forwards. Counts up to 8 have a bucket each. Above 8, each doubling has eight
-// buckets, so the width of a bucket is between 1/16 and 1/8 of its counts.
+// Histogram of forwards by their number of tokens. Each number up to 8 has a bucket of its own. Above 8, each doubling
+// of the number has eight buckets, so the width of a bucket is between 1/16 and 1/8 of the numbers in it.
 class TokenHistogram {
  public:
   static constexpr int kBuckets = 8 + 8 * 17;  // up to 2^20 tokens
-  // limit() returns the largest count of a bucket; bucket_of() returns the bucket of a count.
+  // limit() returns the largest number of tokens in a bucket. bucket_of() returns the bucket of a number of tokens.
   static std::int64_t limit(int bucket);
   static int bucket_of(std::int64_t tokens);
 

@@ -21,12 +21,12 @@ struct ForwardInputs {
   // after these yield logits and log-probabilities, but no token.
   std::span<const SampleRow> sampling = {};
   const LogitEdits* edits = nullptr;  // for the sampled rows; null or empty: no edits
-  // [wanted rows]: the token of each row that gets a log-probability. A sampled row gets the log-probability of its
-  // sampled token, and its entry is ignored.
+  // [wanted rows]: for each row, the token whose log-probability is computed. The entries of sampled rows are ignored,
+  // because a sampled row gets the log-probability of its sampled token.
   std::span<const TokenId> logprob_targets = {};
   int top_logprobs = 0;          // number of most probable tokens to report for each target; 0 … kMaxTopLogprobs
   std::span<float> logits = {};  // [wanted rows × vocab], output: the model's logits before edits
-  std::span<float> hidden_states = {};  // [hidden_rows, or tokens × hidden size], output: the body's results
+  std::span<float> hidden_states = {};  // [rows × hidden size], output: the body's results for hidden_rows
   // Ascending indices of the forward's tokens that get hidden states; empty: all tokens.
   std::span<const std::int32_t> hidden_rows = {};
   bool force_eager = false;
@@ -61,8 +61,9 @@ struct ForwardLimits {
   std::int64_t adapter_slots = 0;         // 0: no adapters are served
 };
 
-// Checks that the inputs are consistent with one another and with the limits. Except for too many tokens, an error
-// means a fault of the engine. Ids of edits are not checked, because the kernel skips ids outside the vocabulary.
+// Checks that the inputs are consistent with one another and with the limits. An error means a fault of the engine,
+// unless the batch has too many tokens. Ids of edits are not checked, because the kernel skips ids outside the
+// vocabulary.
 Status check(const ForwardInputs& inputs, const ForwardLimits& limits);
 
 }  // namespace tessera

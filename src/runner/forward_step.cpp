@@ -79,8 +79,8 @@ Status ForwardStep::run_decode(const ForwardInputs& inputs, const Decision& deci
                    results);
 }
 
-// Stages the body's plans and inputs. If hidden states are wanted, any row may be read, and debug mode searches all
-// rows for NaNs. In both cases every row is planned as a wanted row.
+// Stages the body's plans and inputs. Plans every row as a wanted row in two cases: if hidden states are wanted,
+// because any row may be read then, and in debug mode, because it searches all rows for NaNs.
 Status ForwardStep::stage_body(const ForwardInputs& inputs, std::int64_t size) {
   const bool wants_all = !inputs.hidden_states.empty() || parts_.debug() != nullptr;
   if (!parts_.model.graphs.prefill || !wants_all) return launcher_.stage(inputs.tokens(), BatchKind::kExtend, size);

@@ -1,5 +1,5 @@
 // Stages the inputs of a forward, and enqueues one runner at one size. Served steps are staged and launched here.
-// Captures, measurements and the oracle (verify/verify.h) only stage here, and replay by themselves.
+// Captures, measurements and the oracle (verify/verify.h) stage their inputs here, but enqueue the replays themselves.
 //
 // Threads: the runner's thread.
 #pragma once
@@ -23,9 +23,9 @@ class Launcher {
   // Writes the plans and static inputs of the tokens to the step buffer. Fills the rows up to `padded_tokens` with
   // padding.
   Status stage(const StagedTokens& tokens, BatchKind kind, std::int64_t padded_tokens);
-  // Stages and uploads the plans and inputs of a dummy batch on the reserved page. Captured sizes of `runner` (prefill
-  // or decode) are warmed up and measured with it. The batch has `size` tokens or requests, but no more than the limits
-  // of the options allow.
+  // Stages and uploads the plans and inputs of a dummy batch on the reserved page. Warm-up and measurement of captured
+  // sizes of `runner` (prefill or decode) use this batch. The batch has `size` tokens or requests, but no more than the
+  // limits of the options allow.
   Status stage_dummy(const GraphRunner& runner, std::int64_t size);
   // Like stage_dummy(), but stages a batch in which every row has defined values (page_batch). Precondition: such a
   // batch of the size exists.

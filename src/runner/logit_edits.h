@@ -15,7 +15,7 @@ struct LogitEdits {
   std::vector<float> penalties;           // [starts.back()]: logit > 0 ? logit / penalty : logit * penalty
   std::vector<float> offsets;             // [starts.back()]: added after the penalty; may be -infinity
   std::vector<std::int32_t> masked_rows;  // rows with a mask, ascending
-  std::vector<std::uint32_t> masks;       // [masked rows × ceil(vocab / 32)]; bit i of a row: token i is allowed
+  std::vector<std::uint32_t> masks;       // [masked rows × ceil(vocab / 32)]; bit i is set if token i is allowed
 
   // Returns whether no row has edits. `starts` may be empty if no row has edits by id.
   bool empty() const { return ids.empty() && masked_rows.empty(); }

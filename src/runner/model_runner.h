@@ -53,7 +53,7 @@ class ModelRunner {
   // returns true, and stops at the first false. Call it once, before the first forward; without it every forward is
   // eager. Returns an error only if the runner could not start with fewer graphs either.
   Status capture(const std::function<bool()>& more = {}) { return capture_.start(forwards_->results(), more); }
-  // Does the first part of capture() alone, on a rank that follows another.
+  // Does the first part of capture() alone, on a rank that follows rank 0.
   Status prepare() { return capture_.prepare(forwards_->results()); }
   // Captures all sizes that options.capture defers. Precondition: no forward is in flight.
   Status capture_rest() { return capture_.capture_rest(); }
@@ -146,7 +146,7 @@ class ModelRunner {
   const RunnerParts& parts() const { return *parts_; }
   ForwardStep& step() { return step_; }
   SizeCapture& captures() { return captures_; }
-  // Returns this rank's forwards, for a rank that follows another (followed_forwards.h).
+  // Returns this rank's forwards, for a rank that follows rank 0 (followed_forwards.h).
   LocalForwards& forwards() { return *forwards_; }
 
  private:

@@ -60,7 +60,7 @@ struct RunnerOptions : StepLimits {
   VisionOptions vision;                  // options of the vision tower, if the model has one
   ExchangePlace place;                   // ranks with which this rank exchanges data; for the memory prediction
   Communicator* communicator = nullptr;  // for tensor-parallel ranks and pipeline stages; null: there is one rank
-  // Set on rank 0 of several, whose runner leads the others; null: this runner leads none.
+  // Set on rank 0 of several, whose runner leads the others; null: this runner leads no other rank.
   RankGroup* ranks = nullptr;
   int max_in_flight = 2;       // forwards that are submitted and not yet collected
   bool deterministic = false;  // ForwardContext::deterministic
@@ -68,7 +68,7 @@ struct RunnerOptions : StepLimits {
   // Records the phases of creating and capturing; must outlive the runner; null: nothing is recorded.
   Timeline* start = nullptr;
 
-  // Returns the number of pages that every cache group has, not counting the reserved one.
+  // Returns the smallest number of pages of any cache group, not counting the reserved page.
   std::int64_t shared_pages() const {
     return num_pages.empty() ? 0 : *std::min_element(num_pages.begin(), num_pages.end()) - 1;
   }

@@ -77,8 +77,8 @@ std::int64_t max_padded_tokens(const RunnerOptions& options) {
 std::int64_t max_head_rows(const RunnerOptions& options) {
   const std::int64_t decoded =
       options.decode_sizes.empty() ? 0 : options.decode_sizes.back() * options.decode_query_length;
-  // One run should hold the rows of all running requests, because each run reads the weights again. This may at most
-  // double the memory.
+  // One run should hold the rows of all running requests, because each run reads the weights again. The limit of 2 *
+  // kMaxHeadRows requests keeps the memory of the logits at most twice that of kMaxHeadRows rows.
   return std::max({kMaxHeadRows, decoded, std::min(options.max_requests, 2 * kMaxHeadRows)});
 }
 
@@ -195,7 +195,7 @@ Result<std::vector<RunnerSpec>> make_runner_specs(const ModelGraphs& graphs, con
                    .split_ops = {},
                    .reserved_bytes = choice_reserved});
   if (graphs.adapted) {
-    // These specs are copies of the model's own, with other graphs.
+    // These specs are copies of the model's own specs, but with the graphs that have adapters.
     const std::optional<PrefillGraphs>& adapted = graphs.adapted->prefill;
     const std::vector heads{adapted ? &adapted->head : &graphs.adapted->head, &graphs.sampler};
     decoded[0] = &graphs.adapted->body;

@@ -14,7 +14,7 @@
 //
 // All runners share one arena. The outputs of the prefill runner lie at the arena's start, and the head does not
 // overwrite them. choice_logits lie after all outputs of head and decode. choose and logprobs do not overwrite anything
-// before them.
+// before choice_logits.
 #pragma once
 
 #include <array>
@@ -100,7 +100,7 @@ struct HandedOver {
   std::int64_t offset = 0;  // offset in the arena, the same for all sizes
 };
 Result<std::vector<HandedOver>> handed_over(const ModelGraphs& graphs, const RunnerOptions& options);
-// Returns the bytes of all handed-over outputs at their largest.
+// Returns the bytes of all handed-over outputs at the largest size.
 Result<std::int64_t> handed_over_bytes(const ModelGraphs& graphs, const RunnerOptions& options);
 // Returns the offset of choice_logits in the arena.
 Result<std::int64_t> choice_logits_offset(const ModelGraphs& graphs, const RunnerOptions& options);

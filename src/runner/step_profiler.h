@@ -55,7 +55,7 @@ struct DevicePart {
 
 struct ProfiledForward {
   Decision decision{};
-  double begin_ms = 0;  // device time on the host's clock; as precise as the host can observe an event
+  double begin_ms = 0;  // device time since the profile began, as precisely as the host can observe an event
   double end_ms = 0;
   std::vector<DevicePart> parts{};  // ordered by the first part of each name
 };
@@ -100,8 +100,8 @@ class StepProfiler {
   double now_ms() const;
 
  private:
-  // Two forwards are in flight, and a forward's beginning is measured from the end of the forward before it. The marks
-  // of three forwards are therefore kept.
+  // Two forwards may be in flight, and a forward's beginning is measured from the beginning of the forward before it.
+  // The marks of three forwards are therefore kept.
   static constexpr std::size_t kKept = 3;
   struct Marks {
     std::vector<std::unique_ptr<Event>> events{};  // [0]: the beginning

@@ -206,7 +206,7 @@ class WantedHead {
 };
 
 // Sets the wanted-rows attribute of the body's last node, if its operator declares it. No other node of the body reads
-// that node's results, so it may skip the other rows.
+// the last node's results, so the last node may skip unwanted rows.
 void tell_last_node(ir::Graph& body, const ir::OpTable& ops) {
   ir::Node& last = body.nodes.back();
   const ir::OpDecl* decl = ops.find(last.op);

@@ -18,10 +18,10 @@ namespace tessera {
 
 // Takes a body with one output and a head that gathers rows of it, both after the passes. The new body outputs the
 // values that the new head reads, under their old names. The new head outputs the hidden states [R, N] of the wanted
-// rows, followed by the old head's outputs. The only inputs with rows [T] that a moved node may read are slots, which
-// show it the padding rows; input_names::kRowMarks replaces them. If an output is computed for wanted rows alone, its
-// other rows are undefined. Returns std::nullopt if no node can be moved, or if a handed-over value does not consist of
-// whole rows.
+// rows, followed by the old head's outputs. A moved node may read only one kind of inputs with rows [T], the slots,
+// which show it the padding rows. In the new head, input_names::kRowMarks replaces the slots. If an output is computed
+// for wanted rows alone, its other rows are undefined. Returns std::nullopt if no node can be moved, or if a
+// handed-over value does not consist of whole rows.
 Result<std::optional<PrefillGraphs>> end_with_wanted_rows(const ir::Graph& body, const ir::Graph& head,
                                                           const ir::OpTable& ops, const KernelTable& kernels);
 

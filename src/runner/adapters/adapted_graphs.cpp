@@ -24,7 +24,7 @@ using ir::Value;
 using ir::ValueId;
 using ir::ValueKind;
 
-// Copies a graph node by node, and adds the adapter operators of the layout's linears and embedding.
+// Copies a graph node by node. Adds adapter operators to the linears and the embedding that the layout names.
 class Adapting {
  public:
   Adapting(const ir::Graph& graph, const AdapterLayout& layout, std::set<const AdaptableLinear*>& found)
@@ -75,7 +75,8 @@ class Adapting {
     return input(adapter_input(linear, table), adapter_type(layout_, linear, table));
   }
 
-  // Returns the input that names the adapter of each row. The rows are all tokens, or the rows that a head computes.
+  // Returns the input that names the adapter of each row. `rows` is T if all tokens are rows, and otherwise the number
+  // of rows that a head computes.
   ValueId table_of(const ir::Dim& rows) {
     const bool tokens = rows == ir::Dim(ir::Symbol::kTokens);
     return input(std::string(tokens ? input_names::kAdapterRows : input_names::kAdapterHeadRows),

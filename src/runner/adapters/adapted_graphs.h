@@ -25,11 +25,11 @@
 
 namespace tessera {
 
-// Returns the graphs with adapters. The model's own graphs must be final: after the passes and end_with_wanted_rows().
-// Returns kUnimplemented if some linear of the layout is in none of the graphs.
+// Returns the graphs with adapters. Returns kUnimplemented if some linear of the layout is in none of the graphs.
+// Precondition: the passes and end_with_wanted_rows() have already changed the model's graphs.
 Result<AdaptedGraphs> adapt_graphs(const ModelGraphs& graphs, AdapterLayout layout, const ir::OpTable& ops);
 
-// The inputs of one linear's operators. They lie in device memory (adapter_tables.h).
+// The inputs of one linear's operators. They lie in device memory (adapter_tables.h). X is AdapterLayout::dtype().
 enum class AdapterTable : std::uint8_t {
   kA,       // X[slots, modules · max rank, cols]
   kB,       // X[slots, max rank, rows]

@@ -1,5 +1,5 @@
-// Catches: adapter operators in the wrong place or without their linear, values of the model that are renamed, and a
-// linear of the layout that no graph has.
+// Catches: adapter operators in the wrong place or without their linear; renamed values of the model; and a linear of
+// the layout that is in no graph and is not reported.
 #include "tessera/runner/adapters/adapted_graphs.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,6 @@
 // The device memory of the adapters in use. Every linear of the layout has tables of slots, which forwards with
-// adapters read. A slot holds one adapter. The engine decides which (engine/adapters/adapter_pool.h).
+// adapters read. A slot holds one adapter. The engine chooses the slot of each adapter
+// (engine/adapters/adapter_pool.h).
 //
 // Threads: the runner's thread.
 #pragma once
@@ -18,7 +19,7 @@ namespace tessera {
 
 class AdapterTables {
  public:
-  // Allocates the tables, with empty slots. `layout` must outlive them. Enqueues on `stream`.
+  // Allocates the tables, and enqueues a fill on `stream` that empties all slots. `layout` must outlive the tables.
   static Result<std::unique_ptr<AdapterTables>> create(const AdapterLayout& layout, Device& device, Stream& stream);
   // Returns the device memory that the tables take, in bytes.
   static Result<std::int64_t> bytes_needed(const AdapterLayout& layout);
@@ -29,8 +30,8 @@ class AdapterTables {
   std::int64_t bytes() const { return static_cast<std::int64_t>(memory_->size()); }
 
   // Copies this rank's share of an adapter to a slot. Forwards that were enqueued before still read the slot's old
-  // content; later ones read the new. Returns kInternal if the slot does not exist. The share must live until the
-  // stream has completed the copies.
+  // content. Forwards that are enqueued later read the new content. Returns kInternal if the slot does not exist. The
+  // share must live until the stream has completed the copies.
   Status write(std::int64_t slot, const AdapterShare& share, Stream& stream);
   // Fills every slot with an adapter of the largest rank, made of small pseudo-random numbers, for the oracle and
   // measurements. Enqueues on `stream`. Precondition: no slot is in use.

@@ -103,7 +103,8 @@ Result<std::vector<std::byte>> FullMeasurement::output_of(std::int64_t size, Gra
   return bytes;
 }
 
-// Times pairs of replays with the host's clock, each on an idle device, so that the result is the time a prompt waits.
+// Times pairs of replays with the host's clock. The device is idle before each replay, so a replay's time is the time
+// that a prompt waits for it.
 Status FullMeasurement::measure_pairs() {
   constexpr double kMostMs = 30;  // the longest that a request may wait if it arrives during the measurement
   const std::int64_t size = at_->size;

@@ -169,7 +169,7 @@ TEST(FullGraphs, ALazySizeIsCapturedInBothForms) {
 TEST(FullGraphs, AFailedCaptureLeavesThePieces) {
   RunnerBench bench = make_bench("llama", choosing());
   bench.runner->set_costs(full_at(16));
-  bench.device->set_plan({.end_recording_fails_at = 13});  // the three sizes make 3 · 4 recordings of pieces before
+  bench.device->set_plan({.end_recording_fails_at = 13});  // recordings 1 … 12 are the 4 pieces of each of the 3 sizes
   ASSERT_TRUE(bench.runner->capture().ok());
   EXPECT_EQ(bench.device->counts().faults, 1);
   bench.device->set_plan({});

@@ -70,7 +70,7 @@ BudgetedSizes fit_graph_budget(const BudgetLadder& prefill, const BudgetLadder& 
     const BudgetLadder& ladder;
     std::vector<std::int64_t>& sizes;
     std::vector<std::int64_t>& dropped;
-    bool keeps_last;  // whether its largest size is dropped only after all other ladders are empty
+    bool keeps_last;  // whether the ladder's largest size is dropped only after the other ladders are empty
   };
   const std::array parts = {Part{prefill, kept.prefill, kept.dropped_prefill, true},
                             Part{decode, kept.decode, kept.dropped_decode, false},

@@ -1,8 +1,8 @@
 // Chooses which sizes keep their graphs if the graphs of all sizes would exceed a memory budget.
 //
-// The value of a size is the work that its graph saves. Without it, forwards are padded to the next size, or run
-// without a graph if there is none. The size that saves least per byte is dropped first. The values of its neighbours
-// are then computed again. The functions are pure.
+// The value of a size is the work that its graph saves. Without the graph, forwards of this size are padded to the next
+// size. If there is no larger size, they run without a graph. The size that saves least per byte is dropped first. The
+// values of its neighbours are then computed again. The functions are pure.
 #pragma once
 
 #include <cstdint>
@@ -30,9 +30,9 @@ struct BudgetedSizes {
   std::int64_t bytes = 0;  // graph memory of the kept sizes
 };
 
-// Returns the share of all forwards' work that sizes[index] is expected to save: the padding to the next size or, if no
-// larger size follows, whole forwards. Prefill, decode and vision tower have equal weight, since a server spends
-// similar time on each.
+// Returns the share of all forwards' work that sizes[index] is expected to save. If the size's forwards would otherwise
+// be padded to the next size, this is the padding. If not, it is all work of these forwards, because they would have no
+// graph. Prefill, decode and vision tower have equal weight, since a server spends similar time on each.
 double size_value(const BudgetLadder& ladder, const std::vector<std::int64_t>& sizes, std::size_t index);
 
 // Drops sizes until the graphs fit into the budget. The largest prefill size is dropped last, because without it every

@@ -117,7 +117,7 @@ TEST(GraphBudget, HoldsForEveryBudgetOfTheDefaultLadders) {
       ASSERT_FALSE(kept.prefill.empty()) << budget;
       EXPECT_EQ(kept.prefill.back(), 8192) << budget;
     }
-    // The size dropped last would not fit.
+    // The graph that was dropped last, which takes at most 3900 bytes, would not fit.
     if (kept.bytes < all) {
       EXPECT_GT(kept.bytes + 3900, budget);
     }

@@ -1,5 +1,5 @@
-// Contexts that mark start-up errors from compiling or capturing graphs. The error's message contains one of them, so
-// that the code that reports it can suggest a remedy.
+// Contexts (Status::with_context) for start-up errors from compiling or capturing graphs. The message of such an error
+// contains one of these texts, so that the code that reports the error can suggest a remedy.
 #pragma once
 
 #include <string>

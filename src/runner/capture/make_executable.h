@@ -21,7 +21,7 @@ Result<std::unique_ptr<Executable>> make_executable(const RunnerSpec& spec, cons
 Result<std::unique_ptr<Compiler>> make_compiler(const std::string& name, RunnerRole role, const RunnerOptions& options,
                                                 Device& device, ProfileCache* cache);
 
-// Returns the kernels that operators run on: the options' kernels if given, else the device's.
+// Returns the kernels for operators: the options' kernels if given, else the device's.
 Result<const KernelTable*> kernels_of(const RunnerOptions& options, const Device& device);
 
 }  // namespace tessera

@@ -45,7 +45,7 @@ struct Registry {
   FamilyRegistry families;
   CompilerRegistry compilers;
   std::vector<Pass> passes{};  // in the order in which they run
-  // Capture methods of devices that need one of their own; a device that records streams needs none.
+  // Capture methods for devices that need a method of their own. A device that records streams needs no such method.
   PiecewiseBackends piecewise_backends{};
   ChatFormats chat_formats{};  // in addition to the server's own formats
 };

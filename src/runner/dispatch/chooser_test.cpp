@@ -321,7 +321,7 @@ TEST(Chooser, RefusesEditsAndTargetsThatContradictTheBatch) {
   EXPECT_THAT(bench.runner->forward({.batch = batch, .top_logprobs = 21}).status().message(), HasSubstr("0 to 20"));
 }
 
-// A run of `choose` takes a limited number of edits; rows that exceed it go into the next run.
+// A run of `choose` takes a limited number of edits. Rows whose edits no longer fit go into the next run.
 TEST(EditBuffers, RowsGoTogetherWhileTheirEditsFit) {
   const auto device = FakeDevice::create({}, {.threads = 1}).value();
   constexpr std::int64_t kVocab = 200000;

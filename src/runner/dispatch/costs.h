@@ -43,9 +43,9 @@ class CostTable {
   std::vector<std::int64_t> sizes(RunnerKind runner) const;
 
   // Returns the cost of a size. If a measurement exceeds the measurement of a larger size, it counts as disturbed, and
-  // the larger size's measurement is used instead. Costs are linear between measured sizes, proportional to the size
-  // above the largest, and constant below the smallest. Returns nothing if the size was not measured and fewer than two
-  // sizes of the runner have measurements.
+  // the larger size's measurement is used instead. Costs are linear between measured sizes. Above the largest measured
+  // size they are proportional to the size, and below the smallest one they are constant. Returns nothing if the size
+  // was not measured and fewer than two sizes of the runner have measurements.
   std::optional<double> ms(RunnerKind runner, std::int64_t size) const;
 
   // Records the comparison for a captured prefill size, replacing an earlier one.

@@ -32,8 +32,9 @@ constexpr std::array<ReasonNames, kNumReasons> kReasons = {{
 
 // A padded replay is used unless an eager run is cheaper by more than this factor. Measurements differ by 2 % from run
 // to run, and an eager run may seem 5 % faster than a replay of the same kernels (docs/measurements/prefill-decode.md,
-// 4096 tokens). A replay also leaves the host free. The margin also covers what the table lacks for a prompt that is
-// split into two forwards: the second forward is staged separately, and its attention reads the tokens of the first.
+// 4096 tokens). A replay also leaves the host free. If a prompt is split into two forwards, the margin also covers two
+// costs that the table does not contain: the second forward is staged separately, and its attention reads the tokens of
+// the first.
 constexpr double kMargin = 1.05;
 // If a forward has at least about this many tokens, its time is proportional to them, so a split costs little
 // (docs/measurements/prefill-decode.md: on an H200 two forwards of 512 take as long as one of 1024 with Llama-3-8B, and

@@ -88,11 +88,12 @@ struct Decision {
 // of the graphs with adapters, whose costs are not measured.
 Decision dispatch(const BatchShape& batch, const DispatchTable& table);
 
-// Returns how many of `tokens` prefill tokens to compute in the next forward: 1 … tokens. Returns all of them unless
-// two replays are measured to be cheaper than the padded one. Then it returns a captured size, and the rest is left for
-// the forward after it. Sizes in `waiting` do not count as captured. More tokens than the largest size are cut to that
-// size so that they are replayed. They are not cut if one eager forward is measured to be cheaper or, without
-// measurements, if the largest size is so small that the parts would take long. Allocates nothing.
+// Returns how many of `tokens` prefill tokens to compute in the next forward, from 1 to `tokens`. Returns `tokens`
+// unless two replays are measured to be cheaper than one padded replay. In that case returns a captured size, and the
+// rest is left for the forward after it. Sizes in `waiting` do not count as captured. If there are more tokens than the
+// largest size, returns the largest size, so that a graph is replayed. There are two exceptions, in which it returns
+// `tokens`: one eager forward is measured to be cheaper, or, without measurements, the largest size is so small that
+// the parts would take long. Allocates nothing.
 std::int64_t split_tokens(std::int64_t tokens, const DispatchTable& table);
 
 // Returns the least number of tokens at which a prefill's time is proportional to its tokens. It is the first captured

@@ -38,8 +38,8 @@ class Dispatcher {
   // Logs every forward at debug level. Warns of the first eager fallback of each reason.
   void log(const ForwardBatch& batch, const Decision& decision);
 
-  // Records how a forward ended on all ranks. Drops a size after its graph failed to launch three times in a row, and
-  // returns an error if that fails.
+  // Records how a forward ended on all ranks. Drops a size after its graph failed to launch three times in a row.
+  // Returns an error if the size cannot be dropped.
   Status ended(const Decision& decision, const ForwardEnd& end);
 
   // Return the measured costs of forwards. Dispatch reads them if measuring is on.

@@ -16,7 +16,7 @@ TEST(DraftingMs, AddsRowsToWhatTheRequestsCost) {
   for (const std::int64_t size : {4, 16, 64}) {
     costs.add(RunnerKind::kPrefill, size, 10 + 0.1 * static_cast<double>(size));
     costs.add(RunnerKind::kEager, size, 90);
-    // 0.4 ms a request, as if each had a state of its own.
+    // Each request adds 0.4 ms to a decode, as if each request had a state of its own.
     costs.add(RunnerKind::kDecode, size, 8 + 0.4 * static_cast<double>(size));
   }
   DispatchTable table = graphs_of({4, 16, 64}, costs);

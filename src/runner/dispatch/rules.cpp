@@ -12,7 +12,7 @@ namespace {
 constexpr std::array<std::string_view, 4> kModeNames = {"off", "piecewise", "full", "full_and_piecewise"};
 
 // The architectures without piecewise graphs. They use sparse attention, in which an indexer with its own cache chooses
-// the keys of each row, and no operator expresses it.
+// the keys of each row. No operator of the engine computes this attention.
 constexpr std::array<std::string_view, 1> kArchitectures = {"DeepseekV32ForCausalLM"};
 
 constexpr std::array<Rule, 6> kRules = {{

@@ -1,4 +1,5 @@
-// This rank's part of a next-token layer's work (draft_step.h). All calls only enqueue, operator by operator.
+// This rank's part of a next-token layer's work (draft_step.h). The calls enqueue operator by operator. Only draft()
+// may wait for the device.
 //
 // Threads: the runner's thread.
 #pragma once

@@ -1,6 +1,6 @@
-// Static inputs of a model's graphs. The StepBuffer holds the inputs that the host stages, packed for each bucket. The
-// row inputs end and the token inputs begin at one fixed boundary, so a forward of few tokens needs one short copy. The
-// device writes last_ids, which therefore has memory of its own.
+// Static inputs of a model's graphs. The StepBuffer holds the inputs that the host stages. Each bucket packs them
+// without gaps. In all buckets the row inputs end and the token inputs begin at the same boundary, so a forward of few
+// tokens needs one short copy. The device writes last_ids, which therefore has memory of its own.
 //
 // rows of R=4, of R=2          boundary    tokens of T=2, of T=8
 //   [wanted temperature … |wanted …]│[ids rows positions slots| … ]
@@ -42,7 +42,7 @@ class InputBuffers {
   // Returns the device memory that the inputs take in bytes, including their part of the step buffer.
   static std::int64_t bytes_needed(const InputLimits& limits);
 
-  // Adds the address of every input under the graphs' names.
+  // Adds the address of every input, under the input's name in the graphs.
   void add_to(ExternalValues& externals) const;
   const InputLimits& limits() const { return limits_; }
   std::int64_t bytes() const { return bytes_needed(limits_); }
@@ -67,7 +67,7 @@ class InputBuffers {
  private:
   InputBuffers(InputLimits limits, StepBuffer& step);
   // Returns the packed bytes of the first `count` row inputs or token inputs (`inputs`) if each input has `elements`
-  // elements. For all inputs this is the size of the whole list.
+  // elements. If `count` is inputs.size(), the result is the size of all of these inputs together.
   static std::size_t packed(const auto& inputs, std::size_t count, std::int64_t elements);
   std::size_t token_offset(std::size_t input, std::int64_t tokens) const;
   std::size_t row_offset(std::size_t input, std::int64_t rows) const;

@@ -22,9 +22,9 @@ namespace tessera {
 // The sampling parameters of one wanted row; see ops/sampling/sample.h.
 struct SampleRow {
   float temperature = 0;   // 0: greedy, the most probable token
-  std::int32_t top_k = 0;  // 0: all
+  std::int32_t top_k = 0;  // 0: no limit
   float top_p = 1;
-  float min_p = 0;  // 0: all
+  float min_p = 0;  // 0: no limit
   std::int64_t seed = 0;
   std::int32_t choice = 0;    // index among the request's n choices
   std::int32_t position = 0;  // position of the new token in its request
@@ -71,7 +71,7 @@ struct InputTable {
   std::vector<TokenInput> tokens;  // [lists, T] each
   std::vector<RowInput> rows;      // [lists, R] each
 };
-// Says which of the inputs that only some models need are included.
+// The inputs that only some models need. The table includes an input if its member is true.
 struct ExtraInputs {
   bool rope_positions = false;  // RopeAxes, for models with three-dimensional rotary positions
   bool draft_rows = false;      // StagedTokens::draft_rows, for a next-token layer

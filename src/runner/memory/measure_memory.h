@@ -13,10 +13,10 @@ struct RunnerModel;
 class RunnerParts;
 
 // Returns the bytes that the memory plan leaves free for the driver, kernels that are loaded later, and other
-// processes. The start warns if less than half of them is free at the end of capture.
+// processes. The start warns if less than half of this reserve is free at the end of capture.
 std::int64_t memory_reserve(const DeviceProperties& device);
 
-// Returns the bytes of graphs with these stats. If the device does not report them, returns `estimate` times
+// Returns the bytes of graphs with these stats. If the device does not report graph memory, returns `estimate` times
 // `of_estimate`.
 std::int64_t graph_bytes(const GraphStats& stats, std::int64_t estimate, double of_estimate);
 

@@ -38,7 +38,8 @@ inline constexpr int kNumMemoryUses = 10;
 std::string_view memory_use_name(MemoryUse use);
 
 // The graphs of one size. On a CPU every operator is one launch of a known number of bytes, so a prediction is exact.
-// On a GPU a prediction uses the estimate of DeviceProperties, and some operators become several nodes.
+// On a GPU a prediction is an estimate, because it uses the estimate of DeviceProperties and because some operators
+// become several nodes.
 struct GraphMemory {
   std::int64_t graphs = 0;
   std::int64_t nodes = 0;  // kernels, copies and fills; in a prediction, operators

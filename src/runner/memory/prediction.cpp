@@ -30,8 +30,8 @@ Result<RunnerMemory> predict_runner(const GraphRunner& runner, const DevicePrope
   return memory;
 }
 
-// Makes executables of which only the shapes are used; nothing is bound. Their environment therefore has only a device
-// and a context. This object must outlive the runners made with it.
+// Makes executables that are never bound, because the prediction uses only their shapes. Their environment therefore
+// has only a device and a context. This object must outlive the runners made with it.
 class Shapes {
  public:
   static Result<std::unique_ptr<Shapes>> create(const ModelGraphs& graphs, const RunnerOptions& options,

@@ -1,4 +1,5 @@
-// Follows rank 0 on another rank: carries out its messages in order and answers them. It makes no decisions.
+// Follows rank 0 on another rank: carries out rank 0's messages in order and answers them. A follower makes no
+// decisions.
 #pragma once
 
 #include <map>

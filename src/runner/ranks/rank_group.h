@@ -13,7 +13,8 @@
 //
 // A rank that fails aborts the communicator, which ends the collective operation on all ranks. Once all have answered,
 // the communicator is restarted and the group continues. The error names the rank that it came from. If a rank does not
-// answer within the limit, or has lost its device, the group ends: this call and all later ones return kDeviceLost.
+// answer within the limit, or has lost its device, the group ends. The current call and all later calls then return
+// kDeviceLost.
 //
 // Threads: rank 0's thread owns the group. The group must outlive the runner that has it in its options.
 #pragma once
@@ -131,9 +132,9 @@ class RankGroup {
   ForwardEnd first_failure(std::span<const std::uint64_t> numbers, const ForwardEnd& own) const;
   // Returns first_failure(), but kInternal instead of kCancelled. Used if no earlier forward can be the cause.
   ForwardEnd cause(std::span<const std::uint64_t> numbers, const ForwardEnd& own) const;
-  // Restarts the communicator after a failure, so that the group continues. If it cannot, or if `end` is kDeviceLost,
-  // the group has ended. Returns `end`, or the error that ended the group. Precondition: all ranks have answered every
-  // message.
+  // Restarts the communicator after a failure, so that the group continues. If the restart fails, or if `end` is
+  // kDeviceLost, the group has ended. Returns `end`, or the error that ended the group. Precondition: all ranks have
+  // answered every message.
   ForwardEnd settle(ForwardEnd end);
   // Compares `digest`, the digest of rank 0's results, with the answers to a message. Returns kInternal if another rank
   // of rank 0's stage has answered a different one.

@@ -11,7 +11,7 @@
 namespace tessera {
 namespace {
 
-// Returns the shape that the ranks agree on, after checking that all of them got the same.
+// Returns the shape that the ranks agree on, after checking that all of them got the same shape.
 BatchShape agreed(const std::vector<BatchShape>& shapes) {
   const auto group = Communicator::create_group(static_cast<int>(shapes.size()));
   std::vector<BatchShape> made(shapes.size());

@@ -24,7 +24,9 @@ class Alone final : public StepWay {
 };
 
 // Returns whether a batch may run again after some of its graphs ran. The second run writes the same keys and values to
-// the cache. But it would continue recurrent states that the first run has already moved on, except from zero.
+// the cache. Recurrent states are different: the first run has already changed them, and the second run would continue
+// from the changed states. If the model has such states, only a batch whose requests have no cached tokens may run
+// again, because the states of these requests start from zero.
 bool may_run_again(const RunnerParts& parts, const ForwardBatch& batch) {
   const auto& groups = parts.model.graphs.body.cache_groups;
   if (std::ranges::find(groups, ir::CacheGroup::Kind::kState, &ir::CacheGroup::kind) == groups.end()) return true;

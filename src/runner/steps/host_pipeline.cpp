@@ -63,7 +63,7 @@ void HostPipeline::run_all() {
 
 // Runs the oldest forward. If it fails on any rank, all forwards in flight fail.
 Result<StepOutputs> HostPipeline::run_oldest() {
-  runs_ = true;  // makes run_all() do nothing if an order, such as to drop a size, is sent meanwhile
+  runs_ = true;  // makes run_all() do nothing if an order, for example kDrop, is sent meanwhile
   Result<StepOutputs> outputs = [&]() -> Result<StepOutputs> {
     const ForwardInputs inputs = TRY(deferred_.take());
     const Decision decision = deferred_.decision();

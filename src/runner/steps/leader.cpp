@@ -1,5 +1,5 @@
 // The StepWay of rank 0 of several. It sends each forward to the other ranks and runs its own part at the same time.
-// The others collect a forward when rank 0 orders it; followed_forwards.h has their part.
+// The other ranks collect a forward when rank 0 sends the order kCollect (followed_forwards.h).
 
 #include <array>
 #include <utility>
@@ -56,8 +56,8 @@ ForwardEnd Leader::end_failed(std::uint64_t number, const ForwardEnd& own) {
   return left.ok() ? end : ForwardEnd{std::move(left), end.replay_failed};
 }
 
-// Collects the oldest forward on all ranks. A launch that failed on another rank may only be noticed here. If that rank
-// had already done its last collective of the forward, no other rank waits for it.
+// Collects the oldest forward on all ranks. A launch that failed on another rank may only be noticed here: if it comes
+// after that rank's last collective of the forward, no other rank has waited for it.
 Result<StepOutputs> Leader::collect_led() {
   const Sent oldest = sent_.front();
   sent_.erase(sent_.begin());

@@ -17,9 +17,10 @@ class PoisonedPadding {
   // `parts` must outlive this object.
   explicit PoisonedPadding(RunnerParts& parts) : parts_(parts) {}
 
-  // Returns the id, which is the vocabulary's last, and fills its embedding with NaN on the rank that holds it. Waits.
+  // Returns the id, which is the vocabulary's last, and fills its embedding with NaN on the rank that holds it. Waits
+  // for the stream.
   Result<TokenId> poison();
-  // Restores the id's embedding, and waits.
+  // Restores the id's embedding, and waits for the stream.
   Status restore();
 
  private:

@@ -109,7 +109,7 @@ class Soak {
     return ok_status();
   }
 
-  // Gives half of the embedding rows to images. Images are left out with several ranks, because soak runs rank 0's
+  // Gives half of the embedding rows to images. If there are several ranks, uses no images, because soak runs rank 0's
   // tower without telling the other ranks.
   void use_images() {
     if (runner_.vision() == nullptr || runner_.parts().model.ranks() > 1) return;
@@ -159,7 +159,7 @@ class Soak {
     return ok_status();
   }
 
-  // Draws the outputs that the batch wants: samples, log-probabilities and more.
+  // Draws at random which outputs the batch wants: samples, log-probabilities and more.
   void draw_wishes(const ForwardBatch& batch) {
     const std::int64_t rows = batch.num_wanted_rows();
     const std::int64_t sampled = std::min(rows, runner_.options().max_requests);

@@ -101,7 +101,7 @@ Result<std::string> SoakImages::encode_packed(std::span<const std::size_t> slots
     const std::vector<float> rows = TRY(read(address_of(slots[i]), images[i]->tokens(), runner_.embedding_dtype()));
     alone.insert(alone.end(), rows.begin(), rows.end());
   }
-  // The last run is the one that the tower itself chooses, because later batches read the rows that the last run
+  // In the last run the tower itself chooses how to run. It is the last one because later batches read the rows that it
   // writes.
   const VisionCounters before = tower_.counters();
   TRY(tower_.encode(images, first_rows, runner_.embeddings_base()));

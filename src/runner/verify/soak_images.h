@@ -17,7 +17,7 @@ namespace tessera {
 struct SoakImageReport {
   std::int64_t encoded = 0;         // number of images
   std::int64_t cache_hits = 0;      // images that were in the cache and were compared again
-  std::int64_t graph_forwards = 0;  // with graphs, where the tower chose how to run
+  std::int64_t graph_forwards = 0;  // forwards with graphs, counted in the runs in which the tower chooses
   std::int64_t eager_forwards = 0;
   double greatest_difference = 0;  // largest difference between an image alone and in a packed forward
 };

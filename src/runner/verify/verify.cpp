@@ -74,7 +74,7 @@ class Verifier {
     return compare_draft_layer(r_.runner(RunnerRole::kDraft), *TRY(isolated(RunnerRole::kDraft)));
   }
 
-  // Compares the next-token layer, which has no graphs, at its largest size and at sizes that double.
+  // Compares the next-token layer, which has no graphs, at its largest size and at all sizes that are powers of two.
   Status compare_draft_layer(GraphRunner& runner, Executable& isolated) {
     stateful_ = &r_.model.graphs.draft->body;
     const std::vector<std::int64_t>& ladder = runner.spec().ladder;
@@ -128,9 +128,9 @@ class Verifier {
     return ok_status();
   }
 
-  // Returns whether prefills are also compared with only the last rows wanted. In a pipeline only the last stage
-  // computes wanted rows alone, but every stage must return the same here, because all stages take part in each
-  // forward.
+  // Returns whether prefills are also compared with batches that want only the last row of each request. In a pipeline
+  // only the last stage computes wanted rows alone, but every stage must return the same value here, because all stages
+  // take part in each forward.
   bool has_last_rows() const {
     const Communicator* const communicator = r_.model.options.communicator;
     return (communicator != nullptr && communicator->world_size() > communicator->ranks()) ||
@@ -279,7 +279,8 @@ class Verifier {
     return named;
   }
 
-  // Fills the batch's pages with numbers, and pages that belong to no request of the batch, page 0 included, with NaN.
+  // Fills the batch's pages with numbers. Fills the pages that belong to no request of the batch, page 0 included, with
+  // NaN.
   Status fill_kv_cache() {
     for (const ir::ValueId id : stateful_->states) {
       const ir::Value& state = stateful_->value(id);

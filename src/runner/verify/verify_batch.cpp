@@ -34,8 +34,8 @@ Lengths prefill_lengths(std::int64_t tokens, std::int64_t context, std::int64_t 
   return lengths;
 }
 
-// Removes requests of a single row. Such a request is joined with the request before or after it. If one request has no
-// room for all of their rows, one row moves from the first request to the second instead. Precondition:
+// Removes requests of a single row, by joining each with the request before or after it. If the joined request would
+// have more than `context` rows, moves one row from the earlier request to the later one instead. Precondition:
 // can_have_several_rows_each().
 Lengths several_rows_each(const Lengths& lengths, std::int32_t context) {
   Lengths merged;

@@ -32,7 +32,7 @@ struct VerifyModel {
   TokenId poisoned_id{};           // the vocabulary's last id; its embedding row must reach no result
   bool several_rows_each = false;  // for a prefill of two or more tokens: no request has a single row
   bool last_rows_wanted = false;   // only the last row of each request is wanted; otherwise every row is
-  std::int64_t adapter_slots = 0;  // above 0: the requests take these adapter slots, or none, in turn
+  std::int64_t adapter_slots = 0;  // above 0: request b takes slot b % (adapter_slots + 1), or none if this is the last
 };
 
 // Returns whether `size` tokens can be divided into requests of 2 to `context` tokens. Otherwise no prefill of this

@@ -30,7 +30,7 @@ VerifyReport verified(const RunnerBench& bench) {
   return report.ok() ? *std::move(report) : VerifyReport{};
 }
 
-// Returns a text such as "prefill 16 (5 real)" for every row that differs.
+// Returns a text such as "prefill 16: %logits …" for every row that differs.
 std::vector<std::string> differences(const VerifyReport& report) {
   std::vector<std::string> found;
   for (const VerifyRow& row : report.rows)
@@ -128,7 +128,7 @@ TEST(Verify, LeavesTheModelAsItWas) {
   EXPECT_EQ(bench.logits(requests), before);
 }
 
-// Makes the real plan, but moves the longest-lived range onto the largest other range that is alive at the same time.
+// Makes the real plan, but moves the longest-lived range onto the first other range that is alive at the same time.
 Result<MemoryPlan> move_the_longest_lived(std::span<const LiveRange> ranges) {
   MemoryPlan plan = TRY(plan_memory(ranges));
   const auto lives = [&](std::size_t i) { return ranges[i].fixed_offset >= 0 ? -1 : ranges[i].last - ranges[i].first; };
@@ -153,7 +153,8 @@ struct BrokenPlanner {
 std::vector<BrokenPlanner> broken_planners() {
   return {
       {"a residual under another value", move_the_longest_lived},
-      // A decode has few rows, and its kernels read all operands before they write results over them.
+      // This fault does not show in a decode, because a decode has few rows and its kernels read all operands before
+      // they write results over them.
       {"operands freed in the step that reads them",
        planner_of([](LiveRange& r) { r.last = std::max(r.first, r.last - 1); }), /*shows_in_decode=*/false},
       {"every value for one step only", planner_of([](LiveRange& r) { r.last = r.first; })},

@@ -45,7 +45,7 @@ struct VisionParts {
   Arena& arena;
   Arena& workspace;
   KernelVariants& warm;
-  const RunnerOptions& options;  // only registry, kernels, compiler and memory plan are used
+  const RunnerOptions& options;  // of the language model's runner; VisionOptions has the tower's own options
 };
 
 struct VisionCounters {
