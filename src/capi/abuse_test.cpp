@@ -1,5 +1,5 @@
-// Catches: calls with NULL pointers, too small sizes, or bodies that are not JSON that crash, write anything, or do not
-// return an error.
+// Catches: calls that crash, write anything or return no error although their arguments are wrong: NULL pointers, sizes
+// that are too small, or bodies that are not JSON.
 #include <cstdint>
 #include <limits>
 #include <string>

@@ -10,7 +10,7 @@
 namespace tessera::capi {
 
 // Reads and tokenises the body of a request to `path`. `model` outlives the job. If `path` takes no requests, the error
-// is a 404 that lists the paths that take some.
+// has HTTP status 404 and lists the paths that take requests.
 ApiResult<ApiJob> prepare(const ServedModel& model, std::string_view path, std::string_view body);
 
 }  // namespace tessera::capi

@@ -3,7 +3,7 @@
 // functions here have libcurl's own declarations from its header; like all other symbols of the library they are
 // hidden. If the system has no libcurl, every call fails, and curl_easy_strerror() says why.
 //
-// Threads: as for libcurl.
+// Threads: libcurl's own rules apply.
 #define CURL_DISABLE_TYPECHECK
 #include <curl/curl.h>
 #include <dlfcn.h>

@@ -27,8 +27,8 @@ namespace tessera::capi {
 
 class EmbeddedEngine {
  public:
-  // One request of the protocols: the engine requests that it consists of, and its events. After submission, only the
-  // engine's thread uses the first four members.
+  // One request of the protocols, with its engine requests and its events. After submission, only the engine's thread
+  // uses the first four members.
   struct Job {
     ApiJob api;
     Ticket first = 0;
@@ -44,7 +44,7 @@ class EmbeddedEngine {
   const ServedModel& model() const { return model_; }
   // Submits the job's engine requests. Returns kFailedPrecondition after stop().
   Result<std::shared_ptr<Job>> submit(ApiJob api, std::shared_ptr<EventQueue> events);
-  // Cancels the job. It ends with kCancelled, unless it has ended before that.
+  // Cancels the job. The job ends with kCancelled unless it has already ended.
   void cancel(std::shared_ptr<Job> job);
   Result<EngineStats> stats() const;
   Status health() const;

@@ -9,7 +9,7 @@ namespace tessera::capi {
 
 // Returns {"requests": {"running", "queued", "preemptions"}, "tokens": {"prompt", "cached", "output"}, "steps",
 // "forwards" (server/report/forwards_json.h), "cache": [{"usable_pages", "used_pages", "cached_pages", "page_size"}]}.
-// Counters run from the start.
+// Counters begin at 0 when the engine starts.
 std::string metrics_json(const EngineStats& stats);
 
 }  // namespace tessera::capi

@@ -20,7 +20,7 @@ struct OpenOptions {
   ServerOptions server;  // only the members that the protocols need are set
   ModelSource model;
   std::vector<std::string> log_levels;
-  std::vector<std::string> warnings;  // about options without further effect
+  std::vector<std::string> warnings;  // warnings about options that have no effect
   std::vector<FlagValue> values;      // for option names in messages
 };
 

@@ -140,8 +140,8 @@ TEST(Requests, ACallbackCancelsByItsResult) {
             (std::vector<int>{TESSERA_EVENT_CHUNK, TESSERA_EVENT_CHUNK, TESSERA_EVENT_CHUNK, TESSERA_EVENT_ERROR}));
 }
 
-// Calls the library inside a callback: functions that wait are refused, others work, and another request of the engine
-// may be freed.
+// Calls the library inside a callback. Functions that wait must be refused. All others must work, and another request
+// of the engine may be freed.
 int call_back_in(void* user, const tessera_event* event) {
   if (event->kind != TESSERA_EVENT_CHUNK) return 0;
   auto& refused = *static_cast<std::atomic<int>*>(user);
