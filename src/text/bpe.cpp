@@ -143,9 +143,10 @@ void Bpe::merge_piece(std::string_view piece, Workspace& symbols) const {
   }
 }
 
-// Adds the symbol of each character. A character without a symbol adds the tokens of its bytes. If there are no such
-// tokens, an unknown token is due. As in Hugging Face's library, it is added only before the next character that has a
-// symbol, so byte tokens in between come before it.
+// Adds the symbol of each character. A character without a symbol adds the tokens of its bytes. A character without
+// either adds the unknown token. As in Hugging Face's library, the unknown token is added late: before the next symbol
+// of a character, before the next unknown token, or at the end. Byte tokens in between therefore come before the
+// unknown token.
 void Bpe::split_characters(std::string_view piece, Workspace& symbols) const {
   symbols.ids.clear();
   bool pending_unknown = false;

@@ -39,7 +39,8 @@ struct Part {
   bool is_match;
 };
 
-// Returns the matches and the gaps between them, which together cover all `size` bytes. `invert` exchanges the two.
+// Returns the matches and the gaps between them, which together cover all `size` bytes. With `invert`, the gaps count
+// as matches, and the matches count as gaps.
 std::vector<Part> with_gaps(const std::vector<TextRange>& matches, std::size_t size, bool invert) {
   std::vector<Part> parts;
   parts.reserve(2 * matches.size() + 1);
@@ -222,7 +223,7 @@ Result<PreTokenizerPtr> make_metaspace(const Field& field) {
     replacement.clear();
     append_utf8(replacement, TRY(replacement_field.character()));
   }
-  // Older files have add_prefix_space, newer ones prepend_scheme.
+  // Older files have the field add_prefix_space, and newer files have the field prepend_scheme.
   PrependScheme scheme = PrependScheme::kAlways;
   if (!TRY(field.member("add_prefix_space").boolean_or(true))) scheme = PrependScheme::kNever;
   const Field scheme_field = field.member("prepend_scheme");

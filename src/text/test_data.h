@@ -32,7 +32,8 @@ inline std::string unpacked_shared_data(const std::string& name) {
                                     (name + "." + std::to_string(std::filesystem::file_size(packed)));
   std::filesystem::create_directories(out.parent_path());
   if (!std::filesystem::exists(out)) {
-    // Writes to another name and renames, so that two test programs at a time see a whole file or none.
+    // Writes to another name and renames the file, so that other test programs that run at the same time see a whole
+    // file or none.
     const std::string part = out.string() + "." + std::to_string(std::random_device{}());
     if (std::system(("xz -dc '" + packed + "' > '" + part + "'").c_str()) != 0) return "";
     std::filesystem::rename(part, out);

@@ -16,7 +16,7 @@
 namespace tessera {
 namespace {
 
-// Positions inside a piece are 32-bit.
+// The largest text that encode() accepts. Positions inside a piece have 32 bits.
 constexpr std::size_t kMaxTextBytes = std::size_t{1} << 30;
 
 // The state of one encode() call.

@@ -49,7 +49,7 @@ class Tokenizer {
   static Result<Tokenizer> load(const std::string& path);
   // Reads the file's text from memory; `name` identifies the file in errors.
   static Result<Tokenizer> parse(std::string_view json, const std::string& name);
-  // Makes a tokenizer from lists of tokens (lists/token_lists.h), which may go away afterwards. Returns
+  // Makes a tokenizer from lists of tokens (lists/token_lists.h). The lists may be destroyed afterwards. Returns
   // invalid_argument for wrong lists, and unimplemented for an unknown kind of tokenizer; the message names the file,
   // the list and the value.
   static Result<Tokenizer> create(const TokenLists& lists);

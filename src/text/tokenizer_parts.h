@@ -39,7 +39,7 @@ struct TokenizerParts {
   }
 };
 
-// Makes the parts that the file describes. The file may go away afterwards.
+// Makes the parts that the file describes. `file` may be destroyed afterwards.
 Result<TokenizerParts> make_parts(const TokenizerJson& file);
 
 }  // namespace tessera

@@ -19,8 +19,8 @@ class Vocabulary {
   // Reserves room for `count` tokens of `bytes` bytes in total. More may be added, but more slowly.
   void reserve(std::size_t count, std::size_t bytes);
 
-  // Adds a token. Returns invalid_argument if the token has another id, or the id another token; adding the same pair
-  // again is not an error. Precondition: 0 <= id < kMaxVocabularySize.
+  // Adds a token. Returns invalid_argument if the token already has another id, or if the id already has another token.
+  // Adding the same pair again is not an error. Precondition: 0 <= id < kMaxVocabularySize.
   Status add(std::string_view token, std::int32_t id);
 
   // Returns the id, or -1.

@@ -45,7 +45,8 @@ struct RenderOptions {
   Json tools = {};
   std::string bos_token = {};
   std::string eos_token = {};
-  // An object of further variables ("enable_thinking": false, "documents": […]). They take precedence over those above.
+  // An object of further variables ("enable_thinking": false, "documents": […]). They take precedence over the
+  // variables above.
   Json extra = Json::object();
   // The time that strftime_now() formats, in local time; unset: the time of the call.
   std::optional<std::time_t> now = {};

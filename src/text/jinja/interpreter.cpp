@@ -360,7 +360,7 @@ Status Interpreter::bind_macro_arguments(const Statement& statement, const std::
 Result<Value> Interpreter::call(const Value& function, const CallArguments& arguments) {
   if (function.is_function()) return function.as_function().call(*this, arguments);
   if (function.is_loop()) {
-    // A copy is called, because the loop may end while its function runs.
+    // Calls a copy of the function, because the loop that holds the function may end while the function runs.
     const Function recurse = function.as_loop()->recurse;
     if (!recurse.call) return invalid_argument("this loop is not recursive; write {% for … recursive %}");
     return recurse.call(*this, arguments);

@@ -64,7 +64,7 @@ class Lexer {
     if (!data.empty()) out_.push_back({Token::Kind::kText, std::string(data), offset});
   }
 
-  // Returns what remains of `data`, the text before a tag, after Jinja's rules for white space. lstrip_blocks applies
+  // Applies Jinja's rules for white space to `data`, the text before a tag, and returns the rest. lstrip_blocks applies
   // to blocks and comments.
   std::string_view strip_before(std::string_view data, char sign, bool block) const {
     if (sign == '-') return trim_end(data);

@@ -58,7 +58,7 @@ Result<Value> integer_arithmetic(BinaryOperator op, std::int64_t a, std::int64_t
     if (op == BinaryOperator::kModulo) return Value(std::int64_t{0});
     return __builtin_sub_overflow(std::int64_t{0}, a, &out) ? Result<Value>(overflow()) : Value(out);
   }
-  // Python rounds down; the remainder has the divisor's sign.
+  // Python rounds the quotient down, so the remainder has the divisor's sign.
   const bool inexact = a % b != 0 && ((a % b < 0) != (b < 0));
   if (op == BinaryOperator::kFloorDivide) return Value(a / b - (inexact ? 1 : 0));
   return Value(a % b + (inexact ? b : 0));

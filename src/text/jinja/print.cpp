@@ -124,7 +124,8 @@ void append_json_string(std::string_view text, bool ensure_ascii, std::string& o
   out += '"';
 }
 
-// Returns a dict's key as the string that json.dumps makes of it: 1 becomes "1", True "true" and None "null".
+// Returns a dict's key as the string that json.dumps makes of it: 1 becomes "1", True becomes "true", and None becomes
+// "null".
 std::string json_key(const Value& key) {
   if (key.is_string()) return key.as_string();
   if (key.is_bool()) return key.as_bool() ? "true" : "false";

@@ -61,8 +61,9 @@ std::string_view trim_start(std::string_view text, std::string_view set) { retur
 std::string_view trim_end(std::string_view text, std::string_view set) { return trim_end_if(text, one_of(set)); }
 
 std::size_t find_first(std::string_view text, std::string_view part, std::size_t from) {
-  // In the worst case, std::string_view::find() takes time proportional to the product of both sizes, and glibc's
-  // memmem() to their sum. Short parts do not use memmem(), because a sanitizer checks the whole text at each call.
+  // In the worst case, std::string_view::find() takes time proportional to the product of both sizes. glibc's memmem()
+  // takes time proportional to their sum. Short parts do not use memmem(), because a sanitizer checks the whole text at
+  // each call.
   constexpr std::size_t kShort = 16;
   if (part.size() <= kShort || from > text.size()) return text.find(part, from);
   const void* at = ::memmem(text.data() + from, text.size() - from, part.data(), part.size());
@@ -72,8 +73,8 @@ std::size_t find_first(std::string_view text, std::string_view part, std::size_t
 
 std::size_t find_last(std::string_view text, std::string_view part) {
   if (part.empty()) return text.size();
-  // The Knuth-Morris-Pratt algorithm from the right. borders[i] is the number of bytes at the end of `part` that still
-  // match when its last i bytes matched and the next one does not.
+  // The Knuth-Morris-Pratt algorithm from the right. If the last i bytes of `part` matched and the next byte does not,
+  // then the last borders[i] bytes of `part` still match.
   const auto from_end = [](std::string_view bytes, std::size_t i) { return bytes[bytes.size() - 1 - i]; };
   std::vector<std::size_t> borders(part.size() + 1, 0);
   for (std::size_t i = 1, matched = 0; i < part.size(); ++i) {

@@ -30,9 +30,9 @@ struct KeyRule {
     if (!case_sensitive && out.is_string()) out = Value(lower(out.as_string()));
     return out;
   }
-  // Returns the key by which sorting orders an item: a list with one element for each attribute in "a,b". It is a list
-  // even for one attribute, because comparing lists skips equal elements, so that elements without an order may be
-  // equal.
+  // Returns the key by which sorting orders an item: a list with one element for each attribute in "a,b". The key is a
+  // list even for one attribute, because a comparison of lists skips equal elements. Equal values can thus be compared
+  // even if their type has no order.
   Result<Value> sort_key(const Value& item, Budget& budget) const {
     if (attribute == nullptr || !attribute->is_string()) return Value::list({TRY(key(item, budget))});
     std::vector<Value> parts;

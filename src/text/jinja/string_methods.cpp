@@ -59,8 +59,8 @@ Result<Value> split_method(Interpreter& interpreter, const Value& self, const Ca
 Result<Value> splitlines(Interpreter& interpreter, const Value& self, const CallArguments& call) {
   const Arguments a = TRY(Arguments::bind("splitlines", call, {"keepends"}));
   const std::string& text = self.as_string();
-  // Spends the budget before the lines are made. Every byte that ends a line or begins a line-ending character is
-  // counted.
+  // Spends the budget before the lines are made. Counts every byte that may end a line or begin a line-ending
+  // character, so that the count is at least the number of line ends.
   const auto lines = std::count_if(text.begin(), text.end(), [](char c) {
     const auto byte = static_cast<unsigned char>(c);
     return (byte >= 0x0A && byte <= 0x1E) || byte == 0xC2 || byte == 0xE2;
@@ -173,7 +173,7 @@ Result<Value> all_characters(Interpreter&, const Value& self, const CallArgument
 bool is_alphanumeric(char32_t code) { return is_letter(code) || is_number(code); }
 bool is_ascii_digit(char32_t code) { return code >= '0' && code <= '9'; }
 
-// Does str.isupper() or islower(): true if there is a cased character, and none of the other case.
+// Does str.isupper() or islower(): true if there is a cased character, and no character of the other case.
 template <bool upper_case>
 Result<Value> is_case(Interpreter&, const Value& self, const CallArguments& call) {
   TRY(Arguments::bind("the method", call, {}));

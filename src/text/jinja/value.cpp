@@ -90,7 +90,7 @@ Result<Value> Value::dict(std::vector<std::pair<Value, Value>> items) {
     }
     dict->items.emplace_back(std::move(key), std::move(value));
     // The index holds a view of the key's text. Later insertions do not move that text, because the key only points to
-    // it.
+    // the text.
     const Value& stored = dict->items.back().first;
     if (stored.is_string()) dict->index.emplace(stored.as_string(), dict->items.size() - 1);
   }

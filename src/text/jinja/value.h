@@ -33,7 +33,7 @@ class Budget {
   Budget(std::int64_t steps, std::size_t max_bytes) : steps_left_(steps), max_bytes_(max_bytes) {}
   // Returns resource_exhausted when the steps are used up.
   Status spend(std::int64_t steps = 1);
-  // Spends for a string of `bytes` bytes that is read or made: one step for each kBytesOfStep. Returns
+  // Spends one step for each kBytesOfStep bytes of a string of `bytes` bytes that is read or made. Returns
   // resource_exhausted for a single string above the limit.
   Status spend_bytes(std::size_t bytes);
   static constexpr std::size_t kBytesOfStep = 16;

@@ -14,13 +14,13 @@ struct NamedPreTokenizer {
   Json normalizer;             // null: none
   Json pre_tokenizer;          // splits the text, and replaces bytes by their symbols
   bool ignore_merges = false;  // a piece that is itself a token becomes that token without merging
-  bool add_bos = false;        // the default for files that do not say
+  bool add_bos = false;        // TokenLists::add_bos of a file without that field
 };
 
 // Finds a name. Returns false for one that is not known.
 bool find_pre_tokenizer(std::string_view name, NamedPreTokenizer& found);
-// Returns the name of the pre-tokenizer that splits texts like a tokenizer.json with these members; nothing if no name
-// does. `ignore_merges` is a member of that file's model.
+// Returns the name of the pre-tokenizer that splits texts like a tokenizer.json with these members; nothing if there is
+// no such name. `ignore_merges` is a member of that file's model.
 std::optional<std::string> name_pre_tokenizer(const Json& normalizer, const Json& pre_tokenizer, bool ignore_merges);
 // Returns all known names, for messages.
 std::string pre_tokenizer_names();

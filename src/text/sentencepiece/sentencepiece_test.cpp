@@ -168,7 +168,7 @@ TEST(SentencePiece, APieceThatBeginsWithNulIsRefused) {
 }
 
 TEST(SentencePiece, LongTextsTakeAboutLinearTime) {
-  // The text has no spaces: a quadratic merge would take minutes.
+  // The text has no spaces, so it is merged as one piece. A quadratic merge would take minutes.
   std::string text;
   for (int i = 0; i < 100'000; ++i) text += "hell";
   for (const char* name : {"spm_llama.model", "spm_unigram.model"}) {

@@ -18,7 +18,7 @@ namespace tessera {
 Result<TokenizerParts> load_sentencepiece(const std::string& path);
 
 // Makes the parts from the bytes of a SentencePiece file. `added` are further added tokens in the form of
-// tokenizer.json; the model's control tokens join them. There is no post-processor.
+// tokenizer.json. The model's control tokens become added tokens too. There is no post-processor.
 Result<TokenizerParts> make_sentencepiece(std::string_view bytes, const std::string& name,
                                           SentencePieceModel::Prefix prefix, const Json& added);
 
