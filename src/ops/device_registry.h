@@ -78,8 +78,8 @@ class DeviceRegistry {
 DeviceRegistry built_in_devices();  // has the devices cpu and cuda
 
 // The symbol that libtessera_cuda.so exports, named kBackendSymbol. `interface` must equal the program's
-// kBackendInterface, because library and program pass C++ types to each other, whose layout depends on version and
-// compiler.
+// kBackendInterface, because library and program pass C++ types to each other. The layout of these types depends on
+// version and compiler.
 struct BackendExport {
   const char* interface = nullptr;
   const Backend* backend = nullptr;

@@ -117,8 +117,8 @@ std::unique_ptr<BoundOp> make_add_tiles(const AdapterAddArgs& in) {
   });
 }
 
-// Makes an operator with one row of the batch for each index of grid x, and `size` of the row's `items` values for each
-// index of grid y.
+// Makes an operator whose blocks each have one row of the batch (by grid x) and `size` of the row's `items` values (by
+// grid y).
 template <class Args>
 std::unique_ptr<BoundOp> make_by_row(const char* name, void (*kernel)(Args), const Args& in, std::int64_t items,
                                      std::int64_t size) {

@@ -1,15 +1,15 @@
 // Tensor-core kernels for adapter_shrink and adapter_add, for 16-bit types.
 //
 // Both products are small: a decode reads 2 MiB of an 8B model's adapter in each layer, so latency matters most. The
-// matrices and the table of rows do not depend on the preceding kernels. A block loads as much of them as its registers
-// hold before it waits for these kernels (cuda_launch.cuh).
+// matrices and the table of rows do not depend on the preceding kernels. So before a block waits for those kernels
+// (cuda_launch.cuh), it loads as much of its matrix as its registers hold.
 //
 // shrink_few: few blocks, which together hold all of A in registers. A block takes 16 rows of A and 4096 columns, and
 // the blocks of a cluster share out longer rows. Smaller blocks in larger clusters lose more time at their start than
 // they gain. shrink_many: a block takes up to 64 rows of x and 48 rows of A, so that x is read once. Its sums have one
 // order for any number of rows, so deterministic forwards use it for few rows too. add_tiles: a warp takes 64 columns
 // of y and the rows of a chunk, 16 at a time. It splits a value of t into two 16-bit numbers, whose sum has at least 16
-// bits of precision, and multiplies each.
+// bits of precision, and multiplies both by b.
 #pragma once
 
 #include <cstdint>
@@ -71,7 +71,7 @@ struct Chunk {
 template <class T>
 struct RowsOfA {
   const T* from[2];
-  bool counts[2];  // within the module's rank
+  bool counts[2];  // whether the row is within the module's rank
   std::int64_t cols;
 
   __device__ RowsOfA(const AdapterShrinkArgs& in, std::int32_t slot, std::int32_t first_value) : cols(in.cols) {
@@ -180,7 +180,7 @@ __global__ void __launch_bounds__(kFewWarps* kWarp) shrink_few(const AdapterShri
   }
   sums.each([&](int value, int row, float sum) { of_warps[warp][value][row] = sum; });
   __syncthreads();
-  if constexpr (kParts > 1) wait_for_cluster();  // all blocks of the cluster have started
+  if constexpr (kParts > 1) wait_for_cluster();  // all blocks must have started before the store below
   const int result = static_cast<int>(threadIdx.x);
   float sum = 0;
   if (result < kResults) {
@@ -258,8 +258,9 @@ struct ColumnPairs {
   }
 };
 
-// Computes y += scale · t · b for a chunk. Grid: x has blocks of kAddWarps · kAddColumns columns, and y the chunks.
-// Column 8 · n + j of a warp's 64 is column n of its product j, so that a lane loads and stores neighbouring columns.
+// Computes y += scale · t · b for a chunk. Grid: x has blocks of kAddWarps · kAddColumns columns, and y the chunks. A
+// warp's 64 columns are eight products of eight columns. Column n of product j is the warp's column 8 · n + j, so that
+// a lane loads and stores neighbouring columns.
 template <class T>
 __global__ void __launch_bounds__(kAddWarps* kWarp) add_tiles(const AdapterAddArgs in) {
   let_next_begin();
@@ -268,7 +269,7 @@ __global__ void __launch_bounds__(kAddWarps* kWarp) add_tiles(const AdapterAddAr
   const int pair = lane % 4 * 2;
   const Chunk chunk(in.table, blockIdx.y);
   const std::int64_t column =
-      (std::int64_t{blockIdx.x} * kAddWarps + threadIdx.x / kWarp) * kAddColumns;  // the warp's first
+      (std::int64_t{blockIdx.x} * kAddWarps + threadIdx.x / kWarp) * kAddColumns;  // the warp's first column
   const bool works = chunk.slot >= 0 && column < in.cols;
   const std::int32_t module = works ? module_of(in.ranges, column) : 0;
   const std::int32_t rank = works ? in.ranks[chunk.slot * in.modules + module] : 0;

@@ -68,9 +68,10 @@ constexpr bool has_sinks(std::size_t operands, ir::DType cache) { return operand
 struct AttentionMetadata {
   // [1]: the number of real requests; kernels process only these
   const std::int32_t* num_requests = nullptr;
-  const std::int32_t* query_starts = nullptr;  // [max_requests + 1]: first token of each request; the last is T
-  const std::int32_t* kv_lens = nullptr;       // [max_requests]
-  const std::int32_t* page_table = nullptr;    // [max_requests, max_pages_per_request]
+  // [max_requests + 1]: the first row of each request. Entry *num_requests is the number of real rows.
+  const std::int32_t* query_starts = nullptr;
+  const std::int32_t* kv_lens = nullptr;     // [max_requests]
+  const std::int32_t* page_table = nullptr;  // [max_requests, max_pages_per_request]
   // [max_requests]: the result of find_wanted_starts() for the batch. Null if no node of the group has
   // `wanted_rows_only`.
   const std::int32_t* wanted_starts = nullptr;

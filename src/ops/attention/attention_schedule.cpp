@@ -138,7 +138,8 @@ class SingleRows {
   std::int64_t window_;
 };
 
-// Returns the smallest chunk size with which all rows fit in the blocks.
+// Returns the smallest chunk size, from kLeastChunk keys up, with which the chunks of all rows need at most `blocks`
+// blocks. The size never exceeds the number of keys of the longest row.
 std::int64_t find_chunk_size(const SingleRows& single_rows, std::int64_t blocks) {
   std::int64_t size = 1;
   single_rows.for_each([&](std::size_t, std::int64_t keys) { size = std::max(size, keys); });

@@ -49,8 +49,8 @@ class TileSchedule {
   std::int64_t max_works() const { return static_cast<std::int64_t>(worker_of_.size()); }
 
   // Writes the work items of worker w to works[starts[w]] … works[starts[w + 1] - 1], in the order in which the worker
-  // should take them. `starts` has workers() + 1 entries, `works` max_works(). Returns the number of work items.
-  // Precondition: query rows and requests are within the limits of the constructor.
+  // should take them. `starts` has workers() + 1 entries, and `works` has max_works() entries. Returns the number of
+  // work items. Precondition: query rows and requests are within the limits of the constructor.
   std::int64_t assign(const TiledRows& rows, std::span<std::int32_t> starts, std::span<TileWork> works);
 
  private:

@@ -61,8 +61,8 @@ CudaAttention describe(const BindArgs& args) {
 }
 
 // An extend step in two launches: one for requests of a single row, and one for the tiles of longer requests. Most
-// steps need only one of the two launches. A full graph runs only batches without single-row requests, so the first
-// launch is left out of it.
+// steps need only one of the two launches. A full graph runs only batches without single-row requests, so it leaves out
+// the first launch unless `states_` is null.
 class ExtendInTwo final : public BoundOp {
  public:
   ExtendInTwo(std::unique_ptr<BoundOp> single_rows, std::unique_ptr<BoundOp> tiles, const ExtendWork& work,

@@ -16,9 +16,9 @@
 // "hopper" runs in steps that have single rows only.
 //
 // All kernels but "tessera" need the lists of a CudaAttentionPlanner (cuda_attention_planner.h); without a planner
-// "tessera" runs. Deterministic forwards run the same kernel for extend and decode batches. This kernel processes all
-// keys of a row in one block, in tiles that start at the same keys in every batch: "fa2" if there is neither window nor
-// softcap, else "tessera".
+// "tessera" runs. Deterministic forwards run the same kernel for extend and decode batches: "fa2" if there is neither
+// window nor softcap, else "tessera". The kernel processes all keys of a row in one block, in tiles that start at the
+// same keys in every batch.
 #pragma once
 
 #include <cstddef>

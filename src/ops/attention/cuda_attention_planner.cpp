@@ -137,7 +137,7 @@ void CudaAttentionPlanner::plan_extend(ShapePlan& plan, const ForwardBatch& batc
 }
 
 // Plans the lists of wanted rows, after plan_extend() has planned the lists of all rows. If both lists have segments
-// for the same requests, which is so if no prompt ends in this step, the segments are copied.
+// for the same requests, as in most steps in which no prompt ends, the segments are copied.
 void CudaAttentionPlanner::plan_wanted(ShapePlan& plan, const ForwardBatch& batch,
                                        std::span<const std::int32_t> wanted_starts) {
   plan.wanted_work = plan.work;

@@ -51,7 +51,7 @@ constexpr std::int64_t most_parts(std::int64_t workers) { return 2 * (workers - 
 struct SegmentedRows {
   std::span<const std::int32_t> query_lens;
   std::span<const std::int32_t> kv_lens;
-  std::span<const std::int32_t> first_rows = {};  // the first row of each request that counts; empty: row 0
+  std::span<const std::int32_t> first_rows = {};  // each request's first wanted row; empty: row 0
 
   bool has_segments(std::size_t b) const { return query_lens[b] - (first_rows.empty() ? 0 : first_rows[b]) == 1; }
 };

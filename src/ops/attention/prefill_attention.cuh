@@ -13,8 +13,8 @@
 // A work item is a tile of query rows of one request and two query heads, one for each block. A persistent cluster
 // processes the work items that the planner assigned to it. Lengths, page tables and work items are read from device
 // memory, so that a recorded launch works for any forward of the bucket. Blocks may read them while the preceding
-// kernel still runs, because copies before the forward wrote them, not a kernel. Tiles of keys begin at multiples of
-// kKeys and are taken from the last to the first.
+// kernel still runs, because no kernel writes them: they are copied to the device before the forward. Tiles of keys
+// begin at multiples of kKeys and are taken from the last to the first.
 //
 // Short prompts have too few tiles of 128 rows for all multiprocessors, so the time of a single work item decides. For
 // short prompts both warpgroups of a block compute the same 64 rows, and each takes half of every tile's keys

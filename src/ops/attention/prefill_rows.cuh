@@ -209,8 +209,8 @@ struct RowsWarpgroup {
   }
 
   // Sets unseen values to zero in the one box that has both seen and unseen values. The unseen ones may be NaN, which a
-  // weight of 0 would not remove. Only the work item's last tile has such a box. If it is the only tile, its values
-  // come next in the ring. Otherwise they come after the keys of the tile before it.
+  // weight of 0 would not remove. Only the work item's last tile has such a box. If the work item has only one tile,
+  // the values of this tile come next in the ring. Otherwise they come after the keys of the tile before it.
   __device__ void clear_unseen(const Work& w) {
     Place<S::kSlots> values = at;
     if (w.tiles > 1) values.advance();
@@ -279,8 +279,8 @@ struct RowsWarpgroup {
   }
 
   // Joins the results of both warpgroups. Each warpgroup joins half of the columns, and passes its sums of the other
-  // half to the other warpgroup. Before it writes them, it waits until the other has read those of the previous work
-  // item. Before it reads, it waits until both have written.
+  // half to the other warpgroup. A warpgroup writes sums only after the other warpgroup has read the sums of the
+  // previous work item. It reads sums only after both warpgroups have written.
   template <int kMine>
   __device__ void join() {
     constexpr int kSums = kOutSums / kWarpgroups;

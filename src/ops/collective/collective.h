@@ -1,10 +1,10 @@
 // Operators that exchange data between the ranks of a tensor-parallel group (comm/communicator.h).
 //
-//   all_reduce(mut x X[*, N])   x = Σ over ranks of x, added in rank order in float32 and rounded once: the same
-//                               bits on every rank. With one rank (no communicator) nothing happens.
+//   all_reduce(mut x X[*, N])   x = Σ over ranks of x, added in rank order in float32 and rounded once, so all
+//                               ranks get the same bits. With one rank (no communicator) nothing happens.
 //   all_gather(x X[R, N]) {ranks} → X[R, N·ranks]   the columns of all ranks side by side, in rank order
 //
-// Between GPUs of several processes NCCL does the sums, in its own order and in the tensor's type. Then too all ranks
+// Between GPUs of several processes NCCL adds the values, in its own order and in the tensor's type. All ranks still
 // get the same bits.
 #pragma once
 

@@ -122,11 +122,11 @@ class Bench {
     return ok_status();
   }
 
-  // Returns the microseconds of the work that enqueue() puts on the rank's stream.
+  // Returns the microseconds that one enqueue() puts on the rank's stream.
   Result<double> time(const std::function<Status(std::size_t rank)>& enqueue) {
     std::vector<std::unique_ptr<RecordedGraph>> graphs(ranks_.size());
     TRY(on_each([&](std::size_t r) -> Status {
-      TRY(enqueue(r));  // NCCL connects the GPUs at the first call of a size, which cannot be recorded
+      TRY(enqueue(r));  // NCCL connects the GPUs at the first call of a size, and cannot do so while recording
       TRY(ranks_[r].stream->synchronize());
       TRY(ranks_[r].stream->begin_recording("all-reduces"));
       for (int call = 0; call < kCalls; ++call) TRY(enqueue(r));

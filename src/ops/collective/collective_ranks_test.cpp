@@ -248,7 +248,7 @@ TEST_P(CollectiveRanks, SlicesOfATableGiveItsRows) {
   });
 }
 
-// The sizes have rows of less than one unit per thread, of exactly one, and of between one and two.
+// Some rows have less than one unit per thread, some have exactly one, and some have between one and two.
 TEST_P(CollectiveRanks, TheJoinedNormEqualsItsOperators) {
   const auto [ranks, dtype] = GetParam();
   const KernelTable& kernels = **test_devices().kernels(test_device().properties().type);

@@ -63,8 +63,8 @@ class NcclRowsOp final : public BoundOp {
   }
 
  private:
-  // Each size has its own choice(), as in a reduction. So has each of the two operations, because both may occur with
-  // the same size.
+  // Each size has its own choice(), as in a reduction. A gather and a sum have different choices too, because both may
+  // occur with the same size.
   std::uint64_t choice() const override { return static_cast<std::uint64_t>(x_.bytes()) * 2 + (sums_ ? 1 : 0); }
 
   std::shared_ptr<const NcclExchange> exchange_;
@@ -84,8 +84,8 @@ class NcclLinkOp final : public BoundOp {
   }
 
  private:
-  // Each size has its own choice(), as in a reduction. So has each side of a link, because a stage between two others
-  // sends and receives, and must warm up once with either neighbour.
+  // Each size has its own choice(), as in a reduction. The two sides of a link have different choices too, because a
+  // stage between two others both sends and receives, and must warm up once with each neighbour.
   std::uint64_t choice() const override { return static_cast<std::uint64_t>(x_.bytes()) * 2 + (sends_ ? 1 : 0); }
 
   std::shared_ptr<const NcclExchange> link_;

@@ -9,12 +9,12 @@
 namespace tessera::cuda {
 namespace {
 
-// The most blocks of a launch. Block b waits only for block b of the peers. The peer's block starts in the end, because
-// the kernels before it on the peer's GPU do not wait for this block. It may start late if other kernels fill the
-// peer's GPU (two-batch overlap).
+// The most blocks of a launch. Block b waits only for block b of each peer. A peer's block b starts sooner or later,
+// because the kernels before it on the peer's GPU do not wait for this block. It may start late if other kernels fill
+// the peer's GPU (two-batch overlap).
 constexpr std::int64_t kMostBlocks = 128;
-// Sums of at least this many bytes are done in two steps, because their transfer takes longer than a second hop. The
-// first limit is for two ranks, the second for three or more.
+// Sums of at least this many bytes are done in two steps. Two steps transfer fewer bytes, which at these sizes saves
+// more time than the second hop costs. The first limit is for two ranks, the second for three or more.
 constexpr std::int64_t kTwoStepBytesOfTwo = 2 << 20;
 constexpr std::int64_t kTwoStepBytes = 256 << 10;
 // The most bytes of one launch in two steps. Up to this size the data and the three buffers of a mailbox stay in the L2

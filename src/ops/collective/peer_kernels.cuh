@@ -1,9 +1,9 @@
 // The kernels of the collectives over mailboxes (peer_exchange.h). Each launch is one turn, and each turn uses the next
 // buffer of every mailbox. Values are sent as Units of 4 or 16 bytes. A thread sends its units to all other ranks
-// before it waits for the units of the others, so that no two ranks wait for each other.
+// before it waits for the units of those ranks, so that no two ranks wait for each other.
 //
-// Values are added in rank order in float32, and the sum is rounded once. To its own values a rank applies present()
-// before it adds them, as it does before it sends them, so that every rank gets the same bits.
+// Values are added in rank order in float32, and the sum is rounded once. A rank applies present() to its own values
+// before it adds them, as it does before it sends them, so that every rank adds the same bits.
 #pragma once
 
 #include <cstdint>
@@ -179,8 +179,8 @@ __device__ inline Unit<kWords> sum_of_ranks(const Unit<kWords> (&of_rank)[kMostP
   return unit;
 }
 
-// Loads a kernel's code. Otherwise the first launch would load it, and loading may wait until the device is idle. If a
-// kernel on the device waits for this rank at that time, neither wait would end.
+// Loads a kernel's code before the first launch, which would otherwise load it. Loading may wait until the device is
+// idle. If a kernel on the device waited for this rank at that time, neither of the two waits would end.
 template <class Kernel>
 inline Status load_code(Kernel* kernel) {
   cudaFuncAttributes attributes{};

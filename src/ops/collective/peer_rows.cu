@@ -9,9 +9,9 @@
 namespace tessera::cuda {
 namespace {
 
-// The most blocks of a launch. Block b waits only for block b of the peers. The peer's block starts in the end, because
-// the kernels before it on the peer's GPU do not wait for this block. It may start late if other kernels fill the
-// peer's GPU (two-batch overlap).
+// The most blocks of a launch. Block b waits only for block b of each peer. A peer's block b starts sooner or later,
+// because the kernels before it on the peer's GPU do not wait for this block. It may start late if other kernels fill
+// the peer's GPU (two-batch overlap).
 constexpr std::int64_t kMostBlocks = 128;
 
 LaunchShape shape_of(std::int64_t units) {

@@ -59,7 +59,7 @@ __device__ inline void end_turn(LinkTurns* turns, std::uint32_t turn) {
   turns->turn = turn + 1;
 }
 
-// Returns the first unit of a block's range. The range is the same on both sides. It may be empty.
+// Returns the first unit of a block's range. Both sides of the link have the same ranges. A range may be empty.
 __device__ inline std::int64_t first_unit(std::int64_t units, unsigned block) { return units * block / kLinkBlocks; }
 
 template <int kWords>
@@ -71,7 +71,7 @@ template <int kWords>
 __global__ void __launch_bounds__(kThreads)
     send_units(const __grid_constant__ LinkEnd end, Unit<kWords>* x, std::int64_t units) {
   const std::uint32_t turn = *static_cast<const volatile std::uint32_t*>(&end.turns->turn);
-  // Waits until the receiver has read the slot's previous content, if there was one.
+  // Waits until the receiver has read the slot's previous content, if there was any.
   if (wait_for_counter(&end.taken[blockIdx.x], turn - cuda::kLinkSlots + 1, end.stop)) {
     Unit<kWords>* slot = slot_of<kWords>(end, turn);
     const std::int64_t last = first_unit(units, blockIdx.x + 1);

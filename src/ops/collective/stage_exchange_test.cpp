@@ -21,8 +21,7 @@ using ::testing::HasSubstr;
 
 constexpr RankLayout kTwoRanks{.tp_size = 1, .pp_size = 2};
 
-// Runs one side of a link. Each step sends or receives tensors of several sizes. Steps run eagerly and as a replay in
-// turn.
+// Runs one side of a link. Each step sends or receives tensors of several sizes. Eager steps and replays alternate.
 Status run_side(Communicator& communicator, const ir::OpDecl& decl, const std::vector<std::int64_t>& columns,
                 int steps) {
   const std::unique_ptr<Device> device = TRY(open_rank_device(communicator));

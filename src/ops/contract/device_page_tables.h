@@ -23,10 +23,10 @@ class DevicePageTables {
   static std::int64_t bytes_needed(const PlanLimits& limits);
 
   // Writes the tables, [B], to the first B rows. The other rows stay as they are. Request b has kv_lens[b] tokens. The
-  // upload runs in the order of `stream`, and the tables are not read after the call. Only new entries are checked.
-  // Returns kInternal if a page is outside the cache or a table is too short, and kResourceExhausted if a table is too
-  // long; then nothing has changed. After an upload error the next call uploads all rows. Precondition: at most
-  // limits.max_requests tables. Allocates nothing.
+  // upload is enqueued on `stream`. The function does not read `tables` after it has returned. Only new entries are
+  // checked. Returns kInternal if a page is outside the cache or a table is too short, and kResourceExhausted if a
+  // table is too long; then nothing has changed. After an upload error the next call uploads all rows. Precondition: at
+  // most limits.max_requests tables. Allocates nothing.
   Status update(std::span<const PageTable> tables, std::span<const std::int32_t> kv_lens, Stream& stream);
 
   // Returns i32[max_requests, max_pages_per_request] in device memory, at a fixed address. The address is aligned only
@@ -41,11 +41,11 @@ class DevicePageTables {
     std::size_t size = 0;  // in entries
     std::size_t first_held = 0;
   };
-  // Bytes before the first row: half of a sector (32 bytes, 8 entries), the unit in which a GPU reads. FlashInfer's
-  // decode reads the entries of 128 keys at a time, which are 8 pages of 16 tokens. If these 8 entries were exactly one
-  // sector, each read would wait for a new sector. With the skew they straddle two sectors, and the first of the two
-  // was already read with the entries before. A step of Qwen3-0.6B with 8 requests of 1024 tokens takes 1.7 % less time
-  // (docs/measurements/redesign.md).
+  // Bytes before the first row: half of a sector. A sector is the unit in which a GPU reads, 32 bytes or 8 entries.
+  // FlashInfer's decode reads the entries of 128 keys at a time, which are 8 pages of 16 tokens. If these 8 entries
+  // were exactly one sector, each read would wait for a new sector. With the skew they straddle two sectors, and the
+  // first of the two was already read with the entries before. A step of Qwen3-0.6B with 8 requests of 1024 tokens
+  // takes 1.7 % less time (docs/measurements/redesign.md).
   static constexpr std::int64_t kSkew = 16;
   struct Range {  // in entries
     std::size_t begin = 0;

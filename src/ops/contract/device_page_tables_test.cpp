@@ -1,7 +1,7 @@
 // Catches: tables on the device that differ from the batch's tables; work that grows with the tables' size instead of
 // with the changes; unchecked entries that reach the device; a failed upload that is not repeated. Tables are compared
-// after random histories of a row: its table grows, loses pages that leave the window, or is absent for some steps and
-// comes back, possibly shorter, or another request's table takes the row.
+// after random histories of a row. At each step the row's table may grow, lose pages that have left the window, be
+// absent, come back with the same or fewer entries, or give way to another request's table.
 #include "tessera/ops/contract/device_page_tables.h"
 
 #include <gmock/gmock.h>

@@ -64,7 +64,7 @@ struct ForwardBatch {
   std::vector<std::int32_t> positions;    // [T]: position of each token in its request, from 0
   std::vector<std::int32_t> query_lens;   // [B]: tokens of each request in this forward, at least 1; sum = T
   std::vector<std::int32_t> kv_lens;      // [B]: tokens of each request in the cache after this forward
-  std::vector<std::int32_t> wanted_rows;  // [R]: tokens with wanted logits
+  std::vector<std::int32_t> wanted_rows;  // [R]: the tokens whose logits are wanted
   std::vector<CacheGroupBatch> groups;    // one for each cache group of the graph
   // [T], or empty if all entries are -1. An entry is the embedding row (EmbeddingWrite) that the token uses in place of
   // its id's embedding; -1: the token uses its id's embedding.

@@ -1,6 +1,6 @@
-// The page table of one request in one cache group. A batch borrows it from its owner and passes it to plans. The table
-// has a number, by which a plan that keeps a copy on the device recognises the table and the entries that it has
-// already copied.
+// The page table of one request in one cache group. A batch borrows it from its owner and passes it to plans. Each
+// table has a number. A plan that keeps a copy of the table on the device uses the number to tell which entries the
+// copy already has.
 #pragma once
 
 #include <cstdint>

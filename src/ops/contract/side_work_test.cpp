@@ -87,7 +87,7 @@ TEST(SideWork, OperatorsThatBeginEarlyWaitForForkAndJoin) {
   const auto beside = work.bind(c, b, e);
   const auto last = work.bind(d[0], e, f);
   const auto overwrite = work.bind(b, b, c);
-  constexpr int kSlow = 6;  // further operators on the side stream
+  constexpr int kSlow = 6;  // number of operators that keep the side stream busy
   const auto enqueue = [&]() -> Status {
     Stream& main = work.stream();
     Stream& side = *TRY(main.side());

@@ -18,8 +18,8 @@ namespace tessera {
 // Arrays in device memory, at the same addresses for the plan's life.
 struct StateMetadata {
   RequestLengths lengths;
-  // [max_requests]: the slot of each request's state; no two requests share one. Slot 0 belongs to no sequence and is
-  // neither read nor written. Warm-up and measurement batches use slot 0 for all requests.
+  // [max_requests]: the slot of each request's state. No two requests share a slot other than 0. Slot 0 belongs to no
+  // sequence and is neither read nor written. Warm-up and measurement batches use slot 0 for all requests.
   const std::int32_t* slots = nullptr;
   // [max_requests]: the number of draft rows at the end of each request, which do not change the state.
   const std::int32_t* drafts = nullptr;
@@ -31,8 +31,8 @@ struct StateMetadata {
   // Returns how many of the request's first rows change its state. It is at least 1.
   std::int64_t kept_rows(std::int64_t b) const { return num_rows(b) - drafts[b]; }
   bool keeps_state(std::int64_t b) const { return slots[b] != 0; }
-  // Returns whether the request starts from a zero state. It does if its first row is its first token (the slot then
-  // holds another sequence's state, which is not read), or if the request has no state.
+  // Returns whether the request starts from a zero state. There are two reasons: its first row here is its first token,
+  // or it has no state. In the first case the slot holds another sequence's state, which is not read.
   bool starts_anew(std::int64_t b) const { return lengths.kv_lens[b] == num_rows(b) || !keeps_state(b); }
 };
 
@@ -59,7 +59,7 @@ class StatePlan final : public OpPlan {
   StepBuffer* step_;
   BatchLengths lengths_;
   std::size_t slots_offset_;   // offset in the step buffer of i32[max_requests]
-  std::size_t drafts_offset_;  // the same for drafts
+  std::size_t drafts_offset_;  // offset in the step buffer of the drafts, i32[max_requests]
 };
 
 // Makes StatePlans, for the KernelDefs of operators with a state.

@@ -1,7 +1,7 @@
 // The host data that a forward needs on the device: token inputs, sampling parameters, and the lists of plans. They lie
 // in one allocation with a mirror on the host, so that a step needs only one copy to the device.
 //
-//   buffer.reserve(bytes) → offset      each owner, once, in the order in which the memory is laid out
+//   buffer.reserve(bytes) → offset      once for each owner, in the order in which the memory is laid out
 //   buffer.allocate(device, stream)     once; addresses are fixed from now on
 //   buffer.host(offset), written()      every step: fill the mirror, and report what was filled
 //   buffer.upload(stream)               once a step
@@ -39,8 +39,8 @@ class StepBuffer {
   void written(std::size_t offset, std::size_t bytes);
 
   // Copies what was written since the last upload. Ranges less than kMaxGap apart are one copy. Asynchronous on
-  // `stream`; the mirror may be written again when it returns. Allocates nothing if an earlier step had the same
-  // ranges. After an error the next upload copies the ranges again.
+  // `stream`; the caller may write to the mirror again as soon as upload() has returned. Allocates nothing if an
+  // earlier step had the same ranges. After an error the next upload copies the ranges again.
   Status upload(Stream& stream);
 
  private:

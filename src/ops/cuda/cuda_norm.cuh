@@ -26,8 +26,8 @@ __device__ inline Pack<T, N> added(const Pack<T, N>& x, const Pack<T, N>& residu
 }
 
 // Returns, in each thread of a row, the sum over the row's blockDim.x threads. blockDim.x is either a power of two up
-// to 32, so that a row's threads are neighbouring lanes of one warp, or a multiple of 32. A block then has a single
-// row. `scratch` is shared memory for 32 floats.
+// to 32, so that a row's threads are neighbouring lanes of one warp, or a multiple of 32. With more than 32 threads a
+// block has a single row. `scratch` is shared memory for 32 floats.
 __device__ inline float row_sum(float x, float* scratch) {
   return blockDim.x <= kWarp ? warp_sum(x, static_cast<int>(blockDim.x)) : block_sum(x, scratch);
 }

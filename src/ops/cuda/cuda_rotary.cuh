@@ -20,7 +20,7 @@ constexpr bool fits_packs(const HeadShape& shape, int n) { return shape.dim % n 
 struct HeadSlot {
   int first;     // element of the first pack
   int second;    // element of the second pack; -1: there is no second pack
-  bool rotated;  // the packs are rotated by the angles of [first, first + N)
+  bool rotated;  // whether the packs are rotated, by the angles of pairs first … first + N - 1
 };
 
 template <int N>

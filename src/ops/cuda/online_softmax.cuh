@@ -1,6 +1,6 @@
 // The online softmax of attention kernels (Milakov and Gimelshein, arXiv:1805.02867). The scores of a row are computed
 // in pieces, and all sums so far are rescaled when the row's running max grows. Each kernel has its own main loop, and
-// kernels share the arithmetic in this file. A thread has one instance for each of its rows (or heads).
+// kernels share the arithmetic in this file. A thread has one OnlineSoftmax for each of its rows (or heads).
 #pragma once
 
 #include <cuda_runtime.h>

@@ -1,6 +1,6 @@
 // Rounds rows to E4M3, for products with matrices of E4M3. Each group of 128 columns of a row has its own scale: the
-// group's largest magnitude divided by 448, or 1 for a group of zeros. These scales are also right for checkpoints that
-// were made for one scale per row, because they are only finer.
+// group's largest magnitude divided by 448, or 1 for a group of zeros. Checkpoints that were made for one scale per row
+// can use these scales too, because a scale per group is only more precise.
 #pragma once
 
 #include <cuda_fp8.h>

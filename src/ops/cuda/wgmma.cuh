@@ -29,8 +29,8 @@ __device__ inline std::uint64_t matrix_at(std::uint32_t address) {
   constexpr std::uint64_t kSwizzle128 = 1;
   return (address & 0x3FFFFU) >> 4 | std::uint64_t{1} << 16 | std::uint64_t{kEightRows >> 4} << 32 | kSwizzle128 << 62;
 }
-// Returns the descriptor of a matrix with more than 64 columns; a product takes 16 of its rows. Each further 64 columns
-// begin kNextColumns bytes after the 64 columns before them.
+// Returns the descriptor of a matrix with more than 64 columns; a product takes 16 of its rows. Columns 64 to 127 begin
+// kNextColumns bytes after columns 0 to 63, and so on.
 template <int kEightRows, int kNextColumns>
 __device__ inline std::uint64_t wide_matrix_at(std::uint32_t address) {
   return (matrix_at<kEightRows>(address) & ~(std::uint64_t{0x3FFF} << 16)) | std::uint64_t{kNextColumns >> 4} << 16;
@@ -69,8 +69,8 @@ __device__ inline void keep_registers() {
   }
 }
 
-// Computes sum[64, kN] = a[64, 16] · b[kN, 16]ᵀ, plus the old sum if `keep`. Thread t of the warpgroup holds row 16 (t
-// / 32) + 8 h + t % 32 / 4, column 8 j + 2 (t % 4) + i in sum[4 j + 2 h + i].
+// Computes sum[64, kN] = a[64, 16] · b[kN, 16]ᵀ, plus the old sum if `keep`. Thread t of the warpgroup holds the
+// element in row 16 (t / 32) + 8 h + t % 32 / 4 and column 8 j + 2 (t % 4) + i as sum[4 j + 2 h + i].
 #define TESSERA_SUMS(i)                                                                                               \
   "+f"(sum[(i)]), "+f"(sum[(i) + 1]), "+f"(sum[(i) + 2]), "+f"(sum[(i) + 3]), "+f"(sum[(i) + 4]), "+f"(sum[(i) + 5]), \
       "+f"(sum[(i) + 6]), "+f"(sum[(i) + 7]), "+f"(sum[(i) + 8]), "+f"(sum[(i) + 9]), "+f"(sum[(i) + 10]),            \

@@ -25,8 +25,8 @@ extern const KernelDef kEmbeddingCuda;
 
 // add_given(x X[T, H], rows i32[T], given X[E, K·H]) {part} → X[T, H]
 //   Row t is x[t] + given[rows[t], part·H : (part + 1)·H], rounded once, if rows[t] is within `given`, and x[t]
-//   otherwise. 1 <= part < K. It is for models that add a further part of an image's rows to the hidden states after a
-//   layer.
+//   otherwise. 1 <= part < K. Some models have K parts of H columns in each row of an image. Part 0 is the embedding,
+//   and add_given adds each later part to the hidden states after a layer.
 extern const ir::OpDecl kAddGiven;
 extern const KernelDef kAddGivenCpu;
 extern const KernelDef kAddGivenCuda;

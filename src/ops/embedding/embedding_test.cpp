@@ -76,8 +76,8 @@ TEST(Embedding, ScalesOnlyTheTablesRows) {
   }
 }
 
-// Slices of a table are spread over ranks. Each row must come from exactly one slice, scaled or not, and given rows
-// must come from the first slice.
+// Slices of a table are spread over ranks. With a scale and without one, each row must come from exactly one slice, and
+// given rows must come from the rank with the first slice.
 TEST(Embedding, SlicesAddUpToTheTable) {
   for (const DType dtype : testing::kFloatingDTypes)
     for (const double scale : {1.0, 0.3}) {

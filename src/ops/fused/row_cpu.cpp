@@ -13,7 +13,7 @@
 namespace tessera {
 namespace {
 
-constexpr std::int64_t kVector = 16;  // floats per cache line: buffers begin on one
+constexpr std::int64_t kVector = 16;  // floats per cache line; every buffer begins at the start of a cache line
 
 struct Operand {
   std::byte* data = nullptr;
@@ -24,7 +24,7 @@ struct Operand {
 bool is_once(RowOp op) { return op == RowOp::kRepeat || op == RowOp::kWeight; }
 bool has_buffer(const RowValue& value) { return value.op != RowOp::kSlice && value.dtype != ir::DType::kInt32; }
 
-// Calls f with the C++ type of a floating-point dtype. load() has checked that the dtype is one.
+// Calls f with the C++ type of a floating-point dtype. load() has checked that the dtype is floating-point.
 template <class F>
 void with_dtype(ir::DType dtype, F&& f) {
   switch (dtype) {

@@ -1,5 +1,5 @@
-// Catches: schedules that are measured twice or on another device; a later process that lacks an earlier one's results
-// or loses its own; a damaged list that is accepted in part.
+// Catches: schedules that are measured twice or on another device; a process that does not get an earlier process's
+// results, or loses its own; a damaged list that is accepted in part.
 #include "tessera/ops/fused/row_schedules.h"
 
 #include <gmock/gmock.h>

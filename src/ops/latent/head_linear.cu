@@ -22,7 +22,7 @@ namespace {
 using namespace cuda;
 
 constexpr int kColumns = 64;  // columns in a block
-constexpr int kDepth = 64;    // depth of k in a tile in shared memory
+constexpr int kDepth = 64;    // indices of k in a tile in shared memory
 constexpr int kWarps = 4;
 constexpr int kPack = 8;  // elements in 16 bytes
 constexpr int kPacks = kDepth / kPack;
@@ -30,7 +30,7 @@ constexpr int kPacks = kDepth / kPack;
 template <class T, int kRows>
 struct HeadTiles {
   PermutedRows<T, kRows, kPacks> x;
-  PermutedRows<T, kColumns, kPacks> w;  // rows are columns of the output, or indices of k if transposed
+  PermutedRows<T, kColumns, kPacks> w;  // a row is a column of the output, or, if transposed, an index of k
 };
 static_assert(kColumns == kDepth, "a tile of w has one shape, whether it is transposed or not");
 constexpr int kStages = 2;
@@ -75,7 +75,7 @@ __global__ void __launch_bounds__(kWarps* kWarp) head_tiles(const HeadLinearProb
       turn_rows<T>(p, extras, head, first_row, kRows);
       continue;
     }
-    // Loads a tile of x and one of w. Elements past the sizes are loaded as zeros, so that they add nothing.
+    // Loads a tile of x and one of w. Elements past the matrices' ends are loaded as zeros, so that they add nothing.
     const auto load = [&](int step, int stage) {
       const std::int64_t depth = static_cast<std::int64_t>(step) * kDepth;
       if (depth < p.k) {
@@ -214,7 +214,8 @@ __global__ void __launch_bounds__(kPlainTile* kPlainTile)
   for (std::int64_t depth = 0; depth < p.k; depth += kPlainTile) {
     const std::int64_t d = depth + tx;
     x_tile[ty][tx] = row < p.rows && d < p.k ? to_float(x[row * p.x_stride + d]) : 0.0f;
-    // The layout is w_tile[column][d]. In both cases neighbouring threads read neighbouring elements of w.
+    // The layout is w_tile[column][d], whether or not w is transposed. Neighbouring threads read neighbouring elements
+    // of w.
     if (p.transposed) {
       const bool real = depth + ty < p.k && first_column + tx < p.n;
       w_tile[tx][ty] = real ? to_float(w[(depth + ty) * p.n + first_column + tx]) : 0.0f;

@@ -13,7 +13,7 @@ namespace tessera {
 
 // The arguments of the kernels: pointers to elements of one type X, and sizes. Trivially copyable.
 struct HeadLinearProblem {
-  const std::byte* x;  // X[rows, x_stride]; each head has x_dim values, at least k
+  const std::byte* x;  // X[rows, x_stride]; each head has x_dim >= k values
   const std::byte* w;  // X[heads, n, k]; transposed: X[heads, k, n]
   std::byte* out;      // X[rows, heads, out_dim]; values from n on are not written
   std::int64_t rows;

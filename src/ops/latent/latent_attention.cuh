@@ -34,7 +34,7 @@ inline constexpr int kPacks = kWidth / kPack;
 // The place where a row's sums are stored: the output, or, if there are several ranges of keys, this range's partial
 // result.
 struct Target {
-  std::int64_t at;  // index of the row, which is one head's, in out or partial_values
+  std::int64_t at;  // index of the row (one head of a token) in out or partial_values
   bool partial;
 };
 __device__ inline Target target_of(const Problem& p, const Rows& rows, int row, int split) {
@@ -84,9 +84,9 @@ __device__ inline void load_queries(const Problem& p, const Rows& rows, Tile<T, 
   }
 }
 
-// Loads a tile of the cache's rows, from position `first` on: only the rows at positions in [begin, end), so that
-// several calls can share the tile. Rows from position `last` on become zeros, so that a zero weight never multiplies a
-// NaN.
+// Loads the cache's rows for the tile of keys that begins at position `first`. Loads only the positions [begin, end),
+// so that several calls can load one tile together. Rows from position `last` on become zeros, so that a zero weight
+// never multiplies a NaN.
 template <class T>
 __device__ inline void load_keys(const Problem& p, const int* pages, int first, int begin, int end, int last,
                                  Tile<T, kKeys>& tile) {

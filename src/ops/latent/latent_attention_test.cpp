@@ -76,8 +76,8 @@ TEST(LatentAttentionBatches, MatchTheReferenceWithACacheOfAnotherType) {
 }
 
 // At the published sizes a GPU uses the direct form for requests of many rows. The cases are requests with just too few
-// rows for the direct form and with just enough, requests in one batch with requests of few rows, requests with cached
-// tokens, and requests with more keys than the scratch memory holds (the last ones).
+// rows for the direct form and with just enough, batches that also have requests of few rows, and requests with cached
+// tokens. In the last two cases the requests have more keys than the scratch memory holds.
 TEST_P(LatentAttention, MatchesTheReferenceForRequestsOfManyRows) {
   LatentConfig c{.dtype = GetParam(), .cache_dtype = GetParam(), .heads = 3, .latent = 512, .rotated = 64};
   c.key = c.value = 128;

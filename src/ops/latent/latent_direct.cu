@@ -73,7 +73,7 @@ Problem make_problem(const BindArgs& args, const LatentForms& forms, const Atten
 template <class T>
 Result<std::unique_ptr<BoundOp>> bind_typed(const Problem& p) {
   constexpr std::size_t kMakeBytes = sizeof(MakeMemory<T>);
-  constexpr std::size_t kAttendBytes = sizeof(AttendMemory<T>) + kMatrixBytes;  // room to align it
+  constexpr std::size_t kAttendBytes = sizeof(AttendMemory<T>) + kMatrixBytes;  // the second term is for alignment
   TRY(allow_shared_memory(reinterpret_cast<const void*>(make_keys<T>), kMakeBytes, "latent_attention"));
   TRY(allow_shared_memory(reinterpret_cast<const void*>(attend<T>), kAttendBytes, "latent_attention"));
   const auto heads = static_cast<unsigned>(p.attention.heads);

@@ -23,9 +23,9 @@ __device__ inline int key_rows(const LatentForms& forms, int request) {
   return rows < forms.least_rows ? 0 : (forms.kv_lens[request] + kKeyRows - 1) / kKeyRows * kKeyRows;
 }
 
-// Calls f(request, end, own) for the requests in order, 32 at a time with one lane for each, until f returns true in
-// some lane. Returns whether it did. `own` is the request's number of key rows, and `end` is the sum over this and all
-// earlier requests.
+// Calls f(request, end, own) for the requests in order. The lanes of a warp call f for 32 requests at a time. Stops
+// when f returns true in some lane. Returns whether f returned true. `own` is the request's number of key rows, and
+// `end` is the sum over this and all earlier requests.
 template <class F>
 __device__ inline bool any_of_requests(const LatentForms& forms, F&& f) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;

@@ -70,8 +70,8 @@ TESSERA_CPU_CLONES void convert(const X* x, std::int64_t size, Y* y) {
   for (std::int64_t i = 0; i < size; ++i) y[i] = from_float<Y>(to_float(x[i]));
 }
 
-// Normalises a row in type X, and stores it in type Y. A row of another type is converted in blocks, so that the norm
-// is compiled only for X.
+// Normalises a row in type X, and stores it in type Y. If Y is not X, the row is normalised in blocks of type X, which
+// are then converted to Y. So the norm is compiled only for X.
 template <class X, class Y>
 void normalise(const X* x, const X* weight, std::int64_t size, float eps, Y* y) {
   const float scale = scale_of(x, size, eps);

@@ -12,7 +12,7 @@ using namespace cuda;
 
 constexpr int kThreads = 256;
 
-constexpr int kHeld = 8;  // values of a thread with loads in flight together
+constexpr int kHeld = 8;  // number of values that a thread loads before it uses the first one
 
 // Normalises a row with a whole block. Values beyond the first kHeld of a thread are read a second time.
 template <class X, class Y>

@@ -1,5 +1,5 @@
 // Catches: a latent that is not normalised; a key that is not rotated; pairs in the wrong order; mixed-up columns of a
-// joint projection; rows in the wrong slot; writes to slots out of range; padded rows that reach real ones.
+// joint projection; rows in the wrong slot; writes to slots out of range; padded rows that change real ones.
 #include "tessera/ops/latent/latent_store.h"
 
 #include <gmock/gmock.h>
@@ -59,7 +59,7 @@ void check(const StoreSizes& c) {
   const std::vector<std::int32_t> slots = {31, -1, 7, 0, 32, 1'000'000'000, 5};
   const auto tokens = static_cast<std::int64_t>(slots.size());
   HostTensor x = random_tensor(c.x, {tokens, c.columns()}, 2);
-  const std::int64_t padding = 3;  // the number of a row of NaN, like padding
+  const std::int64_t padding = 3;  // index of a row of NaN, which acts as padding
   for (std::int64_t t = 0; t < tokens; ++t)
     for (std::int64_t i = 0; i < c.columns(); ++i)
       if (t == padding || (i >= c.q_latent && i < c.q_latent + c.between)) x.set(t * c.columns() + i, std::nan(""));

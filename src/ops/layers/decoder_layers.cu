@@ -28,7 +28,8 @@ using Shape = LayerShape<1024, 16, 8, 3072>;
 // With four rows, separate kernels are faster (docs/measurements/prefill-decode.md).
 constexpr std::int64_t kMostRows = 2;
 
-// Tensors begin at a multiple of 16 bytes, because the kernel copies them to shared memory.
+// Returns whether `w` is a bfloat16 weight of this size. It must begin at a multiple of 16 bytes, because the kernel
+// copies it to shared memory.
 bool is_matrix(const TensorView& w, std::int64_t rows, std::int64_t columns) {
   return w.is_weight && w.dtype == ir::DType::kBFloat16 && w.rank == 2 && w.dim(0) == rows && w.dim(1) == columns &&
          is_aligned(w.data.raw());

@@ -5,13 +5,14 @@
 // loads them in order into a ring in shared memory (weight_ring.cuh), nearly a layer ahead of the products. Blocks
 // exchange values as tagged words (tagged_words.cuh), six times a layer:
 //
-//   stream ─▶ qkv ─▶ attention over a block's keys ─▶ their sums ─▶ o + stream ─▶ gate and up ─▶ down + stream
+//   stream ─▶ qkv ─▶ attention over a block's keys ─▶ attention over all keys ─▶ o + stream ─▶ gate and up
+//     ─▶ down + stream
 //
-// Block b has n / 128 rows of each matrix of n rows, from row b · n / 128 on. So it owns columns 8b … 8b + 7 of the
-// residual stream and keeps them in registers. Each KV head has 16 blocks, which share the keys of all requests evenly,
-// in tiles of 64. If a norm precedes a product, x is multiplied by the norm's weight before the product, and the
-// product is multiplied by 1/rms after it (layer_products.cuh). Except for that, values are rounded where the
-// operators' own kernels round them.
+// Block b has n / 128 rows of each matrix of n rows, from row b · n / 128 on. The matrices o and down have 1024 rows,
+// so block b owns columns 8b … 8b + 7 of the residual stream, and keeps them in registers. Each KV head has 16 blocks,
+// which share the keys of all requests evenly, in tiles of 64. If a norm precedes a product, x is multiplied by the
+// norm's weight before the product, and the product is multiplied by 1/rms after it (layer_products.cuh). Except for
+// that, values are rounded where the operators' own kernels round them.
 #pragma once
 
 #include <cstdint>

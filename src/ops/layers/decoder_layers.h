@@ -13,9 +13,9 @@ namespace tessera {
 // processes that share the device by MPS run operator by operator. MPS is excluded because the 128 blocks wait for one
 // another and have to run at once.
 //
-// For the same reason only one engine of a process may have this kernel on a device. The first engine that binds the
-// kernel has it until its last bound kernel is destroyed (device_claims.h). Other engines run operator by operator, and
-// their logs say so. A bound kernel owns 0.6 to 1.3 MB of device memory.
+// Because the blocks wait for one another, only one engine of a process may have this kernel on a device. The first
+// engine that binds the kernel has it until its last bound kernel is destroyed (device_claims.h). Other engines run
+// operator by operator, and their logs say so. A bound kernel owns 0.6 to 1.3 MB of device memory.
 JoinedKernelDef joined_decoder_layers();
 
 }  // namespace tessera

@@ -1,6 +1,6 @@
-// Catches: a joined kernel whose results differ from its operators', run one by one, for some number of rows, tail of
-// columns, type or attribute; results that change from run to run; kernels that begin before the preceding kernel has
-// ended and do not wait for it.
+// Catches: a joined kernel whose results differ from those of its operators at some number of rows, tail of columns,
+// type or attribute; results that change from run to run; kernels that begin before the preceding kernel has ended and
+// do not wait for it.
 #include <gtest/gtest.h>
 
 #include <algorithm>

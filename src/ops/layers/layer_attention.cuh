@@ -1,6 +1,6 @@
 // The attention of a decoder layer, within the launch of all layers (decoder_layers.cuh): head norms, rotation, the
 // store of the newest key, and attention. A block has one KV head and a share of the keys of all requests. The blocks
-// of a KV head exchange their partial results, and each block joins those of some outputs.
+// of a KV head exchange their partial results, and each block joins the partial results of some outputs.
 //
 // A warp takes eight keys of a tile of 64. A lane has four elements of each query, key and output.
 #pragma once
@@ -53,7 +53,7 @@ class Share {
     const Tiles all = range_of(request);
     return {all.first / size_, all.first == all.last ? all.first / size_ : (all.last - 1) / size_ + 1};
   }
-  // Calls f(request, tile, is_first) for the block's tiles in order. `is_first` is true for the first of them.
+  // Calls f(request, tile, is_first) for the block's tiles in order. `is_first` is true for the block's first tile.
   template <class F>
   __device__ void for_each_tile(const Requests& requests, F&& f) const {
     for (int request = 0; request < requests.rows; ++request) {
@@ -204,7 +204,7 @@ __device__ inline void attend(const Requests& r, int request, Tiles tiles, int k
     }
   }
 
-  OnlineSoftmax<BaseTwo> row;  // softmax of head lane / 16; a lane's sum counts each key twice
+  OnlineSoftmax<BaseTwo> row;  // the softmax of head number lane / 16; two lanes share each key and have equal sums
   float out[kGroup][4] = {};
   for (int tile = tiles.first; tile < tiles.last; ++tile) {
     const int first = tile * kTileKeys + warp * kWarpKeys;

@@ -114,7 +114,7 @@ class AdaptedLinear {
  private:
   std::uint32_t seed_ = 1;
   DeviceCalls calls_;
-  TensorView left_;  // what the calls leave: the gate's result, or the linear's changed one
+  TensorView left_;  // the result of the gate or, without a gate, of the linear with its change
   std::unique_ptr<BoundOp> shrink_;
 };
 

@@ -13,7 +13,8 @@ namespace {
 constexpr std::int64_t kMaxFewRows = 1;
 
 // Returns whether cuBLASLt would round the product to the storage type before it adds the bias. It does so if rows are
-// no multiple of 16 bytes. No model in use has such rows, and tests only use small ones.
+// no multiple of 16 bytes. No model in use has such rows. Only tests do, and their matrices are small, so the slower
+// kernel for few rows serves them.
 bool rounds_twice(const LinearProblem& p) {
   const auto element = static_cast<std::int64_t>(ir::dtype_size(p.dtype));
   return p.bias != nullptr && p.dtype != ir::DType::kFloat32 && (p.k * element % 16 != 0 || p.n * element % 16 != 0);
@@ -22,7 +23,8 @@ bool rounds_twice(const LinearProblem& p) {
 bool takes_few_rows(const LinearProblem& p) { return p.m <= kMaxFewRows || p.k == 0 || rounds_twice(p); }
 
 Result<std::size_t> workspace_bytes(const BindArgs& args) {
-  // The choice between streamed and split also depends on addresses, which are not known here.
+  // Streamed and split kernels need no workspace. Whether one of them runs also depends on addresses, which are not
+  // known here. So this returns the size for cuBLASLt in that case too.
   if (args.context.limits.deterministic || takes_few_rows(make_linear_problem(args))) return std::size_t{0};
   return kCublasLtWorkspaceBytes;
 }

@@ -51,8 +51,8 @@ bool serves_any_rows(cublasLtHandle_t handle, const LinearProblem& p, const cubl
 
 static_assert(sizeof(cublasLtMatmulAlgo_t) == sizeof(OpaqueAlgorithm));
 
-// Returns the choice that this process or an earlier one made, or else a new one. Choices with an activation are not
-// kept, because they belong to another problem.
+// Returns the choice that this process or an earlier one made, or else a new one. Choices for a product with a GELU are
+// not kept, because a LinearShape does not say whether there is a GELU.
 Result<std::shared_ptr<const Choice>> choose(cublasLtHandle_t handle, const LinearProblem& p, Rows rows) {
   auto choice = std::make_shared<Choice>();
   TRY(describe(p, choice->matmul, choice->w, choice->x, choice->y));

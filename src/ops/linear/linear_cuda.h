@@ -41,8 +41,8 @@ Result<std::unique_ptr<BoundOp>> bind_streamed(const LinearProblem& problem);
 // needs Hopper and a forward that is not deterministic.
 inline constexpr std::int64_t kMostSplitRows = 64;
 bool can_split(const BindArgs& args);
-// Binds the kernel that splits k; it too loads weights before the preceding kernels have ended (linear_split.cuh). Sums
-// have one order for all row counts. Precondition: can_split().
+// Binds the kernel that splits k. Like the streamed kernel, it loads weights before the preceding kernels have ended
+// (linear_split.cuh). Sums have one order for all row counts. Precondition: can_split().
 Result<std::unique_ptr<BoundOp>> bind_split(const LinearProblem& problem);
 // Binds a JoinedKernelDef's operators: a linear without residual, then silu_mul or gelu_mul. Returns null if the kernel
 // does not support them.
@@ -64,8 +64,8 @@ Result<std::unique_ptr<BoundOp>> bind_cublaslt(const LinearProblem& problem, Dev
 // Binds one algorithm for any number of rows: the library's first choice for kReferenceRows rows of x, among the
 // algorithms that compute each sum in one block. This algorithm computes every element of y in the same tile and order,
 // so that a row's bits do not depend on m. It needs no workspace. Returns kUnimplemented if no algorithm qualifies for
-// n, k and dtype. Returns kInternal if the algorithm does not support this m, because another one would give other
-// bits.
+// n, k and dtype. Returns kInternal if the algorithm does not support this m, because another algorithm would give
+// other bits.
 inline constexpr std::int64_t kReferenceRows = 256;
 Result<std::unique_ptr<BoundOp>> bind_cublaslt_for_any_rows(const LinearProblem& problem, Device& device);
 

@@ -87,8 +87,8 @@ TESSERA_CPU_CLONES void convert_rows(const T* from, float* to, std::int64_t coun
 
 constexpr std::int64_t kLineBytes = 64;
 
-// Returns whether to prefetch. One or two rows are processed as fast as memory delivers the columns, in an order that
-// the hardware prefetcher predicts; only more rows profit.
+// Returns whether to prefetch. One or two rows are computed as fast as memory delivers the weights, and the hardware
+// prefetcher predicts the order of their loads. Only more rows become faster by prefetches.
 constexpr bool fetches_ahead(std::int64_t rows) { return rows > 2; }
 
 // Prefetches the weights of the next columns, `lines` cache lines at each step of k. The prefetches are spread evenly,
@@ -184,8 +184,8 @@ constexpr int columns_at_once(int rows, int steps) {
   return columns;
 }
 
-// Computes the rows [row, row + kRows) of a block of columns. They are one of `groups` groups of rows that are
-// multiplied by the block. `x` holds all rows.
+// Computes the rows [row, row + kRows) of a block of columns. `x` holds all rows. `groups` is the number of row groups
+// that share the prefetches of the next block's weights.
 template <class Products, int kRows, class R>
 TESSERA_INLINE void add_block(const LinearProblem& p, const R* x, std::int64_t row, const Columns<R>& columns,
                               std::int64_t groups, Ahead& ahead) {

@@ -3,8 +3,9 @@
 // again. At 8192 tokens this saves a fifth of a layer's memory traffic.
 //
 // The tensor map of w places 8 gate rows beside the same 8 up rows in shared memory, so that a thread has both sums of
-// an element. The grid has as many blocks as the device runs at once. Clusters take tiles group by group of kGroup
-// tiles of rows, and column by column within a group, so that concurrent tiles share rows of x and w in L2.
+// an element. The grid has as many blocks as the device runs at once. Every kGroup rows of tiles form a group. Clusters
+// take the tiles group by group, and within a group column by column, so that concurrent tiles share rows of x and w in
+// L2.
 //
 // The lower bound of the time is 4 · m · n · k operations at the 989 dense TFLOP/s of an H200.
 #pragma once

@@ -6,7 +6,7 @@
 
 namespace tessera {
 
-// Joins {"linear", "gelu"} if there is a bias and the GELU is by tanh, which is the only one that cuBLASLt has. The
+// Joins {"linear", "gelu"} if there is a bias and the GELU has the tanh form, the only form that cuBLASLt has. The
 // activation takes the float32 sum, which separate operators would round first. bind() returns null for float32, in
 // deterministic forwards, and if the kernels for few rows take the linear.
 extern const JoinedKernelDef kLinearGeluCuda;

@@ -14,7 +14,7 @@ namespace {
 // The fewest rows and products for which adding the residual in the matmul is faster. A residual costs each tile one
 // load, which long sums hide. The saving grows with the size of the tensor.
 constexpr std::int64_t kFewestRows = 512;
-// This takes 50 µs on an H200 (docs/measurements/prefill-decode.md).
+// Multiplying this many products takes 50 µs on an H200 (docs/measurements/prefill-decode.md).
 constexpr std::int64_t kFewestProducts = std::int64_t{1} << 34;
 bool pays(const LinearProblem& p) { return p.m >= kFewestRows && p.m * p.n * p.k >= kFewestProducts; }
 

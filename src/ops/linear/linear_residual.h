@@ -1,5 +1,5 @@
 // A linear of many rows, the residual after it and the norm of their sum. The library's matmul adds the residual as it
-// stores. So the norm reads one tensor instead of two, and the product alone is never stored.
+// stores its result. So the norm reads one tensor instead of two, and the product alone is never stored.
 #pragma once
 
 #include "tessera/ops/contract/op.h"
@@ -8,7 +8,7 @@ namespace tessera {
 
 // Joins {"linear", "add_rms_norm"}. The sum is rounded once, not twice. bind() returns null for float32, in
 // deterministic forwards, for sizes too small to be faster than the two kernels, for a linear with a residual of its
-// own, and if the library cannot run it. The library needs aligned operands, and k and n that are multiples of 8.
+// own, and if the library has no kernel. The library needs aligned operands, and k and n that are multiples of 8.
 extern const JoinedKernelDef kLinearResidualNormCuda;
 
 }  // namespace tessera

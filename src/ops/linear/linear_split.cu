@@ -19,16 +19,17 @@ namespace {
 using namespace cuda;
 using namespace cuda::split_linear;
 
-// Bytes of shared memory with which two blocks fit on a multiprocessor, or only one. If all clusters run at once with a
-// multiprocessor for each block, no multiprocessor may take two blocks: blocks start when the blocks of the preceding
-// kernel end, so the first free multiprocessors would otherwise take them all. An H200 has 132 multiprocessors, but
-// runs only 30 clusters of four with a multiprocessor for each block.
+// The bytes of shared memory of a block with which two blocks fit on a multiprocessor, and with which only one fits. If
+// all clusters can run at once with a multiprocessor for each block, no multiprocessor may take two blocks. Otherwise
+// the first free multiprocessors would take all blocks, because blocks start when the blocks of the preceding kernel
+// end. An H200 has 132 multiprocessors, but runs only 30 clusters of four with a multiprocessor for each block.
 constexpr int kSharedBytesOfTwo = 112 * 1024;
 constexpr int kSharedBytesOfOne = 116 * 1024;
 
-// Returns the number of blocks that share a tile. It is the greatest power of two for which each block has its own
-// multiprocessor, at most kMostBlocks. With a long k there are two even if they have to share a multiprocessor, because
-// each still has enough loads to keep under way (docs/measurements/prefill-decode.md). The number does not depend on m.
+// Returns the number of blocks that share a tile. It is the greatest power of two, at most kMostBlocks, for which each
+// block has its own multiprocessor and at least one stage. With a long k there are two even if they have to share a
+// multiprocessor, because each still has enough loads to keep under way (docs/measurements/prefill-decode.md). The
+// number does not depend on m.
 int blocks_of_tile(const LinearProblem& p) {
   constexpr std::int64_t kLong = 4096;
   const std::int64_t tiles = ceil_div(p.n, kWeightRows);

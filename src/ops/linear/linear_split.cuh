@@ -4,9 +4,9 @@
 // linear: placing its blocks, waiting for the first columns, and the loop over k. The kernel therefore does three
 // things:
 //   - Weights do not depend on the preceding kernels, so a block asks for them before it waits (cuda_launch.cuh).
-//   - The blocks of a cluster share a tile of y and split k, which fills the multiprocessors and shortens the loop. At
-//     its end each block leaves its sums in its own shared memory. Each then takes some of the tile's rows, and adds
-//     the sums of all blocks for them, in the order of the cluster's blocks.
+//   - The blocks of a cluster share a tile of y and split k, which fills the multiprocessors and shortens the loop.
+//     After the loop each block leaves its sums in its own shared memory. Then each block takes some of the tile's
+//     rows, and adds the sums of all blocks for these rows, in the order of the cluster's blocks.
 //   - Two blocks fit on a multiprocessor, so that one loads while the other adds.
 //
 // The products' first matrix is 64 rows of weights and the second is rows of x, as in hopper_matmul.cuh. An element's
@@ -24,7 +24,7 @@ namespace tessera::cuda::split_linear {
 
 inline constexpr int kWeightRows = 64;  // rows of w in a tile
 inline constexpr int kMostBlocks = 4;   // greatest number of blocks in a cluster
-inline constexpr int kDepth = 64;       // columns of k in a stage: rows of 128 bytes
+inline constexpr int kDepth = 64;       // columns of k in a stage, 128 bytes of each row
 inline constexpr int kRowBytes = kDepth * 2;
 inline constexpr int kMostStages = 8;
 inline constexpr int kThreads = kWarpgroup + kWarp;  // the last warp starts the copies

@@ -12,8 +12,8 @@ namespace {
 using namespace cuda;
 using namespace cuda::streamed_linear;
 
-// Returns whether the streamed kernel is the fastest: always up to eight rows. With more rows x is read as often as w,
-// and the kernel that splits k is faster for large matrices (docs/measurements/prefill-decode.md).
+// Returns whether the streamed kernel is the fastest. Up to eight rows it always is. With more rows it reads x as often
+// as w, and the kernel that splits k is faster for large matrices (docs/measurements/prefill-decode.md).
 bool is_worth_streaming(const LinearProblem& p) {
   constexpr std::int64_t kSmall = std::int64_t{16} << 20;  // in bytes of w
   if (p.m <= 8) return true;

@@ -5,8 +5,8 @@
 // before it waits for those kernels (cuda_launch.cuh), and the weights arrive while they still run. After the wait the
 // block loads all of x at once, as far as registers hold it, because the products need the last columns too.
 //
-// With up to eight rows x takes few registers, and two blocks on a multiprocessor keep 200 KiB of loads under way.
-// Otherwise a multiprocessor has one block at a time. A block processes tiles of 16 rows of w and all of k. A tile is
+// With up to eight rows x takes few registers, and two blocks on a multiprocessor keep 200 KiB of loads under way. With
+// more rows a multiprocessor has one block at a time. A block processes tiles of 16 rows of w and all of k. A tile is
 // loaded in stages of at most 1024 columns, of sizes as equal as possible. The stages go through a ring in shared
 // memory, without a pause between tiles. Each of eight warps multiplies an eighth of a stage by tensor-core
 // instructions. At the end of a tile the warps' sums are added, in an order that depends neither on the number of rows

@@ -33,8 +33,8 @@ constexpr int kMostLaunches = 50;  // launches in a round
 constexpr int kMostAlgorithms = 16;
 constexpr double kSmallestGain = 0.01;  // a smaller gain is noise
 constexpr std::size_t kPatternBytes = std::size_t{1} << 20;
-// The launches use several weight matrices in turn, which have this many bytes together. The L2 cache holds less, so
-// each launch reads its weights from memory.
+// The launches use several weight matrices in turn. All of these matrices together have this many bytes. The L2 cache
+// holds less, so each launch reads its weights from memory.
 constexpr std::size_t kColdBytes = std::size_t{128} << 20;
 constexpr std::size_t kLeftBytes = std::size_t{256} << 20;  // device memory that stays free for other allocations
 

@@ -104,7 +104,7 @@ TEST(WeightLinears, EqualLinearsOfUnmarkedMatrices) {
       }
 }
 
-// For each of these matrices one kernel computes all of the numbers of rows, though perhaps by different variants.
+// For each of these matrices, one kernel computes all numbers of rows, though it may have variants for some of them.
 TEST(WeightLinears, RowBitsDoNotDependOnTheRowCount) {
   if (!on_cuda()) GTEST_SKIP() << "this device computes all by one kernel";
   struct Case {

@@ -31,9 +31,9 @@ class OneDnnBlocks {
     std::byte* scratch;  // scratch_bytes() bytes; each calling thread has its own
   };
 
-  // Returns the number of rows that are computed for `rows` rows, because oneDNN has primitives only for some numbers.
-  // x and y must have that many rows; the content of the additional rows reaches no other row. `rows` is 1 to
-  // kMostRows.
+  // Returns the number of rows that run() computes for `rows` rows, which is the next number for which there is a
+  // primitive. x and y must have memory for this number of rows; the content of the additional rows reaches no other
+  // row. `rows` is 1 to kMostRows.
   static constexpr std::int64_t kMostRows = 240;
   static std::int64_t computed_rows(std::int64_t rows);
 

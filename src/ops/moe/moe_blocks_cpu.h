@@ -1,7 +1,7 @@
 // moe_experts on the CPU with matrices in packed blocks of GGUF. Blocks are multiplied as integers, as in
-// quantised_linear (blocks/block_linear.h). multiplies_blocks() returns whether this is possible: inputs must be
-// allowed to be rounded by block, the types must have a packed layout, and no 16 packed rows may belong to two experts.
-// Otherwise blocks are converted to numbers first.
+// quantised_linear (blocks/block_linear.h). This is possible if inputs may be rounded by block, the types have a packed
+// layout, and no 16 packed rows belong to two experts. multiplies_blocks() checks these conditions. Otherwise blocks
+// are converted to numbers first.
 #pragma once
 
 #include <algorithm>

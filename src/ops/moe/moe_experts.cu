@@ -6,7 +6,7 @@
 //   few rows   16-bit types, few tokens (moe_few_rows.cuh): gate and up, down, sum
 //   hopper     16-bit types, many rows an expert, Hopper (moe_hopper.cuh): order, gate and up, down, sum
 //   grouped    16-bit types (moe_grouped.cuh): order, gate and up, down, sum
-//   plain      everything else: float32, odd sizes (moe_plain.cuh): the same launches as grouped
+//   plain      everything else, such as float32 and odd sizes (moe_plain.cuh): the same launches as grouped
 //
 // With bfloat16, the type in which models with MXFP4 compute, MXFP4 uses any of these algorithms but "plain"; with
 // other types it uses "plain". Quantised matrices use any algorithm but "one token", through moe_quantised_stream.cuh,

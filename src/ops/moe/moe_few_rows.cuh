@@ -21,7 +21,7 @@ inline constexpr int kMostPairs = 128;
 inline constexpr int kFewRows = 16;        // rows of x: those of one tensor-core instruction
 inline constexpr int kFewWeightRows = 16;  // weight rows of a block
 inline constexpr int kFewStep = 32;        // columns that a warp takes at a time: 16 bytes a thread
-inline constexpr int kFewBlocks = 4;       // mxfp4 blocks that a warp takes at a time: 16 bytes a thread too
+inline constexpr int kFewBlocks = 4;       // mxfp4 blocks that a warp takes at a time: 16 bytes a thread
 
 // Writes all pairs that have the same expert as `pair` to `list`, in ascending order, and returns their number. Returns
 // 0 if an earlier pair has the same expert, or if `pair` has no expert. All threads of the block call it.

@@ -23,7 +23,7 @@
 
 namespace tessera::cuda::moe {
 
-inline constexpr int kDepth = 64;  // columns of k in a stage: rows of 128 bytes
+inline constexpr int kDepth = 64;  // columns of k in a stage, 128 bytes of each row
 inline constexpr int kTileWeightRows = 128;
 inline constexpr int kStages = 3;
 inline constexpr int kChunks = kDepth / 8;              // 16-byte chunks in a row of a stage
@@ -97,8 +97,8 @@ __device__ inline std::int64_t weight_row(const Matmul<T>& p, const Tile& tile, 
   return static_cast<std::int64_t>(tile.expert) * p.w_rows + r / kTileColumns<kGateUp> * p.n + c;
 }
 
-// Copies the tile's kTileWeightRows weight rows to the rows of the stage after the kRows rows of x. The copies of a
-// stage begin before another stage is multiplied, and end after it.
+// Copies the tile's kTileWeightRows weight rows to the rows of the stage after the kRows rows of x. The kernel calls
+// begin() for a stage, then multiplies an earlier stage, and then calls end().
 template <class T, int kRows, bool kGateUp>
 class PlainCopy {
  public:
@@ -186,8 +186,8 @@ class PackedCopy {
 };
 
 // Computes the matmul tile by tile. Eight warps multiply: two divide a tile's rows, and four divide its weight rows, so
-// that each warp has kRows / 2 rows and 32 weight rows. For gate and up, these are 16 rows of gate and the same 16 of
-// up, so that a thread has both sums of an element.
+// that each warp has kRows / 2 rows and 32 weight rows. For gate and up, the 32 weight rows are 16 rows of gate and the
+// same 16 of up, so that a thread has both sums of an element.
 template <class T, int kRows, bool kGateUp, template <class, int, bool> class WeightCopy>
 __global__ void __launch_bounds__(kThreads, 2) grouped(const Matmul<T> p, const Order order) {
   extern __shared__ __align__(128) unsigned char shared[];

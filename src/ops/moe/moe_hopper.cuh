@@ -97,7 +97,7 @@ template <class T, bool kGateUp, ColumnOrder kOrder, GatedActivation kActivation
 __device__ inline void store_results_of(const HopperMatmul<T>& p, const float (&sum)[kMostProductSums],
                                         const Tile& tile, int column, int warpgroup, unsigned char* results,
                                         int& turn) {
-  constexpr int kHalves = kGateUp ? 1 : 2;  // columns of y come in halves of a warp's 16 weight rows
+  constexpr int kHalves = kGateUp ? 1 : 2;  // for down, a warp's 16 weight rows give two halves of 8 columns of y
   constexpr int kPacks = kResultColumns<kGateUp> / 8;
   const int thread = static_cast<int>(threadIdx.x) % kWarpgroup;
   const int lane = thread % kWarp;

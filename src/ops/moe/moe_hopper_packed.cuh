@@ -7,9 +7,9 @@
 // stores its results in that order. Within 32 columns, column 4 i + j goes to place 8 j + i.
 //
 // Unpacking a stage takes a warpgroup about 100 instructions a thread. With 256 tokens a tile, the products of a stage
-// last 1024 cycles of the multiprocessor, and unpacking issues instructions in a fourth of them. In the source, a
-// stage's products run while the next stage is unpacked. In the compiled code they do not, for lack of registers (ptxas
-// C7512). So only the other warpgroup fills the tensor cores meanwhile.
+// last 1024 cycles of the multiprocessor, and unpacking issues instructions in a fourth of these cycles. In the source,
+// a stage's products run while the next stage is unpacked. In the compiled code they do not, for lack of registers
+// (ptxas C7512). So only the other warpgroup fills the tensor cores meanwhile.
 #pragma once
 
 #include "tessera/ops/moe/moe_hopper.cuh"
@@ -123,8 +123,8 @@ __device__ inline void copy_packed_tiles(const PackedMatmul<T>& packed, PackedRi
 // A thread's part of a stage of weights, in the form that multiply_held() takes: steps of 16 columns.
 using PackedOperand = std::uint32_t[kHopperDepth / 16][4];
 
-// Unpacks the thread's part of a stage. `row` is the thread's first row in the tile; its second row is 8 further.
-// `stage` is counted within the tile.
+// Unpacks the thread's part of a stage. `row` is the thread's first row in the tile, and row + 8 is its second. `stage`
+// is counted within the tile.
 __device__ inline void unpack_stage(const unsigned char* box, const unsigned char* scales, int row, int blocks,
                                     int stage, PackedOperand& to) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;

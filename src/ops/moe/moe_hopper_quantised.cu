@@ -34,8 +34,8 @@ Result<std::unique_ptr<BoundOp>> bind_values(const ExpertsProblem& p, std::byte*
                                TRY((quantised_launch<kValues, false>(p, l, scratch))));
 }
 
-// Returns whether the scales fit the kernel's stages. A row may have one scale in a stage, or one for 32 columns if
-// values have four bits (two in NVFP4).
+// Returns whether the scales fit the kernel's stages. In a stage, a row may have one scale. If values have four bits,
+// it may have one scale for every 32 columns, or two in NVFP4.
 bool fits_stages(const QuantisedMatrix& m) {
   const QuantisedFormat& f = m.format;
   if (!has_whole_pieces(m) || quantised::group_shift_of(m) < 0) return false;

@@ -8,8 +8,8 @@
 // are multiplied with values, which rounds the weights to bfloat16.
 //
 // Converting a stage takes a warpgroup about 100 instructions a thread. With 256 tokens a tile, the products of a stage
-// last 1024 cycles of the multiprocessor; converting issues instructions in a fifth of them, while the other warpgroup
-// fills the tensor cores.
+// last 1024 cycles of the multiprocessor. Converting issues instructions in a fifth of these cycles, while the other
+// warpgroup fills the tensor cores.
 #pragma once
 
 #include "tessera/ops/moe/moe_hopper_packed.cuh"
@@ -108,7 +108,7 @@ class StageScales {
   int zeros_[kCount];
 };
 
-// Converts the thread's part of a stage. `row` is the thread's first row in the tile; its second row is 8 further.
+// Converts the thread's part of a stage. `row` is the thread's first row in the tile, and row + 8 is its second.
 // `stage` is counted within the tile.
 template <class T, Values kValues>
 __device__ inline void convert_stage(const unsigned char* box, int row, int stage,

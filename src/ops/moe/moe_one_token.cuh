@@ -12,8 +12,9 @@
 // multiplied with column 2q. In down, it has rows of two experts, one for column 2q and the other for column 2q + 1,
 // because each expert has its own x.
 //
-// Weights enter the product as unpack_raw() makes them, times 2^-126, and x enters times 2^60. Neither rounds, for |x|
-// below 2^67. Sums of products vanish in float32 only below 2^-83 (before scaling).
+// Weights enter the product as unpack_raw() makes them, times 2^-126, and x enters times 2^60. Neither factor causes a
+// rounding if |x| is below 2^67. A sum of products vanishes in float32 only if its value without these factors is below
+// 2^-83.
 //
 // x lies in the order in which threads multiply it (place_of()). The kernel of gate and up writes its results in this
 // order for the kernel of down.

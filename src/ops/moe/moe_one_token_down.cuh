@@ -1,8 +1,8 @@
 // moe_experts for one token with 4-bit weights: down, and the sum over the token's experts (moe_one_token.cuh).
 //
-// A block computes 8 columns of y over all experts. A warp takes the rows of two experts and every n-th step of k, and
-// works alone until its last step. The first weights are loaded before the kernel of gate and up has ended. Each thread
-// loads its own weights through shared memory, because registers would not hold so many.
+// A block computes 8 columns of y over all experts. A warp takes the rows of two experts and its share of the steps of
+// k, and works alone until its last step. The first weights are loaded before the kernel of gate and up has ended. Each
+// thread loads its own weights through shared memory, because registers would not hold so many.
 #pragma once
 
 #include "tessera/ops/cuda/async_copy.cuh"
@@ -14,8 +14,8 @@ inline constexpr int kTokenDownAhead = 3;  // steps whose loads are in flight
 inline constexpr int kTokenDownWarps = 8;  // warps of a block
 inline constexpr int kTokenMostExperts = 2 * kTokenDownWarps;
 
-// Returns the bytes of shared memory that one warp's PackedWalk needs. They hold the weights of the steps in flight,
-// and the scale factors of sixteen rows with k columns.
+// Returns the bytes of shared memory that one warp's PackedWalk needs: for the weights of the steps in flight, and for
+// the scale factors of sixteen rows with k columns.
 constexpr std::int64_t walk_bytes(std::int64_t k) {
   return std::int64_t{kTokenDownAhead} * 2 * kWarp * 16 + k / kPackedBlock * 16;
 }
@@ -114,8 +114,8 @@ __global__ void __launch_bounds__(kTokenDownWarps* kWarp, 3)
   };
   const int chosen[2] = {expert_of(couple * 2), expert_of(couple * 2 + 1)};
   // If one expert of a couple is missing, its partner's rows are multiplied twice, which reads nothing more. A couple
-  // without experts has no steps, and neither has a warp for which no step is left. Their loops begin past the end and
-  // load nothing.
+  // without experts has no steps. A warp may also have no step because the other warps have them all. The loops of such
+  // warps begin past the end and load nothing.
   const int present = max(chosen[0], chosen[1]);
   const int own_step = thread / kWarp / couples;
   const int first_step = own_step < stride && present >= 0 ? own_step : steps;
@@ -140,8 +140,8 @@ __global__ void __launch_bounds__(kTokenDownWarps* kWarp, 3)
   }
   wait_for_previous();
 
-  // A warp copies both rows' columns of a step at once. Columns of blocks past the end were never written, so zeros
-  // take their place.
+  // A warp copies a step's columns of x for both experts at once. Columns of blocks past the end were never written, so
+  // zeros take their place.
   auto* const x =
       reinterpret_cast<uint4*>(shared + kTokenDownWarps * walk_bytes(p.k)) + thread / kWarp * (kTokenDownAhead * kWarp);
   const auto* const from =

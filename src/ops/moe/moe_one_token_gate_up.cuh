@@ -2,7 +2,7 @@
 //
 // The kernel cannot know which weights it needs until the router has chosen, and then it needs all of them at once.
 // Memory is fast when neighbouring bytes are requested together. So the copy engine (TMA) brings eight whole rows at a
-// time, in the order in which a block multiplies them. They fill the block's shared memory.
+// time, in the order in which a block multiplies them. These rows fill the block's shared memory.
 //
 // A unit is 8 columns of y of one expert. Its gate rows and up rows take one slot of the block's ring. The block's
 // warps form teams. The warps of a team share a unit's steps of k, and the teams take units in turn. A slot belongs to
@@ -61,8 +61,8 @@ __device__ inline void ask_for_units(const Matmul<T>& p, const std::int32_t* ids
   }
 }
 
-// Returns which of eight rows a thread reads. Rows a and a + 2 lie in different banks if k is an odd multiple of 64,
-// and shared memory serves eight threads at once.
+// Returns which of eight rows a thread reads. Shared memory serves eight threads, which are two quads, at once. If k is
+// an odd multiple of 64, rows a and a + 2 lie in different banks, so these two quads read such rows.
 __device__ inline int row_of_thread_in_eight() {
   const int quad = static_cast<int>(threadIdx.x) / 4 % 8;
   return (quad & 4) | (quad & 1) << 1 | (quad >> 1 & 1);

@@ -99,7 +99,7 @@ TEST_P(MoeParts, AddUpToTheWhole) {
     }
 }
 
-// If nobody chose one part, the other part is the whole.
+// If no token chose an expert of one part, the other part alone gives the whole result.
 TEST_P(MoeParts, AnUnchosenPartAddsNothing) {
   constexpr std::int64_t kShunned = 4;
   for (const PartSizes& s : kSizes)

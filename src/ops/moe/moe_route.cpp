@@ -107,8 +107,8 @@ void choice_row(const RouteProblem& p, const float* scores, float* choice) {
   }
 }
 
-// Returns the index of the greatest of values[0 … count) that is not taken yet, and takes it. The lowest index wins
-// among equals.
+// Returns the index of the greatest of values[0 … count) that is not taken yet, and marks it as taken. The lowest index
+// wins among equals.
 std::int64_t take_greatest(const float* values, bool* taken, std::int64_t count) {
   std::int64_t best = -1;
   for (std::int64_t i = 0; i < count; ++i)

@@ -24,8 +24,8 @@ __device__ unsigned key_of(float x) {
   return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
 }
 
-// Returns the index of the greatest key and takes it. The lowest index wins among equals. Index i is keys[i / 32] of
-// lane i % 32. Precondition: at least one key is not taken.
+// Returns the index of the greatest key, and marks the key as taken. The lowest index wins among equals. Index i is
+// keys[i / 32] of lane i % 32. Precondition: at least one key is not taken.
 template <int kPerLane>
 __device__ int take_greatest(unsigned (&keys)[kPerLane], int lane) {
   unsigned greatest = keys[0];

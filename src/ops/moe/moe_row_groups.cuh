@@ -24,7 +24,7 @@ struct RowGroups {
   std::uint32_t group[kStreamedPairs];  // expert, first and rows packed into one word
   std::int16_t id[kStreamedPairs];
   std::uint8_t order[kStreamedPairs];  // pairs sorted by expert
-  std::uint8_t begin[kStreamedPairs];  // [an expert's first pair]: where the expert's pairs begin in `order`
+  std::uint8_t begin[kStreamedPairs];  // where an expert's pairs begin in `order`; the index is the expert's first pair
   int2 scratch[kStreamedWarps + 1];
   int count;
 

@@ -88,7 +88,7 @@ __global__ void __launch_bounds__(kStreamedThreads, 2) streamed_experts(const St
   const int slot_bytes = Weights::slot_bytes(p.stage_columns);
   const auto columns_of = [&](int stage) { return min(p.stage_columns, m.k - stage * p.stage_columns); };
   // Returns the number of the item's first weight row among all experts' rows. The second eight rows begin `to_high`
-  // rows further.
+  // rows later.
   const auto first_row = [&](const Item& item) {
     return static_cast<std::int64_t>(groups.at(item.group).expert) * m.w_rows + item.column * kColumns;
   };

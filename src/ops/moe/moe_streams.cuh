@@ -26,7 +26,7 @@ struct Streamed {
   int stage_columns;
   int pitch;  // bytes between rows of a stage in shared memory
   int slots;
-  int inverse_top_k;         // a pair's token is pair · inverse_top_k / 65536, which is exact for so few pairs
+  int inverse_top_k;         // a pair's token is pair · inverse_top_k / 65536, which is exact up to kStreamedPairs
   int group_shift;           // quantised weights: the group of a column is column >> group_shift
   float inverse_group_rows;  // quantised weights: 1 / the number of rows that share scales
 };

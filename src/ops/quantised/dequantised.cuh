@@ -1,5 +1,5 @@
-// Converts a quantised matrix to numbers of 16 bits in scratch memory, for products of many rows. The conversion takes
-// little of the time. It is bounded by the bytes that it reads and writes.
+// Converts a quantised matrix to numbers of 16 bits in scratch memory, for products of many rows. The conversion is a
+// small part of a product's time. Memory bandwidth limits the conversion.
 #pragma once
 
 #include "tessera/ops/cuda/cuda_launch.cuh"
@@ -10,8 +10,8 @@ namespace tessera::cuda::quantised {
 inline constexpr int kDequantisedThreads = 256;
 inline constexpr int kDequantisedColumns = 16;  // columns of a thread
 
-// Rounds each value times its scale to T. A thread has kDequantisedColumns columns of a row, which share a scale.
-// Preconditions: k is a multiple of 16, and groups begin at multiples of 16 columns.
+// Computes each element of the matrix, rounded to T. A thread has kDequantisedColumns columns of a row, which share a
+// scale. Preconditions: k is a multiple of 16, and groups begin at multiples of 16 columns.
 template <class T, Values kValues>
 __global__ void __launch_bounds__(kDequantisedThreads) dequantise(const QuantisedMatrix w, T* to) {
   let_next_begin();

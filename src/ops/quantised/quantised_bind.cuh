@@ -17,7 +17,7 @@ namespace tessera::cuda::quantised {
 struct Arrangement {
   int split = 1;           // blocks of a cluster that split k
   bool shared = false;     // two blocks of a cluster share x
-  std::int64_t turns = 0;  // stages that a block's place on the device computes one after the other
+  std::int64_t turns = 0;  // stages of a block times waves of blocks, to estimate the time
 };
 
 // The shared memory of a block: a ring of kStages stages.
@@ -33,9 +33,10 @@ struct BlockMemory {
 
 inline std::int64_t weight_tiles_of(const QuantisedCall& p) { return ceil_div(p.n, std::int64_t{kTileWeights}); }
 
-// Blocks split k if this makes the turns fewer and leaves each block at least two stages. The groups of multiprocessors
-// in which clusters are placed have no common size: an H200 runs 132 blocks at once, but only 30 clusters of four. In a
-// deterministic forward nothing that depends on m may change the order of sums.
+// Blocks split k if this lowers `turns` and leaves each block at least two stages. clusters_at_once() gives the number
+// of clusters that run at once, because it does not follow from the number of blocks: an H200 runs 132 blocks at once,
+// but only 30 clusters of four. In a deterministic forward no block splits k, because the choice depends on m and would
+// change the order of sums.
 template <class Product>
 Result<Arrangement> arrange(const char* name, const QuantisedCall& p) {
   constexpr int kN = Product::Ring::kN;

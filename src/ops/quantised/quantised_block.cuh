@@ -29,8 +29,8 @@ inline constexpr int kMostSplit = 4;
 inline constexpr int kTileWarps = kTileWarpgroups * kWarpgroup / kWarp;  // warps that multiply
 inline constexpr int kTileSumRow = kTileWeights + 4;
 
-// Whether the multiplying warpgroups take registers from the thread that starts the copies. If so, a whole warpgroup is
-// there for this thread, because warpgroups give registers, not warps.
+// Says whether the warpgroups that multiply take over registers from the thread that starts the copies. If so, this
+// thread has a whole warpgroup to itself, because only a whole warpgroup can give up registers.
 template <int kN>
 inline constexpr bool kMovesRegisters = kN > 128;
 template <int kN>
@@ -41,7 +41,8 @@ inline constexpr int kTileThreads = kTileWarpgroups* kWarpgroup + (kMovesRegiste
 template <int kN>
 inline constexpr int kTileBlocks = kN <= 64 ? 2 : 1;
 
-// Whether three blocks may split k. If two blocks share a multiprocessor, there is always room for clusters of four.
+// Whether three blocks may split k. If two blocks share a multiprocessor, there is always room for clusters of four, so
+// clusters of three are not needed.
 template <int kN>
 inline constexpr bool kMaySplitByThree = kTileBlocks<kN> == 1;
 
@@ -133,7 +134,7 @@ struct TileCopies {
   bool scaled;       // each stage has scales of x
 
   __device__ void weights(int slot, int stage) const {
-    ring.full[slot].arrive_and_expect(Ring::kStageBytes + (scaled ? Ring::kN * 4 : 0));  // bytes outside are zeros too
+    ring.full[slot].arrive_and_expect(Ring::kStageBytes + (scaled ? Ring::kN * 4 : 0));  // zeros past w and x count too
     const int column = stage * weight_bytes / 2;
     if (p.gate == Gate::kNone) {
       copy_box(ring.weights(slot), p.values, ring.full[slot], column, at.first_weight);

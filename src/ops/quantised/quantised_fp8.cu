@@ -1,5 +1,5 @@
 // Binds quantised_linear of rounded rows (quantised_fp8.cuh), alone and joined with the operators before and after it.
-// One kernel rounds x, and another one computes the product. The latter is cuBLASLt's if it supports the sizes.
+// One kernel rounds x, and another one computes the product. cuBLASLt computes the product if it supports the sizes.
 #include "tessera/ops/quantised/quantised_fp8.cuh"
 
 #include <utility>

@@ -15,9 +15,9 @@ namespace {
 
 using Way = QuantisedWay;
 
-// Returns the linear joined with the gate after it. The result is empty if no kernel supports both, if only one of the
-// joined and the single linear rounds rows, or if a library's product and a separate gate are faster. The workspace is
-// the single linear's, which is enough because both round rows or neither does.
+// Returns the linear joined with the gate after it. The result is empty if no kernel supports both, if exactly one of
+// the joined linear and the single linear rounds rows, or if a library's product and a separate gate are faster. The
+// workspace is the single linear's, which is enough because both round rows or neither does.
 std::optional<QuantisedCall> gated_call(const BindArgs& linear, const BindArgs& gate) {
   const QuantisedCall alone = quantised_call(linear);
   if (alone.residual != nullptr) return std::nullopt;

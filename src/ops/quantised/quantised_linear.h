@@ -8,11 +8,11 @@
 // which of these two are present, in that order. Sums are float32 and rounded once. y may be the same memory as
 // residual, and overlaps no other operand.
 //
-// `inputs` is the rounding of x for which the checkpoint was made: "plain" (none), "token" (one scale a row) or "group"
-// (one scale a row and 128 columns). The last two round to the type of w's values. A kernel may round x in this way, or
-// with more scales, which is faster on some devices. It may also keep x, which is more exact, as the CPU's kernel does.
-// "block" belongs to matrices of GGUF's blocks: one scale a row and 32 columns, to int8, as llama.cpp computes. With
-// "plain" such a matrix is multiplied as the numbers that its blocks stand for.
+// `inputs` is the rounding of x for which the checkpoint was made: "plain" (none), "token" (one scale for a row) or
+// "group" (one scale for each 128 columns of a row). The last two round to the type of w's values. A kernel may round x
+// in this way, or with more scales, which is faster on some devices. It may also keep x, which is more exact, as the
+// CPU's kernel does. "block" belongs to matrices of GGUF's blocks: rounding to int8 with one scale for each 32 columns
+// of a row, as llama.cpp computes. With "plain" such a matrix is multiplied as the numbers that its blocks stand for.
 //
 // The operands from w to groups are weights of the model: a kernel may read them before the preceding kernels have
 // ended. They stay packed in memory; a kernel converts values where it multiplies. In a deterministic forward a row's

@@ -1,5 +1,5 @@
-// Catches: a product with a matrix other than the operands describe, a lost bias or residual, sums that depend on the
-// number of rows, scratch memory that is too small, and operands that do not belong together.
+// Catches: a product with a matrix that differs from the operands' description, a lost bias or residual, sums that
+// depend on the number of rows, scratch memory that is too small, and operands that do not belong together.
 #include "tessera/ops/quantised/quantised_linear.h"
 
 #include <gmock/gmock.h>
@@ -128,8 +128,8 @@ TEST_P(QuantisedLinear, DeterministicBitsDoNotDependOnOtherRows) {
   }
 }
 
-// Catches faults of tiles of 192 and 256 rows of x, and of three blocks that split k. None of them occurs with the
-// sizes above.
+// Catches faults of tiles of 192 and 256 rows of x, and of three blocks that split k. The sizes above lead neither to
+// such tiles nor to such a split.
 TEST(QuantisedLinearTiles, WideTilesMatchTheReference) {
   if (!on_cuda()) GTEST_SKIP() << "only CUDA's kernel has tiles";
   const std::array formats{

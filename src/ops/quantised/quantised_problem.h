@@ -33,7 +33,7 @@ struct QuantisedProblem {
 // Makes the arguments from those of a node. Precondition: the shape rule has accepted the node.
 QuantisedProblem make_quantised_problem(const BindArgs& args);
 
-// Returns the same product for w as a matrix of plain numbers. The caller sets w's address and the workspace.
+// Returns the problem of the same product with a w of plain numbers. The caller sets w's address and the workspace.
 LinearProblem without_matrix(const QuantisedProblem& p);
 
 }  // namespace tessera

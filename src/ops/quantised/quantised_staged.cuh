@@ -1,15 +1,16 @@
 // quantised_linear of very few rows on Hopper, alone and joined with the gate after it. The time is bounded by reading
 // w.
 //
-// It differs from quantised_streamed.cuh in three ways. They pay if x is small enough to fit in shared memory beside
-// the ring, where all tiles read it:
+// It differs from quantised_streamed.cuh in three ways. They pay if x fits in shared memory beside the ring, so that
+// all tiles can read x from there:
 //   - The copy engine (TMA) brings a stage as one box. Copies of single rows arrive too slowly: with rows of 512 bytes,
 //     an H200 reads at 2.8 instead of 3.4 TB/s.
 //   - Columns of x are arranged once (streamed_columns.cuh), so that a conversion of w needs fewer instructions. Int4's
 //     zeros are not subtracted from w. A sum is therefore too large by the zero times the sum of x, and is corrected at
 //     the end.
 //   - A separate warp adds the sums of a tile, while the others go on with the next tile.
-// The order of sums depends neither on the number of rows nor on the tile. Scales: streamed_tile.cuh.
+// The order of sums depends neither on the number of rows nor on the tile. streamed_tile.cuh says where scales are
+// applied.
 #pragma once
 
 #include <cstdint>
@@ -31,8 +32,8 @@ inline constexpr int kStagedBytes = kStreamWarps * kChunkBytes;  // bytes of a r
 inline constexpr int kStagedSlot = kTileRows * kStagedBytes;
 inline constexpr int kPaddedRows = 8 + 2;  // columns of the warps' sums, padded
 
-// Returns which of eight rows of w a lane reads. Rows of neighbouring lanes are four apart, so that the eight threads
-// that read together use all banks of the permuted box.
+// Returns which of eight rows of w a lane reads. Lanes 0 to 3 read row 0, lanes 4 to 7 row 4, lanes 8 to 11 row 1, and
+// so on. So the eight threads that read together use all banks of the permuted box.
 __device__ inline int row_of_lane(int lane) { return lane / 8 + lane / 4 % 2 * 4; }
 
 // A block processes every gridDim.x-th tile. `boxes` is the tensor map of w's values that boxes_of() makes

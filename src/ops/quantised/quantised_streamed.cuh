@@ -5,11 +5,10 @@
 // preceding kernels have ended. Eight warps share the columns of a stage. Their sums are added at the end of a tile, in
 // an order that depends neither on the number of rows nor on the tile.
 //
-// Each of the four threads of a quad reads 16 bytes of a row (16 or 32 values) next to its neighbour's, and converts
+// The four threads of a quad read 64 neighbouring bytes of a row. Each reads 16 bytes (16 or 32 values) and converts
 // them to pairs (quantised_values.cuh). A tensor-core product multiplies 16 rows of w by eight rows of x. The columns
 // of k may be in any order, as long as both matrices use the same one. The conversion decides which columns of w form a
-// pair, and x's columns are paired alike.
-// Scales: streamed_tile.cuh.
+// pair, and x's columns are paired alike. streamed_tile.cuh says where scales are applied.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +29,8 @@ inline constexpr int kRowPadding = 64;  // bytes past a multiple of 128, so that
 template <int kEights>
 inline constexpr int kMostRingBytes = (kEights == 1 ? 100 : 92) << 10;
 
-// Returns the greatest number of rounds in a stage. For one round of eight rows of x a thread needs 16 registers.
+// Returns the greatest number of rounds in a stage. A thread holds a stage's columns of x in registers. For eight rows
+// of x they take 16 registers, in one round of packed values or in two rounds of bytes.
 inline constexpr int most_rounds(Values values) { return is_packed(values) ? 1 : 2; }
 
 // How the rows of a stage lie in shared memory.

@@ -69,7 +69,7 @@ struct LoadedScales {
   static constexpr int kCount = kGroups.count == 0 ? 1 : kGroups.count;
   static constexpr bool kFloats = kGroups.form == ScaleForm::kStored && kValues != Values::kE2M1 && kGroups.count > 0;
   static constexpr bool kZeros = kFloats && kValues == Values::kInt4;
-  // With one scale a stage, a load brings those of four stages. It is as fast as a load of one scale, and early enough.
+  // If a stage has one scale, a load brings the scales of four stages, which is as fast as a load of one scale.
   static constexpr int kStages = kFloats && kCount == 1 ? 4 : 1;
   static constexpr int kWords = kGroups.form == ScaleForm::kHalves ? kCount / 2
                                 : kValues == Values::kE2M1         ? kCount / 4

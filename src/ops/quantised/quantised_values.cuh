@@ -192,9 +192,10 @@ __device__ inline std::uint32_t scaled(std::uint32_t pair, std::uint32_t offset,
   return times<T>(exact<T, kValues>(pair, offset), scale);
 }
 
-// Says whether an int4 with a float16 scale is converted to a subnormal number, 2^-130 times the value. Then one
-// instruction scales it and adds an offset; other conversions subtract first. A scale is multiplied by kSmallScaleGrow,
-// so that neither the product nor the offset leaves the range of bfloat16. Sums are multiplied with kSmallSumGrow.
+// Says whether an int4 with a float16 scale is converted to a subnormal number, 2^-130 times the value. If so, one
+// instruction scales the number and adds an offset. Other conversions must subtract a constant first. A scale is
+// multiplied by kSmallScaleGrow, so that neither the product nor the offset leaves the range of bfloat16. Sums are
+// multiplied with kSmallSumGrow.
 template <class T, Values kValues>
 inline constexpr bool kSmallInts = kValues == Values::kInt4&& kIsBf16<T>;
 inline constexpr float kSmallScaleGrow = 0x1p111F;

@@ -7,10 +7,10 @@
 // and adds one while the tensor cores compute the other.
 //
 // Blocks are persistent, and process tiles of 128 by 128. Two blocks of a cluster have neighbouring rows of w and the
-// same rows of x, and share the copies of x. (Four blocks that share both matrices are slower, because a GPU's groups
-// of multiprocessors hold fewer of them at once.) One thread copies. Its warpgroup gives its registers to the other
-// two, which multiply 64 rows of x each. These two synchronise only at the ring, so that one stores results while the
-// other multiplies.
+// same rows of x, and share the copies of x. (Four blocks that share both matrices are slower, because a GPU runs fewer
+// blocks at once in clusters of four.) One thread copies. Its warpgroup gives its registers to the other two, which
+// multiply 64 rows of x each. These two synchronise only at the ring, so that one stores results while the other
+// multiplies.
 #pragma once
 
 #include "tessera/ops/cuda/async_copy.cuh"

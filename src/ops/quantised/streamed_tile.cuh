@@ -80,7 +80,7 @@ struct RowScales {
   std::uint32_t added[2] = {};                     // offsets of float16 scales, in the order of `scales`
   int zero = kScaleOf == ScaleOf::kPairs ? 0 : 8;  // zero of int4
 
-  // `tile` points to the scales of a tile in shared memory. The scale is at `scale_at`, and, if `has_zero`, the zero at
+  // `tile` points to the scales of a tile in shared memory. The scale is at `scale_at`. If `has_zero`, the zero is at
   // `zero_at`. `two` says whether the second half of the thread's 16 bytes of w belongs to the next group.
   __device__ RowScales(const unsigned char* tile, int scale_at, bool has_zero, int zero_at, bool two) {
     const unsigned char* const scale = tile + scale_at;

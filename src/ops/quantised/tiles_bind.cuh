@@ -32,7 +32,8 @@ template <class T, Values kValues, StageGroups kGroups>
 Result<std::unique_ptr<BoundOp>> make_tiles(const QuantisedCall& p) {
   if (p.m <= 32) return make_tiles<T, kValues, kGroups, 32>(p);
   if (p.m <= 64) return make_tiles<T, kValues, kGroups, 64>(p);
-  // The ring has no room for stages of more rows beside weights of eight bits.
+  // Only packed values have tiles of more than 128 rows. With weights of eight bits, the stages of such tiles do not
+  // fit in the ring.
   if constexpr (is_packed(kValues)) {
     if (p.m > 128) {
       const std::int64_t narrow = TRY((tiles_cost<T, kValues, kGroups, 128>(p)));
@@ -46,8 +47,8 @@ Result<std::unique_ptr<BoundOp>> make_tiles(const QuantisedCall& p) {
 }
 
 // has_block_tiles() returns whether block_tiles.cu supports the format: integers with float16 scales or pairs for
-// groups of 16 or 32 columns, which block_codes.h makes from GGUF's blocks. bind_block_tiles() binds its kernels.
-// Precondition of the second: quantised_tiles_serve().
+// groups of 16 or 32 columns, which block_codes.h makes from GGUF's blocks. bind_block_tiles() binds that file's
+// kernels. Its precondition is quantised_tiles_serve().
 bool has_block_tiles(const QuantisedMatrix& w);
 Result<std::unique_ptr<BoundOp>> bind_block_tiles(const QuantisedCall& p);
 

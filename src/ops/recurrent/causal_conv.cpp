@@ -78,7 +78,7 @@ void convolve_rows(const Problem<T>& p, std::int64_t num_requests, std::int64_t 
     const T* inputs[kMaxConvTaps];
     for (std::int64_t j = 0; j < p.taps; ++j) {
       const std::int64_t row = t - (p.taps - 1) + j;
-      const std::int64_t before = row - starts[request];  // below 0: a row of the slot; −1 is its newest
+      const std::int64_t before = row - starts[request];  // negative: a row of the slot, whose newest row is −1
       if (before >= 0)
         inputs[j] = p.x + row * p.width;
       else

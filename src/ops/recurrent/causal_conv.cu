@@ -69,7 +69,7 @@ struct Channels {
                                      std::int64_t channel, Inputs<kRows>& inputs) {
 #pragma unroll
     for (int i = 0; i < kBefore + kRows; ++i) {
-      const int at = row - request.first_row + i - kBefore;  // below 0: a row of the slot; −1 is its newest
+      const int at = row - request.first_row + i - kBefore;  // negative: a row of the slot, whose newest row is −1
       inputs[i] = Pack<T, N>{};
       if (i < first_tap(c) || i - kBefore >= count) continue;
       if (at >= 0) {

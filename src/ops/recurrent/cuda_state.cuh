@@ -12,7 +12,7 @@ namespace tessera::cuda {
 struct StateRequest {
   int first_row;
   int num_rows;
-  int kept_rows;  // the first rows of the request, which change the state; the drafts after them do not
+  int kept_rows;  // number of rows, from the first on, that change the state; later rows are drafts
   int slot;
   bool anew;  // the state starts from zeros
 };

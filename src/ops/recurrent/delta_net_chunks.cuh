@@ -2,10 +2,10 @@
 // updates the state, using the operands that the first kernel made (delta_net_operands.cuh). Between two windows the
 // state is in the request's slot.
 //
-// A block of four warps has kSliceColumns columns of one value head. Their part of the state stays in registers in
-// float32: warp w has 32 of the key's dimensions, and the rows 16w … 16w + 15 of each chunk. Each lane copies its own
-// fragments of the products' left operands to shared memory ahead of time, and reads only these. The warps synchronise
-// only twice a chunk, to exchange the state and u.
+// A block of four warps has kSliceColumns columns of one value head. The state of these columns stays in registers in
+// float32: warp w has 32 of the key's dimensions. In each chunk, warp w computes the rows 16w … 16w + 15. Each lane
+// copies its own fragments of the products' left operands to shared memory ahead of time, and reads only these. The
+// warps synchronise only twice a chunk, to exchange the state and u.
 //
 //   u = U - W · S      out = (exp(G_i) · q_i) · S + (exp(G_i - G_j) · (q_i·k_j)) · u
 //   S ← exp(G_n) · S + Σ_j (exp(G_n - G_j) · k_j) ⊗ u_j
@@ -25,8 +25,9 @@ inline constexpr int kKeys = kProducts + kBlocks;  // [2, kBlocks]
 inline constexpr int kValues = kKeys + 2 * kBlocks;
 inline constexpr int kFragments = kValues + kSliceTiles;
 
-// A block's shared memory. kStages is the number of chunks whose operands are there or being copied. With one stage a
-// block needs half the memory, but then the copies of a chunk overlap only with the work of other blocks.
+// A block's shared memory. kStages is the number of chunks whose operands are in shared memory or on their way there.
+// With one stage a block needs half the memory, but then the copies of a chunk overlap only with the work of other
+// blocks.
 template <class T, int kStages>
 struct ChunkMemory {
   Fragment stages[kStages][kFragments][kChunkThreads];
@@ -226,7 +227,7 @@ class Chunks {
           cuda::multiply_tile<T>(state_[m][2 * t + 1], key, b[t][2], b[t][3]);
         }
       }
-      if (k > warp_) continue;  // above the diagonal
+      if (k > warp_) continue;  // the tile (warp_, k) of products is above the diagonal, so it is zero
       std::uint32_t product[4];
       spread(own[kProducts + k][threadIdx.x], product);
 #pragma unroll
@@ -261,7 +262,7 @@ class Chunks {
   const int lane_ = static_cast<int>(threadIdx.x) % kWarp;
   const int row_ = lane_ / 4;  // row in a tile of sums; the lane has this row and row_ + 8
   const int column_ = lane_ % 4 * 2;
-  float state_[2][kSliceColumns / 8][4];  // the warp's dimensions 16m …, columns 8n …
+  float state_[2][kSliceColumns / 8][4];  // [m][n]: the warp's key dimensions from 16 m on, columns from 8 n on
   float out_[kSliceColumns / 8][4];       // output sums of the warp's rows
 };
 

@@ -1,5 +1,6 @@
-// The workspace between the two kernels of the gated delta net's chunked form. It holds the operands of the products
-// with the state for each chunk and value head. They are scaled, and lie in the order in which lanes read them.
+// The workspace between the two kernels of the gated delta net's chunked form. For each chunk and value head, it holds
+// the operands of the products with the state. These operands are scaled, and lie in the order in which lanes read
+// them.
 //
 // G_i is the sum of g up to row i of the chunk, and u = U - W · S (gated_delta_net.h has the formulas of u):
 //
@@ -45,7 +46,8 @@ struct BlockOperands {
 
 __host__ __device__ constexpr int count_parts(int rows, int of) { return (rows + of - 1) / of; }
 
-// Returns the number of chunks of earlier requests that use the chunked form. All lanes of a warp call it.
+// Returns the number of chunks of the requests before `request`. Only requests in the chunked form have chunks. All
+// lanes of a warp call it.
 template <class T>
 __device__ inline int count_chunks_before(const DeltaNet<T>& p, int request) {
   int chunks = 0;

@@ -1,6 +1,6 @@
 // The gated delta net on CUDA. A row-by-row kernel computes requests of few rows or with drafts, all requests of
-// deterministic forwards, and heads that the chunked form does not support. It is bound by reading and writing the
-// state once.
+// deterministic forwards, and heads that the chunked form does not support. The time of this kernel is that of reading
+// and writing the state once.
 //
 // Tensor cores compute all other requests in chunks, one window of chunks after the other. Two kernels process each
 // window. The kernel of delta_net_prepare.cuh processes all chunks of the window in parallel. Then the kernel of
@@ -220,8 +220,8 @@ Result<std::unique_ptr<BoundOp>> bind_typed(const BindArgs& args, const StateMet
   if constexpr (!std::is_same_v<T, float>) {
     const ChunkedForm form = chunked_form(args);
     if (form.serves) {
-      // If all blocks of one request then run at the same time, each block has a multiprocessor for itself. Otherwise
-      // two blocks share one.
+      // If all blocks of one request can run at once with a multiprocessor for each, a block has two stages. Otherwise
+      // it has one stage, so that two blocks fit on a multiprocessor.
       const bool alone = p.heads * p.slices <= args.device.properties().threads &&
                          TRY(most_shared_memory("gated_delta_net")) >= sizeof(ChunkMemory<T, 2>);
       return alone ? bind_chunked<T, 2>(args, p, form, items) : bind_chunked<T, 1>(args, p, form, items);

@@ -39,7 +39,7 @@ Result<std::vector<ir::Type>> infer_sigmoid_gate(const ir::OpSignature& s) {
 template <class T>
 struct GatedNorm {
   const T* x;      // [rows, cols]
-  const T* z;      // [rows, width]; points to the attribute's column in the first row
+  const T* z;      // [rows, width]; points to column `column` (the attribute) of the first row
   const float* w;  // [head_dim]
   T* y;            // [rows, cols]
   std::int64_t cols;

@@ -15,7 +15,7 @@ using namespace cuda;
 template <class T>
 struct GatedNorm {
   const T* x;              // [rows, heads, head_dim]
-  const T* z;              // [rows, width]; points to the attribute's column in the first row
+  const T* z;              // [rows, width]; points to column `column` (the attribute) of the first row
   const float* w;          // [head_dim]
   T* y;                    // as x
   std::int64_t num_heads;  // heads of all rows
@@ -34,7 +34,7 @@ __global__ void gated_norm(const GatedNorm<T> p) {
   let_next_begin();
   wait_for_previous();
   const std::int64_t head = row_of_thread();
-  const bool real = head < p.num_heads;  // all lanes of a warp take part in the sum
+  const bool real = head < p.num_heads;  // false past the last head; lanes of such heads still take part in warp_sum()
   const T* const x = p.x + head * p.head_dim;
   float squares = 0;
   for (std::int64_t i = threadIdx.x * N; real && i < p.head_dim; i += blockDim.x * N)

@@ -124,7 +124,7 @@ struct Sample {
   std::int64_t rows;
   std::int64_t vocab;
   Chunks chunks;
-  unsigned row_blocks;  // blocks that share a row of the draw: a cluster
+  unsigned row_blocks;  // number of blocks in the cluster that draws a row
 
   // Returns the problem of rows [row, row + count), with the same scratch.
   Sample from(std::int64_t row, std::int64_t count) const {
@@ -226,7 +226,8 @@ __device__ float nats_of_min_p(float min_p) {
   return min_p > 0.0f ? fminf(static_cast<float>(log(static_cast<double>(min_p))), 0.0f) : -INFINITY;
 }
 
-// Chooses the token of each row. A cluster of blocks takes a row: the argmax, or top_k, top_p, min_p and the draw.
+// Chooses the token of each row. A cluster of blocks takes a row. It either takes the argmax, or applies top_k, top_p
+// and min_p and then draws.
 template <int N>
 __global__ void __launch_bounds__(kSearchThreads) draw(const __grid_constant__ Sample s) {
   __shared__ SearchScratch scratch;

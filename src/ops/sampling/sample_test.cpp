@@ -156,8 +156,8 @@ Expected reference(const std::vector<double>& logits, const Draw& d) {
   return {order[at], sure};
 }
 
-// Checks that every draw gives the reference's token, except where rounding could decide. At most a quarter of the
-// draws may be such exceptions, even if every token has a probability of about 1e-5.
+// Checks that every draw gives the reference's token, except where rounding could decide. If every token has a
+// probability of about 1e-5, such exceptions are frequent. Still at most a quarter of the draws may be exceptions.
 void check_draws(const HostTensor& logits, const std::vector<Draw>& draws, const std::string& what) {
   const std::vector<double> drawn = sample(logits, draws);
   const std::vector<double> all = logits.values();

@@ -81,8 +81,8 @@ __global__ void __launch_bounds__(kBlockThreads) layer_norm_held(const LayerNorm
   }
 }
 
-// Normalises rows of any length. A block reads its row again, from the cache, after each of the two sums. Both kernels
-// add in the same order.
+// Normalises rows of any length. A block reads its row again, from the cache, after each of the two sums. It adds in
+// the same order as the kernel that holds a row in registers.
 template <class T, int N>
 __global__ void layer_norm(const LayerNorm<T> norm) {
   __shared__ float scratch[2][kWarp];

@@ -1,11 +1,11 @@
 // Attention over ranges of rows on tensor cores, in bf16 and f16, for heads of up to kDim elements. Shared memory holds
 // zeros after a head's own elements. A head of 72 elements therefore costs as much as a head of 80.
 //
-// A block has some rows of one head, and goes over the keys that any of them sees, in tiles. Keys and values of the
-// next tile are copied while a tile is computed. Scores stay in registers: a warp's part of them has the layout that
-// the product with the values takes. A warp skips keys that none of its rows sees, and masks single keys only where its
-// rows see different parts of a tile. Warps that share rows have different keys of each tile, and their sums are added
-// at the end, in a fixed order.
+// A block has some rows of one head, and goes over the keys that any of these rows sees, in tiles. Keys and values of
+// the next tile are copied while a tile is computed. Scores stay in registers: a warp's part of the scores has the
+// layout that the product with the values takes. A warp skips keys that none of its rows sees, and masks single keys
+// only where its rows see different parts of a tile. Warps that share rows have different keys of each tile, and their
+// sums are added at the end, in a fixed order.
 //
 // Tiles begin at multiples of their size. So the order of a row's sums depends on the row's own range, but not on the
 // ranges of the rows beside it.
@@ -27,7 +27,7 @@ using cuda::kWarp;
 inline constexpr int kWarpRows = 16;
 inline constexpr int kStages = 2;
 
-// The warps of a block: kRowWarps times kKeyWarps. A row warp has 16 rows, and a key warp has kWarpKeys keys of each
+// The warps of a block, kRowWarps · kKeyWarps. Each warp has 16 of the block's rows, and kWarpKeys of the keys of each
 // tile.
 template <int kRowWarps_, int kKeyWarps_, int kWarpKeys_>
 struct Shape {
@@ -345,8 +345,8 @@ __global__ void __launch_bounds__(S::kThreads) segment_attention(const Problem p
     store_rows<T, kDim>(p, head, block_row + warp_row, sums);
   } else {
     static_assert(sizeof(SharedSums<S, kDim>) <= kSharedBytes<S, kDim>);
-    // The sums overwrite the queries and tiles. All warps have passed the last tile's barrier; without a tile, the
-    // queries are not used.
+    // The sums overwrite the queries and tiles. After a tile this is safe, because all warps have passed the tile's
+    // last barrier. Without a tile, a warp may load overwritten queries, but it does not use them.
     auto& shared = *reinterpret_cast<SharedSums<S, kDim>*>(bytes);
     share_sums<S, kDim>(sums, key_warp, warp_row, shared);
     __syncthreads();

@@ -64,7 +64,7 @@ class Handle {
   Handle(const Handle&) = delete;
   Handle& operator=(const Handle&) = delete;
   ~Handle() {
-    if (handle_ == nullptr || !device_.make_current().ok()) return;  // without its device there is nothing to free
+    if (handle_ == nullptr || !device_.make_current().ok()) return;  // destroying a handle needs its device
     fe::detail::destroy_handle(handle_);
   }
   cudnnHandle_t get() const { return handle_; }

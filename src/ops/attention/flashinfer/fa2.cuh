@@ -227,7 +227,7 @@ inline cuda::MergeStates make_merge(const CudaAttention& a, const ChunkedPlan& p
           .head_dim = static_cast<int>(a.shape.head_dim)};
 }
 
-// Makes the parameters of decode's kernel. With `split` its output goes to the plan's partial values.
+// Makes the parameters of decode's kernel. With `split` the kernel writes its output to the plan's partial values.
 template <class T, int kHeadDim>
 Fa2Params<T> make_chunked_params(const CudaAttention& a, const CudaAttentionPlanner& planner, const ChunkedPlan& plan,
                                  bool split) {

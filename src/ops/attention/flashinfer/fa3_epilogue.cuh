@@ -34,14 +34,14 @@ struct Fa3Epilogue : fi::CollectiveEpilogue<Traits> {
     const auto thread_copy = copy.get_thread_slice(thread);
     auto values = fi::convert_type<typename Base::DTypeO>(o);
 
-    wait_for_all();  // now no warp reads V any more, whose memory the rows reuse
+    wait_for_all();  // now no warp reads V any more, so rows may overwrite V
     cute::copy(copy, thread_copy.retile_S(values), thread_copy.partition_D(rows));
     wait_for_all();  // all rows are written
     fi::write_tiled<Base::NUM_COPY_THREADS>(p.O_ptr, typename Base::TiledCopyO{}, p.layout_O,
                                             cute::select<0, 1>(typename Base::TileShape_PDV{}), rows, thread, tile,
                                             head, first_row, query_len);
-    // After this function, the last warp signals that V may be loaded again. It must wait for the other warps first.
-    // With head sizes below 256 it has already done so when the warpgroups took turns.
+    // After this function, the last warp signals that V may be loaded again. Before it signals, that warp must wait for
+    // the other warps. With head sizes below 256 it has already waited for them when the warpgroups took turns.
     if constexpr (Base::HEAD_DIM_VO > 128) wait_for_all();
   }
 };

@@ -26,7 +26,7 @@ TESSERA_INLINE void put_f16(std::uint8_t* p, float x) {
   std::memcpy(p, &bits, sizeof(bits));
 }
 
-// Returns half `half` of a byte; 0 is the lower one.
+// Returns four bits of a byte: the lower ones if `half` is 0, and the upper ones if it is 1.
 TESSERA_INLINE std::uint32_t nibble(std::uint8_t byte, std::int64_t half) { return byte >> (4 * half) & 15u; }
 
 // The scale and the minimum of 32 values of Q4_K and Q5_K, six bits each.
@@ -56,7 +56,8 @@ TESSERA_INLINE std::int32_t iq4_scale(const std::uint8_t* low, std::uint32_t hig
   return static_cast<std::int32_t>(nibble(low[part / 2], part % 2) | (high >> (2 * part) & 3u) << 4u) - 32;
 }
 
-// Returns half of 2^(code - 127) for an E8M0 code; half, because kE2M1Doubled holds E2M1's numbers doubled.
+// Returns 2^(code - 127) / 2 for an E8M0 code. The factor 1 / 2 makes up for kE2M1Doubled, which holds E2M1's numbers
+// doubled.
 TESSERA_INLINE float half_e8m0(std::uint32_t code) {
   return std::bit_cast<float>(code < 2 ? 0x00200000u << code : (code - 1) << 23u);
 }

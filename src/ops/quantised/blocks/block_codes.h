@@ -14,11 +14,11 @@
 
 namespace tessera {
 
-// Returns the format of a matrix of such integers: int4 or int8, with groups of 16 or 32 columns of a row. Returns null
-// for types that have none: those with code books, and those whose scales float16 cannot hold.
+// Returns the format of a matrix of the type's integers: int4 or int8, with groups of 16 or 32 columns of a row.
+// Returns null for types with code books, and for types whose scales float16 cannot hold.
 const QuantisedFormat* block_codes_format(BlockType type);
 
-// The parts of neighbouring blocks.
+// The addresses to which split_blocks() writes the parts of neighbouring blocks.
 struct BlockCodes {
   std::uint8_t* codes;  // one for each number: 0 … 15 for int4, the bits of −128 … 127 for int8
   float* scales;        // one for each group; if int4 has no offsets, the code 8 stands for 0

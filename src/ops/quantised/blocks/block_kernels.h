@@ -1,8 +1,8 @@
 // The products of packed blocks with integer activations: one struct of functions for each instruction set.
 //
-// The order of a sum does not depend on the number of rows. A step multiplies 32 columns (or 16) as integers and adds
-// these products exactly. Then the step adds the result to the float32 sum. So a row's bits depend neither on the other
-// rows nor on whether codes are unpacked in registers or in memory.
+// The order of a sum does not depend on the number of rows. A step multiplies the columns that share a scale (32 or 16)
+// as integers and adds these products exactly. Then the step adds the result to the float32 sum. So a row's bits depend
+// neither on the other rows nor on whether codes are unpacked in registers or in memory.
 #pragma once
 
 #include <cstdint>

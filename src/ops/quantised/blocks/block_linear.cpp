@@ -18,7 +18,7 @@ using blocks::kMostMultiplied;
 
 // The greatest number of rows that are multiplied at once. Their sums stay in a thread's L2 cache.
 constexpr std::int64_t kMostRows = 512;
-// The rows of the matrix are divided into this many shares for each thread. Small shares balance threads of unequal
+// The rows of the matrix are divided into kShares shares for each thread. Small shares balance threads of unequal
 // speed, but longer shares are read faster.
 constexpr std::int64_t kShares = 8;
 

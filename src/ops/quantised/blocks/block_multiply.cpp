@@ -8,8 +8,8 @@
 namespace tessera::blocks {
 namespace {
 
-// Up to this number of rows, codes are unpacked in registers, once for each kMostFewRows rows. For more rows, they are
-// unpacked to memory in the L1 cache, and eight rows at a time are multiplied from there.
+// Up to this number of rows of x, codes are unpacked in registers, once for each kMostFewRows rows. For more rows, they
+// are unpacked to memory in the L1 cache, and eight rows at a time are multiplied from there.
 constexpr std::int64_t kMostInRegisters = 2 * kMostFewRows;
 constexpr std::int64_t kTileRows = 8;
 constexpr std::int64_t kMostSixteens = kMostMultiplied / kPackedRows;

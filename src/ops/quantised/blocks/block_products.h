@@ -25,8 +25,8 @@ struct PanelReader : Form {
   TESSERA_INLINE F minimum(int part) const { return V::template load<F>(panel->minima[part] + native * V::kLanes); }
 };
 
-// vpdpbusd takes only unsigned codes. So signed codes get 128 added, and the initial value of each sum compensates for
-// it.
+// vpdpbusd takes only unsigned codes. So 128 is added to signed codes, and the initial value of each sum makes up for
+// these 128.
 template <class V, class Form>
 constexpr bool kShifted = Form::kSigned && !V::kMultipliesSigned;
 template <class V, class Form>
@@ -74,7 +74,7 @@ TESSERA_INLINE void add_part(const Reader& reader, typename V::U (&codes)[8], in
   }
 }
 
-// The distance in bytes at which w is prefetched.
+// Prefetches of w run this many bytes ahead.
 constexpr std::int64_t kAhead = 4096;
 
 template <class V, class Reader, int kRows>

@@ -126,7 +126,8 @@ struct TableReader : CodeForm<8, 0, true, false, false> {
   }
   TESSERA_INLINE F scale(int part, int) const {
     if constexpr (!kExponent) return V::halves(scales_at + part * kScaleBytes);
-    // Half of 2^(code − 127), as the table's numbers are doubled; codes 0 and 1 give subnormal numbers.
+    // The scale is 2^(code − 127) / 2, because the table's numbers are doubled. The codes 0 and 1 give subnormal
+    // numbers.
     const U code = V::bytes(scales_at + part * kScaleBytes);
     const U subnormal = V::splat(0x00200000u) << (code & 1u);
     return reinterpret_cast<F>(code < 2u ? subnormal : (code - 1u) << 23);
@@ -146,7 +147,7 @@ struct LongReader : CodeForm<kMore == More::kOneBit ? 5 : 4, 0, false, false, tr
   const std::uint8_t* codes_at;
   F scale_of_block;
   F minimum_of_block;
-  U scales[2];  // byte p of [h]: the scale of part 4 h + p
+  U scales[2];  // byte p of scales[h] is the scale of part 4 h + p
   U minima[2];
 
   TESSERA_INLINE void begin(const std::uint8_t* record, int parts, int native) {

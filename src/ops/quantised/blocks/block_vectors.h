@@ -2,8 +2,8 @@
 // written once, over one of these structs. A native vector has kLanes numbers of 32 bits, one for each of kLanes rows.
 // Sixteen rows take kNative vectors.
 //
-// Instructions are written by name, because the intrinsics cannot be used in functions that are compiled for several
-// instruction sets. Everything is inlined into a function that is compiled for the instruction set
+// Instructions are written in assembly, because the intrinsics cannot be used in functions that are compiled for
+// several instruction sets. Everything is inlined into a function that is compiled for the instruction set
 // (block_kernels_*.cpp).
 #pragma once
 

@@ -77,7 +77,7 @@ TESSERA_INLINE void split_block(BlockType type, const std::uint8_t* b, std::uint
   }
 }
 
-// Copies a row's four bytes of each vector to their places, which are a vector apart.
+// Copies `count` words of four bytes of one row, each to the next vector. `to` is the row's place in the first vector.
 TESSERA_INLINE void place(const std::uint8_t* words, std::int64_t count, std::uint8_t* to) {
   for (std::int64_t v = 0; v < count; ++v) std::memcpy(to + v * kPackedVector, words + v * 4, 4);
 }

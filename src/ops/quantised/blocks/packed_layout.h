@@ -1,8 +1,9 @@
 // The form in which the CPU's kernels read block-quantised matrices. Sixteen neighbouring rows are interleaved, so that
 // a vector has the same four columns of all of them, and sums of sixteen rows need no additions across lanes.
 //
-// A packed matrix has the bytes of the plain one, [rows, bytes of a row], in another order. Rows past the last
-// sixteen stay plain blocks. Sixteen rows are a list of records of 256 columns each (the last may have fewer):
+// A packed matrix has the bytes of the plain one, [rows, bytes of a row], in another order. If the number of rows is no
+// multiple of sixteen, the rows left over stay plain blocks. Sixteen rows are a list of records of 256 columns each
+// (the last may have fewer):
 //
 //   codes    for each 32 columns: code_bytes(), made of the parts below
 //   scales   for each block: scale_bytes(), the block's other fields, each for all sixteen rows
@@ -54,8 +55,8 @@ const PackedLayout* packed_layout(BlockType type);
 // calling thread; several threads may pack different rows at once.
 void pack_rows(BlockType type, const std::uint8_t* rows, std::int64_t count, std::int64_t cols, std::uint8_t* packed);
 
-// Packs fewer than sixteen rows, as if zeros followed them, into the bytes of sixteen. Precondition: the type has a
-// packed form.
+// Packs fewer than sixteen rows in the form of sixteen. The bytes of the missing rows are zeros. Precondition: the type
+// has a packed form.
 void pack_last_rows(BlockType type, const std::uint8_t* rows, std::int64_t count, std::int64_t cols,
                     std::uint8_t* packed);
 

@@ -1,6 +1,5 @@
 // Catches: codes or scales of another row or column in the packed form; rows past the last full group that are lost;
-// kernels of one instruction set that compute something else than those of another, or whose sums depend on the number
-// of rows.
+// kernels whose results differ between instruction sets; sums that depend on the number of rows.
 #include "tessera/ops/quantised/blocks/packed_layout.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// The file is compiled without fused multiply-add instructions, like dequantise.cpp, so that both make numbers with the
-// same bits.
+// The file is compiled without fused multiply-add instructions, like dequantise.cpp, so that the two files make numbers
+// with the same bits.
 #include "tessera/ops/quantised/blocks/packed_rows.h"
 
 #include <algorithm>

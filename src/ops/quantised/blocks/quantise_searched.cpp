@@ -118,8 +118,8 @@ TESSERA_INLINE void put_scales_and_minimums(const AffineParts<8>& parts, std::ui
   }
 }
 
-// The numbers of IQ4_NL, which are not evenly spaced. nearest_to() adds a step for each midpoint between two numbers
-// that x exceeds.
+// The numbers of IQ4_NL, which are not evenly spaced. nearest_to() begins with the least number. For each midpoint
+// below x, it adds the distance between the midpoint's two numbers.
 struct Iq4Numbers {
   TESSERA_INLINE float greatest() const { return kIq4Numbers[0]; }
   TESSERA_INLINE float nearest_to(float x) const {

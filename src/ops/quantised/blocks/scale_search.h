@@ -44,7 +44,7 @@ TESSERA_INLINE float sum_of_products(const float* a, const float* b) {
   return sum_of<kCount>(v);
 }
 
-// Writes weights: the magnitude plus the root of the mean square, so that small numbers count too.
+// Writes the weights: each is the magnitude plus the root of the mean square, so that small numbers count too.
 template <int kCount>
 TESSERA_INLINE void weigh_by_magnitude(const float* x, float* w) {
   const float mean = std::sqrt(sum_of_products<kCount>(x, x) / kCount);
@@ -52,7 +52,7 @@ TESSERA_INLINE void weigh_by_magnitude(const float* x, float* w) {
   for (int i = 0; i < kCount; ++i) w[i] = mean + std::abs(x[i]);
 }
 
-// Writes weights: the squares.
+// Writes the squares of the numbers as weights.
 template <int kCount>
 TESSERA_INLINE void weigh_by_square(const float* x, float* w) {
 #pragma GCC unroll 1
@@ -161,7 +161,7 @@ TESSERA_INLINE float fit_scale(const float* x, const float* w, const Numbers& nu
     }
     const float sum_wqq = sum_of_products<kCount>(wq, q);
     const float sum_wxq = sum_of_products<kCount>(wx, q);
-    // The best scale for these integers lowers the squared error from Σ w x² by this.
+    // With the best scale for these integers, the weighted squared error is Σ w x² − gain.
     const float gain = sum_wxq * sum_wxq / sum_wqq;
     if (!(sum_wqq > 0) || !(gain > best_gain)) continue;
     best = sum_wxq / sum_wqq;
