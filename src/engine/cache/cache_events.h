@@ -55,7 +55,7 @@ class CacheEventLog {
   void stored(std::uint64_t parent, std::uint64_t id, const PrefixTokens& text, std::span<const TokenId> page_tokens,
               std::vector<PageImage> images);
   void removed(std::uint64_t id);
-  // Replaces the collected events by ClearedBlocks, because the cache no longer has any of their blocks.
+  // Replaces the collected events by BlocksCleared, because the cache no longer has any of their blocks.
   void cleared();
 
   bool empty() const { return events_.empty(); }

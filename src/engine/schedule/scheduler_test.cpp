@@ -90,8 +90,7 @@ TEST_F(SchedulerTest, DecodesTakeTurnsInAPipeline) {
   EXPECT_EQ(third.batch.input_ids, std::vector<TokenId>(2, TokenId(7)));
 }
 
-// If each step's results are read before the next step is scheduled, a step takes all decodes, because turns would
-// starve some sequences.
+// If steps are not scheduled ahead, a step takes all decodes, because turns would starve some sequences.
 TEST_F(SchedulerTest, OneStepInFlightTakesAllDecodes) {
   Scheduler& scheduler = make({.limits = {.max_tokens = 16}, .turns = 2});
   for (const std::int64_t id : {1, 2, 3, 4}) scheduler.add(sequence(id, 3, 4));

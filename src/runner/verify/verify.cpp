@@ -279,8 +279,7 @@ class Verifier {
     return named;
   }
 
-  // Fills the batch's pages with numbers. Fills the pages that belong to no request of the batch, page 0 included, with
-  // NaN.
+  // Fills the batch's pages with numbers, and pages that no request of the batch has, page 0 included, with NaN.
   Status fill_kv_cache() {
     for (const ir::ValueId id : stateful_->states) {
       const ir::Value& state = stateful_->value(id);

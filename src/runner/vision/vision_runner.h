@@ -45,7 +45,7 @@ struct VisionParts {
   Arena& arena;
   Arena& workspace;
   KernelVariants& warm;
-  const RunnerOptions& options;  // of the language model's runner; VisionOptions has the tower's own options
+  const RunnerOptions& options;  // the language model's; VisionOptions has the tower's own options
 };
 
 struct VisionCounters {
