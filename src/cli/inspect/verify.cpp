@@ -9,9 +9,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
-#include <string>
 #include <utility>
-#include <variant>
 
 #include "tessera/cli/commands.h"
 #include "tessera/cli/inspect/verify_modes.h"
@@ -22,6 +20,7 @@
 #include "tessera/engine/ranks/rank_places.h"
 #include "tessera/engine/report/profile_store.h"
 #include "tessera/engine/start/weight_load.h"
+#include "tessera/ops/contract/shape_rule.h"
 #include "tessera/runner/verify/soak.h"
 
 namespace tessera::cli {
@@ -255,15 +254,15 @@ std::string to_text(const SoakReport& report) {
 // 1e-5 in all other models. Soaks of qwen3-next differed by up to 4.5e-5, and soaks of other models with such states
 // differed by up to 1.1e-5 (tools/rounding_response.py; docs/measurements/correctness.md, "How far rounding carries").
 //
-// Kernels of 16-bit types also round inputs of linears to E4M3 if the checkpoint was made for that. E4M3 has four bits
-// less than bfloat16. A difference of a unit in bfloat16's last place therefore changes one rounding in 16, by 16
-// units. The variance of such differences is 16 times as large (256 / 16), so the limit is four times as large.
+// Kernels of 16-bit types also round inputs of linears to E4M3 if the weights are in E4M3 and were made for that. E4M3
+// has four bits less than bfloat16. A difference of a unit in bfloat16's last place therefore changes one rounding in
+// 16, by 16 units. The variance of such differences is 16 times as large (256 / 16), so the limit is four times as
+// large.
 double soak_tolerance(ModelRunner& runner) {
   constexpr double kNarrow = 5e-2;
   const ir::Graph& body = runner.parts().model.graphs.body;
   const auto rounds_inputs = [](const ir::Node& node) {
-    const ir::Attribute* const inputs = node.find_attribute("inputs");
-    return inputs != nullptr && std::get<std::string>(*inputs) != "plain";
+    return string_attribute(node, "values", "") == "e4m3" && string_attribute(node, "inputs", "plain") != "plain";
   };
   if (body.value(body.outputs[0]).type.dtype != ir::DType::kFloat32)
     return std::ranges::any_of(body.nodes, rounds_inputs) ? 4 * kNarrow : kNarrow;
