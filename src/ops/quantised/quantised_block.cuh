@@ -9,8 +9,6 @@
 //   - with many tiles two blocks compute neighbouring tiles of w for the same rows of x, and share the copies of x.
 #pragma once
 
-#include <type_traits>
-
 #include "tessera/ops/cuda/async_copy.cuh"
 #include "tessera/ops/cuda/box_copy.cuh"
 #include "tessera/ops/cuda/cuda_launch.cuh"
@@ -284,18 +282,14 @@ __global__ void __launch_bounds__(kTileThreads<Product::Ring::kN>, kTileBlocks<P
     __syncthreads();
   }
   if (threadIdx.x < kTileWarpgroups * kWarpgroup) {
-    const auto store = [&](auto blocks) {
-      store_tile_share<typename Product::Element, kN, blocks()>(p, ring.base, at.first_row, at.first_weight,
-                                                                blocks() == 1 ? 0 : at.rank);
-    };
     if (p.shared || p.split == 1) {
-      store(std::integral_constant<int, 1>());
+      store_tile_share<typename Product::Element, kN, 1>(p, ring.base, at.first_row, at.first_weight, 0);
     } else if (p.split == 2) {
-      store(std::integral_constant<int, 2>());
-    } else if (kMaySplitByThree<kN> && p.split == 3) {
-      store(std::integral_constant < int, kMaySplitByThree<kN> ? 3 : 2 > ());
-    } else {
-      store(std::integral_constant<int, kMostSplit>());
+      store_tile_share<typename Product::Element, kN, 2>(p, ring.base, at.first_row, at.first_weight, at.rank);
+    } else if (p.split == kMostSplit) {
+      store_tile_share<typename Product::Element, kN, kMostSplit>(p, ring.base, at.first_row, at.first_weight, at.rank);
+    } else if constexpr (kMaySplitByThree<kN>) {
+      store_tile_share<typename Product::Element, kN, 3>(p, ring.base, at.first_row, at.first_weight, at.rank);
     }
   }
   if (!p.shared && p.split > 1) {

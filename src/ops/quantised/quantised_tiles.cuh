@@ -89,7 +89,7 @@ struct LoadedScales {
     } else if constexpr (kFloats) {
       constexpr int kColumns = kStageColumns / kCount;
       const int last = static_cast<int>(w.num_groups) - 1;
-      if (p.scales_aligned && 1 << p.group_shift == kColumns) {
+      if (p.scales_aligned && w.format.group_cols == kColumns) {
         const int first = stage * kCount;
         load_words(w.scales + static_cast<std::int64_t>(scale_row + first) * 4, scales);
         if (kZeros && w.zeros != nullptr) zeros = *reinterpret_cast<const std::uint32_t*>(w.zeros + zero_row + first);
