@@ -159,9 +159,8 @@ class ServeParser final : public CommandParser {
       TRY(trace_url(options_.server.traces.endpoint).status().with_context("--otlp-traces-endpoint"));
     if (options_.server.kv_events.enabled && options_.engine.disable_radix_cache)
       return invalid_argument(
-          "--kv-events-config: there are no events without a prefix cache; accepted: leave out --disable-radix-cache "
-          "or "
-          "the events");
+          "--kv-events-config: there are no events without a prefix cache; accepted: leave out "
+          "--disable-radix-cache or the events");
     if (enable_trace_ && options_.server.traces.endpoint.empty())
       return invalid_argument(
           "--enable-trace needs a collector; add --otlp-traces-endpoint http://HOST:4318/v1/traces");

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "tessera/base/ceil_div.h"
 #include "tessera/device/cpu/parallel.h"
 #include "tessera/ops/contract/shape_rule.h"
 #include "tessera/ops/cpu/cpu_math.h"
@@ -147,7 +148,7 @@ Result<std::unique_ptr<BoundOp>> bind_segment_attention(const BindArgs& args) {
                                              .heads = heads,
                                              .dim = args.results[0].dim(1) / heads};
                           return make_cpu_op("segment_attention", [p] {
-                            const std::int64_t blocks = (p.rows + kRows - 1) / kRows;
+                            const std::int64_t blocks = ceil_div(p.rows, kRows);
                             parallel_for(blocks * p.heads, 1, [&](std::int64_t begin, std::int64_t end) {
                               for (std::int64_t i = begin; i < end; ++i) {
                                 const std::int64_t row = i % blocks * kRows;
