@@ -108,10 +108,6 @@ std::string event_message(const EventBatch& batch, std::int64_t page_size, int r
   return writer.bytes();
 }
 
-std::string number_bytes(std::uint64_t number) {
-  std::string bytes(8, '\0');
-  for (std::size_t i = 0; i < 8; ++i) bytes[i] = static_cast<char>(number >> (56 - 8 * i) & 0xff);
-  return bytes;
-}
+std::string number_bytes(std::uint64_t number) { return big_endian(number, 8); }
 
 }  // namespace tessera

@@ -1,19 +1,11 @@
 #include "tessera/server/events/event_publisher.h"
 
-#include <chrono>
 #include <exception>
 
 #include "tessera/base/log.h"
+#include "tessera/server/api_job.h"
 
 namespace tessera {
-namespace {
-
-double unix_seconds() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
-}  // namespace
-
 Result<std::unique_ptr<EventPublisher>> EventPublisher::create(const KvEventsOptions& options, int rank,
                                                                std::int64_t page_size) {
   std::unique_ptr<EventSockets> sockets = TRY(EventSockets::open(options, rank));
@@ -44,7 +36,8 @@ void EventPublisher::add(CacheEvents events) noexcept {
     const std::uint64_t number = next_number_++;
     try {
       if (waiting_.size() < most_waiting_) {
-        waiting_.push_back({.number = number, .batch = {.events = std::move(events), .unix_seconds = unix_seconds()}});
+        const double seconds = static_cast<double>(unix_nanoseconds()) * 1e-9;
+        waiting_.push_back({.number = number, .batch = {.events = std::move(events), .unix_seconds = seconds}});
       } else {
         ++dropped_;
       }

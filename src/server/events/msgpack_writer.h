@@ -15,6 +15,9 @@
 
 namespace tessera {
 
+// Returns the lowest `bytes` bytes of a number, the highest of them first.
+std::string big_endian(std::uint64_t value, int bytes);
+
 class MsgpackWriter {
  public:
   void array(std::size_t size) { head(size, {.fixed = 0x90, .fixed_most = 15, .sized = 0xdc}); }
@@ -37,7 +40,6 @@ class MsgpackWriter {
   };
   void head(std::size_t size, Kind kind);
   void byte(std::size_t value) { bytes_.push_back(static_cast<char>(static_cast<std::uint8_t>(value))); }
-  void big_endian(std::uint64_t value, int bytes);
 
   std::string bytes_;
 };
