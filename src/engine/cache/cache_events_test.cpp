@@ -9,24 +9,19 @@
 #include <random>
 #include <set>
 
-#include "tessera/engine/cache/prefix_cache.h"
+#include "tessera/engine/cache/prefix_cache_test_util.h"
 #include "tessera/engine/engine_test_util.h"
 
 namespace tessera {
 namespace {
 
+using test::token_ids;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
 constexpr std::int64_t kBlockTokens = 2;
 constexpr std::int64_t kBlockPages = 20;
-
-std::vector<TokenId> cached_ids(std::initializer_list<int> values) {
-  std::vector<TokenId> made;
-  for (const int value : values) made.emplace_back(value);
-  return made;
-}
 
 // Rebuilds a cache's content from its events, as a gateway does. Stores for each block all tokens of its text up to the
 // block's end.
@@ -67,18 +62,7 @@ class CacheEventsTest : public ::testing::Test {
  protected:
   CacheEventsTest() { cache_.observe(&log_); }
 
-  // Acts as a sequence: computes the tokens that are not cached, and ends.
-  void compute(const PrefixTokens& tokens) {
-    PrefixCache::Path path = cache_.find(tokens);
-    std::vector<GroupPages> held(1);
-    for (const PrefixCache::Node* node : path) held[0].pages.push_back(PrefixCache::page_of(*node, 0));
-    while (held[0].pages.size() < tokens.size() / kBlockTokens) {
-      if (pools_[0].num_free() == 0) cache_.evict(0, 1);
-      held[0].pages.push_back(pools_[0].take());
-    }
-    cache_.extend(path, tokens, held);
-    cache_.release(path);
-  }
+  void compute(const PrefixTokens& tokens) { test::compute_sequence(cache_, pools_, tokens, kBlockTokens); }
   template <class Event>
   Event take_only() {
     const CacheEvents events = log_.take();
@@ -101,49 +85,49 @@ class CacheEventsTest : public ::testing::Test {
 };
 
 TEST_F(CacheEventsTest, AChainOfNewBlocksIsOneEvent) {
-  compute(cached_ids({1, 2, 3, 4, 5}));
+  compute(token_ids({1, 2, 3, 4, 5}));
   const BlocksStored stored = take_only<BlocksStored>();
   EXPECT_THAT(stored.ids, SizeIs(2)) << "the last token fills no block";
   EXPECT_EQ(stored.parent, std::nullopt);
-  EXPECT_EQ(stored.tokens, cached_ids({1, 2, 3, 4}));
+  EXPECT_EQ(stored.tokens, token_ids({1, 2, 3, 4}));
   EXPECT_EQ(stored.adapter, 0);
-  compute(cached_ids({1, 2, 3, 4}));
+  compute(token_ids({1, 2, 3, 4}));
   EXPECT_TRUE(log_.empty()) << "nothing new";
 }
 
 TEST_F(CacheEventsTest, ABranchNamesItsParent) {
-  compute(cached_ids({1, 2, 3, 4}));
+  compute(token_ids({1, 2, 3, 4}));
   const BlocksStored first = take_only<BlocksStored>();
-  compute(cached_ids({1, 2, 7, 8, 9, 10}));
+  compute(token_ids({1, 2, 7, 8, 9, 10}));
   const BlocksStored branch = take_only<BlocksStored>();
   EXPECT_EQ(branch.parent, first.ids[0]);
-  EXPECT_EQ(branch.tokens, cached_ids({7, 8, 9, 10}));
+  EXPECT_EQ(branch.tokens, token_ids({7, 8, 9, 10}));
 }
 
 TEST_F(CacheEventsTest, AnEvictionNamesTheBlocks) {
-  compute(cached_ids({1, 2, 3, 4}));
+  compute(token_ids({1, 2, 3, 4}));
   const BlocksStored stored = take_only<BlocksStored>();
   cache_.evict(0, 2);
   EXPECT_THAT(take_only<BlocksRemoved>().ids, ElementsAre(stored.ids[1], stored.ids[0])) << "the last block first";
 }
 
 TEST_F(CacheEventsTest, AFlushOfAllBlocksIsOneEvent) {
-  compute(cached_ids({1, 2, 3, 4}));
+  compute(token_ids({1, 2, 3, 4}));
   cache_.flush();
   take_only<BlocksCleared>();
 }
 
 TEST_F(CacheEventsTest, AFlushNamesBlocksIfOthersAreInUse) {
-  compute(cached_ids({1, 2, 3, 4}));
+  compute(token_ids({1, 2, 3, 4}));
   const BlocksStored stored = take_only<BlocksStored>();
-  PrefixCache::Path used = cache_.find(cached_ids({1, 2}));
+  PrefixCache::Path used = cache_.find(token_ids({1, 2}));
   cache_.flush();
   EXPECT_THAT(take_only<BlocksRemoved>().ids, ElementsAre(stored.ids[1]));
   cache_.release(used);
 }
 
 TEST_F(CacheEventsTest, BlocksOfAdaptersHaveIdsOfTheirOwn) {
-  const std::vector<TokenId> text = cached_ids({1, 2, 3, 4});
+  const std::vector<TokenId> text = token_ids({1, 2, 3, 4});
   std::set<std::uint64_t> first_ids;
   std::set<std::uint64_t> second_ids;
   const auto add = [&](const PrefixTokens& tokens) {
@@ -164,7 +148,7 @@ TEST_F(CacheEventsTest, BlocksOfAdaptersHaveIdsOfTheirOwn) {
 }
 
 TEST_F(CacheEventsTest, AnAdaptersNumberIsNoPartOfIds) {
-  const std::vector<TokenId> text = cached_ids({1, 2});
+  const std::vector<TokenId> text = token_ids({1, 2});
   compute(with_adapter(text, 5, "sql"));
   const BlocksStored stored = take_only<BlocksStored>();
   EXPECT_THAT(stored.ids, ElementsAre(block_id(0, with_adapter(text, 9, "sql"), text, {})));
@@ -172,7 +156,7 @@ TEST_F(CacheEventsTest, AnAdaptersNumberIsNoPartOfIds) {
 }
 
 TEST_F(CacheEventsTest, ImagesArePartsOfIds) {
-  const std::vector<TokenId> text = cached_ids({1, 9, 9, 2});
+  const std::vector<TokenId> text = token_ids({1, 9, 9, 2});
   const auto with = [](std::uint64_t content) {
     return std::vector{ImageSpan{.first_token = 1, .count = 2, .content = {.high = 0, .low = content}}};
   };
@@ -189,7 +173,7 @@ TEST_F(CacheEventsTest, ImagesArePartsOfIds) {
 
 // Another program computed the expected ids. The test checks that ids stay the same from version to version.
 TEST(BlockId, StaysTheSame) {
-  const std::vector<TokenId> text = cached_ids({1, 2, 3});
+  const std::vector<TokenId> text = token_ids({1, 2, 3});
   const std::uint64_t first = block_id(0, text, text, {});
   EXPECT_EQ(first, 0x15052bc23b497d1du);
   EXPECT_EQ(block_id(first, text, text, {}), 0x2433b068745c0795u);

@@ -5,36 +5,23 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tessera/engine/cache/prefix_cache_test_util.h"
+
 namespace tessera {
 namespace {
 
+using test::pages_of;
+using test::token_ids;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
 constexpr std::int64_t kPageSize = 2;
 
-std::vector<TokenId> ids(std::initializer_list<int> values) {
-  std::vector<TokenId> made;
-  for (const int value : values) made.emplace_back(value);
-  return made;
-}
-
 class PrefixCacheTest : public ::testing::Test {
  protected:
-  // Acts as a sequence: computes the tokens that are not cached, and ends.
   std::vector<PageId> compute(const PrefixTokens& tokens) {
-    PrefixCache::Path path = cache_.find(tokens);
-    std::vector<GroupPages> held{{.pages = pages_of(path)}};
-    while (held[0].pages.size() < tokens.size() / kPageSize) held[0].pages.push_back(pools_[0].take());
-    cache_.extend(path, tokens, held);
-    cache_.release(path);
-    return held[0].pages;
-  }
-  static std::vector<PageId> pages_of(const PrefixCache::Path& path) {
-    std::vector<PageId> pages;
-    for (const PrefixCache::Node* node : path) pages.push_back(PrefixCache::page_of(*node, 0));
-    return pages;
+    return test::compute_sequence(cache_, pools_, tokens, kPageSize);
   }
 
   std::vector<CachePool> pools_{CachePool({.num_pages = 20})};
@@ -42,21 +29,21 @@ class PrefixCacheTest : public ::testing::Test {
 };
 
 TEST_F(PrefixCacheTest, FindsTheLongestPrefixInFullPages) {
-  EXPECT_THAT(cache_.find(ids({1, 2, 3, 4})), IsEmpty());
-  const std::vector<PageId> pages = compute(ids({1, 2, 3, 4, 5}));
+  EXPECT_THAT(cache_.find(token_ids({1, 2, 3, 4})), IsEmpty());
+  const std::vector<PageId> pages = compute(token_ids({1, 2, 3, 4, 5}));
   EXPECT_THAT(pages, SizeIs(2)) << "the last token fills no page";
-  EXPECT_EQ(cache_.count_known(ids({1, 2, 3, 4, 5, 6})), 2);
-  EXPECT_EQ(cache_.count_known(ids({1, 2, 3})), 1);
-  EXPECT_EQ(cache_.count_known(ids({1, 2, 3, 9})), 1);
-  EXPECT_EQ(cache_.count_known(ids({2, 1, 3, 4})), 0) << "the order counts";
-  EXPECT_EQ(cache_.count_known(ids({3, 4})), 0) << "and so does what comes before";
+  EXPECT_EQ(cache_.count_known(token_ids({1, 2, 3, 4, 5, 6})), 2);
+  EXPECT_EQ(cache_.count_known(token_ids({1, 2, 3})), 1);
+  EXPECT_EQ(cache_.count_known(token_ids({1, 2, 3, 9})), 1);
+  EXPECT_EQ(cache_.count_known(token_ids({2, 1, 3, 4})), 0) << "the order counts";
+  EXPECT_EQ(cache_.count_known(token_ids({3, 4})), 0) << "and so does what comes before";
   EXPECT_EQ(cache_.count_known({}), 0);
-  EXPECT_EQ(pages_of(cache_.find(ids({1, 2, 3, 4}))), pages);
+  EXPECT_EQ(pages_of(cache_.find(token_ids({1, 2, 3, 4}))), pages);
 }
 
 // Pages have 2 tokens. An image of 5 tokens, all with the id 9, begins at token 1.
 TEST_F(PrefixCacheTest, AnImageIsKnownByItsContent) {
-  const std::vector<TokenId> tokens = ids({1, 9, 9, 9, 9, 9, 2, 3});
+  const std::vector<TokenId> tokens = token_ids({1, 9, 9, 9, 9, 9, 2, 3});
   const auto with = [&](std::uint64_t content, std::int64_t first, std::int64_t count) {
     return std::vector{ImageSpan{.first_token = first, .count = count, .content = {.high = 0, .low = content}}};
   };
@@ -76,7 +63,7 @@ TEST_F(PrefixCacheTest, AnImageIsKnownByItsContent) {
 }
 
 TEST(PrefixTokensTest, BeginAlikeUpToTheFirstOtherImage) {
-  const std::vector<TokenId> tokens = ids({1, 9, 9, 2, 9, 9, 3});
+  const std::vector<TokenId> tokens = token_ids({1, 9, 9, 2, 9, 9, 3});
   const ImageSpan a{.first_token = 1, .count = 2, .content = {.high = 1, .low = 0}};
   const ImageSpan b{.first_token = 4, .count = 2, .content = {.high = 2, .low = 0}};
   const ImageSpan other{.first_token = 4, .count = 2, .content = {.high = 3, .low = 0}};
@@ -89,8 +76,8 @@ TEST(PrefixTokensTest, BeginAlikeUpToTheFirstOtherImage) {
 }
 
 TEST_F(PrefixCacheTest, BranchesShareTheirCommonPages) {
-  const std::vector<PageId> left = compute(ids({1, 2, 3, 4}));
-  const std::vector<PageId> right = compute(ids({1, 2, 5, 6}));
+  const std::vector<PageId> left = compute(token_ids({1, 2, 3, 4}));
+  const std::vector<PageId> right = compute(token_ids({1, 2, 5, 6}));
   EXPECT_EQ(left[0], right[0]);
   EXPECT_NE(left[1], right[1]);
   EXPECT_EQ(cache_.num_nodes(), 3);
@@ -103,8 +90,8 @@ TEST_F(PrefixCacheTest, TheFirstOfTwoEqualPagesIsKept) {
   std::vector<GroupPages> first_held{{.pages = {pools_[0].take()}}};
   std::vector<GroupPages> second_held{{.pages = {pools_[0].take(), pools_[0].take()}}};
   const std::int64_t free = pools_[0].num_free();
-  cache_.extend(first, ids({1, 2}), first_held);
-  cache_.extend(second, ids({1, 2, 3, 4}), second_held);
+  cache_.extend(first, token_ids({1, 2}), first_held);
+  cache_.extend(second, token_ids({1, 2, 3, 4}), second_held);
   EXPECT_EQ(second_held[0].pages[0], first_held[0].pages[0]);
   EXPECT_EQ(pools_[0].num_free(), free + 1) << "the other one is free again";
   EXPECT_EQ(cache_.num_nodes(), 2);
@@ -115,27 +102,27 @@ TEST_F(PrefixCacheTest, TheFirstOfTwoEqualPagesIsKept) {
 }
 
 TEST_F(PrefixCacheTest, EvictsTheLongestUnusedLeavesFirst) {
-  compute(ids({1, 2, 3, 4}));
-  compute(ids({5, 6}));
-  compute(ids({1, 2, 7, 8}));
-  PrefixCache::Path used = cache_.find(ids({1, 2, 3, 4}));
+  compute(token_ids({1, 2, 3, 4}));
+  compute(token_ids({5, 6}));
+  compute(token_ids({1, 2, 7, 8}));
+  PrefixCache::Path used = cache_.find(token_ids({1, 2, 3, 4}));
   cache_.release(used);  // now the most recently used
   EXPECT_EQ(cache_.evict(0, 1), 1);
-  EXPECT_EQ(cache_.count_known(ids({5, 6})), 0);
+  EXPECT_EQ(cache_.count_known(token_ids({5, 6})), 0);
   EXPECT_EQ(cache_.evict(0, 1), 1);
-  EXPECT_EQ(cache_.count_known(ids({1, 2, 7, 8})), 1) << "what leads to 3, 4 stays";
+  EXPECT_EQ(cache_.count_known(token_ids({1, 2, 7, 8})), 1) << "what leads to 3, 4 stays";
   EXPECT_EQ(cache_.evict(0, 5), 2);
   EXPECT_EQ(cache_.num_nodes(), 0);
   EXPECT_EQ(pools_[0].num_free(), 19);
 }
 
 TEST_F(PrefixCacheTest, PagesInUseAreNotEvicted) {
-  compute(ids({1, 2, 3, 4, 5, 6}));
-  PrefixCache::Path used = cache_.find(ids({1, 2, 3, 4}));
+  compute(token_ids({1, 2, 3, 4, 5, 6}));
+  PrefixCache::Path used = cache_.find(token_ids({1, 2, 3, 4}));
   EXPECT_EQ(cache_.num_evictable(0), 1);
   EXPECT_EQ(cache_.evict(0, 3), 1);
-  EXPECT_EQ(cache_.count_known(ids({1, 2, 3, 4})), 2);
-  PrefixCache::Path again = cache_.find(ids({1, 2}));
+  EXPECT_EQ(cache_.count_known(token_ids({1, 2, 3, 4})), 2);
+  PrefixCache::Path again = cache_.find(token_ids({1, 2}));
   cache_.release(used);
   EXPECT_EQ(cache_.num_evictable(0), 1) << "the first page is used twice";
   cache_.release(again);

@@ -8,17 +8,14 @@
 
 #include <algorithm>
 
+#include "tessera/engine/cache/prefix_cache_test_util.h"
+
 namespace tessera {
 namespace {
 
+using test::token_ids;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
-
-std::vector<TokenId> text_of(std::initializer_list<int> values) {
-  std::vector<TokenId> all;
-  for (const int value : values) all.emplace_back(value);
-  return all;
-}
 
 std::vector<int> proposed_by(Drafter& drafter, const std::vector<TokenId>& text, std::int64_t room) {
   std::vector<TokenId> drafts;
@@ -29,7 +26,7 @@ std::vector<int> proposed_by(Drafter& drafter, const std::vector<TokenId>& text,
   return values;
 }
 
-const std::vector<TokenId> kRepeats = text_of({1, 2, 3, 4, 5, 6, 7, 1, 2, 3});
+const std::vector<TokenId> kRepeats = token_ids({1, 2, 3, 4, 5, 6, 7, 1, 2, 3});
 
 TEST(Drafter, ProposesWhatFollowedEarlier) {
   Drafter drafter(8);
@@ -40,13 +37,13 @@ TEST(Drafter, ProposesWhatFollowedEarlier) {
 
 TEST(Drafter, ContinuesAPeriodBeyondTheText) {
   Drafter drafter(8);
-  EXPECT_THAT(proposed_by(drafter, text_of({5, 6, 5, 6, 5, 6}), 8), ElementsAre(5, 6, 5, 6, 5, 6, 5, 6));
+  EXPECT_THAT(proposed_by(drafter, token_ids({5, 6, 5, 6, 5, 6}), 8), ElementsAre(5, 6, 5, 6, 5, 6, 5, 6));
 }
 
 TEST(Drafter, ProposesNothingWithoutALongMatch) {
   Drafter drafter(8);
-  EXPECT_THAT(proposed_by(drafter, text_of({1, 2, 3, 4, 2, 3}), 8), IsEmpty());
-  EXPECT_THAT(proposed_by(drafter, text_of({1, 2, 3, 4, 2, 3, 9}), 8), IsEmpty());
+  EXPECT_THAT(proposed_by(drafter, token_ids({1, 2, 3, 4, 2, 3}), 8), IsEmpty());
+  EXPECT_THAT(proposed_by(drafter, token_ids({1, 2, 3, 4, 2, 3, 9}), 8), IsEmpty());
 }
 
 TEST(Drafter, TheLayerDraftsUnlessTheTextRepeatsItself) {
