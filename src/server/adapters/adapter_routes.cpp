@@ -10,7 +10,7 @@
 namespace tessera {
 namespace {
 
-constexpr double kPollSeconds = 0.01;  // pause between two checks whether an adapter's last request has ended
+constexpr double kPollSeconds = 0.01;  // time between two checks whether an adapter's last request has ended
 
 using Shared = std::shared_ptr<const AdapterRouteSources>;
 

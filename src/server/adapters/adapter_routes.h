@@ -24,8 +24,9 @@ struct AdapterRouteSources {
   std::function<void(double seconds, std::function<void()> task)> after;  // runs a task on the I/O thread after a delay
 };
 
-// Adds POST /v1/load_lora_adapter and /v1/unload_lora_adapter, and the same routes without /v1. An answer has "success"
-// and all "loaded_adapters". The answer to an unload is sent after the adapter's last request has ended.
+// Adds POST /v1/load_lora_adapter and /v1/unload_lora_adapter, and the same routes without /v1. An answer has
+// "success", and "loaded_adapters" with the names and paths of all adapters. The answer to an unload is sent after the
+// adapter's last request has ended.
 void add_adapter_routes(Router& router, AdapterRouteSources sources);
 
 }  // namespace tessera

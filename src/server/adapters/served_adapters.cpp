@@ -26,7 +26,8 @@ Result<std::string> ServedAdapters::allowed_path(const std::string& path) const 
   if (folder_.empty()) return path;
   const fs::path folder(folder_);
   std::error_code error;
-  const fs::path real = fs::weakly_canonical(folder / path, error);  // an absolute path replaces the folder
+  // If `path` is absolute, `folder / path` is `path` alone.
+  const fs::path real = fs::weakly_canonical(folder / path, error);
   const auto differs = std::ranges::mismatch(folder, real);
   if (!error && differs.in1 == folder.end()) return real.string();
   return invalid_argument(

@@ -19,9 +19,9 @@ namespace tessera {
 
 class ServedAdapters {
  public:
-  // `layout` and `device`, which Adapter::load() needs, outlive the object. Requests may load only adapters in `folder`
-  // or below it; if `folder` is "", they may load adapters from anywhere. Returns invalid_argument if `folder` is not a
-  // folder.
+  // Requests may load only adapters in `folder` or below it; if `folder` is "", they may load adapters from anywhere.
+  // Adapter::load() needs `layout` and `device`, which must outlive the object. Returns invalid_argument if `folder` is
+  // not a folder.
   static Result<std::shared_ptr<ServedAdapters>> create(const AdapterLayout& layout, Device& device,
                                                         const std::string& folder);
 
