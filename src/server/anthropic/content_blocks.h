@@ -46,13 +46,13 @@ bool is_of_role(const Json& message, std::string_view role);
 // Reads the string member `key` of a block. A missing member is an error.
 ApiResult<std::string> required_text(const ApiFields& block, std::string_view key);
 
-// Returns whether a block is a trace of what Anthropic's own servers did in an earlier turn (server_tool_use,
-// web_search_tool_result, redacted_thinking, …). Such blocks are accepted and not shown to the model.
+// Returns whether a block records what Anthropic's own servers did in an earlier turn (server_tool_use,
+// web_search_tool_result, redacted_thinking, …). The server accepts such blocks and does not show them to the model.
 bool is_server_block(std::string_view type);
 
 // Reads a block of type "text", "document", "search_result", "compaction" or "image" into `content`. Images are refused
-// unless `images_allowed`; they are appended to `images` and borrow from the request. An unknown type is an error that
-// lists the accepted ones and `others`.
+// unless `images_allowed`; they are appended to `images` and borrow from the request. Any other type is an error, whose
+// message lists the accepted types and then `others`, the types that only the caller accepts.
 ApiStatus add_block(const ApiFields& block, std::string_view type, std::string_view others, bool images_allowed,
                     std::vector<GivenImage>& images, TurnContent& content);
 

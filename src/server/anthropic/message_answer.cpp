@@ -25,7 +25,7 @@ class MessageAnswer final : public Answer {
  public:
   explicit MessageAnswer(MessageStyle style) : style_(std::move(style)), parts_(style_.text) {}
 
-  // Returns an internal error for any status of the parser, because the plugin is at fault and not the client.
+  // Returns an internal error if a parser failed. Only parsers of plugins can fail, so the client is not at fault.
   Status failure() const override {
     return parts_.status().ok() ? ok_status() : internal_error(parts_.status().message());
   }
@@ -93,8 +93,8 @@ class MessageAnswer final : public Answer {
   }
 
   void add(ChatPieces pieces) {
-    // Calls without an id, which come first, continue the call of the last block. Their text precedes the piece's
-    // reasoning and content.
+    // The first elements of `pieces.calls` may have no id. They continue the call in the last block. Their text comes
+    // before the reasoning and the content of `pieces`.
     auto call = pieces.calls.begin();
     for (; call != pieces.calls.end() && call->id.empty(); ++call) blocks_.back().text += call->arguments;
     if (style_.shows_thinking && !pieces.reasoning.empty()) block_of(Block::Kind::kThinking).text += pieces.reasoning;
@@ -156,7 +156,7 @@ class MessageAnswer final : public Answer {
         break;
       case Block::Kind::kToolUse: {
         json.value("tool_use").key("id").value(block.id).key("name").value(block.name);
-        // An input that is not valid JSON belongs to a call that was cut off.
+        // If the input is not a JSON object, the call was cut off, and {} is sent in its place.
         const Result<Json> input = Json::parse(block.text, "the call");
         json.key("input").raw(input.ok() && input->is_object() ? std::string_view(block.text) : "{}");
         break;

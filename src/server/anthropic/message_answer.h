@@ -18,7 +18,7 @@ struct MessageStyle {
   std::int64_t prompt_tokens = 0;
   ChatTextStyle text{};
   bool shows_thinking = false;     // false: thinking is left out
-  bool omits_thinking = false;     // blocks of thinking have no text; their signature holds it
+  bool omits_thinking = false;     // blocks of thinking have no text; their signatures hold the thinking
   bool lists_edits = false;        // the request has context_management; the answer then says that nothing was edited
   bool ends_with_context = false;  // the context has room for fewer tokens than max_tokens
 };

@@ -254,7 +254,7 @@ ApiResult<ChatMessages> read_turns(const ApiFields& body, const MessageTools& to
   const auto is_user = [](const Json& message) { return is_of_role(message, "user"); };
   const auto last_user = std::find_if(list.rbegin(), list.rend(), is_user).base();
   for (auto message = list.begin(); message != list.end(); ++message) {
-    // Skips a message that is to be shown only once if another message of the user follows it.
+    // Skips a system message that is valid only until the user's next message, if that message has come.
     const Json* clear_at = is_of_role(*message, "system") ? message->find("clear_at") : nullptr;
     if (clear_at != nullptr && *clear_at == Json("next_user_message") && message < last_user) continue;
     TRY(reader.add_message(*message, fmt::format("messages[{}]", message - list.begin())));

@@ -131,7 +131,8 @@ ApiResult<MessagesPrompt> read_messages_prompt(const ApiFields& fields, const Se
   return out;
 }
 
-// Returns the grammar of "tool_choice", or else of "output_config".
+// Returns the grammar that "tool_choice" requires, or else the grammar of "output_config". Requests with both are
+// errors.
 ApiResult<std::optional<OutputGrammar>> grammar_of(const OutputFields& output, const ToolFields& tools) {
   std::optional<OutputGrammar> grammar = TRY(tool_grammar(tools));
   if (!grammar) return output.grammar;

@@ -18,7 +18,8 @@ namespace tessera {
 // the answer repeats the name.
 ApiResult<ApiJob> prepare_messages(const ServedModel& model, std::string_view body);
 
-// Returns {"input_tokens": …} for a request without max_tokens. Takes as long as rendering and tokenising the prompt.
+// Answers a count_tokens request, which has no max_tokens, with {"input_tokens": …}. Slow, because it renders and
+// tokenises the prompt.
 ApiResult<std::string> count_tokens_body(const ServedModel& model, std::string_view body);
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
-// Catches: Anthropic's routes that do not reach the engine through HTTP, or whose keys or errors have another
-// protocol's form, and a stream that does not end as its clients expect.
+// Catches: Anthropic's routes that do not reach the engine through HTTP, API keys in Anthropic's header that are
+// refused, errors in another protocol's form, and a stream that lacks Anthropic's last event.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

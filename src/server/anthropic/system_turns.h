@@ -18,9 +18,9 @@ struct SystemPlaces {
 // message. If there is no system message, renders nothing.
 SystemPlaces find_system_places(const Json& turns, const ChatTemplate& chat, const RenderOptions& options);
 
-// Turns each system message that the template would not print into a user's message, between <system> and </system>.
-// Then joins adjacent turns of one role, because some templates require the roles to alternate. `turns`: the result of
-// read_turns().
+// Replaces each system message that the template would not print by a user's message, with its text between <system>
+// and </system>. Then joins adjacent turns of one role, because some templates require the roles to alternate. `turns`:
+// the result of read_turns().
 Json fit_turns(const Json& turns, const SystemPlaces& places);
 
 }  // namespace tessera

@@ -27,7 +27,7 @@ constexpr const char* kCollected =
     "{% for m in messages if m.role == 'system' %}{{ m.content }}{% endfor %}{% for m in messages if m.role != "
     "'system' "
     "%}<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}";
-// Has no system messages and requires the roles to alternate, like Gemma's.
+// Refuses every system message, and requires the roles to alternate, like Gemma's.
 constexpr const char* kNone =
     "{% if messages[0].role == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
     "{% for m in messages %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('Roles must "

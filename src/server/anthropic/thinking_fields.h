@@ -13,12 +13,12 @@
 namespace tessera {
 
 struct ThinkingFields {
-  // True if the request asks for thinking. If false, the template is told to turn thinking off, if it has a variable
-  // for that. Thinking is then left out of the answer, because a client that does not expect it would take the first
-  // block for the text.
+  // True if the request asks for thinking. If false, thinking is left out of the answer, because a client that does not
+  // expect it would take the first block for the text. The template is also told to turn thinking off, if it has a
+  // variable for that.
   bool on = false;
   bool omitted = false;                  // blocks of thinking have no text, only a signature
-  std::optional<std::int64_t> budget{};  // in tokens; chooses the effort, but does not limit the thinking
+  std::optional<std::int64_t> budget{};  // in tokens; replaces a missing `effort`, but does not limit the thinking
   std::optional<std::string> effort{};   // "low", "medium" or "high"; Anthropic's higher levels become "high"
 };
 
