@@ -44,7 +44,7 @@ struct Batch {
   std::string error_file_id{};   // "": there is none
   std::int64_t created_at = 0;   // Unix time
   std::int64_t expires_at = 0;   // Unix time
-  // [BatchStatus]: the Unix time at which the batch reached the status; 0: it has not.
+  // [BatchStatus]: the Unix time at which the batch reached the status; 0 if the batch has not reached it.
   std::array<std::int64_t, kNumBatchStatuses> reached{};
   std::int64_t output_age_s = 0;  // seconds after which the batch's answer files are erased
   std::int64_t total = 0;         // requests
@@ -61,7 +61,8 @@ struct Batch {
   Json to_json() const;
 };
 
-// Return the text in which a server stores a batch, and the batch that such a text describes. Errors name the field.
+// Return the JSON text that the store writes for a batch, and the batch that such a text describes. Errors name the
+// field.
 std::string batch_record(const Batch& batch);
 Result<Batch> read_batch_record(const Json& json, std::string id);
 

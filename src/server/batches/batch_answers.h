@@ -33,7 +33,8 @@ class BatchAnswers {
   std::int64_t completed() const { return completed_; }
   std::int64_t failed() const { return failed_; }
 
-  // Adds the answer of a request; `line` ends with its line break. Errors: the store has no room, or the disk is full.
+  // Adds the answer of a request. `line` ends with its line break. `completed`: the answer has the status 200. Errors:
+  // the store has no room, or the disk is full.
   Status add(const std::string& custom_id, std::string_view line, bool completed);
 
   // Moves the answer files into the store. They get the owner and the time of expiry of `like`, and names that begin

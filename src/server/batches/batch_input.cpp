@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kMostFaults = 100;
 
-// Returns the fault of a line, with a code for programs; nothing if the line is valid. Adds its custom_id to `ids`.
+// Returns the fault of a line, or nothing if the line is valid. Adds the line's custom_id to `ids`.
 std::optional<BatchFault> check_line(const BatchInput::Line& line, std::string_view endpoint,
                                      std::unordered_set<std::string>& ids) {
   const auto fault = [&](const char* code, std::string message) {

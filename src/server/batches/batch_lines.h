@@ -46,8 +46,8 @@ ApiResult<ApiJob> prepare_batch_request(const ServedModel& model, const BatchReq
 std::string batch_answer(const Json& custom_id, std::string_view request_id, std::string_view body);
 // Returns the line for a request that was refused or failed: an error with an HTTP status.
 std::string batch_refusal(const Json& custom_id, const ApiError& error);
-// Returns the line for a request that got no response. `code` is a word for programs: "invalid_line" for a line that is
-// not a request.
+// Returns the line for a request that got no response. `code` names the reason in one word, such as "invalid_line" for
+// a line that is not a request.
 std::string batch_error(const Json& custom_id, std::string_view code, std::string_view message);
 
 }  // namespace tessera

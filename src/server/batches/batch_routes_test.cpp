@@ -1,5 +1,6 @@
-// Catches: batches that lose, repeat or mix up answers, end with the server, or are visible to clients that do not own
-// them; batches that one invalid line or request stops; and files of a batch that are not in OpenAI's form.
+// Catches: batches that lose, repeat or mix up answers; batches that do not continue after a restart; batches that a
+// client sees although it does not own them; an invalid line or request that stops its whole batch; and files of a
+// batch that are not in OpenAI's form.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

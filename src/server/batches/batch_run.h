@@ -34,7 +34,7 @@ class BatchRun {
 
   // Returns the next request that has no answer and is not running; nothing if there is none.
   std::optional<Next> next();
-  // Puts back a request that could not start; next() returns it first.
+  // Puts back a request that could not start, so that next() returns it before all others.
   void put_back(Next request) { waiting_.push_front(std::move(request)); }
 
   // Count a request as running, and end it by storing its answer. An error means that the batch cannot continue.

@@ -23,9 +23,10 @@ namespace {
 constexpr std::chrono::milliseconds kBatchRetry{500};
 constexpr std::chrono::seconds kBatchPause{1};  // longest time between two checks while batches run
 constexpr std::chrono::seconds kIdlePause{60};  // longest time between two checks while no batch runs
-constexpr int kMostPrepared = 16;               // requests that are prepared before the next events are handled
+constexpr int kMostPrepared = 16;  // at most this many requests are prepared before the next events are handled
 constexpr std::int64_t kLowestPriority = std::numeric_limits<std::int64_t>::min();
-// While live requests run, batches get at most 1 / kLiveShare of the requests that the engines run at once.
+// While live requests run, batches have at most 1 / kLiveShare of the requests that the engines run at once, but at
+// least one request.
 constexpr std::int64_t kLiveShare = 4;
 
 // Error codes of failed batches.
@@ -106,7 +107,7 @@ void BatchRunner::work() {
       }
       if (fill()) wake();
       finish();
-    } catch (const std::exception& e) {  // mostly out of memory
+    } catch (const std::exception& e) {  // usually std::bad_alloc
       log_error("server", "batches pause: {}", e.what());
       try_again_at_ = Clock::now() + kBatchRetry;
     }

@@ -6,10 +6,10 @@
 //   runner.wake();            // a batch was added, or is to be cancelled
 //   runner.dispatch(events);  // with the events of every step
 //
-// Up to kMostBatches batches run at a time and take turns, request by request. While the engines have live requests,
-// batches may use a quarter of the requests that the engines run at once; otherwise all of them. A request that the
-// engine or the memory budget refuses for now is submitted again later. A restarted server continues the batches that
-// have not ended; requests that have an answer do not run again.
+// Up to kMostBatches batches run at a time and take turns, request by request. If the engines have live requests,
+// batches have at most a quarter of the requests that the engines run at once. Otherwise they may have all of them. A
+// request that the engine or the memory budget refuses for now is submitted again later. A restarted server continues
+// the batches that have not ended; requests that have an answer do not run again.
 //
 // Threads: any thread may call wake() and dispatch(). The destructor leaves running requests without an answer.
 #pragma once
@@ -42,7 +42,7 @@ namespace tessera {
 
 class BatchRunner {
  public:
-  // Batches use the tickets from this one on.
+  // Each request of a batch has this ticket or a higher one. The tickets of live requests are lower.
   static constexpr Ticket kFirstTicket = Ticket{1} << 62;
   static constexpr std::size_t kMostBatches = 8;
 
@@ -62,7 +62,7 @@ class BatchRunner {
   void wake();
   // Takes the events of the batches' requests; ignores all others.
   void dispatch(std::span<EngineThread::Event> events);
-  // Returns the number of the batches' requests that the engines have.
+  // Returns how many requests of batches the engines have.
   std::int64_t requests() const { return requests_; }
 
  private:
@@ -105,9 +105,9 @@ class BatchRunner {
   BatchStore& batches_;
   ResponseStore& responses_;
   const Hooks hooks_;
-  std::atomic<std::int64_t> requests_ = 0;  // engine requests of batches; only the thread changes it
+  std::atomic<std::int64_t> requests_ = 0;  // requests of batches that the engines have; only `thread_` changes it
 
-  // Used only by the thread:
+  // Used only by `thread_`:
   EngineJobs jobs_;
   Runs runs_;  // running batches; the next one to submit a request comes first
   std::unordered_map<EngineJobs::Id, Running> running_;
@@ -117,9 +117,9 @@ class BatchRunner {
 
   std::mutex mutex_;
   std::condition_variable wake_;
-  std::vector<EngineThread::Event> inbox_;  // guarded by the mutex
-  bool woken_ = true;                       // guarded by the mutex
-  bool stopping_ = false;                   // guarded by the mutex
+  std::vector<EngineThread::Event> inbox_;  // guarded by mutex_
+  bool woken_ = true;                       // guarded by mutex_
+  bool stopping_ = false;                   // guarded by mutex_
   std::thread thread_;                      // last member, because it uses the others
 };
 

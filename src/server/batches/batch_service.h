@@ -31,8 +31,8 @@ class BatchService {
     BatchRunner::Hooks hooks;
   };
 
-  // `folder`: "" for none; the routes then refuse every request. `bytes`: the limit of all files together. Errors name
-  // the folder.
+  // `folder`: "" for none; the routes then refuse every request. `bytes`: the most bytes of all files together. Errors
+  // name the folder.
   static Result<std::unique_ptr<BatchService>> create(const std::string& folder, std::int64_t bytes, Server server);
 
   // Adds the routes. This object must outlive the use of the router.

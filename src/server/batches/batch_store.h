@@ -29,8 +29,8 @@ namespace tessera {
 class BatchStore {
  public:
   struct Limits {
-    std::size_t running = 1000;  // batches that have not ended
-    std::size_t number = 10'000;
+    std::size_t running = 1000;   // the most batches that have not ended
+    std::size_t number = 10'000;  // the most batches, ended or not
   };
 
   // Reads the records in the folder. Skips a record that cannot be read, and logs a warning.
@@ -45,8 +45,8 @@ class BatchStore {
   // Returns the batches that have not ended, the oldest first.
   std::vector<Batch> running();
 
-  // Changes a batch and writes it to the disk. Returns the changed batch. Error: 404 if there is none. If the disk
-  // fails, the change is kept in memory only, and a warning is logged.
+  // Changes a batch and writes it to the disk. Returns the changed batch. Error: 404 if there is no such batch. If the
+  // disk fails, the change is kept in memory only, and a warning is logged.
   ApiResult<Batch> update(std::string_view id, const std::function<void(Batch& batch)>& change);
   // Changes a batch in memory only, for counts that a restart computes again.
   void note(std::string_view id, const std::function<void(Batch& batch)>& change);
@@ -66,7 +66,7 @@ class BatchStore {
   const Limits limits_;
   std::mutex disk_;                                    // held while a record is written; locked before mutex_
   std::mutex mutex_;                                   // held only briefly, because the I/O thread also takes it
-  std::map<std::string, Batch, std::less<>> batches_;  // guarded by the mutex
+  std::map<std::string, Batch, std::less<>> batches_;  // guarded by mutex_
 };
 
 }  // namespace tessera

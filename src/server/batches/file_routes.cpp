@@ -137,7 +137,7 @@ void FileRoutes::erase(const Call& call) const {
 
 namespace {
 
-// A response that is sending a file's content.
+// The state of a response that sends a file's content in parts.
 struct Content {
   Content(RouteWork its_work, Call its_call, const std::filesystem::path& path)
       : work(its_work), call(std::move(its_call)), file(path, std::ios::binary) {}
@@ -149,7 +149,7 @@ struct Content {
 
 void read_part(const std::shared_ptr<Content>& content);
 
-// Sends a part of a file. A file of one part is sent with a Content-Length.
+// Sends a part of a file. If the whole file fits into one part, the response has a Content-Length.
 void send_part(const std::shared_ptr<Content>& content, std::string part, bool last) {
   const Call& call = content->call;
   if (std::exchange(content->begun, true)) {

@@ -43,8 +43,8 @@ struct StoredFile {
 class FileStore {
  public:
   struct Limits {
-    std::int64_t bytes = std::int64_t{16} << 30;  // limit of all files together
-    std::size_t number = 10'000;
+    std::int64_t bytes = std::int64_t{16} << 30;  // the most bytes of all files together
+    std::size_t number = 10'000;                  // the most files
   };
   using Clock = std::function<std::int64_t()>;  // Unix time
 
@@ -55,8 +55,8 @@ class FileStore {
   // Stores a new file. Sets its id, bytes and created_at. Errors: 503 if there is no room beside the other files, or
   // the disk is full; 413 if the file alone exceeds the limit.
   ApiResult<StoredFile> put(StoredFile file, std::string_view content);
-  // Moves the file at `path` into the store. The caller has reserved its bytes with take(). Sets its id and created_at.
-  // Errors: 503 for a full disk, else 500; adopt() then gives the reserved bytes back.
+  // Moves the file at `path` into the store. Precondition: the caller has reserved the file's bytes with take(). Sets
+  // the file's id and created_at. Errors: 503 for a full disk, else 500; adopt() then gives the reserved bytes back.
   ApiResult<StoredFile> adopt(StoredFile file, const std::filesystem::path& path);
   // Reserve bytes for a later adopt(), and give them back. Error: 503 if there is no room.
   ApiStatus take(std::int64_t bytes);
@@ -89,8 +89,8 @@ class FileStore {
   const Limits limits_;
   const Clock clock_;
   std::mutex mutex_;
-  std::map<std::string, StoredFile, std::less<>> files_;  // guarded by the mutex
-  std::int64_t used_ = 0;                                 // guarded by the mutex
+  std::map<std::string, StoredFile, std::less<>> files_;  // guarded by mutex_
+  std::int64_t used_ = 0;                                 // guarded by mutex_
 };
 
 }  // namespace tessera
