@@ -7,7 +7,8 @@
 namespace tessera {
 namespace {
 
-// The medium of blocks that the engine computes with, on every device. Other names stand for slower copies.
+// The name of the memory that holds the engine's own cache. Subscribers expect "GPU", also if the engine runs on
+// another device, because the other names are those of caches in slower memory.
 constexpr std::string_view kMedium = "GPU";
 
 class EventWriter {
@@ -70,8 +71,10 @@ class EventWriter {
     to_.array(ids.size());
     for (const std::uint64_t id : ids) to_.integer(id);
   }
-  // Writes what distinguishes blocks of equal tokens: for each block the adapter's name and a pair for each image, of
-  // its content and its first token's position relative to the block.
+  // Writes, for each block, the keys that distinguish it from other blocks with the same tokens: the adapter's name,
+  // and a pair for each image in the block. The pair has the hash of the image's content and the position of the
+  // image's first token relative to the block's first token. The position is negative if the image begins in an earlier
+  // block.
   void extra_keys(const BlocksStored& stored) {
     to_.text("extra_keys");
     to_.array(stored.images.size());

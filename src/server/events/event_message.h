@@ -9,16 +9,17 @@
 
 namespace tessera {
 
-// A batch and what its message says beside the events.
+// A batch of events, and the time at which it was queued.
 struct EventBatch {
   CacheEvents events{};
   double unix_seconds = 0;
 };
 
-// `page_size` is the number of tokens in a block, `rank` the engine's index among those that share the requests.
+// `page_size` is the number of tokens in a block. `rank` is the index of the engine among the server's engines, 0 if it
+// is the only one.
 std::string event_message(const EventBatch& batch, std::int64_t page_size, int rank);
 
-// Returns the 8 bytes of a batch's number, the highest one first.
+// Returns a batch's number as 8 bytes, the most significant byte first.
 std::string number_bytes(std::uint64_t number);
 
 }  // namespace tessera

@@ -71,7 +71,7 @@ void EventPublisher::publish(const Waiting& waiting) {
     if (most_kept_ == 0) return;
     if (kept_.size() >= most_kept_) kept_.pop_front();
     kept_.emplace_back(waiting.number, std::move(message));
-  } catch (const std::exception& e) {  // mostly out of memory
+  } catch (const std::exception& e) {  // usually std::bad_alloc
     ++dropped_;
     log_warn("server", "batch {} of KV cache events is lost: {}", waiting.number, e.what());
   }

@@ -45,7 +45,7 @@ class EventPublisher {
   EventPublisher(std::unique_ptr<EventSockets> sockets, const KvEventsOptions& options, int rank,
                  std::int64_t page_size);
   void work();
-  // Takes all waiting batches. Returns false if there are none and the publisher ends.
+  // Takes all waiting batches. Returns false if no batch waits and the publisher is being destroyed.
   bool take(std::vector<Waiting>& waiting);
   void publish(const Waiting& waiting);
   void replay();
@@ -55,15 +55,15 @@ class EventPublisher {
   const std::size_t most_waiting_;
   const int rank_;
   const std::int64_t page_size_;
-  std::deque<std::pair<std::uint64_t, std::string>> kept_;  // messages for replays; used only by the thread
+  std::deque<std::pair<std::uint64_t, std::string>> kept_;  // messages for replays; used only by `thread_`
   std::atomic<std::int64_t> published_ = 0;
   std::atomic<std::int64_t> dropped_ = 0;
   std::atomic<std::int64_t> replayed_ = 0;
 
   std::mutex mutex_;
-  std::vector<Waiting> waiting_;   // guarded by the mutex
-  std::uint64_t next_number_ = 0;  // guarded by the mutex
-  bool ending_ = false;            // guarded by the mutex
+  std::vector<Waiting> waiting_;   // guarded by mutex_
+  std::uint64_t next_number_ = 0;  // guarded by mutex_
+  bool ending_ = false;            // guarded by mutex_
   std::thread thread_;             // last member, because it uses the others
 };
 

@@ -86,7 +86,8 @@ Result<std::unique_ptr<EventSockets>> EventSockets::open(const KvEventsOptions& 
   const std::string endpoint = endpoint_of(options.endpoint, rank);
   TRY(impl->open(ZMQ_PUB, endpoint, options.listens(), options.hwm, impl->events).with_context("\"endpoint\""));
   if (!options.replay_endpoint.empty()) {
-    // A replay is sent at once, so all of it must fit, the end's mark included.
+    // A replay is sent without waiting for the client, so the socket must have room for all of its messages: up to
+    // `buffer_steps` batches and the mark of the end.
     TRY(impl->open(ZMQ_ROUTER, endpoint_of(options.replay_endpoint, rank), true, options.buffer_steps + 1,
                    impl->replays)
             .with_context("\"replay_endpoint\""));
@@ -101,7 +102,8 @@ bool EventSockets::publish(std::uint64_t number, std::string_view message) {
   return impl_->send(impl_->events, {impl_->topic, number_bytes(number), message});
 }
 
-// A request has three frames: the client's name, which the socket adds, an empty one, and a batch's number.
+// A request has three frames. The first is the client's name, which the socket adds. The second is empty. The third is
+// the number of a batch.
 std::optional<EventSockets::Request> EventSockets::next_request() {
   if (impl_->replays == nullptr) return std::nullopt;
   std::array<char, kLargestRequest> frame{};

@@ -19,7 +19,7 @@ class EventSockets {
  public:
   // Opens the sockets of engine `rank`. Errors name the key, the endpoint and the reason, such as an address in use.
   static Result<std::unique_ptr<EventSockets>> open(const KvEventsOptions& options, int rank);
-  // Gives messages under way up to half a second.
+  // Waits up to half a second for messages that are not sent yet.
   ~EventSockets();
   EventSockets(const EventSockets&) = delete;
   EventSockets& operator=(const EventSockets&) = delete;
@@ -28,12 +28,12 @@ class EventSockets {
   bool publish(std::uint64_t number, std::string_view message);
 
   struct Request {
-    std::string client{};     // as the socket names it
+    std::string client{};     // the name that the ROUTER socket gives the client
     std::uint64_t first = 0;  // the first batch that the client wants
   };
   // Returns the next valid request of a client, if one has come.
   std::optional<Request> next_request();
-  // Send a batch to the client, and the mark that no further batch follows. If the client does not read, they are lost.
+  // Send the client a batch, and the mark that no further batch follows. Both are lost if the client does not read.
   void replay(const Request& request, std::uint64_t number, std::string_view message);
   void end_replay(const Request& request);
 

@@ -16,8 +16,9 @@ namespace tessera {
 
 class KvEvents {
  public:
-  // Does nothing if the options do not enable events. Each engine has a publisher of its own. The engines must outlive
-  // the object. Precondition of this function and of the destructor: the engines are idle and have no thread.
+  // If the options enable events, gives each engine a publisher of its own. Otherwise publishes nothing. The engines
+  // must outlive the object. Precondition of this function and of the destructor: the engines are idle and have no
+  // thread.
   static Result<std::unique_ptr<KvEvents>> start(const KvEventsOptions& options, std::vector<Engine*> engines);
   ~KvEvents();
   KvEvents(const KvEvents&) = delete;

@@ -14,7 +14,8 @@ namespace tessera {
 namespace {
 
 constexpr std::int64_t kMostBatches = 1 << 24;
-constexpr std::size_t kLongestPath = 100;  // a local socket's address has room for 107 bytes
+// The address of a local socket has room for 107 bytes. The last 7 are for the "_dp<rank>" that endpoint_of() appends.
+constexpr std::size_t kLongestPath = 100;
 constexpr std::array<std::string_view, 10> kKeys = {"enable_kv_cache_events", "publisher", "endpoint",     "bind",
                                                     "replay_endpoint",        "topic",     "buffer_steps", "hwm",
                                                     "max_queue_size",         "format"};
@@ -127,7 +128,8 @@ Result<KvEventsOptions> parse_kv_events_config(std::string_view text) {
   TRY(reader.take("hwm", 1, options.hwm));
   TRY(reader.take("max_queue_size", 1, options.max_queue_size));
   TRY(reader.check_choice("format", "default", "dynamo"));
-  // vLLM needs "enable_kv_cache_events", which implies the publisher. SGLang has only the publisher.
+  // vLLM's configurations have "enable_kv_cache_events"; if it is true, "publisher" may be missing. SGLang's
+  // configurations have only "publisher".
   options.enabled = enable.value_or(publisher == "zmq") && publisher != "null";
   if (options.enabled && options.endpoint == options.replay_endpoint)
     return invalid_argument(fmt::format("\"replay_endpoint\": {} is also the \"endpoint\"; accepted is another address",

@@ -20,8 +20,9 @@ struct KvEventsOptions {
   std::int64_t hwm = 100'000;             // batches that ZMQ keeps for a subscriber that does not read
   std::int64_t max_queue_size = 100'000;  // batches that wait for the publisher's thread
 
-  // Returns whether the PUB socket listens at its endpoint: as `bind` says, else if the endpoint is an address of all
-  // networks (*, 0.0.0.0 or [::]) or a local socket. Otherwise it connects to the endpoint, where a subscriber listens.
+  // Returns whether the PUB socket listens at its endpoint. If `bind` is set, its value decides. Otherwise the socket
+  // listens if the endpoint is an address of all networks (*, 0.0.0.0 or [::]) or a local socket. A socket that does
+  // not listen connects to the endpoint, where a subscriber listens.
   bool listens() const;
 };
 
@@ -35,7 +36,8 @@ struct TcpAddress {
 // Returns the address of an endpoint tcp://HOST:PORT; nothing for other texts.
 std::optional<TcpAddress> tcp_address(std::string_view endpoint);
 
-// Returns the endpoint of one of several engines: the port plus `rank`, or a path that ends in "_dp<rank>".
+// Returns the endpoint of the engine `rank`: tcp://HOST:(PORT + rank) or ipc://PATH_dp<rank>. Engine 0 has the endpoint
+// itself.
 std::string endpoint_of(const std::string& endpoint, int rank);
 
 }  // namespace tessera

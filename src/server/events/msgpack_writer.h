@@ -15,7 +15,7 @@
 
 namespace tessera {
 
-// Returns the lowest `bytes` bytes of a number, the highest of them first.
+// Returns the lowest `bytes` bytes of a number, the most significant one first.
 std::string big_endian(std::uint64_t value, int bytes);
 
 class MsgpackWriter {
@@ -31,8 +31,8 @@ class MsgpackWriter {
   const std::string& bytes() const { return bytes_; }
 
  private:
-  // The first byte of a value: `fixed` + size up to `fixed_most`, else `sized` before a size of 2 bytes and `sized` + 1
-  // before one of 4 bytes.
+  // The first bytes of a value with a size. If size ≤ `fixed_most`, the only one is `fixed` + size. Otherwise `sized`
+  // precedes a size of 2 bytes, or `sized` + 1 precedes a size of 4 bytes.
   struct Kind {
     std::uint8_t fixed = 0;
     std::size_t fixed_most = 0;
