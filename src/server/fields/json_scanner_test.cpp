@@ -1,5 +1,5 @@
-// Catches: text that is not a JSON object but is accepted, an object that is refused, and a byte counted to the wrong
-// member.
+// Catches: text that is accepted although it is not a JSON object, an object that is refused, and a byte that is
+// reported as the wrong part.
 #include "tessera/server/fields/json_scanner.h"
 
 #include <gtest/gtest.h>
@@ -64,7 +64,8 @@ TEST(JsonScanner, AgreesWithTheParserOnMutatedObjects) {
       }
     }
     const auto parsed = Json::parse(text, "t");
-    // The parser also refuses some objects that follow JSON's grammar.
+    // The parser is stricter than the scanner: it also refuses some objects that are valid JSON, such as one that has a
+    // key twice.
     const std::string& why = parsed.status().message();
     if (!parsed.ok() && (why.find("twice") != std::string::npos || why.find("overflow") != std::string::npos ||
                          why.find("surrogate") != std::string::npos || why.find("duplicate") != std::string::npos)) {

@@ -19,7 +19,7 @@ struct FieldRow {
   std::string_view accepted;  // a JSON list; set with kRefused
   std::string_view remark;
   std::string_view schema;  // a JSON schema of the accepted values
-  std::uint32_t required;   // the objects that must have it
+  std::uint32_t required;   // the objects that must have the field
 };
 
 using namespace request_object;  // NOLINT(google-build-using-namespace): the rows name its constants

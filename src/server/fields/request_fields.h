@@ -15,9 +15,9 @@ namespace tessera {
 enum class FieldTreatment : std::uint8_t {
   kServed,
   kHarmless,  // accepted, because it cannot change what is generated
-  kRefused,   // refused unless the value means no more than an absent field: null, one of the row's `accepted`, or a
-              // list of these
-  kChecked,   // refused unless the value has no effect, which depends on other fields; the field's reader checks this
+  kRefused,   // refused unless the value means the same as an absent field: null, a value in "accepted" of
+              // request_fields.json, or a list of such values
+  kChecked,   // refused if the value has an effect, which depends on other fields; the field's reader checks this
 };
 
 // Bits for the JSON objects that have fields of their own: the requests of each route, and objects inside them.
@@ -54,9 +54,10 @@ struct AcceptedField {
   FieldTreatment treatment;  // kServed or kHarmless
   std::string_view remark;   // may be ""
   std::string_view schema;   // a JSON schema of the accepted values except null; "{}": any value
-  bool required = false;     // each of the objects must have it
+  bool required = false;     // true: every one of `objects` must have the field
 };
-// Returns the fields that one of `objects` has and that are served or harmless, in the order of request_fields.json.
+// Returns the served and harmless fields of all of `objects`, in the order of request_fields.json. `objects` is one or
+// more bits.
 std::vector<AcceptedField> accepted_fields(std::uint32_t objects);
 
 // Checks that every member of `fields` is served, harmless, or has a value that means the same as an absent field.
