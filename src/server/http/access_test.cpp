@@ -1,4 +1,5 @@
-// Catches: routes that a client can use without their key, and keys that give access to too many or too few routes.
+// Catches: routes that a client can use without the key that they require, and keys that give access to too many or too
+// few routes.
 #include "tessera/server/http/access.h"
 
 #include <gtest/gtest.h>

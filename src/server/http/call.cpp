@@ -13,14 +13,14 @@ void add_note(HttpResponse& response, std::string_view note) {
   if (!note.empty()) response.headers.emplace_back("X-Tessera-Note", note);
 }
 
-// Adds the header that this path's protocol puts on every answer.
+// Adds a request-id header if the path belongs to Anthropic's protocol, in which every answer has one.
 void add_request_id(HttpResponse& response, std::string_view path) {
   if (error_shape_of(path) != ErrorShape::kAnthropic) return;
   const auto is_id = [](const auto& header) { return header.first == kRequestIdHeader; };
   if (std::ranges::none_of(response.headers, is_id)) response.headers.emplace_back(kRequestIdHeader, make_id("req_"));
 }
 
-// The longest body that is compressed on the I/O thread, because this takes less than a millisecond.
+// The longest body that is compressed on the I/O thread. Compressing it takes less than a millisecond.
 constexpr std::size_t kMostEncodedHere = std::size_t{64} << 10;
 
 void add_coding(HttpResponse& response, std::string_view coding) {

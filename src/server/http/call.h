@@ -34,7 +34,7 @@ class Call {
   // Returns the encoding that the client accepts for an answer (body_encoder.h); "" for none.
   std::string_view accepted_coding() const;
 
-  // Answers the request. A body of medium size is compressed if the client accepts that. A larger one is not, because
+  // Answers the request. A body of 4 to 64 KiB is compressed if the client accepts that. A larger body is not, because
   // compressing it would block the I/O thread too long. `detail` is for the log: what was done, or why nothing was
   // done.
   void respond(HttpResponse response, std::string_view detail = {}) const;

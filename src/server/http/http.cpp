@@ -27,7 +27,7 @@ using net::ip::tcp;
 constexpr std::size_t kMaxRefusing = 64;
 // The pause after an accept that failed for lack of file descriptors; connections that close free some.
 constexpr std::chrono::milliseconds kAcceptPause{50};
-// The time in which the last answers must reach their clients.
+// The time that clients have to receive the last answers before a stopping server closes their connections.
 constexpr std::chrono::seconds kLastSend{2};
 
 net::steady_timer::duration duration_of(double seconds) {
@@ -233,7 +233,7 @@ void HttpServer::Impl::stop(Stop how) {
   });
 }
 
-// Ends the server once no exchange runs and `notice_s` has passed.
+// Closes a stopping server if no exchange runs and `notice_s` has passed.
 void HttpServer::Impl::close_if_drained() {
   if (sessions_.stopping && !sessions_.closing && notice_given_ && sessions_.answering == 0) close();
 }

@@ -39,18 +39,19 @@ struct HttpOptions {
   TlsOptions tls{};            // plain HTTP if there is no certificate
   std::size_t max_header_bytes = 16 * 1024;
   std::size_t max_body_bytes = 32 * 1024 * 1024;
-  std::size_t max_form_bytes = 0;  // limit of a multipart/form-data body, if it is more than max_body_bytes
+  std::size_t max_form_bytes = 0;  // limit of multipart/form-data bodies, if greater than max_body_bytes
   std::size_t max_connections = 4096;
   double header_timeout_s = 15;      // from the connection to its first byte, and from a request's first byte to the
                                      // end of its head
-  double keep_alive_timeout_s = 75;  // between two requests of a connection; announced to the client, and kept a second
-                                     // longer
+  double keep_alive_timeout_s = 75;  // between two requests of a connection, as the client is told; the server waits a
+                                     // second longer
   double body_timeout_s = 60;
   double write_timeout_s = 60;                     // a client that takes no data for this long is dropped
   std::size_t max_unsent_bytes = 4 * 1024 * 1024;  // limit for a stream; a client that falls further behind is dropped
-  // The next two members limit who may send requests (http_guard.h). Other clients get 403.
-  std::vector<std::string> allowed_hosts{};  // accepted Host headers, in addition to loopback names
-  // Accepted origins of web pages, in addition to the server's own: "*" or origins.
+  // Accepted Host headers, in addition to loopback names. If empty, a server that other machines can reach accepts all.
+  // Requests with other hosts get 403 (http_guard.h).
+  std::vector<std::string> allowed_hosts{};
+  // Accepted origins of web pages, in addition to the server's own: "*" or origins. Requests of other pages get 403.
   std::vector<std::string> cors_origins{};
   // Called on the I/O thread with the status of each answer that the server makes itself, before it is sent: refusals,
   // 500 for a handler that failed, 503 for a request that was not answered in time, and answers to OPTIONS. Must not
@@ -87,7 +88,7 @@ struct GenerationTokens {
   std::int64_t completion = 0;
 };
 
-// The parameters of a request, which may have several texts (prompts). All members but `texts` are those of the first.
+// The parameters of a request. A request may have several texts (prompts); all members but `texts` belong to the first.
 struct GenerationAsked {
   std::int64_t texts = 0;
   bool generates = false;  // the request asks for generated tokens; otherwise the next members are not set
@@ -108,7 +109,7 @@ struct GenerationFacts {
   double first_token_s = 0;
   double engine_s = 0;
   std::string_view route{};    // a constant: the route's path
-  std::string trace_parent{};  // the header traceparent; "": traces are off, or it is absent
+  std::string trace_parent{};  // the header traceparent; "": traces are off, or the header is absent
 };
 
 // A request whose answer has ended.
@@ -138,8 +139,8 @@ class HttpExchange {
  public:
   const HttpRequest& request() const;
   std::string take_body();  // moves the request's body out, without a copy
-  // Returns the request's charge to HttpOptions::memory, which covers the body at first. The charge ends with the last
-  // handle, but not before the answer was sent. Any thread may use it, one at a time.
+  // Returns the request's charge to HttpOptions::memory. The charge covers the request's body until a caller changes
+  // the charge. It ends with the last handle, but not before the answer was sent. Any thread may use it, one at a time.
   MemoryCharge& memory() const;
   // Returns the facts that FinishedRequest::generation will have. Changes after the answer's end have no effect.
   GenerationFacts& generation() const;

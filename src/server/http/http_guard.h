@@ -1,9 +1,9 @@
-// Checks who may send a request. Web pages of other sites must not use a server that the browser of their reader can
-// reach.
+// Checks who may send a request. A web page of another site must not use the server, even if the browser that shows the
+// page can reach it.
 //
-// A browser sends a page's requests to any address. Origin names the page's site, and Host is the name that the page
-// used for the server. A site can let its own name resolve to 127.0.0.1 (DNS rebinding), but Host then has that name
-// and not localhost.
+// A browser sends a page's requests to any address. The header Origin names the page's site. The header Host has the
+// name that the page used for the server. A site can let its own name resolve to 127.0.0.1 (DNS rebinding), but Host
+// then has that name and not localhost.
 #pragma once
 
 #include <optional>

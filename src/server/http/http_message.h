@@ -53,10 +53,11 @@ std::string response_head(const HttpResponse& response, const BodyFraming& frami
 void append_body_chunk(std::string& out, std::string_view data);
 inline constexpr std::string_view kLastChunk = "0\r\n\r\n";
 
-// Returns the header lines that let a page of the request's origin read the answer; "" if `origins` does not match it.
+// Returns the header lines that let a page of the request's origin read the answer, if `origins` contains that origin.
+// Other pages get only "Vary: Origin". Returns "" if `origins` is empty or the request has no Origin header.
 std::string cors_lines(const HttpRequest& request, const std::vector<std::string>& origins);
-// Return whether the request is a CORS preflight, in which a browser asks what it may send, and the header lines that
-// answer it.
+// Return whether the request is a CORS preflight, in which a browser asks what a page may send, and the header lines
+// that answer such a request.
 bool is_preflight(const HttpRequest& request);
 std::string preflight_lines(const HttpRequest& request);
 

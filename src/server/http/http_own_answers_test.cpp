@@ -1,4 +1,4 @@
-// Catches: answers of the HTTP layer that are not counted, and a refusal of HEAD that has a body.
+// Catches: answers that the HTTP layer makes itself but does not report, and a refusal of HEAD that has a body.
 #include <gmock/gmock.h>
 
 #include <mutex>

@@ -26,13 +26,13 @@ using boost::system::error_code;
 
 constexpr std::size_t kHeadRead = 4 * 1024;
 constexpr std::size_t kBodyRead = 64 * 1024;
-constexpr std::size_t kReadAhead = 16 * 1024;     // bytes of the requests after the one being answered
-constexpr std::size_t kMaxChunkHead = 16 * 1024;  // bytes of a chunk's extensions, or of the trailer
+constexpr std::size_t kReadAhead = 16 * 1024;     // most bytes received of later requests while one is answered
+constexpr std::size_t kMaxChunkHead = 16 * 1024;  // most bytes of a chunk's extensions, or of the trailer
 // The seconds that a client has to read the last answer before the connection closes. Closing at once while the client
 // still sends would reset the connection and lose the answer.
 constexpr double kLingerS = 1;
-// The seconds after which a client that closed its sending side is probed. It may have closed both sides, which only a
-// write finds out.
+// The seconds after which a client that closed its sending side is probed. The client may have closed both sides, but
+// the server learns of that only when it writes.
 constexpr double kProbeAfterS = 1;
 constexpr std::chrono::milliseconds kHangUpInterval{250};
 
@@ -191,7 +191,7 @@ bool HttpSession::skip_blank_lines(Reader& reader) {
   return reader.blank_bytes <= sessions_.options.max_header_bytes;
 }
 
-// Returns whether the reading side's time is over. Answers a request that has begun.
+// Returns whether the reading side's time is over. If a request has begun, answers it with 408.
 bool HttpSession::wait_is_over(bool idle, bool whole) {
   if (!timed_out_) return false;
   // Keeps an idle connection on which a request has just arrived. Closing would lose the request, and its client may
@@ -267,7 +267,8 @@ HttpSession::Task<void> HttpSession::watch() {
   wake_.slot().clear();
 }
 
-// Sends bytes that every client accepts. A client that has gone answers them with a reset.
+// Sends "100 Continue", which every client of HTTP/1.1 accepts, to find out whether the client is still there. If it
+// has closed both sides of the connection, its system answers with a reset.
 void HttpSession::probe() {
   if (!exchange_->started && http_1_1_) send(kContinue);
 }
@@ -380,8 +381,9 @@ bool HttpSession::skip_body(Reader& reader) {
   return true;
 }
 
-// Charges the part of the body that has arrived. If the length is not announced, the body's buffer grows by doubling,
-// and both buffers exist while it is copied. Returns false if the request was refused.
+// Charges the part of the body that has arrived. If the length is not announced, the body's buffer grows by doubling.
+// The charge then has an extra half of the buffer, because the old buffer still exists while its bytes are copied into
+// the new one. Returns false if the request was refused.
 bool HttpSession::charge_body(Reader& reader) {
   if (!reader.request.has_body) return true;
   const std::string& body = reader.parser.get().body();

@@ -1,8 +1,8 @@
 // One connection of the HTTP server. It reads a request, has it answered, and reads the next. Private to http*.cpp.
 //
-// Both sides run on the I/O thread. The reading side is a coroutine. While a request is being answered it reads a
-// little ahead, so that it notices when the client leaves. The writing side is a buffer: it sends what the socket takes
-// at once, and the rest each time the socket takes more.
+// A session has a reading side and a writing side, which both run on the I/O thread. The reading side is a coroutine.
+// While a request is being answered, it reads a little ahead, so that it notices when the client leaves. The writing
+// side is a buffer. It sends as many bytes as the socket takes at once, and the rest each time the socket takes more.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -132,7 +132,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   //
   // respond_instead() answers the exchange in place of the handler.
   void respond_instead(HttpResponse response);
-  // Answers a request that has no exchange.
+  // Sends an answer whose whole body is known.
   void send_answer(HttpResponse response);
   void tell_own_answer(int status) const;
   // Answers a request that never became an exchange, and closes the connection. Always returns false.

@@ -33,7 +33,7 @@ class OutsideReasoning {
       : format_(std::move(format)), parser_(std::move(parser)), in_reasoning_(opened) {}
   ReasoningText sort(const std::vector<ChatPiece>& pieces);
 
-  std::shared_ptr<const ChatFormat> format_;  // declared before its parser, so destroyed after it
+  std::shared_ptr<const ChatFormat> format_;  // declared before `parser_`, so that it is destroyed later
   std::unique_ptr<ChatParser> parser_;
   bool in_reasoning_;
 };

@@ -6,11 +6,11 @@
 
 namespace tessera {
 
-// Returns whether an address is public. For IPv4 these are all addresses except the special-purpose blocks of RFC 6890
-// (this network, private, shared, loopback, link-local, documentation, benchmarks), relays, multicast and reserved
-// ones. For IPv6 they are global unicast (2000::/3) except protocol assignments with Teredo, 6to4 and documentation,
-// and addresses that stand for a public IPv4 address (mapped, 64:ff9b::/96). Addresses of other families are not
-// public.
+// Returns whether an address is public. Public IPv4 addresses are all addresses except the special-purpose blocks of
+// RFC 6890 (this network, private, shared, loopback, link-local, documentation, benchmarks), relays, multicast and
+// reserved ones. Public IPv6 addresses are global unicast (2000::/3) except protocol assignments with Teredo, 6to4 and
+// documentation. An IPv6 address that stands for an IPv4 address (mapped, 64:ff9b::/96) is public if the IPv4 address
+// is. Addresses of other families are not public.
 bool is_public_address(const sockaddr& address);
 
 // Returns whether the address, IPv4 or mapped into IPv6, now belongs to an interface of this machine. An interface may

@@ -18,7 +18,8 @@ struct ssl_st;
 
 namespace tessera {
 
-// Holds the certificate, the key and the clients' authorities. It reads them again when their files change.
+// Holds the certificate, the key, and the authorities that must have signed the clients' certificates. It reads them
+// again when their files change.
 class TlsContext {
  public:
   // Errors name the flag, the file and the fault: a file that cannot be read or has no certificate or key, a key that

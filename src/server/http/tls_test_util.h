@@ -24,7 +24,7 @@ using TestCertificate = std::unique_ptr<X509, decltype(&X509_free)>;
 
 inline TestKey make_key() { return {EVP_EC_gen("P-256"), EVP_PKEY_free}; }
 
-// A name with its key and certificate, which is signed by its own key or by an authority's.
+// A name with its key and certificate. The certificate is signed with this key or with the key of an authority.
 struct Identity {
   TestKey key = make_key();
   TestCertificate certificate{nullptr, X509_free};

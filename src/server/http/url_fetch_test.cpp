@@ -20,7 +20,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Allows only loopback addresses with one port, as a substitute for the internet.
+// Allows all IPv4 addresses with this port, so that a server on 127.0.0.1 can stand for a site of the internet.
 std::function<bool(const sockaddr&)> only(std::uint16_t port) {
   return [port](const sockaddr& address) {
     const auto& in = reinterpret_cast<const sockaddr_in&>(address);
@@ -42,7 +42,8 @@ void expect_refused(const UrlFetcher& fetch, const std::string& address, const s
   EXPECT_THAT(got.status().message(), HasSubstr(message));
 }
 
-// Serves sites by path and records the requests.
+// Has two servers: `outer_` stands for a site of the internet, and `inner_` for a server that must not be reached.
+// Counts the requests to each.
 class UrlFetch : public ::testing::Test {
  protected:
   void answer(const HttpExchange& exchange) {

@@ -20,8 +20,8 @@ enum class BodyType : std::uint8_t {
 
 // Returns the 415 for a request whose Content-Type is not the route's, or whose Content-Encoding is unknown. Returns
 // nothing if the body is accepted or there is none. A body without Content-Type counts as JSON, because many clients
-// send none. A web page cannot use this to send JSON unasked, and cannot send forms, because its requests have an
-// Origin header, which was checked before (http_guard.h).
+// send none. A web page of another site can still send neither JSON nor a form, because its requests have an Origin
+// header, which was checked before (http_guard.h).
 std::optional<HttpResponse> check_body(const HttpRequest& request, BodyType accepted);
 
 }  // namespace tessera
