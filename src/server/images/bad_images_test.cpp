@@ -258,7 +258,7 @@ TEST(BadImage, ATextModelRefusesImages) {
   ASSERT_FALSE(chat.ok());
   EXPECT_EQ(chat.error().param, "messages[1].content[0].type");
   EXPECT_THAT(chat.error().message, HasSubstr("this model reads no images"));
-  // If the request gives ids, its messages are not rendered, but a model without images still refuses their images.
+  // A request with token ids does not render its messages, but a model without images still refuses images in them.
   std::string beside = image_chat(image_part(data_url(ppm(56, 56))));
   beside.insert(1, R"("input_ids": [5], )");
   const ApiResult<ApiJob> ids = prepare_chat(model, beside);

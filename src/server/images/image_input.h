@@ -26,7 +26,7 @@ namespace tessera {
 
 class Engine;
 
-// How a model processes images, and how many a request may have.
+// How a model processes images, and how many images a prompt may have.
 struct ImageInput {
   ImageProcessorConfig processor{};
   TokenId placeholder{};  // every token of an image has this id
@@ -38,8 +38,8 @@ struct ImageInput {
   // The budget for images. It is charged with files and pixels while they are prepared, then with the patches until the
   // engine has finished with them.
   std::shared_ptr<MemoryBudget> memory = std::make_shared<MemoryBudget>(std::int64_t{8} << 30);
-  // The threads that all requests together may use, besides their own, to prepare several images at once: one for each
-  // core.
+  // The number of free helper threads, at first one for each core. A request prepares its images on its own thread and
+  // on the helper threads that are free.
   std::shared_ptr<std::atomic<int>> free_threads =
       std::make_shared<std::atomic<int>>(static_cast<int>(std::thread::hardware_concurrency()));
 };

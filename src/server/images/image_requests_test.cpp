@@ -31,7 +31,7 @@ ApiJob prepared_with_images(const Prepare& prepare, const std::string& body,
   return job.ok() ? *std::move(job) : ApiJob{.requests = std::vector<Request>(1)};
 }
 
-// Returns the prompt's text, in which "[tokens]" replaces a run of placeholders.
+// Returns the prompt's text, in which "[6]" stands for a run of 6 placeholders.
 std::string shown(const Request& request) {
   std::string text = test::vision_tokenizer().decode(request.prompt, /*skip_special=*/false);
   const std::string pad = "<|image_pad|>";
@@ -43,7 +43,8 @@ std::string shown(const Request& request) {
   return text;
 }
 
-// Returns "INDEX+COUNT" for the tokens of each image. Checks that the placeholders are where the images are.
+// Returns "FIRST+COUNT" for each image: the index of its first token in the prompt, and the number of its tokens.
+// Checks that these tokens, and no others, are placeholders.
 std::vector<std::string> places(const Request& request) {
   std::vector<std::string> all;
   std::int64_t tokens = 0;
