@@ -24,7 +24,7 @@ class OllamaAnswer final : public Answer {
   }
 
   Status failure() const override {
-    // Returns an internal error for any status of the parser, because a plugin is at fault and not the client.
+    // Returns an internal error if a parser failed. Only parsers of plugins can fail, so the client is not at fault.
     return parts_.status().ok() ? ok_status() : internal_error(parts_.status().message());
   }
 
@@ -78,7 +78,8 @@ class OllamaAnswer final : public Answer {
     }
   }
 
-  // Moves the current call to the calls to send. A call is sent whole, so one that was cut off is dropped.
+  // Moves the current call from `call_` to `calls_`. Drops a call that was cut off, because its arguments are not a
+  // JSON object and calls are sent only whole.
   void end_call() {
     ToolCallDelta call = std::exchange(call_, {.index = -1});
     if (call.name.empty()) return;
@@ -89,7 +90,7 @@ class OllamaAnswer final : public Answer {
 
   bool is_empty() const { return thinking_.empty() && content_.empty() && calls_.empty() && logprobs_.text().empty(); }
 
-  // Writes the text that was not written yet, and clears it.
+  // Writes the text and the calls that were not written yet, and clears them.
   void write_text(JsonWriter& json) {
     if (style_.chat) json.key("message").object().key("role").value("assistant");
     json.key(style_.chat ? "content" : "response").value(content_);
@@ -130,7 +131,7 @@ class OllamaAnswer final : public Answer {
 
   OllamaStyle style_;
   ChatText parts_;
-  std::string head_;  // the beginning of every object, left open
+  std::string head_;  // the beginning of every JSON object that is sent; it has no closing brace
   // In a stream, the text that is not sent yet; otherwise the whole text.
   std::string thinking_;
   std::string content_;

@@ -65,9 +65,9 @@ ApiResult<OutputFields> read_ollama_output(const ApiFields& fields, const Served
     if (const Json* value = options.find(key)) shared.set(key, *value);
   }
   if (penalty) shared.set("repetition_penalty", *penalty);
-  // Any other value means as many tokens as the context has room for.
+  // If "num_predict" is not positive, the answer may have as many tokens as the context has room for.
   if (predict && *predict > 0) shared.set("max_tokens", *predict);
-  if (seed && *seed >= 0) shared.set("seed", *seed);  // any other value: the server chooses a seed
+  if (seed && *seed >= 0) shared.set("seed", *seed);  // if absent or negative, the server chooses a seed
   OutputFields output = TRY(read_output_fields(ApiFields(shared, "options."), model));
   output.grammar = TRY(read_ollama_format(fields));
   return output;

@@ -85,7 +85,7 @@ TEST_F(OllamaServer, ErrorsAreTextsWhereverTheyAreMade) {
     return text != nullptr && text->is_string() ? text->as_string() : "";
   };
   {
-    const Running closed(engine(), options);  // ends before the next one, because both have the same engine
+    const Running closed(engine(), options);  // ends before the next server starts, because both use one engine
     EXPECT_THAT(error(closed, get("/api/tags"), 401), HasSubstr("API key"));
   }
   const Running running(engine(), {.http = {.max_body_bytes = 1000}});
