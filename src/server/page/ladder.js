@@ -1,5 +1,5 @@
-// A bar chart of a runner's captured sizes: how often each was replayed, and the share of padding in its rows. The
-// pointer and the arrow keys select the bar whose values are shown.
+// A bar chart of the sizes for which a runner has captured graphs: how often each size was replayed, and the share of
+// padding in its rows. The pointer and the arrow keys select the bar whose values are shown.
 const kLadder = {left: 46, top: 22, floor: 128, height: 162};
 
 class LadderChart {

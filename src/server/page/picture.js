@@ -1,5 +1,5 @@
-// Draws the forward: first a strip with all parts, then the parts themselves. Repeated parts are drawn once, in a
-// frame.
+// Draws a forward pass, whose parts are pieces and split ops: first a strip of all parts, then each part with its
+// operators. Repeated parts are drawn once, in a frame with the number of repeats.
 const charWidth = 7.3;  // width of a 12 px monospaced letter
 
 function opLines({ops, num_ops: count}) {
@@ -49,7 +49,7 @@ function strip(runner, y, width, whole) {
   let x = 0;
   return parts.map((p) => {
     const room = (width + gap) * p.weight / total;
-    const split = p.kind === "split_op";  // its height differs too
+    const split = p.kind === "split_op";  // a split op is drawn with less height than a piece
     const tile = draw("rect", {class: `mini-${p.kind}`, x, y: y + (split ? 5 : 0), width: Math.max(0.8, room - gap), height: split ? 8 : 18, rx: Math.min(4, room / 4)});
     x += room;
     return tile;
@@ -74,7 +74,7 @@ function drawRow(groups, top, width, placed) {
   const tallest = Math.max(...sized.flatMap((g) => g.parts.map((p) => p.height)));
   const middle = top + pad + 12 + tallest / 2;
   let x = (width - needed) / 2;
-  let end = null;  // where the part before ended
+  let end = null;  // right end of the previous part
   for (const group of sized) {
     const begin = x;
     if (group.repeats > 1) x += pad;

@@ -1,10 +1,11 @@
 // The body of a request for an answer to a chat, or, if the model has no chat template, for the continuation of a text.
 const kAlternatives = 5;      // per token, if log-probabilities are requested
-const kCompletionTokens = 256;  // limit of a text without a limit of its own: nothing else ends it
+const kCompletionTokens = 256;  // limit of a continued text if the settings have none; nothing else may end such a text
 
 const requestPath = (completes) => completes ? "/v1/completions" : "/v1/chat/completions";
 
-// Returns the body. `exchanges`: the earlier ones; `question`: the text, with its images, to answer or continue.
+// Returns the body. `exchanges`: those before the question. `question`: the text to answer or to continue. `images`:
+// the question's images.
 function requestBody(exchanges, {question, images, completes}) {
   const {system, temperature, seed, stop, schema, "top-p": topP, "max-tokens": maxTokens, "tool-list": tools} = settings.values;
   const body = {model: engine.state?.model.name, stream: true, stream_options: {include_usage: true, continuous_usage_stats: true}, temperature, top_p: topP, seed, stop,
