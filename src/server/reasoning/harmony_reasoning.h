@@ -14,8 +14,8 @@ namespace tessera {
 
 class HarmonyReasoning final : public ReasoningFormat {
  public:
-  // `inside`: the prompt ends with the header of an analysis message. Otherwise the text begins with a header; if it
-  // does not, it is read as the middle of an answer.
+  // `inside`: the prompt ends with the header of an analysis message. Otherwise the text should begin with a header. If
+  // it does not, it continues an answer whose beginning is in the prompt.
   explicit HarmonyReasoning(bool inside);
 
   ReasoningText push(std::string_view text) override;

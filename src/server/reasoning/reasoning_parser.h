@@ -11,7 +11,7 @@
 //   none                         all text is content
 //
 // Some parsers also have the names that vLLM gives them. Reasoning that is never closed takes the rest of the text. The
-// concatenated answers do not depend on where the text was cut. An object reads one text, on one thread at a time.
+// concatenated results do not depend on where the text was cut. An object reads one text, on one thread at a time.
 #pragma once
 
 #include <memory>
@@ -44,7 +44,8 @@ class ReasoningParser {
 std::vector<std::string_view> reasoning_parser_names();
 // Returns the name of the parser for a model with this chat template; "" if the template has no reasoning.
 std::string_view guess_reasoning_parser(std::string_view chat_template);
-// Returns whether the parser's marks are special tokens of the model, which the text must then contain.
+// Returns whether the parser's marks are special tokens of the model. The text must then be decoded with its special
+// tokens.
 bool reads_special_tokens(std::string_view name);
 
 // Returns whether the model's turn begins inside its reasoning: whether the prompt ends with an opening tag.
