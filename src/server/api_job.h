@@ -1,4 +1,5 @@
-// An HTTP request as work for the engine: its engine requests, and the Answer that turns their events into a response.
+// An ApiJob is one HTTP request as work for the engine. It has the requests that the engine gets, and the Answer, which
+// turns the events of these requests into the response.
 #pragma once
 
 #include <functional>
@@ -19,23 +20,23 @@ namespace tessera {
 class Answer {
  public:
   virtual ~Answer() = default;
-  // Takes the next event of request `index`; `end` is set with the request's last event. Appends to `stream` the text
-  // that a stream sends now: whole server-sent events, or nothing. Not called for an event with an error.
+  // Takes the next event of request `index`. `end` is null except at the request's last event. Appends to `stream` the
+  // text that a stream sends now: whole server-sent events, or nothing. Not called for an event with an error.
   virtual void on_event(std::size_t index, const RequestEvent& event, Completion* end, std::string& stream) = 0;
   // Returns, after on_event(), ok or the reason why there can be no answer. After an error no other function is called.
   virtual Status failure() const { return ok_status(); }
-  // Returns what a stream sends last. Called after the last event of all requests.
+  // Returns the text that a stream sends before stream_end(). Called after the last event of all requests.
   virtual std::string last_events() { return ""; }
   // Returns a stream's content type.
   virtual std::string_view stream_type() const { return "text/event-stream"; }
-  // Return the end of a stream, and the end of a stream that fails after it has begun. The defaults are OpenAI's.
+  // Return the end of a stream that succeeds, and of one that fails after it has begun. The defaults are OpenAI's.
   virtual std::string stream_end() const { return "data: [DONE]\n\n"; }
   virtual std::string stream_failure(const ApiError& error) const {
     return "data: " + error.to_json() + "\n\n" + stream_end();
   }
-  // Returns whether a stream sends something while the engine is silent, so that proxies keep its connection.
+  // Returns whether a stream sends keep_alive() while the engine is silent, so that proxies keep the connection open.
   virtual bool keeps_alive() const { return false; }
-  // Returns what a stream sends while the engine is silent, even before the first event.
+  // Returns the text that a stream sends while the engine is silent, even before the first event.
   virtual std::string keep_alive() { return ""; }
   // Returns the end of a stream whose job another request cancelled (LiveJobs::cancel).
   virtual std::string cancelled() { return ""; }
@@ -57,8 +58,8 @@ struct ApiJob {
   bool stream = false;
   std::string note{};  // text of the header X-Tessera-Note; "": no header
   std::unique_ptr<Answer> answer{};
-  // If set, no client waits for the job: nothing is sent to the client, and the job continues after the client has
-  // left. The stream's text goes to this function on the I/O thread; `last` marks the end.
+  // If set, the job runs in the background: it sends nothing to its client, and continues after the client has left.
+  // The stream's text goes to this function on the I/O thread; `last` marks the end.
   std::function<void(std::string_view text, bool last)> deliver{};
 };
 

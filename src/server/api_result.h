@@ -15,7 +15,7 @@ namespace tessera {
 template <class T>
 class [[nodiscard]] ApiResult {
  public:
-  // NOLINTBEGIN(google-explicit-constructor): functions return a value or an error where they return an ApiResult
+  // NOLINTBEGIN(google-explicit-constructor): a function that returns an ApiResult can return a value or an error
   ApiResult(T v) : value_(std::move(v)) {}
   ApiResult(ApiError error) : error_(std::move(error)) {}
   ApiResult(const Status& status) : error_(api_error(status)) {}

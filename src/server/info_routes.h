@@ -12,13 +12,13 @@
 
 namespace tessera {
 
-// The parts of the server that the routes use. All members must outlive the router, and functions are called on the I/O
+// The parts of the server that the routes use. All members must outlive the router. The functions are called on the I/O
 // thread.
 struct InfoSources {
   const ServedModel& model;
   const Engine& engine;                              // the first engine, for facts that all engines share
   std::function<std::vector<EngineStats>()> stats;   // returns the statistics of each engine
-  std::function<std::optional<ApiError>()> refusal;  // why the server takes no requests; nothing if it takes them
+  std::function<std::optional<ApiError>()> refusal;  // returns why no requests are taken; nothing if they are
   // Answers the call with the result of `ask`, which runs on the first engine's thread.
   std::function<void(Call call, std::function<HttpResponse(Engine&)> ask)> ask_engine;
 };

@@ -41,7 +41,7 @@ struct ServedModel {
   std::optional<EmbeddingConfig> embedding{};  // settings of an embedding model; unset: the model makes no embeddings
   std::int64_t num_labels = 0;                 // labels of a classifier; 0: no classifier
   std::optional<ImageInput> images{};          // unset: the model reads no images
-  std::shared_ptr<MemoryBudget> memory{};      // budget that tokenising is charged to; null: none
+  std::shared_ptr<MemoryBudget> memory{};      // the budget to which tokenising is charged; null: none
   GenerationConfig generation{};               // defaults for fields that a request leaves out
   std::optional<ChatTemplate> chat{};
   std::optional<ChatTemplate> tool_chat{};  // the template for requests with tools, if the model has a separate one
@@ -51,7 +51,7 @@ struct ServedModel {
   std::string eos_token{};
   std::string tool_call_parser{};  // "generic": server/tools/generic_tools.h; "": tools are refused
   std::string reasoning_parser{};  // "": no parser
-  // Plugin formats; set if the two parsers above are those of plugins.
+  // The plugin formats with the names of the two parsers above. Null for a parser that belongs to the server itself.
   std::shared_ptr<const ChatFormat> call_format{};
   std::shared_ptr<const ChatFormat> reasoning_format{};
   bool allow_unknown_fields = false;            // unknown fields of requests are ignored
@@ -65,10 +65,10 @@ struct ServedModel {
   double grammar_seconds = kMaxCompileSeconds;
 
   // Checks what can be checked before there is an engine. Errors: a given chat template that cannot be read or parsed,
-  // unknown parser names, and plugin formats with the name of one of the server's own. They begin with the name of the
-  // flag or of the format.
+  // an unknown parser name, and a plugin format that has the name of a format of the server. An error begins with the
+  // name of the flag or of the format.
   static Status check(const ServerOptions& options, const ChatFormats& formats);
-  // `engine` outlives the result. Errors: a given chat template that cannot be read, unknown parser names.
+  // `engine` outlives the result. Errors: those of check(), and an adapter that has the model's own name.
   static Result<ServedModel> create(const ServerOptions& options, const Engine& engine);
 
   // Returns whether the model generates tokens.
@@ -88,23 +88,24 @@ struct ServedModel {
   // Checks the name in protocols whose clients need not give one: like check_name(), but also accepts "unknown",
   // because gateways write this if their client gave no name.
   ApiStatus check_routed_name(const Json& body) const;
-  // Returns the name of the adapter if a request's model name means one: "adapter" or "model:adapter"; otherwise "".
+  // Returns the adapter that `asked`, the model name in a request, means: "adapter" or "model:adapter". Returns "" if
+  // `asked` means no adapter.
   std::string adapter_of(std::string_view asked) const;
-  // Returns the adapter that the field "model" names. If it names none, checks the name of the model by `check_model`,
-  // and returns "" or that function's error.
+  // Returns the adapter that the field "model" names. If the field names no adapter, checks the model's name by
+  // `check_model`, and returns "" or that function's error.
   ApiResult<std::string> named_adapter(const Json& body,
                                        ApiStatus (ServedModel::*check_model)(const Json& body) const) const;
   // Returns the adapter that the field "lora_path" names; without the field, returns `named`. Errors: 404 for an
-  // adapter that is not loaded; 400 if the two differ, or if no adapters are served.
+  // adapter that is not loaded; 400 if `named` is another adapter, or if no adapters are served.
   ApiResult<std::string> adapter_by_path(const ApiFields& fields, std::string named) const;
   // Returns the ids of a text. `param` names the field in errors.
   ApiResult<std::vector<TokenId>> encode(std::string_view text, bool add_special_tokens,
                                          const std::string& param) const;
-  // Returns the same 400 as set_length() (context_length_exceeded), for a text that is too long even to count its
-  // tokens. `why` is the reason in the message.
+  // Returns a 400 with code context_length_exceeded, like set_length(), for a text that is so long that its tokens
+  // cannot be counted. `why` is the reason in the message.
   ApiError too_long(const std::string& param, std::string_view why) const;
-  // Checks the prompt and sets how many tokens may follow it: `asked`, or without it the smaller of `otherwise` and the
-  // room left in the context. Errors: 400 if the prompt is empty or has ids outside the vocabulary; 400 with code
+  // Checks the prompt and sets how many tokens may follow it: `asked` if it is set, else the smaller of `otherwise` and
+  // the room left in the context. Errors: 400 if the prompt is empty or has ids outside the vocabulary; 400 with code
   // context_length_exceeded if the prompt and the asked tokens do not fit into the context.
   ApiStatus set_length(Request& request, std::optional<std::int64_t> asked, std::int64_t otherwise,
                        const std::string& param) const;

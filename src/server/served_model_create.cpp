@@ -45,8 +45,8 @@ Status choose_parsers(const ServerOptions& options, const ChatFormats& formats, 
   if (guess.empty()) guess = kGenericToolParser;
   model.tool_call_parser = TRY(choose_parser("--tool-call-parser", options.tool_call_parser, guess,
                                              tool_call_parser_names(), formats.names(Part::kCalls)));
-  // Uses the generic parser if the template shows no tools, even if a flag names another one. The model is then never
-  // shown the other parser's format, so it would not write calls in it.
+  // If the template shows no tools, the prompt never shows the model the format of the parser that a flag names, so the
+  // model would not write calls in that format. The generic parser is used instead.
   const bool shows_tools = tool_source.find("tools") != std::string::npos;
   if (!model.tool_call_parser.empty() && !shows_tools) model.tool_call_parser = kGenericToolParser;
   model.call_format = formats.find(model.tool_call_parser, Part::kCalls);
@@ -101,7 +101,7 @@ Result<std::optional<ImageInput>> read_image_input(const ServerOptions& options,
   return input;
 }
 
-// Returns the adapters that the engine has loaded; null if it serves none.
+// Returns the adapters that the engine has loaded; null if the engine cannot serve adapters.
 Result<std::shared_ptr<ServedAdapters>> adapters_of(const ServerOptions& options, const Engine& engine,
                                                     const ServedModel& model) {
   if (engine.adapter_layout() == nullptr) return std::shared_ptr<ServedAdapters>();

@@ -48,7 +48,7 @@ using Prepare = decltype(ReadRoute<ApiJob>::read);
 using Build = decltype(ReadRoute<std::string>::read);
 using Answering = std::function<void(const Call& call)>;
 
-// The route in metrics and the log if the path has no route or was not looked up.
+// The name that metrics and the log give to the route of a request whose path has no route or was not looked up.
 constexpr std::string_view kNoRoute = "other";
 
 }  // namespace
@@ -97,7 +97,7 @@ struct Server::Impl {
     http = TRY(
         HttpServer::create(std::move(http_options), [this](HttpExchange exchange) { handle(std::move(exchange)); }));
     jobs.emplace(hooks(), *metrics);
-    // Ends the start's phase "server": the server listens, and the engine gets its thread now.
+    // The phase "server" of the start ends here, because the server listens now and the engine gets its thread next.
     engine.start().record("server", began, Timeline::Clock::now());
     const auto take = [this](std::span<EngineThread::Event> moved) {
       if (events.push(moved)) http->post([this] { dispatch_events(); });

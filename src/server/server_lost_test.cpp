@@ -50,7 +50,8 @@ TEST(LostServer, AnswersWithTheReasonUntilItEnds) {
   stream.send(completion(R"("prompt": "Once", "max_tokens": 480, "ignore_eos": true, "stream": true)"));
   EXPECT_THAT(stream.read_through("data: "), HasSubstr("200"));
   losing.lose();
-  const std::string rest = stream.read_through("data: [DONE]\n\n\r\n0\r\n\r\n");  // the chunked body is complete
+  // Reads up to the empty chunk ("0"), which shows that the chunked body is complete.
+  const std::string rest = stream.read_through("data: [DONE]\n\n\r\n0\r\n\r\n");
   EXPECT_THAT(rest, HasSubstr(R"({"error": {"message": )"));
   const Reply health = kept.ask(get("/health"));
   EXPECT_EQ(health.status, 503);

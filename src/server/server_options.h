@@ -13,7 +13,7 @@ namespace tessera {
 
 struct ServerOptions {
   HttpOptions http{};
-  // Keys of clients. If there are any, each request except those for / and /health needs one (router.h).
+  // Keys of clients. If there are any, a request needs one, except on routes with RouteAccess::kOpen, such as /health.
   std::vector<std::string> api_keys{};
   // Keys of administrators. If there are any, the administrative routes need one, which also opens all other routes.
   std::vector<std::string> admin_api_keys{};
@@ -26,7 +26,7 @@ struct ServerOptions {
   std::string metrics_style = "sglang";   // names of the metrics: "sglang" or "vllm"
   bool allow_unknown_fields = false;      // unknown fields of requests are ignored
   std::string json_whitespace{};          // GrammarOptions::json_whitespace; "": compact
-  KvEventsOptions kv_events{};            // what is published of the prefix caches
+  KvEventsOptions kv_events{};            // how events of the prefix caches are published
   TraceOptions traces{};                  // the collector that gets a span for each request
   bool log_requests = false;              // logs one line for each request
   std::string access_log{};               // file that gets a line for each request; "-": standard error; "": none
@@ -34,7 +34,7 @@ struct ServerOptions {
   std::int64_t max_images = 16;           // per prompt
   bool allow_image_urls = false;          // images may be http(s) URLs, which the server fetches
   std::int64_t request_memory_bytes = 0;  // limit for all requests together; 0: MemoryBudget::default_bytes
-  // Limits of the store of /v1/responses (response_store.h). If the number is 0, nothing is stored.
+  // Limits of the store of /v1/responses (response_store.h). If stored_responses is 0, nothing is stored.
   std::int64_t stored_response_bytes = std::int64_t{256} << 20;
   std::int64_t stored_responses = 10'000;
   double stored_response_age_s = 30.0 * 86400;

@@ -166,7 +166,8 @@ TEST_F(ServerTest, AcceptsPlainAndCompressedJsonBodies) {
   const Reply form = send("Content-Type: application/x-www-form-urlencoded\r\n", json);
   EXPECT_EQ(form.status, 415);
   EXPECT_THAT(form.body, HasSubstr("unsupported_content_type"));
-  const std::string zstd("\x28\xb5\x2f\xfd\x20\x12\x91\x00\x00", 9);  // one raw block of 18 bytes
+  // The headers of a Zstandard frame with one raw block of 18 bytes, the size of `json`.
+  const std::string zstd("\x28\xb5\x2f\xfd\x20\x12\x91\x00\x00", 9);
   EXPECT_EQ(send("Content-Encoding: zstd\r\n", zstd + json).status, 200);
   EXPECT_EQ(send("Content-Encoding: gzip\r\n", json).status, 400);
   const Reply brotli = send("Content-Encoding: br\r\n", json);
