@@ -1,4 +1,4 @@
-// Reads POST /abort_request, a route of SGLang: which of the running requests are to end.
+// Reads the body of POST /abort_request, a route of SGLang, by which a client ends running requests.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 namespace tessera {
 
 struct AbortRequest {
-  std::string id{};  // id of an answer, or of one of its prompts; "": all requests
+  std::string id{};  // id of an answer, or of one of its requests; "": all requests
 };
 
 // Reads "rid" or "abort_all"; the request must have one of them.

@@ -57,7 +57,7 @@ class ChatAnswer : public Answer {
   }
 
   Status failure() const override {
-    // Returns an internal error for any status of the parser, because the plugin is at fault and not the client.
+    // Every error of a parser becomes an internal error, because the plugin is at fault and not the client.
     for (const Choice& choice : choices_) {
       if (!choice.parts.status().ok()) return internal_error(choice.parts.status().message());
     }
@@ -226,8 +226,8 @@ class ChatAnswer : public Answer {
     append_server_sent_event(stream, json.end_object().text());
   }
 
-  // Returns the usage of all choices. The prompt counts once. Only the first choice's cached tokens count, because that
-  // choice is why the later ones find the prompt in the cache.
+  // Returns the usage of all choices. The prompt counts once. Only the first choice's cached tokens count, because the
+  // later choices find the prompt in the cache only after the first choice has put it there.
   Usage total() const {
     Usage usage{.prompt_tokens = style_.prompt_tokens,
                 .cached_tokens = choices_.front().usage.cached_tokens,

@@ -31,7 +31,7 @@ struct ChatStyle {
   std::string echo{};  // text at the beginning of each choice's content
   // Only for an answer that is not streamed:
   bool prompt_logprobs = false;              // the answer has the prompt's log-probabilities, from the first choice
-  bool hidden_states = false;                // each choice has the hidden state of its last row
+  bool hidden_states = false;                // each choice has the last row of its hidden states
   bool token_ids = false;                    // each choice has its output ids, and the answer has the prompt's ids
   bool choices_have_prompt_ids = false;      // each choice has the prompt's ids
   std::vector<TokenId> prompt_ids{};         // set if token_ids or choices_have_prompt_ids

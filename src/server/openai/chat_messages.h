@@ -18,7 +18,7 @@ struct ChatMessages {
 
 // What kinds of messages the model can read.
 struct MessageKinds {
-  bool developer = false;  // the template has the role "developer"; false: such messages become system messages
+  bool developer = false;  // the template has the role "developer"; false: developer messages become system messages
   bool images = false;     // false: images are refused
 };
 

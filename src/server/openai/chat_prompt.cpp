@@ -16,8 +16,8 @@ namespace {
 
 bool is_off(const Json& value) { return value.is_null() || value == Json(false) || value == Json("none"); }
 
-// Sets a template variable from the request's field `key`. Any value but "off" is refused if the template does not name
-// the variable, because it would have no effect.
+// Sets a template variable from the request's field `key`. If the template does not name the variable, the field would
+// have no effect; then every value except null, false and "none" is refused.
 ApiStatus set_variable(const ApiFields& fields, std::string_view key, const Json& value, const ChatTemplate& chat,
                        Json& variables) {
   if (!chat.names(key)) {
@@ -39,7 +39,7 @@ ApiStatus add_reasoning(const ApiFields& fields, const ChatTemplate& chat, Json&
           .wrong("effort", fmt::format("the value of \"{}\", {}", name, shown_value(other)));
     variables.set(name, value);
   }
-  TRY(wants_reasoning_summary(fields));  // only refuses a value that is not accepted
+  TRY(wants_reasoning_summary(fields));  // called only to refuse wrong values, because a chat has no summary
   return api_ok();
 }
 
@@ -82,8 +82,8 @@ bool has_other_parts(const Json* messages) {
   });
 }
 
-// Reads a request that gives ids and needs no template. Its messages are not rendered, but their images belong to the
-// ids; a model without images refuses them.
+// Reads a request that gives ids, so that no template is needed. The request's messages are not rendered: only their
+// images are read, for the placeholders among the ids. A model that reads no images refuses them.
 ApiResult<ChatPrompt> read_ids(const ApiFields& fields, const ServedModel& model) {
   constexpr std::string_view kWithoutTemplate[] = {"chat_template",
                                                    "chat_template_kwargs",

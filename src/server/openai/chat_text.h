@@ -22,12 +22,12 @@ struct ChatTextStyle {
   std::string tool_call_parser{};        // the parser's name, with kAuto
   Json tools{};                          // the request's tools, with kAuto
   std::string reasoning_parser{};        // "": reasoning stays in the content
-  bool prompt_opens_reasoning = false;   // used by the server's own parsers
+  bool prompt_opens_reasoning = false;   // the prompt ends inside the reasoning; used by the server's own parsers
   // Plugin formats that replace the server's own parsers; set if the parsers' names are those of plugin formats.
   std::shared_ptr<const ChatFormat> call_format{};
   std::shared_ptr<const ChatFormat> reasoning_format{};
-  // Says where the text begins: before, inside or after the reasoning. Used only with reasoning_format, whose marks in
-  // the prompt decide this.
+  // Says where the text begins: before, inside or after the reasoning. Used only with reasoning_format, which
+  // recognises this by its marks in the prompt.
   ReasoningStart reasoning_start = ReasoningStart::kBefore;
 };
 

@@ -12,8 +12,8 @@
 namespace tessera {
 
 // `constrained`: a grammar applies from the first token on, so the text has neither reasoning nor calls in the model's
-// own format. `separate`: reasoning is not part of the content. Returns an error if there are tools but the server
-// finds no calls.
+// own format. `separate`: reasoning is not part of the content. Returns an error if the request has tools but the
+// server has no parser of calls (--tool-call-parser none).
 ApiResult<ChatTextStyle> text_style_of(const ServedModel& model, const ToolFields& tools, const ChatPrompt& prompt,
                                        bool constrained, bool separate);
 
@@ -21,7 +21,7 @@ ApiResult<ChatTextStyle> text_style_of(const ServedModel& model, const ToolField
 bool needs_special_tokens(const ChatTextStyle& style);
 
 // Returns the answer's note about tools; "" if the model has its own format for calls. Removes tools in the generic
-// format if the output is constrained, because the constraint forbids the text that they need.
+// format if the output is constrained, because the constraint forbids the text of a call.
 std::string withdraw_generic_tools(const ServedModel& model, bool constrained, ToolFields& tools);
 
 }  // namespace tessera

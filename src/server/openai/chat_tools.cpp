@@ -40,8 +40,8 @@ Json parameters_of(const Json& tool) {
 }
 
 // Returns a tool's parameters for embedding in the schema of all calls. If they have no "$id", they get one, so that
-// their references ("#/$defs/…") resolve inside them. An id of an old draft that is an anchor ("#name") becomes
-// "$anchor".
+// their references ("#/$defs/…") resolve inside them. In old drafts of JSON Schema, "$id" may be an anchor ("#name"),
+// which becomes "$anchor".
 Json embedded_parameters(const Json& tool) {
   Json parameters = parameters_of(tool);
   const Json* id = parameters.find("$id");

@@ -14,7 +14,7 @@
 namespace tessera {
 namespace {
 
-// Collects log-probabilities in OpenAI's form: one list per column.
+// Collects log-probabilities in the form of OpenAI's completions: four lists, which have one element for each token.
 class LogprobColumns {
  public:
   LogprobColumns(const Tokenizer* tokenizer, bool tokens_as_ids) : tokenizer_(tokenizer), as_ids_(tokens_as_ids) {}
@@ -125,8 +125,8 @@ class CompletionAnswer : public Answer {
     choice.graph_info = GraphInfo::of(end);
     choice.tokens = std::ssize(end.output_ids);
     usage_.completion_tokens += choice.tokens;
-    // Counts a prompt's cached tokens once, from its first choice, because that choice is why the later ones find the
-    // prompt in the cache.
+    // Counts only the cached tokens of a prompt's first choice, because the later choices find the prompt in the cache
+    // only after the first choice has put it there.
     if (index % static_cast<std::size_t>(style_.n) == 0) usage_.cached_tokens += end.cached_tokens;
     if (style_.stream.stream) return;
     if (style_.echo_logprobs) {

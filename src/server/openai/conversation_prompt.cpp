@@ -12,7 +12,8 @@ namespace tessera {
 namespace {
 
 // Marks the end of a message that the model is to continue. The rendered prompt is cut at the mark, as in Hugging
-// Face's apply_chat_template. Templates that trim contents remove the mark's last space.
+// Face's apply_chat_template. The mark ends with a space: if the space is missing in the prompt, the template trims
+// contents, so the white space in front of the mark is removed as well.
 constexpr std::string_view kEndMark = "CONTINUE_FINAL_MESSAGE_TAG ";
 
 // Appends kEndMark to the last message's content. Returns the content without the mark.
@@ -55,7 +56,7 @@ ApiResult<std::string> render(const ServedModel& model, Conversation& conversati
   Result<std::string> prompt = conversation.chat->render(messages, options);
   if (prompt.ok()) return *std::move(prompt);
   // If the model's own template exceeds its work limit, the messages are too long, because the template's work grows
-  // with the messages. A request's template may do any amount of work.
+  // with the messages. A template that the request brought may exceed the limit with messages of any length.
   if (prompt.status().code() == StatusCode::kResourceExhausted && !conversation.own_template)
     return model.too_long("messages", prompt.status().message());
   return invalid_field("messages", prompt.status().message());

@@ -41,8 +41,8 @@ ApiError no_template(const ServedModel& model);
 
 MessageKinds kinds_of(const ServedModel& model);
 
-// Refuses texts within the members `keys` that contain the image placeholder. Only the template may place images,
-// because a client may pass on text that other people wrote.
+// Returns an error if a text in one of the members `keys` contains the image placeholder. Only the template may place
+// images, because a client may pass on text that other people wrote.
 ApiStatus check_written_placeholders(const ApiFields& fields, const ServedModel& model,
                                      std::span<const std::string_view> keys);
 

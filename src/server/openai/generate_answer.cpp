@@ -94,7 +94,7 @@ class GenerateAnswer : public Answer {
     if (choice.style.top_logprobs) write_tops(choice.output_tops, token);
   }
 
-  // Writes the log-probability of prompt token i. The first token has none, as in SGLang.
+  // Writes prompt token i with its log-probability, which is null for the first token, as in SGLang.
   void write_input_logprob(JsonWriter& json, const Choice& choice, std::size_t i) const {
     constexpr float kNone = std::numeric_limits<float>::quiet_NaN();
     const std::span<const TokenLogprobs> tokens = choice.end.prompt_logprobs;
@@ -110,7 +110,8 @@ class GenerateAnswer : public Answer {
     return std::max<std::size_t>(choice.end.prompt_logprobs.size(), 1);
   }
 
-  // Writes row r of the hidden states. In JSON they are [[the prompt's rows], row, row, …].
+  // Writes row r of the hidden states, and closes the prompt's list after the prompt's last row. The rows are written
+  // as [[the prompt's rows], output row, output row, …].
   void write_hidden_row(JsonWriter& json, const Choice& choice, std::size_t r) const {
     const auto width = static_cast<std::size_t>(style_.hidden_size);
     json.array();
@@ -169,7 +170,7 @@ class GenerateAnswer : public Answer {
   static bool is_large(const Choice& choice) { return choice.style.hidden_states || choice.style.input_logprobs; }
   static bool has_ended(const Choice& choice) { return choice.finish != FinishReason::kNone; }
 
-  // Writes one event of a stream, which has no lists for the prompt's rows.
+  // Writes one event of a stream. The last event of a large choice is not written here but by large_events().
   void write(JsonWriter& json, const Choice& choice, std::int64_t index) const {
     write_begin(json, choice, index);
     if (!has_ended(choice)) {

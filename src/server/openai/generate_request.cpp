@@ -137,7 +137,7 @@ class OutputsOfPrompts {
   OutputFields output_;
 };
 
-// Compiles the grammars of one request's prompts. Together they get the time limit of a single request.
+// Compiles the grammars of one request's prompts. All of them together get the time limit of one HTTP request.
 class Grammars {
  public:
   explicit Grammars(const ServedModel& model) : model_(model) {}
@@ -168,7 +168,7 @@ class Grammars {
 
 struct LogprobFields {
   bool wanted = false;
-  bool input = false;  // log-probabilities also for the prompt's tokens, from `start` on
+  bool input = false;  // log-probabilities also for the prompt's tokens, from logprob_start_len on
 };
 
 ApiResult<LogprobFields> read_logprobs(const ApiFields& fields, Request& request) {
@@ -210,7 +210,7 @@ ApiResult<ApiJob> prepare_generate(const ServedModel& model, std::string_view bo
       inputs.embeds.empty() ? (fields.find("text") != nullptr ? "text" : "input_ids") : "input_embeds";
   ApiJob job{.id = make_id(""), .stream = style.stream};
   style.list = inputs.prompts.batch;
-  // If the request is not a batch, no list counts as one value per prompt.
+  // A list of `listed` elements has one value per prompt. If the request is not a batch, no list has this length.
   const std::size_t listed = inputs.prompts.batch ? count : std::numeric_limits<std::size_t>::max();
   OutputsOfPrompts outputs(model, json);
   Grammars grammars(model);

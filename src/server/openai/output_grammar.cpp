@@ -114,7 +114,7 @@ ApiResult<std::optional<OutputGrammar>> read_key(const ApiFields& fields, const 
   return std::optional(OutputGrammar{.spec = std::move(spec), .param = fields.param(key.name)});
 }
 
-// Stores the grammar that `keys` ask for in `grammar`. More than one is an error.
+// Sets `grammar` to the grammar for which one of `keys` asks. Returns an error if a second grammar is asked for.
 ApiStatus read_keys(const ApiFields& fields, std::span<const Key> keys, std::optional<OutputGrammar>& grammar) {
   for (const Key& key : keys) {
     if (fields.find(key.name) == nullptr) continue;

@@ -22,14 +22,14 @@ struct Prompts {
 ApiResult<Prompts> read_prompts(const ApiFields& fields, std::string_view key, const ServedModel& model,
                                 bool add_special_tokens);
 
-// vLLM's truncate_prompt_tokens and truncation_side: which part of a prompt that is too long is kept.
+// vLLM's truncate_prompt_tokens and truncation_side. If a prompt is too long, they say which part of it is kept.
 struct Truncation {
   std::optional<std::int64_t> most{};  // most tokens to keep; unset: all
   bool keeps_first = false;            // keeps the first tokens instead of the last
   void apply(std::vector<TokenId>& prompt) const;
 };
-// Reads the fields. A truncation to -1 tokens keeps as many tokens as leave room in the context for `asked` output
-// tokens, or for one output token if `asked` is unset.
+// Reads the fields. If truncate_prompt_tokens is -1, the prompt keeps as many tokens as leave room in the context for
+// `asked` output tokens, or for one output token if `asked` is unset.
 ApiResult<Truncation> read_truncation(const ApiFields& fields, const ServedModel& model,
                                       std::optional<std::int64_t> asked);
 

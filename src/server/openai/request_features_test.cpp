@@ -181,7 +181,7 @@ TEST_F(RequestFeatures, PromptsAreTruncated) {
   EXPECT_EQ(ids(R"("truncate_prompt_tokens": 5)"), "[1, 2, 3, 4, 5]");
   EXPECT_EQ(ids(R"("truncate_prompt_tokens": -1)"), "[1, 2, 3, 4, 5]");
   EXPECT_EQ(ids(R"("truncate_prompt_tokens": -1, "max_tokens": 253)"), "[3, 4, 5]");
-  // A prompt longer than the context is an error without truncation but gets an answer with it.
+  // Without truncation, a prompt longer than the context is an error. With truncation, it gets an answer.
   std::string long_text = "a";
   for (int i = 0; i < 400; ++i) long_text += " a";
   const std::string message = fmt::format(R"("messages": [{{"role": "user", "content": "{}"}}], )", long_text);
@@ -196,7 +196,7 @@ TEST_F(RequestFeatures, StructuredOutputsFollowTheirConstraint) {
   };
   EXPECT_THAT((std::vector<std::string>{"yes", "no"}),
               Contains(one_of(R"("structured_outputs": {"choice": ["yes", "no"]})")));
-  // Uses characters that the kinds of grammar write differently.
+  // Uses characters that need an escape in EBNF, in JSON, or in both.
   EXPECT_EQ(one_of(R"("guided_choice": ["a\"b\\c\n\u0001\tü€]"])"), "a\"b\\c\n\x01\tü€]");
   EXPECT_EQ(one_of(R"("guided_choice": ["a\u0000b"])"), std::string("a\0b", 3));
   EXPECT_EQ(one_of(R"("structured_outputs": {"regex": "ab{3}c"})"), "abbbc");

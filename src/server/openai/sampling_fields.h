@@ -1,4 +1,4 @@
-// Reads sampling and stop fields that the requests of OpenAI, vLLM and SGLang share, under each one's names.
+// Reads the fields for sampling and stopping, under the names that OpenAI, vLLM and SGLang give them.
 #pragma once
 
 #include <cstdint>

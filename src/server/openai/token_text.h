@@ -12,7 +12,7 @@ namespace tessera {
 // Decodes the token alone. Bytes that do not form a character become U+FFFD. Keeps a space that decoding would remove
 // at the beginning of a text. Returns "" without a tokenizer.
 std::string token_text(const Tokenizer* tokenizer, TokenId id);
-// Returns token_text(), or "token_id:5" if `as_id`, which tells tokens with the same text apart.
+// Returns token_text(). If `as_id`, returns "token_id:5" instead, because tokens may have the same text.
 std::string shown_token(const Tokenizer* tokenizer, TokenId id, bool as_id);
 // Returns the token's bytes; a token may hold only part of a character.
 std::string token_bytes(const Tokenizer* tokenizer, TokenId id);

@@ -23,7 +23,7 @@ struct LabelStyle {
   bool apply_softmax = false;  // softmax over the labels alone instead of over all tokens
 };
 
-// Returns exp(x - greatest) / Σ for each x of `wanted`. The sum Σ is over `all`.
+// Returns exp(x - greatest) / Σ exp(y - greatest) for each x of `wanted`. The sum is over all y of `all`.
 std::vector<double> probabilities(std::span<const double> wanted, std::span<const float> all) {
   const auto greatest = static_cast<double>(*std::max_element(all.begin(), all.end()));
   double sum = 0;
