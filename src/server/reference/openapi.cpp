@@ -167,7 +167,7 @@ Json fields_schema(std::uint32_t objects) {
   for (const AcceptedField& field : accepted_fields(objects)) {
     const std::string name(field.name);
     Json schema = field_schema(field);
-    // If the body may be one of several objects, and they have different schemas for the field, accepts any value.
+    // A body may be one of several objects. If their schemas for the field differ, the field accepts any value.
     const Json* other = properties.find(name);
     properties.set(name, other == nullptr || *other == schema ? std::move(schema) : Json::object());
     if (field.required) required.push_back(name);

@@ -12,7 +12,7 @@
 
 namespace tessera {
 
-// A description and the route that it describes, which is borrowed.
+// A row of route_docs() with the route that it describes. The route is borrowed.
 struct DocumentedRoute {
   RouteDoc doc;
   const Route* route;

@@ -138,7 +138,7 @@ TEST_F(OpenApiServer, DocumentedFieldsAreKnownToTheirRoute) {
         const Reply reply = ask(running, doc, "{" + more + "\"" + std::string(field.name) + R"(": {"a": 1}})");
         return reply.body.find("is not known") == std::string::npos;
       };
-      // If a route reads two kinds of requests, this field tells them apart.
+      // /v1/score reads two kinds of requests. The field "label_token_ids" selects the second kind.
       EXPECT_TRUE(is_known("") || is_known(R"("label_token_ids": [1], )")) << doc.path << " " << field.name;
     }
   }

@@ -15,7 +15,7 @@ struct RouteDoc {
   std::string_view summary;  // one sentence
   // The media types of an answer with status 200, separated by blanks.
   std::string_view answers = "application/json";
-  std::uint32_t fields = 0;  // objects whose fields a body may have (request_fields.h); 0: the route reads no body
+  std::uint32_t fields = 0;  // set of objects (request_fields.h) whose fields a body may have; 0: no body is read
   // Parameters of the query, separated by blanks.
   std::string_view query{};  // NOLINT(readability-redundant-string-init): most rows end before it
 };
