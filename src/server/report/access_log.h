@@ -31,8 +31,8 @@ class AccessLog {
   // is lost; only the first such loss is reported in the server's log.
   void write(const FinishedRequest& finished);
 
-  // Opens the file at the path again, after a rotation has moved it away. Does nothing for standard error. If the file
-  // cannot be opened, reports that in the server's log and continues with the old file.
+  // Opens the file at the path again, after a rotation has moved the old file away. Does nothing for standard error. If
+  // the file cannot be opened, reports this failure in the server's log and continues with the old file.
   void reopen();
 
  private:

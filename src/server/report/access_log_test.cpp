@@ -64,7 +64,7 @@ TEST(AccessLine, HasWhatIsKnown) {
 
 TEST(AccessLine, TextOfClientsIsClippedAndStaysOneLine) {
   FinishedRequest finished{.path = "/" + std::string(5000, 'a'), .user_agent = "a\n\"\x1b\xff" + std::string(255, 'b')};
-  finished.user_agent.replace(255, 2, "\xc3\xa9");  // the limit is within a character
+  finished.user_agent.replace(255, 2, "\xc3\xa9");  // the limit of 256 bytes cuts this character
   const std::string line = access_line(finished, "", "demo");
   EXPECT_EQ(line.find('\n'), line.size() - 1);
   Result<Json> json = Json::parse(line, "line");

@@ -11,8 +11,8 @@
 namespace tessera {
 namespace {
 
-// The largest number of operators that are shown for a part. A part that is a whole forward has hundreds; the first
-// ones identify it.
+// The largest number of operators that are shown for a part. A part that is a whole forward has hundreds of operators;
+// the first few suffice to identify the part.
 constexpr std::size_t kMaxOpsShown = 24;
 
 void write_part(JsonWriter& json, const Part& part) {

@@ -17,7 +17,7 @@ class EngineState {
  public:
   EngineState(const Engine& engine, const ServedModel& model);
 
-  // Returns some ten kilobytes of JSON, in some tens of microseconds.
+  // Returns the state as JSON, about 10 kB. Takes some tens of microseconds.
   std::string body(const EngineStats& stats, const ServerLatencies& latencies) const;
 
  private:

@@ -33,8 +33,8 @@ inline void write_graph_info(JsonWriter& json, const GraphInfo& info) {
   json.end_object();
 }
 
-// Writes the list for OpenAI's answers, which have many choices: one object per choice with its "index", counted from
-// `first`.
+// Writes the list for OpenAI's answers, which may have several choices: one object for each choice, with its "index".
+// The first index is `first`.
 template <class Choices>
 void write_graph_infos(JsonWriter& json, const Choices& choices, std::size_t first = 0) {
   json.array();

@@ -71,12 +71,12 @@ ApiResult<std::optional<std::size_t>> read_rank(std::string_view query, std::siz
 
 // A number or text that reports part of an engine's load.
 struct LoadReport::Field {
-  std::string_view section;  // the name of the JSON object that has it; "": the engine's own object
+  std::string_view section;  // the name of the JSON object that has the field; "": the engine's object
   std::string_view prefix;   // the section's prefix in the names of metrics
   std::string_view name;
   double number = 0;
   bool whole = true;           // an integer
-  std::string_view text = {};  // not empty: the value is this text, and no metric
+  std::string_view text = {};  // if not empty, the value is this text, and no metric reports the field
 };
 
 void LoadReport::count(std::span<const EngineStats> engines, Clock::time_point now) {

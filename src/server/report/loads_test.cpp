@@ -1,5 +1,5 @@
-// Catches: loads that gateways cannot read, numbers that do not mean what their names say, and mistakes in queries that
-// are ignored.
+// Catches: loads that gateways cannot read, numbers that do not mean what their names say, and wrong queries that are
+// answered without an error.
 #include "tessera/server/report/loads.h"
 
 #include <gmock/gmock.h>

@@ -32,7 +32,7 @@ struct StyleBuckets {
   Buckets stage;  // prefill and decode
 };
 
-// Returns SGLang's buckets for the stages of a request: 30 from one millisecond on, each 1.62 times the one before.
+// Returns SGLang's buckets for the stages of a request. They have 30 limits: 1 ms, 1.62 ms, 1.62² ms and so on.
 Buckets stage_buckets() {
   Buckets buckets;
   for (double limit = 0.001; buckets.size() < 30; limit *= 1.62) buckets.push_back(limit);
@@ -107,7 +107,7 @@ struct ServerMetrics::Impl {
 
   void add_sglang(Families& families, const EngineStats& stats) const;
   void add_vllm(Families& families, const EngineStats& stats) const;
-  // Adds a gauge of value 1. Its two labels have the tokens of a page and the number of pages.
+  // Adds a gauge of value 1 whose two labels, `names`, say how many tokens a page has and how many pages there are.
   void add_cache_config(Families& families, const std::string& prefix, std::pair<const char*, const char*> names,
                         const EngineStats& stats) const;
   void add_common(Families& families, const std::string& prefix, const EngineStats& stats) const;

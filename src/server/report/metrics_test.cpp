@@ -153,8 +153,8 @@ void expect_graphs(const std::map<std::string, double>& found) {
   EXPECT_EQ(at("shape_compiles_total", "prefill"), 3);
 }
 
-// Checks the buckets that tessera explain --suggest-tokens reads: each counts the forwards whose tokens are at most its
-// limit.
+// Checks the buckets that tessera explain --suggest-tokens reads. Each bucket counts the forwards that have at most
+// as many tokens as the bucket's limit.
 void expect_token_histogram(const std::map<std::string, double>& found) {
   const auto at_most = [&](const std::string& tokens) {
     return found.at("tessera:prefill_tokens_bucket{le=\"" + tokens + "\"}");
@@ -314,7 +314,7 @@ TEST(Metrics, HasSglangsNames) {
   EXPECT_EQ(bucket("time_to_first_token_seconds", "0.4"), 1);
   EXPECT_EQ(bucket("inter_token_latency_seconds", "0.006"), 1);
   EXPECT_EQ(bucket("inter_token_latency_seconds", "+Inf"), 2);
-  EXPECT_EQ(bucket("e2e_request_latency_seconds", "0.1"), 1);  // a value equal to a bound belongs to the bound's bucket
+  EXPECT_EQ(bucket("e2e_request_latency_seconds", "0.1"), 1);  // the bucket includes a value equal to its limit
   expect_own(found);
 }
 

@@ -23,7 +23,7 @@ inline std::vector<int> numbers(std::span<const TokenId> ids) {
   return out;
 }
 
-// Returns the ids, at most 24, that follow if the first allowed token is chosen each time.
+// Returns the first ids, at most 24, of the output in which each token is the first one that the grammar allows.
 inline std::string dump_grammar(const std::shared_ptr<const Grammar>& grammar) {
   if (grammar == nullptr) return "none";
   GrammarMatcher matcher(grammar);
