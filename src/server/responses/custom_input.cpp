@@ -93,7 +93,7 @@ void CustomInput::take_escape(char c, std::string& out) {
   }
 }
 
-// Ends a UTF-16 surrogate pair of which only the first half has come.
+// Called when the second half of a UTF-16 surrogate pair can no longer come. Writes U+FFFD if a first half has come.
 void CustomInput::end_pair(std::string& out) {
   if (std::exchange(high_, std::nullopt)) append_utf8(kReplacement, out);
 }

@@ -1,5 +1,6 @@
-// The input of a custom tool, which is free text. The model is instead shown a function with one string parameter. The
-// text is taken out of the call's arguments, {"input": "…"}, while they arrive.
+// The input of a custom tool is free text, but models call functions with JSON arguments. The model is therefore shown
+// a function with one string parameter. CustomInput takes the text out of the call's arguments, {"input": "…"}, as they
+// arrive.
 #pragma once
 
 #include <optional>
@@ -20,7 +21,8 @@ class CustomInput {
  public:
   // Takes a part of the arguments and returns the text that it adds to the input.
   std::string push(std::string_view arguments);
-  // Returns the rest of the input at the end of the arguments. Arguments in another form count as the input.
+  // Returns the rest of the input at the end of the arguments. If the arguments have another form, all of them are the
+  // input.
   std::string finish();
 
  private:

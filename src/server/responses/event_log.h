@@ -21,13 +21,13 @@ class EventLog : public std::enable_shared_from_this<EventLog> {
   // Charges the text to `store`, which outlives the log.
   explicit EventLog(ResponseStore& store) : store_(store), charge_(store.new_charge()) {}
 
-  // Appends whole server-sent events. If the store has no room for them, the log keeps no events from now on, and
-  // breaks off the streams of its followers.
+  // Appends whole server-sent events. If the store has no room for them, the log drops all its events, keeps none from
+  // now on, and breaks off the streams of its followers.
   void append(std::string_view events);
   // Records that no event will follow, and ends the streams of the followers.
   void end();
   // Starts a stream of the events after number `after` (-1: all), including future ones. Error: 400 if no event has
-  // that number yet, or if the events were dropped.
+  // the number `after` yet, or if the events were dropped.
   ApiStatus follow(Call call, std::int64_t after);
 
  private:

@@ -21,7 +21,7 @@ struct OutputItem {
   std::string name{};             // name of a call's function
   std::string space{};            // namespace of a call's function; "": none
   std::string logprobs{};         // log-probabilities of a message's tokens, as the elements of a JSON list
-  std::size_t sent_logprobs = 0;  // bytes of `logprobs`
+  std::size_t sent_logprobs = 0;  // bytes of `logprobs` that a stream has sent
 
   bool is_call() const { return kind == Kind::kFunctionCall || kind == Kind::kCustomCall; }
 };

@@ -26,7 +26,7 @@ struct ResponseKeeping {
   std::string owner{};
   std::string input{};  // the items of the request, a JSON list
   std::shared_ptr<const ConversationTurn> before{};
-  bool background = false;  // also stored while it runs and if it fails
+  bool background = false;  // the response is stored even while it runs, and even if it fails
 };
 
 struct ResponseStyle {
@@ -59,7 +59,7 @@ class ResponseAnswer : public Answer {
   std::string last_events() override;
   std::string stream_end() const override { return ""; }
   bool keeps_alive() const override { return true; }
-  // Returns the first events if the stream has not begun, else a comment.
+  // Returns the first events if the stream has not begun, else a comment line, which clients ignore.
   std::string keep_alive() override { return begun_ ? ": the model works\n\n" : begin(); }
   std::string stream_failure(const ApiError& error) const override;
   std::string cancelled() override;

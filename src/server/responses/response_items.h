@@ -19,7 +19,7 @@ class ItemReader {
 
   // Appends a message of the role "system" or "developer".
   void add_instructions(std::string text);
-  // Appends the items of a list. Images borrow from it. `param` is the list's path in errors.
+  // Appends the items of a list. Images borrow from the list. `param` is the list's path in errors.
   ApiStatus read(const Json& items, const std::string& param);
   // Returns the messages. Call it last.
   ChatMessages take();

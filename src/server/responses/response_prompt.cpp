@@ -15,7 +15,8 @@
 namespace tessera {
 namespace {
 
-// Changes "messages" to "input" in an error of the functions that this route shares with other protocols.
+// Changes the field that an error names from "messages" to "input". Errors name "messages" if they come from functions
+// that other protocols share.
 ApiError in_input(ApiError error) {
   constexpr std::string_view kMessages = "messages";
   if (error.param.starts_with(kMessages)) error.param = "input" + error.param.substr(kMessages.size());
@@ -61,7 +62,7 @@ ApiResult<Json> read_input(const ApiFields& fields, const ResponseAsker& asker) 
 // The parsed conversation before the request.
 struct History {
   std::shared_ptr<const ConversationTurn> last{};
-  std::deque<Json> lists{};  // in order; a deque, because images borrow from its elements
+  std::deque<Json> lists{};  // in order; a deque, because its elements never move and images borrow from them
   MemoryCharge charge{};     // charged while the history is read
 };
 
@@ -110,7 +111,7 @@ std::vector<std::size_t> later_turns(const Json::Array& messages) {
 // Returns the instructions at the front, and the messages from index `begin` on.
 Json without_turns(const Json::Array& messages, std::size_t begin) {
   Json kept = Json::array();
-  bool leading = true;  // true before the first message of the user; such messages are instructions
+  bool leading = true;  // all messages so far are instructions
   for (std::size_t i = 0; i < messages.size(); ++i) {
     const Json& role = *messages[i].find("role");
     leading = leading && (role == Json("system") || role == Json("developer"));
@@ -135,8 +136,8 @@ ApiResult<ChatPrompt> fit_prompt(const ServedModel& model, Conversation conversa
   ChatPrompt prompt = TRY(render_from(0));
   const std::vector<std::size_t> turns = later_turns(conversation.messages.list.as_array());
   if (fits(prompt)) return prompt;
-  // Searches for the oldest turn at which the conversation can begin and still fit. If there is none, the prompt begins
-  // at the last turn.
+  // Searches for the oldest turn at which the conversation can begin and still fit. If it fits from no turn, the prompt
+  // begins at the last turn.
   std::size_t low = 0;
   std::size_t high = turns.size();
   while (low < high) {

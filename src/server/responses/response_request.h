@@ -23,8 +23,9 @@ inline std::int64_t held_bytes(const ResponseJob& response, std::int64_t vocab_s
   return held_bytes(response.job, vocab_size, hidden_size);
 }
 
-// Makes the job of a request of `owner`, which may refer to the owner's earlier responses in `store`. Slow (renders the
-// template, tokenises, compiles a grammar): do not call it on the I/O thread. `model` and `store` outlive the job.
+// Makes the job of a request from `owner`. The request may refer to the owner's earlier responses in `store`. Slow
+// (renders the template, tokenises, compiles a grammar): do not call it on the I/O thread. `model` and `store` outlive
+// the job.
 ApiResult<ResponseJob> prepare_response(const ServedModel& model, std::string_view body, ResponseStore& store,
                                         const std::string& owner);
 // Returns the body of the answer to /v1/responses/input_tokens: the number of tokens in a request's prompt.

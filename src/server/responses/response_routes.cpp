@@ -27,7 +27,7 @@ ApiStatus append_items(const std::string& list, Json::Array& items) {
   return api_ok();
 }
 
-// Returns the model's input for a response: the turns before it and the request's own items.
+// Returns the items that the model read for the turn `last`: those of all turns before it, and the input of `last`.
 ApiResult<Json::Array> items_before(const ConversationTurn& last) {
   std::vector<const ConversationTurn*> turns;
   for (const ConversationTurn* turn = last.before.get(); turn != nullptr; turn = turn->before.get())

@@ -94,7 +94,7 @@ class ToolReader {
   }
 };
 
-// Returns the tool with the name and namespace in {"type", "name", "namespace"}.
+// Returns the tool that `choice`, {"type", "name", "namespace"}, names.
 ApiResult<const ResponseTool*> named_tool(const ApiFields& choice, const ResponseTools& tools) {
   const std::string name = TRY(choice.string("name")).value_or("");
   const std::string space = TRY(choice.string("namespace")).value_or("");
@@ -116,7 +116,7 @@ ApiStatus set_mode(const ApiFields& fields, std::string_view key, const std::str
   return api_ok();
 }
 
-// Keeps only the allowed tools. Skipped tools cannot be called anyway.
+// Keeps only the allowed tools. Ignores entries of other types, because such tools were skipped and cannot be called.
 ApiStatus read_allowed(const ApiFields& choice, ResponseTools& out, Json& functions) {
   const Json* allowed = TRY(choice.array("tools"));
   if (allowed == nullptr) return choice.wrong("tools", "a list of tools");
