@@ -32,7 +32,7 @@ class SpanExporter::Connection {
     for (const auto& [name, value] : exporter.options_.headers) add_header(fmt::format("{}: {}", name, value));
   }
 
-  // Sends a body. Sets `why` unless the collector accepted it.
+  // Sends a body. Sets `why` unless the collector accepted the body.
   Outcome post(const std::string& body, std::string& why) {
     if (curl_ == nullptr) {
       why = "libcurl cannot be started";
@@ -64,8 +64,8 @@ class SpanExporter::Connection {
   }
 
  private:
-  // Returns 1 to abort a transfer when the exporter's time is over. libcurl calls it about once a second, and more
-  // often on traffic.
+  // Returns 1 to abort a transfer when the exporter's time is over. libcurl calls this function about once a second,
+  // and more often on traffic.
   static int is_over(void* exporter, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
     return Clock::now() >= static_cast<const SpanExporter*>(exporter)->end_.load() ? 1 : 0;
   }

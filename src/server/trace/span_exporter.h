@@ -1,7 +1,7 @@
 // Sends spans to a collector as OTLP over HTTP, in JSON, on a thread of its own. Spans wait in a bounded queue and are
-// sent in batches, at most a second after the first span of a batch came. If the collector cannot be reached, a batch
-// is sent again with growing pauses, five times in all. Batches that still fail, and spans that find the queue full,
-// are dropped and counted.
+// sent in batches, at most a second after the first span of a batch came. If the collector cannot be reached or is
+// overloaded, a batch is sent up to five times, with growing pauses. Batches that still fail, and spans that find the
+// queue full, are dropped and counted.
 //
 //   std::unique_ptr<SpanExporter> exporter = TRY(SpanExporter::create(options, model.name));
 //   exporter->add(span);
@@ -31,7 +31,7 @@ class SpanExporter {
   static constexpr std::size_t kMostSent = 512;  // spans of one request to the collector
 
   // Errors: options.endpoint is not a URL, or libcurl cannot be started. Does not check whether the collector answers,
-  // because it may start later.
+  // because the collector may start later.
   static Result<std::unique_ptr<SpanExporter>> create(TraceOptions options, std::string model);
   // Sends the waiting spans, for up to two seconds.
   ~SpanExporter();
