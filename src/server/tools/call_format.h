@@ -43,7 +43,7 @@ class CallFormat {
     kOpen,
     kDone,      // the text so far is the tail
     kNextCall,  // the text so far is the mark of another call
-    kNone,      // the text so far does not belong to the call
+    kNone,      // the call has no tail: the text so far comes after the call
   };
 
   virtual ~CallFormat() = default;

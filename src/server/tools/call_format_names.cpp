@@ -59,7 +59,7 @@ std::string_view guess_tool_call_parser(std::string_view chat_template) {
   const auto has = [&](std::string_view part) { return chat_template.find(part) != std::string_view::npos; };
   if (has("<|channel|>") && has("<|message|>")) return "gpt-oss";
   if (has("<arg_key>")) return "glm45";
-  // Other models write JSON between <function=NAME> and </function>.
+  // <function= alone does not show the format, because some models write JSON between <function=NAME> and </function>.
   if (has("<function=")) return has("<parameter=") ? "qwen3_coder" : "";
   if (has("｜DSML｜function_calls")) return "deepseekv32";
   if (has("<tool_call>")) return "hermes";

@@ -1,4 +1,4 @@
-// gpt-oss: a call is a message (harmony.h) to functions.NAME, whose body is the arguments.
+// gpt-oss: a call is a message (harmony.h) to functions.NAME. The message's body is the arguments.
 #include <utility>
 
 #include "tessera/server/reasoning/harmony.h"
@@ -40,7 +40,7 @@ std::unique_ptr<CallBody> without_arguments(std::string name) {
 class HarmonyFormat final : public CallFormat {
  public:
   std::vector<std::string_view> marks() const override { return {kHarmonyStart, kHarmonyChannel}; }
-  // Accepts the first header of a turn: " to=functions.get<|channel|>…".
+  // A turn's first header has no mark and begins with the recipient: " to=functions.get<|channel|>…".
   bool may_begin_with(char c) const override { return c == kHarmonyRecipient[0]; }
 
   Head take_head(std::string_view seen, char c) override {

@@ -1,5 +1,6 @@
 // hermes:  <tool_call>{"name": …, "arguments": {…}}</tool_call>
-// generic: like hermes; at the beginning of the text also the bare object, with or without a Markdown fence.
+// generic: like hermes; at the beginning of the text, the object may also stand without tags, with or without a
+//          Markdown fence
 #include "tessera/server/tools/call_formats.h"
 #include "tessera/server/tools/call_text.h"
 #include "tessera/server/tools/json_call_body.h"

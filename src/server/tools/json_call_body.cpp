@@ -31,7 +31,8 @@ CallBody::State JsonCallBody::push(char c) {
   return end_object() ? State::kDone : State::kFailed;
 }
 
-// Begins a member's value. Returns false if the call is invalid: a member is repeated, or arguments have another type.
+// Begins a member's value. Returns false if the call is invalid, because the name or the arguments are repeated or have
+// a wrong type.
 bool JsonCallBody::begin_value(char c) {
   value_.clear();
   slot_ = Slot::kOther;

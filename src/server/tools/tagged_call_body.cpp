@@ -26,7 +26,7 @@ TaggedCallBody::TaggedCallBody(const CallTags& tags, std::string name, const Jso
 
 std::string TaggedCallBody::take_arguments() { return std::exchange(arguments_, {}); }
 
-// Matches `tag` after optional spaces. A whole match is removed from `text`, with the spaces.
+// Matches `tag` after optional spaces. If the whole tag matches, removes the spaces and the tag from `text`.
 TaggedCallBody::Match TaggedCallBody::match_spaces_and(std::string_view& text, std::string_view tag) const {
   const std::string_view rest = without_spaces_in_front(text);
   if (text.size() - rest.size() > kMaxSpaces) return Match::kNo;

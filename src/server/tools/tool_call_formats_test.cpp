@@ -43,7 +43,7 @@ TEST(ToolCallFormats, ReadsQwen3CoderCalls) {
           {{"get_weather",
             "{\"city\": \"São Paulo\", \"days\": 3, \"metric\": true, \"above\": -1.5e3, \"tags\": "
             "[\"wind\", \"rain\"], \"at\": null}"}}});
-  // Checks several calls, text between and after them, and no arguments.
+  // Checks several calls, one of them without arguments, with text between and after the calls.
   expect("qwen3_xml",
          "<tool_call>\n<function=now>\n</function>\n</tool_call>\nand\n<tool_call>\n<function=get_weather>\n"
          "<parameter=city>\nOslo\n</parameter>\n</function>\n</tool_call>\n\nDone.",
@@ -65,7 +65,7 @@ TEST(ToolCallFormats, Qwen3CoderValuesKeepTheirText) {
           {{"write_file",
             "{\"path\": \" a b.xml \", \"content\": \"\\n\\tif a < b && s == "
             "\\\"</p\\\\n\\\":\\n<parameter=>\\n</parameter>x</function>\\n<b>é世</b>\\n\"}"}}});
-  // A parameter that the function does not have is text.
+  // The tag of a parameter that the function does not have is part of the value.
   expect("qwen3_coder",
          "<function=write_file><parameter=content>\nSee\n<parameter=x>\n1\n</parameter>\n</function></tool_call>",
          {"", {{"write_file", "{\"content\": \"See\\n<parameter=x>\\n1\"}"}}});

@@ -7,22 +7,24 @@
 // hermes, qwen25, qwen     <tool_call>{"name": …, "arguments": {…}}</tool_call>, one after the other
 // llama3                   the whole text is {"name": …, "parameters": {…}}, or the call comes after <|python_tag|>;
 //                          ";" separates several calls
-// mistral                  [TOOL_CALLS] [{"name": …, "arguments": {…}}, …], at the beginning of the text also without
-//                          the mark; or [TOOL_CALLS]NAME[ARGS]{…} for each call
+// mistral                  [TOOL_CALLS] [{"name": …, "arguments": {…}}, …], where [TOOL_CALLS] may be missing at the
+//                          beginning of the text; or [TOOL_CALLS]NAME[ARGS]{…} for each call
 // deepseekv3, deepseekv31  <｜tool▁call▁begin｜>…<｜tool▁call▁end｜> with the name before the arguments
 // qwen3_coder              <tool_call><function=NAME><parameter=KEY>VALUE</parameter>…</function></tool_call>
 // glm45                    <tool_call>NAME<arg_key>KEY</arg_key><arg_value>VALUE</arg_value>…</tool_call>
 // gpt-oss                  <|channel|>commentary to=functions.NAME<|message|>{…}<|call|>
-// generic                  as hermes; at the beginning of the text also the object alone, also in a Markdown fence
+// generic                  as hermes; at the beginning of the text, the object may also stand without tags, with or
+//                          without a Markdown fence
 //
 // Some formats also have the names that SGLang and vLLM give them.
 //
 // A call counts once its name is known and its arguments begin. From then on its arguments are passed on as they
 // arrive, and all pieces of a finished call together are valid JSON. Values between tags become JSON by the function's
-// schema (tagged_call_body.h). Text that looks like a call but is not one (another format, a function that is not among
-// the tools, an end in the middle) is content, including its tags. Text after JSON that breaks inside the arguments is
-// also content. White space around calls is dropped. The concatenated answers do not depend on where the text was cut.
-// An object reads one text, on one thread at a time.
+// schema (tagged_call_body.h). Text that looks like a call but is not one is content, including its tags. Examples are
+// another format, a function that is not among the tools, and a text that ends before the call counts. If the JSON of
+// the arguments becomes invalid, the call ends there, and its remaining text is content. White space around calls is
+// dropped. The concatenated answers do not depend on where the text was cut. An object reads one text, on one thread at
+// a time.
 #pragma once
 
 #include <cstdint>

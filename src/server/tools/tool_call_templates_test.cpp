@@ -98,7 +98,8 @@ std::string turn(const ChatTemplate& chat, const Json& arguments, const std::str
   const Result<std::string> all = chat.render(messages, options);
   EXPECT_TRUE(all.ok()) << all.status().message();
   if (!prompt.ok() || !all.ok()) return "";
-  // The generation prompt may open or close the reasoning, although the finished turn does not.
+  // The generation prompt may open or close the reasoning, although the finished turn does not. The turn's text begins
+  // where the two rendered texts differ.
   const auto [left, right] = std::ranges::mismatch(*all, *prompt);
   return std::string(left, all->end());
 }
