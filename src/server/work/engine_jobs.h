@@ -33,7 +33,8 @@ class EngineJobs {
     bool ended = false;               // this is the job's last update
     std::string body{};               // set at the end if the job does not stream
     std::optional<ApiError> error{};  // set at the end
-    std::int64_t prompt_tokens = 0;   // prompt tokens of the requests that ended in this event; the caller adds them up
+    // The tokens of the request that ended with this event; 0 if no request ended. The caller adds them up.
+    std::int64_t prompt_tokens = 0;
     std::int64_t output_tokens = 0;
   };
   struct Hooks {
@@ -41,7 +42,7 @@ class EngineJobs {
     std::function<void(Ticket)> cancel;
   };
 
-  // Tickets are given from `first_ticket` on; nobody else may use them.
+  // Requests get the tickets from `first_ticket` up. No other caller of the engine may use these tickets.
   EngineJobs(Hooks hooks, Ticket first_ticket) : hooks_(std::move(hooks)), next_ticket_(first_ticket) {}
 
   // Submits the job's requests. Everything that the job borrows must outlive it. Precondition: it has a request.

@@ -3,12 +3,12 @@
 //
 //   FairQueue queue({.threads = 3, .most_waiting = 1024});
 //   if (const auto refused = queue.add(job, client)) …;   // answer 503 for that job
-//   while (const auto job = queue.next()) …;              // each of them takes a thread
+//   while (const auto job = queue.next()) …;              // run each job on a thread of its own
 //   queue.done(job);
 //
-// - The next job is the oldest one of the client that runs the fewest. Among equals, clients take turns.
-// - A client that runs a job gets no further thread while only one is free. With two threads or more, the first job of
-//   another client therefore never waits for that client's jobs.
+// - The next job is the oldest job of the client that runs the fewest jobs. Clients that run equally many take turns.
+// - A client that runs a job gets no further thread while only one thread is free. With two threads or more, the first
+//   job of another client therefore never waits for that client's jobs.
 // - If the queue is full, the newest job of the client with the most waiting jobs is dropped, so no client's jobs keep
 //   out another client's.
 //
@@ -40,7 +40,8 @@ class FairQueue {
   // Appends the job, whose number must be new. If the queue is full, returns the job that was dropped for it: this job,
   // or another waiting one. The queue forgets the dropped job.
   std::optional<Job> add(Job job, std::string_view client);
-  // Starts and returns the next job. Returns nothing if no job waits, or no waiting client may take a thread.
+  // Starts and returns the next job. Returns nothing if no job waits, or if no client with a waiting job may take
+  // a thread.
   std::optional<Job> next();
   // Forgets a waiting job. Returns false if the job runs or is unknown.
   bool remove(Job job);

@@ -55,8 +55,8 @@ struct LiveJobs::Job {
   std::int64_t prompt_tokens = 0;
   std::int64_t output_tokens = 0;
   std::int64_t most_output_tokens = 0;          // output tokens of the request that has the most
-  Clock::time_point last_sent{};                // time of the last send, or before it the time of the call's arrival
-  std::vector<Clock::time_point> last_token{};  // [requests]; before the first token, the time of the call's arrival
+  Clock::time_point last_sent{};                // time of the last send; before the first send, the call's arrival
+  std::vector<Clock::time_point> last_token{};  // [requests]; before the first token, the call's arrival
 
   std::string summary(std::string_view how) const {
     return fmt::format("{} {}, {} prompt tokens, {} output tokens: {}", job.id, count == 1 ? "text" : "texts",
@@ -105,7 +105,7 @@ void LiveJobs::start(Call call, ApiJob job) {
   if (live->count == 0) return end(live, Clock::now());
   if (live->job.deliver) return;
   if (live->job.stream && live->job.answer->keeps_alive()) watch(live, hooks_.silent_s);
-  // Must come last, because it calls back at once if the client has already left.
+  // on_disconnect() must be called last, because it calls back at once if the client has already left.
   live->call.on_disconnect([this, weak = std::weak_ptr<Job>(live)] {
     const std::shared_ptr<Job> gone = weak.lock();
     if (gone == nullptr || gone->dropped) return;
@@ -246,7 +246,7 @@ void LiveJobs::build_part(const std::shared_ptr<Job>& job, const std::shared_ptr
       [this, job, parts](const std::string& part) { send_part(job, parts, part); });
 }
 
-// Sends a part. A body of one part is sent with its length.
+// Sends a part. If the body has only one part, sends it as a whole, with its length.
 void LiveJobs::send_part(const std::shared_ptr<Job>& job, const std::shared_ptr<LargeParts>& parts,
                          const std::string& part) const {
   if (job->job.stream) {

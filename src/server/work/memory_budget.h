@@ -31,7 +31,7 @@ class MemoryBudget {
   MemoryBudget& operator=(const MemoryBudget&) = delete;
 
   std::int64_t limit() const { return limit_; }
-  // Returns how full the budget may be after a charge, if the request then holds `whole` bytes.
+  // Returns the bytes that may be used after a charge for a request that then holds `whole` bytes itself.
   std::int64_t limit(std::int64_t whole) const { return whole <= kSmallBytes ? limit_ : limit_ - limit_ / 16; }
   std::int64_t used() const { return used_; }
   // Returns the bytes charged since the start: the sum of all growth.
@@ -41,7 +41,8 @@ class MemoryBudget {
   std::int64_t refused_for_now() const { return refused_for_now_; }
   std::int64_t refused_for_good() const { return refused_for_good_; }
 
-  // Returns a quarter of the available memory of the machine and its control groups, between 64 MiB and 64 GiB.
+  // Returns a quarter of `available_bytes`, the available memory of the machine and its control groups, but at least
+  // 64 MiB and at most 64 GiB.
   static std::int64_t default_bytes(std::int64_t available_bytes);
 
  private:

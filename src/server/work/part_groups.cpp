@@ -13,7 +13,7 @@ std::string looks_of(const Part& part) {
   return looks;
 }
 
-// Counts how often looks[first, first + length) repeats in a row.
+// Returns how many times looks[first, first + length) stands in a row, at least 1.
 std::size_t count_repeats(std::span<const int> looks, std::size_t first, std::size_t length) {
   std::size_t same = 0;
   while (first + length + same < looks.size() && looks[first + same] == looks[first + length + same]) ++same;

@@ -1,5 +1,5 @@
 // Catches: repeated layers that are missed or found where there are none, and parts that groups omit or list twice.
-// Either makes the picture of a model wrong.
+// Either defect makes the picture of a model wrong.
 #include "tessera/server/work/part_groups.h"
 
 #include <gmock/gmock.h>
@@ -13,7 +13,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// Returns a part for each letter, which is its name; '|' is a split op.
+// Returns a part for each letter. The letter is the name of the part's only operator. '|' makes a split op.
 std::vector<Part> parts_of(std::string_view letters) {
   std::vector<Part> parts;
   for (const char letter : letters) {

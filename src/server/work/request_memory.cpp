@@ -8,9 +8,9 @@
 namespace tessera {
 namespace {
 
-// The bytes of a JSON value in a list, and the additional bytes of an object, whose members are copied into a
-// template's value. Measured on trees of small values (tests/server/memory_test.py), including the second copy of a
-// growing vector.
+// The bytes of a JSON value in a list, and the additional bytes of an object. An object takes more, because its members
+// are copied into a template's value. Both were measured on trees of small values (tests/server/memory_test.py), and
+// include the second copy that a growing vector makes.
 constexpr std::int64_t kBytesOfValue = 128;
 constexpr std::int64_t kBytesOfObject = 1600;
 constexpr std::int64_t kCopiesOfText = 3;
@@ -49,7 +49,7 @@ std::int64_t result_bytes(const Request& request, std::int64_t vocab_size, std::
   std::int64_t bytes = output * kTokenText;
   if (request.return_hidden_states) {
     const std::int64_t rows = request.last_hidden_state_only ? 1 : prompt + output;
-    // The list grows with the output's rows, so two copies exist at times.
+    // The vector grows with the output's rows, so two copies exist while it is reallocated.
     bytes += rows * hidden_size * (output > 1 ? 2 * kFloat : kFloat);
   }
   if (request.pooling != Pooling::kNone) bytes += hidden_size * (kFloat + kFloatText);

@@ -87,7 +87,7 @@ TextPool::~TextPool() {
 }
 
 TextPool::Id TextPool::post(Job job) {
-  Impl::Waiting refused;  // called and then freed without the lock
+  Impl::Waiting refused;  // its not_run is called, and the job freed, without the lock
   Id id = 0;
   {
     const std::lock_guard lock(impl_->mutex);

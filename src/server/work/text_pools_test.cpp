@@ -124,7 +124,8 @@ ApiResult<std::string> read_anywhere(const ServedModel&, std::string_view body) 
   return std::string(body.substr(0, 8));
 }
 
-// Returns how many jobs begin in each pool to read a request with this body: small, large, images, grammars, answers.
+// Returns how many jobs begin in each pool while a request with this body is read: small, large, images, grammars,
+// answers.
 std::vector<std::uint64_t> begun_for(const std::string& body, const std::string& headers = "") {
   const ServedModel model = test::test_model();
   std::optional<RequestReader> reader;
