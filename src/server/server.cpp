@@ -188,8 +188,8 @@ struct Server::Impl {
                 }};
   }
 
-  // Checks what the head alone decides: API key, route, and the body's type. A refused request is counted and logged
-  // like a Call.
+  // Checks what the head alone decides: API key, route, and the body's type. A refused request gets no Call, so it is
+  // counted and logged here.
   std::optional<HttpResponse> check_head(const HttpRequest& head) {
     ApiResult<const Route*> route = router.find(head.method, head.path);
     const std::string_view name = route.ok() ? std::string_view((*route)->path) : kNoRoute;

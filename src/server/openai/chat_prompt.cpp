@@ -48,7 +48,7 @@ ApiResult<Json> read_template_variables(const ApiFields& fields, const ChatTempl
   if (const Json* given = TRY(fields.object("chat_template_kwargs")); given != nullptr) {
     const ApiFields inner(*given, "chat_template_kwargs.");
     for (const auto& [name, value] : given->as_object()) {
-      // Refuses variables that other fields of the request set.
+      // Refuses variables that the server itself sets, from the model or from other fields of the request.
       for (const std::string_view own : {"messages", "tools", "add_generation_prompt", "bos_token", "eos_token"}) {
         if (name == own) return fields.wrong("chat_template_kwargs", fmt::format("an object without \"{}\"", own));
       }

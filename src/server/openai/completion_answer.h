@@ -23,7 +23,7 @@ struct CompletionStyle {
   bool echo_logprobs = false;    // log-probabilities of the prompt precede those of the output
   bool tokens_as_ids = false;    // log-probabilities name tokens by their ids
   bool prompt_logprobs = false;  // choices have "prompt_logprobs"; not with a stream
-  bool hidden_states = false;    // choices have "hidden_states", the last row; not with a stream
+  bool hidden_states = false;    // choices have the last row of "hidden_states"; not with a stream
   // Choices have "token_ids". In a stream, these are the ids of the chunk, and every token has a chunk of its own.
   bool token_ids = false;
   std::vector<std::string> echo{};            // [prompts]: text before the output; empty: no echo

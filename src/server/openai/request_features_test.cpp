@@ -44,7 +44,7 @@ class RequestFeatures : public ::testing::Test {
     delete engine_;
   }
 
-  // Returns the greedy answer to a request.
+  // Runs a request with these members, and returns its answer.
   template <class Prepare>
   static Json answer(const Prepare& prepare, const std::string& members) {
     ApiResult<ApiJob> job = prepare(*model_, "{" + members + "}");

@@ -162,7 +162,7 @@ TEST(Requests, ToolsAreRenderedUnlessToolChoiceIsNone) {
   EXPECT_EQ(prompt_text(prepared(prepare_chat, with_tools + "\"auto\"}", model).requests[0]),
             "<tools>user:u;assistant:");
   EXPECT_EQ(prompt_text(prepared(prepare_chat, with_tools + "\"none\"}", model).requests[0]), "user:u;assistant:");
-  // The request's own template would not show the tools.
+  // The tools are refused, because the request's own template would not show them.
   const ApiResult<ApiJob> hidden =
       prepare_chat(model, with_tools + R"("auto", "chat_template": "{{ messages[0].content }}"})");
   ASSERT_FALSE(hidden.ok());

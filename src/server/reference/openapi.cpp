@@ -47,7 +47,7 @@ std::vector<std::string_view> words_of(std::string_view text) {
 
 Json typed_schema(std::string_view type) { return Json::object({{"type", type}}); }
 
-// Returns the schema of errors of a shape.
+// Returns the schema of the errors that have this shape.
 Json error_schema(ErrorShape shape) {
   const Json text = typed_schema("string");
   const auto object = [](Json::Object members) {

@@ -1,5 +1,5 @@
-// The stored events of a background response. Clients can follow it, leave, and come back to the events after the last
-// one that they have seen.
+// The stored events of a background response. A client can follow the response, leave, and come back to the events
+// after the last one that it has seen.
 //
 // Threads: the I/O thread.
 #pragma once

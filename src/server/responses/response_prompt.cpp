@@ -111,7 +111,7 @@ std::vector<std::size_t> later_turns(const Json::Array& messages) {
 // Returns the instructions at the front, and the messages from index `begin` on.
 Json without_turns(const Json::Array& messages, std::size_t begin) {
   Json kept = Json::array();
-  bool leading = true;  // all messages so far are instructions
+  bool leading = true;  // only instructions (system and developer messages) have come so far
   for (std::size_t i = 0; i < messages.size(); ++i) {
     const Json& role = *messages[i].find("role");
     leading = leading && (role == Json("system") || role == Json("developer"));

@@ -10,7 +10,7 @@
 
 namespace tessera {
 
-// Makes the format with a name from tool_call_parser_names(). Another name is invalid_argument.
+// Makes the format with a name from tool_call_parser_names(). Error: invalid_argument for any other name.
 Result<std::unique_ptr<CallFormat>> make_call_format(std::string_view name, KnownTools tools);
 
 std::unique_ptr<CallFormat> make_hermes_format(KnownTools tools);

@@ -54,7 +54,7 @@ struct TextPool::Impl {
       taken = {};  // frees the job's captures without the lock
       lock.lock();
       queue.done(*next);
-      wake.notify_one();  // a job that waited for this client's turn or for the last free thread may run now
+      wake.notify_one();  // FairQueue may now let another thread take a job that it held back
     }
   }
 

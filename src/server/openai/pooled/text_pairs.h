@@ -1,7 +1,8 @@
 // Scores pairs of texts: how relevant a document is to a query, or how similar two texts are.
 //
-// A classifier with one label (a cross encoder) reads both texts of a pair at once; the score is the sigmoid of its
-// logit. An embedding model embeds each text by itself; the score is the cosine of the two vectors.
+// A classifier with one label (a cross encoder) reads both texts of a pair at once. The score is the sigmoid of its
+// logit, or the logit itself if the request's use_activation is false. An embedding model embeds each text by itself;
+// the score is the cosine of the two vectors.
 #pragma once
 
 #include <cstddef>
@@ -45,7 +46,7 @@ class PairScores {
   bool use_sigmoid_ = true;
   std::size_t num_firsts_ = 0;
   std::size_t num_pairs_ = 0;
-  std::vector<Request> requests_;            // one per pair, or the firsts followed by the seconds
+  std::vector<Request> requests_;            // one per pair; with embeddings: the firsts, then the seconds
   std::vector<std::vector<float>> results_;  // [requests]: logits, or an embedding
   PooledUsage usage_;
 };
