@@ -34,7 +34,7 @@ struct TensorRole {
   std::string module;
   bool is_a = false;
   bool embeds = false;
-  bool is_base = false;  // PEFT's copy of the base model's own matrix
+  bool is_base = false;  // true for PEFT's copy of the base model's own matrix
   std::string_view refused = {};
 };
 
@@ -76,7 +76,7 @@ TensorRole role_of(std::string_view name) {
 
 Result<Pairs> pairs_of(const SafetensorsFile& file) {
   Pairs pairs;
-  std::vector<std::pair<std::string, std::string>> base;  // pairs of a module's name and the name of its base tensor
+  std::vector<std::pair<std::string, std::string>> base;  // a module's name, and the name of its tensor with is_base
   for (const StoredTensor& tensor : file.tensors()) {
     const TensorRole role = role_of(tensor.name);
     if (!role.refused.empty())

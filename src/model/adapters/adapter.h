@@ -14,17 +14,18 @@
 
 namespace tessera {
 
-// Immutable. Its memory is pinned if the device supports that, so the device must outlive it.
+// Immutable. The device allocates the adapter's host memory, which is pinned if the device supports that, so the device
+// must outlive the adapter.
 class Adapter {
  public:
-  // Reads a folder written by PEFT: adapter_config.json and adapter_model.safetensors. Every tensor of the file is
-  // either used or named in an error. Returns the errors of AdapterConfig::read() and of SafetensorsFile::open(), and
+  // Reads a folder written by PEFT: adapter_config.json and adapter_model.safetensors. Returns the errors of
+  // AdapterConfig::read() and of SafetensorsFile::open(), and
   //   invalid_argument  a module that the model does not have, or whose matrix has another shape; a LoRA rank above the
   //                     layout's limit or different from the settings'; a module that is not among the targets; A
   //                     without B; a value that is not finite
   //   unimplemented     tensors of DoRA, biases and whole modules
   // PEFT also writes the base model's own matrix (base_layer.weight) if the adapter changes the embedding or the head.
-  // Tessera does not read this matrix, and a log message says so.
+  // This matrix is not read, and a log message names it. Every other tensor is either used or named in an error.
   // Reads the disk and converts on the calling thread, which takes tens of milliseconds for a model of 8 billion
   // parameters. Thread-safe.
   static Result<std::shared_ptr<const Adapter>> load(const std::string& folder, const AdapterLayout& layout,

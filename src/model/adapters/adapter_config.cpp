@@ -12,7 +12,7 @@
 namespace tessera {
 namespace {
 
-// Limits far above the values of published adapters. Below them, arithmetic on the values is exact.
+// Limits far above the values of published adapters. Within these limits no arithmetic on the values overflows.
 constexpr std::int64_t kMostRank = 65536;
 constexpr double kMostAlpha = 1e6;
 
@@ -47,8 +47,9 @@ Status check_kind(const Fields& fields) {
   return ok_status();
 }
 
-// Calls `add(inside, pattern, name)` for each member of the setting `key`, which maps patterns of module names to
-// numbers.
+// Reads the setting `key`, an object whose keys are patterns of module names and whose values are numbers. Calls
+// `add(inside, pattern, name)` for each member. `inside` reads the object's members, `pattern` is the member's key, and
+// `name` matches the names of the modules that the pattern means.
 template <class Add>
 Status read_patterns(const Fields& fields, std::string_view key, const Add& add) {
   const Json* patterns = fields.find(key);
@@ -57,8 +58,7 @@ Status read_patterns(const Fields& fields, std::string_view key, const Add& add)
   const Fields inside = fields.inside(key, *patterns);
   for (const auto& [pattern, value] : patterns->as_object()) {
     NamePatterns name;
-    // PEFT matches the pattern with the end of a module's name, where this end must begin after a dot:
-    // (.*\.)?(pattern)$.
+    // PEFT requires that the pattern matches the whole name, or the end of the name after a dot.
     TRY(name.add(fmt::format("re:(.*\\.)?({})$", pattern)).with_context(fmt::format("{}: {}", fields.file(), key)));
     TRY(add(inside, pattern, std::move(name)));
   }

@@ -1,7 +1,8 @@
 // The settings of a low-rank adapter: adapter_config.json of a PEFT folder (https://huggingface.co/docs/peft).
 //
-// The tensors in the adapter's file decide which modules it changes. The settings only give the scale of each module,
-// and say which variant of LoRA the adapter uses. Unsupported variants are refused, and the error names the setting.
+// The tensors in the adapter's file decide which modules the adapter changes. The settings give the scale and the LoRA
+// rank of each module, and say which variant of LoRA the adapter uses. Unsupported variants are refused, and the error
+// names the setting.
 #pragma once
 
 #include <cstdint>

@@ -3,9 +3,9 @@
 // built. A layout contains the recorded linears that the options choose.
 //
 // In a model with tensor parallelism each rank has its own linears. A rank that holds some rows of a module's matrix
-// takes these rows of B and all of A. A rank that holds some columns takes these columns of A and all of B. The change
-// that it computes is then a partial sum, like its product with the matrix, and the all-reduce adds the partial sums of
-// all ranks.
+// takes these rows of B and all of A. A rank that holds some columns takes these columns of A and all of B. In the
+// second case the adapter's change on each rank is only a partial sum, like the product with the rank's columns of the
+// matrix. The all-reduce adds the partial sums of all ranks.
 #pragma once
 
 #include <compare>
@@ -35,7 +35,8 @@ struct AdaptableModule {
   std::int64_t stack_row = 0;  // first row within the expert's stacked matrix, in which up follows gate
 };
 
-// A range of consecutive columns of a linear's result. Each column is computed from a row of the same module's matrix.
+// A range of consecutive columns of a linear's result. Column i of the range is computed from row first_row + i of one
+// module's matrix.
 struct AdaptableRange {
   std::size_t module = 0;      // index into AdaptableLinear::modules
   std::int64_t first_row = 0;  // first row in the module's matrix
@@ -49,15 +50,15 @@ struct AdaptableLinear {
   bool embeds = false;
   // Number of experts in the model if the weight is a stack of experts' matrices; otherwise 0.
   std::int64_t experts = 0;
-  double factor = 1;  // the graph multiplies the module's result, and so its change, by this
+  double factor = 1;  // the graph multiplies the linear's result by this, so an adapter's change is multiplied too
   std::int64_t cols = 0;
   std::int64_t first_col = 0;            // first column of this linear in the modules' matrices
   std::vector<AdaptableModule> modules;  // each module occurs once
   std::vector<AdaptableRange> ranges;    // in ascending order of the result's columns
 
   std::int64_t rows() const;
-  // Consecutive columns of the result that belong to the same module. The rows of the module's matrix from which they
-  // are computed need not be consecutive.
+  // Consecutive columns of the result that belong to one module. They may be computed from rows of the module's matrix
+  // that are not consecutive.
   struct Columns {
     std::size_t module;
     std::int64_t count;
@@ -114,7 +115,7 @@ class AdapterLayout {
   std::vector<Place> places_of(std::string_view module) const;
   // Returns this rank's linear, or embedding, for a weight; null if the layout does not contain it.
   const AdaptableLinear* find(std::string_view weight, bool embeds = false) const;
-  // Returns the last words of all modules, each once, for messages.
+  // Returns the words of AdapterLimits::targets that mean modules of this layout, each word once, for messages.
   std::string target_names() const;
 
  private:

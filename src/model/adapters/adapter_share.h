@@ -1,6 +1,6 @@
 // The part of a low-rank adapter that one rank of a model needs: the required rows and columns of A and B for each
-// linear. It lies in host memory and has the layout of a slot of the device's tables, to which it is copied
-// (runner/adapters/adapter_tables.h).
+// linear. The part lies in host memory, and AdapterTables::write() (runner/adapters/adapter_tables.h) copies its
+// matrices to a slot of the device's tables.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 
 namespace tessera {
 
-// A module's whole matrices as floats, as the adapter's file contains them.
+// A module's whole matrices as floats, in the layout of the adapter's file.
 struct AdapterMatrices {
   std::int64_t rank = 0;
   double scale = 0;
@@ -26,7 +26,7 @@ struct AdapterMatrices {
 // The change that an adapter makes to one linear of a rank. The elements of A and B have type AdapterLayout::dtype().
 struct AdapterLinearPart {
   std::vector<std::int32_t> ranks;  // [modules]: LoRA ranks; 0 if the adapter does not change the module
-  std::vector<float> scales;        // [modules]
+  std::vector<float> scales;        // [modules]: factors of B · A, multiplied by AdaptableLinear::factor
   std::int64_t most_rank = 0;       // the largest of `ranks`; 0 if the adapter does not change the linear
   // Offset in AdapterShare::bytes() of the matrices A [rank, cols of the linear] of all modules, one after the other.
   std::size_t a_offset = 0;
@@ -34,12 +34,13 @@ struct AdapterLinearPart {
   std::size_t b_offset = 0;
 };
 
-// Immutable. Its memory is pinned if the device supports that, so the device must outlive it.
+// Immutable. The device allocates the share's host memory, which is pinned if the device supports that, so the device
+// must outlive the share.
 class AdapterShare {
  public:
   // The matrices of each linear's modules; null for a module that the adapter does not change.
   using OfModules = std::vector<std::vector<const AdapterMatrices*>>;  // [linears][modules]
-  // Cuts the values that rank `rank` needs out of whole matrices, and rounds them to the layout's type.
+  // Cuts the values that rank `rank` needs out of whole matrices, and rounds them to AdapterLayout::dtype().
   static Result<AdapterShare> cut(const AdapterLayout& layout, std::size_t rank, const OfModules& matrices,
                                   Device& device);
   // Copies a share that another process cut for the same layout and rank. Returns kDataLoss if its sizes do not fit the
