@@ -80,8 +80,8 @@ Result<Json> text_members(const Fields& fields, const Json& json) {
   return merged;
 }
 
-// Reads how weights are quantised. In GPT-OSS only the experts are in MXFP4, so config.moe describes it. For all other
-// models config.formats describes how linears are quantised.
+// Reads how weights are quantised. In a quantised GPT-OSS only the experts are quantised, and config.moe->mxfp4 says
+// so. For all other models config.formats gets the formats of the linears.
 Status read_quantisation(const Fields& fields, const Json& whole, const Json* beside, const ModelFamily& family,
                          ModelConfig& config) {
   const Json* of_experts = family.mxfp4_experts ? fields.find("quantization_config") : nullptr;
@@ -238,8 +238,8 @@ Result<ModelConfig> ModelConfig::from_json(const Json& json, const std::string& 
                              .sections = config.images.has_value()};
   if (config.sliding_rope) {
     RopeContext sliding = rotation;
-    // A rotation in the file rotates whole heads unless the file says otherwise. If the file describes no rotation, the
-    // family's own partial factors stay.
+    // If the file describes a rotation without partial_rotary_factor, whole heads rotate. If the file describes no
+    // rotation, the family's rotation and its partial_rotary_factor stay.
     sliding.default_part = 1.0;
     RopeContext full = sliding;
     if (config.gemma4) full.head_dim = config.gemma4->global_head_dim;

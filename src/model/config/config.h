@@ -5,8 +5,8 @@
 //
 // Files have one of two spellings, and both are accepted: the older one with `rope_theta`, `rope_scaling`,
 // `torch_dtype` and `sliding_window`, and that of transformers 5 with `rope_parameters`, `dtype` and `layer_types`. An
-// absent field takes Hugging Face's default for the architecture (family.h). The model's sizes have no default and must
-// be present. Unknown keys are ignored.
+// absent field takes Hugging Face's default for the architecture (family.h). Sizes that have no default must be
+// present. Unknown keys are ignored.
 #pragma once
 
 #include <cstdint>
@@ -73,8 +73,8 @@ struct ModelConfig {
   std::int64_t max_position_embeddings = 0;
   double rms_norm_eps = 1e-6;
   bool unit_offset_norms = false;  // norms multiply by 1 + the stored weight
-  // True if norms round only after they multiply by the weight. Norms with unit_offset_norms do so even if this is
-  // false.
+  // True if norms round their result only once, after they multiply by the weight. If false, they also round before
+  // they multiply. Norms with unit_offset_norms round only once in both cases.
   bool round_norms_once = false;
   Activation hidden_act = Activation::kSilu;
   bool tie_word_embeddings = false;  // the LM head is the embedding matrix
@@ -97,8 +97,8 @@ struct ModelConfig {
   std::optional<MlaConfig> mla = std::nullopt;
   std::optional<DeltaNetConfig> delta_net = std::nullopt;
   std::optional<Gemma4Config> gemma4 = std::nullopt;
-  // Number of next-token layers (multi-token prediction). They follow the body's layers and draft tokens
-  // (layers/draft.h).
+  // Number of next-token layers (multi-token prediction). They come after the body's layers, and predict the tokens of
+  // drafts (layers/draft.h).
   std::int64_t draft_layers = 0;
   std::optional<ImageTokens> images = std::nullopt;  // absent if prompts have only text
   // The tower that turns images into embedding rows; absent if the file describes none.

@@ -272,7 +272,7 @@ TEST(RealConfigs, ReadOrRefusedWithAReason) {
       ++no_json;
     } else if (!config.ok() && config.status().code() == StatusCode::kInvalidArgument &&
                entry.path().filename().string().starts_with("Qwen--Qwen3-VL-")) {
-      // These test files were shortened and lack the field, which the published files have.
+      // These test files were shortened and lack "mrope_section", which the published files have.
       expect_error(config, StatusCode::kInvalidArgument, {"mrope_section", "three numbers"});
     } else if (config.ok()) {
       EXPECT_EQ(json->find("architectures")->as_array()[0].as_string(), config->architecture);

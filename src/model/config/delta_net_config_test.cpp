@@ -78,8 +78,8 @@ TEST(DeltaNetConfigs, RefuseContradictions) {
           {"mrope_section", "4 rotated pairs"});
 }
 
-// The layers use two cache groups: the delta nets keep their states in one, attention its KV cache in the other. The
-// state group has one slot for each sequence.
+// The layers use two cache groups. One group holds the states of the delta nets, and the other holds the KV cache of
+// attention. The group of states has one slot for each sequence.
 TEST(DeltaNetConfigs, LayersShareAStateGroup) {
   const Result<ModelGraphs> graphs = graphs_of(*small_delta_net());
   ASSERT_TRUE(graphs.ok()) << graphs.status().message();
@@ -121,7 +121,8 @@ TEST(DeltaNetConfigs, MixturesReadTheirExperts) {
   expect_error(small_delta_net(R"({"architectures": ["Qwen3NextForCausalLM"], "shared_expert_intermediate_size": 0})"),
                StatusCode::kInvalidArgument, {"shared_expert_intermediate_size"});
 
-  // For Qwen3.5, Hugging Face's code ignores both fields: the router always normalises, and no layer has an MLP.
+  // For Qwen3.5, Hugging Face's code ignores norm_topk_prob and mlp_only_layers. The router always normalises, and no
+  // layer has an MLP.
   const ModelConfig later = *small_delta_net(R"({"architectures": ["Qwen3_5MoeForCausalLM"], "norm_topk_prob": false,
       "mlp_only_layers": [2]})");
   EXPECT_EQ(later.moe->num_experts, 256);

@@ -27,8 +27,8 @@ struct EmbeddingConfig {
   Pooling pooling = Pooling::kLast;
   bool normalise = true;  // scale vectors to length one
 
-  // Reads the config from the model's folder. Returns nothing if there is no modules.json or if modules.json names no
-  // Pooling. Vectors are normalised if modules.json names a module Normalize. Errors name the file and the field.
+  // Reads the config from the model's folder. Returns nothing if there is no modules.json or if modules.json has no
+  // module Pooling. Vectors are normalised if modules.json has a module Normalize. Errors name the file and the field.
   // Returns unimplemented for other modules (Dense) and other ways of pooling, invalid_argument for malformed files,
   // and not_found if the module Pooling has no config.json.
   static Result<std::optional<EmbeddingConfig>> read(const std::string& folder, std::int64_t hidden_size);

@@ -1,5 +1,5 @@
 // Catches: vectors that are computed in another way than the model's files say; files that ask for an unsupported way
-// but are accepted.
+// of pooling but are accepted.
 #include "tessera/model/config/embedding_config.h"
 
 #include <cmath>
@@ -22,7 +22,7 @@ class EmbeddingConfigFiles : public ::testing::Test {
 
   void write(const std::string& name, const std::string& text) const { dir_.write(name, text); }
   Result<std::optional<EmbeddingConfig>> read() const { return EmbeddingConfig::read(dir_.path(), 64); }
-  // Reads a folder in which the config.json of Pooling has these members.
+  // Reads a folder in which the config.json of the module Pooling is `pooling`.
   Result<std::optional<EmbeddingConfig>> read(const std::string& pooling) const {
     write("modules.json", kModules);
     write("1_Pooling/config.json", pooling);

@@ -7,7 +7,7 @@
 namespace tessera {
 namespace {
 
-// The least accepted rope_theta.
+// Limits of the accepted rope_theta.
 constexpr double kLeastTheta = 1.001;
 constexpr double kGreatestTheta = 1e15;
 

@@ -1,5 +1,5 @@
-// The fields of config.json about mixtures of experts, which replace MLPs. These fields cover the spellings of all
-// families.
+// The settings in config.json for mixtures of experts, which replace MLPs. The members of MoeConfig are the same for
+// all families, although the files of different families spell the settings differently.
 #pragma once
 
 #include <cstdint>
@@ -31,8 +31,8 @@ struct MoeConfig {
   std::int64_t groups_per_token = 1;  // the experts are chosen from this many best groups
   double scale = 1.0;                 // factor of the chosen experts' weights, applied after `normalise`
   bool mxfp4 = false;                 // the experts' matrices are stored, and multiplied, in 4 bits
-  // If above 0, the experts' activation is clamped_swiglu (operator moe_experts) with this limit. If 0, it is the
-  // config's hidden_act.
+  // If above 0, the experts' activation is clamped_swiglu (operator moe_experts) with this limit. If 0, the experts'
+  // activation is the config's hidden_act.
   double swiglu_limit = 0;
 };
 

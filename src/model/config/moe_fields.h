@@ -30,7 +30,7 @@ Status read_sparse_step(const Fields& fields, ModelConfig& config);
 
 // Reads which layers have experts, by the rule of GLM and DeepSeek. `mlp_layer_types` is a list of "dense" and
 // "sparse", where a sparse layer has experts. Without this list, the first `first_k_dense_replace` layers are dense,
-// and all later layers are sparse. If that field is absent too, the first `first_dense` layers are dense.
+// and all later layers are sparse. If `first_k_dense_replace` is absent too, the first `first_dense` layers are dense.
 Status read_first_dense(const Fields& fields, std::int64_t first_dense, ModelConfig& config);
 
 // Reads `n_group`, `topk_group`, `norm_topk_prob`, `routed_scaling_factor` and `n_shared_experts`; a shared expert has

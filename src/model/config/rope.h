@@ -38,7 +38,7 @@ struct RopeConfig {
   RopeType type = RopeType::kDefault;
   double theta = 10000.0;
   double partial_rotary_factor = 1.0;  // the fraction of each head that is rotated; it begins at the head's start
-  // All types except default use it; longrope uses it only in attention_scaling().
+  // All types except default use `factor`. Longrope uses it only in attention_scaling().
   double factor = 1.0;
   std::int64_t original_max_position_embeddings = 0;  // llama3, yarn, longrope: context length before scaling
   double low_freq_factor = 1.0;                       // llama3
@@ -79,11 +79,11 @@ Result<RopeConfig> read_rope_config(const Json& config, const std::string& file,
 std::int64_t rotary_dim(const RopeConfig& rope, std::int64_t head_dim);
 
 // Returns [rotary_dim / 2] angles per position, for dimension pairs (i, i + rotary_dim / 2). They are computed in
-// float32 in the same order as in transformers, so that results agree to the last bit or two: at position 100 000 a
-// relative error of 1e-6 would turn the first pair by 0.1 rad. Only longrope uses `context_length`, the length of the
-// longest sequence to be run. If it exceeds the original context, the long factors are used for all positions, because
-// a row's rotation must not depend on how long its text will become. 0 means the original context. Precondition:
-// head_dim is even and > 0.
+// float32 by the same operations in the same order as in transformers, so that results agree to the last bit or two.
+// Larger differences would matter: at position 100 000 a relative error of 1e-6 would turn the first pair by 0.1 rad.
+// `context_length` is the length of the longest sequence to be run, where 0 means the original context. Only longrope
+// uses this length. If it exceeds the original context, the long factors are used for all positions, because a row's
+// rotation must not depend on how long its text will become. Precondition: head_dim is even and > 0.
 std::vector<float> compute_inv_freq(const RopeConfig& rope, std::int64_t head_dim, std::int64_t context_length = 0);
 
 // Returns the factor by which cos and sin are multiplied: 1 except for yarn and longrope.

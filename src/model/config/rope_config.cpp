@@ -39,7 +39,8 @@ Status refuse_other_rotations(const Fields& fields, const RopeContext& context, 
 }
 
 Result<RopeType> read_type(const Fields& fields, const RopeContext& context) {
-  // Older files have the key "type", newer ones "rope_type". If a file has both, Hugging Face reads "rope_type".
+  // Older files have the key "type", and newer files have "rope_type". If a file has both, Hugging Face reads
+  // "rope_type".
   const char* key = fields.find("rope_type") != nullptr || fields.find("type") == nullptr ? "rope_type" : "type";
   const std::optional<std::string> name = TRY(fields.optional_string(key));
   if (!name || (*name == "mrope" && context.sections)) return RopeType::kDefault;

@@ -69,7 +69,7 @@ Status set_periodic_windows(const Fields& fields, std::optional<std::int64_t> wi
 }
 
 Status set_full_attention(const Fields& fields, ModelConfig& config) {
-  TRY(read_sliding_window(fields, std::nullopt));  // only to check the field; nothing uses it
+  TRY(read_sliding_window(fields, std::nullopt));  // only checks the field; the value is not used
   if (any(TRY(read_layer_types(fields, config)))) {
     return fields.unsupported("layer_types", fmt::format("only \"full_attention\" in {}", config.architecture));
   }

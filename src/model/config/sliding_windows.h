@@ -15,14 +15,14 @@ namespace tessera {
 Result<std::optional<std::int64_t>> read_sliding_window(const Fields& fields, std::optional<std::int64_t> absent);
 
 // Sets config.sliding_windows. The layers that `layer_types` calls sliding get the window. If config.json has no
-// `layer_types`, the layers from `first` on get the window. If `window` is empty, no layer gets one, and `layer_types`
-// with a sliding layer is refused.
+// `layer_types`, layer `first` and all later layers get the window. If `window` is empty, no layer gets a window, and a
+// `layer_types` with a sliding layer is refused.
 Status set_sliding_windows(const Fields& fields, std::optional<std::int64_t> window, std::int64_t first,
                            ModelConfig& config);
 
 // Like set_sliding_windows(), but without `layer_types` the last of every `period` layers has full attention, and the
-// others have the window. The field `period_key` gives the period, or `absent_period` if the field is absent. Refuses a
-// `layer_types` that contradicts this field.
+// others have the window. The period is the value of the field `period_key`, or `absent_period` if the field is absent.
+// Refuses a `layer_types` that contradicts the field.
 Status set_periodic_windows(const Fields& fields, std::optional<std::int64_t> window, const char* period_key,
                             std::int64_t absent_period, ModelConfig& config);
 

@@ -35,7 +35,7 @@ struct VisionConfig {
   std::int64_t in_channels = 3;
   std::int64_t patch_size = 0;           // side of a patch in pixels
   std::int64_t temporal_patch_size = 2;  // number of frames in a patch
-  std::int64_t merge_size = 2;           // merge_size × merge_size patches become one row of the language model
+  std::int64_t merge_size = 2;           // merge_size × merge_size patches become one row of embeddings
   std::int64_t out_hidden_size = 0;      // the language model's hidden size
   // Only for kQwen25: the side of an attention window in pixels, and a list [depth] that says whether each block
   // attends to the whole image.
