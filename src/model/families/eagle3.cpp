@@ -74,7 +74,7 @@ Status check_sizes(const ModelConfig& draft, const ModelConfig& target, const st
   return equal("num_hidden_layers", draft.num_hidden_layers, 1);
 }
 
-// Returns the draft's config, in which the draft layer has the number after the target's last layer.
+// Returns the draft's config, changed so that the draft layer counts as the layer after the target's last layer.
 ModelConfig behind(const ModelConfig& target, ModelConfig draft) {
   const ModelConfig longer = with_draft_layer(target);
   draft.num_hidden_layers = longer.num_hidden_layers;

@@ -4,8 +4,8 @@
 //   row t:   hidden, token t + 1  →  h = hidden + o(attention(qkv(norm(embedding), hidden_norm(hidden))))
 //                                    h += mlp(norm(h));  logits of token t + 2 = lm_head(norm(h))
 //
-// If the target has verified the tokens up to t, `hidden` is fused[t]. If token t + 1 is itself a draft, there is no
-// fused[t] yet, and `hidden` is the previous row's h. The logits may cover only part of the vocabulary.
+// `hidden` is fused[t] if the target's forward has already computed row t. In later draft steps it has not, and
+// `hidden` is the h of the previous row. The logits may cover only part of the vocabulary.
 #pragma once
 
 #include <cstdint>

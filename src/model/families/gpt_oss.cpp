@@ -49,7 +49,8 @@ Status read_mixture(const Fields& fields, ModelConfig& config) {
   TRY(read_experts(
       fields, {.experts = "num_local_experts", .experts_alias = "num_experts", .intermediate = "intermediate_size"},
       moe));
-  // Published files give the number under two names, num_experts_per_tok and OpenAI's own experts_per_token.
+  // Published files give the number of experts per token under two names, num_experts_per_tok and OpenAI's own
+  // experts_per_token.
   const std::optional<std::int64_t> alias = TRY(fields.optional_int("experts_per_token", 1, moe.num_experts));
   if (alias && *alias != moe.experts_per_token)
     return fields.wrong("experts_per_token",

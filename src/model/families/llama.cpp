@@ -65,8 +65,8 @@ Status read_qwen3(const Fields& fields, ModelConfig& config) {
   return read_qwen_windows(fields, config);
 }
 
-// Reads the number of labels. Hugging Face's files list the names of the labels, from which the number follows. They
-// state the number only if labels have no names.
+// Reads the number of labels. "id2label" of Hugging Face's files has one member for each label. Files state the number
+// ("num_labels") only if the labels have no names.
 Status read_num_labels(const Fields& fields, ModelConfig& config) {
   const Json* names = fields.find("id2label");
   if (names == nullptr) {

@@ -13,7 +13,7 @@ ModelFamily qwen3_moe_family();
 // is set. Inputs: input_ids, positions, …; returns hidden [T, hidden].
 ir::ValueId build_qwen3_moe_body(LayerBuilder& b, const ModelConfig& config);
 
-// Adds one layer of this body. The names of its tensors begin with `prefix`.
+// Adds one layer of the body that build_qwen3_moe_body() builds. The names of the layer's tensors begin with `prefix`.
 void add_qwen3_moe_layer(LayerBuilder& b, const AttentionInputs& shared, std::int64_t layer, ResidualStream& h,
                          const std::string& prefix);
 
