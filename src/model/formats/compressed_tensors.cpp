@@ -40,8 +40,8 @@ Result<std::string> strategy_of(const Fields& weights) {
   return TRY(weights.optional_string("strategy")).value_or(grouped ? "group" : "tensor");
 }
 
-// Reads "weights" and returns its scheme. The type and the number of bits determine the scheme. Two schemes have 4-bit
-// floats, and the strategy decides between them.
+// Reads "weights" and returns its scheme. The type and the number of bits determine the scheme, except for 4-bit
+// floats, where the strategy decides between two schemes.
 Result<const Scheme*> read_scheme(const Fields& weights) {
   const std::string type = TRY(weights.optional_string("type")).value_or("int");
   const std::optional<std::int64_t> bits = TRY(weights.optional_int("num_bits", 1, 64));
@@ -87,7 +87,7 @@ Status read_block_structure(const Fields& weights, WeightFormat& format) {
   return ok_status();
 }
 
-// Reads which values share a scale into `format`.
+// Sets in `format` which values share a scale.
 Status read_strategy(const Fields& weights, WeightFormat& format) {
   const std::string strategy = TRY(strategy_of(weights));
   if (format.values == Values::kE2M1) {
@@ -180,7 +180,7 @@ Status read_targets(const Fields& fields, FormatGroup& group) {
   return ok_status();
 }
 
-// Reads a member of a group that is an object or absent.
+// Returns a member that must be an object; null if it is absent.
 Result<const Json*> object_member(const Fields& fields, const char* key) {
   const Json* value = fields.find(key);
   if (value != nullptr && !value->is_object()) return fields.wrong(key, "an object");

@@ -34,8 +34,8 @@ Result<FormatRules> read_compressed_tensors(const Fields& fields);
 Result<FormatRules> read_gptq(const Fields& fields);
 Result<FormatRules> read_awq(const Fields& fields);
 Result<FormatRules> read_quark(const Fields& fields);
-// Reads ModelOpt's settings. `fields` are those of "quantization_config", and `beside` those of "quantization" in
-// hf_quant_config.json. One of them may be null.
+// Reads ModelOpt's settings. `fields` has the members of "quantization_config", and `beside` has the members of
+// "quantization" in hf_quant_config.json. One of the two pointers may be null.
 Result<FormatRules> read_modelopt(const Fields* fields, const Fields* beside);
 
 // Adds one entry of the module list `key` to `patterns`.

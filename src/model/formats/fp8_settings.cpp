@@ -52,8 +52,8 @@ Result<FormatRules> read_fp8(const Fields& fields) {
 }
 
 Result<FormatRules> read_fbgemm_fp8(const Fields& fields) {
-  // activation_scale_ub bounds a token's scale from above. It only matters to engines that round inputs, so its value
-  // is not used.
+  // activation_scale_ub is an upper limit of a token's scale. The kernels apply no such limit, so the value is checked
+  // but not used.
   TRY(fields.optional_number("activation_scale_ub", 0.0, 1e9));
   FormatRules rules{.method = "fbgemm_fp8", .groups = {{.every_linear = true}}};
   rules.groups[0].format = {.values = WeightFormat::Values::kE4M3,

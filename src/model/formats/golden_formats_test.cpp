@@ -1,6 +1,6 @@
-// Catches: published settings that are read as another format than the weights are stored in. Each case has the
-// published settings of one small checkpoint. If the checkpoint is in the shared folder, the test compares every
-// linear.
+// Catches: a format that is read from published settings but is not the format of the stored weights. Each case has the
+// published settings of one small checkpoint. If the checkpoint is in the shared folder, the test also compares the
+// format of every linear with the stored tensors.
 #include <cstdio>
 
 #include "tessera/model/config/config_test_util.h"

@@ -1,5 +1,5 @@
-// Reads the settings of GPTQ and AWQ. Both formats have 4-bit values, packed eight to a word, and one scale for each
-// group of columns.
+// Reads the settings of GPTQ and AWQ. Both formats store eight 4-bit values in a 32-bit word, and have one scale for
+// each group of columns.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ Status read_four_bits(const Fields& fields, std::string_view key) {
   return ok_status();
 }
 
-// Returns `other` if the file has only that key, and otherwise `key`.
+// Returns `other` if the file has the key `other` but not `key`. Returns `key` in all other cases.
 std::string_view present(const Fields& fields, std::string_view key, std::string_view other) {
   return fields.find(key) == nullptr && fields.find(other) != nullptr ? other : key;
 }

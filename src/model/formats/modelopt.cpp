@@ -13,7 +13,7 @@ constexpr std::string_view kAlgorithms = "FP8, FP8_PER_CHANNEL_PER_TOKEN, FP8_PB
 constexpr std::int64_t kFp8BlockSide = 128;
 constexpr std::int64_t kNvfp4Columns = 16;
 
-// Returns the text in upper case. hf_quant_config.json uses upper case, config.json sometimes lower case.
+// Returns the text in upper case. hf_quant_config.json uses upper case, and config.json sometimes uses lower case.
 std::string upper_case(std::string text) {
   std::ranges::transform(text, text.begin(), [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
   return text;

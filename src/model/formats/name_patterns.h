@@ -1,7 +1,7 @@
 // Patterns of module names, as quantisation settings list them: names, globs and regular expressions.
 //
-//   "lm_head", "mlp.gate"         the module and everything inside it, at any depth: "model.layers.3.mlp.gate", but not
-//                                 "mlp.gate_proj"
+//   "lm_head", "mlp.gate"         all modules whose names end in these words, and everything inside them. "mlp.gate"
+//                                 means "model.layers.3.mlp.gate", but not "model.layers.3.mlp.gate_proj".
 //   "model.layers.3.mlp"          a name from the root: the module and everything inside it
 //   "model.layers.*.self_attn*"   a glob, in which * matches any characters: every module whose name it matches, and
 //                                 everything inside these modules

@@ -10,10 +10,12 @@
 namespace tessera {
 
 enum class StartFormat : std::uint8_t {
-  kFp8,    // E4M3, one scale for each block of 128 × 128, as in FP8 checkpoints with blocks
-  kInt8,   // one scale for each row
-  kInt4,   // no zero points; one scale for 128 columns of a row, or 64 or 32 if 128 does not divide their number
-  kNvfp4,  // E2M1 values, one E4M3 scale for 16 columns of a row, and one factor for the whole matrix
+  kFp8,   // E4M3, one scale for each block of 128 × 128, as in FP8 checkpoints with blocks
+  kInt8,  // one scale for each row
+  // No zero points. One scale for each g columns of a row, where g is the first of 128, 64 and 32 that divides the
+  // number of columns.
+  kInt4,
+  kNvfp4,  // E2M1 values, one E4M3 scale for each 16 columns of a row, and one factor for the whole matrix
 };
 
 inline constexpr std::string_view kStartFormatNames = "fp8, int8, int4, nvfp4";

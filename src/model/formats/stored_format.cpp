@@ -85,7 +85,8 @@ Status refuse(const Tensors& tensors, std::string_view suffix, const WeightForma
   return tensors.wrong(suffix, fmt::format("no such tensor, as the settings say {}", describe(format)));
 }
 
-// Checks the tensor of scales. Some exporters call it "weight_scale", others "weight_scale_inv"; both mean the same.
+// Checks the tensor of scales. Some exporters call it "weight_scale", and others call it "weight_scale_inv". Both names
+// have the same meaning.
 Status check_scaled(const Tensors& tensors, WeightFormat& format) {
   const std::string_view other = format.scale == "weight_scale" ? "weight_scale_inv" : "weight_scale";
   if (tensors.has(other)) {
@@ -104,7 +105,7 @@ Status check_packed(const Tensors& tensors, WeightFormat& format) {
   return format.ordered ? need(tensors, "weight_g_idx", StoredDtype::kI32) : ok_status();
 }
 
-// Checks the other tensors of the linear, such as scales and zero points, and adds to the format what they show.
+// Checks the other tensors of the linear, such as scales and zero points, and completes `format` with what they show.
 Status check_rest(const Tensors& tensors, WeightFormat& format) {
   // A few algorithms store pre_quant_scale, by which the inputs must be multiplied. No layer of this engine does so.
   TRY(refuse(tensors, "pre_quant_scale", format));

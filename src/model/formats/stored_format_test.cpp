@@ -1,4 +1,5 @@
-// Catches: a linear that is read in another format than it is stored in; contradictions that are accepted.
+// Catches: a linear that is not read in the format in which it is stored; tensors that contradict the settings or each
+// other but are accepted.
 #include "tessera/model/formats/formats_test_util.h"
 
 namespace tessera {

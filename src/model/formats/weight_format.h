@@ -55,11 +55,12 @@ struct WeightFormat {
 
   Values values = Values::kUnquantised;
   Spelling spelling = Spelling::kScaled;
-  std::string scale = {};       // only for kScaled: "weight_scale" or "weight_scale_inv"; both are factors
+  // Only for kScaled: "weight_scale" or "weight_scale_inv". Values are multiplied by the scale in both cases.
+  std::string scale = {};
   std::int64_t block_rows = 0;  // number of rows of a block with one scale; 0 for all rows
   std::int64_t block_cols = 0;  // number of columns of a block with one scale; 0 for all columns
   bool zeros = false;           // zero points are stored; always true for GPTQ
-  bool zeros_less_one = false;  // the first version of GPTQ stores zero − 1
+  bool zeros_less_one = false;  // the stored zero points are zero − 1, as in the first version of GPTQ
   bool ordered = false;         // "g_idx" or "weight_g_idx" gives the group of each column
   Inputs inputs = Inputs::kPlain;
   BlockType blocks = BlockType::kQ8_0;  // only for kBlocks: the type of the blocks
