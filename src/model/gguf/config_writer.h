@@ -14,7 +14,7 @@ namespace tessera {
 
 class ConfigWriter {
  public:
-  // Borrows `model`. `architecture` is the model's general.architecture, with which the keys of its sizes begin.
+  // Borrows `model`. `architecture` is the model's general.architecture. The keys of the model's sizes begin with it.
   ConfigWriter(const GgufModel& model, std::string architecture)
       : model_(model), prefix_(std::move(architecture) + ".") {}
 

@@ -71,8 +71,9 @@ Status write_experts(ConfigWriter& writer, const char* count) {
 Status write_qwen3moe(ConfigWriter& writer) {
   set_architecture(writer, "Qwen3MoeForCausalLM");
   writer.set("norm_topk_prob", true);
-  if (writer.config().find("intermediate_size") ==
-      nullptr)  // the size of MLPs is required, but these models have no MLPs
+  // The config must have a size of MLPs, although these models have no MLPs. If the file has no such size, the size of
+  // the experts is written instead.
+  if (writer.config().find("intermediate_size") == nullptr)
     writer.set("intermediate_size", TRY(writer.integer("expert_feed_forward_length")));
   return write_experts(writer, "num_experts");
 }

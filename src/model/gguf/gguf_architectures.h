@@ -12,13 +12,13 @@ namespace tessera {
 
 struct GgufArchitecture {
   std::string_view name;  // general.architecture
-  // Writes "architectures" and the members that only some architectures have. Called after the members that all
-  // architectures have are written.
+  // Writes "architectures" and the members that only some architectures have. Before this call, the caller writes the
+  // members that all architectures have.
   Status (*write)(ConfigWriter& writer);
   // Rules for the tensors whose names differ from the names that most architectures use.
   std::span<const TensorNameRule> names = {};
-  // Whether Hugging Face calls the next-token layers "mtp.layers.<n>.". If not, their numbers continue those of the
-  // body's layers.
+  // Whether Hugging Face calls the next-token layers "mtp.layers.<n>.", where n begins at 0. If false, they have names
+  // like the body's layers, and their numbers continue those of the body's layers.
   bool drafts_apart = false;
 };
 

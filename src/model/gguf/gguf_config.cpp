@@ -22,7 +22,8 @@ constexpr std::array<std::string_view, 11> kTurnEnds = {"<|eot_id|>",      "<|eo
                                                         "<|call|>",        "<|endoftext|>", "<｜end▁of▁sentence｜>",
                                                         "<|end_of_text|>", "<|end|>"};
 constexpr std::int64_t kControl = 3;  // the type of control tokens
-// In the Harmony format "<|end|>" ends a message of an answer, and "<|return|>" ends the whole answer.
+// In the Harmony format "<|end|>" ends a message of an answer, and "<|return|>" ends the whole answer. If a vocabulary
+// has "<|return|>", "<|end|>" is therefore not an end token.
 constexpr std::string_view kEndOfMessage = "<|end|>";
 constexpr std::string_view kEndOfAnswer = "<|return|>";
 

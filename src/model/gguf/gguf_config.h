@@ -17,8 +17,8 @@ namespace tessera {
 Result<Json> gguf_config(const GgufModel& model);
 
 // Returns the tokens that end an answer: the tokens that the metadata name (eos, eot, eom), and the vocabulary's
-// control tokens that end a turn in published chat formats. The latter are needed because many files name only one of
-// several end tokens.
+// control tokens that end a turn in published chat formats. These control tokens are needed because the metadata of
+// many files name only one of several end tokens.
 Result<std::vector<TokenId>> gguf_end_tokens(const GgufModel& model);
 
 }  // namespace tessera

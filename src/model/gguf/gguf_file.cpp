@@ -24,8 +24,8 @@ constexpr std::string_view kMagic = "GGUF";
 constexpr std::string_view kAlignmentKey = "general.alignment";
 constexpr std::uint64_t kDefaultAlignment = 32;
 constexpr std::uint64_t kMaxAlignment = std::uint64_t{1} << 20;
-// The minimum sizes of a metadata pair and of a tensor's entry, with which a count is refused if so many do not fit
-// into the file.
+// The minimum sizes of a metadata pair and of a tensor's entry. If the header states so many pairs or tensors that they
+// do not fit into the rest of the file even at these sizes, the file is refused.
 constexpr std::uint64_t kLeastPairBytes = 13;
 constexpr std::uint64_t kLeastTensorBytes = 24;
 
@@ -262,7 +262,8 @@ class GgufParser {
 Result<GgufFile> GgufFile::open(const std::string& path) {
   std::shared_ptr<const MappedFile> mapping = TRY(MappedFile::open(path));
   Result<GgufFile> file = parse(mapping->bytes(), path);
-  TRY(mapping->check_whole());  // before the error of `file`, which may only be a consequence of lost bytes
+  // This check comes before an error of `file` is returned, because lost bytes can be the cause of that error.
+  TRY(mapping->check_whole());
   if (file.ok()) file->mapping_ = std::move(mapping);
   return file;
 }

@@ -55,7 +55,8 @@ std::optional<std::int64_t> integer_of(const GgufFile& file, std::string_view ke
   return value != nullptr ? value->integer() : std::nullopt;
 }
 
-// Checks that a file's own metadata agree with the position in the set that its name gives. `index` counts from 1.
+// Checks that the metadata of a split set's member state the same index and count as the file's name. `index` counts
+// from 1.
 Status check_member(const GgufFile& file, std::int64_t index, std::int64_t count) {
   const std::optional<std::int64_t> no = integer_of(file, "split.no");
   const std::optional<std::int64_t> says = integer_of(file, "split.count");

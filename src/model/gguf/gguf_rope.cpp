@@ -63,7 +63,8 @@ Status set_yarn(const ConfigWriter& writer, Json& rope) {
   TRY(set_original_context(writer, rope));
   TRY(copy(writer, "rope.scaling.yarn_beta_fast", "beta_fast", rope));
   TRY(copy(writer, "rope.scaling.yarn_beta_slow", "beta_slow", rope));
-  // DeepSeek's files store a tenth of "mscale_all_dim". In DeepSeek's models "mscale" has the same value.
+  // GGUF files of DeepSeek's models store a tenth of "mscale_all_dim", and do not store "mscale", which has the same
+  // value as "mscale_all_dim" in these models.
   if (const auto multiplier = TRY(writer.optional_number("rope.scaling.yarn_log_multiplier")); multiplier) {
     rope.set("mscale", *multiplier * 10);
     rope.set("mscale_all_dim", *multiplier * 10);

@@ -164,8 +164,9 @@ class Translator {
     return ok_status();
   }
 
-  // Splits a stack into separate tensors. Each expert's rows are divided equally between tensors with the names
-  // `parts`.
+  // Splits a stack of experts' matrices. Each expert gets one tensor for each of `parts`, and the expert's rows are
+  // divided equally among these tensors. A tensor's name is `name`, in which the expert's number replaces "{}",
+  // followed by the part.
   Status add_experts(const std::string& name, const GgufTensor& tensor, std::initializer_list<const char*> parts) {
     const auto count = static_cast<std::int64_t>(parts.size());
     if (tensor.shape.size() != 3 || tensor.shape[1] % count != 0)

@@ -42,7 +42,7 @@ void expect_parts_fit(const TensorElements& elements, std::int64_t count) {
 }
 
 TEST(MadeTensors, PairsOfRowsBecomeHalves) {
-  // There are two heads of four rows. Rows 0 and 2 of a head are its first half.
+  // There are two heads of four rows. Stored rows 0 and 2 of a head become its first half.
   const std::vector<float> stored = counted(16);
   const auto made = make_rows({.matrices = {matrix_of(stored, 2)}}, {.rows = {.a = 2, .b = 2}});
   EXPECT_THAT(read(*made, 0, 16), ElementsAre(0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15));
@@ -50,7 +50,8 @@ TEST(MadeTensors, PairsOfRowsBecomeHalves) {
 }
 
 TEST(MadeTensors, RowsBehindTheFirstOnesAreGrouped) {
-  // The first row keeps its place. The other six are [2, 3] in the result. The file stores them transposed, as [3, 2].
+  // The first row keeps its place. The other six rows form a matrix [2, 3] in the result, which the file stores
+  // transposed, as [3, 2].
   const std::vector<float> stored = counted(7);
   const auto made = make_rows({.matrices = {matrix_of(stored, 1)}}, {.rows = {.first = 1, .a = 2, .b = 3}});
   EXPECT_THAT(read(*made, 0, 7), ElementsAre(0, 1, 3, 5, 2, 4, 6));

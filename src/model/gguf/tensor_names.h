@@ -12,7 +12,7 @@ namespace tessera {
 enum class TensorForm : std::uint8_t {
   kSame,
   kSkipped,  // not among the result's tensors, because the config contains the same information
-  kLessOne,  // norm weights, from which Hugging Face subtracts one
+  kLessOne,  // norm weights; the file stores Hugging Face's weight plus one
   kRow,      // a matrix with one row, which the file stores as a vector
   // The rows of each query or key head are stored in pairs (i, i + half) instead of in two halves.
   kQueryRows,
@@ -30,8 +30,9 @@ enum class TensorForm : std::uint8_t {
   kMxfp4Gate,
   kMxfp4Up,
   kMxfp4Down,
-  // Tensors of a gated delta net, in which the value heads are permuted. A head has several rows, one row, or several
-  // columns. In kMixedRows the rows of queries and keys precede those of the value heads.
+  // Tensors of a gated delta net, in which the value heads are permuted. A value head is several rows in kValueRows and
+  // kMixedRows, one row in kValueHeads, and several columns in kValueColumns. In kMixedRows the rows of queries and
+  // keys come before those of the value heads.
   kValueRows,
   kValueHeads,
   kValueColumns,
@@ -46,8 +47,8 @@ enum class TensorForm : std::uint8_t {
 
 struct TensorNameRule {
   std::string_view gguf;  // the name in the file; for a tensor of a layer, the part after "blk.<layer>."
-  // Hugging Face's name; for a tensor of a layer, the part after "model.layers.<layer>.". A name that begins with '/'
-  // is complete as it is.
+  // Hugging Face's name; for a tensor of a layer, the part after "model.layers.<layer>.". If the text begins with '/',
+  // the name is what follows the '/', without a prefix.
   std::string_view own;
   TensorForm form = TensorForm::kSame;
 };
@@ -58,8 +59,8 @@ struct GgufTensorName {
 };
 GgufTensorName parse_tensor_name(std::string_view name);
 
-// Returns the rule for a tensor: the rule in `own` if it has one, else the rule for most architectures; null if both
-// lack one.
+// Returns the rule for a tensor. Searches `own`, the rules of the file's architecture, and then the rules that most
+// architectures share. Returns null if no rule has the tensor's name.
 const TensorNameRule* find_name_rule(const GgufTensorName& name, std::span<const TensorNameRule> own);
 // Like find_name_rule(), but searches by Hugging Face's name (TensorNameRule::own).
 const TensorNameRule* find_rule_of_own(std::string_view name, bool of_layer, std::span<const TensorNameRule> own);
