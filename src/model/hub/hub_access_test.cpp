@@ -45,8 +45,8 @@ TEST_F(HubTest, SendsTheTokenOnlyToTheHub) {
   EXPECT_EQ(storage.requests()[0].header("authorization"), "");
   EXPECT_EQ(storage.requests()[0].path, "/signed?x=1");
 
-  // The URL names the same address as "localhost", which counts as another host, so the request carries no token. A
-  // resumed download that is redirected keeps its range.
+  // Now the URL of the redirect has "localhost" instead of 127.0.0.1. This counts as another host, so the request
+  // carries no token. A resumed download that is redirected keeps its range.
   std::string renamed = storage.url() + "/signed";
   renamed.replace(renamed.find("127.0.0.1"), 9, "localhost");
   store_at(renamed);

@@ -1,6 +1,6 @@
-// Downloads one file of the hub into the blobs of the local cache. A download resumes an earlier partial download. Its
-// content is checked against the digest, then the file is renamed to its final name. If several processes want the same
-// blob, one downloads it and the others wait.
+// Downloads one file of the hub into the blobs of the local cache. A download resumes an earlier partial download. When
+// all bytes are there, their digest is checked, and the file is renamed to its final name. If several processes want
+// the same blob, one downloads it and the others wait.
 #pragma once
 
 #include <cstdint>

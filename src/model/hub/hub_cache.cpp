@@ -102,8 +102,8 @@ Result<std::vector<std::string>> missing_files(const fs::path& snapshot, ModelCo
   return std::vector(missing.begin(), missing.end());
 }
 
-// Returns the path of the model's first GGUF file in the snapshot. A link without its blob counts as missing. Missing
-// members of a split set are reported later, when the model is opened.
+// Returns the path of the model's first GGUF file in the snapshot. A link to a blob that does not exist counts as a
+// missing file. Missing members of a split set are reported later, when the model is opened.
 Result<std::string> find_gguf_file(const fs::path& snapshot, const HubModel& model) {
   const std::vector<std::string> names = names_below(snapshot, /*files=*/true);
   const Result<std::vector<std::string>> files = choose_gguf(names, model.gguf);

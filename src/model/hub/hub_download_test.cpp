@@ -1,5 +1,5 @@
-// Catches: a wrong download that is accepted, with other bytes, too few, too many or another range; a download that
-// starts over although it could resume; a cache in a state in which the hub's own tools would not leave it.
+// Catches: a download that is accepted although its bytes are wrong, too few, too many or of another range; a download
+// that starts over although it could resume; a cache in a state in which the hub's own tools would not leave it.
 #include "tessera/model/hub/hub_test_util.h"
 
 namespace tessera {
@@ -106,7 +106,7 @@ TEST_F(HubTest, RestartsIfThePartialFileIsWrong) {
   expect_pulled();
   EXPECT_THAT(ranges(), ElementsAre("bytes=11-", ""));
   fs::remove(blob("model.safetensors"));
-  put_incomplete(pattern(400'000));  // too long
+  put_incomplete(pattern(400'000));  // longer than the whole file
   expect_pulled();
 }
 
@@ -130,7 +130,7 @@ TEST_F(HubTest, ResumesAfterATruncatedBody) {
     reply.sent = 10'000;
     return reply;
   });
-  expect_pulled();  // allows more than 5 attempts, because each makes progress
+  expect_pulled();  // more than 5 attempts are allowed, because each of them makes progress
   EXPECT_THAT(ranges(), SizeIs(9));
   EXPECT_EQ(ranges()[8], "bytes=80000-");
 }

@@ -61,8 +61,8 @@ class HttpClient {
   std::unique_ptr<Handle> handle_;
 };
 
-// Returns the path of the system's trusted certificates; "" if none is found. It is needed on distributions that keep
-// them elsewhere than at the path that was built into libcurl.
+// Returns the path of the system's trusted certificates; "" if none is found. The path is needed on distributions that
+// keep their certificates elsewhere than at the path that was built into libcurl.
 std::string system_ca_file();
 
 // Returns `text` escaped as one component of a URL's path.
