@@ -164,7 +164,7 @@ class Chooser {
   std::int64_t down_index_ = 0;
 };
 
-// Returns the type to use instead of `type` if its blocks do not divide rows of `cols`.
+// Returns the type to use instead of `type`, if the blocks of `type` do not divide rows of `cols` elements.
 Type fallback_of(Type type, std::int64_t cols) {
   switch (type) {
     case Type::kQ2_K:

@@ -24,8 +24,9 @@ const GgufFileType* find_file_type(std::string_view name);
 std::span<const GgufFileType> gguf_file_types();
 
 struct ChosenTypes {
-  std::vector<BlockType> types;    // one for each tensor, in the same order
-  std::vector<std::string> notes;  // name the tensors that get another type because blocks do not divide their rows
+  std::vector<BlockType> types;  // one for each tensor, in the same order
+  // Messages about tensors that get another type, because the blocks of the wanted type do not divide their rows.
+  std::vector<std::string> notes;
 };
 ChosenTypes choose_types(const GgufContent& content, const GgufFileType& type);
 

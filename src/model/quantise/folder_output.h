@@ -13,10 +13,10 @@
 
 namespace tessera {
 
-// Returns the plan of a folder in which the linears are quantised that an engine would quantise at its start with this
-// format (docs/quantisation.md). Other files, such as the tokenizer's, are copied. Returns unimplemented for a
-// checkpoint that is already quantised, for experts in one stack, and for weights that are stored transposed or
-// strided.
+// Returns the plan of a folder with quantised linears. The quantised linears are those that an engine would quantise to
+// this format at its start (docs/quantisation.md). Other files, such as the tokenizer's, are copied. Returns
+// unimplemented for a checkpoint that is already quantised, for experts in one stack, and for weights that are stored
+// transposed or strided.
 Result<std::unique_ptr<QuantisedOutput>> make_folder_output(const std::string& model_path, const ModelConfig& config,
                                                             const FolderType& type, const ir::OpTable& ops,
                                                             const FamilyRegistry& families);

@@ -1,5 +1,5 @@
-// Catches: a written folder from which an engine loads other weights than it makes when it quantises at its start;
-// tensors whose format the config does not describe.
+// Catches: a written folder from which an engine loads other weights than those that it makes when it quantises at its
+// start; tensors whose format the config does not describe.
 #include "tessera/model/quantise/folder_output.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
-// Catches: metadata, names or an order of rows in a written GGUF file that are read back as another model; a part of a
-// model that is lost without an error.
+// Catches: a written GGUF file that is read back as another model, because its metadata, names or order of rows are
+// wrong; a part of a model that is lost without an error.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -13,7 +13,7 @@
 namespace tessera {
 namespace {
 
-// The pattern of layers with a window, which is fixed for an architecture. A file states only the size of the window.
+// Which layers have a window. The architecture determines this. A file states only the size of the window.
 enum class Windows : std::uint8_t {
   kNone,
   kEverySecond,  // layers 0, 2, 4, …
@@ -66,7 +66,7 @@ class SizeWriter {
     integer("vocab_size", config_.vocab_size);
     integer("context_length", config_.max_position_embeddings);
     integer("embedding_length", config_.hidden_size);
-    // Next-token layers count as blocks in the files that contain them.
+    // Only files of models with delta nets contain next-token layers. In these files the layers count as blocks.
     const std::int64_t drafts = config_.delta_net ? config_.draft_layers : 0;
     integer("block_count", config_.num_hidden_layers + drafts);
     if (drafts > 0) integer("nextn_predict_layers", drafts);

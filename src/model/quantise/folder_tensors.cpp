@@ -134,7 +134,7 @@ class FolderTensors {
       return ok_status();
     }
     if (drafts_apart_ && name.starts_with(kDraft)) {
-      own = parse_own_name("model." + name.substr(kDraft.size()));  // the names of next-token layers count from 0
+      own = parse_own_name("model." + name.substr(kDraft.size()));  // the numbers of next-token layers count from 0
       own.layer = config_.num_hidden_layers + own.layer.value_or(0);
       if (own.rest.starts_with('/')) own.rest = "/" + name;
     }
@@ -177,8 +177,8 @@ class FolderTensors {
     return found != linear_by_numbers_.end() ? found->second : nullptr;
   }
 
-  // Adds `tensor` with its rows permuted and its numbers changed. If the arrangement does neither, the writer can copy
-  // the tensor's bytes.
+  // Adds `tensor` with its rows permuted and its numbers changed. If the arrangement changes nothing, the writer can
+  // copy the tensor's bytes.
   Status add_rows(const std::string& name, const StoredTensor& tensor, const RowArrangement& arrangement) {
     const bool vector = tensor.shape.size() == 1 && !arrangement.rows.is_same();
     const bool same = arrangement.rows.is_same() && arrangement.change == NumberChange::kNone;
@@ -248,8 +248,9 @@ class FolderTensors {
     return {*type_of(tensor.dtype), tensor.data.data(), tensor.shape.back()};
   }
 
-  // Adds a tensor that contains matrices of all experts of a layer. `rest` is its name after the layer. If it contains
-  // gate and up, an expert's rows of gate precede those of up, but in GPT-OSS the rows of gate and up alternate.
+  // Adds a tensor that contains matrices of all experts of a layer. `rest` is the tensor's name after the layer. In a
+  // tensor with gate and up, an expert's rows of gate precede those of up. In GPT-OSS the rows of gate and up
+  // alternate.
   Status add_fused(const StoredTensor& tensor, std::int64_t layer, std::string_view rest) {
     const std::string_view kind = rest.substr(kFused.size());
     const auto name = [&](const char* part, const char* suffix) {

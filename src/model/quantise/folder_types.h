@@ -18,10 +18,10 @@ namespace tessera {
 
 struct FolderType {
   std::string_view name;
-  StartFormat format;       // decides which linears are quantised
-  bool channels = false;    // true for one scale per row instead of one per block of the format
-  std::string_view values;  // suffixes of a linear's tensors of values and of scales
-  std::string_view scales;
+  StartFormat format;            // decides which linears are quantised
+  bool channels = false;         // true for one scale per row instead of one per block of the format
+  std::string_view values;       // suffix of the name of a linear's tensor of values
+  std::string_view scales;       // suffix of the name of a linear's tensor of scales
   std::string_view description;  // for messages: "FP8", "int4"
 };
 

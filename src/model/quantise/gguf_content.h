@@ -21,8 +21,8 @@ struct GgufSourceTensor {
   BlockType stored = BlockType::kF32;             // the type in the source
   const std::byte* rows = nullptr;                // the rows as `stored`; null if they must be computed or permuted
   std::shared_ptr<const TensorElements> numbers;  // the elements as F32
-  // The name of the source's format and the tensor's size in it, for messages, if GGUF files do not have this format.
-  // Otherwise empty and 0, because `stored` determines both.
+  // Only if GGUF files do not have the format of the source: the format's name and the tensor's size in that format,
+  // for messages. Otherwise empty and 0, because `stored` determines both.
   std::string format = {};
   std::int64_t bytes = 0;
 

@@ -165,7 +165,7 @@ Result<std::optional<QuantisedSource::Linear>> QuantisedSource::find(const Store
   linear.numbers.name = module + ".weight";
   linear.numbers.dtype = StoredDtype::kF32;
   linear.format = describe(format);
-  // A tensor that does not contain the values is read together with them.
+  // The scales and all other tensors without values are read together with the tensor of the values.
   if (name != values_name(format.spelling)) return std::optional(std::move(linear));
   if (tensor.shape.size() != 2)
     return data_loss(fmt::format("{}: tensor {}: shape is {}; accepted: two dimensions", checkpoint_.model_path(),

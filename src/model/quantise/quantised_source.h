@@ -32,7 +32,7 @@ class QuantisedSource {
   Result<std::optional<Linear>> find(const StoredTensor& tensor) const;
 
  private:
-  // part() returns another tensor of the linear, after it has checked its number of elements. number() returns the
+  // part() returns the tensor `name` of the linear `module`, which must have `elements` elements. number() returns the
   // value of a tensor that must contain a single number above 0.
   Result<const StoredTensor*> part(const std::string& module, const std::string& name, std::int64_t elements) const;
   Result<float> number(const std::string& module, const std::string& name) const;
