@@ -30,7 +30,7 @@ struct ModelFamily {
   std::string_view architecture;  // the name in config.json: "LlamaForCausalLM"
   // Properties of the architecture, and Hugging Face's defaults for absent fields.
   ModelConfig defaults = {};
-  // Whether the family may rotate a part of each head ("partial_rotary_factor").
+  // Whether config.json may say that only a part of each head is rotated ("partial_rotary_factor").
   bool partial_rotary = false;
   // Whether the family's experts may be stored in MXFP4 ("quantization_config"). If so, `defaults.moe` is set.
   bool mxfp4_experts = false;
@@ -39,8 +39,8 @@ struct ModelFamily {
   Status (*read_config)(const Fields& fields, ModelConfig& config) = nullptr;
   // Builds the body. Inputs: input_ids, positions, …; returns hidden [T, hidden]. The builder keeps the first error.
   ir::ValueId (*build_body)(LayerBuilder& b, const ModelConfig& config) = nullptr;
-  // Replaces build_body in a family whose body is written as text (model/text_body.h). The result may depend only on
-  // the config and the options.
+  // Replaces build_body in a family whose body is written as text (model/text_body.h). The result must not depend on
+  // anything but the arguments.
   std::function<Result<FamilyBody>(const ModelConfig&, const ModelOptions&, const ir::OpTable&)> make_body{};
   // Builds the vision tower (model/vision/towers.h). Inputs: patches and their positions; returns rows for the body,
   // X[S / merged patches, row_values()]. Null if the family has no tower; `defaults.vision` is then absent.

@@ -41,7 +41,7 @@ struct EagleDraft;
 struct ModelOptions {
   ir::DType dtype = ir::DType::kFloat32;  // type of activations
   // Types of the weights and of the KV cache. If absent, `dtype`. Matmuls support only weights of the activations'
-  // type. Attention can read a cache of any type (ops/cache/cache_type.h), but latent attention can only read
+  // type. Attention can read a cache of any type (ops/cache/cache_type.h), except that latent attention supports only
   // floating-point types.
   std::optional<ir::DType> weight_dtype = std::nullopt;
   std::optional<ir::DType> kv_cache_dtype = std::nullopt;
@@ -67,7 +67,7 @@ struct ModelOptions {
   // converted to numbers. Blocks can be kept if operators support the type and blocks divide each row. If the function
   // is empty, no blocks are kept.
   std::function<std::optional<BlockType>(std::string_view tensor)> stored_blocks = {};
-  bool round_block_inputs = false;  // whether inputs of linears in blocks may be rounded (inputs = "block")
+  bool round_block_inputs = false;  // whether linears with blocks may round their inputs (inputs = "block")
   // Whether operators take integers and scales of blocks as separate tensors (block_codes.h). If so, only linears keep
   // their blocks. Embeddings and experts are converted to numbers.
   bool block_codes = false;

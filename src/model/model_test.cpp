@@ -57,8 +57,8 @@ TEST(BuildModel, BuildsEveryFamily) {
   }
 }
 
-// In other groups than state groups, slot 0 means padding. In a state group, real requests of measurement batches use
-// slot 0, so routers must not read the slots of a state group.
+// In a group that is not a state group, only padding has slot 0. In a state group, measurement batches also give slot 0
+// to tokens that are not padding, so routers must not recognise padding by the slots of a state group.
 TEST(BuildModel, RoutersReadPaddingFromTokenSlots) {
   const ModelConfig config = small("Qwen3NextForCausalLM", R"({"num_hidden_layers": 4, "num_experts": 4})");
   const ir::Graph body = build_model(config, {}, built_in_ops(), built_in_families())->body;
@@ -222,8 +222,8 @@ TEST(BuildModel, RefusesPartsOfTheExpertsThatDoNotDivide) {
                      {"ep_size: 2", "the model has no experts"});
 }
 
-// DeepSeek's YaRN multiplies the scores by mscale². It multiplies cosines and sines by a quotient, which is 1 in this
-// test.
+// DeepSeek's YaRN multiplies the scores by mscale². It also multiplies cosines and sines by a quotient of two factors,
+// which is 1 in this test.
 TEST(BuildModel, LatentScoresAreScaledAsDeepSeekDoes) {
   const auto scale = [](const char* changes) {
     return latent_attention_scale(small("DeepseekV2ForCausalLM", changes));

@@ -8,8 +8,9 @@
 //            embedding_rows and embeddings, because a token's id or embedding may come from any of these. The other
 //            inputs are optional: positions (rope_positions if the config's rotation has sections), and
 //            "slots.<group>" for each group.
-//   groups   at least one; together they contain the config's layers. The states of group i have P, P1, … as their
-//            first dimension, then ModelOptions::page_size, except in a state group. Other dimensions are numbers.
+//   groups   at least one; together they contain the config's layers. The first dimension of a state is the page symbol
+//            of its group: P, P1, … The second dimension is ModelOptions::page_size, except in a state group. Other
+//            dimensions are numbers.
 //   sizes    of values are numbers, T, and the groups' P.
 //   output   exactly one: X[T, hidden_size], where X is the type of activations.
 //   weights  have constant shapes and type f32, f16 or bf16. A weight without a spec is the tensor of the same name.

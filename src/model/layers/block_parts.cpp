@@ -9,7 +9,7 @@ namespace {
 
 using Content = BlockStorage::Content;
 
-// Returns the weight that holds either the blocks, the codes or the scales of all parts.
+// Returns the weight that joins the `content` of all parts: their blocks, their codes or their scales.
 WeightSpec content_of(const std::string& name, std::span<const LinearPart> parts, Content content) {
   const BlockTypeInfo& type = block_type_info(parts[0].format.blocks);
   const ir::DType dtype = content == Content::kScales ? ir::DType::kFloat16 : ir::DType::kUInt8;

@@ -66,7 +66,8 @@ std::vector<ir::CacheGroup> cache_groups(const ModelConfig& config) {
 std::size_t cache_group_of_layer(const ModelConfig& config, std::int64_t layer) {
   const std::vector<ir::CacheGroup> groups = cache_groups(config);
   const auto group = std::ranges::find(groups, group_of(config, layer).name, &ir::CacheGroup::name);
-  // declare_token_inputs() has already refused configs with too many groups, so the minimum only keeps the index valid.
+  // A config with too many groups has already failed in declare_token_inputs(), but the graph is built to its end. The
+  // minimum keeps the index valid until then.
   return std::min(static_cast<std::size_t>(group - groups.begin()), ir::kMaxCacheGroups - 1);
 }
 

@@ -39,8 +39,9 @@ struct KvCache {
   std::vector<ir::ValueId> scales = {};
 };
 // Declares the states of a layer. If the cache's type has scales, also declares the weights "k_scale.<layer>" and
-// "v_scale.<layer>". A scale is read from the checkpoint if ModelOptions::stored_type says that the checkpoint has one
-// of its tensors. Otherwise the scale is 1. The names of the layer's attention tensors begin with `prefix`.
+// "v_scale.<layer>". Exporters use several names for a scale. The scale is read from the checkpoint if
+// ModelOptions::stored_type finds one of these names; otherwise the scale is 1. The names of the layer's attention
+// tensors begin with `prefix`.
 KvCache declare_kv_cache(LayerBuilder& b, const ModelConfig& config, const TokenInputs& inputs, std::int64_t layer,
                          const std::string& prefix);
 // Stores keys and values [T, kv_heads · head_dim] in the cache.

@@ -27,7 +27,7 @@ struct ExpertShare {
 ExpertShare expert_share(const MoeConfig& moe, const ModelOptions& options);
 
 // The stored parts from which a rank's ExpertShare is read. The rank has one weight for the matrices gate and up of all
-// its experts, and one for down. Borrows `tensors`. Precondition: the slices can share the intermediate size equally.
+// its experts, and one for down. Borrows `tensors`. Precondition: the number of slices divides the intermediate size.
 class ExpertParts {
  public:
   using Packed = PackedStorage::Content;
@@ -39,13 +39,14 @@ class ExpertParts {
   std::int64_t whole_size() const { return size_; }   // the intermediate size
   std::int64_t local_size() const { return local_; }  // this rank's slice of the intermediate size
   std::int64_t local_experts() const { return share_.experts; }
-  // Returns whether this rank adds the bias of down. The ranks' results are partial sums, and only one of them may
-  // include the bias.
+  // Returns whether this rank adds the bias of down. The results of the ranks that share an expert are summed, so
+  // exactly one of these ranks adds the bias.
   bool adds_down_bias() const { return share_.slice == 0; }
 
   std::vector<WeightPart> gate_up() const;  // [local_experts, 2 · local_size, H], rows of gate before those of up
   std::vector<WeightPart> down() const;     // [local_experts, H, local_size]
-  // Both functions return the parts of other ranks' experts, if experts have separate tensors (WeightSpec::elsewhere).
+  // The next two functions return the parts of other ranks' experts (WeightSpec::elsewhere). The results are empty
+  // unless experts have separate tensors.
   std::vector<WeightPart> gate_up_elsewhere() const;
   std::vector<WeightPart> down_elsewhere() const;
 
@@ -54,11 +55,12 @@ class ExpertParts {
   std::vector<WeightPart> packed_gate_up(Packed content) const;
   // Like packed_gate_up(), for "<prefix>down_proj_blocks" [E, H, I/32, 16] and "…_scales" [E, H, I/32].
   std::vector<WeightPart> packed_down(Packed content) const;
-  // Returns how many values of an expert one stored byte covers: 2 for values, 32 for scales.
+  // Returns how many values of an expert one stored byte of `content` covers: 2 for values, 32 for scales.
   static std::int64_t values_of(Packed content);
 
-  // Both functions return the matrices of this rank's experts, or those of all other experts if experts have separate
-  // tensors. The caller sets the formats of the matrices.
+  // The next two functions return the matrices of this rank's experts, or with kOthers the matrices of all other
+  // experts. The result for kOthers is empty unless experts have separate tensors. The caller sets the formats of the
+  // matrices.
   enum class Of : std::uint8_t { kThisRank, kOthers };
   std::vector<LinearPart> gate_up_matrices(Of of) const;
   std::vector<LinearPart> down_matrices(Of of) const;

@@ -41,7 +41,7 @@ Result<WeightSpec> table_weight(LayerBuilder& b, const EmbeddingTable& table, co
                     .parts = {{.tensor = table.tensor, .shape = {table.rows, table.cols}, .slice = slice}}};
 }
 
-// Returns the factor of a table's rows, which the attribute "scale" gives; 1 without this attribute.
+// Returns the attribute "scale", by which the table's rows are multiplied; 1 if there is no such attribute.
 double scale_of(const ir::Attributes& attributes) {
   for (const auto& [name, value] : attributes)
     if (name == "scale") return std::get<double>(value);
@@ -108,7 +108,7 @@ ir::ValueId logits(LayerBuilder& b, const ModelConfig& config, const HeadInputs&
   const std::string tensor = tied ? b.tensor("embed_tokens") : own;
   const LinearBlock head{
       .tensor = tensor, .rows = config.num_logits(), .quantisable = tied ? Quantisable::kNo : Quantisable::kIfStored};
-  // Each rank computes all labels of a classifier.
+  // The head of a classifier is not sliced, so every rank computes the logits of all labels.
   const ir::ValueId y = all_logits(b, wanted, head, config.num_labels == 0);
   return config.logit_softcap > 0 ? b.graph.op("softcap", {y}, {{"cap", config.logit_softcap}}) : y;
 }

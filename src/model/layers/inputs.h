@@ -20,12 +20,13 @@ struct TokenInputs {
   ir::ValueId embeddings;          // X[max_embeddings, ModelConfig::embedding_row_values()]
   ir::ValueId positions;           // i32[T]; i32[3, T] if the config's rotation has sections
   std::vector<ir::ValueId> slots;  // i32[T], one for each cache group
-  // The slots of one cache group; a token with slot 0 counts as padding. The group is a state group only if the model
-  // has no other groups: in a state group, measurement batches give slot 0 to real tokens too.
+  // The slots of one cache group, by which operators recognise padding: a token with slot 0. The group is a state group
+  // only if the model has no other groups, because in state groups measurement batches also give slot 0 to tokens that
+  // are not padding.
   ir::ValueId padding_slots;
 };
-// Declares a body's inputs and the model's cache groups. These are `groups` or, without this argument, the groups that
-// the config requires.
+// Declares a body's inputs and the model's cache groups. The cache groups are `groups`, or cache_groups(config) if this
+// argument is missing.
 TokenInputs declare_token_inputs(LayerBuilder& b, const ModelConfig& config);
 TokenInputs declare_token_inputs(LayerBuilder& b, const ModelConfig& config, std::span<const ir::CacheGroup> groups);
 

@@ -195,7 +195,7 @@ ir::ValueId LayerBuilder::linear(const std::string& name, ir::ValueId x, const s
     return x;
   }
   const bool by_columns = parallel == Parallel::kRow || parallel == Parallel::kRowPart;
-  // With row parallelism the ranks' results are partial sums, and only one of them may include the bias.
+  // With row parallelism the ranks' results are partial sums, which are added, so only rank 0 adds the bias.
   const bool adds_bias = bias && (!by_columns || options_.tp_rank == 0);
   std::span<const LinearPart> rest = *parts;
   std::vector<ir::ValueId> results;

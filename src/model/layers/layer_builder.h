@@ -53,8 +53,8 @@ struct LinearBlock {
   // Number of rows including zero rows that are appended to the block. The zero rows become columns of the result. Only
   // for blocks that ranks do not divide. 0 if no rows are appended.
   std::int64_t padded_rows = 0;
-  // Number of columns of the tensor; 0 if x has as many. If x has more columns, its further columns are multiplied by
-  // zeros.
+  // Number of columns of the tensor; 0 if the tensor has as many columns as x. If x has more columns than the tensor,
+  // the columns of x beyond those of the tensor are multiplied by zeros.
   std::int64_t cols = 0;
   Quantisable quantisable = Quantisable::kYes;
 };
@@ -113,7 +113,7 @@ class LayerBuilder {
   // of the layer's tensors in the checkpoint, "model.layers.<layer>.".
   std::string begin_layer(std::int64_t layer);
   void end_layers() { graph.scope(""); }
-  // Returns [layers begun]: the index of each layer's first node.
+  // Returns the index of the first node of each layer that was begun.
   std::span<const std::size_t> layer_starts() const { return layer_starts_; }
   // Records the residual stream at the input of the current layer. Only the first call in a layer has an effect.
   void note_layer_input(ir::ValueId stream);
@@ -125,8 +125,8 @@ class LayerBuilder {
 
   // Records how the matrix of `module` is stored. Has no effect if the checkpoint has no quantised matrices.
   void note_stored(const std::string& module, const WeightFormat& format);
-  // Returns whether the experts "<prefix><e>.<matrix>" have separate matrices. The checkpoint's tensors decide; if they
-  // are not known, the quantisation settings do.
+  // Returns whether the experts "<prefix><e>.<matrix>" have separate matrices, as the checkpoint's tensors show. If the
+  // tensors are not known, the quantisation settings decide.
   bool has_separate_experts(const std::string& prefix, const std::string& matrix) const;
 
   // Returns how the matrix [rows, cols] of `module` is read as numbers, for an operator that does not support quantised
@@ -136,8 +136,8 @@ class LayerBuilder {
                                   std::string_view reason);
 
   // Returns the format to which the unquantised matrix of `module`, with rows of `cols` values, is quantised at the
-  // start. Returns an unquantised format if linears are not quantised at the start, or if `cols` does not fit. If
-  // `cols` does not fit, also records a note.
+  // start. Returns an unquantised format if linears are not quantised at the start. If `cols` is not a multiple of
+  // start_cols(), returns an unquantised format and records the reason.
   WeightFormat format_at_start(const std::string& module, std::int64_t cols);
   // Records that the unquantised matrix of `module` is not quantised at the start, with the reason. Has no effect if
   // linears are not quantised at the start.
@@ -153,7 +153,7 @@ class LayerBuilder {
   void note_adaptable(AdaptableLinear linear) { linears_.push_back(std::move(linear)); }
   // Returns the recorded linears and embeddings that adapters may change.
   std::vector<AdaptableLinear> take_linears() { return std::move(linears_); }
-  // Returns [layers begun], or nothing if no layer was described.
+  // Returns one element for each layer that was begun, or an empty vector if no layer was described.
   std::vector<LayerInfo> take_layers();
   const ModelOptions& options() const { return options_; }
   // Returns how the checkpoint stores a linear's matrix. `module` is the name of the matrix's tensor without ".weight".

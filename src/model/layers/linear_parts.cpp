@@ -29,8 +29,8 @@ bool by_columns(const LinearPart& part) { return part.slice.dim == 1; }
 std::int64_t first_row(const LinearPart& part) { return by_columns(part) ? 0 : part.slice.begin; }
 std::int64_t first_col(const LinearPart& part) { return by_columns(part) ? part.slice.begin : 0; }
 
-// Returns the slice for this part of a table of scales. The table has one element for each block of `rows` × `cols`
-// elements of the matrix.
+// Returns the part's slice of a table of scales. The table has one element for each block of `rows` × `cols` elements
+// of the matrix.
 TensorSlice slice_of_blocks(const LinearPart& part, std::int64_t rows, std::int64_t cols) {
   if (by_columns(part)) return {.dim = 1, .begin = first_col(part) / cols, .size = ceil_div(part.cols, cols)};
   return {.dim = 0, .begin = first_row(part) / rows, .size = ceil_div(part.rows, rows)};
@@ -93,8 +93,8 @@ Names names_of(const WeightFormat& format) {
   return {};
 }
 
-// Returns the name of the tensor with a scale of the inputs; null if the format has no such tensor. No kernel uses it,
-// but it may be in the checkpoint.
+// Returns the name of the tensor with a scale of the inputs; null if the format has no such tensor. Kernels ignore this
+// scale, but the checkpoint may contain it.
 const char* input_scale(const WeightFormat& format) {
   if (format.spelling == Spelling::kNvfp4Packed) return "input_global_scale";
   const bool stored = format.inputs == WeightFormat::Inputs::kTensor || format.spelling == Spelling::kNvfp4;
@@ -256,8 +256,8 @@ class Joiner {
     return with_steps(grid(part, block_rows(part), block_cols(part)));
   }
 
-  // Returns the slice for this part of a table of scales or zero points. If columns are permuted and the part is a
-  // slice of columns, it is the whole table.
+  // Returns the part's slice of a table of scales or zero points. If columns are permuted and the part is a slice of
+  // columns, the part needs the whole table.
   TensorSlice slice_of_table(const LinearPart& part, std::int64_t rows, std::int64_t cols) const {
     return format_.groups && by_columns(part) ? TensorSlice{} : slice_of_blocks(part, rows, cols);
   }

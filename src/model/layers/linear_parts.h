@@ -54,8 +54,8 @@ struct QuantisedWeights {
 // Joins parts with equal formats. Each part keeps the scales of its own tensor. Preconditions: the format is quantised;
 // if it permutes columns, all parts belong to one tensor. Returns invalid_argument if a slice divides values that are
 // stored together: the two values of a byte, the 16 values of an NVFP4 scale, or a GGUF file's block. Returns
-// unimplemented for padded parts. With LastBlock::kCut the last part may end within a block of scales. With kWhole the
-// rows of every part must be whole blocks, as in a stack of experts.
+// unimplemented for padded parts. With LastBlock::kCut the last part may end within a block of rows that share scales.
+// With kWhole every part must consist of whole blocks, as in a stack of experts.
 enum class LastBlock : std::uint8_t { kCut, kWhole };
 Result<QuantisedWeights> quantised_weights(const std::string& name, std::span<const LinearPart> parts,
                                            LastBlock last = LastBlock::kCut);

@@ -21,9 +21,10 @@ ValueId rows_of(LayerBuilder& b, std::int64_t columns) {
       {{"dtype", std::string(ir::dtype_name(b.options().dtype))}, {"shape", fmt::format("T, {}", columns)}});
 }
 
-// Stores the tokens' latent vectors and rotated keys in the cache. Returns the queries, [T, local heads ·
-// (qk_nope_head_dim + qk_rope_head_dim) or more]. If queries have no latent vector, one matmul computes queries, latent
-// vectors and rotated keys, unless the latter two have a bias.
+// Stores the tokens' latent vectors and rotated keys in the cache. Returns a value whose rows begin with the queries,
+// local heads · (qk_nope_head_dim + qk_rope_head_dim) columns. If queries have no latent vector, one matmul computes
+// queries, latent vectors and rotated keys, and the returned rows contain all of them. With config.qkv_bias two matmuls
+// are needed, because the queries then have no bias but the others do.
 ValueId queries_and_store(LayerBuilder& b, const AttentionInputs& in, ValueId cache, ValueId x, const std::string& p) {
   const ModelConfig& config = in.config;
   const MlaConfig& mla = *config.mla;

@@ -101,7 +101,7 @@ ExpertTensors as_stored(const LayerBuilder& b, const ModelConfig& config, const 
   return stored;
 }
 
-// Checks that the ranks that share an expert can divide its intermediate size.
+// Checks that the ranks that share an expert can divide its intermediate size equally.
 Status check_slices(const MoeConfig& moe, const ModelOptions& options) {
   const int ranks = options.expert_ranks() / options.ep_size;
   const std::int64_t size = moe.intermediate_size;

@@ -14,10 +14,10 @@
 
 namespace tessera {
 
-// How the checkpoints of a family store the experts of a layer. If a checkpoint stores each expert's matrices
-// quantised, they are read as kSeparate, even if the family's layout is another. With MoeConfig::mxfp4 the tensors are
-// "<prefix>gate_up_proj_blocks" and "…_scales", "<prefix>down_proj_blocks" and "…_scales". They are not transposed, and
-// the rows of gate and up alternate.
+// How the checkpoints of a family store the experts of a layer. Some checkpoints with quantised experts have separate
+// matrices although the family uses another layout. These checkpoints are read as kSeparate. With MoeConfig::mxfp4 the
+// tensors are "<prefix>gate_up_proj_blocks" and "…_scales", "<prefix>down_proj_blocks" and "…_scales". They are not
+// transposed, and the rows of gate and up alternate.
 enum class ExpertLayout {
   kSeparate,  // three matrices for each expert: "<prefix><e>.gate_proj.weight" [I, H], up_proj, down_proj [H, I]
   // "<prefix>gate_up_proj" [E, 2I, H], rows of gate before those of up, and "<prefix>down_proj" [E, H, I]

@@ -37,8 +37,8 @@ Result<WeightFormat> set_stored_formats(LayerBuilder& b, const Matrices& all) {
 
 // Sets the formats of matrices that are stored as GGUF blocks, and returns the format of gate_up. Returns an
 // unquantised format if operators cannot take the blocks; the blocks are then converted to numbers. Operators take
-// interleaved groups of sixteen rows, so the sizes must be multiples of sixteen. Gate and up of all experts of the
-// layer must have the same block type, and down of all experts too.
+// interleaved groups of sixteen rows, so the sizes must be multiples of sixteen. The gate and up matrices of all
+// experts of the layer must have one block type, and the down matrices must have one block type.
 WeightFormat set_blocks(LayerBuilder& b, const ExpertParts& parts, const Matrices& all) {
   if (parts.hidden_size() % kPackedRows != 0 || parts.local_size() % kPackedRows != 0) return {};
   std::array<std::optional<WeightFormat>, 2> found;  // [0]: gate_up, [1]: down

@@ -34,8 +34,8 @@ ValueId gated_mlp_of(LayerBuilder& b, const VisionConfig& config, ValueId x, Val
 
 // Builds the tower. Each block:
 //   h += proj(attention(rotate(qkv(norm(h)))));  h += down(silu(gate(norm(h))) · up(norm(h)))
-// In most blocks a patch attends only to its window of the image, in some to the whole image. The result is
-// merger(norm(h)).
+// In most blocks a patch attends only to its window of the image. In the other blocks it attends to the whole image.
+// The result is merger(norm(h)).
 ValueId build_qwen2_5_tower(LayerBuilder& b, const VisionConfig& config) {
   const TowerInputs inputs = declare_tower_inputs(b, config);
   const ValueId windows =

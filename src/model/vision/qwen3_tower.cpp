@@ -20,8 +20,8 @@ ValueId layer_norm(LayerBuilder& b, const VisionConfig& config, ValueId x, const
       {{"eps", config.norm_eps}});
 }
 
-// Returns the position embeddings of the patches. They are learned for a square grid, between whose points they are
-// interpolated.
+// Returns the position embeddings of the patches. The checkpoint has one learned embedding for each point of a square
+// grid. A patch lies between four points, and its embedding is interpolated from theirs.
 ValueId learned_positions(LayerBuilder& b, const VisionConfig& config) {
   const ValueId rows =
       b.graph.input(std::string(vision_inputs::kPositionRows), {DType::kInt32, {Symbol::kVisionRows, 4}});

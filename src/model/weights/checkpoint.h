@@ -49,8 +49,8 @@ class Checkpoint {
   Result<StoredTensor> get(std::string_view name, std::span<const StoredDtype> accepted = kWeightDtypes) const;
 
   std::vector<std::string_view> names() const;  // sorted
-  // Returns data_loss if a file was truncated while data were read, so that some of them may be zeros. Call it after
-  // tensors' data are read.
+  // Returns data_loss if a file was truncated while it was read, because some of the data read may then be zeros. Call
+  // this function after all data are read.
   Status check_whole() const;
   std::int64_t total_bytes() const { return total_bytes_; }
   std::size_t num_files() const { return files_.size(); }

@@ -45,8 +45,8 @@ bool same_storage(const Storage& a, const Storage& b) {
                     a);
 }
 
-// Returns the slice's dimension, first index and number of indices. A slice can describe the whole tensor in several
-// ways. All of them give {0, 0, -1}.
+// Returns the slice's dimension, first index and number of indices. Returns {0, 0, -1} for every slice that contains
+// the whole tensor, because such a slice can be written in several ways.
 std::tuple<std::int64_t, std::int64_t, std::int64_t> range_of(const WeightPart& part) {
   const TensorSlice& slice = part.slice;
   const bool known_dim = slice.dim >= 0 && slice.dim < std::ssize(part.shape);
@@ -64,7 +64,8 @@ bool same(const WeightSpec& a, const WeightSpec& b) {
   return a.type == b.type && std::ranges::equal(a.parts, b.parts, same_part) && a.constant == b.constant;
 }
 
-// Returns "f32[256, 64] of model.embed_tokens.weight (plain) from 256 of dimension 0".
+// Describes a weight for an error message, for example "f32[256, 64] of model.embed_tokens.weight (plain) from 256 of
+// dimension 0".
 std::string describe(const WeightSpec& spec) {
   std::vector<std::string> parts;
   for (const WeightPart& part : spec.parts) {

@@ -14,8 +14,8 @@ using RoundedTo = Rounding::Values;
 constexpr float kGreatestE4M3 = 448.0F;
 constexpr float kSmallestE4M3 = 0x1p-9F;
 constexpr float kGreatestE2M1 = 6.0F;
-// Loops for blocks of this size are compiled separately, because a general loop over such a short block costs more than
-// its work.
+// Loops for blocks of this size are compiled separately, because the overhead of a general loop exceeds the work on
+// such a short block.
 constexpr std::int64_t kSmallBlock = 16;
 
 TESSERA_INLINE std::uint32_t sign_of(float x) { return std::bit_cast<std::uint32_t>(x) >> 31; }

@@ -1,5 +1,5 @@
 // Catches: experts that were quantised separately but are looked for in a stack because their family uses stacks; MXFP4
-// experts with bytes of other rows or columns than the rank's; a block whose exponent a rank loses.
+// experts whose bytes come from another rank's rows or columns; a rank that reads a block without the block's exponent.
 #include <gmock/gmock.h>
 
 #include <map>

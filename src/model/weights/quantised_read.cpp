@@ -18,7 +18,7 @@ constexpr std::int64_t kParallelNibbles = 1 << 16;
 // The bit positions, in units of four bits, of the eight values in a word.
 constexpr std::array<std::int64_t, 8> kInOrder{0, 1, 2, 3, 4, 5, 6, 7};
 constexpr std::uint8_t kNoExponent = 255;
-// The inverse of the permutation 0, 2, 4, 6, 1, 3, 5, 7.
+// The position of each value in a word of AWQ, whose eight positions contain the values 0, 2, 4, 6, 1, 3, 5 and 7.
 constexpr std::array<std::int64_t, 8> kInterleaved{0, 4, 1, 5, 2, 6, 3, 7};
 
 template <class T>
@@ -34,7 +34,7 @@ Status expect_length(const StoredTensor& tensor, const SliceRuns& runs, std::siz
                                     runs.num_elements(), bytes, dst.size()));
 }
 
-// Returns the index within the part of element number `i` of the runs.
+// Returns the index, within the part, of the element that has number `i` in the runs.
 std::int64_t part_index(const SliceRuns& runs, std::int64_t i) {
   return runs.start + i / runs.run * runs.stride + i % runs.run;
 }

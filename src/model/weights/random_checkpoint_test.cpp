@@ -156,7 +156,7 @@ TEST(RandomCheckpoint, StoresLayoutsSlicesAndSharedTensors) {
   expect_round_trip(std::vector{weight("a", {{.tensor = "t", .shape = {4, 6}, .slice = {0, 0, 1}}}),
                                 weight("b", {{.tensor = "t", .shape = {4, 6}, .slice = {0, 1, 3}}})},
                     1000);
-  // Two matrices of 3 by 5 whose rows are alternating columns of one stack.
+  // The stack has two matrices of 5 by 6. The transpose of each contains two matrices of 3 by 5, whose rows alternate.
   const auto of_stack = [](std::int64_t offset) {
     return WeightPart{
         .tensor = "t",

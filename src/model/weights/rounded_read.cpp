@@ -86,8 +86,8 @@ class RoundedMatrix {
   RoundedMatrix(const StoredTensor& stored, const RoundedStorage& storage, const StridedRows& rows)
       : stored_(stored), storage_(storage), rounding_(storage.rounding), rows_(rows) {}
 
-  // Sets greatest[i] to the bits of the greatest magnitude in block (row, first_col + i) if these bits are greater.
-  // Blocks of more than kTile columns are read in pieces.
+  // `row` and `first_col` count blocks. Sets greatest[i] to the bits of the greatest magnitude in block (row, first_col
+  // + i) if these bits are greater. Blocks of more than kTile columns are read in pieces.
   void raise_to_blocks(std::int64_t row, std::int64_t first_col, std::span<std::uint32_t> greatest) const;
   void write_piece(const RowPiece& piece, const ScaleTable& table, float factor, std::span<std::byte> dst) const;
   // Returns the error for the first element that is not a finite number.

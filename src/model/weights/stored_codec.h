@@ -1,5 +1,5 @@
-// Codec<type>::decode converts an element of a stored type to float32. For the types in which weights are computed,
-// encode converts a float32 to an element. Bits is the integer type of the stored bits.
+// Codec<type>::decode converts an element of a stored type to float32. For F32, F16 and BF16, encode converts a float32
+// to an element. Bits is the integer type of the stored bits.
 #pragma once
 
 #include <cstdint>

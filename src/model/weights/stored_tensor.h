@@ -22,9 +22,9 @@ class TensorElements {
   // Writes elements [first, first + count) of the tensor, in row-major order and in the tensor's dtype, to `to`.
   // Precondition: these elements lie within the tensor.
   virtual void read(std::int64_t first, std::int64_t count, std::byte* to) const = 0;
-  // Returns the blocks (StoredTensor::blocks) of row `row`, where the tensor counts as a matrix. The blocks belong to
-  // the file. Returns null if rows of the tensor do not consist of whole blocks, which is so for all rows or for none.
-  // Precondition: the row lies within the tensor.
+  // Returns the blocks (StoredTensor::blocks) of row `row`. All dimensions of the tensor except the last form the rows.
+  // The blocks belong to the file. Returns null if rows of the tensor do not consist of whole blocks, which is so for
+  // all rows or for none. Precondition: the row lies within the tensor.
   virtual const std::byte* row_blocks(std::int64_t /*row*/) const { return nullptr; }
 };
 
@@ -34,7 +34,7 @@ struct StoredTensor {
   std::string name;
   StoredDtype dtype = StoredDtype::kF32;
   std::vector<std::int64_t> shape;                       // {} for a scalar
-  std::span<const std::byte> data;                       // borrowed from a file or buffer, which must live as long
+  std::span<const std::byte> data;                       // borrowed; the file or buffer must outlive the tensor
   std::shared_ptr<const TensorElements> made = nullptr;  // if not null, `data` is empty
   std::optional<BlockType> blocks = std::nullopt;        // type of the blocks from which `made` computes the elements
 

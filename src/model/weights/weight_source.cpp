@@ -220,8 +220,9 @@ Status read(const Checkpoint& checkpoint, const WeightPart& part, const IndexSto
   return read_indices(TRY(checkpoint.get(part.tensor, part.shape, kIndices)), storage, runs, to);
 }
 
-// A cache of the factors of matrices. The key is the tensor and the offset. A factor is needed for three parts: the
-// values, the scales and the factor itself. It is cached because its computation reads the whole matrix.
+// A cache of the factors of matrices. The key is a tensor and the offset of the matrix in this tensor. A factor is
+// needed for three parts: the values, the scales and the factor itself. It is cached because its computation reads the
+// whole matrix.
 using Factors = std::map<std::pair<std::string, std::int64_t>, float>;
 
 Status read(const Checkpoint& checkpoint, const WeightPart& part, const RoundedStorage& storage, Factors& factors,

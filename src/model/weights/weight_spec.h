@@ -99,8 +99,8 @@ struct GridStorage {
 
 // A matrix [rows, cols] of numbers that is quantised while it is read. The numbers are stored as in StridedStorage, as
 // F32, F16 or BF16, and must be finite. The part is what `content` says: the values, [rows, bytes of a row]; the
-// scales; or the factor, [rows]. The scales are float32, or E4M3 if the matrix has a factor. There is one for each
-// block of step_rows by step_cols elements, which must lie within one block of the rounding.
+// scales; or the factor, [rows]. The scales are float32, or E4M3 if the matrix has a factor. There is one scale for
+// each block of step_rows by step_cols elements, and such a block must lie within one block of the rounding.
 struct RoundedStorage {
   enum class Content : std::uint8_t { kValues, kScales, kFactor };
   StridedStorage numbers = {};
@@ -147,7 +147,7 @@ struct WeightPart {
   // The size [rows, cols] or [elements] of the part in the weight, if it is larger than the slice. Zero rows and
   // columns are appended (padded_part.h). Empty if the part is not padded.
   std::vector<std::int64_t> padded = {};
-  // Names of tensors that belong to `tensor` but that the weight does not need.
+  // Names of tensors that belong to `tensor` but that the weight does not need. unread_tensors() counts them as read.
   std::vector<std::string> beside = {};
 };
 
@@ -159,7 +159,8 @@ struct WeightSpec {
   std::string name;    // name in the graph
   ir::Type type = {};  // has the constant shape of the weight on this rank
   std::vector<WeightPart> parts = {};
-  // Parts of the same weight on other ranks. They name tensors of the model that this rank does not read.
+  // Parts of the same weight on other ranks. This rank does not read their tensors, but unread_tensors() and
+  // parameter_count() count them.
   std::vector<WeightPart> elsewhere = {};
   std::vector<float> constant = {};  // used if there are no parts: a value for each element, converted to the type
   Init dummy_init = Init::kUniform;  // how random weights are filled (load format "dummy")

@@ -35,8 +35,8 @@ WeightSpec weight(std::string name, ir::DType dtype, std::vector<std::int64_t> s
   return spec;
 }
 
-// Returns several weights: a small slice, joined parts that are larger than a buffer, constants, and random weights
-// that are ones.
+// Returns several weights: a small slice, joined parts that are larger than a buffer, constants, and a weight whose
+// dummy values are ones.
 std::vector<WeightSpec> specs() {
   constexpr std::int64_t kRows = 3000;
   constexpr std::int64_t kCols = 2000;
