@@ -68,7 +68,7 @@ class GraphBuilder {
   Status error_;
   std::string scope_;
   std::unordered_map<std::string, ValueId> values_by_name_;
-  std::unordered_map<std::string, int> next_number_;  // suffix of a result's name if the plain name is taken
+  std::unordered_map<std::string, int> next_number_;  // the key is a name that is taken, the value its next suffix
 };
 
 // Checks that `node` agrees with `decl` in operand count, attribute names and kinds, and mutated operands, and that it

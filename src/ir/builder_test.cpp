@@ -1,5 +1,5 @@
-// Catches: a node that disagrees with its declaration but is accepted, a first error that later errors hide, a model
-// that crashes after an error instead of reporting it, two values with one name.
+// Catches: a node that disagrees with its declaration but is accepted; a first error that is hidden by later errors; a
+// model that crashes after an error instead of reporting it; two values with one name.
 #include "tessera/ir/builder.h"
 
 #include <gmock/gmock.h>

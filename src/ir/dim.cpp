@@ -53,7 +53,8 @@ Dim Dim::reduced(Wide numerators, Int128 divisor) {
   return dim;
 }
 
-// Below, products have two 64-bit factors and sums add two of these products, so 128 bits hold them.
+// In the functions below, a product has two 64-bit factors and a sum adds two such products, so 128 bits hold the
+// results.
 
 Dim Dim::operator+(const Dim& other) const {
   if (!representable()) return *this;

@@ -63,8 +63,9 @@ struct CacheGroup {
     kPaged,   // keys and values of every token of a sequence
     kWindow,  // keys and values of the last `window` tokens; older pages go back to the pool
     kLatent,  // one compressed row for every token, in pages like kPaged
-    // One slot for a sequence of any length. At position 0 operators start from zeros instead of reading the slot. The
-    // content of a slot at the end of a page can be copied to another slot, from which another sequence continues.
+    // Each sequence has one slot, whatever its length. At position 0 operators start from zeros instead of reading the
+    // slot. When a sequence fills a page of tokens, its slot can be copied to another slot, from which another sequence
+    // continues.
     kState,
   };
   std::string name;  // "full", "window.4096"

@@ -1,4 +1,4 @@
-// The declaration of an operator: all that a graph needs to know about it. Kernels are declared apart, in
+// The declaration of an operator: all that a graph needs to know about it. Kernels are declared separately, in
 // ops/contract/op.h, so that graphs can be built, checked, split and printed without a device. The functions of a
 // declaration are std::function because a plugin's operator must carry its table of C functions.
 #pragma once
@@ -60,16 +60,16 @@ struct OpDecl {
   // Infers result types from operand types. Returns an error with the reason if the kernels cannot take the operands.
   std::function<Result<std::vector<Type>>(const OpSignature& signature)> infer{};
 
-  // Whether the operator may be recorded into a graph. If not, forwards are always cut at it, even if the user names
-  // other split ops.
+  // Whether the operator may run while a stream is recorded. If not, forwards are always cut at this operator, even if
+  // the user names other split ops.
   bool capturable = true;
   // Whether forwards are cut at the operator unless the user names other split ops.
   bool split_by_default = false;
   Execution execution = Execution::kKernel;
   // kByRow and kExchange let two-batch overlap run the operator on half of its rows (compile/halves.h).
   RowUse rows = RowUse::kMixed;
-  // The native form: builds the same computation from simpler operators in `builder`, and returns the results in order.
-  // Null: there is none.
+  // Builds the native form in `builder`: the same computation from simpler operators. Returns its results in order.
+  // Null if the operator has no native form.
   std::function<Result<std::vector<ValueId>>(GraphBuilder& builder, const Node& node,
                                              std::span<const ValueId> operands)>
       decompose{};

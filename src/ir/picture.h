@@ -26,8 +26,8 @@ struct PictureOptions {
   // Borrowed for the call. If null, operators that split, view or allocate look like kernels.
   const OpTable* ops = nullptr;
   std::vector<PictureCluster> clusters;
-  // [nodes] index into clusters, or -1 for no cluster. Empty: no clusters. Neighbours in the same cluster share a
-  // frame.
+  // [nodes]: the index of each node's cluster in `clusters`, or -1 for a node without a cluster. Empty if there are no
+  // clusters. Neighbouring nodes in the same cluster share a frame.
   std::vector<int> cluster_of_node;
 };
 

@@ -131,7 +131,7 @@ std::string attributes_text(const Graph& graph, const Node& node) {
   if (node.attributes.empty()) return {};
   Node bare;
   bare.attributes = node.attributes;
-  const std::string text = to_text(graph, bare);  // "" () {group = 0}
+  const std::string text = to_text(graph, bare);  // for example: "" () {group = 0}
   const std::size_t start = text.find('{') + 1;
   return text.substr(start, text.size() - start - 1);
 }

@@ -40,9 +40,9 @@ Flow flow_of(const Graph& graph, const PictureOptions& options);
 // Returns the text as valid UTF-8 without control characters, cut to at most `most` characters. A cut is shown as "…",
 // and invalid or unprintable characters as U+FFFD.
 std::string printable(std::string_view text, std::size_t most);
-// Returns "%h: bf16[T, 64]".
+// Returns the value's name and type, for example "%h: bf16[T, 64]".
 std::string typed_name(const Graph& graph, ValueId id);
-// Returns "group = 0, scale = 0.25".
+// Returns the node's attributes as text, for example "group = 0, scale = 0.25".
 std::string attributes_text(const Graph& graph, const Node& node);
 
 }  // namespace tessera::ir

@@ -107,8 +107,8 @@ struct Trunk {
   std::size_t lane = 0;
 };
 
-// Assigns lanes: short trunks lie near the boxes, and trunks that overlap lie in different lanes, as long as there are
-// lanes.
+// Assigns lanes. Short trunks lie near the boxes. Trunks that overlap lie in different lanes until kMostLanes lanes
+// exist; further trunks share the last lane.
 std::size_t assign_lanes(std::vector<Trunk>& trunks) {
   std::vector<Trunk*> by_length;
   for (Trunk& trunk : trunks) by_length.push_back(&trunk);
@@ -185,8 +185,8 @@ class SvgWriter {
     if (line == std::ssize(named)) return row.bottom() - 7;
     return row.top + kBoxTop + 7 + kLine * static_cast<double>(line);
   }
-  // Returns the y coordinate at which the next lane edge arrives at a box. The edges arrive one below another, above
-  // those that leave the box.
+  // Returns the y coordinate at which the next lane edge arrives at a box. Arriving edges lie one below another, above
+  // the edges that leave the box.
   double next_arrival_y(std::size_t row) {
     const double y = rows_[row].top + 9 + 6 * rows_[row].arrivals++;
     return std::min(y, rows_[row].bottom() - 5);

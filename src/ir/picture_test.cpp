@@ -1,5 +1,5 @@
-// Catches: a node, value or cluster missing from a picture, an edge from the wrong writer, a picture that no viewer
-// opens because a name holds markup or bytes that are not text.
+// Catches: a node, value or cluster that is missing from a picture; an edge from the wrong writer; a picture that no
+// viewer opens because a name holds markup or bytes that are not text.
 #include "tessera/ir/picture.h"
 
 #include <gmock/gmock.h>

@@ -9,18 +9,18 @@
 
 namespace tessera::ir {
 
-bool is_name_char(char c);               // whether a bare name may contain it: letters, digits, '_', '.'
-bool is_word(std::string_view text);     // whether it is a name that begins with a letter or '_'
-bool is_keyword(std::string_view text);  // whether it is a word that begins a statement
+bool is_name_char(char c);               // whether a bare name may contain `c`: letters, digits, '_', '.'
+bool is_word(std::string_view text);     // whether `text` is a name that begins with a letter or '_'
+bool is_keyword(std::string_view text);  // whether `text` is a word that begins a statement
 
 struct Token {
   enum class Kind {
-    kWord,         // payload: text
-    kNumber,       // text, not yet converted: digits with sign, point, exponent
-    kString,       // text, without quotes and escapes
+    kWord,         // `text` is the word
+    kNumber,       // `text` is the number, not yet converted: digits with sign, point, exponent
+    kString,       // `text` is the string without quotes and escapes
     kValue,        // %text
     kGraphName,    // @text
-    kPunctuation,  // text: one of ( ) { } [ ] , : =
+    kPunctuation,  // `text` is one of ( ) { } [ ] , : =
     kEnd,
   };
   Kind kind = Kind::kEnd;

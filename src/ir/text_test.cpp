@@ -1,5 +1,5 @@
-// Catches: parts of a graph that are not printed or not read back, a comparison that overlooks a difference, wrong text
-// that is accepted, an error that points to the wrong place, and text that crashes the parser.
+// Catches: parts of a graph that are not printed or not read back; a comparison that overlooks a difference; wrong text
+// that is accepted; an error that points to the wrong place; text that crashes the parser.
 #include "tessera/ir/text.h"
 
 #include <gmock/gmock.h>

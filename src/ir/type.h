@@ -43,7 +43,7 @@ std::optional<Symbol> parse_symbol(std::string_view name);
 // Returns the symbol for the number of pages of a cache group. Precondition: group < kMaxCacheGroups.
 Symbol page_symbol(std::size_t group);
 
-// A number for every symbol; symbols that a graph does not use stay 0. It is the key of a captured graph.
+// A number for every symbol; symbols that a graph does not use stay 0. A bucket is the key of a captured graph.
 struct Bucket {
   std::array<std::int64_t, kNumSymbols> sizes{};
 
@@ -107,7 +107,7 @@ Result<std::vector<std::int64_t>> evaluate(const Shape& shape, const Bucket& buc
 // Returns the bytes of a value of that type, without padding. Fails in the same cases as evaluate().
 Result<std::int64_t> size_bytes(const Type& type, const Bucket& bucket);
 // Returns whether the shapes have the same number of elements for every bucket, which is the rule of a reshape or view.
-// Exact: [2*T, 64] and [T, 128] agree, [T, 4] and [B, 4] do not.
+// The answer is exact: [2*T, 64] and [T, 128] agree, [T, 4] and [B, 4] do not.
 bool same_element_count(const Shape& a, const Shape& b);
 
 }  // namespace tessera::ir

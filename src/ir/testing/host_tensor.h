@@ -109,13 +109,13 @@ inline HostTensor random_tensor(ir::DType dtype, std::vector<std::int64_t> dims,
   return t;
 }
 
-// Compares whole tensors at once; operator== of vectors compares std::byte by std::byte.
+// Compares the bytes by memcmp, because operator== of vectors compares one std::byte at a time.
 inline bool same_bits(const HostTensor& a, const HostTensor& b) {
   return a.bytes.size() == b.bytes.size() &&
          (a.bytes.empty() || std::memcmp(a.bytes.data(), b.bytes.data(), a.bytes.size()) == 0);
 }
 
-// Returns the sum of a[i] · b[i]. References spend most of their time here.
+// Returns the sum of a[i] · b[i]. Reference computations spend most of their time here.
 TESSERA_CPU_CLONES inline double dot(const double* a, const double* b, std::int64_t count) {
   double sum = 0;
 #pragma omp simd reduction(+ : sum)
@@ -143,8 +143,8 @@ inline Tolerance tolerance(ir::DType dtype, double scale = 1) {
   }
 }
 
-// Compares every element and prints the greatest difference. NaN equals NaN; an infinity equals an infinity of its
-// sign.
+// Compares every element and prints the greatest difference. NaN equals NaN, and an infinity equals an infinity of the
+// same sign.
 inline void expect_close(const HostTensor& actual, std::span<const double> expected, Tolerance allowed,
                          const std::string& what) {
   ASSERT_EQ(actual.size(), static_cast<std::int64_t>(expected.size())) << what;
