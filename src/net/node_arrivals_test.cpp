@@ -1,4 +1,4 @@
-// Catches: a foreign client that delays the nodes or holds a connection forever, and a log that foreign clients fill.
+// Catches: a foreign client that delays the nodes or holds a connection forever; a log that foreign clients fill.
 #include "tessera/net/node_arrivals.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
-// Catches: nodes that differ but continue, an error that does not name the difference, an endless wait, an unnoticed
-// loss of a node, and a foreign client that disturbs a start.
+// Catches: nodes that differ but continue; an error that does not name the difference; an endless wait; a loss of a
+// node that goes unnoticed; a foreign client that disturbs a start.
 #include "tessera/net/node_group.h"
 
 #include <fmt/format.h>
@@ -120,7 +120,8 @@ Socket hello_to(std::uint16_t port, const NodeHello& own) {
   return socket;
 }
 
-// Connections are accepted in the order in which they were made, so the second node 1 is refused and not the first.
+// Connections are accepted in the order in which they were made, so node 0 refuses the second process that claims to be
+// node 1, not the first.
 TEST(NodeGroup, ASecondNodeForOnePlaceIsRefused) {
   const std::uint16_t port = testing::free_port();
   std::future<Joined> leader =
@@ -192,7 +193,7 @@ TEST(NodeGroup, AForeignHelloDoesNotEndTheStart) {
   EXPECT_TRUE(led.ok()) << led.status().to_string();
 }
 
-// There are more connections than could be read one after another before the node gives up.
+// There are more connections than node 0 could read one after another before the node gives up.
 TEST(NodeGroup, SilentStrangersDoNotDelayTheStart) {
   const std::uint16_t port = testing::free_port();
   std::future<Joined> leader =

@@ -1,7 +1,7 @@
 // A connection to another node. Any thread may send frames; received frames are handled on the link's own thread.
 //
 // Both ends send a sign of life every second. A node is lost if it closed or broke the connection, or sent nothing for
-// `silence`. All waiters are told at once, and no send waits longer than `silence`.
+// `silence`. The link then calls its TakeEnd at once. No send waits longer than `silence`.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// Catches: an address that is parsed as another, an endless wait, and a socket that listens on more than the named
+// Catches: an address that is parsed as another address; an endless wait; a socket that listens on more than the named
 // address.
 #include "tessera/net/socket.h"
 
