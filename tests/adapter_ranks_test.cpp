@@ -1,6 +1,6 @@
-// Catches: ranks whose slice of an adapter does not match their slice of the adapted matrix, an adapter's result that
-// is added once for each rank, a rank without the adapter or with another one, and a lost rank whose error does not
-// name it.
+// Catches: ranks whose slice of an adapter does not match their slice of the adapted matrix; an adapter's result that
+// is added once for each rank; a rank that lacks the adapter or has another one; an error that does not name the lost
+// rank.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -140,7 +140,7 @@ TEST_P(LostAdapterRanks, AreNamedInOneError) {
   }
   Engine& engine = GetParam() ? nodes->engine() : *here;
   EXPECT_EQ(run_one(engine, request).output_ids, right);
-  // The next use of the name writes the slot, which is the first call that fails.
+  // The next request that names the adapter copies it to its slot. This copy is the first call that fails.
   ASSERT_TRUE(testing::load(engine, "tuned", golden.folder, /*replace=*/true).ok());
   devices[1]->set_plan({.lost_from = 1});
   const Status failed = engine.run({&request, 1}).status();

@@ -1,5 +1,6 @@
-// Catches: a family that continues differently from Hugging Face if the beginning of a prompt comes from the prefix
-// cache, or if a request was preempted and computed again: keys, latents, windows or states of other tokens.
+// Catches: a family whose answer differs from Hugging Face's if the beginning of the prompt comes from the prefix
+// cache, or if the request was preempted and computed again; it then read keys, latents, windows or states of other
+// tokens.
 #include <gtest/gtest.h>
 
 #include "golden.h"
@@ -45,8 +46,8 @@ TEST_P(CachedGoldens, GreedyTokensFromThePrefixCache) {
   const Golden golden = read_golden(GetParam());
   const std::unique_ptr<Engine> engine = make(golden, 16, /*cached=*/true);
   ASSERT_NE(engine, nullptr);
-  // In the first round nothing is cached, in the second everything. In the third the prompt ends in the middle of the
-  // answer, where its last page is not full.
+  // In the first round nothing is cached. In the second round the whole prompts are cached. In the third round a prompt
+  // includes the first five tokens of its answer, so its last page is not full.
   for (const auto& [round, known] : {std::pair{0, 0}, {1, 0}, {2, 5}}) {
     std::vector<Request> requests;
     for (std::size_t i = 0; i < golden.prompts.size(); ++i) requests.push_back(continued(golden, i, known));
@@ -60,8 +61,8 @@ TEST_P(CachedGoldens, GreedyTokensFromThePrefixCache) {
   }
 }
 
-// One request runs at a time. A request of higher priority takes its place twice: while its prompt is computed (if that
-// takes more than two forwards), and while it decodes.
+// One request runs at a time. Requests of higher priority preempt it twice: while its prompt is computed (if that takes
+// more than two forwards), and while it decodes.
 TEST_P(CachedGoldens, GreedyTokensAfterPreemption) {
   const Golden golden = read_golden(GetParam());
   for (const bool cached : {false, true}) {

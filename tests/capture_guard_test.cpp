@@ -1,6 +1,6 @@
-// Catches: a kernel that allocates, frees, synchronises, stages or initialises a library during a capture, if that is
-// noticed only at the end of the recording, as a wrong result, or not at all. Runs on the CPU and on the device that
-// TESSERA_TEST_DEVICE names.
+// Catches: a kernel that allocates, frees, synchronises, stages or initialises a library during a capture, and is
+// stopped only at the end of the recording, or not at all. Runs on the CPU and on the device that TESSERA_TEST_DEVICE
+// names.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

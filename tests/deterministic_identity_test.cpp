@@ -28,7 +28,7 @@ std::vector<std::string> golden_families() {
   return names;
 }
 
-// Returns a prompt of 2 to 92 tokens. Every third prompt begins like another one, and every second request is sampled.
+// Returns a prompt of 2 to 92 tokens. Every third prompt begins like prompt 0, and every second request is sampled.
 Request request(std::int64_t index) {
   Request made{.stop = {.max_new_tokens = 8 + index, .ignore_eos = true}};
   const std::int64_t family = index % 3 == 0 ? 0 : index;
@@ -91,7 +91,7 @@ TEST_P(DeterministicIdentity, SixteenRequestsStreamTheSameBytesAloneAndTogether)
     for (const RequestEvent& event : *events) append(got[index_of.at(event.request)], event);
   }
   for (std::size_t i = 0; i < want.size(); ++i) EXPECT_EQ(got[i], want[i]) << "request " << i;
-  // The cache keeps states at few positions, and these prompts diverge at others, so no state is reused.
+  // The cache keeps states at few positions. These prompts diverge at other positions, so no state is reused.
   // recurrent_cache_test has prompts that share a state.
   const bool has_states = GetParam().starts_with("qwen3.5") || GetParam() == "qwen3-next";
   EXPECT_EQ((*together)->stats().cached_tokens > 0, !has_states);

@@ -42,7 +42,7 @@ inline Result<Engines> start(EngineOptions options) {
   } else {
     for (std::shared_ptr<NodeGroup>& nodes : join_nodes_here(options.nnodes))
       groups.push_back(Lockstep::create(options.replicas, limit, std::move(nodes)));
-    options.dist_init_addr = "127.0.0.1:1";  // any address: the nodes are joined already
+    options.dist_init_addr = "127.0.0.1:1";  // any address, because the nodes have already joined
   }
   Engines engines(static_cast<std::size_t>(options.replicas));
   TRY(on_ranks(options.replicas, [&](int r) -> Status {

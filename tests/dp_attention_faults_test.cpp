@@ -1,5 +1,5 @@
-// Catches: an engine that waits forever for a failed rank, an engine that continues with other graphs than its peers,
-// and an error that does not name the rank at fault.
+// Catches: an engine that waits forever for a failed rank; an engine that continues with other graphs than its peers;
+// an error that does not name the rank at fault.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -72,7 +72,7 @@ TEST(DpAttentionFaults, OneRanksLostForwardOrDeviceEndsAll) {
   }
 }
 
-// If one rank has not captured a size, the others cannot use it either.
+// If one rank has not captured a size, the other ranks cannot use this size either.
 TEST(DpAttentionFaults, OneRanksFailedCaptureEndsTheStart) {
   int failed = 0;
   for (std::int64_t FaultPlan::*const fault :

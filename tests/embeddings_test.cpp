@@ -1,6 +1,6 @@
-// Catches: an embedding or classifier score that differs from Hugging Face's in any way that the engine can compute a
-// prompt, a pooled vector that depends on the cuts of the prompt, and decode graphs captured for a model that does not
-// decode.
+// Catches: an embedding or classifier score that differs from Hugging Face's in one of the ways in which the engine
+// computes a prompt; a pooled vector that depends on the cuts of the prompt; decode graphs that are captured for a
+// model that does not decode.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

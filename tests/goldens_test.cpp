@@ -1,5 +1,5 @@
-// Catches: a model family whose results differ from Hugging Face's in any way that the engine can compute a prompt:
-// with graphs or eagerly, whole or in chunks, alone or in a batch, in float32 or bfloat16.
+// Catches: a model family whose results differ from Hugging Face's in one of the ways in which the engine computes a
+// prompt: with graphs or eagerly, whole or in chunks, alone or in a batch, in float32 or bfloat16.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -49,7 +49,7 @@ std::vector<Completion> score(Engine& engine, const std::vector<std::vector<Toke
 
 // Returns whether this prompt's experts differ from the reference's. The reference of the larger glm4-moe used the
 // router's correction before it was rounded to bfloat16 for saving. With the saved correction, token 7 of this prompt
-// goes to another expert: the scores are 1.4e-4 apart, and the roundings up to 7e-4.
+// goes to another expert, because the two scores are 1.4e-4 apart and the rounding of a correction is up to 7e-4.
 bool is_routed_otherwise(const Golden& golden, std::size_t prompt) {
   return golden.folder == testing::golden_path("shared/glm4-moe") && prompt == 3;
 }
@@ -68,7 +68,8 @@ Distance distance(const Golden& golden, const std::vector<Completion>& got) {
 // Returns whether the model has a recurrent state, which accumulates the rounding of all earlier rows.
 bool is_recurrent(std::string_view name) { return name.find("qwen3.5") != std::string_view::npos; }
 
-// Compares quantised mixtures as a whole, because routed_layers_test.cpp does not cover them.
+// Returns the limit for bfloat16 logits. The only mixtures compared here are quantised ones, because
+// routed_layers_test.cpp does not cover them. Their limit is larger, because rounding sends some rows to other experts.
 double bfloat16_limit(std::string_view name) {
   if (name.find("moe") != std::string_view::npos) return 0.1;
   return is_recurrent(name) ? 4e-2 : 2e-2;
@@ -93,8 +94,8 @@ class Bfloat16Goldens : public Goldens {};
 // Covers checkpoints that were made for rounded inputs.
 class RoundedInputGoldens : public Goldens {};
 
-// Covers all except the larger quantised checkpoints and most with towers. Their operators and families occur among the
-// others, and a tower takes a minute and a half.
+// Covers all checkpoints except the larger quantised ones and most of those with towers. Those checkpoints have
+// operators and families that other checkpoints have too, and a tower takes a minute and a half.
 class VerifiedGoldens : public Goldens {};
 
 TEST_P(Goldens, Float32LogitsOnEveryWay) {

@@ -1,6 +1,6 @@
-// Catches: a language model that places images differently from Hugging Face in any way that the engine can compute a
-// prompt (with graphs or eagerly, whole or in chunks that end within an image, alone or in a batch, from the prefix
-// cache, after a preemption), an image that is mistaken for another one, and an image that is encoded again although
+// Catches: a language model that places images differently from Hugging Face in one of the ways in which the engine
+// computes a prompt (with graphs or eagerly, whole or in chunks that end within an image, alone or in a batch, from the
+// prefix cache, after a preemption); an image that is mistaken for another one; an image that is encoded again although
 // its rows are cached.
 #include <gtest/gtest.h>
 
@@ -198,7 +198,7 @@ TEST_P(ImageGoldens, GreedyTokensAfterPreemptions) {
   }
 }
 
-// There are rows only for the largest image, so the images of each prompt take turns.
+// The image cache has rows only for the largest image, so the images of a prompt must use these rows one after another.
 TEST_P(ImageGoldens, FewRowsAreShared) {
   const ImageGolden golden = testing::read_image_golden(GetParam());
   EngineOptions options = options_for(golden, Way::kChunked);

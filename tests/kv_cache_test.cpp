@@ -1,6 +1,6 @@
-// Catches: an FP8 cache of keys and values that changes logits more than its rounding does, graphs or prefixes that
-// read other numbers than were stored, ranks that scale differently, and scales of a checkpoint that are missed,
-// swapped or taken unchecked.
+// Catches: an FP8 cache of keys and values that changes logits more than its rounding does; graphs or prefixes that
+// read other numbers than were stored; ranks that scale differently; scales of a checkpoint that are missed, swapped or
+// taken unchecked.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -213,7 +213,8 @@ TEST(Float8CacheScales, KeysAndValuesHaveTheirOwn) {
   EXPECT_NE(keys, values);
 }
 
-// OLMo2 has no norm before its first values, which are embeddings times a matrix, so most of them are below 2^-6.
+// OLMo2 has no norm before the first layer's values, which are embeddings times a matrix. Most of these values are
+// below 2^-6.
 TEST(Float8CacheScales, GiveSmallValuesTheirBits) {
   const Golden golden = read_golden("olmo2");
   const std::vector<Completion> exact = scored(golden, options_for(golden, "auto"));

@@ -1,7 +1,7 @@
 // Tests faults of nodes; rank_faults_test.cpp tests faults of ranks.
 //
-// Catches: a wait for a node that has ended, a truncated message that is used, a rank that ends because it cannot carry
-// out an order, nodes with different plugins, and a node that is left running.
+// Catches: a wait for a node that has ended; a truncated message that is used; a rank that ends because it cannot carry
+// out a command; nodes with different plugins; a node that is left running.
 //
 // The second node is a thread of this process, with its own end of the connection.
 #include <gmock/gmock.h>
@@ -187,7 +187,7 @@ class OrdersOfNode0 {
  private:
   std::future<Status> follower_;
   std::shared_ptr<NodeGroup> nodes_;
-  std::vector<std::promise<RankAnswer>> answers_;  // answers to the order that was sent
+  std::vector<std::promise<RankAnswer>> answers_;  // answers to the command that was sent
   std::uint64_t number_ = 0;
 };
 

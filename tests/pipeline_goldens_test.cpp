@@ -1,6 +1,6 @@
 // Catches: a family whose layers lose something at a pipeline's cut (residuals, rotations, per-layer embeddings,
-// states), stages that compute other bits than one rank does, a first stage that reads another step's token, groups of
-// requests whose steps are mixed up while several are in flight, and stages with unused graphs.
+// states); stages that compute other bits than one rank does; a first stage that reads another step's token; groups of
+// requests whose steps are mixed up while several are in flight; stages with unused graphs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -79,7 +79,8 @@ TEST_P(PipelineGoldens, TwoStages) {
     return;
   }
   EngineOptions alone = options_for(golden, 1);
-  alone.replicas = 2;  // uses half of the cores, as a stage does: a library's order of sums may depend on their number
+  // Uses half of the cores, as a stage does, because a library's order of sums may depend on the number of cores.
+  alone.replicas = 2;
   const std::unique_ptr<Engine> one = make_engine(alone);
   const std::unique_ptr<Engine> engine = make_engine(options_for(golden, 2));
   ASSERT_NE(engine, nullptr);
@@ -189,7 +190,7 @@ TEST(PipelineEngine, PreemptedAndCancelledRequestsLeaveTheOthersRight) {
   EXPECT_EQ(engine->stats().fullest_group().used_pages, 0);
 }
 
-// Captures, and queries to all ranks, are ordered while steps are in flight.
+// The engine commands captures, and queries of all ranks, while steps are in flight.
 TEST(PipelineEngine, OrdersBetweenStepsInFlightAreCarriedOut) {
   if (!testing::has_devices_for(4)) GTEST_SKIP() << "needs 4 GPUs";
   const Golden golden = read_golden("llama");

@@ -90,7 +90,7 @@ TEST_P(QuantisedRanks, TwoRanksComputeWhatOneDoes) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Goldens, QuantisedRanks, ::testing::ValuesIn(testing::kQuantisedGoldens), testing::case_name);
-// Leaves out Qwen3.5's checkpoint: its runner needs pages of states, which these ranks do not have.
+// Leaves out Qwen3.5's checkpoint, because its runner needs pages of states, which these ranks do not have.
 INSTANTIATE_TEST_SUITE_P(Larger, QuantisedRanks,
                          ::testing::Values("shared/llama-ct-fp8-static", "shared/qwen3-ct-fp8-dynamic",
                                            "shared/llama-gptq-desc", "shared/llama-nvfp4-modelopt",

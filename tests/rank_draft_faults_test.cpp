@@ -1,7 +1,7 @@
 // Tests faults of ranks that draft by a layer; rank_faults_test.cpp tests faults of other steps.
 //
-// Catches: ranks that disagree after a fault within a draft, a rank that waits forever for another's part of it, a
-// fault that gives a request wrong tokens, an error that does not name its origin or that is reported twice, and a
+// Catches: ranks that disagree after a fault within a draft; a rank that waits forever for another rank's part of a
+// draft; a fault that gives a request wrong tokens; an error that does not name its origin or that is reported twice; a
 // thread or a node that is left running.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -98,7 +98,7 @@ TEST_P(RankDraftFaults, AFailedDraftOfNodesCostsNoRequest) {
 INSTANTIATE_TEST_SUITE_P(Of, RankDraftFaults, ::testing::Values(0, 1),
                          [](const auto& rank) { return "Rank" + std::to_string(rank.param); });
 
-// The device is lost at a later call of a request each time, until the call is past the request's end.
+// In each round the device is lost at a later call of a request, until the call would come after the request's end.
 TEST_F(RankDraftFaults, ALostDeviceIsToldOnceAndNamed) {
   int lost = 0;
   for (std::int64_t call = 20;; call += 70) {

@@ -2,9 +2,9 @@
 // layers, in one process and in two, with one step in flight and with several. Ranks with requests of their own (DP
 // attention) have an engine each and end together at any fault; dp_attention_faults_test.cpp tests them.
 //
-// Catches: ranks that disagree after a fault of one of them, a rank that waits forever for another, an error that does
-// not name its origin, a fault of one request that ends others, results or values of a failed step that are used as
-// those of a later step, and a thread or a node that is left running.
+// Catches: ranks that disagree after a fault of one of them; a rank that waits forever for another rank; an error that
+// does not name its origin; a fault of one request that ends other requests; results or values of a failed step that
+// are used as those of a later step; a thread or a node that is left running.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -28,8 +28,8 @@ using testing::tokens;
 struct Topology {
   const char* name;
   int tp_size = 1;
-  int pp_size = 1;  // rank 0 is of the last stage, rank 1 of the first
-  int nodes = 1;    // rank 1 is on the second one
+  int pp_size = 1;  // rank 0 belongs to the last stage, rank 1 to the first
+  int nodes = 1;    // if 2, rank 1 is on the second node
   bool overlap = false;
   // If one rank has a fault at these calls, a request fails, and so do the requests in flight with it.
   int last_replay = 11;  // number of a request's last replay, or launch
@@ -134,7 +134,7 @@ class RankFaults : public testing::FaultyRanks, public ::testing::WithParamInter
     }
   }
 };
-// Faults that do not depend on what is in flight.
+// Faults whose effect does not depend on the steps in flight.
 using StartFaults = RankFaults;
 using StepFaults = RankFaults;
 
@@ -251,12 +251,14 @@ INSTANTIATE_TEST_SUITE_P(Of, StepFaults,
                                            kStagesOfNodes),
                          name_of);
 
-// Steps that are enqueued ahead read the failed step's keys; the undefined values there must reach no later request.
+// Steps that are enqueued ahead read the keys of the failed step. These keys are undefined and must reach no later
+// request.
 using FaultsAhead = RankFaults;
 TEST_P(FaultsAhead, RecomputesStepsBehindAFailedOne) {
   Group group(GetParam());
   ASSERT_TRUE(group.started.ok()) << group.started.to_string();
-  // Fails in the three forwards that compute prompts. A decode graph contains the sums, which all ranks must reach.
+  // Fails only in the three forwards that compute prompts. In a decode, all sums over the ranks are in one graph, and
+  // all ranks must reach them.
   const std::int64_t last = 3 * group.engine().runner().prefill().executable().graph().num_pieces();
   for (const int rank : {0, 1}) {
     int alone = 0;
@@ -268,7 +270,7 @@ TEST_P(FaultsAhead, RecomputesStepsBehindAFailedOne) {
 INSTANTIATE_TEST_SUITE_P(Of, FaultsAhead, ::testing::Values(kRanksAhead, kRanksOfNodesAhead, kStages, kStagesOfNodes),
                          name_of);
 
-// More than two ranks, without graphs. A pipeline needs a model with at least as many layers.
+// More than two ranks, without graphs. A pipeline needs a model with at least as many layers as stages.
 class LaunchFaults : public RankFaults {
  protected:
   static EngineOptions with(EngineOptions options, const Topology& of) {

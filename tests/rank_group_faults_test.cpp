@@ -1,7 +1,7 @@
 // Tests faults of ranks that share layers in one process; rank_faults_test.cpp tests faults of all topologies.
 //
-// Catches: a failure that shows only when a forward is collected, results of ranks whose group has ended, a rank that
-// waits forever for a rank that hangs, is still loading or could not be created, and a thread that is left running.
+// Catches: a failure that is not noticed when the forward is collected; results of ranks whose group has ended; a rank
+// that waits forever for a rank that hangs, is still loading or could not be created; a thread that is left running.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -108,7 +108,7 @@ using RankGroupFaults = testing::FaultyRanks;
 TEST_F(RankGroupFaults, DropsASizeWhoseLastPieceKeepsFailing) {
   const std::unique_ptr<Engine> engine = Engine::create(options_for()).value();
   const std::int64_t last = engine->runner().prefill().executable().graph().num_pieces();
-  // The first chunk of 32 has no logits, whose gather would follow the last piece.
+  // The first chunk of 32 tokens computes no logits, so no gather of logits over the ranks follows its last piece.
   const Request asked = request(40, 2);
   for (int i = 0; i < 3; ++i) {
     EXPECT_TRUE(engine->runner().prefill().report().dropped.empty()) << i;
@@ -124,8 +124,8 @@ TEST_F(RankGroupFaults, DropsASizeWhoseLastPieceKeepsFailing) {
   expect_right(*engine, 0);
 }
 
-// A rank fails after its last sum. Another rank has begun the next forward, which ends because the first rank is
-// missing.
+// One rank fails after its last sum. The other rank has already begun the next forward, which fails too, because the
+// first rank takes no part in it.
 TEST_F(RankGroupFaults, RecomputesAForwardThatEndedWithAnEarlierOne) {
   EngineOptions options = options_for();
   options.overlap_schedule = true;
@@ -162,7 +162,7 @@ TEST_F(RankGroupFaults, ARankThatHangsIsNamedWithinTheLimit) {
   HangingDevice::hangs = false;
 }
 
-// A host that cannot be made, or whose weights load slowly.
+// A RankHost that cannot be created, or whose weights load slowly.
 class SlowHost final : public RankHost {
  public:
   explicit SlowHost(const std::atomic<bool>& loads) : loads_(loads) {}

@@ -16,8 +16,8 @@ using testing::Golden;
 using testing::Lesson;
 using testing::TaughtModel;
 
-// Returns what each layer leaves in the residual stream, where the next layer's norm adds the layer's last branch. A
-// value without a layer is stored under its own name.
+// Returns the sum of each layer's values. This sum is the residual stream after the layer, because the norm of the next
+// layer adds the layer's last branch. A value without a layer is stored under its own name.
 std::map<std::string, std::vector<float>> by_layer(const Lesson& lesson) {
   std::map<std::string, std::vector<float>> sums;
   for (const auto& [name, values] : lesson.values) {

@@ -1,5 +1,5 @@
 // Catches: models with images whose results, computed from pixels through tower and body, differ from Hugging Face's in
-// some way to run a prompt, in some dtype, on one rank or on two.
+// one of the ways in which a prompt can run, in one of the dtypes, on one rank or on two.
 #include <gtest/gtest.h>
 
 #include <algorithm>

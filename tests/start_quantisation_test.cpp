@@ -1,6 +1,6 @@
 // Catches: a model quantised at the start whose weights differ from those that an offline tool would write, also on
-// ranks that hold parts of blocks; a layout of experts that is rounded wrongly; and matrices that are quantised but
-// must not be.
+// ranks that hold parts of blocks; a layout of experts that is rounded wrongly; matrices that must not be quantised but
+// are.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -2,8 +2,9 @@
 // layer can be measured without the errors of the layers before it.
 //
 // teach() is a pass over a body's graph. Behind each value that passes from one layer to the next it inserts an
-// operator `taught`, and behind each router an operator `routed`. Both store their input, and return either it or what
-// another run stored. They copy to the host and back on any device, which an eager forward allows.
+// operator `taught`, and behind each router an operator `routed`. Both operators store their input. They return either
+// this input or the value that another run stored. They copy to the host and back on any device, which an eager forward
+// allows.
 #pragma once
 
 #include <map>
@@ -151,7 +152,8 @@ class TeachingPass {
  private:
   static constexpr ir::ValueId kNone{-1};
 
-  // Returns the layer of the value that the node makes; if it makes none, of the value that it works on.
+  // Returns the layer of the value that the node makes. If the node makes none, returns the layer of the value that it
+  // works on.
   std::string layer_of_node(const ir::Node& node) const {
     if (!node.results.empty()) return layer_of(from_.value(node.results[0]).name);
     for (const ir::ValueId operand : node.operands)

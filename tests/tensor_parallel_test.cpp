@@ -1,4 +1,4 @@
-// Catches: a rank that loads the wrong slice, a partial sum that is not added, and ranks that disagree.
+// Catches: a rank that loads the wrong slice; a partial sum that is not added; ranks that disagree.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -38,7 +38,7 @@ INSTANTIATE_TEST_SUITE_P(Goldens, TensorParallel,
                          testing::case_name);
 
 // There are more ranks than KV heads, so neighbouring ranks hold the same head, and a norm over the whole row must not
-// count it twice. Every rank has whole latents.
+// count a head twice. Every rank has whole latents.
 INSTANTIATE_TEST_SUITE_P(SharedKvHeads, TensorParallelFour,
                          ::testing::Values("llama", "olmo2", "phi3", "gemma4", "glm4-moe-lite"), testing::case_name);
 

@@ -1,6 +1,6 @@
-// Catches: tower budgets captured at the wrong time (a start that waits for all of them, a request that waits for one,
-// a budget that is never captured), an image padded further than measurements justify, and graphs that the memory plan
-// omits.
+// Catches: tower budgets that are captured at the wrong time (a start that waits for all of them, a request that waits
+// for one, a budget that is never captured); an image that is padded further than measurements justify; graphs that the
+// memory plan omits.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -177,7 +177,8 @@ TEST_F(VisionCapture, GraphsAreInTheMemoryPlanAndItsBudget) {
   EXPECT_THAT(engine_->notes(), ::testing::Contains(HasSubstr("the tower's sizes dropped: ")));
 }
 
-// The largest image of a context has 4 200 patches, and ran eagerly when budgets ended at 2 048.
+// This context allows images of up to 4 400 patches. The budgets must reach this number, because larger images run
+// eagerly.
 TEST_F(VisionCapture, BudgetsReachTheLargestImage) {
   EngineOptions options = options_for(CaptureMode::kCore);
   options.context_length = 1100;  // allows 4 400 patches

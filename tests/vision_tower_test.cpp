@@ -1,7 +1,6 @@
-// Compares vision towers by themselves with what Hugging Face computes from the same patches. Catches: windows,
-// positions or merge units in another order, images that attend to each other, padding that reaches a row, a budget's
-// graph whose results differ from its operators' on isolated memory, and inner values that are padded wrongly with
-// zeros.
+// Compares vision towers by themselves with Hugging Face's results for the same patches. Catches: windows, positions or
+// merge units in another order; images that attend to each other; padding that reaches a row; a budget's graph whose
+// results differ from its operators' on isolated memory; inner values that are padded wrongly with zeros.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -2,7 +2,7 @@
 //
 //   schema_samples TOKENIZER END_TOKEN SAMPLES TOKENS SEED [WHITESPACE] < schemas > answers
 //
-// Each line has a schema. Each answer line is {"status": "served", "unimplemented", …, "message", "ms" (processor
+// Each input line has a schema. Each answer line is {"status": "served", "unimplemented", …, "message", "ms" (processor
 // time), "wall_ms", "texts": [{"text", "ended"}], "masks", "masks_ms" (processor time of all masks), "mask_ms" (of the
 // slowest)}.
 #include <fmt/format.h>
@@ -56,7 +56,7 @@ struct Walker {
     return out;
   }
 
-  // Chooses a closing token the more often the longer the text is.
+  // Chooses a closing token with a probability that grows with the length of the text, otherwise any allowed token.
   TokenId choose(const std::vector<TokenId>& tokens, int step) {
     if (static_cast<int>(random() % 40) < 4 + step) {
       for (const TokenId token : closing) {
