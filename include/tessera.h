@@ -17,8 +17,8 @@
  *
  * Errors. A function that can fail returns a tessera_code. If it is not TESSERA_OK and `error` is not NULL, *error
  * is set to an object that the caller owns (tessera_error_free); otherwise *error does not change. Outputs are
- * written only with TESSERA_OK. A required pointer that is NULL is TESSERA_INVALID_ARGUMENT. No exception leaves the
- * library.
+ * written only with TESSERA_OK. For a required pointer that is NULL the code is TESSERA_INVALID_ARGUMENT. No
+ * exception leaves the library.
  *
  * Texts are UTF-8 and end with a NUL byte. The caller owns the texts that it gets as char** and frees them with
  * tessera_free.
@@ -71,7 +71,7 @@ const char* tessera_error_message(const tessera_error* error);
 /* Returns the field of the request's body that is at fault, such as "sampling_params.top_p"; "" if there is none. */
 const char* tessera_error_field(const tessera_error* error);
 void tessera_error_free(tessera_error* error); /* does nothing for NULL */
-void tessera_free(void* memory);               /* frees a text or ids that a function returned; NULL: nothing */
+void tessera_free(void* memory);               /* frees a text or ids from a function; does nothing for NULL */
 
 /* ---- Engines ---- */
 
@@ -88,7 +88,7 @@ tessera_code tessera_open(const char* options, tessera_engine** engine, tessera_
  * nothing for NULL. */
 tessera_code tessera_close(tessera_engine* engine, tessera_error** error);
 
-/* Returns TESSERA_OK, or why the engine no longer serves (a lost device). */
+/* Returns TESSERA_OK, or the error for which the engine no longer serves, such as a lost device. */
 tessera_code tessera_health(tessera_engine* engine, tessera_error** error);
 
 /* Describes what these options would run: pieces, split operators, sizes, rules and memory, in the form of `tessera
@@ -144,16 +144,16 @@ typedef struct tessera_event {
  * forwards of the engine wait meanwhile, so a callback should take microseconds: pass the text to a thread of your own.
  * It may call any function that does not wait. Those that wait (tessera_close, tessera_info, tessera_ask,
  * tessera_request_next and tessera_request_wait, of any engine) are refused with TESSERA_FAILED_PRECONDITION.
- * tessera_request_free may free other requests of this engine, but neither the callback's own request nor a request of
- * another engine, for whose callback it would not wait. A result other than 0 cancels the request, and an error event
- * follows. No exception may leave the callback. */
+ * tessera_request_free may free other requests of this engine. It must not free the callback's own request. It must not
+ * free a request of another engine either, because it would not wait for that request's callback. A result other than 0
+ * cancels the request, and an error event follows. No exception may leave the callback. */
 typedef int (*tessera_on_event)(void* user, const tessera_event* event);
 
 typedef struct tessera_submission {
   size_t size;               /* sizeof(tessera_submission) */
   const char* path;          /* "/generate" */
   const char* body;          /* JSON */
-  size_t body_size;          /* bytes; 0: up to the body's NUL */
+  size_t body_size;          /* bytes; 0: the body ends at its NUL */
   tessera_on_event on_event; /* NULL: events wait for tessera_request_next */
   void* user;                /* for on_event */
 } tessera_submission;

@@ -16,12 +16,12 @@
  *            members beyond a smaller `size` count as null or 0. A function or pointer may be null only if its comment
  *            says so. All other structs are plain values, which never change within an ABI version.
  * Errors.    A function returns TESSERA_PLUGIN_OK, or another code with a message (tessera_plugin_fail) that says what
- *            is wrong, which value, and what is accepted. The host adds plugin, operator and device. Nothing may throw
- *            or longjmp out of the plugin; a C++ exception that leaves it is still only an error of that call.
+ *            is wrong, which value, and what is accepted. The host adds the names of plugin, operator and device.
+ *            Nothing may throw or longjmp out of the plugin. If a C++ exception leaves it, the call counts as failed.
  * Lifetime.  Tables, names and objects behind `self` must stay valid while the library is loaded: make them static.
  *            Arguments of a call are valid during the call, unless the comment says otherwise. The library stays loaded
- *            as long as the engine to whose registry it added exists. It is also loaded in a process of its own, to see
- *            whether that works.
+ *            until the engine that loaded it is closed. Before that, the host loads the library in a separate process,
+ *            to see whether it works.
  * Threads.   tessera_plugin_register runs on one thread, alone. Afterwards several threads may call every function with
  *            different objects. One thread at a time uses an object that a function made (bound kernel, stream,
  *            parser …). A device is the exception: several threads may call its functions at once.
@@ -124,7 +124,7 @@ typedef struct tessera_plugin_type {
 } tessera_plugin_type;
 
 /* An address in device memory: the memory's handle, and the bytes from its start. On "cpu", "cuda" and every other
- * device with pointers, the handle is the address of the first byte, and handle + offset is the address meant. */
+ * device with pointers, the handle is the address of the first byte, so handle + offset is a pointer. */
 typedef struct tessera_plugin_address {
   void* handle; /* null: no address */
   size_t offset;
@@ -208,7 +208,7 @@ typedef struct tessera_plugin_operator {
   /* 1 if a row of the results depends only on the same row of the operands and on weights, so that padding rows change
    * nothing. 0 requires kernels with a planner, which tells them which rows count. */
   int32_t row_independent;
-  int32_t capturable;       /* 0: never part of a graph; forwards are cut at it, whatever the split ops are */
+  int32_t capturable;       /* 0: never part of a recorded graph; forwards are always cut at it */
   int32_t split_by_default; /* forwards are cut at it unless --cuda-graph-split-ops names others */
   /* The same computation by simpler operators, written like the inside of a graph's text. Operands have their declared
    * names, and "$name" stands for an attribute's value. It may use the engine's operators and those that this plugin
@@ -233,14 +233,14 @@ typedef struct tessera_plugin_limits {
   int64_t max_tokens; /* query rows in a forward, padding included */
   int64_t max_pages_per_request;
   int64_t page_size;     /* tokens */
-  int64_t num_pages;     /* of the plan's cache group, so page ids are below it; 0 in a call's limits */
+  int64_t num_pages;     /* pages of the plan's cache group; page ids are below it; 0 in tessera_plugin_call */
   int32_t deterministic; /* a row's bits must not depend on other rows, or on how a request is cut into forwards */
 } tessera_plugin_limits;
 
 typedef struct tessera_plugin_page_table {
   const int32_t* pages; /* the page of position p is pages[p / page_size] */
   size_t num_pages;
-  int64_t first_held; /* entries before this one are page 0: no row attends to them any more */
+  int64_t first_held; /* entries before this one are page 0, because no row attends to them any more */
 } tessera_plugin_page_table;
 
 /* A ragged batch. The tokens of a request are adjacent. */
@@ -267,8 +267,9 @@ typedef struct tessera_plugin_planner {
    * of the group. */
   int32_t (*bytes)(void* self, const tessera_plugin_node* node, const tessera_plugin_limits* limits, size_t* bytes,
                    tessera_plugin_error* error);
-  /* Makes the plan for the batch: writes `data`, and how many of its first bytes the device must get. `data` is host
-   * memory of bytes() bytes, with what earlier batches wrote. Allocates nothing. */
+  /* Makes the plan for the batch: writes it to `data`, and its size to *written. The host copies only this many bytes
+   * to the device. `data` is host memory of bytes() bytes, which still contains what earlier batches wrote. Allocates
+   * nothing. */
   int32_t (*plan)(void* self, const tessera_plugin_node* node, const tessera_plugin_limits* limits,
                   const tessera_plugin_batch* batch, void* data, size_t* written, tessera_plugin_error* error);
 } tessera_plugin_planner;
@@ -285,7 +286,7 @@ typedef struct tessera_plugin_call {
   const tessera_plugin_tensor* results;
   size_t num_results;
   tessera_plugin_address workspace; /* of workspace_bytes() bytes, shared by all kernels of the stream */
-  tessera_plugin_address plan; /* from the kernel's planner; no handle if it has none, and in workspace_bytes() */
+  tessera_plugin_address plan; /* its handle is null if the kernel has no planner, and in workspace_bytes() */
   const tessera_plugin_limits* limits;
   int32_t is_decode; /* batches have one row for each request */
   void* device;      /* what a plugin's device made in open(); null on other devices */
@@ -302,7 +303,7 @@ typedef struct tessera_plugin_kernel {
   int32_t (*bind)(void* self, const tessera_plugin_call* call, void** bound, tessera_plugin_error* error);
   /* Puts the kernel on `stream`, asynchronously: allocates nothing, synchronises nothing and makes the same launches
    * each time, eagerly and while the stream records. `stream`:
-   *   "cpu"       null; the call computes, on the host, and is made again for every replay of a graph
+   *   "cpu"       null; the call itself computes, and the host repeats the call for every replay of a graph
    *   "cuda"      cudaStream_t
    *   a plugin's  what its create_stream() made */
   int32_t (*enqueue)(const void* bound, void* stream, tessera_plugin_error* error);
@@ -311,8 +312,8 @@ typedef struct tessera_plugin_kernel {
    * scratch memory. */
   int32_t (*workspace_bytes)(void* self, const tessera_plugin_call* call, size_t* bytes, tessera_plugin_error* error);
   const tessera_plugin_planner* planner; /* null: the kernel reads nothing but its operands */
-  /* Returns a number that tells apart the kernels or algorithms from which bind() chose: each of them runs once before
-   * any capture. Null: there is only one. */
+  /* Returns a number for the kernel or algorithm that bind() chose. The host runs the bound kernel of each number once
+   * before any capture. Null: there is only one. */
   uint64_t (*variant)(const void* bound);
 } tessera_plugin_kernel;
 
@@ -324,7 +325,7 @@ typedef struct tessera_plugin_properties {
   const char* name;         /* of this device, for messages and logs; valid until close() */
   int64_t memory_bytes;     /* the most memory that this process may use */
   int32_t threads;          /* its processors, or the worker threads of a kernel */
-  int32_t on_host;          /* kernels run on the host's cores and have finished when they are enqueued */
+  int32_t on_host;          /* kernels run on the host's cores, and enqueue() returns when they have ended */
   int32_t has_pointers;     /* handle + offset is an address that kernels can use; 0: handles only name buffers */
   int32_t has_bf16;         /* matrix units accept bfloat16 */
   int32_t arenas_grow;      /* 0: create_arena() takes all memory at once, and grow_arena() is not used */
@@ -345,7 +346,7 @@ typedef struct tessera_plugin_steps {
   void* host;
 } tessera_plugin_steps;
 
-/* A type of device. The host keeps the contract around these functions. There is one recording at a time. While it is
+/* A type of device. The host guarantees the following to these functions. There is one recording at a time. While it is
  * open, its thread neither allocates, grows, stages, synchronises nor makes streams; it may still free memory, and the
  * graph is then dropped. Objects are freed before what they use: graphs, then events and streams, memory, the device.
  * Free functions get each object once, never null, and cannot fail. Sizes are above 0.
@@ -368,8 +369,8 @@ typedef struct tessera_plugin_device {
    * RESOURCE_EXHAUSTED if there is not enough memory. */
   int32_t (*allocate)(void* device, size_t bytes, const char* name, void** handle, tessera_plugin_error* error);
   void (*free_memory)(void* device, void* handle);
-  /* Allocates host memory with the fastest copies: with it, neither upload() nor download() waits for the stream. Null:
-   * the host's own allocator is used. */
+  /* Allocates host memory from which copies are fastest. upload() and download() need not wait for the stream if they
+   * use such memory. Null: the host's own allocator is used. */
   int32_t (*allocate_host)(void* device, size_t bytes, const char* name, void** data, tessera_plugin_error* error);
   void (*free_host)(void* device, void* data);
   /* Reserves one range of `reserve_bytes` that never moves; *handle is the handle of its memory. With arenas_grow,
@@ -458,7 +459,7 @@ typedef struct tessera_plugin_piece {
   const tessera_plugin_piece_node* nodes; /* in execution order */
   size_t num_nodes;
   const char* device;    /* the device's type */
-  int32_t deterministic; /* rows must have the same bits whatever the batch */
+  int32_t deterministic; /* a row's bits must not depend on the batch */
 } tessera_plugin_piece;
 
 /* A program under construction; its instructions are in execution order. */
@@ -505,7 +506,7 @@ typedef struct tessera_plugin_pass {
   void* self;
   const char* name; /* the name by which it can be switched off */
   const char* summary;
-  int64_t version; /* raised whenever its result for some graph changes */
+  int64_t version; /* raise it whenever the pass's result for some graph changes */
   /* Reads and writes graph text. Pure. If it writes nothing, the graph stays unchanged. */
   int32_t (*run)(void* self, const char* graph, const tessera_plugin_text* out, tessera_plugin_error* error);
 } tessera_plugin_pass;
@@ -544,7 +545,7 @@ typedef struct tessera_plugin_part {
 /* Declares what the weights of a graph are made of. A weight without a declaration is the tensor of the same name. */
 typedef struct tessera_plugin_weights {
   size_t size;
-  /* Appends the rows of a part to those added to the weight before: q, k and v may form one matrix. */
+  /* Appends the rows of a part to the weight's rows so far. For example, q, k and v may form one matrix. */
   int32_t (*add_part)(const struct tessera_plugin_weights* weights, const char* weight, const tessera_plugin_part* part,
                       tessera_plugin_error* error);
   /* Sets a weight to values that the config determines, instead of parts. The values are copied. */
@@ -617,9 +618,9 @@ enum { TESSERA_PLUGIN_FINDS_REASONING = 1, TESSERA_PLUGIN_FINDS_CALLS = 2 };
 typedef struct tessera_plugin_chat {
   size_t size;
   int32_t finds;     /* FINDS_REASONING: content and reasoning are wanted; FINDS_CALLS: content, calls and arguments */
-  /* With FINDS_REASONING, by the format's reasoning_opening and reasoning_closing. `reasoning` is 1 if the prompt ends
-   * inside the reasoning. `reasoned` is 1 if the text continues a message that has ended its reasoning. At most one of
-   * them is 1. */
+  /* Only with FINDS_REASONING. The host sets the next two members by the format's reasoning_opening and
+   * reasoning_closing. `reasoning` is 1 if the prompt ends inside the reasoning. `reasoned` is 1 if the text continues
+   * a message that has ended its reasoning. At most one of them is 1. */
   int32_t reasoning;
   int32_t reasoned;
   /* With FINDS_CALLS: the request's functions, a JSON text [{"type": "function", "function": {"name": …, "parameters":
@@ -650,8 +651,8 @@ typedef struct tessera_plugin_chat_format {
   const char* name;
   int32_t finds;          /* FINDS_REASONING, FINDS_CALLS, or their sum */
   int32_t special_tokens; /* its marks are special tokens, which the text then contains; 0: they are left out */
-  /* A text in this format. When the format is added, the text is read whole, and cut at every byte. The pieces must be
-   * the same, and contain reasoning or a whole call, as `finds` says. */
+  /* A text in this format. When the format is added, the host reads the text whole, and again cut at every byte. The
+   * pieces must be the same, and contain reasoning or a whole call, as `finds` says. */
   const char* example;
   /* With FINDS_REASONING: the marks around reasoning in prompts. A template may write the opening mark at its end, and
    * a message that the model continues may have one or both marks; the chat's `reasoning` and `reasoned` tell which.
@@ -665,7 +666,7 @@ typedef struct tessera_plugin_chat_format {
    * must be quick. */
   int32_t (*push)(void* parser, const char* text, size_t bytes, const tessera_plugin_pieces* pieces,
                   tessera_plugin_error* error);
-  /* Ends the text, perhaps in the middle of anything, and gives what was held back. */
+  /* Ends the text, which may end anywhere, and adds the pieces for the text that was held back. */
   int32_t (*finish)(void* parser, const tessera_plugin_pieces* pieces, tessera_plugin_error* error);
   void (*release)(void* parser);
 } tessera_plugin_chat_format;
