@@ -1,4 +1,4 @@
-// Catches: crashes of the template language's parser and interpreter, and templates that exceed their limits.
+// Catches: crashes of the template language's parser and interpreter; templates that exceed their limits.
 #include "tessera/text/chat/chat_template.h"
 #include "fuzz.h"
 

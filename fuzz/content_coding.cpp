@@ -1,5 +1,5 @@
-// Catches: crashes, endless work and memory beyond the limit when a compressed body is inflated, a body that is
-// accepted although it was only partly inflated, and a body that inflates differently under another limit.
+// Catches: crashes, endless work and memory beyond the limit when a compressed body is inflated; a body that is
+// accepted although it was only partly inflated; a body that inflates differently under another limit.
 #include "tessera/server/http/bodies/content_coding.h"
 
 #include <zlib.h>
@@ -52,7 +52,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   constexpr std::string_view kCodings[] = {"gzip", "deflate", "zstd"};
   const std::string_view coding = kCodings[fuzz::take_choice(input, 3)];
 
-  MemoryCharge memory;  // charges no budget
+  MemoryCharge memory;  // is not counted against any budget
   ApiResult<std::string> body = decode_body(std::string(input), coding, kLimit, memory);
   ApiResult<std::string> small = decode_body(std::string(input), coding, kSmallLimit, memory);
   if (!body.ok()) check_refusal(body.error());

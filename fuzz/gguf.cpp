@@ -1,5 +1,5 @@
-// Catches: crashes on a GGUF file or on the config, tensors and tokenizer made from it, and tensors with bytes outside
-// of the file.
+// Catches: crashes on a GGUF file or on the config, tensors and tokenizer made from it; tensors with bytes outside of
+// the file.
 #include <algorithm>
 #include <functional>
 #include <vector>

@@ -1,5 +1,5 @@
-// Catches: crashes and hangs of the HTTP server on any bytes of a connection, which are sent in one or two pieces
-// before the client ends it. Every answer must begin with a status line.
+// Catches: crashes and hangs of the HTTP server on any bytes of a connection; answers that do not begin with a status
+// line. The bytes are sent in one or two pieces before the client ends the connection.
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>

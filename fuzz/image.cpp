@@ -1,5 +1,5 @@
-// Catches: crashes, endless work and memory beyond the limits when an image is decoded and cut into patches, missing
-// pixels, and results that differ from run to run.
+// Catches: crashes, endless work and memory beyond the limits when an image is decoded and cut into patches; missing
+// pixels; results that differ from run to run.
 #include <zlib.h>
 
 #include <algorithm>

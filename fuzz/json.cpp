@@ -1,4 +1,4 @@
-// Catches: crashes of the JSON parser, and printed text that does not parse back to the same value.
+// Catches: crashes of the JSON parser; printed text that does not parse back to the same value.
 #include "tessera/base/json.h"
 
 #include "fuzz.h"

@@ -1,5 +1,5 @@
-// Catches: crashes on config.json, generation_config.json and tokenizer_config.json, and configurations that are
-// accepted and violate their own limits.
+// Catches: crashes on config.json, generation_config.json and tokenizer_config.json; configurations that are accepted
+// although they violate their own limits.
 #include <unistd.h>
 
 #include <filesystem>

@@ -1,5 +1,5 @@
-// Catches: crashes of the reasoning and tool call parsers on a model's output, results that depend on the cuts of the
-// text, and calls with arguments that are not a JSON object.
+// Catches: crashes of the reasoning and tool call parsers on a model's output; results that depend on the cuts of the
+// text; calls with arguments that are not a JSON object.
 #include <map>
 #include <memory>
 
@@ -43,7 +43,7 @@ struct Case {
   bool has_tools = false;  // otherwise any name is a function's name
 };
 
-// Reads the text in pieces of `cut` bytes; 0: everything at once.
+// Reads the text in pieces of `cut` bytes, or everything at once if `cut` is 0.
 Output read(const Case& given, std::string_view text, std::size_t cut) {
   static const Json kNoTools;
   auto reasoning_parser = ReasoningParser::create(given.reasoning, given.opened);

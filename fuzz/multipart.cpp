@@ -1,4 +1,4 @@
-// Catches: crashes and endless work when a form is read, parts that reach beyond the body or overlap, and a part whose
+// Catches: crashes and endless work when a form is read; parts that reach beyond the body or overlap; a part whose
 // content contains the boundary.
 #include "tessera/server/http/bodies/multipart.h"
 

@@ -1,4 +1,4 @@
-// Catches: crashes on the bodies of /v1/chat/completions, /v1/completions, /generate and /v1/messages, and accepted
+// Catches: crashes on the bodies of /v1/chat/completions, /v1/completions, /generate and /v1/messages; accepted
 // requests with invalid prompts, images or parameters.
 #include "fuzz.h"
 #include "tessera/engine/request.h"

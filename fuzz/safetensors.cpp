@@ -1,4 +1,4 @@
-// Catches: crashes on a safetensors file, and tensors with bytes outside the file or with a number of bytes that
+// Catches: crashes on a safetensors file; tensors with bytes outside the file or with a number of bytes that
 // contradicts their shape.
 #include "tessera/model/weights/safetensors.h"
 

@@ -1,5 +1,4 @@
-// Catches: crashes and endless work on reading a SentencePiece file and encoding with it, and ids outside the
-// vocabulary.
+// Catches: crashes and endless work when a SentencePiece file is read or encodes a text; ids outside the vocabulary.
 #include "fuzz.h"
 #include "tessera/text/sentencepiece/sentencepiece_model.h"
 

@@ -1,4 +1,4 @@
-// Catches: crashes and endless work on reading a tokenizer.json, encoding and decoding, ids outside the vocabulary, and
+// Catches: crashes and endless work when a tokenizer.json is read, encodes or decodes; ids outside the vocabulary;
 // decoded text that is not UTF-8.
 #include "fuzz.h"
 #include "tessera/text/stream_decoder.h"

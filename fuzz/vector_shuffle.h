@@ -1,5 +1,6 @@
-// Defines g++'s __builtin_shuffle for clang, which compiles the fuzz targets and only has a form with constant lanes.
-// The preset includes it before every source. The kernels that use it are not fuzz targets.
+// Defines g++'s __builtin_shuffle for clang, which compiles the fuzz targets. Clang's own function accepts only
+// constant lanes. The preset includes this file before every source. The kernels that use the function are not fuzz
+// targets.
 #pragma once
 
 #define __builtin_shuffle tessera_shuffle

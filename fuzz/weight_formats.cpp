@@ -1,5 +1,5 @@
 // Catches: crashes and endless work on quantisation settings (in config.json or in a file of their own) and on their
-// patterns of modules, and linears that are found to be both plain and quantised.
+// patterns of modules; linears that are found to be both plain and quantised.
 #include <array>
 #include <optional>
 #include <string>
