@@ -8,8 +8,8 @@ namespace {
 
 constexpr std::int64_t kMaxHeadDim = 256;  // MAX_HEAD_DIM of the kernel
 
-// Length in i32 of the plan's header: the number of rows, and an unused element. For each row [number of keys, index of
-// its request's first page] follow, then all page tables.
+// Length in i32 of the plan's header: the number of rows, and an unused element. After the header come two elements for
+// each row, its number of keys and the index of its request's first page, and then all page tables.
 constexpr std::size_t kHeader = 2;
 constexpr std::size_t kRowEntries = 2;
 

@@ -51,7 +51,8 @@ class Binding {
   Bound& bound() { return bound_; }
   std::int32_t refuse(const std::string& why) const { return fail(error_, TESSERA_PLUGIN_UNIMPLEMENTED, why); }
 
-  // The number of work-items x and y of a launch. `local` need not divide it: the last groups extend past the end.
+  // The number of work-items x and y of a launch. `local` need not divide these numbers, because the last groups may
+  // extend past the end.
   struct Grid {
     std::int64_t x;
     std::int64_t y = 1;

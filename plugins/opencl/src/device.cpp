@@ -32,8 +32,8 @@ bool has_word(const std::string& text, const std::string& word) {
   return (" " + text + " ").find(" " + word + " ") != std::string::npos;
 }
 
-// A processor shares the host's memory, so half of it is left to the host. Usable memory is also limited to the largest
-// buffer, because the engine fills it with a KV cache that is one buffer.
+// A processor shares the host's memory, so half of it is left to the host. The engine fills the usable memory with a KV
+// cache that is one buffer, so on a processor the largest buffer is a limit too.
 std::int64_t usable_bytes(cl_device_id device) {
   const auto all = device_value<cl_ulong>(device, CL_DEVICE_GLOBAL_MEM_SIZE);
   const auto buffer = device_value<cl_ulong>(device, CL_DEVICE_MAX_MEM_ALLOC_SIZE);

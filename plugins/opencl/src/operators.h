@@ -11,11 +11,11 @@ struct Operator {
   const char* name;
   std::int32_t (*bind)(Binding& binding);
   const tessera_plugin_planner* planner = nullptr;
-  // Tells which of several kernels or programs was bound; null: always the same ones.
+  // Returns a number that differs between the kernels or programs that may be bound. Null if they are always the same.
   std::uint64_t (*variant)(const tessera_plugin_call& call) = nullptr;
 };
 
-// Each function returns the operators of one file of kernels.
+// Each function returns the operators whose kernels are in one file.
 std::span<const Operator> row_operators();
 std::span<const Operator> rope_operators();
 std::span<const Operator> linear_operators();

@@ -11,7 +11,7 @@
 
 namespace opencl {
 
-// A file of kernels/. Each is built together with storage.cl, and the last two with order.cl too.
+// A file of kernels/. Each is built together with storage.cl; kSample and kTokens are also built with order.cl.
 enum class Source { kRows, kRope, kLinear, kAttention, kSample, kTokens };
 
 // Types of activations and of the KV cache: TESSERA_PLUGIN_F32, _F16 or _BF16.
@@ -24,8 +24,8 @@ class Programs {
  public:
   Programs(cl_context context, cl_device_id device) : context_(context), device_(device) {}
 
-  // Creates a kernel object that belongs to the caller. Returns UNIMPLEMENTED for another type. Thread-safe; the first
-  // call for a source and types compiles.
+  // Creates a kernel object that belongs to the caller. Returns UNIMPLEMENTED for types that StorageTypes does not
+  // list. Thread-safe; the first call for a source and types compiles.
   std::int32_t create_kernel(Source source, const char* name, StorageTypes types, Kernel& kernel,
                              tessera_plugin_error* error);
 

@@ -62,7 +62,7 @@ std::int32_t Stream::create(Device& device, const char* name, std::unique_ptr<St
 
 Stream::~Stream() {
   abandon_recording();
-  clFinish(queue_.get());  // the queue reads staged memory
+  clFinish(queue_.get());  // staged memory must stay valid until the queue has read it
 }
 
 std::int32_t Stream::upload(tessera_plugin_address to, const void* data, std::size_t bytes,
@@ -127,7 +127,7 @@ std::int32_t Stream::record(Event& event, tessera_plugin_error* error) {
   OPENCL_TRY(
       check(error, clEnqueueMarkerWithWaitList(queue_.get(), 0, nullptr, &passed), "clEnqueueMarkerWithWaitList"));
   event.passed = ClEvent(passed);
-  // Another queue may wait for the event, and an unflushed queue need not ever reach it.
+  // Another queue may wait for the event, and a queue that is not flushed may never reach it.
   return check(error, clFlush(queue_.get()), "clFlush");
 }
 

@@ -1,5 +1,5 @@
-// Compares paged attention and its plan with a reference in double. Catches: a page table read past the plan's end, a
-// row that attends to a key too many, a missing window or softcap, and a replay that uses the plan of its recording.
+// Compares paged attention and its plan with a reference in double. Catches: a page table that is read past the plan's
+// end; a row that attends to a key too many; a missing window or softcap; a replay that uses the plan of its recording.
 #include "plugin_under_test.h"
 #include "tessera/ops/attention/attention_test_util.h"
 
@@ -105,7 +105,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Config{.dtype = DType::kFloat16, .cache_dtype = DType::kFloat16, .head_dim = 64},
                       Config{.dtype = DType::kFloat32, .cache_dtype = DType::kBFloat16, .window = 64}));
 
-// Catches: a batch that would write past the plan, or a page outside the cache, passed to the kernel.
+// Catches: a plan that is made although it exceeds its memory; a plan that contains a page outside the cache.
 TEST_F(OpenClAttention, RefusesWhatExceedsThePlan) {
   const Config c;
   PlanOnDevice plan(c);

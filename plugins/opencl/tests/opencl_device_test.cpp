@@ -1,5 +1,5 @@
-// Runs the contract tests that every backend must pass on the device, and tests of its own features. Catches: an eager
-// fallback in place of command buffers, and a command buffer that keeps contents or arguments of its recording.
+// Runs the contract tests that every backend must pass on the device, and tests of its own features. Catches: eager
+// runs in place of command buffers; a command buffer that keeps contents or arguments of its recording.
 #include "opened.h"
 #include "tessera/device/testing/conformance.h"
 #include "tessera/ops/contract/op_test_util.h"
@@ -40,7 +40,8 @@ TEST_F(OpenClDevice, IsNoHostAndHasNoPointers) {
   EXPECT_GT(properties.memory_bytes, 0);
 }
 
-// Launches one command buffer with three contents; two operators are recorded into other command buffers beside it.
+// Launches one command buffer three times, each time with other contents of its operand. Before the launches a second
+// operator is recorded, so that a command buffer which used the last arguments of a shared kernel would be found.
 TEST_F(OpenClDevice, ACommandBufferReadsCurrentContents) {
   using testing_tools::OpCase;
   const tessera::KernelTable* kernels = (*registry())->devices.kernels("opencl").value();
@@ -86,7 +87,7 @@ TEST_F(OpenClDevice, ErrorsNameWhatIsMissing) {
   EXPECT_THAT(opened.status().message(), ::testing::HasSubstr("99"));
 }
 
-// Catches: an operator without a kernel, or one that silently gives wrong results for unsupported types.
+// Checks that an operator without a kernel is named in the error.
 TEST_F(OpenClDevice, RefusesByName) {
   const tessera::KernelTable* kernels = (*registry())->devices.kernels("opencl").value();
   EXPECT_THAT(kernels->get("moe_experts").status().message(), ::testing::HasSubstr("moe_experts"));

@@ -1,6 +1,6 @@
 // Compares the plugin's kernels with the engine's CPU kernels on random shapes. Catches: a wrong formula, index or
-// offset, a missing tail, a command buffer that keeps contents instead of addresses, and a padded row that changes
-// others.
+// offset; a missing tail; a command buffer that keeps contents instead of addresses; a padded row that changes other
+// rows.
 #include "plugin_under_test.h"
 #include "tessera/ops/cache/kv_store.h"
 #include "tessera/ops/cache/qkv_rope_store.h"
@@ -146,8 +146,8 @@ TEST_F(OpenClOperators, RowsByNumber) {
               {{"replaced", std::vector<std::int64_t>{8, 100}}, {"by", std::int64_t{1}}}, {}, "resolve_ids");
 }
 
-// With a slice of a table that ranks share, the kernel would return other rows, and count given rows once for each
-// rank.
+// The kernel does not support a slice of a table that several ranks share. It would return wrong rows, and the sum over
+// the ranks would contain given rows several times.
 TEST_F(OpenClOperators, ASliceOfATableIsRefused) {
   const std::vector<HostTensor> operands{int_tensor({2}, {0, 4}), random_tensor(DType::kFloat32, {5, 8}, 7)};
   for (const std::int64_t first : {0, 5})

@@ -96,7 +96,8 @@ class Plugin {
   void* stream_ = nullptr;
 };
 
-// Goes at the start of a test: skips it if the machine has no driver. If CI is set, a driver is required.
+// Place this at the start of a test. It skips the test if the machine has no driver. If CI is set, a driver is
+// required.
 #define OPENCL_REQUIRE_PLUGIN()                                                       \
   if (opencl_test::Plugin::get() == nullptr && std::getenv("CI") == nullptr)          \
     GTEST_SKIP() << "no device of OpenCL (pocl-opencl-icd); standard error says why"; \
