@@ -1,6 +1,6 @@
 /* A plugin with a compiler. It prints the pieces that it gets, computes linear and silu_mul together in a kernel of its
  * own (the gate of a feed-forward layer, where the matmul's result is then never stored), and leaves all other operators
- * to the engine's kernels. Its handle records where the groups are, and a later process loads the handle. */
+ * to the engine's kernels. Its handle lists the joined nodes, and a later process loads the handle. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -88,7 +88,7 @@ static int is_used_once(const tessera_plugin_piece* piece, int32_t value) {
   return uses == 1;
 }
 
-/* Returns whether nodes n and n + 1 are a linear and the silu_mul of its result in float32 that nothing else reads. */
+/* Returns whether node n is a linear in float32 and node n + 1 a silu_mul that alone reads its result. */
 static int is_group(const tessera_plugin_piece* piece, size_t n) {
   if (n + 1 >= piece->num_nodes || strcmp(piece->device, "cpu") != 0) return 0;
   const tessera_plugin_piece_node* linear = &piece->nodes[n];

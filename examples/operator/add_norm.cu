@@ -1,4 +1,4 @@
-// The CUDA kernel of my_add_norm: one block a row.
+// The CUDA kernel of my_add_norm. Each row has one block.
 #include <cuda_bf16.h>
 
 #include "add_norm.h"
