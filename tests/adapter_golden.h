@@ -31,7 +31,7 @@ inline std::string folder_of(const std::string& adapter) {
   return adapter.starts_with("shared/") ? golden_path(adapter) : data_path("adapters/" + adapter);
 }
 
-// Returns the engine's list of targets that an adapter needs. By default embedding, head and experts are no targets.
+// Returns the targets that an engine needs for the adapter. By default embedding, head and experts are no targets.
 inline std::vector<std::string> targets_of(std::string_view adapter) {
   if (adapter.ends_with("embed-head")) return {std::string(kAllLinears), "embed_tokens", "lm_head"};
   if (adapter.find("qwen3-moe-lora/") != std::string_view::npos) return {std::string(kAllLinears), "experts"};
@@ -72,8 +72,8 @@ inline std::vector<std::pair<std::string, std::string>> five_adapters() {
           {"e", kBothAdapters[0]}};
 }
 
-// Checks that a batch which mixes five adapters and none gives each request the tokens and log-probabilities that it
-// has alone. The engine is deterministic, has five slots and no prefix cache.
+// Runs a batch of requests with five adapters and without an adapter. Checks that each request has the tokens and
+// log-probabilities that it has alone. The engine is deterministic, has five slots and no prefix cache.
 inline void expect_mixed_equals_alone(Engine& engine) {
   for (const auto& [name, golden] : five_adapters()) ASSERT_TRUE(load(engine, name, folder_of(golden)).ok());
   const Golden golden = read_golden_folder(folder_of(kBothAdapters[0]));

@@ -55,8 +55,8 @@ inline Golden read_golden_folder(const std::string& folder) {
   return golden;
 }
 
-// Returns the folder of a case: in the repository's data, in goldens/ unless the name begins with "quantised/" or
-// "gguf/", or beside the repository if it begins with "shared/".
+// Returns the folder of a case. A case "shared/…" is beside the repository. The cases "quantised/…" and "gguf/…" are
+// folders of the repository's test data, and all other cases are folders of its goldens/.
 inline std::string golden_path(const std::string& name) {
   constexpr std::string_view kShared = "shared/";
   if (name.starts_with(kShared)) return shared_path("goldens/" + name.substr(kShared.size()));

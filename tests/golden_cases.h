@@ -26,7 +26,8 @@ inline constexpr const char* kQuantisedGoldens[] = {
     "quantised/qwen3-gptq",       "quantised/llama-awq",          "quantised/llama-ct-nvfp4",
     "quantised/llama-fbgemm-fp8", "quantised/llama-ct-fp8-head",  "quantised/llama-quark-mxfp4",
     "quantised/qwen3-awq",        "quantised/qwen3-moe-ct-mxfp4", "quantised/gemma4-nvfp4-modelopt"};
-// Quantised weights of gated delta nets, and experts that are quantised one by one in families with stacks of them.
+// Quantised weights of gated delta nets, and experts that are quantised one by one in families that otherwise store all
+// experts in one tensor.
 inline constexpr const char* kRecurrentQuantisedGoldens[] = {"quantised/qwen3.5-moe-fp8-block",
                                                              "quantised/qwen3.5-moe-nvfp4-modelopt"};
 // Small checkpoints with quantised weights whose activations are not rounded.
@@ -51,8 +52,8 @@ inline constexpr const char* kLargerQuantisedGoldens[] = {
     "shared/qwen3-moe-fp8-block",  "shared/qwen3-moe-ct-nvfp4",   "shared/qwen3-moe-nvfp4-modelopt",
     "shared/deepseek-v3-fp8-block"};
 
-// GGUF files: plain types and blocks of every common size, one file and three, with rows and columns in another order
-// than in Hugging Face's checkpoints, experts in MXFP4, and a next-token layer.
+// GGUF files: plain types and blocks of every common size; a model in one file, and one in three files; rows and
+// columns in another order than in Hugging Face's checkpoints; experts in MXFP4; a next-token layer.
 inline constexpr const char* kGgufGoldens[] = {"gguf/llama3-q8_0", "gguf/qwen3-q4_0",  "gguf/qwen3-q4_k_m",
                                                "gguf/llama-split", "gguf/gemma3-q5_k", "gguf/gpt-oss-mxfp4",
                                                "gguf/qwen35-mtp"};

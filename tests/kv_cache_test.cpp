@@ -52,9 +52,9 @@ std::vector<Completion> scored(const Golden& golden, const EngineOptions& option
 
 class Float8Cache : public ::testing::TestWithParam<const char*> {};
 
-// E4M3 has 3 bits of mantissa and bfloat16 has 7, so its rounding errors are 16 times as large. These models are small
-// and random: the rounding of either type shows more than in a trained model, and some values are below 2^-6, where
-// E4M3 has fewer bits.
+// E4M3 has 3 bits of mantissa and bfloat16 has 7, so E4M3's rounding errors are 16 times as large. These models are
+// small and random: the rounding of either type shows more than in a trained model, and some values are below 2^-6,
+// where E4M3 has fewer bits.
 TEST_P(Float8Cache, LogitsAreAsNearAsTheCachesRounding) {
   const Golden golden = read_golden(GetParam());
   const std::vector<Completion> exact = scored(golden, options_for(golden, "auto"));

@@ -1,6 +1,6 @@
 // Catches: graphs, splitting, planning or an engine that do not find a program's own operator, kernel or family in the
 // registry; a state cache that loses, mixes up or repeats a sequence's state when prompts are cut, prefixes reused or
-// sequences preempted; and states and layer descriptions that operators cannot read.
+// sequences preempted; states and layer descriptions that operators cannot read.
 //
 // The family has a recurrent layer, s ← s / 2 + x, y = s, with its state in one slot of a state cache group.
 #include <gtest/gtest.h>

@@ -20,7 +20,7 @@ class GraphBuilder;
 struct OperandDecl {
   std::string_view name;
   bool mutated = false;   // the operator writes this operand
-  bool optional = false;  // only for trailing operands: it may be omitted
+  bool optional = false;  // whether the operand may be omitted; only for operands at the end
 };
 
 // The type of an attribute, in the order of Attribute's alternatives.
@@ -33,7 +33,7 @@ struct AttributeDecl {
   bool required = false;
 };
 
-// The arguments of a shape rule: operand types and the node's attributes.
+// The arguments of OpDecl::infer: operand types and the node's attributes.
 struct OpSignature {
   std::span<const Type> operands;
   const Node& node;  // gives the attributes; its results are not made yet

@@ -7,8 +7,8 @@
 
 namespace tessera::ir {
 
-// Returns the first rule that `graph` breaks, with graph, node, operator and value. The code is kInternal, because only
-// a faulty pass can break a rule.
+// Returns an error for the first rule that `graph` breaks. The message names graph, node, operator and value. The code
+// is kInternal, because only a faulty pass can break a rule.
 //
 //   Values      names are unique and not empty; dimensions can be evaluated and are not negative; inputs, weights and
 //               states are listed once, in the list of their kind; a result has one producer, which lists it.

@@ -63,9 +63,9 @@ struct ModelOptions {
   // Returns how the checkpoint stores a tensor. The stored types decide where the config is ambiguous, and show which
   // KV cache scales exist. If the function is empty, the config alone decides, and the scales are 1.
   StoredTypeOf stored_type = {};
-  // Returns the block type of a GGUF file's tensor ("….weight") if the weight keeps the blocks, or nothing if they are
-  // converted to numbers. Blocks can be kept if operators support the type and blocks divide each row. If the function
-  // is empty, no blocks are kept.
+  // Returns the block type of a GGUF file's tensor ("….weight") if the weight keeps the blocks, or nothing if the
+  // blocks are converted to numbers. A weight can keep its blocks if operators support the type and each row consists
+  // of whole blocks. If the function is empty, no blocks are kept.
   std::function<std::optional<BlockType>(std::string_view tensor)> stored_blocks = {};
   bool round_block_inputs = false;  // whether linears with blocks may round their inputs (inputs = "block")
   // Whether operators take integers and scales of blocks as separate tensors (block_codes.h). If so, only linears keep

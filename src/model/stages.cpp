@@ -37,8 +37,8 @@ class BodyReads {
 
   // Returns whether every stage that reads the node's results computes the node again. If not, the results are sent.
   bool repeats(std::size_t node) const { return repeats_[node]; }
-  // Returns the values that must be sent if the body is cut before node `at`. They are made before the cut and read
-  // after it. Their order is that in which they are made.
+  // Returns the values that must be sent if the body is cut before node `at`: values that are made before the cut and
+  // read after it. They are in the order in which they are made.
   std::vector<ValueId> crossing(std::size_t at) const {
     std::vector<ValueId> values;
     for (std::size_t n = 0; n < at && at < body_.nodes.size(); ++n)

@@ -1,6 +1,6 @@
 // Messages between the ranks of a group. They are flat byte buffers that can pass through memory or over a network.
 //
-// Layout, in the machine's byte order (all ranks of a group have the same):
+// Layout, in the machine's byte order, which all ranks of a group must share:
 //   header   magic, version and kind, number, bytes of the whole message       4 words of 8 bytes
 //   body     words of 8 bytes, and lists: a word with the count, then the elements, padded with zeros to a whole word
 //

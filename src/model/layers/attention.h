@@ -22,7 +22,7 @@ ir::ValueId rope_table(LayerBuilder& b, const ModelConfig& config, const TokenIn
 ir::ValueId rope_table(LayerBuilder& b, const ModelConfig& config, const TokenInputs& inputs, const RopeConfig& rope,
                        std::int64_t head_dim, const std::string& name);
 
-// Returns the blocks of a joint projection: q, then k, then v. Each has its own tensor ("<prefix>q_proj" …).
+// Returns the blocks of a joint projection: q, then k, then v. Each block has its own tensor ("<prefix>q_proj" …).
 std::vector<LinearBlock> qkv_blocks(const ModelConfig& config, const std::string& prefix);
 // Like qkv_blocks(), if the checkpoint has a single tensor "<prefix>qkv_proj".
 std::vector<LinearBlock> fused_qkv_blocks(const ModelConfig& config, const std::string& prefix);
@@ -31,7 +31,7 @@ std::vector<LinearBlock> fused_qkv_blocks(const ModelConfig& config, const std::
 struct AttentionInputs {
   const ModelConfig& config;
   const TokenInputs& tokens;
-  ir::ValueId rope;  // rope_table()
+  ir::ValueId rope;  // result of rope_table()
 };
 
 // Returns softmax(scale · q kᵀ) v over the layer's cache. q and the result are [T, heads · head_dim]. The config gives
@@ -42,7 +42,8 @@ ir::ValueId attend(LayerBuilder& b, const ModelConfig& config, const KvCache& ca
 
 // Returns attention(rope(qkv)): qkv [T, (heads + 2 · kv_heads) · head_dim] → [T, heads · head_dim]. Keys and values are
 // stored in the layer's cache. With QkNorm::kHead each head of q and k is first normed with the weights
-// "<prefix>q_norm" and "<prefix>k_norm". With attention_sinks the weight "<prefix>sinks" has a sink for each head.
+// "<prefix>q_norm" and "<prefix>k_norm". With config.attention_sinks the softmax includes the sinks in the weight
+// "<prefix>sinks", one for each head.
 ir::ValueId rope_attention(LayerBuilder& b, const AttentionInputs& in, std::int64_t layer, ir::ValueId qkv,
                            const std::string& prefix);
 

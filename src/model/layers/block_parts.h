@@ -10,12 +10,12 @@
 namespace tessera {
 
 // Joins parts with the same block type to one weight, u8[all parts' rows, bytes of a row]. Preconditions: no slice
-// divides a block; every part except the last has a multiple of sixteen rows (end_of_run()).
+// begins or ends within a block; every part except the last has a multiple of sixteen rows (end_of_run()).
 QuantisedWeights block_weights(const std::string& name, std::span<const LinearPart> parts);
 
-// Joins parts with the same block type, whose formats have `codes`, to two weights: codes u8[all parts' rows, bytes of
-// a row] and scales f16[all parts' rows, groups of a row], or twice as many scales if the format has pairs of them.
-// Precondition: no slice divides a block.
+// Joins parts with the same block type to two weights: codes u8[all parts' rows, bytes of a row] and scales f16[all
+// parts' rows, groups of a row]. If the format has pairs of a scale and an offset, the second weight has twice as many
+// columns. Preconditions: the formats have WeightFormat::codes set; no slice begins or ends within a block.
 QuantisedWeights block_code_weights(const std::string& name, std::span<const LinearPart> parts);
 
 }  // namespace tessera

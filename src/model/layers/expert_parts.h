@@ -65,7 +65,7 @@ class ExpertParts {
   std::vector<LinearPart> gate_up_matrices(Of of) const;
   std::vector<LinearPart> down_matrices(Of of) const;
 
-  // Only stacked layouts have biases.
+  // Only layouts with all experts in one tensor have biases.
   std::vector<WeightPart> gate_up_bias() const;  // [local_experts, 2 · local_size]
   std::vector<WeightPart> down_bias() const;     // [local_experts, H]
 

@@ -31,11 +31,11 @@ enum class Parallel : std::uint8_t {
 
 // Whether the matrix of a linear may be quantised.
 enum class Quantisable : std::uint8_t {
-  kYes,  // quantised if the checkpoint stores it so, or if linears are quantised at the start
-  // Quantised only if the checkpoint stores it so. For heads, routers and gates, which most published checkpoints leave
+  kYes,  // quantised if it is stored quantised, or if linears are quantised at the start
+  // Quantised only if it is stored quantised. For heads, routers and gates, which most published checkpoints leave
   // unquantised.
   kIfStored,
-  kNo,  // not quantised, except as a GGUF file's blocks; for a tied head
+  kNo,  // for a tied head: not quantised, unless it is stored as a GGUF file's blocks
 };
 
 // Some of a linear's outputs. They are computed from rows of one matrix [*, in] of the checkpoint.
@@ -183,10 +183,10 @@ class LayerBuilder {
   std::set<std::string, std::less<>> noted_at_start_;  // modules of at_start_
   std::vector<AdaptableLinear> linears_;
   std::vector<std::pair<ir::ValueId, ir::ValueId>> gathered_;  // operand and result of each rows_of_all_ranks()
-  std::int64_t num_layers_ = 0;                                // layers begun
+  std::int64_t num_layers_ = 0;                                // number of layers begun
   std::vector<std::size_t> layer_starts_;
   std::map<std::int64_t, ir::ValueId> layer_inputs_;  // the key is the layer
-  std::vector<LayerInfo> layers_;                     // [up to the last described layer]
+  std::vector<LayerInfo> layers_;                     // one for each layer up to the last described layer
 };
 
 }  // namespace tessera

@@ -329,7 +329,7 @@ class Joiner {
   std::int64_t groups_;  // columns of the stored table of scales
 };
 
-// Checks that the slice does not divide a group of `cols` columns that are stored together.
+// Checks that the slice does not begin or end within a group of `cols` columns that are stored together.
 Status check_slice(const LinearPart& part, std::int64_t cols, const char* what) {
   const bool whole = part.tensor_cols % cols == 0 && first_col(part) % cols == 0 && part.cols % cols == 0;
   if (whole) return ok_status();

@@ -45,17 +45,17 @@ std::string matrix_tensor(const LinearPart& part);
 WeightSpec unquantised_weight(const std::string& name, std::span<const LinearPart> parts, ir::DType dtype);
 WeightSpec bias_weight(const std::string& name, std::span<const LinearPart> parts, ir::DType dtype);
 
-// The weights that are operands of quantised_linear, from w to groups, and their format.
+// The weights for the operands of quantised_linear, from `w` to `groups`, and their format.
 struct QuantisedWeights {
   QuantisedFormat format;
   std::vector<WeightSpec> weights;
 };
 
 // Joins parts with equal formats. Each part keeps the scales of its own tensor. Preconditions: the format is quantised;
-// if it permutes columns, all parts belong to one tensor. Returns invalid_argument if a slice divides values that are
-// stored together: the two values of a byte, the 16 values of an NVFP4 scale, or a GGUF file's block. Returns
-// unimplemented for padded parts. With LastBlock::kCut the last part may end within a block of rows that share scales.
-// With kWhole every part must consist of whole blocks, as in a stack of experts.
+// if it permutes columns, all parts belong to one tensor. Returns invalid_argument if a slice begins or ends within
+// values that are stored together: the two values of a byte, the 16 values of an NVFP4 scale, or a GGUF file's block.
+// Returns unimplemented for padded parts. With LastBlock::kCut the last part may end within a block of rows that share
+// scales. With kWhole every part must consist of whole blocks, as in a stack of experts.
 enum class LastBlock : std::uint8_t { kCut, kWhole };
 Result<QuantisedWeights> quantised_weights(const std::string& name, std::span<const LinearPart> parts,
                                            LastBlock last = LastBlock::kCut);

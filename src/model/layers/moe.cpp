@@ -43,7 +43,8 @@ std::string activation_name(const ModelConfig& config) {
   return config.hidden_act == Activation::kGeluTanh ? "gelu_tanh" : "silu";
 }
 
-// A rank's stacks of matrices gate_up and down, and the further weights that packed or quantised experts need.
+// The weights of a rank's experts: all matrices gate_up in one weight, all matrices down in another, and the further
+// weights that packed or quantised experts need.
 struct ExpertStacks {
   ir::ValueId gate_up = {};
   ir::ValueId down = {};
@@ -119,7 +120,8 @@ Status check_slices(const MoeConfig& moe, const ModelOptions& options) {
   return ok_status();
 }
 
-// Records both stacks as linears that adapters may change. The modules of these linears are the experts' matrices.
+// Records the weights gate_up and down as linears that adapters may change. The modules of these linears are the
+// experts' matrices.
 void note_experts(LayerBuilder& b, const ModelConfig& config, const ExpertParts& parts, const ExpertTensors& tensors,
                   const ExpertStacks& stacks) {
   const ExpertShare share = expert_share(*config.moe, b.options());

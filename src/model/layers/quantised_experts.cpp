@@ -66,8 +66,8 @@ WeightFormat set_formats_at_start(LayerBuilder& b, const ExpertParts& parts, con
   return format;
 }
 
-// Makes the weights of a stack. `others` are parts of other ranks' experts. The weights list these parts
-// (WeightSpec::elsewhere), but they are not read.
+// Makes the weights for the matrices gate_up, or down, of this rank's experts. `others` are parts of other ranks'
+// experts. The weights list these parts (WeightSpec::elsewhere), but they are not read.
 Result<QuantisedWeights> stack_of(const std::string& name, const std::vector<LinearPart>& own,
                                   const std::vector<LinearPart>& others) {
   QuantisedWeights stack = TRY(quantised_weights(name, own, LastBlock::kWhole));
@@ -132,7 +132,7 @@ QuantisedExperts add_mxfp4_experts(LayerBuilder& b, const std::string& prefix, s
           .format = format};
 }
 
-// Adds all weights of a stack. Returns the graph's value for the first weight, and appends the values for the others to
+// Adds all weights in `stack`. Returns the graph's value for the first weight, and appends the values for the others to
 // `more`.
 ir::ValueId add_all(LayerBuilder& b, QuantisedWeights stack, std::vector<ir::ValueId>& more) {
   const ir::ValueId values = b.add_weight(std::move(stack.weights[0]));

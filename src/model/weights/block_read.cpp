@@ -36,8 +36,8 @@ struct BlockPiece {
   std::int64_t blocks = 0;
 };
 
-// Returns the rectangle that the runs cover, or nothing if the runs divide a block or exceed the matrix. `size` is the
-// number of elements in the runs.
+// Returns the rectangle that the runs cover, or nothing if a run begins or ends within a block or the runs exceed the
+// matrix. `size` is the number of elements in the runs.
 std::optional<BlockPiece> piece_of(const SliceRuns& runs, const BlockStorage& storage, std::int64_t size) {
   const BlockTypeInfo& type = block_type_info(storage.type);
   const std::int64_t per_block = storage.per_block();

@@ -25,7 +25,7 @@ class BlockRead : public ::testing::Test {
  protected:
   BlockRead() : bytes_(static_cast<std::size_t>(kRows * kRowBytes)) {
     for (std::size_t i = 0; i < bytes_.size(); ++i) bytes_[i] = static_cast<std::uint8_t>(i * 7 + i / 251);
-    // Keeps the float16 numbers of the blocks small.
+    // Gives the two float16 numbers of each block a small exponent.
     for (std::size_t block = 0; block < bytes_.size(); block += 144)
       for (const std::size_t at : {block + 1, block + 3})
         bytes_[at] = static_cast<std::uint8_t>((bytes_[at] & 0x83) | 0x18);
@@ -38,7 +38,7 @@ class BlockRead : public ::testing::Test {
             .made = make_rows({.matrices = {matrix}}, arrangement),
             .blocks = BlockType::kQ4_K};
   }
-  // Returns bytes byte … byte + bytes - 1 of some rows, as the file stores them.
+  // Returns the bytes `byte` … `byte` + `bytes` - 1 of `rows` rows, which begin at row `row`, as the file stores them.
   std::vector<std::uint8_t> plain(std::int64_t row, std::int64_t rows, std::int64_t byte, std::int64_t bytes) const {
     std::vector<std::uint8_t> part;
     for (std::int64_t r = row; r < row + rows; ++r)

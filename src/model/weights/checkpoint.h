@@ -21,7 +21,7 @@ namespace tessera {
 struct TensorFile {
   std::string path;
   std::vector<StoredTensor> tensors;
-  std::vector<std::shared_ptr<const MappedFile>> mappings;  // they own the tensors' data; several for a split set
+  std::vector<std::shared_ptr<const MappedFile>> mappings;  // own the tensors' data; a split GGUF model has several
 };
 
 class Checkpoint {

@@ -19,8 +19,8 @@ constexpr std::int64_t kExperts = 3;
 constexpr std::int64_t kHidden = 4;
 constexpr std::int64_t kExpertSize = 6;  // intermediate size of an expert
 
-// Both functions return a number that identifies an element of expert e: gate_up() an element of gate or up, down() an
-// element of down.
+// gate_up() returns a number that identifies an element of gate or up of expert e. down() returns a number that
+// identifies an element of down.
 float gate_up(std::int64_t e, std::int64_t row, std::int64_t h, bool up) {
   return static_cast<float>(1000 * (2 * e + (up ? 1 : 0)) + 10 * row + h);
 }

@@ -34,7 +34,7 @@ std::int64_t stored_dtype_bytes(StoredDtype dtype);
 // Returns safetensors' spelling: "BF16", "F8_E4M3", …
 std::string_view stored_dtype_name(StoredDtype dtype);
 std::optional<StoredDtype> stored_dtype_from_name(std::string_view name);
-// Returns "BOOL, U8, …", for messages.
+// Returns all names, "BOOL, U8, …", for messages.
 std::string stored_dtype_names();
 
 // kWeightDtypes are the types that matmuls compute in. kQuantisedDtypes are the types of quantised values that are

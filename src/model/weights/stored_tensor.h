@@ -41,7 +41,7 @@ struct StoredTensor {
   std::int64_t num_elements() const;
 };
 
-// Returns "[2, 3]".
+// Returns the shape as text, for example "[2, 3]".
 std::string shape_text(std::span<const std::int64_t> shape);
 // Returns the size of a tensor in bytes. Returns nothing for a negative dimension, or if the size exceeds 63 bits.
 std::optional<std::int64_t> tensor_bytes(std::span<const std::int64_t> shape, StoredDtype dtype);

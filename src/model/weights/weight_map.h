@@ -16,7 +16,7 @@ namespace tessera {
 inline constexpr std::string_view kWeightFile = "model.safetensors";
 inline constexpr std::string_view kWeightIndex = "model.safetensors.index.json";
 
-// Parses "model-00002-of-00005.safetensors" to {2, 5}.
+// The numbers in a shard's file name: {2, 5} for "model-00002-of-00005.safetensors".
 struct ShardNumber {
   int index = 0;
   int count = 0;
