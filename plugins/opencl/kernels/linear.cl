@@ -1,5 +1,5 @@
 // y[m, n] = x[m, :] . w[n, :] + bias[n] + residual[m, n]. Sums are in float and rounded once; y may be residual's
-// memory. Each kernel gives a row the same bits for any other rows. The kernels for few rows share one order of sums,
+// memory. With each kernel, a row's bits do not depend on other rows. The kernels for few rows share one order of sums,
 // and the one for many rows has another.
 
 #define HAS_BIAS 1

@@ -188,7 +188,8 @@ std::int32_t enqueue(const void* bound, void* stream, tessera_plugin_error* erro
 void release(void* bound) { delete static_cast<BoundOperator*>(bound); }
 std::uint64_t variant(const void* bound) { return static_cast<const BoundOperator*>(bound)->variant; }
 
-// Static, because the tables must live as long as the library.
+// Makes the tables of all kernels. The caller keeps them in a static variable, because they must live as long as the
+// library.
 std::vector<tessera_plugin_kernel> make_kernels() {
   std::vector<tessera_plugin_kernel> kernels;
   for (const std::span<const Operator> list :

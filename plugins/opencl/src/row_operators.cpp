@@ -74,7 +74,7 @@ std::int32_t bind_copy(Binding& b) {
   return TESSERA_PLUGIN_OK;
 }
 
-// Returns the words of one row of `cols` elements.
+// Computes the number of words in a row of `cols` elements.
 std::int32_t words_of(const Binding& b, std::int64_t cols, std::int32_t dtype, cl_uint& words) {
   if (element_bytes(dtype) % kWord != 0) return b.refuse("rows of u8; accepted are types of 2 bytes and more");
   words = static_cast<cl_uint>(static_cast<std::size_t>(cols) * element_bytes(dtype) / kWord);

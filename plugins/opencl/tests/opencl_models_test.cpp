@@ -70,7 +70,7 @@ TEST_P(OpenClModels, LogitsAndTokens) {
   }
 }
 
-// Values are stored in 16 bits; every device has the conversions.
+// Covers values that are stored in 16 bits. Every device has the conversions for them.
 class OpenClNarrowModels : public OpenClModels {};
 
 TEST_P(OpenClNarrowModels, Logits) {

@@ -24,7 +24,8 @@ inline tessera::Result<std::unique_ptr<tessera::Device>> open_device() {
   return (*registry())->devices.open("opencl");
 }
 
-// Returns why a test that needs the device is skipped; null: the device exists. If CI is set, it must exist.
+// Returns why a test that needs the device must be skipped; null if the device exists. If CI is set, a missing device
+// is an error.
 inline const char* why_no_device() {
   static const std::string why = [] {
     const auto device = open_device();

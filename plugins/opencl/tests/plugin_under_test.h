@@ -185,7 +185,7 @@ class DeviceOp {
   DeviceOp(const DeviceOp&) = delete;
   DeviceOp& operator=(const DeviceOp&) = delete;
 
-  // Returns the message of a kernel that refuses the operator; fails the test if it accepts it.
+  // Returns the message with which a kernel refuses the operator. Fails the test if the kernel accepts the operator.
   static std::string refusal(const ir::OpDecl& decl, const std::vector<HostTensor>& operands,
                              const ir::Attributes& attributes) {
     tessera_plugin_limits limits = {};
