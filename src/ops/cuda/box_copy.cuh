@@ -93,6 +93,11 @@ __device__ inline void sync_cluster() {
   arrive_at_cluster();
   wait_for_cluster();
 }
+// Waits until all threads of the cluster have arrived, like sync_cluster(), but makes no stores visible. A block calls
+// it before it ends if other blocks may still read its shared memory.
+__device__ inline void leave_cluster() {
+  asm volatile("barrier.cluster.arrive.relaxed;\nbarrier.cluster.wait;" ::: "memory");
+}
 // Arrives at the barrier at the same address in another block of the cluster.
 __device__ inline void arrive_at_block(const SharedBarrier& barrier, unsigned block) {
   asm volatile(

@@ -93,6 +93,23 @@ __device__ inline void add_blocks(float (&total)[8], std::uint32_t address) {
   }
 }
 
+// Does the same in a cluster of up to kMost blocks.
+template <int kMost>
+__device__ inline void add_blocks(float (&total)[8], std::uint32_t address, int blocks) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    float4 parts[kMost];
+#pragma unroll
+    for (int b = 0; b < kMost; ++b)
+      if (b < blocks) parts[b] = load_of_block(address + static_cast<std::uint32_t>(half * 16), b);
+    float4 sum = parts[0];
+#pragma unroll
+    for (int b = 1; b < kMost; ++b)
+      if (b < blocks) sum.x += parts[b].x, sum.y += parts[b].y, sum.z += parts[b].z, sum.w += parts[b].w;
+    total[half * 4] = sum.x, total[half * 4 + 1] = sum.y, total[half * 4 + 2] = sum.z, total[half * 4 + 3] = sum.w;
+  }
+}
+
 template <class T>
 __device__ inline void add_pack(float (&total)[8], const T* from) {
   const Pack<T, 8> pack = load_pack<T, 8>(from);

@@ -17,8 +17,11 @@ namespace tessera::cuda::quantised {
 struct Arrangement {
   int split = 1;           // blocks of a cluster that split k
   bool shared = false;     // two blocks of a cluster share x
-  std::int64_t turns = 0;  // stages of a block times waves of blocks, to estimate the time
+  std::int64_t turns = 0;  // an estimate of the time, in stages of a block
 };
+
+// A block's end, where sums are added and stored, takes about as long as four stages (int4 on an H200).
+inline constexpr std::int64_t kEndStages = 4;
 
 // The shared memory of a block: a ring of kStages stages.
 template <class Product>
@@ -44,13 +47,14 @@ Result<Arrangement> arrange(const char* name, const QuantisedCall& p) {
   const std::int64_t tiles = ceil_div(p.m, std::int64_t{kN}) * weight_tiles_of(p);
   const std::int64_t stages = ceil_div(p.k, std::int64_t{kStageColumns});
   const std::int64_t most_blocks = kTileBlocks<kN> * p.workers;
-  if (tiles >= most_blocks) return Arrangement{.shared = true, .turns = ceil_div(tiles, most_blocks) * stages};
-  Arrangement best{.turns = stages};
+  const auto turns_of = [](std::int64_t waves, std::int64_t of_block) { return waves * (of_block + kEndStages); };
+  if (tiles >= most_blocks) return Arrangement{.shared = true, .turns = turns_of(ceil_div(tiles, most_blocks), stages)};
+  Arrangement best{.turns = turns_of(1, stages)};
   if (p.deterministic) return best;
   for (int split = 2; split <= kMostSplit && stages >= 2 * split; ++split) {
-    if (split == 3 && !kMaySplitByThree<kN>) continue;
     const int clusters = TRY(clusters_at_once(kernel, kTileThreads<kN>, split, BlockMemory<Product>::kBytes, name));
-    const std::int64_t turns = ceil_div(tiles, std::int64_t{clusters}) * ceil_div(stages, std::int64_t{split});
+    const std::int64_t waves = ceil_div(tiles, std::int64_t{clusters});
+    const std::int64_t turns = turns_of(waves, ceil_div(stages, std::int64_t{split}));
     if (turns < best.turns) best = {.split = split, .turns = turns};
   }
   return best;

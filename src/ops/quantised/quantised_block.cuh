@@ -23,7 +23,9 @@ inline constexpr int kTileWarpgroups = 2;
 inline constexpr int kStageColumns = 128;
 inline constexpr int kBoxRowBytes = 128;  // bytes of a row of x in a box
 inline constexpr int kMostTileStages = 8;
-inline constexpr int kMostSplit = 4;
+// The most blocks of a cluster that split k. Larger clusters would be faster alone, but after other kernels they wait
+// longer until a group of multiprocessors has room for all their blocks.
+inline constexpr int kMostSplit = 6;
 inline constexpr int kTileWarps = kTileWarpgroups * kWarpgroup / kWarp;  // warps that multiply
 inline constexpr int kTileSumRow = kTileWeights + 4;
 
@@ -38,11 +40,6 @@ inline constexpr int kTileThreads = kTileWarpgroups* kWarpgroup + (kMovesRegiste
 // converts or adds.
 template <int kN>
 inline constexpr int kTileBlocks = kN <= 64 ? 2 : 1;
-
-// Whether three blocks may split k. If two blocks share a multiprocessor, there is always room for clusters of four, so
-// clusters of three are not needed.
-template <int kN>
-inline constexpr bool kMaySplitByThree = kTileBlocks<kN> == 1;
 
 template <class T>
 struct TiledQuantised {
@@ -174,28 +171,35 @@ __device__ inline void store_tile_sums(const float (&sum)[kN / 2], std::uint32_t
                    : "memory");
 }
 
-// Computes y for the block's share of the rows, from the sums of all kBlocks blocks of the cluster. A thread has eight
-// columns at a time.
-template <class T, int kN, int kBlocks>
-__device__ inline void store_tile_share(const TiledQuantised<T>& p, std::uint32_t sums, int first_row, int first_weight,
-                                        int rank) {
-  constexpr int kShare = (kN + kBlocks - 1) / kBlocks;
+// Computes y for the block's share of the rows. If kSplit, it adds the sums of all blocks of the cluster; otherwise the
+// block has all rows and all sums. A thread has eight columns at a time.
+template <class T, int kN, bool kSplit>
+__device__ inline void store_tile_share(const TiledQuantised<T>& p, std::uint32_t sums, const TilePlace& place) {
+  const auto add = [&](float(&total)[8], std::uint32_t from) {
+    if constexpr (kSplit) {
+      split_linear::add_blocks<kMostSplit>(total, from, p.split);
+    } else {
+      split_linear::add_blocks<1>(total, from);
+    }
+  };
+  const int share = kSplit ? (kN + p.split - 1) / p.split : kN;
+  const int first = kSplit ? place.rank * share : 0;
   const bool is_gated = p.gate != Gate::kNone;
   const int weights = is_gated ? 16 : 8;  // rows of w for a thread
   const int packs = kTileWeights / weights;
-  for (int i = static_cast<int>(threadIdx.x); i < kShare * packs; i += kTileWarps * kWarp) {
-    const int at = rank * kShare + i / packs;
-    const int row = first_row + at;
-    const int column = first_weight * 8 / weights + i % packs * 8;
+  for (int i = static_cast<int>(threadIdx.x); i < share * packs; i += kTileWarps * kWarp) {
+    const int at = first + i / packs;
+    const int row = place.first_row + at;
+    const int column = place.first_weight * 8 / weights + i % packs * 8;
     if (at >= kN || row >= p.m || column >= p.n) continue;
     const std::uint32_t from = sums + static_cast<std::uint32_t>((at * kTileSumRow + i % packs * weights) * 4);
     const std::int64_t out = static_cast<std::int64_t>(row) * p.n + column;
     float total[8];
-    split_linear::add_blocks<kBlocks>(total, from);
+    add(total, from);
     if (p.bias != nullptr) split_linear::add_pack(total, p.bias + column);
     if (is_gated) {
       float up[8];
-      split_linear::add_blocks<kBlocks>(up, from + 8 * 4);
+      add(up, from + 8 * 4);
       if (p.bias != nullptr) split_linear::add_pack(up, p.bias + p.n + column);
 #pragma unroll
       for (int j = 0; j < 8; ++j) total[j] = gated<T>(p.gate, total[j], up[j]);
@@ -203,6 +207,16 @@ __device__ inline void store_tile_share(const TiledQuantised<T>& p, std::uint32_
     if (p.residual != nullptr) split_linear::add_pack(total, p.residual + out);
     *reinterpret_cast<uint4*>(p.y + out) = make_uint4(pack_two<T>(total[0], total[1]), pack_two<T>(total[2], total[3]),
                                                       pack_two<T>(total[4], total[5]), pack_two<T>(total[6], total[7]));
+  }
+}
+
+// Waits for all threads of a cluster of `blocks` blocks.
+__device__ inline void sync_blocks(int blocks) {
+  __syncwarp();
+  if (blocks > 1) {
+    sync_cluster();
+  } else {
+    __syncthreads();
   }
 }
 
@@ -237,14 +251,8 @@ __global__ void __launch_bounds__(kTileThreads<Product::Ring::kN>, kTileBlocks<P
     SharedBarrier::make_visible();
     for (int s = 0; s < ahead; ++s) copies.weights(s, at.first + s);
   }
-  __syncwarp();
   let_next_begin();
-  if (at.cluster > 1) {
-    sync_cluster();
-  } else {
-    __syncthreads();
-  }
-  wait_for_previous();
+  sync_blocks(p.shared ? at.cluster : 1);  // blocks that share x need each other's barriers from here on
 
   if (threadIdx.x < kTileWarpgroups * kWarpgroup) {
     if constexpr (kMovesRegisters<kN>) keep_registers<232, true>();
@@ -259,11 +267,19 @@ __global__ void __launch_bounds__(kTileThreads<Product::Ring::kN>, kTileBlocks<P
     float sum[kN / 2];
     float factor[2];
     Product::multiply(p, at, ring, weight, w_rows, sum, factor);
+    wait_for_previous();  // before the residual is read and y is written
     // The sums overwrite stages of the ring. So all warps must have read these stages before.
     asm volatile("bar.sync 1, %0;" ::"n"(kTileWarpgroups * kWarpgroup) : "memory");
     store_tile_sums<kN>(sum, ring.base, weight, factor);
+    sync_blocks(at.cluster);
+    if (p.shared || p.split == 1) {
+      store_tile_share<typename Product::Element, kN, false>(p, ring.base, at);
+    } else {
+      store_tile_share<typename Product::Element, kN, true>(p, ring.base, at);
+    }
   } else {
     if constexpr (kMovesRegisters<kN>) keep_registers<40, false>();
+    wait_for_previous();
     if (is_copying) {
       let_copies_see_stores();
       for (int s = 0; s < ahead; ++s) copies.rows(s, at.first + s);
@@ -274,28 +290,9 @@ __global__ void __launch_bounds__(kTileThreads<Product::Ring::kN>, kTileBlocks<P
         if (++slot == p.stages) slot = 0, ++turn;
       }
     }
+    sync_blocks(at.cluster);
   }
-  __syncwarp();
-  if (at.cluster > 1) {
-    sync_cluster();
-  } else {
-    __syncthreads();
-  }
-  if (threadIdx.x < kTileWarpgroups * kWarpgroup) {
-    if (p.shared || p.split == 1) {
-      store_tile_share<typename Product::Element, kN, 1>(p, ring.base, at.first_row, at.first_weight, 0);
-    } else if (p.split == 2) {
-      store_tile_share<typename Product::Element, kN, 2>(p, ring.base, at.first_row, at.first_weight, at.rank);
-    } else if (p.split == kMostSplit) {
-      store_tile_share<typename Product::Element, kN, kMostSplit>(p, ring.base, at.first_row, at.first_weight, at.rank);
-    } else if constexpr (kMaySplitByThree<kN>) {
-      store_tile_share<typename Product::Element, kN, 3>(p, ring.base, at.first_row, at.first_weight, at.rank);
-    }
-  }
-  if (!p.shared && p.split > 1) {
-    __syncwarp();
-    sync_cluster();  // other blocks may still read this block's sums
-  }
+  if (!p.shared && p.split > 1) leave_cluster();  // other blocks may still read this block's sums
 #endif
 }
 

@@ -162,36 +162,31 @@ struct StageScales {
   }
 };
 
-// A thread's part of a stage of weights, in the form that multiply_held() takes: steps of 16 columns.
-using HeldStage = std::uint32_t[kStageSteps][4];
-
-// Converts a thread's values of a row and of the eighth row after it. `start` is the place of the thread's first value
-// in shared memory.
+// Converts a thread's values of a step, of a row and of the eighth row after it. `start` is the place of the thread's
+// first value of the stage in shared memory.
 template <class T, Values kValues, StageGroups kGroups>
-__device__ inline void convert_stage(std::uint32_t start, const StageScales<T, kValues, kGroups> (&scales)[2],
-                                     HeldStage& to) {
-  constexpr int kStepBytes = stage_row_bytes(kValues) / kStageSteps;
+__device__ inline void convert_step(std::uint32_t start, int step, const StageScales<T, kValues, kGroups> (&scales)[2],
+                                    std::uint32_t (&to)[4]) {
   constexpr int kRowBytes = stage_row_bytes(kValues);
+  constexpr int kStepBytes = kRowBytes / kStageSteps;
 #pragma unroll
-  for (int step = 0; step < kStageSteps; ++step)
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      // A thread has the columns 2 q, 2 q + 1, 2 q + 8 and 2 q + 9 of a step; q is its number in the quad.
-      std::uint32_t pairs[2];
-      const std::uint32_t chunk = start ^ static_cast<std::uint32_t>(step * kStepBytes / 16 * 16);
-      const std::uint32_t at = chunk + static_cast<std::uint32_t>(step * kStepBytes % 16 + half * 8 * kRowBytes);
-      if constexpr (is_packed(kValues)) {
-        const auto convert = [](std::uint32_t byte) {
-          return StageScales<T, kValues, kGroups>::kSmall ? convert_small_byte(byte) : convert_byte<T, kValues>(byte);
-        };
-        pairs[0] = convert(load_shared_u8(at));
-        pairs[1] = convert(load_shared_u8(at + 4));
-      } else {
-        convert_bytes<T, kValues>(load_shared_u16(at) | load_shared_u16(at + 8) << 16, pairs);
-      }
-#pragma unroll
-      for (int i = 0; i < 2; ++i) to[step][2 * i + half] = scales[half].values_of(pairs[i], step);
+  for (int half = 0; half < 2; ++half) {
+    // A thread has the columns 2 q, 2 q + 1, 2 q + 8 and 2 q + 9 of a step; q is its number in the quad.
+    std::uint32_t pairs[2];
+    const std::uint32_t chunk = start ^ static_cast<std::uint32_t>(step * kStepBytes / 16 * 16);
+    const std::uint32_t at = chunk + static_cast<std::uint32_t>(step * kStepBytes % 16 + half * 8 * kRowBytes);
+    if constexpr (is_packed(kValues)) {
+      const auto convert = [](std::uint32_t byte) {
+        return StageScales<T, kValues, kGroups>::kSmall ? convert_small_byte(byte) : convert_byte<T, kValues>(byte);
+      };
+      pairs[0] = convert(load_shared_u8(at));
+      pairs[1] = convert(load_shared_u8(at + 4));
+    } else {
+      convert_bytes<T, kValues>(load_shared_u16(at) | load_shared_u16(at + 8) << 16, pairs);
     }
+#pragma unroll
+    for (int i = 0; i < 2; ++i) to[2 * i + half] = scales[half].values_of(pairs[i], step);
+  }
 }
 
 // Multiplies converted weights: a Product of quantised_block().
@@ -201,6 +196,9 @@ struct ConvertedProduct {
   static constexpr int kWeightRowBytes = stage_row_bytes(kValues);
   static constexpr bool kScaled = false;
   using Ring = TileRing<kN, kTileWeights * kWeightRowBytes, 2>;
+  // With many rows a step is converted while the product of the step before it runs. With few rows products are so
+  // short that it is faster to convert the whole stage before the first.
+  static constexpr bool kInterleaved = kN > 128;
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   __device__ static void multiply(const TiledQuantised<T>& p, const TilePlace& at, const Ring& ring, int weight,
@@ -222,32 +220,38 @@ struct ConvertedProduct {
     load_scales(at.first / Loaded::kStages * Loaded::kStages);
     for (int s = 0, slot = 0, turn = 0; s < at.count; ++s) {
       ring.full[slot].wait(turn & 1);
-      HeldStage held;
-      {
-        const int stage = at.first + s;
-        const int of_load = stage % Loaded::kStages;
-        if (s > 0 && of_load > 0) {
-          now[0].advance(), now[1].advance();
-        } else {
-          now[0] = next[0], now[1] = next[1];
-          for (int i = 0; i < of_load; ++i) now[0].advance(), now[1].advance();
-          const int later = stage - of_load + Loaded::kStages;
-          if (later < at.first + at.count) load_scales(later);
-        }
-        const StageScales<T, kValues, kGroups> scales[2] = {StageScales<T, kValues, kGroups>(now[0]),
-                                                            StageScales<T, kValues, kGroups>(now[1])};
-        convert_stage<T, kValues, kGroups>(ring.weights(slot) + first, scales, held);
+      const int stage = at.first + s;
+      const int of_load = stage % Loaded::kStages;
+      if (s > 0 && of_load > 0) {
+        now[0].advance(), now[1].advance();
+      } else {
+        now[0] = next[0], now[1] = next[1];
+        for (int i = 0; i < of_load; ++i) now[0].advance(), now[1].advance();
+        const int later = stage - of_load + Loaded::kStages;
+        if (later < at.first + at.count) load_scales(later);
       }
-      begin_products();
+      const StageScales<T, kValues, kGroups> scales[2] = {StageScales<T, kValues, kGroups>(now[0]),
+                                                          StageScales<T, kValues, kGroups>(now[1])};
+      std::uint32_t held[kStageSteps][4];  // the weights in the form that multiply_held() takes, in steps of 16 columns
+      const auto convert = [&](int step) {
+        convert_step<T, kValues, kGroups>(ring.weights(slot) + first, step, scales, held[step]);
+      };
+#pragma unroll
+      for (int d = 0; d < (kInterleaved ? 1 : kStageSteps); ++d) convert(d);
+      if constexpr (!kInterleaved) begin_products();
 #pragma unroll
       for (int d = 0; d < kStageSteps; ++d) {
+        if constexpr (kInterleaved) begin_products();
         const std::uint64_t b =
             matrix_at(ring.rows(slot) + static_cast<std::uint32_t>(d / 4 * Ring::kBoxBytes)) + d % 4 * kMatrixStep;
         multiply_held<T, kN>(sum, held[d], b, 1);
+        if constexpr (kInterleaved) {
+          end_products();
+          if (d + 1 < kStageSteps) convert(d + 1);
+        }
       }
-      end_products();
-      // The compiler lets no product run while the registers of another product are written (ptxas C7513). So while
-      // this warpgroup converts, only the other warpgroup keeps the tensor cores busy.
+      if constexpr (!kInterleaved) end_products();
+      // The compiler lets no product run while the registers of products of an earlier stage are written (ptxas C7513).
       wait_for_products<0>();
       ring.release(slot, p.shared);
       if (++slot == p.stages) slot = 0, ++turn;
