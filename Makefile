@@ -99,10 +99,11 @@ asan tsan: deps
 	cmake --build --preset $@
 	tools/run_tests.py build-$@
 
-asan-parsers: deps
-	cmake --preset asan $(cuda)
-	cmake --build --preset asan --target base_test text_test model_test server_parsers_test
-	tools/run_tests.py build-asan -R '^(base|text|model|server_parsers)_test$$'
+asan-parsers:
+	tools/install_deps.sh dev
+	cmake --preset $@
+	cmake --build --preset $@
+	tools/run_tests.py build-parsers -R '^(base|text|model|server_parsers)_test$$'
 
 fuzz:
 	tools/install_deps.sh fuzz
@@ -111,4 +112,4 @@ fuzz:
 	tools/run_fuzz.sh build-fuzz $(FUZZ_SECONDS)
 
 clean:
-	rm -rf build build-debug build-asan build-tsan build-fuzz build-tidy
+	rm -rf build build-debug build-asan build-parsers build-tsan build-fuzz build-tidy

@@ -21,7 +21,7 @@ file(WRITE ${PROJECT_BINARY_DIR}/gpu_tests.txt "")
 # neighbours, and files that give the same local names to the same parts (a family's read_config, an operator's infer).
 # VECTORISED layers have loops that rely on the compiler's vectoriser, and are compiled with -O3; the others with -O2.
 # DEPS are lower layers by name; PRIVATE_DEPS are third-party targets that no header of the layer shows.
-# HEADERS are precompiled beside the standard library's (tessera_share_headers).
+# HEADERS are precompiled beside the standard library's, for the tests too (tessera_share_headers).
 function(tessera_layer NAME)
   cmake_parse_arguments(ARG "VECTORISED" "" "SRCS;ALONE;TESTS;ROOMS;DEPS;PRIVATE_DEPS;HEADERS" ${ARGN})
   add_library(tessera_${NAME} STATIC)
@@ -40,7 +40,7 @@ function(tessera_layer NAME)
   set_property(GLOBAL APPEND PROPERTY TESSERA_LAYERS ${NAME})
 
   if(TESSERA_BUILD_TESTS)
-    tessera_test(${NAME}_test DEPS tessera_${NAME} ${ARG_PRIVATE_DEPS})
+    tessera_test(${NAME}_test HEADERS ${ARG_HEADERS} DEPS tessera_${NAME} ${ARG_PRIVATE_DEPS})
   endif()
   tessera_room(${NAME} SRCS ${ARG_SRCS} ALONE ${ARG_ALONE} TESTS ${ARG_TESTS})
   foreach(room IN LISTS ARG_ROOMS)
@@ -66,10 +66,11 @@ function(tessera_share_units TARGET COUNT)
   set_target_properties(${TARGET} PROPERTIES UNITY_BUILD ${TESSERA_SHARED_UNITS} UNITY_BUILD_BATCH_SIZE ${COUNT})
 endfunction()
 
-# Precompiles headers once for all targets with the same OPTIMISATION (O2 or O3): the standard library's and fmt's, and
-# HEADERS that nearly every source of these targets includes. The standard ones exclude <filesystem> and
-# <iomanip>: with them, a call of a function `quoted` with a std::string would find std::quoted too. Only g++ uses them,
-# and only where sources share translation units, so that the other builds find missing includes.
+# Precompiles headers once for all targets with the same OPTIMISATION: the standard library's and fmt's, and HEADERS that
+# nearly every source of these targets includes. OPTIMISATION is O2 or O3 for libraries and O1 for tests, whose headers
+# hold GoogleTest too. The standard ones exclude <filesystem> and <iomanip>: with them, a call of a function `quoted` with
+# a std::string would find std::quoted too. Only g++ uses them, and only where sources share translation units, so that
+# the other builds find missing includes.
 function(tessera_share_headers TARGET OPTIMISATION)
   if(NOT TESSERA_SHARED_UNITS OR NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     return()
@@ -83,6 +84,13 @@ function(tessera_share_headers TARGET OPTIMISATION)
     # The owner defines no more than what all of the targets define: g++ refuses headers precompiled with other macros.
     file(WRITE ${PROJECT_BINARY_DIR}/headers.cpp "")
     add_library(${owner} OBJECT EXCLUDE_FROM_ALL ${PROJECT_BINARY_DIR}/headers.cpp)
+    if(OPTIMISATION STREQUAL O1)
+      # Tests are programs. g++ refuses headers precompiled with -fPIC in a program, which has -fPIE.
+      set_target_properties(${owner} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+      target_compile_options(${owner} PRIVATE -fPIE)
+      target_link_libraries(${owner} PRIVATE GTest::gmock)
+      set(test_headers <gmock/gmock.h> <gtest/gtest.h>)
+    endif()
     target_include_directories(${owner} PRIVATE ${PROJECT_SOURCE_DIR}/include)
     target_link_libraries(${owner} PRIVATE fmt::fmt)
     tessera_compile_options(${owner} ${OPTIMISATION})
@@ -90,7 +98,7 @@ function(tessera_share_headers TARGET OPTIMISATION)
       <algorithm> <array> <atomic> <bit> <charconv> <chrono> <cmath> <condition_variable> <cstdint> <cstring> <deque>
       <fstream> <functional> <future> <limits> <map> <memory> <mutex> <numeric> <optional> <random> <set> <span> <sstream>
       <string> <string_view> <thread> <unordered_map> <unordered_set> <utility> <variant> <vector>
-      <fmt/format.h> <fmt/ranges.h> ${ARGN})
+      <fmt/format.h> <fmt/ranges.h> ${test_headers} ${ARGN})
     # ccache would preprocess the headers to recognise them, and g++ then reads the precompiled ones of an earlier build
     # instead. The headers' own list of what they include is always right.
     if(ccache_launcher AND CMAKE_CXX_COMPILER_LAUNCHER STREQUAL ccache_launcher)
@@ -116,16 +124,18 @@ function(tessera_program NAME)
 endfunction()
 
 # A GoogleTest program registered with CTest. Tests find files of the repository through
-# TESSERA_SOURCE_DIR and real data, where it is present, through TESSERA_SHARED_DIR.
+# TESSERA_SOURCE_DIR and real data, where it is present, through TESSERA_SHARED_DIR. HEADERS: as for tessera_layer.
 function(tessera_test NAME)
-  cmake_parse_arguments(ARG "" "" "SRCS;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "SRCS;DEPS;HEADERS" ${ARGN})
   add_executable(${NAME} ${ARG_SRCS})
-  target_link_libraries(${NAME} PRIVATE ${ARG_DEPS} GTest::gmock_main)
+  target_link_libraries(${NAME} PRIVATE ${ARG_DEPS} fmt::fmt GTest::gmock_main)
   target_compile_definitions(${NAME} PRIVATE TESSERA_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-  tessera_compile_options(${NAME})
+  tessera_compile_options(${NAME} O1)  # tests wait for the compiler longer than for their own code
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")  # only `make asan-parsers` compiles tests with it, and optimising them takes it minutes
+    target_compile_options(${NAME} PRIVATE -O0)
+  endif()
   tessera_share_units(${NAME} 12)
-  # Tests wait for the compiler longer than for their own code.
-  target_compile_options(${NAME} PRIVATE $<$<CONFIG:Release,RelWithDebInfo>:-O1>)
+  tessera_share_headers(${NAME} O1 ${ARG_HEADERS})
   # A changed layer is linked into dozens of programs, which LLD does in a third of the time.
   if(TESSERA_LLD AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     target_link_options(${NAME} PRIVATE -fuse-ld=lld)
@@ -163,7 +173,7 @@ function(tessera_test_properties NAME)
   endif()
 endfunction()
 
-# tessera_compile_options(TARGET [O3]): warnings, sanitizers and optimisation (without O3: -O2).
+# tessera_compile_options(TARGET [O1|O3]): warnings, sanitizers and optimisation (-O2 by default).
 function(tessera_compile_options TARGET)
   set(shadow -Wshadow)
   if(TESSERA_SHARED_UNITS AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
@@ -179,8 +189,8 @@ function(tessera_compile_options TARGET)
   endif()
   # `omp simd` marks reductions that the vectoriser may reorder.
   set(level -O2)
-  if("O3" IN_LIST ARGN)
-    set(level -O3)
+  if(ARGN)
+    set(level -${ARGN})
   endif()
   target_compile_options(${TARGET} PRIVATE
     $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release,RelWithDebInfo>>:${level}> -fno-math-errno -fno-trapping-math)

@@ -28,8 +28,8 @@ test_packages=(libgtest-dev libgmock-dev lld python3 python3-jinja2 python3-json
   iproute2 openmpi-bin python3-yaml # several machines: their network, a launcher, manifests
   pocl-opencl-icd     # a driver of OpenCL that runs on the processor
 )
-dev_packages=(clang-format clang-tidy-19)
 fuzz_packages=(clang-19 libclang-rt-19-dev)
+dev_packages=(clang-format clang-tidy-19 "${fuzz_packages[@]}") # asan-parsers uses the compiler of fuzzing
 
 # Fetching sources from PyPI (tools/fetch_pypi.sh) needs pip.
 if ! python3 -m pip --version >/dev/null 2>&1; then
