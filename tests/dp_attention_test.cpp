@@ -175,7 +175,7 @@ TEST_F(DpAttention, RefusesWhatDoesNotFit) {
   EXPECT_THAT(refusal(options_for(golden, 2, 3)), HasSubstr("ep_size: 3 is not accepted"));
   EngineOptions sliced = options_for(golden, 2, 1);
   sliced.tp_size = 2;
-  EXPECT_THAT(refusal(sliced), HasSubstr("enable_dp_attention beside slices of attention or stages"));
+  EXPECT_THAT(refusal(sliced), HasSubstr("enable_dp_attention with sliced attention or pipeline stages"));
   EngineOptions lazy = options_for(golden, 2, 1);
   lazy.graphs.capture = CaptureMode::kLazy;
   EXPECT_THAT(refusal(lazy), HasSubstr("enable_dp_attention captures every size at the start"));

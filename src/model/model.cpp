@@ -35,7 +35,8 @@ Status check_own_tokens(const ModelConfig& config, const ModelOptions& options) 
   if (options.dp_size == 1) return ok_status();
   if (options.tp_size > 1 || options.pp_size > 1)
     return unimplemented(
-        "enable_dp_attention beside slices of attention or stages is not supported; it goes with tp_size alone");
+        "enable_dp_attention with sliced attention or pipeline stages is not supported; accepted with it: tp_size "
+        "alone");
   if (!config.moe)
     return invalid_argument(
         "enable_dp_attention: the model has no experts for ranks to share; dp_size runs several engines of it");

@@ -127,7 +127,8 @@ TEST(NodeGroup, ASecondNodeForOnePlaceIsRefused) {
   std::future<Joined> leader =
       std::async(std::launch::async, [&] { return NodeGroup::join(hello(3, 0), options(port)); });
   const Socket first = hello_to(port, hello(3, 1));
-  EXPECT_THAT(NodeGroup::join(hello(3, 1), options(port)).status().message(), HasSubstr("node 1 is here already"));
+  EXPECT_THAT(NodeGroup::join(hello(3, 1), options(port)).status().message(),
+              HasSubstr("another node with rank 1 has already joined"));
   EXPECT_TRUE(NodeGroup::join(hello(3, 2), options(port)).ok());
   EXPECT_TRUE(leader.get().ok());
 }
@@ -275,7 +276,7 @@ TEST(NodeGroup, ASilentNodeIsLost) {
   two.group(0).start();  // the other node's thread, which would send signs of life, does not run
   const Status why = two.ends[0].get_future().get();
   EXPECT_EQ(why.code(), StatusCode::kDeviceLost);
-  EXPECT_THAT(why.message(), AllOf(HasSubstr("node 1 of 2 (127.0.0.1:"), HasSubstr("it said nothing for 0.4 s")));
+  EXPECT_THAT(why.message(), AllOf(HasSubstr("node 1 of 2 (127.0.0.1:"), HasSubstr("the node sent nothing for 0.4 s")));
   const std::string text = "x";
   EXPECT_EQ(two.group(0).send(1, FrameKind::kOrder, std::array{std::as_bytes(std::span(text))}).code(),
             StatusCode::kDeviceLost);

@@ -51,7 +51,8 @@ Status take_place(const NodeHello& own, NodeArrivals::Arrival& come, std::vector
   TRY(check_hello(own, come.hello));
   Socket& place = sockets[static_cast<std::size_t>(come.hello.node)];
   if (place.descriptor() >= 0 && is_there(place))
-    return invalid_argument(fmt::format("node_rank: node {} is here already, from {}", come.hello.node, place.peer()));
+    return invalid_argument(
+        fmt::format("node_rank: another node with rank {} has already joined, from {}", come.hello.node, place.peer()));
   place = std::move(come.socket);
   return ok_status();
 }

@@ -66,7 +66,8 @@ Status NodeLink::receive_all() {
     const FrameReader::Progress progress = TRY(reader.advance(socket_, std::min(kLook, silence_ / 4)));
     const NetClock::time_point now = NetClock::now();
     if (progress != FrameReader::Progress::kNothing) last_heard = now;
-    if (now - last_heard > silence_) return device_lost(fmt::format("it said nothing for {} s", in_seconds(silence_)));
+    if (now - last_heard > silence_)
+      return device_lost(fmt::format("the node sent nothing for {} s", in_seconds(silence_)));
     say_alive(now);
     if (ended_) end_by = std::min(end_by, now + kLast);
     if (now > end_by) return ok_status();

@@ -145,7 +145,7 @@ class Cases:
                  "null": "it gave a piece of 7 bytes at null", "kind": "it gave a piece of kind 9; accepted are content",
                  "reasons": "it gave a piece of kind 1; accepted are content", "latin": "that is no UTF-8 at byte",
                  "no_call": "it gave arguments before a call", "no_name": "it gave a call without a name",
-                 "unknown": "a call of \"nobodys_function\", which is no function of the request's",
+                 "unknown": "it called \"nobodys_function\", which is not a function of the request",
                  "half": "it began a call of \"f\" before the arguments of \"f\" were a whole object"}
         for fault, said in words.items():
             with self._served("A text of more than twenty bytes.", "faulty_format", "--tool-call-parser", "faulty",

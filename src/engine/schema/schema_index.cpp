@@ -135,7 +135,7 @@ Status SchemaIndex::add_name(const std::string& name, const Json& schema) {
   const auto [known, added] = by_name_.try_emplace(name, &schema);
   // Accepts equal copies, because tools copy the schemas that they share.
   if (added || *known->second == schema) return ok_status();
-  return invalid_argument(fmt::format("{}: \"{}\" names another schema, too", place(schema), name));
+  return invalid_argument(fmt::format("{}: \"{}\" is already the name of another schema", place(schema), name));
 }
 
 Status SchemaIndex::walk(const Json& value, const Resource* resource, bool names) {

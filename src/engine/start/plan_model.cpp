@@ -238,9 +238,10 @@ Status apply_quantization(const EngineOptions& options, bool gguf, ModelConfig& 
         fmt::format("quantization: {} is not accepted; the checkpoint is quantised as {}", asked, method));
   }
   if (!start)
-    return invalid_argument(fmt::format(
-        "quantization: {} is not accepted for a checkpoint that is not quantised; {} are, to quantise it at the start",
-        asked, kStartFormatNames));
+    return invalid_argument(
+        fmt::format("quantization: {} is not accepted for a checkpoint that is not quantised; accepted are {}, which "
+                    "quantise it at the start",
+                    asked, kStartFormatNames));
   config.formats = config.formats.quantised_at_start(*start);
   return ok_status();
 }

@@ -30,8 +30,8 @@ Result<std::int64_t> tokens_of_forward(std::int64_t chunk, std::int64_t context,
   if (chunk != kWholePrompts) return chunk;
   if (context <= kMaxLadderSize) return context;
   return invalid_argument(
-      fmt::format("chunked_prefill_size: {} with a context of {} is not accepted; a context_length "
-                  "of at most {} is",
+      fmt::format("chunked_prefill_size: {} with a context of {} is not accepted; accepted is a "
+                  "context_length of at most {}",
                   chunk, context, kMaxLadderSize));
 }
 

@@ -41,12 +41,12 @@ TEST(QuantiseStart, OneNoteSaysWhatIsRoundedAndWhatStays) {
   for (const LoadFormat format : {LoadFormat::kAuto, LoadFormat::kDummy}) {
     EXPECT_THAT(notes_of("goldens/llama", "fp8", format),
                 ElementsAre("quantised at the start: 21 matrices as FP8 e4m3, blocks of 128 × 128; 1 stay f32, lm_head "
-                            "first, because published checkpoints leave heads, routers and gates so"));
+                            "first, because published checkpoints do not quantise heads, routers and gates"));
   }
   EXPECT_THAT(notes_of("goldens/qwen3-moe", "int4"),
               ElementsAre(AllOf(HasSubstr("3 matrices as int4, groups of 128, 9 matrices as int4, groups of 64"),
                                 HasSubstr("72 stay f32, model.layers.0.mlp.experts.0.gate_proj first, because their "
-                                          "columns are a multiple of 16, not of 32"),
+                                          "number of columns, 16, is not a multiple of 32"),
                                 HasSubstr("model.layers.0.mlp.gate first"))));
   EXPECT_THAT(notes_of("goldens/deepseek-v3", "int8"),
               ElementsAre(HasSubstr("3 stay f32, model.layers.0.self_attn.kv_b_proj first, because latent attention")));

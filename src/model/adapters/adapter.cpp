@@ -111,7 +111,8 @@ Result<Pairs> pairs_of(const SafetensorsFile& file) {
       return unimplemented(fmt::format(
           "{}: \"{}\" is a whole matrix of a module that the adapter does not change, which is not supported",
           file.path(), tensor));
-    log_info("engine", "{}: \"{}\" is PEFT's copy of the base's own, and is not read", file.path(), tensor);
+    log_info("engine", "{}: \"{}\" is a copy of the base model's matrix, which PEFT saved too; it is not read",
+             file.path(), tensor);
   }
   if (pairs.empty()) return invalid_argument(fmt::format("{}: the adapter has no tensor", file.path()));
   return pairs;
@@ -185,8 +186,9 @@ Result<std::shared_ptr<const Adapter>> Adapter::load(const std::string& folder, 
       for (const ExpertMatrices& expert : TRY(cut_expert_stack(path, module, a, b, config, layout))) {
         adapter->rank_ = std::max(adapter->rank_, expert.matrices->rank);
         if (!matrices.emplace(expert.place, expert.matrices).second)
-          return invalid_argument(fmt::format("{}: two names are the model's module \"{}\", one of them \"{}\"", path,
-                                              layout.module_at(expert.place).name, module));
+          return invalid_argument(
+              fmt::format("{}: two names mean the model's module \"{}\"; one of the names is \"{}\"", path,
+                          layout.module_at(expert.place).name, module));
       }
       continue;
     }
@@ -208,8 +210,8 @@ Result<std::shared_ptr<const Adapter>> Adapter::load(const std::string& folder, 
     adapter->rank_ = std::max(adapter->rank_, made->rank);
     for (const AdapterLayout::Place& place : places)
       if (!matrices.emplace(place, made).second)
-        return invalid_argument(fmt::format("{}: two names are the model's module \"{}\", one of them \"{}\"", path,
-                                            of_model.name, module));
+        return invalid_argument(fmt::format("{}: two names mean the model's module \"{}\"; one of the names is \"{}\"",
+                                            path, of_model.name, module));
   }
   if (file.mapping() != nullptr) TRY(file.mapping()->check_whole());
 

@@ -90,9 +90,10 @@ Status read_grouped_routing(const Fields& fields, MoeConfig& moe) {
   moe.groups_per_token = TRY(fields.optional_int("topk_group", 1, moe.groups)).value_or(kept);
   const std::int64_t available = moe.num_experts / moe.groups * moe.groups_per_token;
   if (moe.experts_per_token > available)
-    return fields.wrong("topk_group",
-                        fmt::format("so many groups that they have num_experts_per_tok ({}) experts, not {}",
-                                    moe.experts_per_token, available));
+    return fields.wrong(
+        "topk_group",
+        fmt::format("so many groups that they have at least num_experts_per_tok ({}) experts; they have {}",
+                    moe.experts_per_token, available));
   moe.normalise = TRY(fields.optional_bool("norm_topk_prob")).value_or(moe.normalise);
   moe.scale = TRY(fields.optional_number("routed_scaling_factor", 0.0, kMaxScale)).value_or(moe.scale);
   const std::optional<std::int64_t> shared = TRY(fields.optional_int("n_shared_experts", 0, kMaxSharedExperts));

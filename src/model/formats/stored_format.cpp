@@ -90,7 +90,8 @@ Status refuse(const Tensors& tensors, std::string_view suffix, const WeightForma
 Status check_scaled(const Tensors& tensors, WeightFormat& format) {
   const std::string_view other = format.scale == "weight_scale" ? "weight_scale_inv" : "weight_scale";
   if (tensors.has(other)) {
-    if (tensors.has(format.scale)) return tensors.wrong(other, fmt::format("only one of it and {}", format.scale));
+    if (tensors.has(format.scale))
+      return tensors.wrong(other, fmt::format("either this tensor or {}, not both", format.scale));
     format.scale = other;
   }
   TRY(refuse(tensors, "weight_zero_point", format));

@@ -116,7 +116,7 @@ TEST(StoredFormat, RefusesContradictions) {
        {"weight_scale_inv\" is F8_E8M0", "F32, F16, BF16"}},
       {kFp8Block,
        {{"weight", D::kF8E4M3}, {"weight_scale_inv", D::kF32}, {"weight_scale", D::kF32}},
-       {"q_proj.weight_scale\" is F32", "only one of it and weight_scale_inv"}},
+       {"q_proj.weight_scale\" is F32", "either this tensor or weight_scale_inv, not both"}},
       {kFp8Block,
        {{"weight", D::kF8E5M2}, {"weight_scale_inv", D::kF32}},
        {"weight\" is F8_E5M2", "\"weight\" of F8_E4M3", "blocks of 128"}},

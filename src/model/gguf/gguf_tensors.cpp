@@ -197,8 +197,8 @@ class Translator {
     const auto [other, is_first_seen] = halves_.emplace(name, Half{&tensor, is_second});
     if (is_first_seen) return ok_status();
     if (other->second.is_second == is_second)
-      return data_loss(fmt::format("{}: tensors {} and {} are one; accepted: one of them", model_.path(),
-                                   other->second.tensor->name, tensor.name));
+      return data_loss(fmt::format("{}: tensors {} and {} mean the same tensor; accepted: only one of them",
+                                   model_.path(), other->second.tensor->name, tensor.name));
     const GgufTensor& first = is_second ? *other->second.tensor : tensor;
     const GgufTensor& second = is_second ? tensor : *other->second.tensor;
     halves_.erase(other);

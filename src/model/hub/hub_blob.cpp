@@ -107,8 +107,8 @@ Result<HttpReply> fetch_rest(HttpClient& client, const BlobRequest& request, Par
   const auto begin = [&](const HttpReply& reply) -> Status {
     if (reply.status == 206 && range_start(reply) == partial.size()) return ok_status();
     if (reply.status == 206) {
-      return data_loss(fmt::format("{}: asked for bytes from {} on, and the server sends others", request.file.name,
-                                   partial.size()));
+      return data_loss(fmt::format("{}: the server sends other bytes than the requested ones, from {} on",
+                                   request.file.name, partial.size()));
     }
     return partial.restart();  // the server is sending the whole file instead of the requested range
   };

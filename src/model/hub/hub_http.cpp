@@ -143,7 +143,8 @@ Result<HttpClient> HttpClient::create(HubHttpOptions options) {
   std::string origin = TRY(origin_of(options.endpoint));
   const auto printable = [](char c) { return c > ' ' && c < '\x7f'; };
   if (!std::all_of(options.token.begin(), options.token.end(), printable))
-    return invalid_argument("the hub's token (HF_TOKEN) has a character that no token has: blanks, line ends, umlauts");
+    return invalid_argument(
+        "the hub's token (HF_TOKEN) has a character that no token may have, such as a blank, a line end or an umlaut");
   if (options.ca_file.empty()) options.ca_file = system_ca_file();
   return HttpClient(std::move(options), std::move(origin), std::move(handle));
 }

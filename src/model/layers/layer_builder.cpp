@@ -103,7 +103,7 @@ Result<WeightFormat> LayerBuilder::format_of_block(const LinearBlock& block, std
   note_stored(block.tensor, format);
   if (!format.is_unquantised()) return format;
   if (block.quantisable == Quantisable::kYes) return format_at_start(block.tensor, cols);
-  leave_at_start(block.tensor, "published checkpoints leave heads, routers and gates so");
+  leave_at_start(block.tensor, "published checkpoints do not quantise heads, routers and gates");
   return format;
 }
 
@@ -142,7 +142,8 @@ WeightFormat LayerBuilder::format_at_start(const std::string& module, std::int64
   if (!at_start) return {};
   const std::optional<WeightFormat> format = tessera::format_at_start(*at_start, cols);
   if (!format) {
-    leave_at_start(module, fmt::format("their columns are a multiple of {}, not of {}", cols, start_cols(*at_start)));
+    leave_at_start(module,
+                   fmt::format("their number of columns, {}, is not a multiple of {}", cols, start_cols(*at_start)));
     return {};
   }
   note_at_start({.module = module, .format = describe(*format)});

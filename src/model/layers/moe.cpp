@@ -108,7 +108,7 @@ Status check_slices(const MoeConfig& moe, const ModelOptions& options) {
   const std::int64_t size = moe.intermediate_size;
   const std::string sharing = fmt::format("the {} ranks that share an expert (tp_size {}, ep_size {})", ranks,
                                           options.expert_ranks(), options.ep_size);
-  const char* const way_out = ranks > 1 ? "; a larger ep_size cuts it less" : "";
+  const char* const way_out = ranks > 1 ? "; with a larger ep_size fewer ranks share an expert" : "";
   if (size % ranks != 0)
     return invalid_argument(
         fmt::format("the experts' intermediate size is {}, which does not divide among {}{}", size, sharing, way_out));

@@ -219,8 +219,8 @@ ChosenTypes choose_types(const GgufContent& content, const GgufFileType& type) {
   }
   for (const auto& [types, misfit] : misfits)
     chosen.notes.push_back(
-        fmt::format("{} of {} become {} instead of {}, whose blocks do not divide their rows: {} first", misfit.count,
-                    content.tensors.size(), types.second, types.first, misfit.first));
+        fmt::format("{} of {} become {} instead of {}, whose blocks do not divide their rows; the first is {}",
+                    misfit.count, content.tensors.size(), types.second, types.first, misfit.first));
   return chosen;
 }
 

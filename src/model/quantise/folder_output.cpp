@@ -87,8 +87,8 @@ class FolderOutput : public QuantisedOutput {
       }
     }
     if (!unquantised.empty())
-      notes_.push_back(fmt::format("{} matrices beside the embeddings stay as they are: {} first", unquantised.size(),
-                                   unquantised.front()));
+      notes_.push_back(fmt::format("{} matrices beside the embeddings stay as they are; the first is {}",
+                                   unquantised.size(), unquantised.front()));
     divide();
     const std::string file = config_file(folder_).string();
     config_ = TRY(Json::parse(TRY(read_text_file(file)), file));

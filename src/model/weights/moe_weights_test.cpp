@@ -333,12 +333,12 @@ TEST_F(ExpertsInFourBits, APartHasTheBytesOfItsExperts) {
 TEST_F(ExpertsInFourBits, AreNotCutWithinABlock) {
   test::expect_error(specs(0, 4), StatusCode::kInvalidArgument,
                      {"is 64", "each of the 4 ranks that share an expert (tp_size 4, ep_size 1) has 16",
-                      "multiples of 32; a larger ep_size cuts it less"});
+                      "multiples of 32; with a larger ep_size fewer ranks share an expert"});
   test::expect_error(specs(0, 8, 2), StatusCode::kInvalidArgument,
                      {"the 4 ranks that share an expert (tp_size 8, ep_size 2) has 16"});
   test::expect_error(specs(0, 6, 2), StatusCode::kInvalidArgument,
-                     {"is 64, which does not divide among the 3 ranks that share an expert (tp_size 6, ep_size 2); a "
-                      "larger ep_size cuts it less"});
+                     {"is 64, which does not divide among the 3 ranks that share an expert (tp_size 6, ep_size 2); "
+                      "with a larger ep_size fewer ranks share an expert"});
 }
 
 }  // namespace

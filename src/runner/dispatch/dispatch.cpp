@@ -24,8 +24,8 @@ constexpr std::array<ReasonNames, kNumReasons> kReasons = {{
     {"padding_disabled", "no graph of this size, and padding is disabled"},
     {"nothing_captured", "no size was captured"},
     {"padding_costs_more", "the padding would cost more than a replay saves"},
-    {"rows_not_one_each", "logits are not wanted row by row"},
-    {"eager_requested", "eager was asked for"},
+    {"rows_not_one_each", "the batch does not want logits of one row of each request"},
+    {"eager_requested", "the request asked for an eager forward"},
     {"replay_failed", "the replay failed"},
     {"full_costs_less", "one graph with attention inside was measured to be faster than pieces"},
 }};

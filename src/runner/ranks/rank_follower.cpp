@@ -26,7 +26,7 @@ void RankFollower::run() {
     try {
       answer.status = carry_out(*message, answer);
     } catch (const std::exception& e) {  // usually out of memory; the rank's state may be half changed
-      answer.status = device_lost(fmt::format("it ended by an exception: {}", e.what()));
+      answer.status = device_lost(fmt::format("an exception ended the order: {}", e.what()));
     }
     if (!answer.status.ok()) communicator_->abort(answer.status.message());
     channel_.reply(rank_, message->number, std::move(answer));
@@ -55,7 +55,8 @@ Status RankFollower::carry_out(const RankOrder& order, RankAnswer& answer) {
   if (order.kind == RankOrderKind::kPlan) return make_plan(order.size, answer);
   if (order.kind == RankOrderKind::kCollect) return forwards_->collect(answer);
   RunnerParts& parts = runner_->parts();
-  if (order.role == RunnerRole::kVision) return data_loss("the tower is no runner of forwards");
+  if (order.role == RunnerRole::kVision)
+    return data_loss("an order of forwards names the vision tower, which runs none");
   GraphRunner& runner = parts.runner(order.role);
   // A pipeline stage without a head does not run the runners that follow the body.
   if (!parts.model.graphs.has_head && std::ranges::find(kCapturedRoles, order.role) == kCapturedRoles.end())

@@ -268,7 +268,7 @@ class Soak {
 Result<SoakReport> soak(ModelRunner& runner, const SoakOptions& options) {
   if (runner.options().ranks != nullptr && !runner.costs().empty())
     return failed_precondition(
-        "ranks that soak dispatch by themselves, which they do alike where no costs were measured");
+        "a soak of ranks needs a runner without measured costs, because each rank chooses its own dispatch");
   // Captures all pending sizes first. Otherwise each rank would capture the sizes of its own batches, and a size whose
   // capture failed would be dropped on one rank only.
   if (runner.options().ranks != nullptr) TRY(runner.capture_rest());

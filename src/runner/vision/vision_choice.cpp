@@ -24,9 +24,9 @@ constexpr std::array<ReasonWords, kNumVisionReasons> kReasons = {{
     {"above_largest_size", "more patches than the largest budget"},
     {"nothing_captured", "no budget fits the memory for graphs"},
     {"not_captured_yet", "its budget is not captured yet"},
-    {"capture_failed", "its budget's capture failed"},
+    {"capture_failed", "the capture of this budget failed"},
     {"eager_costs_less", "measured to be faster than the graph of its budget"},
-    {"eager_requested", "asked for"},
+    {"eager_requested", "the request asked for an eager forward"},
 }};
 
 }  // namespace

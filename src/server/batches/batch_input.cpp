@@ -30,8 +30,8 @@ std::optional<BatchFault> check_line(const BatchInput::Line& line, std::string_v
     return fault("mismatched_endpoint", fmt::format("\"url\" is \"{}\"; accepted: \"{}\", the batch's endpoint",
                                                     batch_url(request->kind), endpoint));
   if (!ids.insert(id.as_string()).second)
-    return fault("duplicate_custom_id", fmt::format("\"custom_id\" is \"{}\", as that of an earlier line; accepted: "
-                                                    "another for each",
+    return fault("duplicate_custom_id", fmt::format("\"custom_id\" is \"{}\", as in an earlier line; accepted: "
+                                                    "a different one in each line",
                                                     clip_text(id.as_string())));
   return std::nullopt;
 }
@@ -62,7 +62,8 @@ Result<CheckedInput> check_batch_input(const std::filesystem::path& path, std::s
     if (++checked.requests > kMostBatchRequests) {
       checked.faults.push_back(
           {.code = "too_many_requests",
-           .message = fmt::format("the file has more than {} requests; it may have that many", kMostBatchRequests)});
+           .message =
+               fmt::format("the file has more than {} requests, the most that a file may have", kMostBatchRequests)});
       return checked;
     }
     if (std::optional<BatchFault> fault = check_line(*line, endpoint, ids)) checked.faults.push_back(*std::move(fault));

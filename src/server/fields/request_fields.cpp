@@ -67,7 +67,7 @@ ApiError unknown_field(const ApiFields& fields, const std::string& name, std::ui
   } else if (const std::vector<std::string> near = nearest_names(name, candidates); !near.empty()) {
     hint = fmt::format("did you mean \"{}\"?", fmt::join(near, "\", \""));
   } else {
-    hint = "the server's documents list those that are";
+    hint = "the server's documents list the accepted fields";
   }
   ApiError error = invalid_field(
       fields.param(clip_text(name)),

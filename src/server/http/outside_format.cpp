@@ -64,7 +64,7 @@ Status OutsideCalls::begin_call(std::string name, ToolText& out) {
     return internal_error(
         fmt::format("it began a call of \"{}\" before the arguments of \"{}\" were a whole object", name, name_));
   if (!tools_.knows(name))
-    return internal_error(fmt::format("it gave a call of \"{}\", which is no function of the request's", name));
+    return internal_error(fmt::format("it called \"{}\", which is not a function of the request", name));
   name_ = std::move(name);
   arguments_ = {};
   broken_ = false;

@@ -97,7 +97,7 @@ TEST(OutsideCalls, TextAfterBrokenArgumentsIsContent) {
 
 TEST(OutsideCalls, InvalidCallsAreTheFormatsError) {
   EXPECT_THAT(calls_of({Pieces{{Kind::kCall, "h"}}}).push("1").status().message(),
-              HasSubstr("chat format scripted: it gave a call of \"h\", which is no function of the request's"));
+              HasSubstr("chat format scripted: it called \"h\", which is not a function of the request"));
   EXPECT_THAT(
       calls_of({Pieces{{Kind::kCall, "f"}, {Kind::kArguments, "{"}, {Kind::kCall, "g"}}}).push("1").status().message(),
       HasSubstr("it began a call of \"g\" before the arguments of \"f\" were a whole object"));

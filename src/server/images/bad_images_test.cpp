@@ -107,7 +107,7 @@ TEST(BadImage, RefusesMalformedParts) {
                ".image_url.detail", "is \"best\"; accepted: \"low\", \"high\" or \"auto\""),
           part(R"({"type": "image_url", "image_url": {"url": ")" + good + R"(", "max_pixels": 5}})",
                ".image_url.max_pixels", "accepted: none"),
-          part(R"({"type": "input_image", "file_id": "f"})", ".file_id", "accepted: none, but \"image_url\""),
+          part(R"({"type": "input_image", "file_id": "f"})", ".file_id", "accepted: \"image_url\" instead"),
           part(R"({"type": "input_image"})", ".image_url", "missing; accepted: a URL"),
           part(R"({"type": "input_image", "image_url": ")" + good + R"(", "detail": 1})", ".detail", "a string"),
           part(R"({"type": "video_url"})", ".type", "accepted: \"text\" or \"image_url\""),

@@ -43,7 +43,7 @@ ApiResult<GivenImage> read_image_url(const ApiFields& part) {
 
 // Reads {"type": "input_image", "image_url": "…", "detail": …}.
 ApiResult<GivenImage> read_input_image(const ApiFields& part) {
-  if (part.find("file_id") != nullptr) return part.unsupported("file_id", "none, but \"image_url\"");
+  if (part.find("file_id") != nullptr) return part.unsupported("file_id", "\"image_url\" instead");
   const Json* source = part.find("image_url");
   if (source == nullptr || !source->is_string()) return part.wrong("image_url", "a URL");
   GivenImage image{.text = source->as_string(), .param = part.param("image_url")};

@@ -26,7 +26,7 @@ ApiResult<ChatTextStyle> text_style_of(const ServedModel& model, const ToolField
     if (model.tool_call_parser.empty()) {
       return unsupported_field(
           "tools",
-          "this server finds no tool calls, its --tool-call-parser is none; accepted: no tools, or a "
+          "this server finds no tool calls, because its --tool-call-parser is none; accepted: no tools, or a "
           "\"tool_choice\" of \"none\"");
     }
     style.tool_call_parser = model.tool_call_parser;

@@ -102,7 +102,8 @@ void AccessLog::write(const FinishedRequest& finished) {
   const std::string reason = written < 0 ? std::strerror(errno) : "there is no room for a whole line";
   if (written > 0) cut_ = true;
   if (std::exchange(reported_, true)) return;
-  log_error("server", "a line of the access log was lost, and others may be: cannot write to {}: {}", path_, reason);
+  log_error("server", "a line of the access log was lost, and more lines may be lost: cannot write to {}: {}", path_,
+            reason);
 }
 
 }  // namespace tessera

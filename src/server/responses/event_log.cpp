@@ -29,8 +29,10 @@ void EventLog::append(std::string_view events) {
     text_ = {};
     charge_.release();
     for (const auto& follower : std::exchange(followers_, {}))
-      follower->call.fail(
-          {.http_status = 503, .message = "the events do not fit into the store", .param = {}, .code = {}});
+      follower->call.fail({.http_status = 503,
+                           .message = "the response's events do not fit into the store of responses",
+                           .param = {},
+                           .code = {}});
     return;
   }
   std::size_t at = text_.size();

@@ -108,7 +108,7 @@ ApiStatus set_mode(const ApiFields& fields, std::string_view key, const std::str
   if (mode == "auto") {
     out.fields.choice = has_tools ? ToolChoice::kAuto : ToolChoice::kNone;
   } else if (mode == "required") {
-    if (!has_tools) return fields.wrong(key, "\"none\" or \"auto\" where there are no functions in \"tools\"");
+    if (!has_tools) return fields.wrong(key, "\"none\" or \"auto\", because \"tools\" has no functions");
     out.fields.choice = ToolChoice::kRequired;
   } else {
     return fields.wrong(key, "\"auto\" or \"required\"");

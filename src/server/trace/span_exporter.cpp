@@ -58,7 +58,7 @@ class SpanExporter::Connection {
     long status = 0;
     curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
     if (status >= 200 && status < 300) return Outcome::kSent;
-    why = fmt::format("it answers with status {}", status);
+    why = fmt::format("the collector answered with status {}", status);
     const bool for_now = status == 429 || status == 502 || status == 503 || status == 504;
     return for_now ? Outcome::kTryAgain : Outcome::kRefused;
   }
@@ -178,8 +178,9 @@ bool SpanExporter::pause(Clock::duration time) {
 
 void SpanExporter::warn(const std::string& why, std::size_t spans) {
   if (std::exchange(warned_, true)) return;
-  log_warn("server", "{} spans of traces were lost, and others may be: {}: {}; it must take OTLP over HTTP", spans,
-           url_, why);
+  log_warn("server",
+           "{} spans of traces were lost, and more may be lost: {}: {}; the collector must accept OTLP over HTTP",
+           spans, url_, why);
 }
 
 std::string trace_metrics(const SpanExporter& exporter) {
