@@ -84,8 +84,9 @@ Status read_shared_layers(const Fields& fields, ModelConfig& config) {
   const auto first_shared = config.sliding_windows.end() - gemma.num_shared_layers;
   for (auto window = first_shared; window != config.sliding_windows.end(); ++window) {
     if (std::find(config.sliding_windows.begin(), first_shared, *window) == first_shared)
-      return fields.wrong("num_kv_shared_layers", fmt::format("a number that leaves a {} layer before those that share",
-                                                              *window > 0 ? "sliding_attention" : "full_attention"));
+      return fields.wrong("num_kv_shared_layers",
+                          fmt::format("a number that leaves a {} layer before the layers that share keys and values",
+                                      *window > 0 ? "sliding_attention" : "full_attention"));
   }
   return ok_status();
 }

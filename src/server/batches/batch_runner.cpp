@@ -141,7 +141,7 @@ void BatchRunner::open(const Batch& waiting) {
     });
   };
   const ApiResult<StoredFile> file = files_.find(waiting.input_file_id, waiting.owner);
-  if (!file.ok()) return fail_with({{.code = kNoInput, .message = "the input file was deleted, or its age is over"}});
+  if (!file.ok()) return fail_with({{.code = kNoInput, .message = "the input file was deleted or has expired"}});
   const std::filesystem::path path = files_.path_of(waiting.input_file_id);
   std::int64_t total = waiting.total;
   if (waiting.status == BatchStatus::kValidating) {

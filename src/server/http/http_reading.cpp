@@ -174,7 +174,7 @@ HttpSession::Task<bool> HttpSession::parse(Reader& reader, bool whole) {
     if (wait_is_over(idle, whole)) co_return false;
     const Read read = co_await read_some(whole ? kBodyRead : kHeadRead);
     if (read == Read::kData || read == Read::kWoken) continue;
-    if (read == Read::kEnd && !idle) refuse(400, "the request ended before its end");
+    if (read == Read::kEnd && !idle) refuse(400, "the connection was closed before the request was complete");
     co_return false;
   }
   if (in_.empty() && in_.capacity() > kBodyRead) in_.shrink_to_fit();
