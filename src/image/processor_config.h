@@ -26,7 +26,7 @@ struct ImageProcessorConfig {
 
   // Returns the side of a token in pixels. Both sides of a resized image are multiples of this number.
   std::int32_t side_unit() const { return patch_size * merge_size; }
-  // Returns the values of a patch: colours × frames × height × width.
+  // Returns the number of values in a patch: colours × frames × height × width.
   std::int64_t patch_values() const { return std::int64_t{3} * temporal_patch_size * patch_size * patch_size; }
 };
 

@@ -15,7 +15,7 @@ struct ImageTokens {
   TokenId vision_start;  // precedes an image's placeholders
   TokenId vision_end;    // follows an image's placeholders
   // The number of deepstack levels (Qwen3-VL). An image's row holds the embedding and one further vector for each
-  // level. The language model's layer i adds vector i to the token's hidden state.
+  // level. Layer i of the language model adds further vector i, from 0, to the token's hidden state.
   std::int64_t deepstack_levels = 0;
 
   // Returns the number of values in an image's row, which is [1 + deepstack_levels, hidden size].

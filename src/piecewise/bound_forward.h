@@ -70,7 +70,7 @@ class BoundForward {
   const BoundProgram& program(std::size_t part) const { return programs_[part]; }
   bool has_graph(std::size_t part) const { return captured() && graphs_[part] != nullptr; }
   Status replay_part(std::size_t part, Stream& stream) const;
-  GraphStats graph_stats() const;  // sum over all parts and the whole forward
+  GraphStats graph_stats() const;  // the sum over the graphs of the parts and the graph of the whole forward, if any
   std::int64_t num_graphs() const;
 
   // The generation of this forward's last run in the arena's history; 0: no run was counted.

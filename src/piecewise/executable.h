@@ -59,8 +59,8 @@ struct ExecutableOptions {
 
 struct MemoryNeed {
   std::int64_t arena_bytes = 0;
-  std::int64_t lower_bound_bytes = 0;  // most bytes live at once: the need of an optimal plan
-  std::int64_t unshared_bytes = 0;     // the need if nothing shared memory
+  std::int64_t lower_bound_bytes = 0;  // the largest total size of values that are live at one time; no plan needs less
+  std::int64_t unshared_bytes = 0;     // the need if every value had memory of its own
   std::int64_t workspace_bytes = 0;
 };
 

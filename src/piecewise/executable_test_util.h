@@ -1,5 +1,5 @@
-// Helpers for tests of executables: operators that write an operand, an environment on a device that can fail, and a
-// reference run: the unsplit graph with separate memory for every value.
+// Helpers for tests of executables: operators that write an operand, an environment whose device can be made to fail,
+// and a reference run. The reference run runs the unsplit graph with separate memory for every value.
 #pragma once
 
 #include <gmock/gmock.h>

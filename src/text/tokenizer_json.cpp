@@ -135,7 +135,8 @@ class Reader {
   }
 
   Result<Json> convert(dom::element value, int depth) {
-    // simdjson's parser and Json's share this limit, so a document that Json::parse accepts never reaches it.
+    // Bounds the recursion. simdjson's parser and Json::parse have the same limit, so this function refuses nothing
+    // that they accept.
     if (depth > kMaxJsonDepth) {
       return invalid_argument(out_.file + ": nested deeper than " + std::to_string(kMaxJsonDepth));
     }

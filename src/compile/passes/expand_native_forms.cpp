@@ -12,7 +12,7 @@
 namespace tessera {
 namespace {
 
-// Rewrites `graph` with each operator that has a native form replaced by that form.
+// Rewrites `graph`: replaces each operator that has a native form, and that `expands` accepts, by that form.
 class Expansion {
  public:
   Expansion(const ir::Graph& graph, const ir::OpTable& ops, const ExpandsNode& expands)

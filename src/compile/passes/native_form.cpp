@@ -164,8 +164,8 @@ class Search {
     return ops_.find(node.op)->execution == ir::Execution::kView || same_attributes(wanted, node);
   }
 
-  // Returns the nodes found, except views that nodes outside of the match use too. Returns nothing if a node outside of
-  // the match uses a value that the operator does not return.
+  // Returns the nodes that only the match uses. Views that nodes outside of the match use too are left out. Returns
+  // nothing if a node outside of the match uses any other value that the operator does not return.
   std::optional<std::vector<ir::NodeId>> own_nodes(const ir::Node& fused) const {
     std::vector<ir::NodeId> own;
     for (const ir::NodeId id : nodes_) {
@@ -217,8 +217,9 @@ class Search {
   const GraphFacts& facts_;
   const ir::OpTable& ops_;
   const ir::OpDecl& decl_;
-  std::vector<ir::ValueId> values_;  // [values of the example]: the graph's values, as far as known
-  std::vector<ir::NodeId> nodes_;    // nodes of the graph found so far, in the native form's order
+  // [values of the native form]: the values of graph_ that they match, as far as known
+  std::vector<ir::ValueId> values_;
+  std::vector<ir::NodeId> nodes_;  // nodes of the graph found so far, in the native form's order
 };
 
 }  // namespace

@@ -82,7 +82,8 @@ Status Admission::check_inputs(const Request& request) const {
   return check_prompt_ids(request.prompt, model_.config.vocab_size);
 }
 
-// Checks that a request to a classifier, or to a model that makes embeddings, wants no generated tokens.
+// Checks that a request to a classifier or to a model that makes embeddings asks for nothing that only a generating
+// model has: tokens, log-probabilities of the prompt and, from a model that makes embeddings, scores.
 Status Admission::check_task(const Request& request) const {
   if (model_.generates()) return ok_status();
   const bool wants_tokens =

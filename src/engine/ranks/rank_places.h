@@ -24,7 +24,8 @@ inline RankLayout layout_of(const EngineOptions& options) {
 inline int ranks_here(const EngineOptions& options) {
   return options.dp_attention ? layout_of(options).ranks() : layout_of(options).ranks() / options.nnodes;
 }
-// Returns the number of ranks that share every layer, with requests in common (tp_size) or of their own (dp_attention).
+// Returns the number of ranks among which each layer is divided. They compute the same requests (tp_size), or each rank
+// has its own requests (dp_attention).
 inline int ranks_of_layers(const EngineOptions& options) {
   return options.dp_attention ? options.replicas : options.tp_size;
 }

@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::int64_t kTokensRead = 8192;  // tokens of texts that drafters read in a step: some two milliseconds
 
-// Returns how many pages of every group are free and not promised to running sequences.
+// Counts the pages of each group that are free and not promised to running sequences. Returns the smallest count.
 std::int64_t spare_pages(const Sequences& running, const CacheManager& cache) {
   std::int64_t least = INT64_MAX;
   for (std::size_t g = 0; g < cache.num_groups(); ++g)

@@ -25,8 +25,8 @@ struct ArrayShape {
   bool unique = false;
 
   TypeId item(std::size_t index) const { return index < prefix.size() ? prefix[index] : rest; }
-  // Returns whether only mentioned items are generated. By the standard, values that a schema does not mention are
-  // allowed. They are generated only if nothing is named at all, or if the schema asks for more items than it names.
+  // Returns whether only the items of `prefix` are generated. The standard also allows items that a schema does not
+  // mention. We generate them only if the schema lists no item, or if it asks for more items than it lists.
   bool closed() const { return implied && !prefix.empty() && min <= static_cast<std::int64_t>(prefix.size()); }
 };
 

@@ -215,7 +215,8 @@ class FolderOutput : public QuantisedOutput {
             .step_cols = linear.rounding.block_cols};
   }
 
-  // Returns each linear's factor. Linears that other engines join get the greatest of their factors. The file stores
+  // Returns each linear's factor. Linears that other engines fuse into one matrix all get the greatest of
+  // their factors. The file stores
   // the divisor 1 / factor, so the result is rounded to the factor that a reader computes from the stored divisor.
   Result<std::vector<float>> factors() const {
     std::vector<float> factors(linears_.size(), 1.0F);

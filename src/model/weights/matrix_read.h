@@ -74,8 +74,8 @@ struct RowPiece {
   std::int64_t at;
 };
 
-// Splits runs at the ends of rows of `cols` elements. Precondition: all runs begin in the same column, or there is only
-// one run (slice_runs()).
+// Splits runs at the ends of rows of `cols` elements. Precondition: all runs begin in the same column, as those of
+// slice_runs() do.
 class RowPieces {
  public:
   RowPieces(const SliceRuns& runs, std::int64_t cols)

@@ -47,8 +47,8 @@ inline constexpr int kKeys = 128;  // keys of a tile
 inline constexpr int kBoxTokens = 16;
 inline constexpr int kBoxes = kKeys / kBoxTokens;
 
-// In shared memory a tile of keys or values consists of groups of 8 tokens. A group consists of 8 × 64 matrices, one
-// for every 64 columns.
+// In shared memory a tile of keys or values consists of groups of 8 tokens. A group consists of matrices of 8 rows by
+// 64 columns, one matrix for every 64 columns of the head.
 inline constexpr int kColumns = 64;  // columns of a row of 128 bytes
 inline constexpr int kRowBytes = kColumns * 2;
 inline constexpr int kEightRowBytes = 8 * kRowBytes;

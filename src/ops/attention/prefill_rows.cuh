@@ -209,8 +209,9 @@ struct RowsWarpgroup {
   }
 
   // Sets unseen values to zero in the one box that has both seen and unseen values. The unseen ones may be NaN, which a
-  // weight of 0 would not remove. Only the work item's last tile has such a box. If the work item has only one tile,
-  // the values of this tile come next in the ring. Otherwise they come after the keys of the tile before it.
+  // weight of 0 would not remove. Only the work item's last tile has such a box. Tiles are processed from the last
+  // to the first. If there is only one tile, its values come next in the ring. Otherwise the keys of the tile that is
+  // processed second come first, and then the last tile's values.
   __device__ void clear_unseen(const Work& w) {
     Place<S::kSlots> values = at;
     if (w.tiles > 1) values.advance();

@@ -79,10 +79,10 @@ struct KernelDef {
 
 // A kernel that replaces up to three neighbouring operators, or a region of the program, because it is faster. Its
 // results are the same up to the order of sums. Each replaced operator passes one value to the first operand of the
-// next: its first result, or the operand that it writes. The joined kernel need not write this value, because nothing
-// else reads it. There is one exception: if the next operator updates its first operand in place, other operators may
-// read the updated value, so the joined kernel writes it. The kernel of a region writes only the results of the
-// region's last call, because nothing outside the region reads other results.
+// next operator. This value is the operator's first result, or the operand that it updates in place. Nothing else reads
+// the value, so the joined kernel need not write it. There is one exception: if the next operator updates the value in
+// place, other operators may read the updated value, so the joined kernel must write it. The kernel of a region writes
+// only the results of the region's last call, because nothing outside the region reads other results.
 struct JoinedKernelDef {
   std::array<std::string_view, 3> ops{};  // in order; empty after the last
   const RegionPattern* region = nullptr;  // the region to replace; null: `ops` are replaced

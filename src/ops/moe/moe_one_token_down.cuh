@@ -26,7 +26,8 @@ __device__ inline void copy_eight_async(void* to, const void* from) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(address), "l"(from) : "memory");
 }
 
-// A warp's loop over sixteen weight rows. Each thread has two of the rows, and one block of each in every step.
+// A warp's loop over sixteen weight rows. Four threads share two of the rows. In each step a thread reads one block of
+// each of its two rows.
 template <class T>
 class PackedWalk {
  public:

@@ -74,9 +74,10 @@ struct StreamedQuantised {
 // The scales and zero with which a thread converts 16 bytes of one row of w.
 template <class T, Values kValues, ScaleOf kScaleOf>
 struct RowScales {
-  float sum_scale = 0;                             // scale of sums
-  std::uint32_t scales[2] = {};                    // scales of values, in both halves; the second is for the second
-                                                   // half of the bytes
+  float sum_scale = 0;  // scale of sums
+  // Scales of values, each repeated in both 16-bit parts of its word. scales[0] is for the first eight bytes of w, and
+  // scales[1] for the last eight.
+  std::uint32_t scales[2] = {};
   std::uint32_t added[2] = {};                     // offsets of float16 scales, in the order of `scales`
   int zero = kScaleOf == ScaleOf::kPairs ? 0 : 8;  // zero of int4
 

@@ -146,7 +146,7 @@ __global__ void __launch_bounds__(kThreads) keep_last_rows(const Conv<T> c) {
   T* const slot = c.state + static_cast<std::int64_t>(request.slot) * kept * c.channels + channel;
   const std::int64_t end = request.first_row + request.kept_rows;
   for (int i = 0; i < kept; ++i) {
-    const int back = kept - i;  // rows from this row to the last new row
+    const int back = kept - i;  // row i of the state is this many rows before `end`
     Pack<T, N> value{};
     if (back <= request.kept_rows)
       value = load_pack<T, N>(c.x + (end - back) * c.width + channel);

@@ -16,7 +16,7 @@ extern const KernelDef kAxialTableCuda;
 
 // rotate_heads(mut x X[S, N], table f32[S, D]) {heads}
 //   Turns the first `heads` heads of D values in each row of x, in place; the other values stay. Pair i of a head is
-//   (x[i], x[i + D/2]) and becomes (a·cos - b·sin, b·cos + a·sin).
+//   (a, b) = (x[i], x[i + D/2]) and becomes (a·cos - b·sin, b·cos + a·sin).
 extern const ir::OpDecl kRotateHeads;
 extern const KernelDef kRotateHeadsCpu;
 extern const KernelDef kRotateHeadsCuda;

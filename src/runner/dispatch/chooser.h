@@ -1,8 +1,8 @@
 // Chooses tokens from logits when the head's own sampler is not enough: for rows with logit edits or log-probabilities.
 //
-// The decode graph and the head sample every batch without edits, so plain batches pay nothing for edits. For a batch
-// with edits or log-probabilities, rows of logits are copied to the input of the graphs `choose` and `logprobs`, at
-// most kMaxChoiceRows at a time. The ids that `choose` samples replace the ids that the head sampled.
+// The decode graph and the head ignore edits when they sample, so batches without edits pay nothing for them. For a
+// batch with edits or log-probabilities, rows of logits are copied to the input of the graphs `choose` and `logprobs`,
+// at most kMaxChoiceRows at a time. The ids that `choose` samples replace the ids that the head sampled.
 #pragma once
 
 #include <cstdint>

@@ -9,7 +9,8 @@
 
 namespace tessera {
 
-// Returns the signature. `hidden`: the thinking that the block does not show; "" if it shows all.
+// Returns the signature of a thinking block. `hidden`: the thinking that the block does not show; "" if the block shows
+// all of it.
 std::string signature_of_thinking(std::string_view hidden);
 
 // Returns the hidden thinking; "" if another server made the signature. Returns nothing if the signature is ours but

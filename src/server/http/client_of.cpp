@@ -9,9 +9,9 @@ namespace tessera {
 
 std::string client_of(const HttpRequest& request, std::span<const std::string> api_keys) {
   if (api_keys.size() < 2) return request.peer;
-  // Removes the scheme, in upper or lower case.
   const std::string_view header = request.header("Authorization");
   if (header.empty()) return std::string(request.header("x-api-key"));
+  // Removes the scheme, which ends at the first space, such as "Bearer ".
   return std::string(header.substr(header.find(' ') + 1));
 }
 

@@ -19,7 +19,7 @@ using Sample = MetricSample;
 using Clock = std::chrono::steady_clock;
 
 // A scrape updates the throughput only if this many seconds have passed since the last update, because the throughput
-// over fewer steps would be noise.
+// over a shorter time, which has only few steps, would be noise.
 constexpr double kShortestSpan = 0.1;
 
 // The bucket limits of SGLang's or vLLM's own metrics, so that queries of their dashboards give comparable values.

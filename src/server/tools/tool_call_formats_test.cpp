@@ -259,7 +259,7 @@ TEST(ToolCallFormats, MutationsLoseNoText) {
     } else {
       ++kept;
     }
-    // Letters that are in no tag or name must appear somewhere in the result.
+    // The word "Oslo" is no part of a tag or a name, so it must appear in the content or the arguments.
     std::string all = expected.content;
     for (const Call& call : expected.calls) all += call.arguments;
     if (text.find("Oslo") != std::string::npos) {

@@ -93,7 +93,7 @@ struct Statement {
     kText,         // name: the text
     kPrint,        // expressions
     kFor,          // for targets[0] in expressions[0] if expressions[1] (or null); bodies[0], else bodies[1]
-    kIf,           // if expressions[i]: bodies[i] …, else bodies.back() (one more than expressions)
+    kIf,           // if expressions[i]: bodies[i] …, else bodies.back(), which has no expression
     kSet,          // targets[0] = expressions[0]
     kSetBlock,     // targets[0] = bodies[0] through expressions[0] (or null)
     kMacro,        // name, signature, bodies[0]
