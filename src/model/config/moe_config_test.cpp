@@ -113,7 +113,7 @@ TEST(MoeConfig, RefusesWithFieldValueAndWhatIsAccepted) {
       {kGlm, R"({"n_group": 3})", {"\"n_group\" is 3", "divisor of the number of experts (128)"}},
       {kGlm, R"({"n_group": 128})", {"\"n_group\" is 128", "at most 64"}},
       {kGlm, R"({"n_group": 4, "topk_group": 5})", {"\"topk_group\" is 5", "[1, 4]"}},
-      {kGlm, R"({"n_group": 32})", {"topk_group", "num_experts_per_tok (8) experts, not 4"}},
+      {kGlm, R"({"n_group": 32})", {"topk_group", "num_experts_per_tok (8) experts; they have 4"}},
       {kGlm, R"({"routed_scaling_factor": -1})", {"\"routed_scaling_factor\" is -1"}},
       {kGlm, R"({"mlp_layer_types": ["dense"]})", {"mlp_layer_types", "num_hidden_layers (4)"}},
       {kGlm, R"({"mlp_layer_types": ["dense", "dense", "dense", "wide"]})", {"mlp_layer_types", "\"sparse\""}},
