@@ -34,7 +34,7 @@ TEST(Explanation, ShowsSizesThatAreReplayedAsOneGraph) {
   EXPECT_THAT(e->full_sizes, ElementsAre(32));
   const std::string text = to_text(*e);
   EXPECT_THAT(text, HasSubstr("as one graph      32\n"));
-  EXPECT_THAT(text, HasSubstr("one graph with attention inside was measured to be faster than pieces"));
+  EXPECT_THAT(text, HasSubstr("one graph with attention inside was measured to be faster than piecewise graphs"));
   const std::string json = to_json(*e).dump();
   EXPECT_THAT(json, HasSubstr(R"("full_sizes": [32])"));
   EXPECT_THAT(json, HasSubstr(R"("reason": "full_costs_less")"));

@@ -24,10 +24,10 @@ constexpr std::array<ReasonNames, kNumReasons> kReasons = {{
     {"padding_disabled", "no graph of this size, and padding is disabled"},
     {"nothing_captured", "no size was captured"},
     {"padding_costs_more", "the padding would cost more than a replay saves"},
-    {"rows_not_one_each", "the batch does not want logits of one row of each request"},
-    {"eager_requested", "the request asked for an eager forward"},
+    {"rows_not_one_each", "the decode batch does not want the logits of every row"},
+    {"eager_requested", "the caller asked for an eager forward"},
     {"replay_failed", "the replay failed"},
-    {"full_costs_less", "one graph with attention inside was measured to be faster than pieces"},
+    {"full_costs_less", "one graph with attention inside was measured to be faster than piecewise graphs"},
 }};
 
 // A padded replay is used unless an eager run is cheaper by more than this factor. Measurements differ by 2 % from run

@@ -26,7 +26,7 @@ constexpr std::array<ReasonWords, kNumVisionReasons> kReasons = {{
     {"not_captured_yet", "its budget is not captured yet"},
     {"capture_failed", "the capture of this budget failed"},
     {"eager_costs_less", "measured to be faster than the graph of its budget"},
-    {"eager_requested", "the request asked for an eager forward"},
+    {"eager_requested", "the caller asked for an eager forward"},
 }};
 
 }  // namespace
