@@ -21,7 +21,8 @@ file(WRITE ${PROJECT_BINARY_DIR}/gpu_tests.txt "")
 # neighbours, and files that give the same local names to the same parts (a family's read_config, an operator's infer).
 # VECTORISED layers have loops that rely on the compiler's vectoriser, and are compiled with -O3; the others with -O2.
 # DEPS are lower layers by name; PRIVATE_DEPS are third-party targets that no header of the layer shows.
-# HEADERS are precompiled beside the standard library's, for the tests too (tessera_share_headers).
+# HEADERS are precompiled beside the standard library's, for the layer and for tests whose first dependency it is
+# (tessera_share_headers).
 function(tessera_layer NAME)
   cmake_parse_arguments(ARG "VECTORISED" "" "SRCS;ALONE;TESTS;ROOMS;DEPS;PRIVATE_DEPS;HEADERS" ${ARGN})
   add_library(tessera_${NAME} STATIC)
@@ -37,10 +38,11 @@ function(tessera_layer NAME)
   endif()
   tessera_compile_options(tessera_${NAME} ${optimisation})
   tessera_share_headers(tessera_${NAME} ${optimisation} ${ARG_HEADERS})
+  set_target_properties(tessera_${NAME} PROPERTIES TESSERA_HEADERS "${ARG_HEADERS}")
   set_property(GLOBAL APPEND PROPERTY TESSERA_LAYERS ${NAME})
 
   if(TESSERA_BUILD_TESTS)
-    tessera_test(${NAME}_test HEADERS ${ARG_HEADERS} DEPS tessera_${NAME} ${ARG_PRIVATE_DEPS})
+    tessera_test(${NAME}_test DEPS tessera_${NAME} ${ARG_PRIVATE_DEPS})
   endif()
   tessera_room(${NAME} SRCS ${ARG_SRCS} ALONE ${ARG_ALONE} TESTS ${ARG_TESTS})
   foreach(room IN LISTS ARG_ROOMS)
@@ -124,18 +126,21 @@ function(tessera_program NAME)
 endfunction()
 
 # A GoogleTest program registered with CTest. Tests find files of the repository through
-# TESSERA_SOURCE_DIR and real data, where it is present, through TESSERA_SHARED_DIR. HEADERS: as for tessera_layer.
+# TESSERA_SOURCE_DIR and real data, where it is present, through TESSERA_SHARED_DIR.
 function(tessera_test NAME)
-  cmake_parse_arguments(ARG "" "" "SRCS;DEPS;HEADERS" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "SRCS;DEPS" ${ARGN})
   add_executable(${NAME} ${ARG_SRCS})
   target_link_libraries(${NAME} PRIVATE ${ARG_DEPS} fmt::fmt GTest::gmock_main)
   target_compile_definitions(${NAME} PRIVATE TESSERA_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   tessera_compile_options(${NAME} O1)  # tests wait for the compiler longer than for their own code
-  if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")  # only `make asan-parsers` compiles tests with it, and optimising them takes it minutes
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    # Only `make asan-parsers` compiles tests with it, which takes three times as long with -O1.
     target_compile_options(${NAME} PRIVATE -O0)
   endif()
   tessera_share_units(${NAME} 12)
-  tessera_share_headers(${NAME} O1 ${ARG_HEADERS})
+  list(GET ARG_DEPS 0 layer)
+  get_property(headers TARGET ${layer} PROPERTY TESSERA_HEADERS)
+  tessera_share_headers(${NAME} O1 ${headers})
   # A changed layer is linked into dozens of programs, which LLD does in a third of the time.
   if(TESSERA_LLD AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     target_link_options(${NAME} PRIVATE -fuse-ld=lld)
