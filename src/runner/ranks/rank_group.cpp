@@ -19,8 +19,8 @@ Status lost_with(const std::string& node, int first, int count, const Status& wh
   try {
     const std::string ranks =
         count == 1 ? fmt::format("rank {}", first) : fmt::format("ranks {} to {}", first, first + count - 1);
-    return device_lost(
-        fmt::format("{}, and {} with it", why.ok() ? node + " is gone: it was ended" : why.message(), ranks));
+    return device_lost(fmt::format("{}; lost with the node: {}",
+                                   why.ok() ? node + " is gone: the node left the group" : why.message(), ranks));
   } catch (const std::exception&) {  // too little memory for a longer message
     return device_lost("a node is gone");
   }
