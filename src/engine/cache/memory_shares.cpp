@@ -170,7 +170,7 @@ std::int64_t fit_graphs(std::int64_t budget, const Room& room, EnginePlan& plan)
 Result<std::int64_t> room_for_graphs(const ShareInputs& in) {
   const bool accepted = in.fraction == 0 || (in.fraction >= kLeastFraction && in.fraction <= kMostFraction);
   if (!accepted) {  // also if the fraction is a NaN
-    return invalid_argument(fmt::format("mem_fraction_static: {} is not accepted; {} to {} is", in.fraction,
+    return invalid_argument(fmt::format("mem_fraction_static: {} is not accepted; accepted: {} to {}", in.fraction,
                                         kLeastFraction, kMostFraction));
   }
   const std::int64_t left = in.capacity - in.taken;
