@@ -144,7 +144,7 @@ class Measurement {
     TRY(step_.allocate(device_, *stream_));
     context_.plans = {{.op = "attention", .plan = plan_.get()}};
     if (plan_->kernels(case_.kind) != std::vector<std::string_view>{kernel})
-      return unimplemented(kernel + " does not serve this shape");
+      return unimplemented(kernel + " is not the kernel that the planner chooses for this shape");
     return bind_layers();
   }
 

@@ -19,7 +19,7 @@ namespace {
 
 // Returns the error for an unsupported shape. It never occurs if the caller checks fa2_serves() or fa3_serves() first.
 [[maybe_unused]] Status not_built(const char* kernel) {
-  return internal_error(std::string("attention (") + kernel + ") does not serve this shape");
+  return internal_error(std::string("attention: this build has no kernel ") + kernel);
 }
 
 }  // namespace
