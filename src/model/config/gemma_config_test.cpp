@@ -154,7 +154,7 @@ TEST(GemmaConfig, RefusesWithFileFieldValueAndWhatIsAccepted) {
        R"({"_sliding_window_pattern": 2, "layer_types": ["full_attention", "full_attention",
        "sliding_attention", "full_attention"]})",
        kWrongValue,
-       {"layer_types", "_sliding_window_pattern 2"}},
+       {"layer_types", "_sliding_window_pattern is 2"}},
       {kGemma3, R"({"rope_local_base_freq": 0})", kWrongValue, {"\"rope_local_base_freq\" is 0"}},
       {kGemma3,
        R"({"rope_parameters": {"full_attention": {}}})",

@@ -60,9 +60,9 @@ Status set_periodic_windows(const Fields& fields, std::optional<std::int64_t> wi
   for (std::size_t layer = 0; layer < config.sliding_windows.size(); ++layer) {
     const bool slides = (static_cast<std::int64_t>(layer) + 1) % period.value_or(absent_period) != 0;
     if (declared && slides != (config.sliding_windows[layer] > 0))
-      return fields.wrong("layer_types", fmt::format("the layers that {} {} means: \"full_attention\" for the last of "
-                                                     "every {}, \"sliding_attention\" for the others",
-                                                     period_key, *period, *period));
+      return fields.wrong("layer_types", fmt::format("\"full_attention\" for the last of every {} layers and "
+                                                     "\"sliding_attention\" for the others, because {} is {}",
+                                                     *period, period_key, *period));
     config.sliding_windows[layer] = slides ? *window : 0;
   }
   return ok_status();
