@@ -130,7 +130,8 @@ Samples device_memory(const MemoryReport& memory) {
 
 void add_memory(MetricFamilies& families, const GraphInventory& graphs) {
   families.gauges("tessera:memory_bytes", "Device memory, by what takes it.", device_memory(graphs.memory));
-  families.gauges("tessera:memory_predicted_bytes", "What was predicted before anything was taken.",
+  families.gauges("tessera:memory_predicted_bytes",
+                  "Device memory that was predicted before any was taken, by what takes it.",
                   device_memory(graphs.predicted_memory));
   Samples of_ranks;
   for (std::size_t i = 0; i < graphs.rank_memory.size(); ++i) {
@@ -158,7 +159,7 @@ void add_memory(MetricFamilies& families, const GraphInventory& graphs) {
 void add_graph_metrics(MetricFamilies& families, const EngineStats& stats) {
   add_inventory(families, *stats.graphs);
   add_forwards(families, stats.forwards);
-  families.counter("tessera:profile_cache_hits_total", "Entries of earlier starts that this one found on disk.", {},
+  families.counter("tessera:profile_cache_hits_total", "Entries of earlier starts that this start found on disk.", {},
                    stats.profile_cache_hits);
   families.counter("tessera:split_chunks_total", "Prompts cut so that a forward fills a captured size.", {},
                    stats.split_chunks);

@@ -180,7 +180,7 @@ ApiResult<HttpResponse> LoadReport::answer(std::string_view query, std::span<con
   }
   if (format == "json") return HttpResponse{.body = json.end_array().end_object().take(), .headers = {}};
   MetricFamilies families;
-  for (const auto& [name, samples] : metrics) families.gauges(name, "As /v1/loads has it.", samples);
+  for (const auto& [name, samples] : metrics) families.gauges(name, "The value of this field in /v1/loads.", samples);
   return HttpResponse{.content_type = std::string(kMetricsContentType), .body = families.text(), .headers = {}};
 }
 

@@ -207,10 +207,10 @@ void ServerMetrics::Impl::update_throughput(const EngineStats& stats, Clock::tim
 void ServerMetrics::Impl::add_common(Families& families, const std::string& prefix, const EngineStats& stats) const {
   families.counter(prefix + "prompt_tokens_total", "Prompt tokens of admitted requests.", labels, stats.prompt_tokens);
   families.counter(prefix + "generation_tokens_total", "Tokens generated.", labels, stats.output_tokens);
-  families.histogram(prefix + "time_to_first_token_seconds", "From the request to its first token.", labels,
+  families.histogram(prefix + "time_to_first_token_seconds", "Seconds from the request to its first token.", labels,
                      first_token);
-  families.histogram(prefix + "inter_token_latency_seconds", "From one token to the next.", labels, next_token);
-  families.histogram(prefix + "e2e_request_latency_seconds", "From the request to its end.", labels, request);
+  families.histogram(prefix + "inter_token_latency_seconds", "Seconds from one token to the next.", labels, next_token);
+  families.histogram(prefix + "e2e_request_latency_seconds", "Seconds from the request to its end.", labels, request);
 }
 
 void ServerMetrics::Impl::add_cache_config(Families& families, const std::string& prefix,
@@ -221,7 +221,9 @@ void ServerMetrics::Impl::add_cache_config(Families& families, const std::string
   MetricLabels with_sizes = labels;
   with_sizes.emplace_back(names.first, std::to_string(stats.page_size));
   with_sizes.emplace_back(names.second, std::to_string(pages));
-  families.gauge(prefix + "cache_config_info", "Tokens of a page of the KV cache, and its pages.", with_sizes, 1);
+  families.gauge(prefix + "cache_config_info",
+                 "Always 1; the labels have the tokens of a page of the KV cache, and the number of its pages.",
+                 with_sizes, 1);
 }
 
 void ServerMetrics::Impl::add_sglang(Families& families, const EngineStats& stats) const {
@@ -250,13 +252,14 @@ void ServerMetrics::Impl::add_sglang(Families& families, const EngineStats& stat
                    stats.preemptions);
   families.histogram("sglang:prompt_tokens_histogram", "Prompt tokens of a request.", labels, prompt_tokens);
   families.histogram("sglang:generation_tokens_histogram", "Tokens generated for a request.", labels, output_tokens);
-  families.histogram("sglang:queue_time_seconds", "From the request to its admission.", labels, queue);
+  families.histogram("sglang:queue_time_seconds", "Seconds from the request to its admission.", labels, queue);
   const auto of_stage = [&](const char* stage, const Histogram& histogram) {
     MetricLabels with_stage = labels;
     with_stage.emplace_back("stage", stage);
     return Families::LabelledHistogram{std::move(with_stage), &histogram};
   };
-  families.histograms("sglang:per_stage_req_latency_seconds", "From admission to the first token, and on to the end.",
+  families.histograms("sglang:per_stage_req_latency_seconds",
+                      "Seconds from admission to the first token, and from the first token to the end.",
                       {of_stage("prefill_forward", prefill), of_stage("decode_forward", decode)});
   add_common(families, "sglang:", stats);
 }
@@ -301,10 +304,11 @@ void ServerMetrics::Impl::add_vllm(Families& families, const EngineStats& stats)
   families.histogram("vllm:request_generation_tokens", "Tokens generated for a request.", labels, output_tokens);
   families.histogram("vllm:request_max_num_generation_tokens", "Tokens of a request's longest text.", labels,
                      most_output_tokens);
-  families.histogram("vllm:request_queue_time_seconds", "From the request to its admission.", labels, queue);
-  families.histogram("vllm:request_prefill_time_seconds", "From admission to the first token.", labels, prefill);
-  families.histogram("vllm:request_decode_time_seconds", "From the first token to the end.", labels, decode);
-  families.histogram("vllm:time_per_output_token_seconds", "From one token to the next.", labels, next_token);
+  families.histogram("vllm:request_queue_time_seconds", "Seconds from the request to its admission.", labels, queue);
+  families.histogram("vllm:request_prefill_time_seconds", "Seconds from admission to the first token.", labels,
+                     prefill);
+  families.histogram("vllm:request_decode_time_seconds", "Seconds from the first token to the end.", labels, decode);
+  families.histogram("vllm:time_per_output_token_seconds", "Seconds from one token to the next.", labels, next_token);
   add_common(families, "vllm:", stats);
 }
 
@@ -326,12 +330,13 @@ void ServerMetrics::Impl::add_cache(Families& families, const EngineStats& stats
 
 void ServerMetrics::Impl::add_images(Families& families, const ImageStats& images) {
   families.counter("tessera:images_total", "Images of admitted requests.", {}, images.images);
-  families.counter("tessera:image_tokens_total", "Tokens that they take in prompts.", {}, images.image_tokens);
+  families.counter("tessera:image_tokens_total", "Tokens that images of admitted requests take in prompts.", {},
+                   images.image_tokens);
   families.counter("tessera:image_cache_hits_total", "Images whose embeddings were kept from before.", {},
                    images.cache_hits);
   families.counter("tessera:tower_images_total", "Images that the vision tower computed.", {}, images.encoded);
-  families.counters("tessera:tower_seconds_total", "Time that the vision tower took.", {{{}, images.tower_seconds}});
-  families.gauge("tessera:image_cache_bytes", "Embeddings of images that are kept.", {},
+  families.counters("tessera:tower_seconds_total", "Seconds that the vision tower took.", {{{}, images.tower_seconds}});
+  families.gauge("tessera:image_cache_bytes", "Bytes of the image embeddings that are kept.", {},
                  static_cast<double>(images.cached_bytes));
 }
 
@@ -348,17 +353,18 @@ void ServerMetrics::Impl::add_replicas(Families& families, std::span<const Engin
                   of_each([](const EngineStats& stats) { return stats.queued; }));
   families.counters("tessera:replica_prompt_tokens_total", "Prompt tokens that a replica took.",
                     of_each([](const EngineStats& stats) { return stats.prompt_tokens; }));
-  families.counters("tessera:replica_cached_tokens_total", "Of those, found in its prefix cache.",
+  families.counters("tessera:replica_cached_tokens_total", "Prompt tokens that a replica found in its prefix cache.",
                     of_each([](const EngineStats& stats) { return stats.cached_tokens; }));
 }
 
 void ServerMetrics::Impl::add_memory(Families& families, const MemoryBudget& memory) {
   families.gauge("tessera:request_memory_bytes", "Memory that requests hold: bodies, images, results.", {},
                  static_cast<double>(memory.used()));
-  families.gauge("tessera:request_memory_limit_bytes", "Memory that they may hold together.", {},
+  families.gauge("tessera:request_memory_limit_bytes", "Memory that all requests together may hold.", {},
                  static_cast<double>(memory.limit()));
   families.counters("tessera:request_memory_refused_total",
-                    "Requests refused because others hold it (503), or because they alone would hold more (413).",
+                    "Charges of memory refused because other requests hold it (503), or because one request would "
+                    "take more than all may hold (413).",
                     {{{{"status", "503"}}, static_cast<double>(memory.refused_for_now())},
                      {{{"status", "413"}}, static_cast<double>(memory.refused_for_good())}});
 }

@@ -82,9 +82,12 @@ std::string pool_metrics(const TextPools& pools) {
   }
   MetricFamilies families;
   families.gauges("tessera:text_jobs_waiting", "Requests that wait to be read, or answers to be built.", waiting);
-  families.gauges("tessera:text_jobs_running", "Those that are being read or built.", running);
-  families.counters("tessera:text_jobs_refused_total", "Those refused because the queue was full.", refused);
-  families.histograms("tessera:text_job_wait_seconds", "From a job's arrival in its queue to its begin.", waits);
+  families.gauges("tessera:text_jobs_running", "Requests that are being read, or answers that are being built.",
+                  running);
+  families.counters("tessera:text_jobs_refused_total", "Jobs refused because the queue of their pool was full.",
+                    refused);
+  families.histograms("tessera:text_job_wait_seconds", "Seconds from a job's arrival in its queue to its start.",
+                      waits);
   return families.text();
 }
 
