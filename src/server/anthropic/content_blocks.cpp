@@ -166,7 +166,8 @@ ApiStatus add_block(const ApiFields& block, std::string_view type, std::string_v
   } else if (type == "image") {
     return block.unsupported("type", "\"text\", as this model reads no images");
   } else {
-    return block.unsupported("type", fmt::format(R"("text", "image", "document", "search_result"{})", others));
+    return block.unsupported("type",
+                             fmt::format(R"("text", "image", "document", "search_result", "compaction"{})", others));
   }
   return api_ok();
 }

@@ -102,7 +102,8 @@ ApiStatus read_choice(const ApiFields& body, ToolFields& called) {
   if (type == "none") {
     called.choice = ToolChoice::kNone;
   } else if (type == "any") {
-    if (!has_tools) return choice.wrong("type", R"("auto" or "none" where there are no "tools" that can be called)");
+    if (!has_tools)
+      return choice.wrong("type", R"("auto" or "none", because the request has no "tools" that can be called)");
     called.choice = ToolChoice::kRequired;
   } else if (type == "tool") {
     const std::string name = TRY(required_text(choice, "name"));

@@ -110,8 +110,8 @@ Result<BatchRequest> read_batch_line(std::string_view line, Json& custom_id) {
       std::ranges::find_if(kKinds, [&](const KindNames& k) { return !k.field.empty() && fields.has(k.field); });
   if (kind == std::end(kKinds))
     return invalid_argument(
-        "the line has none of \"body\", \"messages\", \"prompt\" and \"input\"; accepted is a request of "
-        "OpenAI's batch form, or its body");
+        "the line has none of \"body\", \"messages\", \"prompt\" and \"input\"; accepted: a request in "
+        "OpenAI's batch form, or only the body of a request");
   return BatchRequest{.kind = kind->kind, .body = id ? without_id(json) : std::string(line)};
 }
 

@@ -51,7 +51,7 @@ ApiResult<Json> read_message(const ApiFields& message, const MessageKinds& kinds
   if (std::find(std::begin(kRoles), std::end(kRoles), role) == std::end(kRoles)) {
     return message.wrong("role", "\"system\", \"developer\", \"user\", \"assistant\" or \"tool\"");
   }
-  if (message.find("function_call") != nullptr) return message.unsupported("function_call", "none, but \"tool_calls\"");
+  if (message.find("function_call") != nullptr) return message.unsupported("function_call", "\"tool_calls\" instead");
   if (message.find("audio") != nullptr) return message.unsupported("audio", "none");
   const bool assistant = role == "assistant";
   Json calls = assistant ? TRY(read_tool_calls(message)) : Json::array();

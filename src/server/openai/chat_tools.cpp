@@ -85,7 +85,7 @@ ApiStatus read_choice(const ApiFields& body, ToolFields& out) {
   } else if (*choice == Json("auto")) {
     out.choice = has_tools ? ToolChoice::kAuto : ToolChoice::kNone;
   } else if (*choice == Json("required")) {
-    if (!has_tools) return body.wrong("tool_choice", "\"none\" or \"auto\" where there are no \"tools\"");
+    if (!has_tools) return body.wrong("tool_choice", "\"none\" or \"auto\", because the request has no \"tools\"");
     out.choice = ToolChoice::kRequired;
   } else if (*choice != Json("none")) {
     return body.wrong("tool_choice", R"("none", "auto", "required" or {"type": "function", "function": {"name": …}})");

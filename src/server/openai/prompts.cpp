@@ -86,9 +86,11 @@ ApiStatus FanOut::add(int n, std::int64_t ids, const std::string& param) {
   requests_ += n;
   ids_ += ids * n;
   if (requests_ <= kMaxRequestsAtOnce && ids_ <= kMaxTokensAtOnce) return api_ok();
-  return invalid_field(param, fmt::format("at least {} texts, for which {} token ids are kept (prompts, and ids in "
-                                          "parameters), are asked for at once; accepted: {} and {}",
-                                          requests_, ids_, kMaxRequestsAtOnce, kMaxTokensAtOnce));
+  return invalid_field(param,
+                       fmt::format("at least {} texts are requested at once, for which at least {} token ids are "
+                                   "kept (prompts, and ids in parameters); accepted: up to {} texts and {} "
+                                   "token ids",
+                                   requests_, ids_, kMaxRequestsAtOnce, kMaxTokensAtOnce));
 }
 
 }  // namespace tessera

@@ -284,7 +284,7 @@ TEST(Requests, ThePromptsOfOneRequestAreLimitedTogether) {
   }
   EXPECT_THAT(
       error(R"({"input_ids": [)" + prompts + R"(], "sampling_params": {"n": 40, "bad_words": [)" + words + "]}}"),
-      HasSubstr("token ids are kept (prompts, and ids in parameters), are asked for at once"));
+      HasSubstr("token ids are kept (prompts, and ids in parameters); accepted: up to 1024 texts"));
   EXPECT_THAT(error(R"({"input_ids": [[5]], "rid": ")" + std::string(300, 'x') + "\"}"), HasSubstr("rid: "));
 
   if (!GrammarCompiler::available()) GTEST_SKIP() << "this build has no grammars";

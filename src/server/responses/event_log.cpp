@@ -30,7 +30,8 @@ void EventLog::append(std::string_view events) {
     charge_.release();
     for (const auto& follower : std::exchange(followers_, {}))
       follower->call.fail({.http_status = 503,
-                           .message = "the response's events do not fit into the store of responses",
+                           .message = "the response's events do not fit into the store of responses "
+                                      "(--response-store-memory)",
                            .param = {},
                            .code = {}});
     return;
