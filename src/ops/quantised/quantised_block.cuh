@@ -5,7 +5,8 @@
 // first copies of weights before the preceding kernels have ended. Each of two warpgroups multiplies 64 rows of w by
 // all rows of x; a template parameter, Product, says how. The blocks of a cluster do one of two things:
 //   - with few tiles they split k. At the end each block leaves its sums in its own shared memory, and adds the sums of
-//     all blocks for its share of the rows of x (linear_split.cuh);
+//     all blocks for its share of the rows of x (linear_split.cuh). With a few more tiles than blocks that run at once,
+//     only the first clusters do so, and each block after them computes a whole tile;
 //   - with many tiles two blocks compute neighbouring tiles of w for the same rows of x, and share the copies of x.
 #pragma once
 
@@ -57,6 +58,7 @@ struct TiledQuantised {
   int k;
   int row_tiles;
   int split;            // blocks of a cluster that split k
+  int split_tiles;      // tiles whose k is split; they come first, and each later tile has one block
   bool shared;          // two blocks of a cluster share x
   int stages;           // stages of the ring
   int group_shift;      // column k has the scale k >> group_shift of its row
@@ -66,8 +68,8 @@ struct TiledQuantised {
 
 // The part of a product that a block computes.
 struct TilePlace {
-  int cluster;
-  int rank;
+  int rank;     // the block's number in its cluster
+  bool splits;  // the cluster's blocks split k
   int first_row;
   int first_weight;
   int first;  // first stage
@@ -76,14 +78,16 @@ struct TilePlace {
   template <int kN, class T>
   __device__ static TilePlace of(const TiledQuantised<T>& p) {
     TilePlace at;
-    at.cluster = p.shared ? 2 : p.split;
-    at.rank = static_cast<int>(blockIdx.x) % at.cluster;
-    const int item = static_cast<int>(blockIdx.x) / at.cluster;
-    at.first_row = item % p.row_tiles * kN;
-    at.first_weight = (p.shared ? item / p.row_tiles * 2 + at.rank : item / p.row_tiles) * kTileWeights;
+    const auto block = static_cast<int>(blockIdx.x);
+    const int cluster = p.shared ? 2 : p.split;
+    at.rank = block % cluster;
+    at.splits = !p.shared && block < p.split_tiles * p.split;
+    const int tile = p.shared || at.splits ? block / cluster : block - p.split_tiles * (p.split - 1);
+    at.first_row = tile % p.row_tiles * kN;
+    at.first_weight = (p.shared ? tile / p.row_tiles * 2 + at.rank : tile / p.row_tiles) * kTileWeights;
     const int stages = (p.k + kStageColumns - 1) / kStageColumns;
-    at.first = p.shared ? 0 : stages * at.rank / at.cluster;
-    at.count = (p.shared ? stages : stages * (at.rank + 1) / at.cluster) - at.first;
+    at.first = at.splits ? stages * at.rank / cluster : 0;
+    at.count = (at.splits ? stages * (at.rank + 1) / cluster : stages) - at.first;
     return at;
   }
 };
@@ -210,10 +214,10 @@ __device__ inline void store_tile_share(const TiledQuantised<T>& p, std::uint32_
   }
 }
 
-// Waits for all threads of a cluster of `blocks` blocks.
-__device__ inline void sync_blocks(int blocks) {
+// Waits for all threads of the block, or of its cluster.
+__device__ inline void sync_blocks(bool of_cluster) {
   __syncwarp();
-  if (blocks > 1) {
+  if (of_cluster) {
     sync_cluster();
   } else {
     __syncthreads();
@@ -221,8 +225,8 @@ __device__ inline void sync_blocks(int blocks) {
 }
 
 // Computes a block's part of y with a Product. Grid: clusters of `split` blocks, or of two that share x; the blocks of
-// a cluster are neighbours. The next cluster has the next rows of x for the same rows of w, until all rows of x are
-// done. Preconditions: n is a multiple of 8, and k is a multiple of 32.
+// a cluster are neighbours. The next tile has the next rows of x for the same rows of w, until all rows of x are done.
+// Preconditions: n is a multiple of 8, and k is a multiple of 32.
 //
 // A Product has Ring, Element, kWeightRowBytes (of a stage), kScaled (whether stages have scales of x) and
 //   multiply(p, at, ring, weight, w_rows, sum, factor),
@@ -252,7 +256,7 @@ __global__ void __launch_bounds__(kTileThreads<Product::Ring::kN>, kTileBlocks<P
     for (int s = 0; s < ahead; ++s) copies.weights(s, at.first + s);
   }
   let_next_begin();
-  sync_blocks(p.shared ? at.cluster : 1);  // blocks that share x need each other's barriers from here on
+  sync_blocks(p.shared);  // blocks that share x need each other's barriers from here on
 
   if (threadIdx.x < kTileWarpgroups * kWarpgroup) {
     if constexpr (kMovesRegisters<kN>) keep_registers<232, true>();
@@ -271,11 +275,11 @@ __global__ void __launch_bounds__(kTileThreads<Product::Ring::kN>, kTileBlocks<P
     // The sums overwrite stages of the ring. So all warps must have read these stages before.
     asm volatile("bar.sync 1, %0;" ::"n"(kTileWarpgroups * kWarpgroup) : "memory");
     store_tile_sums<kN>(sum, ring.base, weight, factor);
-    sync_blocks(at.cluster);
-    if (p.shared || p.split == 1) {
-      store_tile_share<typename Product::Element, kN, false>(p, ring.base, at);
-    } else {
+    sync_blocks(p.shared || at.splits);
+    if (at.splits) {
       store_tile_share<typename Product::Element, kN, true>(p, ring.base, at);
+    } else {
+      store_tile_share<typename Product::Element, kN, false>(p, ring.base, at);
     }
   } else {
     if constexpr (kMovesRegisters<kN>) keep_registers<40, false>();
@@ -290,9 +294,9 @@ __global__ void __launch_bounds__(kTileThreads<Product::Ring::kN>, kTileBlocks<P
         if (++slot == p.stages) slot = 0, ++turn;
       }
     }
-    sync_blocks(at.cluster);
+    sync_blocks(p.shared || at.splits);
   }
-  if (!p.shared && p.split > 1) leave_cluster();  // other blocks may still read this block's sums
+  if (at.splits) leave_cluster();  // other blocks may still read this block's sums
 #endif
 }
 
