@@ -1,6 +1,7 @@
 // The options of an engine. Its EnginePlan (start/engine_plan.h) holds the values chosen for a given model and device.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -81,6 +82,11 @@ struct DraftOptions {
   }
   // Returns the most drafts of a request in a step by the chosen source.
   std::int64_t most() const { return by_layer() ? layer_steps : most_tokens; }
+  // Returns the most drafts of a request in a step by any source. Where a layer drafts, the text may draft instead.
+  std::int64_t most_of_any_source() const {
+    if (!any()) return 0;
+    return by_layer() ? std::max(layer_steps, most_tokens) : most_tokens;
+  }
 };
 
 // An adapter that is loaded at the start.

@@ -76,6 +76,8 @@ struct ModelOptions {
   bool draft_layer = false;
   std::shared_ptr<const EagleDraft> eagle = nullptr;  // a draft layer from a separate folder, instead of draft_layer
   std::int64_t max_draft_rows = 2048;
+  // The most drafts of a request in a forward. A recurrent layer keeps their rows until the request's next forward.
+  std::int64_t max_drafts = 0;
   // The pipeline stage to build: a range of consecutive layers (model/stages.h).
   int pp_stage = 0;
   int pp_size = 1;

@@ -1,7 +1,6 @@
 #include "tessera/engine/drafts/draft_counts.h"
 
 #include <algorithm>
-#include <cmath>
 
 namespace tessera {
 namespace {
@@ -58,9 +57,7 @@ std::span<const std::int64_t> DraftCounts::choose(std::span<const DraftOffer> of
     } else {
       heap_.pop_back();
     }
-    const double again = step.computes_again ? tokens - static_cast<double>(requests) : 0;
-    const std::int64_t rows = requests + std::ssize(order_) + std::llround(again);
-    const double ms = forward_ms(rows) + draft_ms * static_cast<double>(rounds);
+    const double ms = forward_ms(requests + std::ssize(order_)) + draft_ms * static_cast<double>(rounds);
     if (tokens / ms <= best) continue;
     best = tokens / ms;
     chosen = order_.size();

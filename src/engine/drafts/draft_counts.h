@@ -32,14 +32,11 @@ class DraftCounts {
   struct Step {
     std::int64_t requests = 0;  // each computes one row anyway
     std::int64_t room = 0;      // the most drafts that may be added
-    // A recurrent state never includes drafts, so a later step computes kept drafts again.
-    bool computes_again = false;
   };
 
   // Returns the number of drafts of each offer, [offers]; valid until the next call. Adds drafts in descending order of
   // their probability, and compares the steps with 0, 1, 2, … drafts up to the room. It does not stop at the first
-  // number that does not pay, because padding makes the costs of forwards grow in steps. Kept drafts that are computed
-  // again count as rows of this step.
+  // number that does not pay, because padding makes the costs of forwards grow in steps.
   std::span<const std::int64_t> choose(std::span<const DraftOffer> offers, const Step& step, const DraftCosts& costs);
 
  private:

@@ -11,10 +11,10 @@ namespace {
 using ::testing::ElementsAre;
 
 std::vector<std::int64_t> chosen(const std::vector<DraftOffer>& offers, const DraftCosts& costs,
-                                 std::int64_t room = 100, bool computes_again = false) {
+                                 std::int64_t room = 100) {
   DraftCounts counts;
   const std::span<const std::int64_t> made =
-      counts.choose(offers, {.requests = std::ssize(offers), .room = room, .computes_again = computes_again}, costs);
+      counts.choose(offers, {.requests = std::ssize(offers), .room = room}, costs);
   return {made.begin(), made.end()};
 }
 
@@ -50,14 +50,6 @@ TEST(DraftCounts, AStepBehindACostlyOneIsFound) {
       .forward_ms = [](std::int64_t rows, std::int64_t) { return std::optional(rows == 1 ? 1.0 : 2.5); }};
   EXPECT_THAT(chosen({{.acceptance = 0.9, .most = 2}}, padded), ElementsAre(2)) << "2.71 tokens of 2.5 ms";
   EXPECT_THAT(chosen({{.acceptance = 0.7, .most = 2}}, padded), ElementsAre(0)) << "2.19 tokens of 2.5 ms";
-}
-
-TEST(DraftCounts, KeptDraftsThatAreComputedAgainCountTwice) {
-  const DraftCosts costs{
-      .forward_ms = [](std::int64_t rows, std::int64_t) { return std::optional(1 + 0.9 * static_cast<double>(rows)); }};
-  const std::vector<DraftOffer> one{{.acceptance = 0.8, .most = 1}};
-  EXPECT_THAT(chosen(one, costs), ElementsAre(1)) << "1.8 tokens of 2.8 ms, without it 1 of 1.9 ms";
-  EXPECT_THAT(chosen(one, costs, 100, true), ElementsAre(0)) << "1.8 tokens of 3.7 ms";
 }
 
 TEST(DraftCounts, TheLayersTimeCounts) {

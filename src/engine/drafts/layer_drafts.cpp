@@ -44,11 +44,10 @@ void LayerDrafts::read(const ScheduledBatch& batch) {
     if (sequence == nullptr) continue;
     if (sequence->drafter) sequence->drafter->set_layer_row(std::nullopt);
     // The layer reads a row together with the token behind it. The last row of a finished prompt may lack that token.
-    const std::int64_t end = std::min(sequence->computed + sequence->replayed, std::ssize(sequence->tokens) - 1);
-    const std::int64_t begin = entry.position + entry.replayed;  // the layer has read these tokens as kept drafts
-    if (end <= begin) continue;
-    append_rows(*sequence, begin, end - begin, cache_, batch_, rope_positions_);
-    for (std::int64_t position = begin; position < end; ++position) {
+    const std::int64_t end = std::min(sequence->computed, std::ssize(sequence->tokens) - 1);
+    if (end <= entry.position) continue;
+    append_rows(*sequence, entry.position, end - entry.position, cache_, batch_, rope_positions_);
+    for (std::int64_t position = entry.position; position < end; ++position) {
       batch_.input_ids.push_back(sequence->tokens[static_cast<std::size_t>(position + 1)]);
       batch_.input_rows.push_back(-1);
       hidden_rows_.push_back(static_cast<std::int32_t>(entry.first_token + position - entry.position));

@@ -85,7 +85,7 @@ TEST(Speculation, WindowsSeeTheSameTokens) {
   }
 }
 
-// A recurrent state never includes drafts, so kept drafts are computed again.
+// A recurrent state never includes drafts, so the next forward advances it over kept drafts.
 TEST(Speculation, RecurrentStatesGoBackOverRefusedDrafts) {
   for (const char* name : {"qwen3.5-text", "qwen3-next"}) {
     EngineOptions options = small_options();

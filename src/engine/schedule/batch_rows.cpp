@@ -43,6 +43,7 @@ void clear_rows(std::size_t num_cache_groups, ForwardBatch& batch, RopeAxes& rop
   batch.wanted_rows.clear();
   batch.embedding_rows.clear();
   batch.draft_lens.clear();
+  batch.accepted_drafts.clear();
   batch.adapter_slots.clear();
   batch.embedding_writes.clear();
   batch.slot_copies.clear();

@@ -31,7 +31,6 @@ void ScheduledBatch::append(Sequence& sequence, std::int64_t count, const CacheM
               .new_tokens = count,
               .first_token = batch.num_tokens(),
               .position = sequence.computed,
-              .replayed = std::min(sequence.replayed, count),
               .row = -1,
               .next_token = total,
               .drafts = std::ssize(sequence.drafts),
@@ -57,6 +56,10 @@ void ScheduledBatch::append(Sequence& sequence, std::int64_t count, const CacheM
   if (entry.drafts > 0) {
     batch.draft_lens.resize(batch.query_lens.size(), 0);
     batch.draft_lens.back() = static_cast<std::int32_t>(entry.drafts);
+  }
+  if (sequence.behind > 0) {
+    batch.accepted_drafts.resize(batch.query_lens.size(), 0);
+    batch.accepted_drafts.back() = static_cast<std::int32_t>(sequence.behind);
   }
   if (sequence.adapter != nullptr) {
     batch.adapter_slots.resize(static_cast<std::size_t>(entry.first_token), -1);
@@ -212,6 +215,7 @@ void ScheduledBatch::append_hidden_rows(const Sequence& sequence, Entry& entry) 
 void ScheduledBatch::finish() {
   finish_rows(batch, rope_positions);
   if (!batch.draft_lens.empty()) batch.draft_lens.resize(batch.query_lens.size(), 0);
+  if (!batch.accepted_drafts.empty()) batch.accepted_drafts.resize(batch.query_lens.size(), 0);
   if (!batch.adapter_slots.empty()) batch.adapter_slots.resize(batch.input_ids.size(), -1);
   if (!batch.embedding_rows.empty()) batch.embedding_rows.resize(batch.input_ids.size(), -1);
   const auto sampled = static_cast<std::int64_t>(sampling.size());

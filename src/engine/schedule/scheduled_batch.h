@@ -18,7 +18,6 @@ struct ScheduledBatch {
     std::int64_t new_tokens;   // tokens of the sequence in this forward
     std::int64_t first_token;  // index of the first of these tokens in the forward
     std::int64_t position;     // position of the first of them in the sequence
-    std::int64_t replayed;     // how many tokens at the start of new_tokens were computed before, as drafts
     std::int64_t row;          // index of the sampled row among the wanted rows; -1: none is sampled
     std::int64_t next_token;   // index of the sampled token in the sequence
     std::int64_t drafts;       // number of drafts behind the new tokens; their rows are sampled too, behind `row`

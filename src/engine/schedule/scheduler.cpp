@@ -177,7 +177,7 @@ void Scheduler::preempt(std::size_t index, bool keep) {
   running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(index));
   release_cache(*sequence, keep);
   if (sequence->adapter != nullptr) adapters_.release(*sequence->adapter);
-  sequence->computed = sequence->replayed = 0;
+  sequence->computed = sequence->behind = 0;
   sequence->last_row = -1;
   sequence->prefix.forget_leader();
   ++preemptions_;
@@ -196,12 +196,12 @@ void Scheduler::compute_again() {
 }
 
 // Enters the full pages of computed tokens that the host knows into the prefix cache. Returns whether these pages hold
-// all computed tokens.
+// exactly the tokens that the states include.
 bool Scheduler::keep_computed(Sequence& sequence) {
   if (!caches(sequence)) return false;
   const std::int64_t known = std::min(sequence.computed, std::ssize(sequence.tokens) - sequence.pending);
   cache_.keep(sequence.cache, sequence.first_tokens(known));
-  return sequence.cache.cached_pages() * cache_.page_size() == sequence.computed;
+  return sequence.cache.cached_pages() * cache_.page_size() == sequence.computed - sequence.behind;
 }
 
 void Scheduler::release_cache(Sequence& sequence, bool keep) {
@@ -245,7 +245,7 @@ void Scheduler::mark_submitted(const ScheduledBatch& scheduled) {
     Sequence& sequence = *entry.sequence;
     const bool decodes = sequence.decodes();
     sequence.computed += entry.new_tokens;
-    sequence.replayed = std::max<std::int64_t>(sequence.replayed - entry.new_tokens, 0);
+    sequence.behind = 0;
     if (sequence.computed >= sequence.prompt_tokens()) release_embeddings(sequence);
     release_images(sequence, sequence.computed);
     // Enters computed pages into the prefix cache. The pages of a decoding sequence are entered only when the sequence

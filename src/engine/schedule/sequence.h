@@ -33,9 +33,9 @@ struct Sequence {
   std::int64_t pending = 0;     // number of last tokens that forwards in flight have not sampled yet
   // The number of tokens with keys and values in the cache, including those that forwards in flight compute.
   std::int64_t computed = 0;
-  // The number of kept drafts that the next forward computes again, because recurrent states leave drafts out. They
-  // count as uncomputed tokens before the last one.
-  std::int64_t replayed = 0;
+  // How many of the last computed tokens the recurrent states do not include yet. They are accepted drafts of the last
+  // forward, and the next forward advances the states over them first. 0 for models without states.
+  std::int64_t behind = 0;
   SequenceCache cache;  // the sequence's pages and slots in all cache groups
   // The first device row of the prompt's given embeddings; -1: none is held. Rows are held from the admission until the
   // prompt is computed.
@@ -79,8 +79,8 @@ struct Sequence {
   // Returns the first `count` tokens as the prefix cache sees them. They borrow from the sequence.
   PrefixTokens first_tokens(std::int64_t count) const;
   double elapsed_ms() const { return std::chrono::duration<double, std::milli>(Clock::now() - arrived).count(); }
-  // Returns whether the next forward computes one token after the prompt, besides kept drafts that are computed again.
-  bool decodes() const { return generated() > 0 && uncomputed() == 1 + replayed; }
+  // Returns whether the next forward computes one token after the prompt.
+  bool decodes() const { return generated() > 0 && uncomputed() == 1; }
   // Returns whether no further forward needs to be scheduled: every token of the output is sampled, or a forward in
   // flight samples it. If the request generates nothing, returns whether the prompt is computed.
   bool is_done() const { return generated() >= request.stop.max_new_tokens && (generated() > 0 || uncomputed() == 0); }

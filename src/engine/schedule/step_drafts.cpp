@@ -47,10 +47,8 @@ void StepDrafts::choose(const Step& step, std::span<const ChosenTokens> decoding
   }
 
   const std::int64_t room = std::min(step.most_rows - std::ssize(step.running), step.budget);
-  const std::span<const std::int64_t> counts = counts_.choose(
-      offers_,
-      {.requests = std::ssize(decoding), .room = std::max<std::int64_t>(room, 0), .computes_again = cache.has_states()},
-      costs_);
+  const std::span<const std::int64_t> counts =
+      counts_.choose(offers_, {.requests = std::ssize(decoding), .room = std::max<std::int64_t>(room, 0)}, costs_);
   const bool nobody = std::ranges::all_of(counts, [](std::int64_t count) { return count == 0; });
   std::int64_t spare = spare_pages(step.running, cache);
   for (std::size_t i = 0; i < decoding.size(); ++i) {
@@ -68,7 +66,8 @@ void StepDrafts::choose(const Step& step, std::span<const ChosenTokens> decoding
 }
 
 void keep_draft(ScheduledBatch::Entry& entry, bool has_states) {
-  ++(has_states ? entry.sequence->replayed : entry.sequence->computed);
+  ++entry.sequence->computed;
+  if (has_states) ++entry.sequence->behind;
   entry.sequence->tokens.emplace_back(0);
   ++entry.sequence->pending;
   ++entry.row;

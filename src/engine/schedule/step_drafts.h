@@ -51,8 +51,8 @@ class StepDrafts {
 };
 
 // Records that the entry's next draft equals the token that was sampled before it. Moves the entry to the row of the
-// token behind the draft. With `has_states` the next forward computes the draft again, because the model's states do
-// not include drafts. Precondition: the sampled token was settled.
+// token behind the draft. With `has_states` the next forward advances the model's states over the draft, because states
+// do not include drafts. Precondition: the sampled token was settled.
 void keep_draft(ScheduledBatch::Entry& entry, bool has_states);
 
 }  // namespace tessera

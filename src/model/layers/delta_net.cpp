@@ -125,7 +125,9 @@ ir::ValueId delta_net(LayerBuilder& b, const ModelConfig& config, std::int64_t l
   const LocalDeltaNet local = local_delta_net(b, net);
   const std::size_t group = cache_group_of_layer(config, layer);
   const ir::Dim slots = ir::page_symbol(group);
-  const ir::Attributes of_group{{"group", static_cast<std::int64_t>(group)}};
+  const std::int64_t drafts = b.options().max_drafts;
+  ir::Attributes of_group{{"group", static_cast<std::int64_t>(group)}};
+  if (drafts > 0) of_group.emplace_back("drafts", drafts);
   const TensorSlice heads{.dim = 0, .begin = local.first_value_head, .size = local.value_heads};
 
   // The matmuls are not divided (kNone), because the blocks contain only this rank's rows.
@@ -133,7 +135,7 @@ ir::ValueId delta_net(LayerBuilder& b, const ModelConfig& config, std::int64_t l
   const ir::ValueId ba = b.linear(prefix + "in_proj_ba", x, blocks.ba, false, Parallel::kNone);
   const ir::ValueId rows =
       b.graph.state(fmt::format("conv_state.{}", layer),
-                    {b.options().dtype, {slots, ir::Dim(net.conv_size - 1), ir::Dim(local.channels(net))}});
+                    {b.options().dtype, {slots, ir::Dim(net.conv_size - 1 + drafts), ir::Dim(local.channels(net))}});
   const ir::ValueId qkv =
       b.graph.op("causal_conv", {qkvz, conv_weight(b, net, local, prefix + "conv1d.weight"), rows}, of_group);
 
@@ -145,7 +147,14 @@ ir::ValueId delta_net(LayerBuilder& b, const ModelConfig& config, std::int64_t l
   const ir::ValueId dt_bias = float_vector(b, prefix + "dt_bias", net.value_heads, heads, WeightSpec::Init::kUniform);
   ir::Attributes attributes = of_group;
   attributes.emplace_back("key_heads", local.key_heads);
-  const ir::ValueId mixed = b.graph.op("gated_delta_net", {qkv, ba, a_log, dt_bias, state}, attributes);
+  std::vector<ir::ValueId> operands{qkv, ba, a_log, dt_bias, state};
+  if (drafts > 0) {
+    const std::int64_t keys = local.key_heads * net.key_head_dim;
+    const std::int64_t columns = local.channels(net) - keys + 2 * local.value_heads;
+    operands.push_back(b.graph.state(fmt::format("delta_drafts.{}", layer),
+                                     {b.options().dtype, {slots, ir::Dim(drafts), ir::Dim(columns)}}));
+  }
+  const ir::ValueId mixed = b.graph.op("gated_delta_net", operands, attributes);
 
   const ir::ValueId w =
       float_vector(b, prefix + "norm.weight", net.value_head_dim, TensorSlice{}, WeightSpec::Init::kOnes);

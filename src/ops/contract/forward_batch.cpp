@@ -50,6 +50,12 @@ Status check_requests(const ForwardBatch& batch) {
       return internal_error(
           fmt::format("draft_lens[{}] is {}; 0 to {}, one less than the request's tokens, is accepted", b,
                       batch.draft_lens[b], batch.query_lens[b] - 1));
+  if (!batch.accepted_drafts.empty())
+    TRY(check_count("accepted_drafts", batch.accepted_drafts.size(), batch.num_requests(), "requests"));
+  for (std::size_t b = 0; b < batch.accepted_drafts.size(); ++b)
+    if (batch.accepted_drafts[b] < 0 || batch.accepted_drafts[b] > batch.kv_lens[b] - batch.query_lens[b])
+      return internal_error(fmt::format("accepted_drafts[{}] is {}; 0 to {}, the request's earlier tokens, is accepted",
+                                        b, batch.accepted_drafts[b], batch.kv_lens[b] - batch.query_lens[b]));
   std::int64_t first = 0;  // first token of the request
   for (std::size_t b = 0; b < batch.query_lens.size(); ++b) {
     const std::int32_t query_len = batch.query_lens[b];

@@ -70,8 +70,11 @@ struct ForwardBatch {
   // its id's embedding; -1: the token uses its id's embedding.
   std::vector<std::int32_t> embedding_rows = {};
   // [B], or empty if all entries are 0: how many of each request's last tokens are drafts. After the forward, a
-  // recurrent state does not include the drafts. A later forward computes accepted drafts again.
+  // recurrent state does not include the drafts, but the state's slot holds their rows.
   std::vector<std::int32_t> draft_lens = {};
+  // [B], or empty if all entries are 0: how many of the last drafts before this forward were accepted. A recurrent
+  // state is advanced over these drafts first, from the rows that its slot holds.
+  std::vector<std::int32_t> accepted_drafts = {};
   // [T], or empty if all entries are -1. An entry is the slot of the low-rank adapter that the token's request uses.
   std::vector<std::int32_t> adapter_slots = {};
   std::vector<EmbeddingWrite> embedding_writes = {};  // written before anything else in the forward

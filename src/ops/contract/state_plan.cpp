@@ -2,13 +2,22 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "tessera/device/alignment.h"
 
 namespace tessera {
 namespace {
 
-std::int64_t slots_bytes(const PlanLimits& limits) {
+std::int64_t array_bytes(const PlanLimits& limits) {
   return limits.max_requests * static_cast<std::int64_t>(sizeof(std::int32_t));
+}
+
+// Returns the number of draft rows that the slots of all nodes can hold.
+std::int64_t held_drafts(std::span<const PlannedNode> nodes) {
+  std::int64_t held = nodes.empty() ? 0 : INT32_MAX;
+  for (const PlannedNode& node : nodes) held = std::min(held, node.node->attribute_or("drafts", std::int64_t{0}));
+  return held;
 }
 
 Result<std::unique_ptr<OpPlan>> make_plan(Device& /*device*/, const PlanArgs& args, StepBuffer& step) {
@@ -27,11 +36,13 @@ StatePlan::StatePlan(const PlanArgs& args, StepBuffer& step)
     : limits_(args.limits),
       group_(args.group),
       num_slots_(args.num_pages),
+      max_drafts_(held_drafts(args.nodes)),
       kernel_(args.kernel),
       step_(&step),
       lengths_(args.limits, step),
-      slots_offset_(step.reserve(static_cast<std::size_t>(slots_bytes(args.limits)))),
-      drafts_offset_(step.reserve(static_cast<std::size_t>(slots_bytes(args.limits)))) {}
+      slots_offset_(step.reserve(static_cast<std::size_t>(array_bytes(args.limits)))),
+      drafts_offset_(step.reserve(static_cast<std::size_t>(array_bytes(args.limits)))),
+      accepted_offset_(step.reserve(static_cast<std::size_t>(array_bytes(args.limits)))) {}
 
 Result<std::unique_ptr<StatePlan>> StatePlan::create(const PlanArgs& args, StepBuffer& step) {
   if (args.limits.max_requests < 1 || args.num_pages < 1)
@@ -41,7 +52,7 @@ Result<std::unique_ptr<StatePlan>> StatePlan::create(const PlanArgs& args, StepB
 }
 
 std::int64_t StatePlan::bytes_needed(const PlanLimits& limits) {
-  return BatchLengths::bytes_needed(limits) + 2 * align_up(slots_bytes(limits));
+  return BatchLengths::bytes_needed(limits) + 3 * align_up(array_bytes(limits));
 }
 
 Status StatePlan::check(const ForwardBatch& batch) const {
@@ -60,6 +71,11 @@ Status StatePlan::check(const ForwardBatch& batch) const {
     if (slot < 0 || slot >= num_slots_)
       return internal_error(fmt::format("request {}: slot {} is outside the group's {}", b, slot, num_slots_));
   }
+  for (const std::vector<std::int32_t>* lens : {&batch.draft_lens, &batch.accepted_drafts})
+    for (std::size_t b = 0; b < lens->size(); ++b)
+      if ((*lens)[b] > max_drafts_)
+        return internal_error(fmt::format("request {} has {} {} drafts; a slot holds {}", b, (*lens)[b],
+                                          lens == &batch.draft_lens ? "new" : "accepted", max_drafts_));
   return ok_status();
 }
 
@@ -67,20 +83,29 @@ Status StatePlan::plan(const ForwardBatch& batch, BatchKind /*kind*/, std::int64
                        Stream& /*stream*/) {
   TRY(check(batch).with_context("a plan of states"));
   lengths_.write(batch);
-  auto* const slots = reinterpret_cast<std::int32_t*>(step_->host(slots_offset_));
   const std::vector<PageTable>& tables = batch.groups[static_cast<std::size_t>(group_)].page_tables;
-  for (std::size_t b = 0; b < tables.size(); ++b) slots[b] = tables[b].pages[0].value();
-  step_->written(slots_offset_, tables.size() * sizeof(std::int32_t));
-  auto* const drafts = reinterpret_cast<std::int32_t*>(step_->host(drafts_offset_));
-  for (std::size_t b = 0; b < tables.size(); ++b) drafts[b] = batch.draft_lens.empty() ? 0 : batch.draft_lens[b];
-  step_->written(drafts_offset_, tables.size() * sizeof(std::int32_t));
+  const auto write = [&](std::size_t offset, const auto& value_of) {
+    auto* const values = reinterpret_cast<std::int32_t*>(step_->host(offset));
+    for (std::size_t b = 0; b < tables.size(); ++b) values[b] = value_of(b);
+    step_->written(offset, tables.size() * sizeof(std::int32_t));
+  };
+  const auto entry_of = [](const std::vector<std::int32_t>& lens) {
+    return [&lens](std::size_t b) { return lens.empty() ? 0 : lens[b]; };
+  };
+  write(slots_offset_, [&](std::size_t b) { return tables[b].pages[0].value(); });
+  write(drafts_offset_, entry_of(batch.draft_lens));
+  write(accepted_offset_, entry_of(batch.accepted_drafts));
   return ok_status();
 }
 
 StateMetadata StatePlan::metadata() const {
+  const auto at = [&](std::size_t offset) {
+    return reinterpret_cast<const std::int32_t*>(step_->device_address(offset).raw());
+  };
   return {.lengths = lengths_.lengths(),
-          .slots = reinterpret_cast<const std::int32_t*>(step_->device_address(slots_offset_).raw()),
-          .drafts = reinterpret_cast<const std::int32_t*>(step_->device_address(drafts_offset_).raw()),
+          .slots = at(slots_offset_),
+          .drafts = at(drafts_offset_),
+          .accepted = at(accepted_offset_),
           .max_requests = limits_.max_requests};
 }
 

@@ -21,8 +21,12 @@ struct StateMetadata {
   // [max_requests]: the slot of each request's state. No two requests share a slot other than 0. Slot 0 belongs to no
   // sequence and is neither read nor written. Warm-up and measurement batches use slot 0 for all requests.
   const std::int32_t* slots = nullptr;
-  // [max_requests]: the number of draft rows at the end of each request, which do not change the state.
+  // [max_requests]: the number of draft rows at the end of each request. They do not change the state. Instead, the
+  // slot holds them until the request's next forward.
   const std::int32_t* drafts = nullptr;
+  // [max_requests]: how many of the draft rows in the slot were accepted. The state is advanced over these rows before
+  // the forward's own rows.
+  const std::int32_t* accepted = nullptr;
   std::int64_t max_requests = 0;
 
   // These functions describe request b. They need a device whose memory the caller can read.
@@ -34,6 +38,7 @@ struct StateMetadata {
   // Returns whether the request starts from a zero state. There are two reasons: its first row here is its first token,
   // or it has no state. In the first case the slot holds another sequence's state, which is not read.
   bool starts_anew(std::int64_t b) const { return lengths.kv_lens[b] == num_rows(b) || !keeps_state(b); }
+  std::int64_t accepted_drafts(std::int64_t b) const { return starts_anew(b) ? 0 : accepted[b]; }
 };
 
 class StatePlan final : public OpPlan {
@@ -55,14 +60,18 @@ class StatePlan final : public OpPlan {
   PlanLimits limits_;
   std::int64_t group_;
   std::int64_t num_slots_;
+  std::int64_t max_drafts_;  // number of draft rows that a slot holds
   std::string_view kernel_;
   StepBuffer* step_;
   BatchLengths lengths_;
-  std::size_t slots_offset_;   // offset in the step buffer of i32[max_requests]
-  std::size_t drafts_offset_;  // offset in the step buffer of the drafts, i32[max_requests]
+  // Offsets in the step buffer of StateMetadata's arrays of the same names, i32[max_requests] each.
+  std::size_t slots_offset_;
+  std::size_t drafts_offset_;
+  std::size_t accepted_offset_;
 };
 
-// Makes StatePlans, for the KernelDefs of operators with a state.
+// Makes StatePlans, for the KernelDefs of operators with a state. An operator's attribute "drafts" is the number of
+// draft rows that each of its slots holds; without it, no request may have drafts.
 extern const OpPlanner kStatePlanner;
 
 // Finds the plan of the node's operator and cache group, for bind() of kernels. Returns kFailedPrecondition if the

@@ -25,6 +25,15 @@ TEST(StatePlan, RefusesBatchesThatContradictThemselves) {
   EXPECT_EQ(bench.plan(batch).code(), StatusCode::kInternal);
 }
 
+TEST(StatePlan, RefusesMoreDraftsThanASlotHolds) {
+  StateBench bench("op", false, 2);
+  EXPECT_TRUE(bench.plan(state_batch({{.rows = 3, .before = 5, .drafts = 2, .accepted = 2}})).ok());
+  EXPECT_NE(bench.plan(state_batch({{.rows = 4, .drafts = 3}})).message().find("3 new drafts; a slot holds 2"),
+            std::string::npos);
+  EXPECT_NE(bench.plan(state_batch({{.before = 5, .accepted = 3}})).message().find("3 accepted drafts"),
+            std::string::npos);
+}
+
 TEST(StatePlan, TakesTheBytesThatItSaid) {
   const PlanArgs args{.nodes = {}, .kernel = "k", .num_pages = 4, .limits = {.max_requests = 37}};
   StepBuffer step;

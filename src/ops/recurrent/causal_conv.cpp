@@ -28,7 +28,9 @@ Result<std::vector<ir::Type>> infer(const ir::OpSignature& s) {
     return refuse(s, fmt::format("w {} has not between 1 and x's {} channels", s.operands[1].to_string(), width));
   TRY(expect_type(s, 1, "w", {x.dtype, {channels, taps}}));
   TRY(expect_rank(s, 2, "state", 3));
-  TRY(expect_type(s, 2, "state", {x.dtype, {state.shape[0], taps - 1, channels}}));
+  const std::int64_t drafts = s.node.attribute_or("drafts", std::int64_t{0});
+  if (drafts < 0) return refuse(s, fmt::format("drafts is {}; accepted: 0 or more", drafts));
+  TRY(expect_type(s, 2, "state", {x.dtype, {state.shape[0], taps - 1 + drafts, channels}}));
   if (s.node.attribute_or("group", std::int64_t{0}) < 0) return refuse(s, "group is negative; groups count from 0");
   return std::vector<ir::Type>{{x.dtype, {x.shape[0], channels}}};
 }
@@ -37,15 +39,16 @@ template <class T>
 struct Problem {
   const T* x;  // [rows, width]
   const T* w;  // [channels, taps]
-  T* state;    // [slots, taps - 1, channels]
+  T* state;    // [slots, slot_rows, channels]
   T* y;        // [rows, channels]
   std::int64_t num_rows;
   std::int64_t width;
   std::int64_t channels;
   std::int64_t taps;
+  std::int64_t slot_rows;  // taps - 1 rows, and drafts behind them
   StateMetadata metadata;
 
-  T* slot(std::int64_t request) const { return state + metadata.slots[request] * (taps - 1) * channels; }
+  T* slot(std::int64_t request) const { return state + metadata.slots[request] * slot_rows * channels; }
 };
 
 // Computes y = silu(Σ_j w[:, j] · inputs[j]). An absent input counts as zeros.
@@ -78,17 +81,20 @@ void convolve_rows(const Problem<T>& p, std::int64_t num_requests, std::int64_t 
     const T* inputs[kMaxConvTaps];
     for (std::int64_t j = 0; j < p.taps; ++j) {
       const std::int64_t row = t - (p.taps - 1) + j;
-      const std::int64_t before = row - starts[request];  // negative: a row of the slot, whose newest row is −1
+      const std::int64_t before = row - starts[request];  // negative: a row of the slot; -1 is the last accepted one
       if (before >= 0)
         inputs[j] = p.x + row * p.width;
+      else if (p.metadata.starts_anew(request))
+        inputs[j] = nullptr;
       else
-        inputs[j] = p.metadata.starts_anew(request) ? nullptr : p.slot(request) + (p.taps - 1 + before) * p.channels;
+        inputs[j] = p.slot(request) + (p.taps - 1 + p.metadata.accepted_drafts(request) + before) * p.channels;
     }
     convolve_row(inputs, p.w, p.y + t * p.channels, p.channels, p.taps);
   }
 }
 
-// Drops the slot's oldest rows and appends the request's newest rows, except drafts. The slot keeps taps - 1 rows.
+// Drops the slot's oldest rows and the drafts that were not accepted, and appends the request's newest rows: taps - 1
+// rows before the drafts, then the drafts.
 template <class T>
 void keep_last_rows(const Problem<T>& p, std::int64_t request) {
   if (!p.metadata.keeps_state(request)) return;
@@ -103,8 +109,10 @@ void keep_last_rows(const Problem<T>& p, std::int64_t request) {
     else if (p.metadata.starts_anew(request))
       std::fill_n(to, p.channels, T{});
     else
-      std::copy_n(to + new_rows * p.channels, p.channels, to);
+      std::copy_n(to + (new_rows + p.metadata.accepted_drafts(request)) * p.channels, p.channels, to);
   }
+  for (std::int64_t i = 0; i < p.metadata.drafts[request]; ++i)
+    std::copy_n(p.x + (end + i) * p.width, p.channels, slot + (p.taps - 1 + i) * p.channels);
 }
 
 template <class T>
@@ -130,6 +138,7 @@ Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) {
                        .width = args.operands[0].dim(1),
                        .channels = args.operands[1].dim(0),
                        .taps = args.operands[1].dim(1),
+                       .slot_rows = args.operands[2].dim(1),
                        .metadata = metadata};
     return make_cpu_op("causal_conv", [p] { run(p); });
   });
@@ -140,10 +149,11 @@ Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) {
 const ir::OpDecl kCausalConv{
     .name = "causal_conv",
     .summary =
-        "y[t] = silu(sum_j w[:, j] * x[t - K + 1 + j]), earlier rows in a slot: [T, W], [C, K], [P, K-1, C] -> "
+        "y[t] = silu(sum_j w[:, j] * x[t - K + 1 + j]), earlier rows in a slot: [T, W], [C, K], [P, K-1+D, C] -> "
         "[T, C]",
     .operands = {{.name = "x"}, {.name = "w"}, {.name = "state", .mutated = true}},
-    .attributes = {{.name = "group", .kind = ir::AttributeKind::kInt, .required = true}},
+    .attributes = {{.name = "group", .kind = ir::AttributeKind::kInt, .required = true},
+                   {.name = "drafts", .kind = ir::AttributeKind::kInt}},
     .infer = infer,
 };
 

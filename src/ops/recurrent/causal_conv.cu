@@ -23,14 +23,19 @@ template <class T>
 struct Conv {
   const T* x;  // [rows, width]
   const T* w;  // [channels, taps]
-  T* state;    // [slots, taps - 1, channels]
+  T* state;    // [slots, slot_rows, channels]
   T* y;        // [rows, channels]
   std::int64_t num_rows;
   std::int64_t width;
   std::int64_t channels;
   int taps;
+  int slot_rows;  // taps - 1 rows, and drafts behind them
   int rows_of_block;
   StateMetadata metadata;
+
+  __device__ T* slot(const StateRequest& request, std::int64_t channel) const {
+    return state + static_cast<std::int64_t>(request.slot) * slot_rows * channels + channel;
+  }
 };
 
 // The weights of a thread's channels. kTaps = 0 means that the number of taps, up to kMaxConvTaps, is only known at run
@@ -69,15 +74,13 @@ struct Channels {
                                      std::int64_t channel, Inputs<kRows>& inputs) {
 #pragma unroll
     for (int i = 0; i < kBefore + kRows; ++i) {
-      const int at = row - request.first_row + i - kBefore;  // negative: a row of the slot, whose newest row is −1
+      const int at = row - request.first_row + i - kBefore;  // negative: a row of the slot; -1: the last accepted one
       inputs[i] = Pack<T, N>{};
       if (i < first_tap(c) || i - kBefore >= count) continue;
       if (at >= 0) {
         inputs[i] = load_pack<T, N>(c.x + (request.first_row + at) * c.width + channel);
       } else if (!request.anew) {
-        const int kept = taps(c) - 1;
-        inputs[i] = load_pack<T, N>(
-            c.state + (static_cast<std::int64_t>(request.slot) * kept + kept + at) * c.channels + channel);
+        inputs[i] = load_pack<T, N>(c.slot(request, channel) + (taps(c) - 1 + request.accepted + at) * c.channels);
       }
     }
   }
@@ -130,9 +133,9 @@ __global__ void __launch_bounds__(kThreads) convolve_rows(const Conv<T> c) {
   }
 }
 
-// Drops the slot's oldest rows and appends the request's newest rows, except drafts. Grid: [requests, blocks of
-// channels]. Each channel belongs to one thread, so a thread may read a row of the slot after it has written an earlier
-// one.
+// Drops the slot's oldest rows and the drafts that were not accepted, and appends the request's newest rows: taps - 1
+// rows before the drafts, then the drafts. Grid: [requests, blocks of channels]. Each channel belongs to one thread, so
+// a thread may read a row of the slot after it has written an earlier one.
 template <class T, int N>
 __global__ void __launch_bounds__(kThreads) keep_last_rows(const Conv<T> c) {
   let_next_begin();
@@ -143,7 +146,7 @@ __global__ void __launch_bounds__(kThreads) keep_last_rows(const Conv<T> c) {
   const StateRequest request = state_request(c.metadata, number);
   if (request.slot == 0) return;
   const int kept = c.taps - 1;
-  T* const slot = c.state + static_cast<std::int64_t>(request.slot) * kept * c.channels + channel;
+  T* const slot = c.slot(request, channel);
   const std::int64_t end = request.first_row + request.kept_rows;
   for (int i = 0; i < kept; ++i) {
     const int back = kept - i;  // row i of the state is this many rows before `end`
@@ -151,9 +154,11 @@ __global__ void __launch_bounds__(kThreads) keep_last_rows(const Conv<T> c) {
     if (back <= request.kept_rows)
       value = load_pack<T, N>(c.x + (end - back) * c.width + channel);
     else if (!request.anew)
-      value = load_pack<T, N>(slot + (i + request.kept_rows) * c.channels);
+      value = load_pack<T, N>(slot + (i + request.accepted + request.kept_rows) * c.channels);
     store_pack(slot + i * c.channels, value);
   }
+  for (int i = 0; i < request.num_rows - request.kept_rows; ++i)
+    store_pack(slot + (kept + i) * c.channels, load_pack<T, N>(c.x + (end + i) * c.width + channel));
 }
 
 // Computes the convolution and updates the slots, for requests of one row each. Grid: [rows, blocks of channels].
@@ -172,7 +177,7 @@ __global__ void __launch_bounds__(kThreads) convolve_decodes(const Conv<T> c) {
   channels.template convolve<1>(c, request.first_row, 1, channel, inputs);
   if (request.slot == 0) return;
   const int first = channels.first_tap(c) + 1;  // the oldest row is dropped
-  T* const slot = c.state + static_cast<std::int64_t>(request.slot) * (channels.taps(c) - 1) * c.channels + channel;
+  T* const slot = c.slot(request, channel);
 #pragma unroll
   for (int i = 1; i < Channels<T, N, kTaps>::kMost; ++i)
     if (i >= first) store_pack(slot + (i - first) * c.channels, inputs[i]);
@@ -209,6 +214,7 @@ Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) {
                     .width = args.operands[0].dim(1),
                     .channels = args.operands[1].dim(0),
                     .taps = static_cast<int>(args.operands[1].dim(1)),
+                    .slot_rows = static_cast<int>(args.operands[2].dim(1)),
                     .rows_of_block = 1,
                     .metadata = metadata};
     constexpr int N = kPackSize<T>;

@@ -1,12 +1,13 @@
 // causal_conv: the short convolution before a recurrent layer, depthwise and causal, followed by silu.
 //
-//   causal_conv(x X[T, W], w X[C, K], mut state X[P, K - 1, C]) {group: int} → X[T, C]
+//   causal_conv(x X[T, W], w X[C, K], mut state X[P, K - 1 + D, C]) {group: int, drafts: int = D} → X[T, C]
 //   y[t, c] = silu(Σ_j w[c, j] · x[t - (K - 1) + j, c])
 //
-// Only the first C of a row's W values are read, so that x may be the result of a joint projection. The K - 1 rows
-// before a request's first row in this forward come from its slot of `state`, oldest first. For a request that starts
-// at position 0 these rows are zeros, and its slot is not read. Afterwards the slot holds the request's last K - 1
-// rows before its drafts (ForwardBatch::draft_lens).
+// Only the first C of a row's W values are read, so that x may be the result of a joint projection. A slot of `state`
+// holds the last K - 1 rows of a request before its drafts (ForwardBatch::draft_lens), oldest first, and behind them up
+// to D drafts. The rows before the request's next forward are the K - 1 rows that end with the last accepted draft
+// (ForwardBatch::accepted_drafts). For a request that starts at position 0 these rows are zeros, and its slot is not
+// read.
 //
 // The operator's plan (StatePlan) writes lengths and slots before every forward; the kernel reads them when it runs.
 // Rows that belong to no request are not written. A row's bits depend only on the K rows that it reads, not on other

@@ -27,23 +27,29 @@ double input(const std::vector<double>& rows, std::int64_t row, std::int64_t cha
   return row < 0 ? 0 : rows[static_cast<std::size_t>(row * channels + c)];
 }
 
+ir::Attributes attributes(std::int64_t held_drafts) { return {{"group", std::int64_t{0}}, {"drafts", held_drafts}}; }
+
 void check(DType dtype, const std::vector<StateRequest>& requests, std::int64_t channels, std::int64_t taps,
-           BatchKind kind = BatchKind::kExtend) {
+           BatchKind kind = BatchKind::kExtend, std::int64_t held_drafts = 0) {
   const std::int64_t rows = rows_of(requests) + 3;  // the last three rows are padding
   HostTensor x = poisoned_tensor(dtype, {rows, kWidth});
   const HostTensor w = random_tensor(dtype, {channels, taps}, 1);
-  HostTensor state = poisoned_tensor(dtype, {kNumSlots, taps - 1, channels});
+  const std::int64_t slot_rows = taps - 1 + held_drafts;
+  HostTensor state = poisoned_tensor(dtype, {kNumSlots, slot_rows, channels});
   HostTensor y = poisoned_tensor(dtype, {rows, channels});
   HostTensor after = state;
   std::int64_t row = 0;
   for (const StateRequest& request : requests) {
     const std::vector<double> all = sequence(dtype, request, channels);
-    for (std::int64_t i = 0; i < taps - 1; ++i)
-      for (std::int64_t c = 0; c < channels; ++c) {
-        const std::int64_t at = (request.slot * (taps - 1) + i) * channels + c;
-        if (request.before > 0) state.set(at, input(all, request.before - taps + 1 + i, channels, c));
-        after.set(at, input(all, request.before + request.rows - request.drafts - taps + 1 + i, channels, c));
-      }
+    // Writes the slot of a request whose first `count` rows are computed, and the `drafts` rows behind them.
+    const auto write_slot = [&](HostTensor& to, std::int64_t count, std::int64_t drafts) {
+      for (std::int64_t i = 0; i < taps - 1 + drafts; ++i)
+        for (std::int64_t c = 0; c < channels; ++c)
+          to.set((request.slot * slot_rows + i) * channels + c, input(all, count - taps + 1 + i, channels, c));
+    };
+    for (HostTensor* slots : {&state, &after})
+      if (request.before > 0) write_slot(*slots, request.before - request.accepted, request.accepted);
+    write_slot(after, request.before + request.rows - request.drafts, request.drafts);
     for (std::int64_t i = 0; i < request.rows; ++i, ++row)
       for (std::int64_t c = 0; c < channels; ++c) {
         x.set(row * kWidth + c, input(all, request.before + i, channels, c));
@@ -53,10 +59,10 @@ void check(DType dtype, const std::vector<StateRequest>& requests, std::int64_t 
         y.set(row * channels + c, sum / (1 + std::exp(-sum)));
       }
   }
-  StateBench bench("causal_conv");
+  StateBench bench("causal_conv", false, held_drafts);
   bench.context.batch_kind = kind;
   bench.plan_requests(requests);
-  const OpOutcome out = run_op(kCausalConv, kCausalConvCpu, {x, w, state}, {{"group", std::int64_t{0}}}, bench.context);
+  const OpOutcome out = run_op(kCausalConv, kCausalConvCpu, {x, w, state}, attributes(held_drafts), bench.context);
   expect_close(out.results[0], y.values(), tolerance(dtype, 2), "causal_conv");
   EXPECT_EQ(out.operands[2].bytes, after.bytes) << "slots";
 }
@@ -86,7 +92,19 @@ TEST_P(CausalConv, StatesLeaveDraftsOut) {
          {.rows = 9, .before = 2, .slot = 7, .drafts = 8},
          {.rows = 2, .slot = 5, .drafts = 1},
          {.rows = 1, .before = 5, .slot = 2}},
-        48, 4);
+        48, 4, BatchKind::kExtend, 8);
+}
+
+TEST_P(CausalConv, ContinuesBehindAcceptedDrafts) {
+  const std::vector<StateRequest> requests = {{.rows = 4, .before = 9, .slot = 3, .drafts = 3, .accepted = 2},
+                                              {.rows = 1, .before = 6, .slot = 1, .accepted = 5},
+                                              {.rows = 2, .before = 2, .slot = 7, .drafts = 1, .accepted = 1},
+                                              {.rows = 30, .before = 4, .slot = 5, .accepted = 3},
+                                              {.rows = 6, .before = 5, .slot = 2, .drafts = 5}};
+  for (const std::int64_t taps : {4, 2, 8})
+    for (const std::int64_t channels : {80, 33}) check(GetParam(), requests, channels, taps, BatchKind::kExtend, 5);
+  check(GetParam(), {{.before = 9, .slot = 11, .accepted = 3}, {.before = 5, .slot = 4, .accepted = 1}, {.slot = 2}},
+        80, 4, BatchKind::kDecode, 3);
 }
 
 // Covers decode steps and their graphs, in which each request has one row.
@@ -181,6 +199,9 @@ TEST(CausalConvShapes, AreChecked) {
   EXPECT_NE(infer_error(kCausalConv, {x, w, {DType::kFloat32, {ir::Symbol::kPages, 4, 6}}}, group), "");
   EXPECT_NE(infer_error(kCausalConv, {x, w, {DType::kBFloat16, {ir::Symbol::kPages, 3, 6}}}, group), "");
   EXPECT_NE(infer_error(kCausalConv, {x, w, state}, {{"group", std::int64_t{-1}}}), "");
+  EXPECT_NE(infer_error(kCausalConv, {x, w, state}, attributes(-1)), "");
+  EXPECT_NE(infer_error(kCausalConv, {x, w, state}, attributes(2)), "");
+  EXPECT_EQ(infer_error(kCausalConv, {x, w, {DType::kFloat32, {ir::Symbol::kPages, 5, 6}}}, attributes(2)), "");
 }
 
 }  // namespace

@@ -13,6 +13,7 @@ struct StateRequest {
   int first_row;
   int num_rows;
   int kept_rows;  // number of rows, from the first on, that change the state; later rows are drafts
+  int accepted;   // number of drafts in the slot over which the state is advanced before the first row
   int slot;
   bool anew;  // the state starts from zeros
 };
@@ -30,7 +31,13 @@ __device__ inline StateRequest state_request(const StateMetadata& metadata, int 
   const int first = metadata.lengths.query_starts[request];
   const int rows = metadata.lengths.query_starts[request + 1] - first;
   const int slot = metadata.slots[request];
-  return {first, rows, rows - metadata.drafts[request], slot, slot == 0 || metadata.lengths.kv_lens[request] == rows};
+  const bool anew = slot == 0 || metadata.lengths.kv_lens[request] == rows;
+  return {.first_row = first,
+          .num_rows = rows,
+          .kept_rows = rows - metadata.drafts[request],
+          .accepted = anew ? 0 : metadata.accepted[request],
+          .slot = slot,
+          .anew = anew};
 }
 
 // Returns the request that the row belongs to. Precondition: row < query_starts[num_requests].

@@ -11,6 +11,15 @@ using namespace cuda;
 
 struct BlockOperands;
 
+// The operands of one row: of the forward, or of a draft in a slot.
+template <class T>
+struct DeltaRow {
+  const T* queries;  // [key_heads, key_dim]; null for a draft in a slot, which only advances the state
+  const T* keys;     // [key_heads, key_dim]
+  const T* values;   // [heads, value_dim]
+  const T* ba;       // [2 · heads]
+};
+
 template <class T>
 struct DeltaNet {
   const T* qkv;          // [rows, 2 · key_heads · key_dim + heads · value_dim]
@@ -18,12 +27,14 @@ struct DeltaNet {
   const float* a_log;    // [heads]
   const float* dt_bias;  // [heads]
   float* state;          // [slots, heads, key_dim, value_dim]
+  T* draft_rows;         // [slots, held_drafts, draft_width()]: keys, values and ba of each draft
   T* y;                  // [rows, heads · value_dim]
   std::int64_t num_rows;
   int key_heads;
   int heads;
   int key_dim;
   int value_dim;
+  int held_drafts;
   int slices;            // slices of value_dim, each of at most kSliceColumns columns
   int least_chunk_rows;  // requests with at least this number of rows use the chunked form; INT_MAX: no request does
   StateMetadata metadata;
@@ -34,13 +45,20 @@ struct DeltaNet {
   float* decays;            // like `operands`: exp(G_n), written for the first block of each chunk
 
   __device__ std::int64_t width() const { return 2LL * key_heads * key_dim + 1LL * heads * value_dim; }
-  __device__ const T* query(std::int64_t row, int head) const {
-    return qkv + row * width() + head / (heads / key_heads) * key_dim;
+  __device__ int keys_width() const { return key_heads * key_dim; }
+  __device__ std::int64_t draft_width() const { return width() - keys_width() + 2 * heads; }
+  __device__ DeltaRow<T> row(std::int64_t at) const {
+    const T* const queries = qkv + at * width();
+    return {queries, queries + keys_width(), queries + 2 * keys_width(), ba + at * 2 * heads};
   }
-  __device__ const T* key(std::int64_t row, int head) const { return query(row, head) + key_heads * key_dim; }
-  __device__ const T* value(std::int64_t row, int head) const {
-    return qkv + row * width() + 2 * key_heads * key_dim + head * value_dim;
+  __device__ T* draft(int slot, int number) const {
+    return draft_rows + (static_cast<std::int64_t>(slot) * held_drafts + number) * draft_width();
   }
+  __device__ DeltaRow<T> draft_row(int slot, int number) const {
+    const T* const keys = draft(slot, number);
+    return {nullptr, keys, keys + keys_width(), keys + width() - keys_width()};
+  }
+  __device__ int key_offset(int head) const { return head / (heads / key_heads) * key_dim; }
 };
 
 inline constexpr int kChunkDim = 128;     // the chunked form pads keys and values with zeros to this many dimensions
@@ -65,10 +83,12 @@ __device__ inline Work find_work(const DeltaNet<T>& p, int item) {
 }
 
 // Returns the number of the request's rows that the chunked form computes: all, or 0. The recurrent form computes
-// requests of few rows. It also computes requests with drafts, because it can store the state before the first draft.
+// requests of few rows. It also computes requests with drafts, because it can store the state before the first draft,
+// and requests with accepted drafts, which lie in another place than the request's rows.
 template <class T>
 __device__ inline int chunked_rows(const DeltaNet<T>& p, const StateRequest& request) {
-  return request.num_rows >= p.least_chunk_rows && request.kept_rows == request.num_rows ? request.num_rows : 0;
+  const bool plain = request.kept_rows == request.num_rows && request.accepted == 0;
+  return plain && request.num_rows >= p.least_chunk_rows ? request.num_rows : 0;
 }
 
 struct Gates {
@@ -76,8 +96,7 @@ struct Gates {
   float beta;
 };
 template <class T>
-__device__ inline Gates load_gates(const DeltaNet<T>& p, std::int64_t row, int head) {
-  const T* const ba = p.ba + row * 2 * p.heads;
+__device__ inline Gates load_gates(const DeltaNet<T>& p, const T* ba, int head) {
   const float a = to_float(ba[p.heads + head]) + p.dt_bias[head];
   const float softplus = a > static_cast<float>(kSoftplusLinear) ? a : log1pf(expf(a));
   return {-expf(p.a_log[head]) * softplus, 1.0f / (1.0f + expf(-to_float(ba[head])))};

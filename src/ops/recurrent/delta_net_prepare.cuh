@@ -83,12 +83,12 @@ class Preparation {
     for (int i = 0; i < kChunk * kPacks / kChunkThreads; ++i) {
       const int r = i * (kChunkThreads / kPacks) + static_cast<int>(threadIdx.x) / kPacks;
       const bool real = r < place_.count;
-      const std::int64_t row = place_.first_row + (real ? r : 0);
-      const int key_at = in_key ? pack * kPack : 0;
-      cuda::copy_async(m_.keys.pack(r, pack), p_.key(row, head_) + key_at, real && in_key);
-      cuda::copy_async(m_.own[r / kBlockRows].queries.pack(r % kBlockRows, pack), p_.query(row, head_) + key_at,
-                       real && in_key);
-      cuda::copy_async(m_.values.pack(r, pack), p_.value(row, head_) + (in_value ? pack * kPack : 0), real && in_value);
+      const DeltaRow<T> row = p_.row(place_.first_row + (real ? r : 0));
+      const int key_at = p_.key_offset(head_) + (in_key ? pack * kPack : 0);
+      const int value_at = head_ * p_.value_dim + (in_value ? pack * kPack : 0);
+      cuda::copy_async(m_.keys.pack(r, pack), row.keys + key_at, real && in_key);
+      cuda::copy_async(m_.own[r / kBlockRows].queries.pack(r % kBlockRows, pack), row.queries + key_at, real && in_key);
+      cuda::copy_async(m_.values.pack(r, pack), row.values + value_at, real && in_value);
     }
     cuda::commit_copies();
   }
@@ -100,7 +100,7 @@ class Preparation {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const int r = lane_ * 2 + i;
-      gates[i] = r < place_.count ? load_gates(p_, place_.first_row + r, head_) : Gates{0.0f, 0.0f};
+      gates[i] = r < place_.count ? load_gates(p_, p_.row(place_.first_row + r).ba, head_) : Gates{0.0f, 0.0f};
       m_.betas[r] = gates[i].beta;
     }
     const float own = gates[0].g + gates[1].g;

@@ -32,6 +32,13 @@ Result<std::vector<ir::Type>> infer(const ir::OpSignature& s) {
   TRY(expect_type(s, 1, "ba", {qkv.dtype, {qkv.shape[0], 2 * heads}}));
   TRY(expect_type(s, 2, "a_log", {ir::DType::kFloat32, {heads}}));
   TRY(expect_type(s, 3, "dt_bias", {ir::DType::kFloat32, {heads}}));
+  const std::int64_t drafts = s.node.attribute_or("drafts", std::int64_t{0});
+  if (drafts < 0 || (drafts > 0) != (s.operands.size() == 6))
+    return refuse(s, fmt::format("drafts is {} beside {} operands; accepted: 0 beside 5, 1 or more beside 6", drafts,
+                                 s.operands.size()));
+  if (drafts > 0)
+    TRY(expect_type(s, 5, "draft_rows",
+                    {qkv.dtype, {state[0], drafts, key_heads * *state[2].constant() + values + 2 * heads}}));
   if (s.node.attribute_or("group", std::int64_t{0}) < 0) return refuse(s, "group is negative; groups count from 0");
   return std::vector<ir::Type>{{qkv.dtype, {qkv.shape[0], values}}};
 }
@@ -42,11 +49,16 @@ const ir::OpDecl kGatedDeltaNet{
     .name = "gated_delta_net",
     .summary =
         "S = exp(g) S; S += k (beta (v - S^T k))^T; S^T q, S in a slot: qkv [T, 2*Hk*Dk+Hv*Dv], ba [T, 2*Hv], "
-        "[Hv], [Hv], [P, Hv, Dk, Dv] -> [T, Hv*Dv]",
-    .operands =
-        {{.name = "qkv"}, {.name = "ba"}, {.name = "a_log"}, {.name = "dt_bias"}, {.name = "state", .mutated = true}},
+        "[Hv], [Hv], [P, Hv, Dk, Dv], [P, D, Hk*Dk+Hv*Dv+2*Hv]? -> [T, Hv*Dv]",
+    .operands = {{.name = "qkv"},
+                 {.name = "ba"},
+                 {.name = "a_log"},
+                 {.name = "dt_bias"},
+                 {.name = "state", .mutated = true},
+                 {.name = "draft_rows", .mutated = true, .optional = true}},
     .attributes = {{.name = "group", .kind = ir::AttributeKind::kInt, .required = true},
-                   {.name = "key_heads", .kind = ir::AttributeKind::kInt, .required = true}},
+                   {.name = "key_heads", .kind = ir::AttributeKind::kInt, .required = true},
+                   {.name = "drafts", .kind = ir::AttributeKind::kInt}},
     .infer = infer,
     .split_by_default = true,
 };

@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <climits>
 #include <cstddef>
+#include <functional>
 #include <string>
 #include <type_traits>
 
@@ -21,104 +22,50 @@
 #include "tessera/ops/cuda/cuda_shared_memory.h"
 #include "tessera/ops/recurrent/delta_net_chunks.cuh"
 #include "tessera/ops/recurrent/delta_net_prepare.cuh"
+#include "tessera/ops/recurrent/delta_net_rows.cuh"
 
 namespace tessera {
 namespace {
 
 using namespace delta_net;
 
-constexpr int kRowWarps = 4;  // warps in a block, which divide the key's dimensions; each lane has one column
-constexpr int kRowThreads = kRowWarps * kWarp;
 constexpr int kLeastChunkRows = 16;
+constexpr int kKeepThreads = 256;
 
-// Adds one value of each thread over the warps. Each lane gets the sum of its column.
-__device__ inline float column_sum(float x, float (&scratch)[kRowWarps][kWarp], int warp, int lane) {
-  scratch[warp][lane] = x;
-  __syncthreads();
-  float sum = 0;
-#pragma unroll
-  for (int w = 0; w < kRowWarps; ++w) sum += scratch[w][lane];
-  return sum;
+// Stores each request's drafts in its slot, N values a thread. Grid: [requests, blocks of values].
+template <class T, int N>
+__global__ void __launch_bounds__(kKeepThreads) keep_drafts(const DeltaNet<T> p) {
+  let_next_begin();
+  wait_for_previous();
+  const int number = static_cast<int>(blockIdx.x);
+  const int at = static_cast<int>(blockIdx.y * kKeepThreads + threadIdx.x) * N;
+  if (number >= count_requests_on_device(p.metadata, p.num_rows) || at >= p.draft_width()) return;
+  const StateRequest request = state_request(p.metadata, number);
+  if (request.slot == 0) return;
+  const auto kv_width = static_cast<int>(p.width()) - p.keys_width();
+  for (int i = 0; i < request.num_rows - request.kept_rows; ++i) {
+    const DeltaRow<T> row = p.row(request.first_row + request.kept_rows + i);
+    store_pack(p.draft(request.slot, i) + at, load_pack<T, N>(at < kv_width ? row.keys + at : row.ba + at - kv_width));
+  }
 }
 
-// Computes requests row by row. A thread has kHeld elements of one column of the state, at the key dimensions warp,
-// warp + kRowWarps, …
-template <class T, int kHeld>
-__global__ void __launch_bounds__(kRowThreads) run_rows(const DeltaNet<T> p) {
-  __shared__ float queries[kHeld * kRowWarps];
-  __shared__ float keys[kHeld * kRowWarps];
-  __shared__ float found_parts[kRowWarps][kWarp];
-  __shared__ float out_parts[kRowWarps][kWarp];
-  const int warp = static_cast<int>(threadIdx.x) / kWarp;
-  const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  let_next_begin();
-  const int items = count_requests_on_device(p.metadata, p.num_rows) * p.heads * p.slices;
-  bool waited = false;
-  for (int item = static_cast<int>(blockIdx.x); item < items; item += static_cast<int>(gridDim.x)) {
-    const Work work = find_work(p, item);
-    if (chunked_rows(p, work.request) > 0) continue;
-    const int column = work.column + lane;
-    const bool real = column < p.value_dim;
-    const std::int64_t head = static_cast<std::int64_t>(work.request.slot) * p.heads + work.head;
-    float* const slot = p.state + head * p.key_dim * p.value_dim + column;
-    // Earlier forwards wrote the state, so it may be read before the preceding kernel has ended.
-    float state[kHeld];
-#pragma unroll
-    for (int i = 0; i < kHeld; ++i) {
-      const int key = i * kRowWarps + warp;
-      const bool kept = real && !work.request.anew && key < p.key_dim;
-      state[i] = kept ? slot[static_cast<std::int64_t>(key) * p.value_dim] : 0.0f;
-    }
-    if (!waited) wait_for_previous();
-    waited = true;
-
-    for (int r = 0; r < work.request.num_rows; ++r) {
-      const std::int64_t row = work.request.first_row + r;
-      if (warp < 2) {  // one warp loads the row's query and another its key
-        const T* const from = warp == 0 ? p.query(row, work.head) : p.key(row, work.head);
-        float* const to = warp == 0 ? queries : keys;
-        float values[kHeld * kRowWarps / kWarp];
-        float squares = 0;
-#pragma unroll
-        for (int j = 0; j < kHeld * kRowWarps / kWarp; ++j) {
-          const int i = j * kWarp + lane;
-          values[j] = i < p.key_dim ? to_float(from[i]) : 0.0f;
-          squares = fmaf(values[j], values[j], squares);
-        }
-        const float length = sqrtf(warp_sum(squares) + kDeltaNormEps);
-        const float factor = (warp == 0 ? rsqrtf(static_cast<float>(p.key_dim)) : 1.0f) / length;
-#pragma unroll
-        for (int j = 0; j < kHeld * kRowWarps / kWarp; ++j) to[j * kWarp + lane] = values[j] * factor;
-      }
-      const Gates gates = load_gates(p, row, work.head);
-      const float decay = expf(gates.g);
-      const float value = real ? to_float(p.value(row, work.head)[column]) : 0.0f;
-      __syncthreads();
-      float found = 0;
-#pragma unroll
-      for (int i = 0; i < kHeld; ++i) found = fmaf(keys[i * kRowWarps + warp], state[i], found);
-      const float change = gates.beta * (value - decay * column_sum(found, found_parts, warp, lane));
-      float out = 0;
-#pragma unroll
-      for (int i = 0; i < kHeld; ++i) {
-        state[i] = fmaf(decay, state[i], keys[i * kRowWarps + warp] * change);
-        out = fmaf(queries[i * kRowWarps + warp], state[i], out);
-      }
-      // After the barrier in column_sum() the row's keys and queries may also be overwritten.
-      out = column_sum(out, out_parts, warp, lane);
-      if (warp == 0 && real)
-        p.y[row * p.heads * p.value_dim + static_cast<std::int64_t>(work.head) * p.value_dim + column] =
-            from_float<T>(out);
-      if (r + 1 != work.request.kept_rows) continue;
-#pragma unroll
-      for (int i = 0; i < kHeld; ++i) {
-        const int key = i * kRowWarps + warp;
-        if (real && work.request.slot != 0 && key < p.key_dim)
-          slot[static_cast<std::int64_t>(key) * p.value_dim] = state[i];
-      }
-    }
-  }
-  if (!waited) wait_for_previous();
+// Returns the launch of keep_drafts() behind the kernels that read accepted drafts, which it overwrites. Decode steps
+// have no drafts.
+template <class T>
+std::function<void(cudaStream_t)> keep_drafts_launch(const BindArgs& args, const DeltaNet<T>& p) {
+  if (p.held_drafts == 0 || args.context.batch_kind == BatchKind::kDecode) return [](cudaStream_t) {};
+  const int keys = p.key_heads * p.key_dim;
+  const int values = p.heads * p.value_dim;
+  const auto launch = [&]<int N>() -> std::function<void(cudaStream_t)> {
+    const std::int64_t across = ceil_div(keys + values + 2 * p.heads, kKeepThreads * N);
+    const LaunchShape shape{.grid = dim3(static_cast<unsigned>(std::min(p.num_rows, p.metadata.max_requests)),
+                                         static_cast<unsigned>(across)),
+                            .block = dim3(kKeepThreads)};
+    return [=](cudaStream_t stream) { launch_early(keep_drafts<T, N>, shape, stream, p); };
+  };
+  constexpr int N = kPackSize<T>;
+  return keys % N == 0 && values % N == 0 && 2 * p.heads % N == 0 ? launch.template operator()<N>()
+                                                                  : launch.template operator()<1>();
 }
 
 // Returns the launch shape for up to `items` parts of work: as many blocks as the device runs at once, or fewer.
@@ -130,12 +77,17 @@ Result<LaunchShape> work_shape(const void* kernel, int threads, std::size_t shar
                      .block = dim3(static_cast<unsigned>(threads))};
 }
 
+// In decode steps each block has one item, because blocks that follow each other load while others compute. In other
+// forwards far fewer requests than rows are likely, so a grid of one item a block would be mostly empty.
 template <class T, int kHeld>
 Result<std::unique_ptr<BoundOp>> bind_rows_kernel(const BindArgs& args, const DeltaNet<T>& p, std::int64_t items) {
-  const LaunchShape shape =
+  LaunchShape shape =
       TRY(work_shape(reinterpret_cast<const void*>(run_rows<T, kHeld>), kRowThreads, 0, items, args.device));
-  return make_cuda_op("gated_delta_net",
-                      [=](cudaStream_t stream) { launch_early(run_rows<T, kHeld>, shape, stream, p); });
+  if (args.context.batch_kind == BatchKind::kDecode) shape.grid = dim3(static_cast<unsigned>(items));
+  return make_cuda_op("gated_delta_net", [=, keep = keep_drafts_launch(args, p)](cudaStream_t stream) {
+    launch_early(run_rows<T, kHeld>, shape, stream, p);
+    keep(stream);
+  });
 }
 
 // The greatest number of bytes of operands that a window's chunks may pass between the two kernels.
@@ -186,12 +138,14 @@ Result<std::unique_ptr<BoundOp>> bind_chunked(const BindArgs& args, DeltaNet<T> 
                                                    kPrepareBytes, form.window * form.heads, args.device));
   const LaunchShape chunk_shape = TRY(work_shape(reinterpret_cast<const void*>(run_chunks<T, kStages>), kChunkThreads,
                                                  kChunkBytes, items, args.device));
+  const auto keep = keep_drafts_launch(args, p);
   return make_cuda_op("gated_delta_net", [=, chunks = static_cast<int>(form.chunks)](cudaStream_t stream) {
     launch_early(run_rows<T, 32>, rows_shape, stream, p);
     for (DeltaNet<T> window = p; window.first_chunk < chunks; window.first_chunk += window.window_chunks) {
       launch_with(prepare_chunks<T>, prepare_shape, kPrepareBytes, can_launch_early(), stream, window);
       launch_with(run_chunks<T, kStages>, chunk_shape, kChunkBytes, can_launch_early(), stream, window);
     }
+    keep(stream);
   });
 }
 
@@ -203,12 +157,14 @@ Result<std::unique_ptr<BoundOp>> bind_typed(const BindArgs& args, const StateMet
                 .a_log = args.operands[2].as<float>(),
                 .dt_bias = args.operands[3].as<float>(),
                 .state = state.as<float>(),
+                .draft_rows = args.operands.size() > 5 ? args.operands[5].as<T>() : nullptr,
                 .y = args.results[0].as<T>(),
                 .num_rows = args.operands[0].dim(0),
                 .key_heads = static_cast<int>(args.node.attribute_or("key_heads", std::int64_t{1})),
                 .heads = static_cast<int>(state.dim(1)),
                 .key_dim = static_cast<int>(state.dim(2)),
                 .value_dim = static_cast<int>(state.dim(3)),
+                .held_drafts = static_cast<int>(args.node.attribute_or("drafts", std::int64_t{0})),
                 .slices = static_cast<int>(ceil_div(state.dim(3), kSliceColumns)),
                 .least_chunk_rows = INT_MAX,
                 .metadata = metadata,

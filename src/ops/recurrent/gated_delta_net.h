@@ -3,7 +3,8 @@
 // and Qwen3.5).
 //
 //   gated_delta_net(qkv X[T, 2·Hk·Dk + Hv·Dv], ba X[T, 2·Hv], a_log f32[Hv], dt_bias f32[Hv],
-//                   mut state f32[P, Hv, Dk, Dv]) {group: int, key_heads = Hk} → X[T, Hv·Dv]
+//                   mut state f32[P, Hv, Dk, Dv], mut draft_rows X[P, D, Hk·Dk + Hv·Dv + 2·Hv])
+//                   {group: int, key_heads: int = Hk, drafts: int = D} → X[T, Hv·Dv]
 //   A row of qkv holds Hk query heads, Hk key heads and Hv value heads. A row of ba holds Hv logits of beta, then Hv
 //   logits of the gate. Value head h reads query and key head h / (Hv / Hk). For each row of a request in order, and
 //   each value head:
@@ -14,7 +15,10 @@
 //
 // S [Dk, Dv] is the request's slot of `state`. It starts from zeros if the request's first row in this forward is at
 // position 0. A request's drafts, its last rows (ForwardBatch::draft_lens), are computed on a copy, so that the slot
-// afterwards holds the state before them. Everything is computed in float32.
+// afterwards holds the state before them. The keys, the values and the row of ba of each draft are stored in the
+// request's slot of `draft_rows`. The request's next forward advances S over the drafts that were accepted
+// (ForwardBatch::accepted_drafts) from these rows, before its own rows. Without the attribute `drafts` there is no
+// operand draft_rows. Everything is computed in float32.
 //
 // The recurrent form computes row by row, by the formulas above. The chunked form computes up to kDeltaChunk rows at a
 // time. The corrections u of a chunk solve a triangular system, so that nearly all work is matrix products. G_i is the

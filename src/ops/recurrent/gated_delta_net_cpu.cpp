@@ -25,10 +25,12 @@ struct Problem {
   const float* a_log;    // [heads]
   const float* dt_bias;  // [heads]
   float* state;          // [slots, heads, key_dim, value_dim]
+  T* draft_rows;         // [slots, held_drafts, draft_width()]
   T* y;                  // [rows, heads · value_dim]
   std::int64_t num_rows;
   std::int64_t key_heads;
   std::int64_t heads;
+  std::int64_t held_drafts;
   DeltaSizes sizes;
   StateMetadata metadata;
   std::byte* workspace;  // [workers]: scratch_floats() for each worker
@@ -37,7 +39,35 @@ struct Problem {
 
   std::int64_t keys_width() const { return key_heads * sizes.key_dim; }
   std::int64_t width() const { return 2 * keys_width() + heads * sizes.value_dim; }
+  std::int64_t draft_width() const { return width() - keys_width() + 2 * heads; }
+  T* drafts_of(std::int64_t request) const {
+    return draft_rows + metadata.slots[request] * held_drafts * draft_width();
+  }
 };
+
+// Consecutive rows of operands: of the forward, or of drafts in a slot.
+template <class T>
+struct SourceRows {
+  const T* queries;  // null: the rows only advance the state, so their queries are not used
+  const T* keys;     // the keys, then the values
+  const T* ba;
+  std::int64_t stride;     // elements from one row's keys to the next row's
+  std::int64_t ba_stride;  // elements from one row of ba to the next
+
+  SourceRows from(std::int64_t row) const {
+    return {queries == nullptr ? nullptr : queries + row * stride, keys + row * stride, ba + row * ba_stride, stride,
+            ba_stride};
+  }
+};
+template <class T>
+SourceRows<T> forward_rows(const Problem<T>& p) {
+  return {p.qkv, p.qkv + p.keys_width(), p.ba, p.width(), 2 * p.heads};
+}
+template <class T>
+SourceRows<T> drafts_in_slot(const Problem<T>& p, std::int64_t request) {
+  const T* const rows = p.drafts_of(request);
+  return {nullptr, rows, rows + p.width() - p.keys_width(), p.draft_width(), p.draft_width()};
+}
 
 std::int64_t scratch_floats(const DeltaSizes& sizes) {
   return kDeltaChunk * (3 * sizes.key_dim + 2 * sizes.value_dim + 2 + 2 * kDeltaChunk) +
@@ -81,19 +111,22 @@ TESSERA_INLINE void load_unit(const T* x, float* y, std::int64_t n, float scale)
   for (std::int64_t i = 0; i < n; ++i) y[i] = to_float(x[i]) * factor;
 }
 
-// Loads the rows first … first + count - 1 of the forward, for one head.
+// Loads the first `count` rows of `from`, for one head.
 template <class T>
-TESSERA_CPU_CLONES void load_rows(const Problem<T>& p, std::int64_t first, std::int64_t count, std::int64_t head,
+TESSERA_CPU_CLONES void load_rows(const Problem<T>& p, const SourceRows<T>& from, std::int64_t count, std::int64_t head,
                                   const DeltaRows& rows) {
   const std::int64_t dk = p.sizes.key_dim;
   const std::int64_t dv = p.sizes.value_dim;
   const std::int64_t key_head = head / (p.heads / p.key_heads);
   const float query_scale = 1.0f / std::sqrt(static_cast<float>(dk));
   for (std::int64_t r = 0; r < count; ++r) {
-    const T* const row = p.qkv + (first + r) * p.width();
-    load_unit(row + key_head * dk, rows.queries + r * dk, dk, query_scale);
-    load_unit(row + p.keys_width() + key_head * dk, rows.keys + r * dk, dk, 1.0f);
-    const T* const value = row + 2 * p.keys_width() + head * dv;
+    if (from.queries == nullptr)
+      std::fill_n(rows.queries + r * dk, dk, 0.0f);
+    else
+      load_unit(from.queries + r * from.stride + key_head * dk, rows.queries + r * dk, dk, query_scale);
+    const T* const keys = from.keys + r * from.stride;
+    load_unit(keys + key_head * dk, rows.keys + r * dk, dk, 1.0f);
+    const T* const value = keys + p.keys_width() + head * dv;
 #pragma omp simd
     for (std::int64_t i = 0; i < dv; ++i) rows.values[r * dv + i] = to_float(value[i]);
   }
@@ -101,10 +134,11 @@ TESSERA_CPU_CLONES void load_rows(const Problem<T>& p, std::int64_t first, std::
 
 // Computes the gates in double, because there is only one for each row and head, and sums of g are exponents.
 template <class T>
-void load_gates(const Problem<T>& p, std::int64_t first, std::int64_t count, std::int64_t head, const DeltaRows& rows) {
+void load_gates(const Problem<T>& p, const SourceRows<T>& from, std::int64_t count, std::int64_t head,
+                const DeltaRows& rows) {
   const double rate = std::exp(static_cast<double>(p.a_log[head]));
   for (std::int64_t r = 0; r < count; ++r) {
-    const T* const ba = p.ba + (first + r) * 2 * p.heads;
+    const T* const ba = from.ba + r * from.ba_stride;
     const double a = static_cast<double>(to_float(ba[p.heads + head])) + static_cast<double>(p.dt_bias[head]);
     const double softplus = a > kSoftplusLinear ? a : std::log1p(std::exp(a));
     rows.gates[r] = static_cast<float>(-rate * softplus);
@@ -130,6 +164,16 @@ void run_head(const Problem<T>& p, std::int64_t request, std::int64_t head, cons
                                                  : own.no_state;
   if (p.metadata.starts_anew(request)) std::fill_n(state, state_floats, 0.0f);
   const std::int64_t num_rows = p.metadata.num_rows(request);
+  const auto load = [&](const SourceRows<T>& from, std::int64_t count) {
+    load_rows(p, from, count, head, own.rows);
+    load_gates(p, from, count, head, own.rows);
+  };
+  const std::int64_t accepted = p.metadata.accepted_drafts(request);
+  for (std::int64_t done = 0; done < accepted; done += kDeltaChunk) {
+    const std::int64_t some = std::min(kDeltaChunk, accepted - done);
+    load(drafts_in_slot(p, request).from(done), some);
+    for (std::int64_t r = 0; r < some; ++r) recur_delta_row(own.rows, r, p.sizes, state);
+  }
   const bool chunked = !p.deterministic && chunks_delta(p.sizes) && num_rows >= kLeastChunkRows;
   const std::int64_t kept_rows = p.metadata.kept_rows(request);
   std::int64_t count = 0;
@@ -138,8 +182,7 @@ void run_head(const Problem<T>& p, std::int64_t request, std::int64_t head, cons
       state = std::copy_n(state, state_floats, own.no_state) - state_floats;
     const std::int64_t first = p.metadata.first_row(request) + done;
     count = std::min(kDeltaChunk, (done < kept_rows ? kept_rows : num_rows) - done);
-    load_rows(p, first, count, head, own.rows);
-    load_gates(p, first, count, head, own.rows);
+    load(forward_rows(p).from(first), count);
     if (chunked)
       run_delta_chunk(own.rows, count, p.sizes, own.scratch, state);
     else
@@ -148,14 +191,31 @@ void run_head(const Problem<T>& p, std::int64_t request, std::int64_t head, cons
   }
 }
 
+// Stores the request's drafts in its slot.
+template <class T>
+void keep_drafts(const Problem<T>& p, std::int64_t request) {
+  if (!p.metadata.keeps_state(request)) return;
+  const std::int64_t kv_width = p.width() - p.keys_width();
+  for (std::int64_t i = 0; i < p.metadata.drafts[request]; ++i) {
+    const SourceRows<T> from = forward_rows(p).from(p.metadata.first_row(request) + p.metadata.kept_rows(request) + i);
+    T* const to = p.drafts_of(request) + i * p.draft_width();
+    std::copy_n(from.keys, kv_width, to);
+    std::copy_n(from.ba, 2 * p.heads, to + kv_width);
+  }
+}
+
 template <class T>
 void run(const Problem<T>& p) {
-  const std::int64_t items = count_requests(p.metadata, p.num_rows) * p.heads;
+  const std::int64_t num_requests = count_requests(p.metadata, p.num_rows);
+  const std::int64_t items = num_requests * p.heads;
   std::atomic<std::int64_t> next{0};
   parallel_for(std::min(p.workers, items), 1, [&](std::int64_t begin, std::int64_t) {
     const Buffers own = make_buffers(reinterpret_cast<float*>(p.workspace + begin * scratch_bytes(p.sizes)), p.sizes);
     for (std::int64_t item = next++; item < items; item = next++) run_head(p, item / p.heads, item % p.heads, own);
   });
+  // The heads of a request share its accepted drafts, so new drafts replace them only now.
+  if (p.held_drafts > 0)
+    for (std::int64_t request = 0; request < num_requests; ++request) keep_drafts(p, request);
 }
 
 std::int64_t workers(const Device& device) { return std::max(1, device.properties().threads); }
@@ -174,10 +234,12 @@ Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) {
                        .a_log = args.operands[2].as<float>(),
                        .dt_bias = args.operands[3].as<float>(),
                        .state = args.operands[4].as<float>(),
+                       .draft_rows = args.operands.size() > 5 ? args.operands[5].as<T>() : nullptr,
                        .y = args.results[0].as<T>(),
                        .num_rows = args.operands[0].dim(0),
                        .key_heads = args.node.attribute_or("key_heads", std::int64_t{1}),
                        .heads = args.operands[4].dim(1),
+                       .held_drafts = args.node.attribute_or("drafts", std::int64_t{0}),
                        .sizes = sizes_of(args.operands[4]),
                        .metadata = metadata,
                        .workspace = args.workspace.raw(),

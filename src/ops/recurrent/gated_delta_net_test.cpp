@@ -22,7 +22,12 @@ struct DeltaSizes {
 
   std::int64_t width() const { return 2 * key_heads * key_dim + heads * value_dim; }
   std::int64_t state() const { return heads * key_dim * value_dim; }
-  ir::Attributes attributes() const { return {{"group", std::int64_t{0}}, {"key_heads", key_heads}}; }
+  // The widths of a draft in a slot: its keys and values, and all of it.
+  std::int64_t kv_width() const { return width() - key_heads * key_dim; }
+  std::int64_t draft_width() const { return kv_width() + 2 * heads; }
+  ir::Attributes attributes(std::int64_t held_drafts = 0) const {
+    return {{"group", std::int64_t{0}}, {"key_heads", key_heads}, {"drafts", held_drafts}};
+  }
 };
 
 // Computes one row of all heads: updates `state` [heads, key_dim, value_dim] and writes out [heads, value_dim].
@@ -83,9 +88,23 @@ Inputs make_inputs(DType dtype, const DeltaSizes& s, const std::vector<StateRequ
   return in;
 }
 
+// Advances `state` over the accepted drafts of the request, from its slot in `draft_rows`.
+void accept_drafts(const DeltaSizes& s, const StateRequest& request, std::int64_t held, const Inputs& in,
+                   const std::vector<double>& draft_rows, double* state) {
+  std::vector<double> qkv(static_cast<std::size_t>(s.width()));  // the queries are zeros
+  std::vector<double> out(static_cast<std::size_t>(s.heads * s.value_dim));
+  for (std::int64_t i = 0; i < request.accepted; ++i) {
+    const double* const row = draft_rows.data() + (request.slot * held + i) * s.draft_width();
+    std::copy_n(row, s.kv_width(), qkv.begin() + s.key_heads * s.key_dim);
+    reference_row(s, qkv.data(), row + s.kv_width(), in.a_log.values(), in.dt_bias.values(), state, out.data());
+  }
+}
+
 void check(DType dtype, const DeltaSizes& s, const std::vector<StateRequest>& requests, bool deterministic = false,
-           BatchKind kind = BatchKind::kExtend) {
+           BatchKind kind = BatchKind::kExtend, std::int64_t held = 0) {
   const Inputs in = make_inputs(dtype, s, requests, 2, 11);
+  const HostTensor draft_rows = random_tensor(dtype, {kNumSlots, std::max<std::int64_t>(held, 1), s.draft_width()}, 23);
+  std::vector<double> drafts = draft_rows.values();
   const std::vector<double> qkv = in.qkv.values();
   const std::vector<double> ba = in.ba.values();
   std::vector<double> state = in.state.values();
@@ -94,23 +113,34 @@ void check(DType dtype, const DeltaSizes& s, const std::vector<StateRequest>& re
   for (const StateRequest& request : requests) {
     double* const slot = state.data() + request.slot * s.state();
     if (request.before == 0) std::fill_n(slot, s.state(), 0.0);
+    accept_drafts(s, request, held, in, draft_rows.values(), slot);
     std::vector<double> with_drafts(slot, slot + s.state());
     for (std::int64_t i = 0; i < request.rows; ++i, ++row) {
       reference_row(s, qkv.data() + row * s.width(), ba.data() + row * 2 * s.heads, in.a_log.values(),
                     in.dt_bias.values(), with_drafts.data(), out.data() + row * s.heads * s.value_dim);
-      if (i + 1 == request.rows - request.drafts) std::copy(with_drafts.begin(), with_drafts.end(), slot);
+      const std::int64_t draft = i - (request.rows - request.drafts);
+      if (draft == -1) std::copy(with_drafts.begin(), with_drafts.end(), slot);
+      if (draft < 0) continue;
+      double* const kept = drafts.data() + (request.slot * held + draft) * s.draft_width();
+      std::copy_n(qkv.data() + row * s.width() + s.key_heads * s.key_dim, s.kv_width(), kept);
+      std::copy_n(ba.data() + row * 2 * s.heads, 2 * s.heads, kept + s.kv_width());
     }
   }
-  StateBench bench("gated_delta_net", deterministic);
+  StateBench bench("gated_delta_net", deterministic, held);
   bench.context.batch_kind = kind;
   bench.plan_requests(requests);
-  const OpOutcome got = run_op(kGatedDeltaNet, kGatedDeltaNetCpu, in.operands(), s.attributes(), bench.context);
+  std::vector<HostTensor> operands = in.operands();
+  if (held > 0) operands.push_back(draft_rows);
+  const OpOutcome got = run_op(kGatedDeltaNet, kGatedDeltaNetCpu, operands, s.attributes(held), bench.context);
   const std::string what = "gated_delta_net " + std::to_string(s.key_dim) + "x" + std::to_string(s.value_dim);
   // On a GPU matrix products may take operands in the storage type.
   const bool rounds = on_cuda() && dtype != DType::kFloat32 && !deterministic;
   const Tolerance allowed = rounds ? Tolerance{1e-2, 2e-2} : Tolerance{2e-6, tolerance(dtype, 1.5).relative};
   expect_close(got.results[0], out, allowed, what);
   expect_close(got.operands[4], state, rounds ? Tolerance{2e-2, 2e-2} : Tolerance{4e-6, 4e-6}, what + ", states");
+  if (held > 0) {
+    EXPECT_EQ(got.operands[5].values(), drafts) << what << ", drafts";
+  }
 }
 
 class GatedDeltaNet : public ::testing::TestWithParam<DType> {};
@@ -139,7 +169,24 @@ const std::vector<StateRequest> kWithDrafts = {{.rows = 4, .before = 9, .slot = 
 TEST_P(GatedDeltaNet, StatesLeaveDraftsOut) {
   for (const bool deterministic : {false, true})
     for (const DeltaSizes& sizes : {DeltaSizes{2, 6, 16, 16}, {2, 2, 24, 40}, {1, 2, 128, 128}})
-      check(GetParam(), sizes, kWithDrafts, deterministic);
+      check(GetParam(), sizes, kWithDrafts, deterministic, BatchKind::kExtend, 69);
+}
+
+TEST_P(GatedDeltaNet, AdvancesStatesOverAcceptedDrafts) {
+  const std::vector<StateRequest> extends = {{.rows = 4, .before = 9, .slot = 3, .drafts = 3, .accepted = 2},
+                                             {.rows = 1, .before = 70, .slot = 1, .accepted = 69},
+                                             {.rows = 80, .before = 5, .slot = 7, .accepted = 3},
+                                             {.rows = 20, .before = 6, .slot = 11, .drafts = 19, .accepted = 1},
+                                             {.rows = 3, .slot = 4, .drafts = 2}};
+  const std::vector<StateRequest> decodes{{.before = 3, .slot = 1, .accepted = 2},
+                                          {.before = 9, .slot = 2},
+                                          {.slot = 9},
+                                          {.before = 9, .slot = 5, .accepted = 1}};
+  for (const bool deterministic : {false, true})
+    for (const DeltaSizes& sizes : {DeltaSizes{2, 6, 16, 16}, {2, 2, 24, 40}, {1, 2, 128, 128}, {1, 1, 256, 256}}) {
+      check(GetParam(), sizes, extends, deterministic, BatchKind::kExtend, 69);
+      check(GetParam(), sizes, decodes, deterministic, BatchKind::kDecode, 2);
+    }
 }
 
 // Covers chunks that follow each other, chunks that end at a multiple of 16 rows or one past it, and requests that have
@@ -305,6 +352,8 @@ TEST(GatedDeltaNetShapes, AreChecked) {
   const ir::Type head{DType::kFloat32, {6}};
   const ir::Type state{DType::kFloat32, {ir::Symbol::kPages, 6, 8, 4}};
   EXPECT_EQ(infer_error(kGatedDeltaNet, {qkv, ba, head, head, state}, s.attributes()), "");
+  const ir::Type drafts{DType::kBFloat16, {ir::Symbol::kPages, 3, s.draft_width()}};
+  EXPECT_EQ(infer_error(kGatedDeltaNet, {qkv, ba, head, head, state, drafts}, s.attributes(3)), "");
   const auto refused = [&](const std::vector<ir::Type>& operands, ir::Attributes attributes) {
     return !infer_error(kGatedDeltaNet, operands, std::move(attributes)).empty();
   };
@@ -316,6 +365,10 @@ TEST(GatedDeltaNetShapes, AreChecked) {
   EXPECT_TRUE(refused({qkv, ba, head, {DType::kFloat32, {5}}, state}, s.attributes()));
   EXPECT_TRUE(refused({qkv, ba, head, head, {DType::kBFloat16, state.shape}}, s.attributes()));
   EXPECT_TRUE(refused({qkv, ba, head, head, {DType::kFloat32, {ir::Symbol::kPages, 6, 8}}}, s.attributes()));
+  EXPECT_TRUE(refused({qkv, ba, head, head, state, drafts}, s.attributes()));
+  EXPECT_TRUE(refused({qkv, ba, head, head, state, drafts}, s.attributes(4)));
+  EXPECT_TRUE(refused({qkv, ba, head, head, state}, s.attributes(3)));
+  EXPECT_TRUE(refused({qkv, ba, head, head, state}, s.attributes(-1)));
 }
 
 }  // namespace

@@ -21,7 +21,8 @@ struct StateRequest {
   std::int32_t rows = 1;
   std::int32_t before = 0;  // rows of the request in earlier forwards
   std::int32_t slot = 1;
-  std::int32_t drafts = 0;  // this many rows at the end do not change the state
+  std::int32_t drafts = 0;    // this many rows at the end do not change the state
+  std::int32_t accepted = 0;  // this many rows of `before` lie in the slot as accepted drafts
 };
 
 inline ForwardBatch state_batch(const std::vector<StateRequest>& requests) {
@@ -31,6 +32,7 @@ inline ForwardBatch state_batch(const std::vector<StateRequest>& requests) {
     batch.query_lens.push_back(request.rows);
     batch.kv_lens.push_back(request.before + request.rows);
     batch.draft_lens.push_back(request.drafts);
+    batch.accepted_drafts.push_back(request.accepted);
     slots.push_back({PageId(request.slot)});
   }
   batch.groups.emplace_back().own(std::move(slots));
@@ -46,10 +48,14 @@ inline std::int64_t rows_of(const std::vector<StateRequest>& requests) {
 // The plan of one operator for cache group 0, and a context that holds it.
 class StateBench {
  public:
-  explicit StateBench(const std::string& op, bool deterministic = false) {
+  // `held_drafts` is the operator's attribute "drafts".
+  explicit StateBench(const std::string& op, bool deterministic = false, std::int64_t held_drafts = 0) {
     context.limits = {.max_requests = 16, .max_tokens = 1024, .deterministic = deterministic};
+    const ir::Node node{.op = op, .attributes = {{"drafts", held_drafts}}};
+    const PlannedNode planned{.node = &node, .operands = {}};
     Result<std::unique_ptr<OpPlan>> made = kStatePlanner.make(
-        test_device(), {.nodes = {}, .kernel = "test", .num_pages = kNumSlots, .limits = context.limits}, step_);
+        test_device(), {.nodes = {&planned, 1}, .kernel = "test", .num_pages = kNumSlots, .limits = context.limits},
+        step_);
     EXPECT_TRUE(made.ok()) << made.status().message();
     plan_ = *std::move(made);
     context.plans.push_back({.op = op, .group = 0, .plan = plan_.get()});

@@ -21,6 +21,7 @@ void BatchPacker::pack(const ForwardBatch& batch, MessageWriter& to) {
   to.list(batch.wanted_rows);
   to.list(batch.embedding_rows);
   to.list(batch.draft_lens);
+  to.list(batch.accepted_drafts);
   to.list(batch.adapter_slots);
   to.list(batch.slot_copies);
   to.word(std::ssize(batch.embedding_writes));
@@ -74,6 +75,7 @@ Status ReceivedBatch::unpack(MessageReader& from) {
   TRY(from.list("wanted_rows", batch_.wanted_rows));
   TRY(from.list("embedding_rows", batch_.embedding_rows));
   TRY(from.list("draft_lens", batch_.draft_lens));
+  TRY(from.list("accepted_drafts", batch_.accepted_drafts));
   TRY(from.list("adapter_slots", batch_.adapter_slots));
   TRY(from.list("slot_copies", batch_.slot_copies));
   const std::int64_t writes = TRY(from.choice("embedding_writes", INT32_MAX));
