@@ -36,8 +36,9 @@ class EventQueue {
   bool push(Item item);
 
   bool has_callback() const { return on_event_ != nullptr; }
-  // Takes the next event. timeout_ms < 0 waits forever.
   enum class Take : std::uint8_t { kTaken, kTimeout, kNoneLeft };
+  // Moves the next event to `item`. Waits for it for `timeout_ms` at most, or without a limit if `timeout_ms` is
+  // negative.
   Take take(std::int64_t timeout_ms, Item& item);
   // Waits until the last event was added and its callback has returned. Returns false on a timeout.
   bool wait(std::int64_t timeout_ms);

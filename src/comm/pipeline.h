@@ -58,10 +58,10 @@ class Pipeline {
   void begin(std::uint64_t epoch = 0);
   std::uint64_t epoch() const;
 
-  // Returns the bytes of memory that hold values waiting for this rank or are kept for later values.
+  // Returns the bytes of the buffers in which values wait for this rank, including empty buffers that are kept.
   std::int64_t bytes(int rank) const;
-  // Returns the most memory in bytes that a link holds if every step sends values of these sizes and `steps` steps are
-  // in flight. `from_here` says whether the sender is in this process.
+  // Returns an upper bound of the bytes of a link's buffers. Every step sends values of the sizes `values`, and the
+  // values of at most `steps` steps wait at a time. `from_here` says whether the sender is in this process.
   static std::int64_t link_bytes(std::span<const std::int64_t> values, bool from_here, int steps);
 
   // Takes a value from another node. May swap `payload` for another buffer. Returns an error for an unreadable frame.

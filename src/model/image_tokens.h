@@ -1,5 +1,5 @@
-// Describes how a language model's prompts contain images: the tokens that stand for an image, and the size of an
-// image's rows. The vision tower, which computes the rows, has a config of its own.
+// Describes how a language model's prompts contain images: the tokens that stand for an image, and the size of the rows
+// that the vision tower computes for an image. The vision tower has a config of its own.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,14 @@
 namespace tessera {
 
 struct ImageTokens {
-  TokenId image;         // the placeholder; the prompt has one for each row of the image
+  TokenId image;         // the placeholder; a prompt has one for each row from the vision tower
   TokenId vision_start;  // precedes an image's placeholders
   TokenId vision_end;    // follows an image's placeholders
-  // The number of deepstack levels (Qwen3-VL). An image's row holds the embedding and one further vector for each
-  // level. Layer i of the language model adds further vector i, from 0, to the token's hidden state.
+  // The number of deepstack levels (Qwen3-VL). A row holds the embedding of one placeholder and one further vector for
+  // each level. Layer i of the language model, counted from 0, adds further vector i to the placeholder's hidden state.
   std::int64_t deepstack_levels = 0;
 
-  // Returns the number of values in an image's row, which is [1 + deepstack_levels, hidden size].
+  // Returns the number of values in a row, whose shape is [1 + deepstack_levels, hidden_size].
   std::int64_t row_values(std::int64_t hidden_size) const { return (1 + deepstack_levels) * hidden_size; }
   friend bool operator==(const ImageTokens&, const ImageTokens&) = default;
 };

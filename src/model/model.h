@@ -163,8 +163,8 @@ struct ModelGraphs {
   LayerRange own_layers = {};
   bool has_head = true;
   int dp_size = 1;                                 // ModelOptions::dp_size
-  std::vector<WeightSpec> weights_elsewhere = {};  // weights of other stages that this stage does not use
-  // Absent if prefill runs `body` and `head`.
+  std::vector<WeightSpec> weights_elsewhere = {};  // weights that only other stages use
+  // The graphs of forwards of prompts, if they are not `body` and `head`.
   std::optional<PrefillGraphs> prefill = std::nullopt;
 
   std::optional<AdaptedGraphs> adapted = std::nullopt;  // absent if no adapters are served

@@ -36,7 +36,7 @@ Status NodeLink::send(FrameKind kind, FrameParts parts) {
 void NodeLink::leave(const Status& why) {
   const std::lock_guard lock(sending_);
   if (ended_) return;
-  ended_ = true;  // set before the other end can answer with its own end
+  ended_ = true;  // set before the other node can answer with a kEnd frame of its own
   const std::span<const std::byte> reason = std::as_bytes(std::span(why.message()));
   // Ignores an error, because a node that has already gone needs no message.
   (void)send_frame(socket_, FrameKind::kEnd, std::span(&reason, 1), kLast);

@@ -16,7 +16,7 @@ struct Missing {
   std::string_view flags;        // separated by spaces; "--tbo-*" stands for every flag that begins with "--tbo-"
   std::string_view feature;      // the feature that the flags ask for
   std::string_view instead;      // what is available instead
-  std::string_view but_of = {};  // the command that has these flags
+  std::string_view but_of = {};  // the one command that accepts these flags; empty: no command accepts them
 };
 
 constexpr std::string_view kDivided =

@@ -63,7 +63,7 @@ class BoundForward {
   // can time the parts within the forward.
   using PartPassed = std::function<Status(std::size_t part)>;
   Status run_in_parts(bool graphs, Stream& stream, const PartPassed& passed);
-  // Returns the number of complete run() calls since bind() while there was no graph.
+  // Returns how many times all kernels were enqueued, by run() or run_in_parts(), before capture() succeeded.
   std::int64_t num_warm_ups() const { return num_warm_ups_; }
 
   // The next three functions access one part alone. The part runs as it does in the whole forward.

@@ -51,7 +51,7 @@ struct ExecutionEnvironment {
 };
 
 struct ExecutableOptions {
-  ir::Bucket largest;  // no bucket exceeds it in any symbol; it fixes the output addresses
+  ir::Bucket largest;  // the greatest value of each symbol in any bucket; the output addresses are planned for it
   MemoryPlanKind memory = MemoryPlanKind::kPlanned;
   std::int64_t reserved_bytes = 0;  // the arena's first bytes, which hold another executable's output
   Planner planner = plan_memory;

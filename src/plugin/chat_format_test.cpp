@@ -17,11 +17,11 @@ using ::testing::HasSubstr;
 using Kind = ChatPiece::Kind;
 using Part = ChatFormat::Part;
 
-// The behaviour of the plugin's parsers, which each test sets. Only one parser exists at a time.
+// What the plugin's parser does, and what the tests observe. Each test sets `push`. Only one parser exists at a time.
 struct Behaviour {
   std::int32_t (*push)(std::string_view text, const tessera_plugin_pieces* pieces, tessera_plugin_error* error);
-  int live = 0;
-  std::int32_t reasoning = -1, reasoned = -1;  // members of the latest chat
+  int live = 0;                                // parsers that exist
+  std::int32_t reasoning = -1, reasoned = -1;  // from the tessera_plugin_chat of the latest begin()
 };
 Behaviour behaviour;
 

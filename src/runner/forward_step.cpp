@@ -9,9 +9,9 @@
 namespace tessera {
 namespace {
 
-// Indices of a decode graph's outputs, and of the outputs of a PrefillGraphs head, in the order in which their graphs
-// were chained. A plain head has only the last two. If the body has more than one output, its other outputs precede the
-// logits in decode graphs.
+// Indices of the outputs of the head of PrefillGraphs, and of a decode graph whose body has one output. If the body has
+// further outputs, they come after the hidden states, and run_decode() adds their number to kLogits and kSampled. A
+// head without PrefillGraphs does not output the hidden states, so run_head() subtracts 1 from kLogits and kSampled.
 constexpr std::size_t kHidden = 0;
 constexpr std::size_t kLogits = 1;
 constexpr std::size_t kSampled = 2;

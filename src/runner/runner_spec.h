@@ -1,5 +1,5 @@
-// Describes a model as a list of runners. Each runner has a graph, the rule from a size to the values of the graph's
-// symbols, a ladder of sizes, and the operators at which the graph is cut.
+// Lists the runners of a model. A RunnerSpec has the runner's graph, a function that gives the values of the graph's
+// symbols for a size, the sizes that forwards are rounded up to, and the operators at which the graph is cut.
 //
 //   prefill   body, cut at attention (or what the options name)   sizes: tokens           captured
 //   head      head and sampler, on wanted rows                    sizes: wanted rows      eager
@@ -7,10 +7,10 @@
 //   decode    body, head and sampler, chained                     sizes: requests         captured
 //   choose    edits of logits and the sampler                     sizes: sampled rows     eager
 //   logprobs  log-probabilities of rows of logits                 sizes: wanted rows      eager
-//   adapter prefill, adapter head, adapter decode   the same three for forwards in which some row has a low-rank
-//             adapter (adapters/adapted_graphs.h), if the model's graphs have them
-//   draft, draft head   the next-token layer, and the head and sampler on its wanted rows (drafts/draft_step.h), if the
-//             model's graphs have them                            sizes: tokens; wanted rows    eager
+//   adapter prefill, adapter head, adapter decode   like prefill, head and decode, but for forwards in which some row
+//             has a low-rank adapter (adapters/adapted_graphs.h). Absent if the model's graphs have no adapters.
+//   draft, draft head   the next-token layer, and the head and sampler on its wanted rows (drafts/draft_step.h)
+//             sizes: tokens; wanted rows    eager. Absent if the model's graphs have no next-token layer.
 //
 // All runners share one arena. The outputs of the prefill runner lie at the arena's start, and the head does not
 // overwrite them. choice_logits lie after all outputs of head and decode. choose and logprobs do not overwrite anything
@@ -51,10 +51,11 @@ enum class RunnerRole : std::uint8_t {
   kDraftHead,
   kVision
 };
-// Roles that have graphs, if the options ask for graphs. The list of specs may lack the adapter roles.
+// Roles whose forwards are captured as device graphs, if RunnerOptions::graphs asks for that. The list of specs has no
+// adapter roles if the model serves no adapters.
 inline constexpr std::array kCapturedRoles{RunnerRole::kPrefill, RunnerRole::kDecode, RunnerRole::kAdapterPrefill,
                                            RunnerRole::kAdapterDecode};
-// Returns whether the role's forwards are decodes, that is, whether its sizes count requests.
+// Returns whether the role is a decode role. The sizes of decode roles count requests.
 constexpr bool is_decode_role(RunnerRole role) {
   return role == RunnerRole::kDecode || role == RunnerRole::kAdapterDecode;
 }
@@ -89,7 +90,7 @@ struct RunnerSpec {
 
 Result<std::vector<RunnerSpec>> make_runner_specs(const ModelGraphs& graphs, const RunnerOptions& options);
 
-// Return the limit of rows of a forward, padding included, and the limit of rows in one run of the head.
+// Return the most rows of a forward, padding included, and the most rows in one run of the head.
 std::int64_t max_padded_tokens(const RunnerOptions& options);
 std::int64_t max_head_rows(const RunnerOptions& options);
 std::int64_t vocabulary_of(const ModelGraphs& graphs);

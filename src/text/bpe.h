@@ -56,7 +56,7 @@ class Bpe : public TokenModel {
   void merge_many(Workspace& symbols) const;
 
   Vocabulary vocabulary_;
-  std::vector<Merge> merges_;  // open hash table; its size is a power of two, and at most half is used
+  std::vector<Merge> merges_;  // hash table with open addressing; its size is a power of two, and at most half is used
   std::array<std::int32_t, 256> byte_tokens_{};  // tokens "<0x00>"… by byte; -1: none
   std::int32_t unknown_ = -1;
   bool fuse_unknown_ = false;

@@ -1,5 +1,5 @@
-// Looks up tokens by id and ids by token. All tokens are stored in one block of memory, with an open hash table over
-// them.
+// Looks up tokens by id and ids by token. All tokens are stored in one block of memory. A hash table with open
+// addressing finds a token's id.
 #pragma once
 
 #include <array>

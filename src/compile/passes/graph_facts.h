@@ -41,7 +41,7 @@ class GraphFacts {
 
   // Returns how the node's operator executes.
   ir::Execution execution(ir::NodeId node) const { return execution_[node.index()]; }
-  // Returns meets_other_ranks() of the node (operators.h).
+  // Returns whether the node exchanges data with other ranks (meets_other_ranks() in operators.h).
   bool exchanges(ir::NodeId node) const { return exchanges_[node.index()]; }
 
  private:
@@ -51,7 +51,7 @@ class GraphFacts {
   const ir::Graph& graph_;
   std::vector<ir::Execution> execution_;  // [nodes]
   std::vector<bool> exchanges_;           // [nodes]
-  std::vector<ir::ValueId> memory_;       // [values], like the members below
+  std::vector<ir::ValueId> memory_;       // this member and the members below: [values]
   std::vector<std::vector<ir::NodeId>> users_;
   std::vector<std::vector<ir::NodeId>> accesses_;  // indexed by memory()
   std::vector<std::vector<ir::NodeId>> writes_;    // indexed by memory()

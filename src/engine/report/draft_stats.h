@@ -1,4 +1,4 @@
-// Counters of speculative decoding since the start.
+// Counts how many drafts speculative decoding made and kept since the engine started.
 #pragma once
 
 #include <array>
@@ -15,8 +15,8 @@ struct DraftStats {
   using ByPosition = std::array<std::int64_t, kMostDrafts>;
 
   std::int64_t steps = 0;    // forwards with drafts, counted once for each request that had drafts
-  std::int64_t drafted = 0;  // tokens
-  std::int64_t kept = 0;     // tokens among them that were output
+  std::int64_t drafted = 0;  // drafts in these forwards
+  std::int64_t kept = 0;     // drafts that were output
   ByPosition drafted_at{};
   ByPosition kept_at{};
 

@@ -27,7 +27,7 @@ namespace tessera::cuda::adapters {
 inline constexpr int kValues = 16;       // rows of A in a product
 inline constexpr int kStepColumns = 32;  // columns that a warp takes in a step: 16 bytes for each lane of a quad
 inline constexpr int kFewWarps = 16;     // warps of a block of shrink_few
-inline constexpr int kHeldSteps = 8;     // steps for which a warp loads its rows of A before the wait
+inline constexpr int kHeldSteps = 8;     // steps whose part of A a warp loads before wait_for_previous()
 inline constexpr int kFewColumns = kFewWarps * kHeldSteps * kStepColumns;  // columns of a block of shrink_few
 inline constexpr int kMostParts = 4;                                       // most blocks in a cluster of shrink_few
 inline constexpr int kManyWarps = 8;                                       // warps of a block of shrink_many

@@ -14,13 +14,13 @@ struct HeadShape {
   int half;  // pairs in a head; 2 · half <= dim
 };
 
-// Returns whether packs of n elements divide a head and its rotated half.
+// Returns whether `dim` and `half` are multiples of n, so that packs of n elements fit.
 constexpr bool fits_packs(const HeadShape& shape, int n) { return shape.dim % n == 0 && shape.half % n == 0; }
 
 struct HeadSlot {
-  int first;     // element of the first pack
-  int second;    // element of the second pack; -1: there is no second pack
-  bool rotated;  // whether the packs are rotated, by the angles of pairs first … first + N - 1
+  int first;     // index in the head of the first pack's first element
+  int second;    // index in the head of the second pack's first element; -1: there is no second pack
+  bool rotated;  // whether the packs are rotated; element i of both packs is rotated by the angle of pair first + i
 };
 
 template <int N>

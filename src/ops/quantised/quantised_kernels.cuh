@@ -69,7 +69,7 @@ Result<std::unique_ptr<BoundOp>> bind_quantised_fp8(const QuantisedCall& call, c
 enum class QuantisedWay { kNothing, kRefused, kStaged, kStreamed, kRoundedRows, kDequantised, kTiles, kPlain };
 QuantisedWay choose_way(const QuantisedCall& call);
 Result<std::unique_ptr<BoundOp>> bind_way(QuantisedWay way, const QuantisedCall& call, Device& device);
-// Returns the call of a quantised_linear's arguments, without a gate.
+// Returns a QuantisedCall that describes one quantised_linear. The call has no gate.
 QuantisedCall quantised_call(const BindArgs& args);
 
 }  // namespace tessera

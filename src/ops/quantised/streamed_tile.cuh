@@ -2,12 +2,13 @@
 // scales of a tile.
 //
 // Scales are applied in one of three places:
-//   - to the sums of a row of w, at the end, if the row has one scale;
-//   - to sums, if all columns of a quad share a scale: products of the exact values are summed in float32 and
-//     multiplied with the scale of their row;
-//   - to values, if groups are smaller: a value times its scale, plus the group's offset if there are pairs, is rounded
-//     to T. NVFP4's products are exact. float32 and e4m3 scales (kValues), float16 ones (kHalves) and pairs (kPairs)
-//     have code of their own.
+//   - to the complete sum of a row of w, when it is stored, if the row has one scale (kRows);
+//   - to partial sums, if the columns that a quad reads in a round share a scale (kSums): the products of a round with
+//     the unscaled values of w are summed in float32, and this sum is multiplied by the scale;
+//   - to the values of w, if groups are smaller: a value times its scale, plus the group's offset if there are pairs,
+//   is
+//     rounded to T. NVFP4's products are exact. float32 and e4m3 scales (kValues), float16 scales (kHalves) and pairs
+//     (kPairs) have code of their own.
 // In the last two cases the copy engine (TMA) also brings a tile's scales and zeros, which are contiguous, ahead of the
 // tile. An ordinary load would take longer than a stage.
 #pragma once
@@ -74,7 +75,7 @@ struct StreamedQuantised {
 // The scales and zero with which a thread converts 16 bytes of one row of w.
 template <class T, Values kValues, ScaleOf kScaleOf>
 struct RowScales {
-  float sum_scale = 0;  // scale of sums
+  float sum_scale = 0;  // kSums: the scale of the partial sum of a round
   // Scales of values, each repeated in both 16-bit parts of its word. scales[0] is for the first eight bytes of w, and
   // scales[1] for the last eight.
   std::uint32_t scales[2] = {};

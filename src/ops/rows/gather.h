@@ -11,9 +11,9 @@ extern const ir::OpDecl kGatherRows;
 extern const KernelDef kGatherRowsCpu;
 extern const KernelDef kGatherRowsCuda;
 
-// Copies out[i] = given[given_rows[i]] if given_rows[i] is not negative, and out[i] = table[rows[i] - first_row]
-// otherwise, for every i in [0, count). A row outside its table gives zeros. gather_rows and embedding are this copy on
-// every device.
+// The arguments of a kernel that copies rows, which gather_rows and embedding use. For every i in [0, count), out[i] is
+// given[given_rows[i]] if given_rows[i] is not negative, and table[rows[i] - first_row] otherwise. A row number outside
+// `given` or `table` gives a row of zeros.
 struct RowCopy {
   const std::byte* table = nullptr;          // [table_rows, row_bytes]
   const std::int32_t* rows = nullptr;        // [count]
@@ -28,7 +28,7 @@ struct RowCopy {
   std::int64_t given_row_bytes = 0;  // a multiple of row_bytes
 };
 
-// Makes the CPU's operator. `name` is a string literal.
+// Makes the operator that copies rows on the CPU. `name`, the operator's name in errors, is a string literal.
 std::unique_ptr<BoundOp> make_cpu_row_copy(const char* name, const RowCopy& copy);
 
 }  // namespace tessera

@@ -63,7 +63,7 @@ class RankChannel {
   int ranks() const { return ranks_; }
   std::chrono::milliseconds limit() const { return limit_; }
 
-  // The functions from here to answer() are called on rank 0's thread.
+  // next_number(), begin(), send(), wait() and answer() are called on rank 0's thread.
   std::uint64_t next_number() const { return sent_ + 1; }
   // Returns the buffer of the next message. Waits for the answers to the last message that used this buffer. Returns
   // the errors of wait().
