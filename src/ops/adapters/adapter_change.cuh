@@ -1,5 +1,5 @@
-// Lets the kernel of a linear add the change of low-rank adapters itself, instead of adapter_add. As adapter_add does,
-// it rounds the linear's value before it adds the change.
+// Lets the kernel of a linear also add the change of low-rank adapters, so that adapter_add need not run. Like
+// adapter_add, the kernel rounds the linear's value before it adds the change.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +27,8 @@ template <class T>
 struct AdapterChange {
   AdapterAddArgs in;
 
-  // Prefetches into the L2 cache the part of b that a tile of `columns` columns from `first` on needs. Sixteen lanes
-  // share out the rows of b; `lane` is the caller's number among them. May run before the preceding kernels have ended.
+  // Prefetches into the L2 cache the part of b for the columns first … first + columns - 1 of y. Sixteen lanes divide
+  // the rows of b among them; `lane` is the caller's number, 0 to 15. May run before the preceding kernels have ended.
   __device__ void prefetch(int first, int columns, int lane) const {
     std::int32_t last_slot = -1;
     for (int row = 0; row < in.rows; ++row) {

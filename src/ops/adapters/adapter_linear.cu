@@ -117,8 +117,8 @@ std::unique_ptr<BoundOp> make_add_tiles(const AdapterAddArgs& in) {
   });
 }
 
-// Makes an operator whose blocks each have one row of the batch (by grid x) and `size` of the row's `items` values (by
-// grid y).
+// Makes an operator with a block for each row of the batch (x of the grid) and for each `size` of the row's `items`
+// values (y of the grid).
 template <class Args>
 std::unique_ptr<BoundOp> make_by_row(const char* name, void (*kernel)(Args), const Args& in, std::int64_t items,
                                      std::int64_t size) {

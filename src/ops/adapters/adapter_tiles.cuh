@@ -4,12 +4,12 @@
 // matrices and the table of rows do not depend on the preceding kernels. So before a block waits for those kernels
 // (cuda_launch.cuh), it loads as much of its matrix as its registers hold.
 //
-// shrink_few: few blocks, which together hold all of A in registers. A block takes 16 rows of A and 4096 columns, and
-// the blocks of a cluster share out longer rows. Smaller blocks in larger clusters lose more time at their start than
-// they gain. shrink_many: a block takes up to 64 rows of x and 48 rows of A, so that x is read once. Its sums have one
-// order for any number of rows, so deterministic forwards use it for few rows too. add_tiles: a warp takes 64 columns
-// of y and the rows of a chunk, 16 at a time. It splits a value of t into two 16-bit numbers, whose sum has at least 16
-// bits of precision, and multiplies both by b.
+// shrink_few has few blocks, which together hold all of A in registers if A has at most 16384 columns. A block takes 16
+// rows of A and 4096 columns. Up to four blocks, as a cluster, divide longer rows. Smaller blocks in larger clusters
+// lose more time at their start than they gain. shrink_many has blocks of up to 64 rows of x and 48 rows of A, so that
+// x is read only once for these 48 rows. Its sums have one order for any number of rows, so deterministic forwards use
+// it for few rows too. In add_tiles a warp takes 64 columns of y and the rows of a chunk, 16 at a time. It splits a
+// value of t into two 16-bit numbers, whose sum has at least 16 bits of precision, and multiplies both by b.
 #pragma once
 
 #include <cstdint>

@@ -102,8 +102,8 @@ std::int64_t slots(const CudaAttention& a, std::int64_t requests) {
   return a.num_rows * a.group() / tile_rows(a) + requests;
 }
 
-// Returns the number of ranges into which keys are cut, so that every multiprocessor has two blocks. It depends only on
-// the bucket's number of rows, because it assumes that every row is a request of its own.
+// Returns the number of ranges into which keys are cut, so that every multiprocessor has about two blocks. The result
+// depends only on the bucket's number of rows, because the function assumes that every row is a request of its own.
 int splits(const CudaAttention& a, int multiprocessors) {
   if (a.deterministic) return 1;
   constexpr std::int64_t kMost = 16;

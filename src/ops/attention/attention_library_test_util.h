@@ -33,7 +33,7 @@ inline std::string describe(const Config& c, const std::string& kernel) {
          (c.softcap > 0 ? " softcap" : "") + (c.sinks ? " sinks" : "");
 }
 
-// One operator with plans, which is recorded for one batch and replayed for others.
+// One operator with plans. It is recorded for one batch and replayed for other batches.
 struct Recorded {
   static Recorded create(const Config& c, BatchKind kind, const std::string& kernel, const ForwardBatch& batch,
                          std::int64_t rows) {

@@ -73,8 +73,8 @@ TEST(TileSchedule, SkipsRequestsWithFewRows) {
   EXPECT_TRUE(assign({1, 1}, {700, 3}, 4, 3, 2).works.empty());
 }
 
-// Only tiles that lie wholly before a request's first row are left out, even if that row is the first or last of a
-// tile.
+// A request's entry of first_rows is the first row to compute. A tile is left out only if all its rows come before that
+// row. The cases include a first row that is the first or the last row of a tile.
 TEST(TileSchedule, SkipsTilesBeforeTheFirstRow) {
   const std::vector<std::int32_t> query_lens = {1000, 256, 256, 300, 5, 1};
   const Assignment a =

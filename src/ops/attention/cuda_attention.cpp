@@ -61,8 +61,8 @@ CudaAttention describe(const BindArgs& args) {
 }
 
 // An extend step in two launches: one for requests of a single row, and one for the tiles of longer requests. Most
-// steps need only one of the two launches. A full graph runs only batches without single-row requests, so it leaves out
-// the first launch unless `states_` is null.
+// steps need only one of the two launches. A full graph runs only batches without single-row requests. It therefore
+// leaves out the first launch, except if `states_` is null.
 class ExtendInTwo final : public BoundOp {
  public:
   ExtendInTwo(std::unique_ptr<BoundOp> single_rows, std::unique_ptr<BoundOp> tiles, const ExtendWork& work,
@@ -74,7 +74,8 @@ class ExtendInTwo final : public BoundOp {
   }
 
  private:
-  // The type of the tile kernel is enough. It determines the single-row kernel, whose code is already loaded at bind.
+  // The type of the tile kernel's operator is enough to tell the variants apart. The single-row kernel follows from it,
+  // and its code is already loaded at bind.
   std::uint64_t choice() const override { return tiles_->variant().type.hash_code(); }
 
   std::unique_ptr<BoundOp> single_rows_;

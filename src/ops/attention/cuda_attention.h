@@ -13,7 +13,7 @@
 // "hopper" also computes the last row of prompts that want no other row.
 //
 // If the cache has another type than the queries, "tessera" runs. There is one exception: with a cache of f8e4m3,
-// "hopper" runs in steps that have single rows only.
+// "hopper" runs in decode steps.
 //
 // All kernels but "tessera" need the lists of a CudaAttentionPlanner (cuda_attention_planner.h); without a planner
 // "tessera" runs. Deterministic forwards run the same kernel for extend and decode batches: "fa2" if there is neither
@@ -54,8 +54,8 @@ Status check_attention_kernel(std::string_view wanted);
 // Returns `wanted` if it names a kernel that supports the shape, else the fastest kernel that does.
 AttentionKernel choose_attention_kernel(const AttentionShape& shape, BatchKind kind, const AttentionTarget& target,
                                         std::string_view wanted);
-// Chooses the kernel for requests of a single row in extend steps; longer requests run on `extend`. kTessera means that
-// no other kernel is used: `extend` computes single rows in tiles too. `decode` is the kernel of decode steps.
+// Chooses the kernel for requests of a single row in extend steps; longer requests run on `extend`. The result kTessera
+// means that `extend` also computes requests of a single row, in tiles. `decode` is the kernel of decode steps.
 AttentionKernel choose_single_row_kernel(const AttentionShape& shape, AttentionKernel extend, AttentionKernel decode,
                                          const AttentionTarget& target);
 // Chooses the kernel for both kinds of batches in deterministic forwards. `wanted` has the same meaning as in

@@ -114,7 +114,8 @@ std::size_t CudaAttentionPlanner::lay_out_tiles(ShapePlan& plan, std::size_t off
     offset = aligned(offset + range.bytes());
   };
   lay_out(plan.tiles, limits_.max_tokens, flashinfer::fa3_tile_rows(shape.head_dim));
-  // Short tiles are used only for short forwards: even if all tokens are one prompt, all its short tiles run at once.
+  // Short tiles are used only for forwards with few tokens. If the tokens are a single prompt, all its short tiles run
+  // at once.
   const std::int64_t tokens = own ? std::min(limits_.max_tokens, workers / heads * kShortTileRows) : 0;
   if (tokens > 0) lay_out(plan.short_tiles, tokens, kShortTileRows);
   return offset;

@@ -78,7 +78,7 @@ class CudaAttentionPlanner final : public AttentionPlanner {
   // Return device addresses that are valid for the planner's life. Precondition: choice() or single_rows() returns the
   // kernel in the comment behind the function.
   TilePlan tile_plan(const AttentionShape& shape) const;            // kFa3, in extend steps
-  TilePlan short_tile_plan(const AttentionShape& shape) const;      // our own kernel, in tiles of kShortTileRows
+  TilePlan short_tile_plan(const AttentionShape& shape) const;      // kFa3 if it is our own kernel, for few tokens
   BlockPlan block_plan(const AttentionShape& shape) const;          // kFa2, in extend and deterministic decode steps
   ChunkedPlan chunked_plan(const AttentionShape& shape) const;      // kFa2, in decode steps and for single rows
   SegmentedPlan segmented_plan(const AttentionShape& shape) const;  // kHopper

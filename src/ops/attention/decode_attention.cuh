@@ -4,8 +4,9 @@
 // warp goes on to the keys of the next request without a pause.
 //
 // A block is one worker of the plan (decode_schedule.h) for one KV head. Its warps take the keys of a segment in turn,
-// 16 at a time. At the segment's end, the block joins the warps' sums in shared memory. If a request has several parts,
-// the block that ends last joins the parts, so no second launch is needed.
+// 16 at a time. At the segment's end, the block joins the warps' sums in shared memory. If several workers have
+// segments of one request, these segments are the request's parts. The block that ends last joins the parts, so no
+// second launch is needed.
 //
 // Tensor cores compute keys · queries, and then values · weights. In the first product the 16 rows are keys; in the
 // second they are elements of a head. The columns of both products are up to 8 query heads.
@@ -60,7 +61,7 @@ inline constexpr int kRowElements = kRowBytes<Y, kHeadDim> / static_cast<int>(si
 
 template <class T>
 struct DecodeAttention {
-  CUtensorMap keys;    // [slots, kv_heads · head_dim / row, row], boxes of kKeyBlock slots and a head
+  CUtensorMap keys;  // [slots, kv_heads · head_dim / kRowElements, kRowElements], boxes of kKeyBlock slots and a head
   CUtensorMap values;  // like `keys`
   const T* q;          // [rows, heads, head_dim]
   SegmentPlan plan;

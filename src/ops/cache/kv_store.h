@@ -2,7 +2,7 @@
 //
 //   kv_store(k X[T, Hkv·D], v X[T, Hkv·D], slots i32[T], mut k_cache Y[P, page_size, Hkv, D], mut v_cache Y[…],
 //            [k_scale f32[1], v_scale f32[1]])
-//   k_cache[slots[t] / page_size, slots[t] mod page_size] = k[t]; likewise for v
+//   k_cache[slots[t] / page_size, slots[t] mod page_size] = k[t]; v is written to v_cache in the same way
 //
 // A cache of f8e4m3 has scales, and holds k[t] / k_scale and v[t] / v_scale (cache_type.h).
 //

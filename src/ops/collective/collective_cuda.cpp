@@ -15,7 +15,7 @@
 namespace tessera {
 namespace {
 
-// A collective for a group of one rank. It copies `from` to `to` unless both are the same address.
+// A collective for a group of one rank. It copies `from` to `to` if they are different addresses.
 class CopyOp final : public BoundOp {
  public:
   CopyOp(DeviceAddress to, DeviceAddress from, std::int64_t bytes)

@@ -42,7 +42,8 @@ struct CacheGroupBatch {
   void own(std::vector<std::vector<PageId>> tables);
 };
 
-// Copies one slot of a state group to another. Copies run before anything else in the forward.
+// Copies the content of one slot of a state group to another slot of the group. Copies run before anything else in the
+// forward.
 struct SlotCopy {
   std::size_t group = 0;
   PageId from;

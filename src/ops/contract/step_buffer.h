@@ -1,5 +1,5 @@
 // The host data that a forward needs on the device: token inputs, sampling parameters, and the lists of plans. They lie
-// in one allocation with a mirror on the host, so that a step needs only one copy to the device.
+// in one allocation with a mirror on the host, so that a step needs few copies to the device, and usually only one.
 //
 //   buffer.reserve(bytes) → offset      once for each owner, in the order in which the memory is laid out
 //   buffer.allocate(device, stream)     once; addresses are fixed from now on
@@ -21,7 +21,7 @@ namespace tessera {
 
 class StepBuffer {
  public:
-  // Ranges less than this many bytes apart are uploaded as one range, because starting another copy takes the GPU about
+  // Ranges at most this many bytes apart are uploaded as one range, because starting another copy takes the GPU about
   // as long as copying this many bytes.
   static constexpr std::size_t kMaxGap = std::size_t{32} << 10;
 
@@ -38,7 +38,7 @@ class StepBuffer {
   // Marks bytes of the mirror for the next upload().
   void written(std::size_t offset, std::size_t bytes);
 
-  // Copies what was written since the last upload. Ranges less than kMaxGap apart are one copy. Asynchronous on
+  // Copies what was written since the last upload. Ranges at most kMaxGap bytes apart are one copy. Asynchronous on
   // `stream`; the caller may write to the mirror again as soon as upload() has returned. Allocates nothing if an
   // earlier step had the same ranges. After an error the next upload copies the ranges again.
   Status upload(Stream& stream);

@@ -20,8 +20,8 @@ class RowKernelCode {
   virtual ~RowKernelCode() = default;
   // Returns the number of rows of the operands.
   virtual std::int64_t rows(const BindArgs& args) const = 0;
-  // Returns the ways to divide these rows among threads, as numbers whose meaning the device defines. The first one is
-  // used unless another was measured to be faster. All give the same bits.
+  // Returns the ways to divide these rows among threads, as numbers whose meaning the device defines. The first number
+  // is used until another one is measured to be faster. All numbers give the same bits.
   virtual std::vector<std::int64_t> schedules(const BindArgs& args) const = 0;
   // Binds the kernel. Precondition: `schedule` is one of schedules(args).
   virtual Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args, std::int64_t schedule) const = 0;

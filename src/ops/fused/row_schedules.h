@@ -55,7 +55,8 @@ class RowSchedules {
   static constexpr std::size_t kMost = 8192;  // limit of kept problems; each takes about 150 bytes of JSON
 
   std::optional<std::int64_t> chosen(const RowProblem& problem) const;
-  // Notes a problem to be measured. Does nothing if it was measured already, or if kMost problems wait.
+  // Notes a problem to be measured. Does nothing if the problem was measured or taken already, or if kMost problems
+  // wait.
   void note(const RowProblem& problem, RowInstance instance);
   // Returns a noted problem of this device that nobody has measured. It is returned only once.
   std::optional<std::pair<RowProblem, RowInstance>> take_unmeasured(const Device& device);

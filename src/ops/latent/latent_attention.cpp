@@ -1,6 +1,6 @@
 // Latent attention on the CPU. First, a matrix product for each head (head_linear.h) makes the queries. Then
 // attention's own kernel (attention_cpu.h) runs with one KV head, in which the first elements of a key are its value.
-// At last, another product for each head turns the resulting latents into the output.
+// Finally, another product for each head turns the resulting latents into the output.
 #include "tessera/ops/latent/latent_attention.h"
 
 #include <fmt/format.h>

@@ -61,7 +61,7 @@ class LinearAlgorithms {
   // other content, and then loads nothing.
   Status remember(const Json& json);
   // Adds the measured algorithms of another process's to_json() to this process's to_json(). This process itself does
-  // not use them. Errors as in remember().
+  // not use them. Returns the errors of remember().
   Status learn(const Json& json);
 
  private:

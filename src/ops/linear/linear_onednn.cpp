@@ -103,7 +103,7 @@ Status dnnl_failure(const LinearProblem& p, const dnnl::error& error) {
 
 bool onednn_takes(ir::DType dtype) {
   if (dtype == ir::DType::kFloat32) return true;
-  // Below AVX-512 the library's bfloat16 matmul is a reference loop.
+  // On CPUs without AVX-512 the library's bfloat16 matmul is a slow reference loop.
   const dnnl_cpu_isa_t isa = dnnl_get_effective_cpu_isa();
   return dtype == ir::DType::kBFloat16 &&
          (static_cast<unsigned>(isa) & static_cast<unsigned>(dnnl_cpu_isa_avx512_core)) ==

@@ -11,8 +11,9 @@
 namespace tessera {
 namespace {
 
-// The fewest rows and products for which adding the residual in the matmul is faster. A residual costs each tile one
-// load, which long sums hide. The saving grows with the size of the tensor.
+// The fewest rows and the fewest products (m · n · k) with which it is faster to add the residual in the matmul. The
+// residual costs each tile of the matmul one load, which long sums hide. The norm reads one tensor less, which saves
+// more time if the tensor is large.
 constexpr std::int64_t kFewestRows = 512;
 // Multiplying this many products takes 50 µs on an H200 (docs/measurements/prefill-decode.md).
 constexpr std::int64_t kFewestProducts = std::int64_t{1} << 34;

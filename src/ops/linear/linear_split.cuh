@@ -93,7 +93,8 @@ __device__ inline void add_blocks(float (&total)[8], std::uint32_t address) {
   }
 }
 
-// Does the same in a cluster of up to kMost blocks.
+// Adds the same sums of all blocks of a cluster with `blocks` blocks, a number that is known only at run time.
+// Precondition: blocks <= kMost.
 template <int kMost>
 __device__ inline void add_blocks(float (&total)[8], std::uint32_t address, int blocks) {
 #pragma unroll

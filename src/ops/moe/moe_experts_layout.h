@@ -85,7 +85,8 @@ inline Layout lay_out(const ExpertsProblem& p, std::int64_t workers, std::size_t
   l.blocks = take(l.size, std::min(p.experts, pairs) + pairs / kBlockRows, sizeof(RowBlock));
   const std::int64_t columns = std::max(kBlockColumns, kOneDnnColumns);
   const std::int64_t rows = OneDnnBlocks::computed_rows(most_block_rows(p));
-  l.activated = take(l.size, (pairs + rows) * p.intermediate, read);  // a block may read this many rows past its own
+  // Has `rows` rows more than there are pairs, because the last block may read up to that many rows past its end.
+  l.activated = take(l.size, (pairs + rows) * p.intermediate, read);
   l.outputs = take(l.size, pairs * p.hidden, element);
   l.workers = l.size;
   l.worker_x = take(l.worker, rows * p.hidden, read);

@@ -4,9 +4,10 @@
 // tokens. 8 experts of 2048 x 768 in bfloat16 are 75 MB, 16 µs at 4.8 TB/s. A block takes 16 rows of an expert's matrix
 // over all of k, an eighth of k per warp. It loads them straight from global memory into the operands of tensor-core
 // instructions. The instruction's 16 rows of x are the expert's tokens, so one token costs as much as sixteen. No list
-// of tiles is made beforehand: there is a block for each pair (token, k) and tile, and a block ends at once unless its
-// pair is the first one of its expert. At most pairs - 1 of the pairs have blocks that end at once, and each such block
-// costs about as much as scheduling it. Therefore this kernel takes at most kMostPairs pairs.
+// of tiles is made beforehand. Instead there is a block for each pair (token, k) and each tile of weight rows. A block
+// ends at once if an earlier pair has the same expert, or if its pair has no expert. At most pairs - 1 of the pairs
+// have blocks that end at once, and each such block costs about as much as scheduling it. Therefore this kernel takes
+// at most kMostPairs pairs.
 //
 // Weights of 4 bits need 17 bytes per 32 columns: 4 experts of 2880 x 2880 are 53 MB, 11 µs. Unpacking takes about two
 // instructions per value, in addition to the loads.

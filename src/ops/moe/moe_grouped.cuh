@@ -200,7 +200,7 @@ __global__ void __launch_bounds__(kThreads, 2) grouped(const Matmul<T> p, const 
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
   const int warp_row = warp / 4 * (kRows / 2);
   const int warp_column = warp % 4 * (kGateUp ? 16 : 32);
-  const int second = kGateUp ? kAcross : 16;  // distance from the warp's first 16 weight rows to its others
+  const int second = kGateUp ? kAcross : 16;  // distance from the warp's first 16 weight rows to its second 16
   const int across = (p.n + kAcross - 1) / kAcross;
   const int stages = (p.k + kDepth - 1) / kDepth;
   const int tiles = *order.num_tiles * across;

@@ -93,7 +93,7 @@ class PackedRowOfThread {
   int scales_;
 };
 
-// Barriers: sync_team() waits for all warps of a team, sync_teams() for all teams.
+// Barriers: sync_team() waits for all warps of a team, and sync_teams() waits for all teams of the block.
 __device__ inline void sync_team(int team) {
   asm volatile("bar.sync %0, %1;" ::"r"(1 + team), "n"(kTokenTeam * kWarp) : "memory");
 }

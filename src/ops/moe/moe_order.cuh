@@ -1,5 +1,5 @@
-// The first step of moe_experts' tiled algorithms: sorts the pairs by expert, makes the list of tiles, and places rows
-// of x in that order.
+// The first step of moe_experts' tiled algorithms: sorts the pairs (token, k) by expert, makes the list of tiles, and
+// lists or copies the rows of x in the order of the sorted pairs.
 //
 // Each block counts all pairs, and separately the pairs of the tokens before its own. So it knows where its pairs go,
 // and blocks need not wait for each other. The copy engine (TMA) needs contiguous rows. If rows are copied for the copy

@@ -5,9 +5,9 @@
 // from global memory a chunk ahead, as x is. Their cache lines are prefetched when the item's weights are requested.
 //
 // Scales are applied in one of two places:
-//   - to sums, if all columns of a quad share a scale: products of the exact values are summed in float32 and
-//     multiplied with the scale of their row;
-//   - to values, if groups are smaller: a value times its scale is rounded to T. NVFP4's products are exact.
+//   - to partial sums (kSums), if the columns that a quad reads at a time share a scale: the products with the unscaled
+//     values are summed in float32, and this sum is multiplied by the scale;
+//   - to values (kValues), if groups are smaller: a value times its scale is rounded to T. NVFP4's products are exact.
 #pragma once
 
 #include "tessera/ops/cuda/l2_prefetch.cuh"

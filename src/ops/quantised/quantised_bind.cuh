@@ -21,7 +21,8 @@ struct Arrangement {
   std::int64_t turns = 0;        // an estimate of the time, in stages of a block
 };
 
-// A block's end, where sums are added and stored, takes about as long as four stages (int4 on an H200).
+// The time of the last step of a block, which adds and stores the sums, in stages of a block (measured with int4 on an
+// H200).
 inline constexpr std::int64_t kEndStages = 4;
 
 // The shared memory of a block: a ring of kStages stages.

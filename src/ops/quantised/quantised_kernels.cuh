@@ -52,8 +52,8 @@ std::size_t quantised_dequantised_workspace(const QuantisedCall& call);  // in b
 Result<std::unique_ptr<BoundOp>> bind_quantised_dequantised(const QuantisedCall& call, Device& device);
 
 // Returns whether the kernels of rounded rows support the call: values in E4M3, a checkpoint that was made for inputs
-// rounded by groups or rows, and 16-bit types (quantised_fp8.cuh). They need Hopper, and a workspace. The order of sums
-// is as in the kernel of tiles.
+// rounded by groups or rows, and 16-bit types (quantised_fp8.cuh). They need Hopper, and a workspace. In a
+// deterministic forward the order of sums does not depend on the number of rows.
 bool quantised_fp8_serves(const QuantisedCall& call);
 // Returns whether cuBLASLt computes the product of rounded rows (rounded_library.h). It computes no gate.
 bool takes_library(const QuantisedCall& call);

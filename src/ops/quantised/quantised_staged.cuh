@@ -27,7 +27,7 @@ namespace tessera::cuda::quantised {
 
 inline constexpr int kStagedThreads = (kStreamWarps + 2) * 32;  // eight warps multiply, one copies, and one adds
 inline constexpr int kChunkBytes =
-    128;  // bytes of a row that lie together in a slot: two quads, which a warp multiplies
+    128;  // bytes of a row of w that one warp multiplies in a stage; they lie together in a slot
 inline constexpr int kStagedBytes = kStreamWarps * kChunkBytes;  // bytes of a row of w in a stage
 inline constexpr int kStagedSlot = kTileRows * kStagedBytes;
 inline constexpr int kPaddedRows = 8 + 2;  // columns of the warps' sums, padded
@@ -44,7 +44,8 @@ __global__ void __launch_bounds__(kStagedThreads, 2)
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   constexpr int kPerByte = is_packed(kValues) ? 2 : 1;
   constexpr int kLoads = column_loads(kValues);
-  // Says whether zeros and offsets of int4 are subtracted from sums.
+  // True: the zeros of int4, and the number that the conversion adds (kOffset), are subtracted from sums and not from
+  // values.
   constexpr bool kSumsOfX = kValues == Values::kInt4 && kScaleOf == ScaleOf::kSums;
   extern __shared__ __align__(1024) unsigned char shared[];
   __shared__ SharedBarrier full[kMostRingSlots], empty[kMostRingSlots], scales_full[2], scales_empty[2];
@@ -134,7 +135,8 @@ __global__ void __launch_bounds__(kStagedThreads, 2)
   constexpr int kScaleSize = scale_size(kValues, kScaleOf);
   const bool two = has_two_groups<kValues>(p);
   float sum[4];
-  // Adds the products of a quad of the warp's chunk, which begins at `from`.
+  // Adds the products of half of the warp's chunk, kQuadBytes of each of its rows. The chunk begins at `from`. `quad`
+  // is the number of these kQuadBytes in a row of w.
   const auto add_products = [&](const unsigned char* from, int quad, const unsigned char* of_tile) {
     const unsigned char* const mine = from + row * kChunkBytes + ((quad % 2 * 4 + unit) ^ row) * 16;
     uint4 w[2];

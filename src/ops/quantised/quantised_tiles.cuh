@@ -146,7 +146,7 @@ struct StageScales {
     }
   }
 
-  // Returns the values of a converted pair in a step of 16 columns, scaled unless scales are applied to sums.
+  // Returns the values of a converted pair in a step of 16 columns. They are not scaled if scales are applied to sums.
   __device__ std::uint32_t values_of(std::uint32_t pair, int step) const {
     const std::uint32_t offset = offsets[kZeros ? step * Loaded::kCount / kStageSteps : 0];
     const int group = step * Loaded::kCount / kStageSteps;

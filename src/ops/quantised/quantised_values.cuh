@@ -4,7 +4,7 @@
 //
 //   e4m3  bfloat16: the bits become the lowest of the exponent and the highest of the mantissa, which gives 2^-120
 //         times the value. float16: the hardware converts.
-//   e2m1  likewise: 2^-126 times the value in bfloat16, 2^-14 times in float16.
+//   e2m1  the bits move in the same way, which gives 2^-126 times the value in bfloat16, and 2^-14 times in float16.
 //   int4  the bits become the lowest of the mantissa of 128 (bfloat16) or 1024 (float16), which adds the value.
 //   int8  bfloat16: the value itself, by way of float32. float16: the value plus 1024.
 //

@@ -6,9 +6,8 @@
 //   - to partial sums, if the columns that a quad reads in a round share a scale (kSums): the products of a round with
 //     the unscaled values of w are summed in float32, and this sum is multiplied by the scale;
 //   - to the values of w, if groups are smaller: a value times its scale, plus the group's offset if there are pairs,
-//   is
-//     rounded to T. NVFP4's products are exact. float32 and e4m3 scales (kValues), float16 scales (kHalves) and pairs
-//     (kPairs) have code of their own.
+//     is rounded to T. NVFP4's products are exact. float32 and e4m3 scales (kValues), float16 scales (kHalves) and
+//     pairs (kPairs) have code of their own.
 // In the last two cases the copy engine (TMA) also brings a tile's scales and zeros, which are contiguous, ahead of the
 // tile. An ordinary load would take longer than a stage.
 #pragma once

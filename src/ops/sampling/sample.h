@@ -11,8 +11,8 @@
 
 namespace tessera {
 
-// argmax(x f32[R, V]) → i32[R]: the lowest index of the greatest value. NaN never wins, unless all values are NaN: then
-// the result is 0.
+// argmax(x f32[R, V]) → i32[R]: the lowest index of the greatest value. NaN never wins. If all values are NaN, the
+// result is 0.
 extern const ir::OpDecl kArgmax;
 extern const KernelDef kArgmaxCpu;
 extern const KernelDef kArgmaxCuda;

@@ -264,7 +264,7 @@ TEST(Sample, DrawsFollowTheDistribution) {
   }
 }
 
-// Checks which tokens may be drawn: exactly the kept ones, with ties at the edge decided by id.
+// Checks that exactly the kept tokens can be drawn. Ties at the edge are decided by id.
 TEST(Sample, DrawsExactlyTheTokensThatItsParametersKeep) {
   const HostTensor logits = testing::make_tensor(DType::kFloat32, {1, 6}, std::vector<double>{1, 3, 2, 3, 2, 0});
   const auto support = [&](int top_k, double top_p, double min_p = 0) {

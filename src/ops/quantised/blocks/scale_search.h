@@ -77,7 +77,7 @@ struct AffineFit {
   float minimum = 0;
 };
 
-// Fits q from 0 to `most`. Precondition: unless all of x is zero, the weights are positive.
+// Fits q from 0 to `most`. Precondition: the weights are positive, or all of x is zero.
 template <int kCount>
 TESSERA_INLINE AffineFit fit_affine(const float* x, const float* w, float most) {
   constexpr int kSteps = 20;
