@@ -5,8 +5,8 @@
 namespace tessera {
 namespace {
 
-// Returns each slot's first index in `order`, and then the number of rows with an adapter. Precondition: at least one
-// row has an adapter.
+// Returns a list with each slot's first index in `order`. The list's last entry is the number of rows with an adapter.
+// Precondition: at least one row has an adapter.
 std::vector<std::int32_t> begins_of(std::span<const std::int32_t> slots) {
   std::vector<std::int32_t> begins(static_cast<std::size_t>(std::ranges::max(slots)) + 2);
   for (const std::int32_t slot : slots)

@@ -24,7 +24,7 @@
 
 namespace tessera::cuda::adapters {
 
-inline constexpr int kValues = 16;       // rows of A in a product
+inline constexpr int kValues = 16;       // rows of A in a tensor-core product
 inline constexpr int kStepColumns = 32;  // columns that a warp takes in a step: 16 bytes for each lane of a quad
 inline constexpr int kFewWarps = 16;     // warps of a block of shrink_few
 inline constexpr int kHeldSteps = 8;     // steps whose part of A a warp loads before wait_for_previous()
@@ -180,7 +180,7 @@ __global__ void __launch_bounds__(kFewWarps* kWarp) shrink_few(const AdapterShri
   }
   sums.each([&](int value, int row, float sum) { of_warps[warp][value][row] = sum; });
   __syncthreads();
-  if constexpr (kParts > 1) wait_for_cluster();  // all blocks must have started before the store below
+  if constexpr (kParts > 1) wait_for_cluster();  // the store below writes to another block, which must have started
   const int result = static_cast<int>(threadIdx.x);
   float sum = 0;
   if (result < kResults) {
@@ -317,7 +317,7 @@ __global__ void __launch_bounds__(kAddWarps* kWarp) add_tiles(const AdapterAddAr
       std::uint32_t low[4];
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const int r = depth + i / 2 * 8;  // the lane's first value
+        const int r = depth + i / 2 * 8;  // index in t of the lane's first value
         const bool within = is_row[i % 2] && r + pair < rank;
         const float v0 = within ? t[i % 2][r] : 0.0F;
         const float v1 = within && r + pair + 1 < rank ? t[i % 2][r + 1] : 0.0F;

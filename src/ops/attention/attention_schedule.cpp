@@ -35,7 +35,7 @@ TileSchedule::TileSchedule(std::int64_t max_tokens, std::int64_t max_requests, s
 std::int32_t TileSchedule::give(std::int64_t cost) {
   const std::int32_t worker = loads_[0].worker;
   Load load{loads_[0].cost + cost, worker};
-  // Moves the worker down the heap until no child has less work.
+  // Moves the worker down the heap until none of its children has less work.
   std::size_t at = 0;
   for (std::size_t child = 1; child < loads_.size(); child = 2 * at + 1) {
     if (child + 1 < loads_.size() && loads_[child + 1].cost < loads_[child].cost) ++child;
@@ -108,7 +108,8 @@ std::int64_t plan_tiles(const TiledRows& tokens, std::int64_t group, std::int64_
 }
 
 ChunkGrid chunk_grid(std::int64_t requests, const ChunkLimits& limits) {
-  constexpr std::int64_t kEnough = 3;  // requests per resident block (docs/measurements/kernels.md)
+  // Keys are not cut if there are at least this many requests per resident block (docs/measurements/kernels.md).
+  constexpr std::int64_t kEnough = 3;
   if (requests >= kEnough * (limits.resident_blocks / limits.kv_heads)) return {requests, false};
   return single_row_grid(requests, limits);
 }

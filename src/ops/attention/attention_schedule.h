@@ -68,7 +68,7 @@ class TileSchedule {
 
   std::int64_t heads_;
   std::int64_t tile_rows_;
-  std::vector<Tile> tiles_;              // scratch
+  std::vector<Tile> tiles_;              // scratch: the tiles of the forward
   std::vector<Load> loads_;              // a heap with the least loaded worker first
   std::vector<std::int32_t> worker_of_;  // scratch: the worker of each work item, in the order of assignment
 };

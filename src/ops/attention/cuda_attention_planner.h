@@ -145,8 +145,8 @@ class CudaAttentionPlanner final : public AttentionPlanner {
     AttentionKernel extend = AttentionKernel::kTessera;
     AttentionKernel decode = AttentionKernel::kTessera;
     AttentionKernel single_rows = AttentionKernel::kTessera;
-    TileRange tiles;        // kFa3
-    TileRange short_tiles;  // our own kernel
+    TileRange tiles;        // kFa3, in extend steps
+    TileRange short_tiles;  // kFa3 if it is our own kernel, for few tokens
     BlockRange blocks;      // kFa2, in extend and deterministic decode steps
     BlockRange chunks;      // kFa2, in decode steps and for single rows
     ChunkLimits limits;

@@ -69,7 +69,7 @@ struct DecodeAttention {
   const float* sinks;              // [heads]; null: no sinks
   CacheScales scales;
   DecodeParts<T> parts;
-  float scale;    // factor of the scores
+  float scale;    // factor that q·k is multiplied by
   float softcap;  // 0: no softcap
   int max_pages;
   int page_size;  // a multiple of kKeyBlock

@@ -17,12 +17,12 @@ namespace tessera {
 
 // A range of one request's keys, for one worker. The layout is the same on host and device.
 struct alignas(16) KeySegment {
-  std::int32_t request;  // row of the page table
-  std::int32_t row;      // row of q and out
-  std::int32_t begin;    // first key
-  std::int32_t end;      // past the last key
-  std::int32_t newest;   // the first of the request's keys that this forward writes; with one row, the last key
-  std::int32_t part;     // 0 … parts - 1, in key order
+  std::int32_t request;  // index of the request, and of its row in the page table
+  std::int32_t row;      // index of the request's row in q and out
+  std::int32_t begin;    // position of the first key
+  std::int32_t end;      // one past the position of the last key
+  std::int32_t newest;   // position of the first key that this forward writes; with one row, the request's last key
+  std::int32_t part;     // the segment's index among the request's parts, in key order
   std::int32_t parts;    // number of parts of the request; 1: nothing is merged
   std::int32_t slot;     // index of the request's part 0 among the partial results; its other parts follow
 };

@@ -51,7 +51,7 @@ __device__ inline bool wait_for_counter(const std::uint32_t* counter, std::uint3
   return reached;
 }
 
-// Ends the turn. The last block that ends increments the turn's number.
+// Ends the launch's turn. The last block that ends increments the turn's number.
 __device__ inline void end_turn(LinkTurns* turns, std::uint32_t turn) {
   if (threadIdx.x != 0) return;
   if (atomicAdd(&turns->blocks_done, 1u) + 1 < gridDim.x) return;

@@ -35,7 +35,7 @@ struct CacheGroupBatch {
   std::vector<SlotId> slots;  // [T]: slot for each token's keys and values; in a state group, the request's slot
   // [B]: the page table of each request. In a state group a table has one entry, which is the request's slot.
   std::vector<PageTable> page_tables;
-  std::shared_ptr<const std::vector<std::vector<PageId>>> owned = nullptr;  // the argument of own()
+  std::shared_ptr<const std::vector<std::vector<PageId>>> owned = nullptr;  // the tables that own() took
 
   // Points page_tables at `tables`, which this batch and its copies keep alive. Use it for a batch whose tables nobody
   // else owns.

@@ -52,7 +52,7 @@ class BoundOp {
 // Arguments of bind(). All spans and references are valid only during the call; addresses are valid as long as the
 // BoundOp.
 struct BindArgs {
-  const ir::Node& node;                  // has the attributes
+  const ir::Node& node;                  // the graph's node, with its attributes
   std::span<const TensorView> operands;  // in declaration order; an omitted optional operand is absent
   std::span<const TensorView> results;
   DeviceAddress workspace = {};  // workspace_bytes() of scratch, shared by all kernels of the stream

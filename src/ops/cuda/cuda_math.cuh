@@ -77,8 +77,8 @@ __device__ inline float warp_sum(float x, int width = kWarp) {
   return x;
 }
 
-// Returns the sum over a block of whole warps in every thread. `scratch` is shared memory for 32 floats. Two calls with
-// the same scratch need a barrier between them.
+// Returns, in every thread, the sum over the block, which has whole warps. `scratch` is shared memory for 32 floats.
+// Two calls with the same scratch need a barrier between them.
 __device__ inline float block_sum(float x, float* scratch) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int warp = static_cast<int>(threadIdx.x) / kWarp;

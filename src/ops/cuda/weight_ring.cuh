@@ -11,7 +11,7 @@
 
 namespace tessera::cuda::decoder_layers {
 
-inline constexpr int kWarps = 8;  // warps that read
+inline constexpr int kWarps = 8;  // warps of a block that read the ring
 inline constexpr int kPartColumns = 1024;
 inline constexpr int kRowBytes = kPartColumns * 2 + 64;  // bytes of a row in shared memory; see linear_streamed.cuh
 inline constexpr int kSlotBytes = 17 * 1024;             // a multiple of 1 KiB, the period of the copy engine's swizzle

@@ -18,7 +18,7 @@
 
 namespace tessera::cuda {
 
-inline constexpr int kWarpgroup = 128;        // threads
+inline constexpr int kWarpgroup = 128;        // threads of a warpgroup
 inline constexpr int kMostProductSums = 128;  // sums of a thread in a product of 64 by 256
 
 // Returns the descriptor of a matrix in shared memory. A product takes 16 of its 64 columns; add `kMatrixStep` for the

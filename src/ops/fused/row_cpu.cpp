@@ -110,7 +110,7 @@ class Walk {
         case RowOp::kLoad:
         case RowOp::kRepeat:
         case RowOp::kWeight:
-        case RowOp::kSlice: return;  // these have no loop of their own
+        case RowOp::kSlice: return;  // values of these four kinds are not computed
       }
     });
   }

@@ -27,7 +27,7 @@
 namespace tessera {
 
 struct RowProblem {
-  std::string kernel;     // row_kernel_key()
+  std::string kernel;     // the result of row_kernel_key()
   std::int64_t rows = 0;  // rows of the bucket that is bound
   friend auto operator<=>(const RowProblem&, const RowProblem&) = default;
 };

@@ -125,7 +125,7 @@ Result<MeasuredSchedules> measure(const RowKernelCode& code, const RowInstance& 
   args.workspace = scratch->data();
 
   std::vector<Candidate> candidates;
-  std::vector<std::byte> bits;  // result of the device's default schedule
+  std::vector<std::byte> bits;  // the bytes that the device's default schedule writes
   double first_ms = 0;
   for (const std::int64_t schedule : code.schedules(args)) {
     std::unique_ptr<BoundOp> op = TRY(code.bind(args, schedule));

@@ -147,7 +147,7 @@ __global__ void __launch_bounds__(kWarps* kWarp)
   const int thread = static_cast<int>(threadIdx.x);
   const int lane = thread % kWarp;
   const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * kColumns + thread % kPacks * kPack;
-  const std::int64_t first = static_cast<std::int64_t>(thread / kPacks) * kHeld;  // index of k
+  const std::int64_t first = static_cast<std::int64_t>(thread / kPacks) * kHeld;  // the thread's first index of k
   const std::int64_t head = blockIdx.y;
   const T* const w = reinterpret_cast<const T*>(p.w) + head * p.k * p.n;
   Pack<T, kPack> held[kHeld];

@@ -181,7 +181,7 @@ __global__ void __launch_bounds__(kWarps* kWarp) latent_tiles(const Problem p, c
   const Keys keys = keys_of(p, rows, split, kKeys);
   const int thread = static_cast<int>(threadIdx.x);
   const int lane = thread % kWarp;
-  const int group = thread / kWarp / S::kGroupWarps;     // group of rows
+  const int group = thread / kWarp / S::kGroupWarps;     // the warp's group of rows
   const int in_group = thread / kWarp % S::kGroupWarps;  // the warp's index in its group
   const int quad = lane / 4;
   const int first_row = group * 16;

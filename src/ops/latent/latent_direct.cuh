@@ -27,7 +27,7 @@ inline constexpr int kPack = 8;   // elements in 16 bytes
 inline constexpr int kThreads = 256;
 
 struct Problem {
-  own_attention::Problem attention;  // group = 1; q is the member below
+  own_attention::Problem attention;  // has group = 1; `q` and `q_stride` below describe the queries
   const void* q;                     // X[rows, q_stride]; each head has kDim + kRotated elements
   std::int64_t q_stride;
   const float* table;  // [rows, kRotated]

@@ -64,7 +64,7 @@ struct LayerShape {
   static_assert(kQkv % (8 * kBlocks) == 0 && kInner % (8 * kBlocks) == 0, "blocks have whole groups of eight rows");
   static_assert(kAttention % kPartColumns == 0 && kInner % kPartColumns == 0, "rows are whole parts");
   static_assert(kHeads == kGroup * kKvHeads && kKvHeads * kShares == kBlocks, "attention's blocks");
-  static constexpr int kQkvGroups = kQkv / 8 / kBlocks;  // groups of eight rows in a block
+  static constexpr int kQkvGroups = kQkv / 8 / kBlocks;  // groups of eight rows of qkv in a block
   static constexpr int kGateGroups = kInner / 8 / kBlocks;
 };
 
@@ -73,7 +73,7 @@ struct LayerShape {
 template <class S, int kRows>
 struct Words {
   static constexpr int kStream = 0;                                 // [rows, hidden]
-  static constexpr int kMiddle = kStream + kRows * S::kHidden / 2;  // the stream after attention
+  static constexpr int kMiddle = kStream + kRows * S::kHidden / 2;  // the residual stream after attention
   static constexpr int kQkv = kMiddle + kRows * S::kHidden / 2;
   static constexpr int kAttention = kQkv + kRows * S::kQkv / 2;
   static constexpr int kInner = kAttention + kRows * S::kAttention / 2;
@@ -91,7 +91,7 @@ struct LayerShared {
   union {
     ProductSums<kRows> products;
     AttentionSums attention;
-  } sums[2];  // used alternately
+  } sums[2];  // consecutive products and attentions alternate between the two
   SharedBarrier full[kSlots], empty[kSlots];
 };
 template <int kRows>

@@ -24,7 +24,7 @@ inline constexpr float kLog2E = 1.44269504088896f;
 // A range of tiles of a request's keys.
 struct Tiles {
   int first;
-  int last;  // exclusive
+  int last;  // one past the last tile
 };
 
 // One block's share: a range of tiles. The tiles of all requests, one request after another, are cut into 16 equal
@@ -122,7 +122,7 @@ __device__ inline void store_four(__nv_bfloat16* to, const float (&x)[4]) {
 // bytes.
 __device__ inline void read_four(const unsigned char* tile, int key, float (&x)[4]) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  const int row = key * 2 + lane / 16;  // row of 128 bytes
+  const int row = key * 2 + lane / 16;  // index of a row of 128 bytes in the tile
   const int chunk = lane % 16 / 2 ^ row % 8;
   const uint2 words = *reinterpret_cast<const uint2*>(tile + row * 128 + chunk * 16 + lane % 2 * 8);
   const float2 low = unpack_values(words.x);
@@ -290,10 +290,10 @@ __device__ inline void store_part(const AttentionSums& s, TaggedWord* part, Tagg
 template <class S, int kRows>
 __device__ inline void join_parts(const Share<kRows>& share, int rows, const TaggedWord* parts, const TaggedWord* lse,
                                   TaggedWord* to, std::uint32_t tag) {
-  constexpr int kOutputs = kGroup * kHeadDim;  // outputs of a request
+  constexpr int kOutputs = kGroup * kHeadDim;  // outputs of a request and KV head
   const int thread = static_cast<int>(threadIdx.x);
   float value[kRows];
-  float weight[kRows];            // log2 of the weight
+  float weight[kRows];            // log2 of the partial result's weight
   const TaggedWord* from[kRows];  // null: the lane has no part
   const TaggedWord* lse_from[kRows] = {};
 #pragma unroll

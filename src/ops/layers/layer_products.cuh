@@ -75,7 +75,7 @@ class Operand {
   template <int kRows>
   __device__ void add_squares(ProductSums<kRows>& sums) const {
     static_assert(kParts == 1);
-    float squares[2][4] = {};  // x · xᵀ
+    float squares[2][4] = {};  // x · xᵀ, whose diagonal holds the sums of squares
 #pragma unroll
     for (const uint4& x : x_[0]) {
       multiply(squares[0], x.x, x.y, x.x, x.y);

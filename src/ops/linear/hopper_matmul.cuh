@@ -23,7 +23,7 @@ namespace tessera::cuda {
 inline constexpr int kHopperCluster = 2;
 inline constexpr int kHopperWeightRows = 128;
 inline constexpr int kHopperRows = 256;  // rows of x in a tile
-inline constexpr int kHopperStep = 32;   // step between the tile sizes
+inline constexpr int kHopperStep = 32;   // tiles have a multiple of this number of rows
 inline constexpr int kHopperDepth = 64;  // columns of k in a stage, 128 bytes of each row
 inline constexpr int kHopperStages = 4;
 inline constexpr int kHopperWarpgroups = 2;

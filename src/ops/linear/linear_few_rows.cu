@@ -16,7 +16,7 @@ struct Shape {
   std::int64_t m;
   std::int64_t n;
   std::int64_t k;
-  std::int64_t first_row;  // first row of the launch
+  std::int64_t first_row;  // first row of x that the launch computes
   int split;               // number of warps that share one row of w; a divisor of kWarps
 };
 

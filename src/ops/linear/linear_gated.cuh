@@ -105,7 +105,7 @@ __device__ inline void store_results(const GatedLinear<T>& p, const float (&sum)
   const auto sync_warpgroup = [&] {
     asm volatile("bar.sync %0, %1;" ::"r"(1 + warpgroup), "n"(kWarpgroup) : "memory");
   };
-  if (thread == 0) wait_for_stores_to_read();  // the stores of the previous tile
+  if (thread == 0) wait_for_stores_to_read();  // the previous tile's stores read `results`
   sync_warpgroup();
 #pragma unroll
   for (int pass = 0; pass < kHopperRows / kHopperStep; ++pass) {

@@ -24,7 +24,7 @@
 
 namespace tessera::cuda::streamed_linear {
 
-inline constexpr int kMaxRows = 16;      // rows of x
+inline constexpr int kMaxRows = 16;      // greatest number of rows of x
 inline constexpr int kTileRows = 16;     // rows of w in a tile
 inline constexpr int kWarps = 8;         // warps that multiply; a ninth warp loads weights
 inline constexpr int kStepColumns = 32;  // columns of a warp in a step: 16 bytes for each thread
@@ -182,7 +182,7 @@ __global__ void __launch_bounds__((kWarps + 1) * kWarp, kAtOnce || kHeld == 1 ? 
   const T* mine[kEights];
 #pragma unroll
   for (int e = 0; e < kEights; ++e) mine[e] = p.x + static_cast<std::int64_t>(min(e * 8 + row, p.m - 1)) * p.k + column;
-  const auto steps_of = [&](int stage) {  // steps of this warp
+  const auto steps_of = [&](int stage) {  // number of this warp's steps in the stage
     return (columns_of(stage) - warp * kStepColumns + kRoundColumns - 1) / kRoundColumns;
   };
   using Held = uint4[kRounds][kEights];

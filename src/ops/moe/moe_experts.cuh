@@ -19,13 +19,13 @@ inline constexpr int kWarps = kThreads / kWarp;
 //   down          y = w[e, 0 … n) · x, where x is the row that gate and up wrote
 template <class T>
 struct Matmul {
-  const T* x;                  // rows of k
+  const T* x;                  // rows of k values
   const T* w;                  // [experts, w_rows, k]; null if the weights are packed or quantised
   const T* bias;               // [experts, w_rows]; null without a bias
   const std::uint8_t* packed;  // mxfp4 values [experts, w_rows, k / 2]; null if the weights are not packed
   const std::uint8_t* scales;  // [experts, w_rows, k / 32]
   QuantisedMatrix matrix;      // [experts · w_rows, k], if the weights are quantised
-  T* y;                        // rows of n
+  T* y;                        // rows of n values
   int n;
   int k;
   int w_rows;  // weight rows of one expert: n for down, 2n for gate and up

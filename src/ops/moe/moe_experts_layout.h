@@ -35,10 +35,10 @@ struct Layout {
   std::size_t ends;       // i32[experts]: one past the expert's last row found so far
   std::size_t place;      // i32[pairs]: the place of (token, k) among the sorted rows, or -1
   std::size_t row;        // i32[pairs]: the token of the row at that place
-  std::size_t blocks;     // RowBlock[⌈…⌉]
+  std::size_t blocks;     // RowBlock[most blocks]
   std::size_t activated;  // [pairs, I], in the layout that the dot kernel reads
   std::size_t outputs;    // X[pairs, H]
-  std::size_t workers;    // `worker` bytes each
+  std::size_t workers;    // the workers' parts, `worker` bytes each
   std::size_t worker = 0;
   std::size_t worker_x = 0;       // inside a worker's part: input rows, in the layout that the dot kernel reads
   std::size_t worker_gate = 0;    // X[2, kBlockRows, columns of a block]: gate and up, or oneDNN's results of down

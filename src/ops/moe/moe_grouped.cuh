@@ -185,14 +185,14 @@ class PackedCopy {
   const std::uint8_t* scales_;
 };
 
-// Computes the matmul tile by tile. Eight warps multiply: two divide a tile's rows, and four divide its weight rows, so
-// that each warp has kRows / 2 rows and 32 weight rows. For gate and up, the 32 weight rows are 16 rows of gate and the
-// same 16 of up, so that a thread has both sums of an element.
+// Computes the matmul tile by tile. Eight warps multiply. They divide a tile's rows into two halves and its weight rows
+// into four quarters, so that each warp has kRows / 2 rows and 32 weight rows. For gate and up, the 32 weight rows are
+// 16 rows of gate and the same 16 of up, so that a thread has both sums of an element.
 template <class T, int kRows, bool kGateUp, template <class, int, bool> class WeightCopy>
 __global__ void __launch_bounds__(kThreads, 2) grouped(const Matmul<T> p, const Order order) {
   extern __shared__ __align__(128) unsigned char shared[];
   constexpr int kAcross = kTileColumns<kGateUp>;
-  constexpr int kHigh = kRows / 32;  // instructions of 16 rows each
+  constexpr int kHigh = kRows / 32;  // groups of 16 rows of x for each warp
   let_next_begin();
   wait_for_previous();
   const auto base = static_cast<unsigned>(__cvta_generic_to_shared(shared));
@@ -265,7 +265,7 @@ __global__ void __launch_bounds__(kThreads, 2) grouped(const Matmul<T> p, const 
 #pragma unroll
       for (int e = 0; e < kEights; ++e) {
         const int c = column + warp_column + e * 8 + lane % 4 * 2;
-        if (c >= p.n) continue;  // n is even
+        if (c >= p.n) continue;  // n is even, so column c + 1 is past the end too
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
           const int row = warp_row + h * 16 + half * 8 + lane / 4;

@@ -185,7 +185,7 @@ __global__ void __launch_bounds__(kTokenThreads, 1) token_gate_up(const Matmul<T
 #pragma unroll
       for (int w = 0; w < kTokenTeam; ++w)
         sum = make_float2(sum.x + own_parts[w][lane].x, sum.y + own_parts[w][lane].y);
-      const int in_eight = lane % 4 * 2 + lane / 4;  // the place of column `lane` in pairs
+      const int in_eight = lane % 4 * 2 + lane / 4;  // where pair_up() puts column `lane` of eight
       const float y = activate<T>(whole_sum(sum.x) + bias.x, whole_sum(sum.y) + bias.y, p.activation, p.limit);
       p.y[pair * token_columns(p.n) + place_of(first / 8) * 8 + in_eight] = from_float<T>(y * kTokenScaleOfX);
     }

@@ -11,7 +11,7 @@
 namespace tessera {
 namespace {
 
-constexpr std::size_t kGateUp = 3;  // indices of operands
+constexpr std::size_t kGateUp = 3;  // kGateUp and kDown are the operands' indices
 constexpr std::size_t kDown = 4;
 
 // The formats of gate_up and down. They differ only in the sizes of blocks, or in the type of GGUF's blocks.

@@ -123,7 +123,7 @@ class QuantisedCopy {
   }
 
  private:
-  static constexpr int kHalf = 32;  // columns of a thread
+  static constexpr int kHalf = 32;  // columns of a stage that a thread copies
   static constexpr int kOfRow = kDepth / kHalf;
   static_assert(kTileWeightRows * kOfRow == kThreads);
 

@@ -14,7 +14,7 @@ namespace tessera {
 namespace cuda {
 namespace {
 
-constexpr int kWarps = 4;  // rows of a block
+constexpr int kWarps = 4;  // warps of a block; each takes a row
 constexpr unsigned kAllLanes = 0xffffffffu;
 constexpr unsigned kTaken = 0;  // the key of a taken expert or group, below the keys of all numbers
 

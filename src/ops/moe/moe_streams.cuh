@@ -44,7 +44,7 @@ template <class T>
 struct PlainStream {
   using Scales = NoScales<T>;
   static constexpr bool kHasFactors = false;           // whether sums are multiplied with factor()
-  static constexpr int kColumns = 8;                   // neighbouring columns of a thread
+  static constexpr int kColumns = 8;                   // neighbouring columns that a thread reads at once
   static constexpr int kMostColumns = kStreamedChunk;  // columns of a stage
 
   // Returns the number of columns in a stage. Stages have about equal lengths, so the last one is not left with a few

@@ -72,8 +72,8 @@ struct TilePlace {
   bool splits;  // the cluster's blocks split k
   int first_row;
   int first_weight;
-  int first;  // first stage
-  int count;  // number of stages
+  int first;  // the block's first stage
+  int count;  // number of the block's stages
 
   template <int kN, class T>
   __device__ static TilePlace of(const TiledQuantised<T>& p) {

@@ -53,7 +53,7 @@ struct QuantisedFormat {
   bool factor = false;
   bool zeros = false;
   bool groups = false;
-  BlockType blocks = BlockType::kQ8_0;  // the type of kBlocks
+  BlockType blocks = BlockType::kQ8_0;  // the type of the blocks if `values` is kBlocks
 
   bool is_blocks() const { return values == Values::kBlocks; }
   // Returns the number of values in a byte. Precondition: not kBlocks.

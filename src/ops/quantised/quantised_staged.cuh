@@ -30,7 +30,7 @@ inline constexpr int kChunkBytes =
     128;  // bytes of a row of w that one warp multiplies in a stage; they lie together in a slot
 inline constexpr int kStagedBytes = kStreamWarps * kChunkBytes;  // bytes of a row of w in a stage
 inline constexpr int kStagedSlot = kTileRows * kStagedBytes;
-inline constexpr int kPaddedRows = 8 + 2;  // columns of the warps' sums, padded
+inline constexpr int kPaddedRows = 8 + 2;  // floats for the sums of eight rows of x, padded
 
 // Returns which of eight rows of w a lane reads. Lanes 0 to 3 read row 0, lanes 4 to 7 row 4, lanes 8 to 11 row 1, and
 // so on. So the eight threads that read together use all banks of the permuted box.

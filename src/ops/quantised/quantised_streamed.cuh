@@ -22,7 +22,7 @@
 
 namespace tessera::cuda::quantised {
 
-inline constexpr int kMostStreamedRows = 16;  // rows of x
+inline constexpr int kMostStreamedRows = 16;  // most rows of x
 inline constexpr int kRoundBytes = kStreamWarps * kQuadBytes;
 inline constexpr int kRowPadding = 64;  // bytes past a multiple of 128, so that eight threads read from all banks
 // The most bytes that a ring may have if two blocks are to fit on a multiprocessor.
@@ -141,7 +141,7 @@ __global__ void __launch_bounds__((kStreamWarps + 1) * kWarp, 2)
 #pragma unroll
   for (int e = 0; e < kEights; ++e)
     mine[e] = p.x + static_cast<std::int64_t>(min(e * 8 + row, p.m - 1)) * p.w.cols + byte * kPerByte;
-  const auto rounds_of = [&](int stage) {  // rounds of this warp
+  const auto rounds_of = [&](int stage) {  // number of this warp's rounds in the stage
     return (bytes_of(stage) - warp * kQuadBytes + kRoundBytes - 1) / kRoundBytes;
   };
   using Held = PairedColumns<kValues>[kRounds][kEights];

@@ -31,7 +31,7 @@ __device__ inline uint4 arrange(const uint4& columns) {
     pair_up(columns, pairs);
     return make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
   } else if constexpr (kShifts<T, kValues>) {
-    constexpr std::uint32_t kUp = 0x5F805F80u;  // 2^64
+    constexpr std::uint32_t kUp = 0x5F805F80u;  // 2^64 in both halves
     return make_uint4(times<T>(__byte_perm(columns.x, columns.y, 0x5410), kUp),
                       times<T>(__byte_perm(columns.x, columns.y, 0x7632), kUp),
                       times<T>(__byte_perm(columns.z, columns.w, 0x5410), kUp),

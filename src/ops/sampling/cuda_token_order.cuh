@@ -142,8 +142,8 @@ struct Histogram {
 struct RowBins {
   unsigned long long weight[kNatBins];
   unsigned count[kNatBins];
-  unsigned first[kNatBins];  // least upper half of a key
-  unsigned last[kNatBins];   // greatest upper half of a key
+  unsigned first[kNatBins];  // the least upper half of a key in the bin
+  unsigned last[kNatBins];   // the greatest upper half of a key in the bin
   int token[kNatBins];       // greatest id of a token in the bin
 
   __device__ void clear() {

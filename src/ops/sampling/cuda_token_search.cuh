@@ -108,7 +108,7 @@ __device__ inline FoundBin find_bin(const Bin& mine, std::uint64_t need, Measure
 // digits of other blocks are skipped, because most digits are empty and shared memory of other blocks is slow to read.
 __device__ inline Bin merged_digit(SearchScratch& scratch) {
   const int digit = static_cast<int>(threadIdx.x);
-  unsigned filled = 0;  // one bit for each block
+  unsigned filled = 0;  // bit b is set if block b has tokens with this digit
 #pragma unroll
   for (unsigned rank = 0; rank < kMostRowBlocks; ++rank)
     if (rank < RowBlocks::count() && RowBlocks::shared_of(&scratch.digits, rank)->count[digit] != 0)
@@ -167,7 +167,7 @@ __device__ void for_each_in(const SearchRow& row, const KeyRange& range, const F
   const std::int64_t begin = RowBlocks::rank() * share;
   const std::int64_t end = begin + share < row.vocab ? begin + share : row.vocab;
   for_each_batch<N, 4>(row.logits, begin, end, [&](const Batch& batch) {
-    unsigned near = 0;  // one bit for each logit
+    unsigned near = 0;  // bit i is set if logit i of the batch may be in the range
 #pragma unroll
     for (int i = 0; i < Batch::kSize; ++i) near |= batch.logit(i) <= most && batch.logit(i) >= least ? 1u << i : 0u;
 #pragma unroll 1

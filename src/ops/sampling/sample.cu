@@ -245,7 +245,7 @@ __global__ void __launch_bounds__(kSearchThreads) draw(const __grid_constant__ S
   const SearchRow search_row{s.logits + row * s.vocab, s.vocab, scale, bins, bin};
 
   Tally kept = block_prefix(bin.tally, scratch).total;
-  __syncthreads();  // the scratch is used again
+  __syncthreads();  // all threads have read the scratch, which is used again
   int token = 0;
 #pragma unroll 1  // keeps one copy of the search in the code, for the instruction cache
   for (int step = kTopK; step < kDrawSteps; ++step) {

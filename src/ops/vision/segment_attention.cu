@@ -102,7 +102,8 @@ template <class T, int kDim>
 Result<std::unique_ptr<BoundOp>> make_tiled(const Problem& p, std::int64_t multiprocessors) {
   using segments::Rows32;
   using segments::Rows64;
-  constexpr std::int64_t kRows64Together = kDim <= 80 ? 2 : 1;  // limited by registers
+  constexpr std::int64_t kRows64Together =
+      kDim <= 80 ? 2 : 1;  // blocks of Rows64 for which a multiprocessor has registers
   const std::size_t most = TRY(most_shared_memory("segment_attention"));
   if (blocks_of<Rows32>(p) <= multiprocessors && segments::kSharedBytes<Rows32, kDim> <= most)
     return make_shaped<T, Rows32, kDim>(p, Together::kOne);

@@ -27,7 +27,7 @@
 namespace tessera {
 
 inline constexpr std::int64_t kPackedRows = 16;     // rows that are interleaved
-inline constexpr std::int64_t kPackedColumns = 32;  // columns that share a vector of bits
+inline constexpr std::int64_t kPackedColumns = 32;  // columns whose codes are packed together
 inline constexpr std::int64_t kPackedVector = 64;   // bytes: four columns of each row
 inline constexpr std::int64_t kRecordColumns = 256;
 
