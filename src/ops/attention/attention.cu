@@ -1,7 +1,7 @@
-// Our own attention on CUDA, for cases without a faster kernel (cuda_attention.h). It supports every dtype, window,
-// softcap and group size, sinks, and head sizes up to 512. Queries in bf16 and f16 run on tensor cores for heads of 512
-// elements with a cache of the same type (wide_attention.cuh), and for heads of 64, 128 and 256 elements with a cache
-// of E4M3 (float8_attention.cuh); everything else runs in float32.
+// Our own attention kernel on CUDA, for cases without a faster kernel (cuda_attention.h). It supports every dtype,
+// window, softcap and group size, sinks, and head sizes up to 512. Queries in bf16 and f16 run on tensor cores for
+// heads of 512 elements with a cache of the same type (wide_attention.cuh), and for heads of 64, 128 and 256 elements
+// with a cache of E4M3 (float8_attention.cuh); everything else runs in float32.
 //
 // A block has one KV head and a tile of query rows of one request, where a row is one query head of one token. It
 // processes the keys that its rows see in tiles: for each tile it computes scores, the online softmax and the sums of

@@ -1,5 +1,5 @@
-// The inner part of attention on the CPU. It computes one KV head of one request for a tile of query rows, where a row
-// is one query head of one token. attention_cpu.cpp cuts a forward into tiles.
+// Computes attention on the CPU for one tile: some query rows of one request and KV head. A row is one query head of
+// one token. attention_cpu.cpp cuts a forward into tiles.
 #pragma once
 
 #include <cstddef>

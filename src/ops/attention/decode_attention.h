@@ -1,5 +1,5 @@
-// Attention for requests of a single row on Hopper ("hopper", decode_attention.cuh): decode steps, and decodes beside
-// prompts in extend steps.
+// Binds attention for requests of a single row on Hopper ("hopper", decode_attention.cuh). These requests are those of
+// decode steps, and the decodes beside prompts in extend steps.
 #pragma once
 
 #include <memory>

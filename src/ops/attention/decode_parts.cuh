@@ -1,5 +1,5 @@
-// Joins the partial sums of a row in attention of single rows (decode_attention.cuh): first the sums of a block's
-// warps, and then the sums of a request's parts. For each KV head, the block that ends last joins the parts.
+// Joins the partial sums of each row in the attention of single-row requests (decode_attention.cuh): first the sums of
+// a block's warps, and then the sums of a request's parts. For each KV head, the block that ends last joins the parts.
 #pragma once
 
 #include <cstdint>

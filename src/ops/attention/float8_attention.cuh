@@ -1,5 +1,5 @@
-// Our own attention over a cache of E4M3 for queries in bf16 and f16, on tensor cores, with windows, soft caps and
-// sinks. It replaces the float32 kernel of attention.cu for heads of 64, 128 and 256 elements. It has the same
+// Our own attention kernel over a cache of E4M3 for queries in bf16 and f16, on tensor cores, with windows, soft caps
+// and sinks. It replaces the float32 kernel of attention.cu for heads of 64, 128 and 256 elements. It has the same
 // arguments (Problem) and writes partial results of the same form.
 //
 // Eight warps have 16 rows each and share tiles of keys. The block converts each tile once, exactly, to the queries'

@@ -1,4 +1,4 @@
-// The warps of a prefill attention block that copy (prefill_attention.cuh). One warp copies the block's half of each
+// The copying warps of a block of prefill attention (prefill_attention.cuh). One warp copies the block's half of each
 // tile of keys. Another one copies the values, and the queries of each work item. The slots of the ring are filled in
 // the order in which the products use them: the keys of a tile, then the values of the tile that was used before it.
 //

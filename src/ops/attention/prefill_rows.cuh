@@ -1,4 +1,4 @@
-// The warpgroups of a prefill attention block that compute (prefill_attention.cuh). Each computes kGroupRows query rows
+// The computing warpgroups of a block of prefill attention (prefill_attention.cuh). Each computes kGroupRows query rows
 // of one head. It takes either all keys of these rows, or half of every tile of keys.
 //
 // While a warpgroup turns scores into weights, the tensor cores multiply its weights and values of the previous tile,

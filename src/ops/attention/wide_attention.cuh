@@ -1,6 +1,6 @@
-// Our own attention for heads of 512 elements in bf16 and f16, on tensor cores, with windows, soft caps and sinks. It
-// replaces the float32 kernel of attention.cu. It has the same arguments (Problem) and writes partial results of the
-// same form.
+// Our own attention kernel for heads of 512 elements in bf16 and f16, on tensor cores, with windows, soft caps and
+// sinks. It replaces the float32 kernel of attention.cu. It has the same arguments (Problem) and writes partial results
+// of the same form.
 //
 // Eight warps share a tile of 32 rows: four warps for each group of 16 rows. Each of the four warps computes the scores
 // of a quarter of a tile's keys, and then adds the values of a quarter of the head's elements. Keys and values have one

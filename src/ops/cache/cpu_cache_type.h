@@ -1,5 +1,4 @@
-// For the CPU's kernels: dispatches on the type of a cache's elements (cache_type.h), and converts numbers to this
-// type.
+// Dispatches the CPU's kernels on the type of a cache's elements (cache_type.h), and converts numbers to this type.
 #pragma once
 
 #include <string_view>

@@ -1,4 +1,4 @@
-// Collective operators between GPUs of several processes (nccl_exchange.h), bound for one size.
+// Binds collective operators between GPUs of several processes (nccl_exchange.h). A bound operator is for one size.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Collective operators between the GPUs of one process (peer_exchange.h), bound for one size.
+// Binds collective operators between the GPUs of one process (peer_exchange.h). A bound operator is for one size.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -1,4 +1,4 @@
-// The exchange of rows over mailboxes: all_gather_rows and reduce_scatter.
+// Exchanges rows over mailboxes (peer_kernels.cuh), for all_gather_rows and reduce_scatter.
 #include <algorithm>
 #include <utility>
 

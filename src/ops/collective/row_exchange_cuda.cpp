@@ -1,5 +1,5 @@
-// The exchange of rows between GPUs. GPUs of one process access each other's memory; GPUs of several processes use
-// NCCL.
+// Binds the exchanges of rows between GPUs. GPUs of one process access each other's memory; GPUs of several processes
+// use NCCL.
 #include "tessera/ops/collective/row_exchange.h"
 
 #include <fmt/format.h>

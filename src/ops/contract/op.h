@@ -1,4 +1,4 @@
-// The second half of an operator: its kernels. The first half, the declaration, is in ir/op_decl.h.
+// Defines what the kernels of an operator are. The operator's declaration is in ir/op_decl.h.
 //
 // A kernel is bound once for a bucket. Binding fixes every address, grid and matmul algorithm. Afterwards only the
 // bound operator's enqueue() runs, eagerly or while a stream records. enqueue() sees device addresses, bucket constants

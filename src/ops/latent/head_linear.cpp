@@ -1,6 +1,6 @@
-// head_linear on the CPU. A work item is one head, a strip of 64 columns and up to 96 rows. A worker converts the
-// item's parts of w and x to float32, block by block, and multiplies the blocks. The order of sums is the same for all
-// sizes.
+// Computes head_linear on the CPU. A work item is one head, a strip of 64 columns and up to 96 rows. A worker converts
+// the item's parts of w and x to float32, block by block, and multiplies the blocks. The order of sums is the same for
+// all sizes.
 #include "tessera/ops/latent/head_linear.h"
 
 #include <algorithm>

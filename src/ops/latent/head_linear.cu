@@ -1,7 +1,7 @@
-// head_linear on CUDA. bfloat16 and float16 use a tensor-core kernel with blocks of 64 columns of one head and 16 or 64
-// rows; other types use a plain kernel. Both add an element's products in the order of k for any number of rows, so a
-// row's bits do not depend on the other rows. Forwards that need not be deterministic use a third kernel for a few
-// rows. It loads w before the preceding kernels have ended.
+// Computes head_linear on CUDA. bfloat16 and float16 use a tensor-core kernel with blocks of 64 columns of one head and
+// 16 or 64 rows; other types use a plain kernel. Both add an element's products in the order of k for any number of
+// rows, so a row's bits do not depend on the other rows. Forwards that need not be deterministic use a third kernel for
+// a few rows. It loads w before the preceding kernels have ended.
 #include "tessera/ops/latent/head_linear.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// All layers of a small model's decode step in one launch, for few requests.
+// Runs all layers of a small model's decode step in one launch, for few requests.
 //
 // Reading a layer of such a model takes less time than launching its kernels one after another. Here 128 blocks, one on
 // each multiprocessor, compute all layers. The weights and keys that a block reads are known from the start. One warp

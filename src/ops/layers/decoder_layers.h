@@ -1,4 +1,4 @@
-// CUDA's kernel for all layers of a decode step (decoder_layers.cuh).
+// Declares the CUDA kernel that runs all layers of a decode step (decoder_layers.cuh).
 #pragma once
 
 #include "tessera/ops/contract/op.h"

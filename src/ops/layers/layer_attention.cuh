@@ -1,6 +1,7 @@
-// The attention of a decoder layer, within the launch of all layers (decoder_layers.cuh): head norms, rotation, the
-// store of the newest key, and attention. A block has one KV head and a share of the keys of all requests. The blocks
-// of a KV head exchange their partial results, and each block joins the partial results of some outputs.
+// Computes the attention of a decoder layer, within the launch of all layers (decoder_layers.cuh): the head norms, the
+// rotation, the store of the newest key, and attention itself. A block has one KV head and a share of the keys of all
+// requests. The blocks of a KV head exchange their partial results, and each block joins the partial results of some
+// outputs.
 //
 // A warp takes eight keys of a tile of 64. A lane has four elements of each query, key and output.
 #pragma once

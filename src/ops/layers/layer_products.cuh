@@ -1,5 +1,6 @@
-// The products of a decoder layer, within the launch of all layers (decoder_layers.cuh). They multiply at most eight
-// rows of x, which arrive as tagged words, by groups of eight rows of w, which arrive through the ring.
+// Computes the matrix products of a decoder layer, within the launch of all layers (decoder_layers.cuh). A product
+// multiplies at most eight rows of x, which arrive as tagged words, by groups of eight rows of w, which arrive through
+// the ring.
 //
 // Each of the eight warps multiplies an eighth of the columns: 32 of every 256 columns, eight for each lane of a quad.
 // A lane loads these eight columns of x or w as 16 bytes, and uses them as an instruction's operands. The columns of

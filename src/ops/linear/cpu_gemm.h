@@ -1,5 +1,5 @@
-// A float32 matrix product of blocks that fit the cache, on one thread. Attention's prefill and the CPU's linears use
-// it. Callers convert and pack the operands, and divide the work among threads.
+// Multiplies float32 blocks of matrices that fit the cache, on one thread. Attention's prefill and the CPU's linears
+// use this product. Callers convert and pack the operands, and divide the work among threads.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// linear for any size, used if oneDNN has no fast kernel. x is converted to float32 once. Then, for each strip of 64
-// columns, blocks of w are converted, transposed and multiplied by all rows.
+// Computes a linear of any size. It is used if oneDNN has no fast kernel. x is converted to float32 once. Then, for
+// each strip of 64 columns, blocks of w are converted, transposed and multiplied by all rows.
 #include <algorithm>
 #include <atomic>
 

@@ -1,5 +1,6 @@
-// linear by dot products of rows. It computes a few rows of x at the speed of memory, because it reads each weight once
-// for all rows. It also computes any number of rows if rows must not depend on each other.
+// Computes a linear by dot products of rows. With a few rows of x, this takes as long as reading w from memory, because
+// each weight is read once for all rows. The kernel also computes any number of rows if rows must not depend on each
+// other.
 //
 // Every element of y is summed in one order, which depends on k alone. First 16 lanes add up the products, 32 values of
 // k at a time. Then the lanes' sums are added up, and then the products of the remainder of k. The number of rows and

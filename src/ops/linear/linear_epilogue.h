@@ -1,4 +1,5 @@
-// Linears on CUDA that use cuBLASLt's epilogues: the matmul computes the next operator as it stores its result.
+// Binds linears on CUDA that use cuBLASLt's epilogues. With an epilogue, the matmul also computes the next operator as
+// it stores its result.
 #pragma once
 
 #include <memory>

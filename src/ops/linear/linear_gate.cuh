@@ -1,5 +1,5 @@
-// The gate after a linear, for kernels that compute both: T(T(a(gate)) · up) from float32 sums, where a is the
-// activation. It rounds where the operators' own kernels round.
+// Computes the gated activation after a linear, for kernels that compute both operators: T(T(a(gate)) · up) from the
+// float32 sums `gate` and `up`, where a is the activation. It rounds where the operators' own kernels round.
 #pragma once
 
 #include "tessera/ir/graph.h"

@@ -1,6 +1,6 @@
-// A linear of many rows and the gate after it as one kernel on Hopper (hopper_matmul.cuh): y = a(x · gᵀ) ⊙ x · uᵀ. w
-// has n gate rows g, then n up rows u. The linear's own result is twice as wide as y, and is never stored and read
-// again. At 8192 tokens this saves a fifth of a layer's memory traffic.
+// Computes a linear of many rows and the gate after it in one kernel on Hopper (hopper_matmul.cuh): y = a(x · gᵀ) ⊙ x ·
+// uᵀ. w has n gate rows g, then n up rows u. The linear's own result is twice as wide as y, and is never stored and
+// read again. At 8192 tokens this saves a fifth of a layer's memory traffic.
 //
 // The tensor map of w places 8 gate rows beside the same 8 up rows in shared memory, so that a thread has both sums of
 // an element. The grid has as many blocks as the device runs at once. Every kGroup rows of tiles form a group. Clusters

@@ -1,4 +1,4 @@
-// A linear of many rows and the gate after it in one kernel (linear_gated.cuh).
+// Binds a linear of many rows and the gate after it as one kernel (linear_gated.cuh).
 #pragma once
 
 #include "tessera/ops/contract/op.h"

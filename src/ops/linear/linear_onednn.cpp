@@ -1,4 +1,4 @@
-// linear by oneDNN's matmul primitive, which is created once when the operator is bound.
+// Computes a linear by oneDNN's matmul primitive, which is created once when the operator is bound.
 #include <fmt/format.h>
 
 #include <array>

@@ -1,5 +1,6 @@
-// A linear of many rows, the residual after it and the norm of their sum. The library's matmul adds the residual as it
-// stores its result. So the norm reads one tensor instead of two, and the product alone is never stored.
+// Binds a linear of many rows, the residual after it and the norm of their sum as two kernels. The library's matmul
+// adds the residual as it stores its result. So the norm reads one tensor instead of two, and the product alone is
+// never stored.
 #pragma once
 
 #include "tessera/ops/contract/op.h"
@@ -7,8 +8,9 @@
 namespace tessera {
 
 // Joins {"linear", "add_rms_norm"}. The sum is rounded once, not twice. bind() returns null for float32, in
-// deterministic forwards, for sizes too small to be faster than the two kernels, for a linear with a residual of its
-// own, and if the library has no kernel. The library needs aligned operands, and k and n that are multiples of 8.
+// deterministic forwards, for sizes so small that the two operators' own kernels are as fast, for a linear with a
+// residual of its own, and if the library has no kernel. The library needs aligned operands, and k and n that are
+// multiples of 8.
 extern const JoinedKernelDef kLinearResidualNormCuda;
 
 }  // namespace tessera

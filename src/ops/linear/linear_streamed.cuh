@@ -1,4 +1,4 @@
-// Linears of few rows on Hopper, alone and joined with the gate or the change by adapters after them.
+// Computes a linear of few rows on Hopper, alone or together with the gate or the change by adapters after it.
 //
 // A decode of few requests reads every weight once, and reading a small model's matrix takes less time than starting a
 // kernel. Weights do not depend on the preceding kernels. So a block asks the copy engine (TMA) for its first weights

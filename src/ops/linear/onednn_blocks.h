@@ -1,4 +1,4 @@
-// Products of blocks of rows by oneDNN on the calling thread, for operators that divide their work among threads
+// Multiplies blocks of rows by oneDNN on the calling thread, for operators that divide their work among threads
 // themselves. The products are prepared once when the operator is bound, and run for any number of rows up to a limit.
 #pragma once
 

@@ -1,4 +1,4 @@
-// moe_experts on the CPU with matrices in packed blocks of GGUF. Blocks are multiplied as integers, as in
+// Computes moe_experts on the CPU if its matrices are packed blocks of GGUF. Blocks are multiplied as integers, as in
 // quantised_linear (blocks/block_linear.h). This is possible if inputs may be rounded by block, the types have a packed
 // layout, and no 16 packed rows belong to two experts. multiplies_blocks() checks these conditions. Otherwise blocks
 // are converted to numbers first.

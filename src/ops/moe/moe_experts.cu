@@ -1,5 +1,5 @@
-// moe_experts on CUDA. bind() chooses one of six algorithms, by sizes and types alone. The table gives the conditions
-// of each and, after the colon, its launches:
+// Binds moe_experts on CUDA. bind() chooses one of six algorithms, by sizes and types alone. The table gives the
+// conditions of each and, after the colon, its launches:
 //
 //   one token  4-bit weights, one token, short rows, Hopper (moe_one_token.h): gate and up, down and sum
 //   streamed   16-bit types, a decode's tokens, Hopper (moe_streamed.cuh): gate and up, down and sum

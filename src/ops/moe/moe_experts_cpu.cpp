@@ -1,5 +1,5 @@
-// moe_experts on the CPU: rows are sorted by expert, then products run in blocks of an expert's rows and columns, by
-// dot products of rows (linear_dot.cpp) or by oneDNN (onednn_blocks.h).
+// Computes moe_experts on the CPU. Rows are sorted by expert. Then products run in blocks of an expert's rows and
+// columns, by dot products of rows (linear_dot.cpp) or by oneDNN (onednn_blocks.h).
 //
 // A decode step reads the chosen experts' weights, 3 · H · I values each, and little else. Reading them from memory
 // takes nearly all of its time, and every weight is read once for up to 240 rows of its expert. Blocks of 48 columns

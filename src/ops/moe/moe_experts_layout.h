@@ -1,4 +1,4 @@
-// Layout of the scratch of moe_experts on the CPU, and the choice between oneDNN and the dot kernel.
+// Lays out the scratch of moe_experts on the CPU, and chooses between oneDNN and the dot kernel.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// moe_experts' matmuls on tensor cores, for any number of tokens. Rows are sorted by expert, and each tile has rows of
-// one expert.
+// Computes moe_experts' matmuls on tensor cores, for any number of tokens. Rows are sorted by expert, and each tile has
+// rows of one expert.
 //
 // The number of tiles depends on what the router chose. The grid always has as many blocks as the device runs at once,
 // and each block takes every gridDim.x-th tile of the list that order_rows() made on the device (moe_order.cuh). So a

@@ -1,6 +1,6 @@
-// moe_experts' matmuls on Hopper, for a prefill (hopper_matmul.cuh). The rows of x are an expert's tokens. A tile is no
-// wider than its expert's number of rows, because fixed tiles of 128 tokens would compute a quarter more for experts of
-// 256 rows on average.
+// Computes moe_experts' matmuls on Hopper, for a prefill (hopper_matmul.cuh). The rows of x are an expert's tokens. A
+// tile is no wider than its expert's number of rows, because fixed tiles of 128 tokens would compute a quarter more for
+// experts of 256 rows on average.
 //
 // The grid has as many blocks as the device runs at once. Cluster c of n takes the items c, c + n, c + 2n, … of the
 // list of tiles that order_rows() made, so that a recorded graph works for any choice of the router.

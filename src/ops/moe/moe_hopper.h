@@ -1,4 +1,5 @@
-// moe_experts by Hopper's own instructions (moe_hopper.cuh): sort, gate and up, down, sum.
+// Binds moe_experts with Hopper's own instructions (moe_hopper.cuh). There are four launches: sort, gate and up, down,
+// sum.
 #pragma once
 
 #include <cstddef>

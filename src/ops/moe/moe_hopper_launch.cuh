@@ -1,4 +1,4 @@
-// Launches of moe_experts' kernels on Hopper: order, gate and up, down, sum. They take any kind of weights.
+// Launches moe_experts' kernels on Hopper, for any kind of weights: order, gate and up, down, sum.
 #pragma once
 
 #include <algorithm>

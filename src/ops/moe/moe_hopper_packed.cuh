@@ -1,5 +1,5 @@
-// The matmuls of moe_hopper.cuh with weights of 4 bits (mxfp4 in moe_experts.h). The warpgroups that multiply convert
-// the weights to bfloat16 in registers, because a wgmma instruction can take its first matrix from there.
+// Computes the matmuls of moe_hopper.cuh with weights of 4 bits (mxfp4 in moe_experts.h). The warpgroups that multiply
+// convert the weights to bfloat16 in registers, because a wgmma instruction can take its first matrix from there.
 //
 // Packed weights arrive in boxes of 256 columns through a ring of their own, and their scale factors arrive once for
 // each tile. A thread unpacks a word into pairs of columns four apart (moe_mxfp4.cuh). The second matrix of a product

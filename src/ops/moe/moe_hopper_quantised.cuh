@@ -1,5 +1,6 @@
-// The matmuls of moe_hopper.cuh with quantised experts. The warpgroups that multiply convert the weights to bfloat16 in
-// registers, because a wgmma instruction can take its first matrix from there. moe_hopper_packed.cuh does the same.
+// Computes the matmuls of moe_hopper.cuh with quantised experts. The warpgroups that multiply convert the weights to
+// bfloat16 in registers, because a wgmma instruction can take its first matrix from there. moe_hopper_packed.cuh does
+// the same.
 //
 // Weights arrive through a ring of their own. Each row of a box has 128 bytes, which are 128 columns, or 256 if values
 // have four bits. A thread converts a word into pairs that are not neighbouring columns. The sort by expert brings x's

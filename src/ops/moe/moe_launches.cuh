@@ -1,5 +1,6 @@
-// Launches of the algorithms of moe_experts that run on every GPU: rows sorted by expert in tiles, and few rows without
-// a sort. moe_experts.cu chooses among them; the kernels differ in how they read weights.
+// Launches the two algorithms of moe_experts that run on every GPU. One sorts rows by expert and cuts them into tiles.
+// The other is for few rows and does not sort. moe_experts.cu chooses among them; the kernels differ in how they read
+// weights.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// moe_experts for one token with 4-bit weights, on Hopper (moe_one_token.cuh): gate and up, then down with the sum.
+// Binds moe_experts for one token with 4-bit weights, on Hopper (moe_one_token.cuh). One kernel computes gate and up.
+// The next computes down and the sum over the experts.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,5 @@
-// moe_experts for one token with 4-bit weights: down, and the sum over the token's experts (moe_one_token.cuh).
+// The second kernel of moe_experts for one token with 4-bit weights (moe_one_token.cuh). It computes down, and the sum
+// over the token's experts.
 //
 // A block computes 8 columns of y over all experts. A warp takes the rows of two experts and its share of the steps of
 // k, and works alone until its last step. The first weights are loaded before the kernel of gate and up has ended. Each

@@ -1,4 +1,5 @@
-// moe_experts for one token with 4-bit weights, on Hopper: gate and up (moe_one_token.cuh).
+// The first kernel of moe_experts for one token with 4-bit weights, on Hopper (moe_one_token.cuh). It computes gate and
+// up.
 //
 // The kernel cannot know which weights it needs until the router has chosen, and then it needs all of them at once.
 // Memory is fast when neighbouring bytes are requested together. So the copy engine (TMA) brings eight whole rows at a

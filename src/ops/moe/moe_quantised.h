@@ -1,4 +1,4 @@
-// The operands of moe_experts whose matrices are quantised (moe_experts.h).
+// Checks and reads the operands of moe_experts if its matrices are quantised (moe_experts.h).
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// The streamed algorithm of moe_experts (moe_streamed.cuh) with quantised experts.
+// Binds the streamed algorithm of moe_experts (moe_streamed.cuh) with quantised experts.
 #pragma once
 
 #include <cstddef>

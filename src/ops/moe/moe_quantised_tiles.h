@@ -1,5 +1,5 @@
-// moe_experts with quantised experts by tensor cores, on every GPU: the algorithms of moe_grouped.cuh and
-// moe_few_rows.cuh with the weights of moe_quantised_readers.cuh.
+// Binds moe_experts with quantised experts by tensor cores, on every GPU. It uses the algorithms of moe_grouped.cuh and
+// moe_few_rows.cuh. The classes of moe_quantised_readers.cuh read the weights.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// moe_route on CUDA: a warp takes a row. Lane l holds experts l, l + 32, … as keys in registers, and picking the best
-// expert takes two instructions that reduce over the warp.
+// Computes moe_route on CUDA. Each warp takes a row of logits. Lane l holds experts l, l + 32, … as keys in registers,
+// and picking the best expert takes two instructions that reduce over the warp.
 //
 // A row has E logits and top_k results, so a step's rows are at most a few hundred KiB. The kernel's time is therefore
 // the time of the launch and of the chain of top_k picks, each about 60 cycles. Rows share nothing, so a row's bits do

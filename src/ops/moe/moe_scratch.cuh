@@ -1,4 +1,4 @@
-// Layout of the workspace of moe_experts on CUDA, for the tokens that are computed at a time.
+// Lays out the workspace of moe_experts on CUDA, for the tokens that are computed at a time.
 #pragma once
 
 #include <algorithm>

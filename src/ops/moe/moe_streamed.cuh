@@ -1,5 +1,5 @@
-// moe_experts for the rows of a decode step on Hopper. One kernel computes gate and up. The next computes down and adds
-// up each token's experts.
+// Computes moe_experts for the rows of a decode step on Hopper. One kernel computes gate and up. The next computes down
+// and adds up each token's experts.
 //
 // The time is bounded by reading the chosen experts, 3 · H · I values each. Each is read once, for any number of rows.
 // Bulk copies fill a ring of weights in each block's shared memory. The router's choice is known before gate and up

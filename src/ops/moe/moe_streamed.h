@@ -1,4 +1,5 @@
-// moe_experts for the rows of a decode step on Hopper (moe_streamed.cuh): gate and up, then down with the sum.
+// Binds moe_experts for the rows of a decode step on Hopper (moe_streamed.cuh). One kernel computes gate and up. The
+// next computes down and the sum over the experts.
 #pragma once
 
 #include <cstddef>

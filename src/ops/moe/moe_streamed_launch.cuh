@@ -1,4 +1,4 @@
-// Launches of moe_streamed.cuh for any form of weights.
+// Makes the launches of the kernels of moe_streamed.cuh, for any form of weights.
 #pragma once
 
 #include <algorithm>

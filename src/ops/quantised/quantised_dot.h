@@ -1,5 +1,5 @@
-// Products of a few rows with a quantised matrix that convert its values in registers. Memory bandwidth is the limit:
-// every weight is read once, in its small form, and never written.
+// Multiplies a few rows by a quantised matrix, whose values are converted in registers. Memory bandwidth limits the
+// speed, because every weight is read once, in its small form. Converted weights are not written to memory.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// quantised_linear on CUDA. bind() chooses one of six kernels, by sizes, types and the format alone:
+// Binds quantised_linear on CUDA. bind() chooses one of six kernels, by sizes, types and the format alone:
 //
 //   staged        16-bit types, very few rows, Hopper (quantised_staged.cuh): like streamed, with x in shared memory
 //   streamed      16-bit types, up to 16 rows, Hopper (quantised_streamed.cuh): bound by reading w

@@ -1,5 +1,5 @@
-// quantised_linear on the CPU. Threads take blocks of columns of y, which are rows of w. There are four ways to
-// multiply a block by x:
+// Computes quantised_linear on the CPU. Threads take blocks of columns of y, which are rows of w. There are four ways
+// to multiply a block by x:
 //
 //   blocks      packed blocks of GGUF, and x that is rounded by block: integer products (blocks/block_linear.h)
 //   registers   a few rows of x: w is read once and converted where it is multiplied (quantised_dot.h)

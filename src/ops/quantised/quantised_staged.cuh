@@ -1,5 +1,5 @@
-// quantised_linear of very few rows on Hopper, alone and joined with the gate after it. The time is bounded by reading
-// w.
+// Computes quantised_linear of very few rows on Hopper, alone or together with the gate after it. The time is bounded
+// by reading w.
 //
 // It differs from quantised_streamed.cuh in three ways. They pay if x fits in shared memory beside the ring, so that
 // all tiles can read x from there:

@@ -1,4 +1,5 @@
-// quantised_linear of few rows on Hopper, alone and joined with the gate after it. The time is bounded by reading w.
+// Computes quantised_linear of few rows on Hopper, alone or together with the gate after it. The time is bounded by
+// reading w.
 //
 // It is built like linear_streamed.cuh, which gives the reasons. A block processes tiles of 16 rows of w and all of k.
 // A ninth warp lets the copy engine (TMA) load a tile in stages through a ring in shared memory, and begins before the

@@ -1,5 +1,6 @@
-// quantised_linear of any number of rows on Hopper, without rounding x. Warpgroups convert w to bfloat16 or float16 in
-// registers, from where a wgmma instruction can take its first matrix. quantised_block.cuh has the rest of the kernel.
+// Computes quantised_linear of any number of rows on Hopper, without rounding x. Warpgroups convert w to bfloat16 or
+// float16 in registers, from where a wgmma instruction can take its first matrix. quantised_block.cuh has the rest of
+// the kernel.
 //
 // If columns within a stage share a scale as a group, the scale is multiplied with the values and the group's offset is
 // added. This rounds the weights to T once; NVFP4's weights stay exact. If a whole row has one scale, it is multiplied

@@ -1,5 +1,6 @@
-// quantised_linear of many rows rounded to E4M3 (rounded_rows.cuh) with w in E4M3, on Hopper, alone and with the gate
-// after it. The time is bounded by 8-bit products: 1979 TFLOP/s on an H100 by its data sheet.
+// Computes quantised_linear on Hopper for many rows of x that are rounded to E4M3 (rounded_rows.cuh), with w in E4M3,
+// alone or together with the gate after it. The time is bounded by 8-bit products: 1979 TFLOP/s on an H100 by its data
+// sheet.
 //
 // Rows of x are the first matrix of a product, so a thread has two rows. All its sums of a stage of 128 columns share
 // two scales of x and, in a block of 128 rows of w, one scale of w. The tensor cores add with about 14 bits, so a

@@ -1,4 +1,5 @@
-// Weighted sums of a table's rows. One use is interpolation between learned position embeddings of a square grid.
+// Computes weighted sums of a table's rows. One use is interpolation between learned position embeddings of a square
+// grid.
 #pragma once
 
 #include "tessera/ir/op_decl.h"

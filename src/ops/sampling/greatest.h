@@ -1,4 +1,4 @@
-// The greatest of many numbers, on the CPU.
+// Finds the greatest of many numbers, on the CPU.
 #pragma once
 
 #include <cstdint>

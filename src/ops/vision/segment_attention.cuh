@@ -1,5 +1,5 @@
-// Attention over ranges of rows on tensor cores, in bf16 and f16, for heads of up to kDim elements. Shared memory holds
-// zeros after a head's own elements. A head of 72 elements therefore costs as much as a head of 80.
+// Computes attention over ranges of rows on tensor cores, in bf16 and f16, for heads of up to kDim elements. Shared
+// memory holds zeros after a head's own elements. A head of 72 elements therefore costs as much as a head of 80.
 //
 // A block has some rows of one head, and goes over the keys that any of these rows sees, in tiles. Keys and values of
 // the next tile are copied while a tile is computed. Scores stay in registers: a warp's part of the scores has the

@@ -1,4 +1,4 @@
-// The products of packed blocks with integer activations: one struct of functions for each instruction set.
+// Multiplies packed blocks by integer activations. There is one struct of functions for each instruction set.
 //
 // The order of a sum does not depend on the number of rows. A step multiplies the columns that share a scale (32 or 16)
 // as integers and adds these products exactly. Then the step adds the result to the float32 sum. So a row's bits depend

@@ -1,5 +1,6 @@
-// quantised_linear with a packed matrix of GGUF's blocks on the CPU, by integer products: x is rounded to eight bits
-// with a scale for each 32 values, as the kernels of llama.cpp do. A row's bits do not depend on the number of rows.
+// Computes quantised_linear with a packed matrix of GGUF's blocks on the CPU, by integer products. x is rounded to
+// eight bits with a scale for each 32 values, as in the kernels of llama.cpp. A row's bits do not depend on the number
+// of rows.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// A product of rows of inputs with some rows of a packed matrix, on the calling thread.
+// Multiplies rows of inputs (block_input.h) by some rows of a packed matrix, on the calling thread.
 #pragma once
 
 #include <cstddef>

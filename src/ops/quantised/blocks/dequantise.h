@@ -1,4 +1,4 @@
-// The numbers that GGUF's quantised blocks stand for.
+// Converts GGUF's quantised blocks to the numbers that they stand for.
 #pragma once
 
 #include <cstdint>

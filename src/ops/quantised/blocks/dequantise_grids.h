@@ -1,5 +1,5 @@
-// The types of GGUF whose values are looked up in code books, for dequantise(). Each function writes the 256 numbers of
-// one block.
+// Converts blocks whose values are looked up in code books, for dequantise(). Each function writes the 256 numbers of
+// one block of a GGUF type.
 #pragma once
 
 #include <cstdint>

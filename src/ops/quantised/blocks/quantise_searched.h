@@ -1,4 +1,5 @@
-// The types of GGUF whose scales are searched, for quantise(). Each function writes `count` blocks.
+// Rounds numbers to the types of GGUF whose scales are searched, for quantise(). Each function writes `count` blocks of
+// one type.
 #pragma once
 
 #include <cstdint>
