@@ -5,8 +5,8 @@
 //     → f32[T, R]
 //
 // `slots` is the table of adapter_rows.h. t[row, r] is a[slot, r, ids[row] - first_row] for r below ranks[slot], and 0
-// for larger r. It is also 0 for a row without an adapter, for a row that `rows` replaces (rows[row] ≥ 0, such as an
-// image's), and for an id outside the V columns of `a`. These columns are the part of the vocabulary that one
+// for larger r. t[row, r] is also 0 for a row without an adapter, for a row that `rows` replaces (rows[row] ≥ 0, as for
+// a row of an image), and for an id outside the V columns of `a`. These columns are the part of the vocabulary that one
 // tensor-parallel rank has.
 #pragma once
 

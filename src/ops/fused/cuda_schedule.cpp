@@ -14,8 +14,8 @@ constexpr std::int64_t kBlockThreads = 128;    // threads of a block, if no unit
 constexpr std::int64_t kMaxUnitThreads = 256;  // most threads for a unit; if it has more items, a thread holds several
 constexpr std::int64_t kPackBytes = 16;
 
-// Returns the number of elements in a pack. It is the greatest power of two that divides every position at which the
-// task reads or writes, but at most the number of elements of the task's narrowest type in 16 bytes.
+// Returns the number of elements in a pack: a power of two that divides every position at which the task reads or
+// writes. It is the greatest one for which a pack of the task's narrowest type has at most 16 bytes.
 std::int64_t pack_of(const RowKernel& kernel, const RowTask& task) {
   std::int64_t pack = 4;
   std::int64_t common = task.width | task.segment | (task.head_dim / 2);

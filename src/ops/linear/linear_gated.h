@@ -5,9 +5,9 @@
 
 namespace tessera {
 
-// Binds a JoinedKernelDef's operators: a linear without residual, then silu_mul or gelu_mul. Returns null if the device
-// or this build lacks the kernel, for float32, for sizes that the kernel does not support, for the exact GELU, in
-// deterministic forwards, and if there are too few rows to be faster than two kernels.
+// Binds a JoinedKernelDef's operators: a linear without residual, then silu_mul or gelu_mul. Returns null for float32,
+// for the exact GELU, for sizes that the kernel does not support, for so few rows that two kernels are as fast, in
+// deterministic forwards, and if the device or this build lacks the kernel.
 Result<std::unique_ptr<BoundOp>> bind_gated_linear(std::span<const BindArgs> calls);
 
 }  // namespace tessera

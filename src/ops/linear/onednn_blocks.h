@@ -31,7 +31,7 @@ class OneDnnBlocks {
     std::byte* scratch;  // scratch_bytes() bytes; each calling thread has its own
   };
 
-  // Returns the number of rows that run() computes for `rows` rows, which is the next number for which there is a
+  // Returns the number of rows that run() computes for `rows` rows: `rows`, rounded up to a number of rows with a
   // primitive. x and y must have memory for this number of rows; the content of the additional rows reaches no other
   // row. `rows` is 1 to kMostRows.
   static constexpr std::int64_t kMostRows = 240;

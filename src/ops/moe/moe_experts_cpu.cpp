@@ -6,10 +6,10 @@
 // are small enough to share the work of one token among dozens of threads: with I = 768 and 8 experts there are 128 of
 // them.
 //
-// A prefill has so many rows of every expert that products limit the speed. There oneDNN is faster. In bfloat16 on one
-// core of a Zen 5 EPYC with H = 2048 and I = 768, oneDNN makes the whole operator 1.19 times as fast with 128 rows of
-// each expert, 1.24 times as fast with 256 rows, and no faster with 32 rows. oneDNN's sums depend on the number of
-// rows, so a deterministic forward always uses the dot kernel.
+// A prefill has so many rows of every expert that products limit the speed. There oneDNN is faster. For example, on one
+// core of a Zen 5 EPYC, in bfloat16 with H = 2048 and I = 768, oneDNN makes the whole operator 1.19 times as fast with
+// 128 rows of each expert, and 1.24 times as fast with 256 rows. With 32 rows it gains nothing. oneDNN's sums depend on
+// the number of rows, so a deterministic forward always uses the dot kernel.
 //
 // Quantised weights are also read from memory once: a block unpacks 48 rows of them into the L2 cache, and multiplies
 // them there. Packed blocks of GGUF are multiplied as they are (moe_blocks_cpu.h).

@@ -1,5 +1,5 @@
-// Catches: a token sent to experts or with weights that differ from the formula; a higher index that wins among equal
-// scores; groups ranked by the wrong score; a correction that reaches the weights; padding that chooses experts; and
+// Catches: a token whose experts or weights differ from the formula; a higher index that wins among equal scores;
+// groups that are ranked by the wrong score; a correction that reaches the weights; padding that chooses experts; and
 // experts of a rank that are mistaken for another rank's.
 #include "tessera/ops/moe/moe_route.h"
 

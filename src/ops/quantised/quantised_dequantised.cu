@@ -16,8 +16,9 @@ using namespace cuda;
 using namespace cuda::quantised;
 
 // Returns whether there are enough rows for the two steps. With fewer rows, converting takes longer than the library's
-// product saves. The kernel of tiles is as fast as the library if values have four bits, because its tiles then have up
-// to 256 rows, and it converts e2m1 faster than the two steps do.
+// product saves. If values have four bits, the kernel of tiles is about as fast as the library, because its tiles then
+// have up to 256 rows. For e2m1 the kernel of tiles is always faster than the two steps, because it converts e2m1
+// faster.
 bool has_rows_enough(const QuantisedCall& p) {
   if (!is_packed(p.w.format.values) || !quantised_tiles_serve(p)) return p.m >= 1024;
   return p.w.format.values == Values::kInt4 && p.m >= 2048;

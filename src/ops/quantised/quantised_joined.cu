@@ -15,9 +15,10 @@ namespace {
 
 using Way = QuantisedWay;
 
-// Returns the linear joined with the gate after it. The result is empty if no kernel supports both, if exactly one of
-// the joined linear and the single linear rounds rows, or if a library's product and a separate gate are faster. The
-// workspace is the single linear's, which is enough because either both linears round rows, or neither of them does.
+// Returns the linear joined with the gate after it. The result is empty in three cases: no kernel supports both; the
+// joined linear rounds rows and the single linear does not, or the reverse; or a library's product and a separate gate
+// are faster. The workspace is the single linear's, which is enough because either both linears round rows, or neither
+// of them does.
 std::optional<QuantisedCall> gated_call(const BindArgs& linear, const BindArgs& gate) {
   const QuantisedCall alone = quantised_call(linear);
   if (alone.residual != nullptr) return std::nullopt;

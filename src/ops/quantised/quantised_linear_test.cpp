@@ -1,5 +1,6 @@
-// Catches: a product with a matrix that differs from the operands' description, a lost bias or residual, sums that
-// depend on the number of rows, scratch memory that is too small, and operands that do not belong together.
+// Catches: a product with a matrix other than the one that the operands describe; a lost bias or residual; sums that
+// depend on the number of rows; scratch memory that is too small; operands that do not belong together but are
+// accepted.
 #include "tessera/ops/quantised/quantised_linear.h"
 
 #include <gmock/gmock.h>

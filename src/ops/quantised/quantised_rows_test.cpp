@@ -1,5 +1,5 @@
-// Catches: a code that is converted to a number other than its type defines, a value from the wrong half of a byte, and
-// a scale or zero of another row or group.
+// Catches: a code that is converted to another number than its type defines; a value from the wrong half of a byte; a
+// scale or zero of another row or group.
 #include "tessera/ops/quantised/quantised_rows.h"
 
 #include "tessera/ops/quantised/quantised_test_util.h"

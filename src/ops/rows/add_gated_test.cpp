@@ -1,4 +1,4 @@
-// Catches: a gate of another row, a sum with an intermediate rounding, and rows that influence each other.
+// Catches: a gate of another row; a sum with an intermediate rounding; rows that influence each other.
 #include "tessera/ops/rows/add_gated.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// Catches: reads outside the matrix for row numbers from padding, and rows in the wrong order.
+// Catches: reads outside the matrix for row numbers of padding; rows in the wrong order.
 #include "tessera/ops/rows/gather.h"
 
 #include <gmock/gmock.h>

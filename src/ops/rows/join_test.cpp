@@ -1,5 +1,5 @@
-// Catches: parts that are joined in the wrong order, rows that are read with the wrong length, and a part that
-// overwrites its neighbour.
+// Catches: parts that are joined in the wrong order; rows that are read with the wrong length; a part that overwrites
+// its neighbour.
 #include "tessera/ops/rows/join.h"
 
 #include <gmock/gmock.h>

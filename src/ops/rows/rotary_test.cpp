@@ -1,5 +1,5 @@
-// Catches: a rotation with the wrong sign or of the wrong pairs, angles of another precision than Hugging Face's, a
-// range reduction that fails far from zero, values past Dr that are rotated or lost.
+// Catches: a rotation with the wrong sign or of the wrong pairs; angles of another precision than Hugging Face's; a
+// range reduction that fails far from zero; values past Dr that are rotated or lost.
 #include "tessera/ops/rows/rotary.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
-// Catches: reshapes whose element counts agree only for one value of a symbol, columns copied to the wrong part, shape
-// texts that are misread.
+// Catches: accepted reshapes whose element counts agree only for one value of a symbol; columns that are copied to the
+// wrong part; shape texts that are misread.
 #include "tessera/ops/rows/view.h"
 
 #include <gmock/gmock.h>

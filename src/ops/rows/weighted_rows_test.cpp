@@ -1,5 +1,5 @@
-// Catches: products with the weight of another row, reads of rows outside the table, and sums that are accumulated in
-// the storage type instead of float32.
+// Catches: products with the weight of another row; reads of rows outside the table; sums that are accumulated in the
+// storage type instead of float32.
 #include "tessera/ops/rows/weighted_rows.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,6 @@
-// Catches: penalties on the wrong side of zero or in the wrong order, edits of another row's tokens, masks read from
-// the wrong bit or row, a masked token that stays, and reads outside the lists for entries from padding or a defect.
+// Catches: penalties that divide where they should multiply; edits in the wrong order or of another row's tokens; masks
+// that are read from the wrong bit or row; a masked token that stays; reads outside the lists for wrong entries, such
+// as those of padding.
 #include "tessera/ops/sampling/logit_edits.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
-// Catches: a sum that loses small terms or overflows, ties in another order than the draw's, tokens lost between the
-// parts into which a row is split, NaN and masked logits that count, and results that depend on the batch.
+// Catches: a sum that loses small terms or overflows; ties in another order than that of the draw; tokens that are lost
+// between the parts of a row; NaN and masked logits that count; results that depend on the batch.
 #include "tessera/ops/sampling/top_logprobs.h"
 
 #include <gmock/gmock.h>

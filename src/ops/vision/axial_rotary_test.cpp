@@ -1,4 +1,5 @@
-// Catches: image rows and columns exchanged, changes to heads that must not rotate, and pairs taken as neighbours.
+// Catches: image rows and columns that are exchanged; changes to heads that must not rotate; pairs of neighbouring
+// values in place of values half a head apart.
 #include "tessera/ops/vision/axial_rotary.h"
 
 #include <gmock/gmock.h>

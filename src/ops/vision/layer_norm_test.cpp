@@ -1,5 +1,4 @@
-// Catches: a mean taken over another row or left out of the variance, a missing bias, and rows that influence each
-// other.
+// Catches: a mean of another row; a variance without the mean; a missing bias; rows that influence each other.
 #include "tessera/ops/vision/layer_norm.h"
 
 #include <gmock/gmock.h>

@@ -1,6 +1,6 @@
-// Catches: a product with numbers other than those of the blocks, rows and columns past the last full tile that are not
-// computed, a lost bias or residual, sums that depend on the number of rows, scratch memory that is too small, and
-// operands that do not belong together.
+// Catches: a product with numbers other than those of the blocks; rows and columns past the last full tile that are not
+// computed; a lost bias or residual; sums that depend on the number of rows; scratch memory that is too small; operands
+// that do not belong together but are accepted.
 #include "tessera/ops/quantised/blocks/block_linear.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// Catches: a misread field of a block, a wrong entry of a code book, and arithmetic that rounds differently from GGUF's
+// Catches: a misread field of a block; a wrong entry of a code book; arithmetic that rounds differently from GGUF's
 // other readers.
 #include "tessera/ops/quantised/blocks/dequantise.h"
 

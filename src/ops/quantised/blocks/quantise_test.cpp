@@ -1,5 +1,5 @@
-// Catches: rounding that differs from GGUF's other writers, a field of a block in the wrong place, and a search that
-// finds worse scales than it should.
+// Catches: rounding that differs from that of GGUF's other writers; a field of a block in the wrong place; a search
+// that finds worse scales than it should.
 #include "tessera/ops/quantised/blocks/quantise.h"
 
 #include <gtest/gtest.h>
