@@ -95,7 +95,7 @@ std::unique_ptr<BoundOp> make_shrink_many(const AdapterShrinkArgs& in) {
   return make.template operator()<1>();
 }
 
-// Chooses the kernel for chunks of adapter_chunk_rows() rows.
+// Makes adapter_shrink by the tensor-core kernel that suits chunks of adapter_chunk_rows(in.rows) rows.
 template <class T>
 std::unique_ptr<BoundOp> make_shrink_tiles(const AdapterShrinkArgs& in, bool deterministic) {
   const bool few = !deterministic && can_launch_early();

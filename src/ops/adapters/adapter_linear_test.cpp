@@ -36,8 +36,8 @@ HostTensor ints(std::vector<std::int64_t> dims, const std::function<std::int32_t
   return t;
 }
 
-// Slot 3 has rank 0 for both modules, and slot 4 has the largest rank for both. In each other
-// slot the two modules have different ranks.
+// Slot 3 has rank 0 for both modules, and slot 4 has the largest rank for both. In the other slots the two modules have
+// different ranks.
 HostTensor ranks(const Case& c) {
   const std::vector<std::int64_t> of{c.rank, 1, 0, c.rank - 3, 2, 3, 0, 0, c.rank, c.rank};
   return ints({Case::kSlots, Case::kModules},

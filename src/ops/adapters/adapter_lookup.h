@@ -36,7 +36,7 @@ struct AdapterLookupArgs {
   std::int32_t num_slots = 0;
   std::int32_t rank = 0;  // the largest rank of any slot
 
-  // Returns the index of t[row, r] in `a`, or -1 if t[row, r] is 0.
+  // Returns the index in `a` of the element that t[row, r] copies, or -1 if t[row, r] is 0.
   constexpr std::int64_t place(std::int64_t row, std::int32_t r) const {
     const std::int32_t slot = slots[row];
     if (slot < 0 || slot >= num_slots || r >= ranks[slot]) return -1;

@@ -116,8 +116,8 @@ TEST_P(AttentionLibrary, FullGraphLaunchesNothingForSingleRows) {
   }
 }
 
-// Runs one operator for one batch after the other, without recording. Catches launches that are left out although the
-// step has work for them.
+// Runs one bound operator for several batches, one after another, without recording. Catches launches that are left out
+// although the step has work for them.
 TEST_P(AttentionLibrary, ConsecutiveExtendStepsMatchTheReference) {
   const Config c = library_config(GetParam(), 128, 2, 4);
   const std::vector<std::vector<Request>> steps = {

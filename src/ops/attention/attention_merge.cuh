@@ -37,7 +37,7 @@ struct MergeStates {
 
 inline constexpr int kMergeThreads = 128;
 
-// Returns the maximum over the block in every thread. `scratch` is shared memory for one float of every warp.
+// Returns, in every thread, the maximum over the block. `scratch` is shared memory for one float of every warp.
 __device__ inline float merge_max(float x, float* scratch) {
   x = warp_max(x);
   if (threadIdx.x % kWarp == 0) scratch[threadIdx.x / kWarp] = x;

@@ -57,8 +57,8 @@ inline constexpr std::int64_t kMaxRequests = 40;
 inline constexpr std::int64_t kMaxPages = 520;
 inline constexpr std::int64_t kMaxTokens = 1024;
 
-// Makes a batch. Each cache group has its pages in another shuffled order, so that consecutive pages of a request are
-// not adjacent in memory.
+// Makes a batch. The pages are shuffled, so that consecutive pages of a request are usually not adjacent in memory.
+// Each cache group has another order.
 inline ForwardBatch make_batch(const std::vector<Request>& requests, std::int64_t page_size, std::uint32_t seed,
                                std::size_t groups = 1) {
   ForwardBatch batch;

@@ -34,7 +34,7 @@ template <class Y>
 inline constexpr bool kReadsByFours = std::is_same_v<Y, Float8E4M3>;
 constexpr std::int64_t kFours = 4 * kVecFloats;
 
-// Returns the index at which queries and sums hold element `d` of `count`.
+// Returns the index at which queries and sums hold element `d` of a row of `count` elements.
 TESSERA_INLINE std::int64_t place_of(std::int64_t d, std::int64_t count, bool by_fours) {
   if (!by_fours || d >= count / kFours * kFours) return d;
   const std::int64_t in_run = d % kFours;

@@ -111,7 +111,8 @@ Result<std::unique_ptr<BoundOp>> bind_extend(AttentionKernel tiles, const CudaAt
 
 int multiprocessors(const BindArgs& args) { return std::max(1, args.device.properties().threads); }
 
-// Returns the bytes of scratch, which depend only on sizes.
+// Returns the bytes of scratch for our own kernel. No other kernel uses the workspace. The plan, which chooses the
+// kernel, is not known here.
 Result<std::size_t> workspace_bytes(const BindArgs& args) {
   const CudaAttention attention = describe(args);
   return own_attention_workspace_bytes(attention, multiprocessors(args));

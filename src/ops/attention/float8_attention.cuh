@@ -33,7 +33,7 @@ struct Float8Shared {
   cuda::PermutedRows<T, kFloat8Keys<kDim>, kDim / 8> values;
 };
 
-// The keys that a block processes, in tiles that begin at multiples of the tile's keys.
+// The keys that a block processes, in tiles that begin at multiples of kFloat8Keys.
 struct Float8Range {
   int begin;
   int end;

@@ -40,7 +40,7 @@ namespace tessera::cuda::prefill {
 inline constexpr int kCluster = static_cast<int>(kPrefillHeads);
 inline constexpr int kWarpgroups = 2;  // warpgroups that compute
 inline constexpr int kThreads = (kWarpgroups + 1) * kWarpgroup;
-inline constexpr int kCopyingWarps = 2;  // in the last warpgroup; its other warps give up their registers
+inline constexpr int kCopyingWarps = 2;  // warps that copy; the other two warps of their warpgroup idle
 inline constexpr int kGroupRows = 64;    // query rows of a warpgroup
 inline constexpr int kHeadDim = 128;
 inline constexpr int kKeys = 128;  // keys of a tile

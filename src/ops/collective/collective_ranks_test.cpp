@@ -248,7 +248,8 @@ TEST_P(CollectiveRanks, SlicesOfATableGiveItsRows) {
   });
 }
 
-// Some rows have less than one unit per thread, some have exactly one, and some have between one and two.
+// Some rows have less than one unit of 16 bytes per thread, some have exactly one unit, and some have between one and
+// two.
 TEST_P(CollectiveRanks, TheJoinedNormEqualsItsOperators) {
   const auto [ranks, dtype] = GetParam();
   const KernelTable& kernels = **test_devices().kernels(test_device().properties().type);

@@ -117,8 +117,8 @@ __device__ inline Unit<kWords>* slot_of(const Peers& peers, const Turn& turn, in
   return buffer + (from < to ? from : from - 1) * units;
 }
 
-// Waits for unit `at` of every other rank's slot in this rank's mailbox, and returns them together with this rank's
-// own.
+// Waits for unit `at` of every other rank's slot in this rank's mailbox, and returns them together with this rank's own
+// unit.
 template <int kWords>
 __device__ inline void receive(const Peers& peers, const Turn& turn, std::int64_t units, std::int64_t at,
                                const Unit<kWords>& mine, Unit<kWords> (&of_rank)[kMostPeers]) {
@@ -149,8 +149,8 @@ __device__ inline Unit<kWords> receive(const Peers& peers, const Unit<kWords>* f
   return unit;
 }
 
-// Sends a thread's unit. It becomes unit `at` of this rank's slot in the mailboxes of all others, beginning with the
-// next rank.
+// Sends a thread's unit. It becomes unit `at` of this rank's slot in the mailboxes of all other ranks, beginning with
+// the next rank.
 template <int kWords>
 __device__ inline void send_to_others(const Peers& peers, const Turn& turn, std::int64_t units, std::int64_t at,
                                       const Unit<kWords>& unit) {

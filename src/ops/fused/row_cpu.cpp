@@ -17,7 +17,7 @@ constexpr std::int64_t kVector = 16;  // floats per cache line; every buffer beg
 
 struct Operand {
   std::byte* data = nullptr;
-  std::int64_t rows = 0;  // if the operand is stored to: its number of rows, each as wide as the stored value
+  std::int64_t rows = 0;  // number of rows if the kernel stores to the operand; a row is as wide as the stored value
   ir::DType dtype = ir::DType::kFloat32;
 };
 
@@ -165,7 +165,7 @@ class CpuRowCode final : public RowKernelCode {
  public:
   explicit CpuRowCode(const RowKernel& kernel) : layout_(std::make_shared<const Layout>(kernel)) {}
 
-  // Returns the number of rows of a loaded value. load() has checked that every kernel has one.
+  // Returns the number of rows of a loaded value. load() has checked that every kernel has a loaded value.
   std::int64_t rows(const BindArgs& args) const override {
     for (const RowValue& value : layout_->kernel.values)
       if (value.op == RowOp::kLoad)

@@ -159,7 +159,7 @@ std::vector<double> reference(std::vector<HostTensor> operands, const Form& form
   return y;
 }
 
-// Returns a tolerance for three roundings of values near 1 to the dtype, and float32 sums.
+// Returns a tolerance for values near 1 that come from float32 sums and three roundings to the dtype.
 Tolerance allowed(DType dtype) {
   switch (dtype) {
     case DType::kBFloat16: return {4e-2, 1e-2};

@@ -27,8 +27,8 @@ class PackedFactor {
       : scale_(scale), first_(min(scale, kLargest) * 0x00800080u + 0x3f003f00u) {}
 
   __device__ std::uint32_t first() const { return first_; }
-  // Returns whether the factor exceeds the largest power of two that bfloat16 holds here. Then second() is the rest of
-  // the factor: 2^(scale - 128), or NaN.
+  // Returns whether the factor is too large for one bfloat16 number. If so, it is the product of first() and second(),
+  // and second() is 2^(scale - 128), or NaN.
   __device__ bool is_large() const { return scale_ > kLargest; }
   __device__ std::uint32_t second() const { return scale_ == 255 ? 0x7fc07fc0u : (scale_ - 1) * 0x00800080u; }
 

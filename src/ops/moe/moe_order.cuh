@@ -99,7 +99,7 @@ static __global__ void __launch_bounds__(kOrderThreads)
   }
   if constexpr (kRows != RowsOfX::kListed) {
     __syncthreads();  // the places are complete before other threads read them
-    // The number of packs that are permuted among themselves.
+    // Columns are permuted within groups of this many packs.
     constexpr int kPacks = kRows == RowsOfX::kPaired ? 4 : kRows == RowsOfX::kAlternating ? 2 : 1;
     const int across = packs / kPacks;
     const int items = (end - begin) * across;

@@ -19,7 +19,7 @@ inline constexpr int streamed_row_bytes(int bytes) { return (bytes + 63) / 128 *
 
 template <class T>
 struct Streamed {
-  Matmul<T> matmul;         // the y of down is [tokens, n]
+  Matmul<T> matmul;         // in the matmul of down, y is [tokens, n]
   const std::int32_t* ids;  // [pairs]
   const float* weights;     // [pairs]
   int pairs;

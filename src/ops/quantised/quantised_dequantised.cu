@@ -16,9 +16,9 @@ using namespace cuda;
 using namespace cuda::quantised;
 
 // Returns whether there are enough rows for the two steps. With fewer rows, converting takes longer than the library's
-// product saves. If values have four bits, the kernel of tiles is about as fast as the library, because its tiles then
-// have up to 256 rows. For e2m1 the kernel of tiles is always faster than the two steps, because it converts e2m1
-// faster.
+// product saves. If values have four bits, the kernel of tiles is nearly as fast as the library, because its tiles then
+// have up to 256 rows. So int4 needs more rows. For e2m1 the kernel of tiles is always faster than the two steps,
+// because it converts e2m1 faster.
 bool has_rows_enough(const QuantisedCall& p) {
   if (!is_packed(p.w.format.values) || !quantised_tiles_serve(p)) return p.m >= 1024;
   return p.w.format.values == Values::kInt4 && p.m >= 2048;

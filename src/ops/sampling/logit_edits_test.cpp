@@ -1,6 +1,6 @@
-// Catches: penalties that divide where they should multiply; edits in the wrong order or of another row's tokens; masks
-// that are read from the wrong bit or row; a masked token that stays; reads outside the lists for wrong entries, such
-// as those of padding.
+// Catches: a penalty that divides where it should multiply, or that is applied after the offset; edits of another row's
+// tokens; masks that are read from the wrong bit or row; a masked token that stays; reads outside the lists for wrong
+// entries, such as those of padding.
 #include "tessera/ops/sampling/logit_edits.h"
 
 #include <gmock/gmock.h>

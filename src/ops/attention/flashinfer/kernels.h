@@ -17,11 +17,12 @@ class CudaAttentionPlanner;
 
 namespace flashinfer {
 
-inline constexpr std::int64_t kFa2TileRows = 64;        // for extend; a row is one query head of one token
-inline constexpr std::int64_t kFa2DecodeTileRows = 16;  // the largest supported number of query heads for each KV head
+inline constexpr std::int64_t kFa2TileRows = 64;  // rows of a tile in extend; a row is one query head of one token
+inline constexpr std::int64_t kFa2DecodeTileRows =
+    16;  // rows of a tile in decode, and the most query heads of a KV head
 
-// Softcaps need their own instantiations. There are such instantiations only for the head sizes of models that have a
-// softcap (Gemma 2).
+// Softcaps need their own instantiations. There are such instantiations only for head sizes from this one up, because
+// no model with a softcap (Gemma 2) has smaller heads.
 inline constexpr std::int64_t kLeastCappedHeadDim = 128;
 
 // Returns the number of rows in an FA3 tile. A tile has one query head.
