@@ -85,7 +85,7 @@ class Float8Tile {
 
   __device__ static int index(int i) { return static_cast<int>(threadIdx.x) + i * kThreads; }
 
-  // Writes 16 elements as two packs of eight.
+  // Converts 16 elements of E4M3 to the queries' type, and writes them as two packs of eight.
   template <class Rows>
   __device__ static void widen(const uint4& bytes, Rows& rows, int i) {
     const int key = index(i) / kLoadsOfKey;

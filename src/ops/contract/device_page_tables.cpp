@@ -65,7 +65,7 @@ Status DevicePageTables::check_unchanged(std::size_t b, const PageTable& table) 
   return ok_status();
 }
 
-// Writes the table to the mirror and returns the entries that changed.
+// Writes the table to the mirror and returns the range of entries that changed.
 DevicePageTables::Range DevicePageTables::write(std::size_t b, const PageTable& table) {
   Row& row = rows_[b];
   row = known(b, table);

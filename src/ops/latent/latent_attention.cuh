@@ -27,7 +27,7 @@ inline constexpr int kRotated = 64;
 inline constexpr int kWidth = kLatent + kRotated;
 inline constexpr int kKeys = 64;  // keys in a tile
 inline constexpr int kWarps = 8;
-inline constexpr int kMostSplits = 64;  // limit of the ranges of a row's keys
+inline constexpr int kMostSplits = 64;  // most ranges into which a row's keys are cut
 inline constexpr int kPack = 8;         // elements in 16 bytes
 inline constexpr int kPacks = kWidth / kPack;
 

@@ -38,7 +38,7 @@ struct GatedLinear {
 };
 
 struct Item {
-  int first_row;  // first row of x
+  int first_row;  // the item's first row of x
   int rows;
   int column;  // the cluster's first column of y
 };

@@ -1,7 +1,7 @@
 // Computes moe_experts' matmuls without tensor cores. The kernels take float32, sizes that are not multiples of eight,
 // float16 with MXFP4, and quantised matrices whose scales cover few columns. Packed and quantised weights become
-// float32 here. The tiles are the same as in moe_grouped.cuh. The time is bounded by float32 products, 67 TFLOP/s on an
-// H200; plain tiles of 64 by 64 in shared memory reach about half of it.
+// float32 here. The list of tiles is made as for moe_grouped.cuh. The time is bounded by float32 products, 67 TFLOP/s
+// on an H200; plain tiles of 64 by 64 in shared memory reach about half of it.
 #pragma once
 
 #include "tessera/ops/moe/moe_mxfp4.cuh"

@@ -51,7 +51,8 @@ struct PairedColumns {
 #pragma unroll
     for (int i = 0; i < kLoads; ++i) columns[i] = reinterpret_cast<const uint4*>(from)[i];
   }
-  // Returns the pairs of x for the i-th word of w of a load: four for a packed word, two for a word of bytes.
+  // Returns the pairs of x for the word of w with the index `word` in a load. A packed word has four pairs, and a word
+  // of bytes has two.
   __device__ void pairs_of_word(int word, std::uint32_t (&pairs)[is_packed(kValues) ? 4 : 2]) const {
     if constexpr (is_packed(kValues)) {
       pair_up(columns[word], pairs);

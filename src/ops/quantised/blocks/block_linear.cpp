@@ -19,7 +19,7 @@ using blocks::kMostMultiplied;
 // The greatest number of rows that are multiplied at once. Their sums stay in a thread's L2 cache.
 constexpr std::int64_t kMostRows = 512;
 // The rows of the matrix are divided into kShares shares for each thread. Small shares balance threads of unequal
-// speed, but longer shares are read faster.
+// speed, but large shares are read faster.
 constexpr std::int64_t kShares = 8;
 
 // Byte offsets in the workspace, and in each thread's part of it.

@@ -156,7 +156,7 @@ TESSERA_BLOCK_TARGET void multiply_panel(const Panel& w, int parts, const Input*
   }
 }
 
-// The operations of BlockKernels, each for one type.
+// The functions of BlockKernels as classes. run<Reader>() runs one of them for the block type of the Reader.
 template <class V>
 struct Few {
   const std::uint8_t* w;
