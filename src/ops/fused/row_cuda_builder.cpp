@@ -62,8 +62,8 @@ class CudaRowCode final : public RowKernelCode {
     return 0;
   }
 
-  // Returns the possible schedules. A schedule is the number of threads in a block. One module has the code for all of
-  // them.
+  // Returns the possible schedules. A schedule is the number of threads in a block. One compiled module serves all
+  // schedules.
   std::vector<std::int64_t> schedules(const BindArgs& /*args*/) const override { return block_sizes(schedule_); }
 
   Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args, std::int64_t threads) const override {

@@ -1,4 +1,4 @@
-// Binds moe_experts with quantised experts, with Hopper's own instructions (moe_hopper_quantised.cuh).
+// Binds moe_experts with quantised experts to kernels that use Hopper's own instructions (moe_hopper_quantised.cuh).
 #pragma once
 
 #include <cstddef>

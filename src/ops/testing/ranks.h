@@ -14,7 +14,7 @@ inline bool has_devices_for(int ranks) {
   return built_in_devices().open(test_device_name(), {.rank = ranks - 1, .ranks = ranks}).ok();
 }
 
-// Opens a rank's device; on the CPU with one thread.
+// Opens a rank's device. A CPU device has one thread.
 inline Result<std::unique_ptr<Device>> open_rank_device(const Communicator& communicator) {
   if (test_device_name().starts_with("cpu")) return TRY(CpuDevice::create({.threads = 1}));
   return built_in_devices().open(test_device_name(),
