@@ -3,10 +3,10 @@
 // heads of 512 elements with a cache of the same type (wide_attention.cuh), and for heads of 64, 128 and 256 elements
 // with a cache of E4M3 (float8_attention.cuh); everything else runs in float32.
 //
-// A block has one KV head and a tile of query rows of one request, where a row is one query head of one token. It
-// processes the keys that its rows see in tiles: for each tile it computes scores, the online softmax and the sums of
-// values. If a forward has too few tiles to fill the device, the keys are cut into `splits` ranges. Each range has its
-// own block, and merge_states joins the results of the ranges.
+// A block has one KV head and a tile of query rows of one request, where a row is one query head of one token. The keys
+// that its rows see are divided into tiles, too. For each tile of keys the block computes scores, the online softmax
+// and the sums of values. If a forward has too few tiles to fill the device, the keys are cut into `splits` ranges.
+// Each range has its own block, and merge_states joins the results of the ranges.
 //
 // The grid of the launch depends only on the bucket's number of rows. A block finds its request in the metadata when it
 // runs.

@@ -1,4 +1,4 @@
-// Attention's plan, which keeps the batch's lengths and page tables at fixed addresses.
+// Implements attention's plan, which keeps the batch's lengths and page tables at fixed addresses.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -130,7 +130,7 @@ class CudaAttentionPlanner final : public AttentionPlanner {
   struct TileRange {
     std::optional<TileSchedule> schedule;  // empty: no forward has these tiles
     std::size_t offset = 0;
-    std::int64_t tokens = 0;  // limit of the tokens of a forward with these tiles
+    std::int64_t tokens = 0;  // most tokens of a forward with these tiles
     std::int64_t lists = 1;
     std::int64_t works_of_all = 0;  // number of work items now in the list of all rows
     std::size_t bytes(std::int64_t works) const;

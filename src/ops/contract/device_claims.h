@@ -12,8 +12,9 @@
 
 namespace tessera {
 
-// A claim lets its holders run kernels with blocks that wait for one another. It ends with the last copy of the
-// pointer. One owner launches all such kernels on one stream, so they run one after another.
+// A claim lets its holders run kernels with blocks that wait for one another. A claim ends when the last copy of the
+// pointer that take() returned is gone. One owner launches all such kernels on one stream, so they run one after
+// another.
 struct DeviceClaim {
   const void* owner;
 };

@@ -73,7 +73,7 @@ struct KernelDef {
   // addresses and without plans. Null if the kernel needs no scratch.
   std::function<Result<std::size_t>(const BindArgs& args)> workspace_bytes{};
   // Makes the kernel's plans. Null if the kernel needs no plan because it reads only its operands and numbers of the
-  // context. Outlives the definition.
+  // context. The planner outlives the definition.
   const OpPlanner* planner = nullptr;
 };
 
@@ -88,8 +88,9 @@ struct JoinedKernelDef {
   const RegionPattern* region = nullptr;  // the region to replace; null: `ops` are replaced
   std::string_view name;
   std::int64_t most_rows = 0;  // upper bound of the rows of the first operator's first operand
-  // Returns null if the kernel does not support these sizes, types or attributes, or if deterministic kernels are
-  // requested. `calls` has an entry for each operator. No operand of these calls shares memory with a result.
+  // Returns null if the kernel does not support these sizes, types or attributes. It must also return null in a
+  // deterministic forward if its results could have other bits than those of the replaced operators. `calls` has an
+  // entry for each operator. No operand of these calls shares memory with a result.
   Result<std::unique_ptr<BoundOp>> (*bind)(std::span<const BindArgs> calls) = nullptr;
 
   // Returns whether the kernel replaces calls of this operator.

@@ -22,7 +22,7 @@ __device__ inline __nv_fp8_e4m3 from_float<__nv_fp8_e4m3>(float x) {
   return y;
 }
 
-// Returns the number that a cache of Y stores. Caches without scales ignore `scale`.
+// Returns what a cache of type Y stores for `value`. Caches without scales ignore `scale`.
 template <class Y>
 __device__ inline Y to_cache(float value, [[maybe_unused]] float scale) {
   if constexpr (std::is_same_v<Y, __nv_fp8_e4m3>) return from_float<Y>(__fdiv_rn(value, scale));

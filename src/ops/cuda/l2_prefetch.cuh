@@ -3,7 +3,7 @@
 // All stores of the device go through the L2 cache, so a read after the prefetch gets the newest content, even if the
 // line was written after the prefetch. Any address that may be read may therefore be prefetched at any time. A step
 // reads some data only once, for example a norm's weight. Without the prefetch, a kernel would load this data from
-// memory after the wait. In a chain of short kernels, the load takes nearly as long as a kernel.
+// memory after it has waited. In a chain of short kernels, the load takes nearly as long as a kernel.
 #pragma once
 
 namespace tessera::cuda {

@@ -61,14 +61,14 @@ class TaskWriter {
 
   const RowValue& value(int id) const { return kernel_.values[static_cast<std::size_t>(id)]; }
 
-  // Returns the C++ expression for the row position of an item's first element.
+  // Returns the C++ expression for the position of an item's first element in its row.
   std::string position(std::string_view item) const {
     if (s_.sites == 1) return fmt::format("({}) * kPack", item);
     const std::int64_t packs = task_.head_dim / 2 / s_.pack;
     return fmt::format("({0}) / {1} * {2} + ({0}) % {1} * kPack", item, packs, task_.head_dim);
   }
-  // Returns the C++ expression for a row position in item h: the item's first element, plus `shift` elements, plus the
-  // offset of a site (CudaTaskSchedule::sites).
+  // Returns the C++ expression for a position in the row of item h: the item's first element, plus `shift` elements,
+  // plus the offset of a site (CudaTaskSchedule::sites).
   std::string element(std::int64_t site, std::int64_t shift) const {
     const std::int64_t plus = shift + site * task_.head_dim / 2;
     return plus == 0 ? "at[h]" : fmt::format("at[h] + {}", plus);
@@ -207,7 +207,7 @@ class TaskWriter {
     }
     return loop(guarded(body));
   }
-  // Writes the code that reads a row's slots (RowStore::slots). The load starts before the row is computed.
+  // Returns the code that reads a row's slots (RowStore::slots). The load starts before the row is computed.
   std::string slots() const {
     std::set<int> known;
     std::string text;

@@ -173,7 +173,7 @@ __global__ void __launch_bounds__(kWarps* kWarp) latent_tiles(const Problem p, c
   auto& shared = *reinterpret_cast<S*>(shared_bytes);
   cuda::let_next_begin();
   // Copies write lengths and page tables, and earlier forwards wrote the older rows of the cache. No kernel that may
-  // still run changes them, so they may be read before the wait.
+  // still run changes them, so they may be read before wait_for_previous().
   Rows rows;
   if (!find_rows(p, static_cast<int>(blockIdx.x), S::kRows, rows) || direct_place(forms, rows.request) >= 0)
     return cuda::wait_for_previous();

@@ -57,8 +57,8 @@ class LinearAlgorithms {
   // Returns the improved algorithms, the noted ones, and those that remember() loaded for other problems: [["bf16", m,
   // n, k, bias, any_rows, "<128 hexadecimal digits>", measured], …].
   Json to_json() const;
-  // Loads the result of another process's to_json() as the algorithms of an earlier process. Returns kDataLoss for any
-  // other content, and then loads nothing.
+  // Loads the algorithms of an earlier process. `json` is the result of its to_json(). Returns kDataLoss for any other
+  // content, and then loads nothing.
   Status remember(const Json& json);
   // Adds the measured algorithms of another process's to_json() to this process's to_json(). This process itself does
   // not use them. Returns the errors of remember().

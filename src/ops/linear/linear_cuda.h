@@ -17,8 +17,8 @@ namespace tessera {
 
 class Json;  // nvcc's front end cannot compile base/json.h
 
-// Returns whether our own kernels for 16-bit types may run. They may if the order of sums may differ from the
-// library's, and if x and w can be copied 16 bytes at a time.
+// Returns whether our own kernels for 16-bit types may run. They may if the forward is not deterministic, and if x and
+// w can be copied 16 bytes at a time.
 inline bool allows_own_kernels(const BindArgs& args, const LinearProblem& p) {
   const bool half = p.dtype == ir::DType::kBFloat16 || p.dtype == ir::DType::kFloat16;
   return half && !args.context.limits.deterministic && p.k > 0 && p.n > 0 && is_aligned(p.x) && is_aligned(p.w);
@@ -37,7 +37,7 @@ bool can_stream(const BindArgs& args);
 // order for all row counts. Precondition: can_stream().
 Result<std::unique_ptr<BoundOp>> bind_streamed(const LinearProblem& problem);
 // Returns whether the split kernel, whose blocks split k, supports the linear and is the fastest after the streamed
-// kernel. It supports up to 64 rows of a 16-bit type; k and n must be multiples of 16 bytes and w must be a weight. It
+// kernel. It supports 2 to 64 rows of a 16-bit type; k and n must be multiples of 16 bytes and w must be a weight. It
 // needs Hopper and a forward that is not deterministic.
 inline constexpr std::int64_t kMostSplitRows = 64;
 bool can_split(const BindArgs& args);
@@ -62,10 +62,10 @@ inline constexpr std::size_t kCublasLtWorkspaceBytes = std::size_t{32} << 20;
 // kUnimplemented if the library has no kernel for the sizes.
 Result<std::unique_ptr<BoundOp>> bind_cublaslt(const LinearProblem& problem, Device& device);
 // Binds one algorithm for any number of rows: the library's first choice for kReferenceRows rows of x, among the
-// algorithms that compute each sum in one block. This algorithm computes every element of y in the same tile and order,
-// so that a row's bits do not depend on m. It needs no workspace. Returns kUnimplemented if no algorithm qualifies for
-// n, k and dtype. Returns kInternal if the algorithm does not support this m, because another algorithm would give
-// other bits.
+// algorithms that compute each sum in one block. This algorithm uses one size of tile and one order of products for
+// every element of y, so that a row's bits do not depend on m. It needs no workspace. Returns kUnimplemented if no
+// algorithm qualifies for n, k and dtype. Returns kInternal if the algorithm does not support this m, because another
+// algorithm would give other bits.
 inline constexpr std::int64_t kReferenceRows = 256;
 Result<std::unique_ptr<BoundOp>> bind_cublaslt_for_any_rows(const LinearProblem& problem, Device& device);
 

@@ -1,4 +1,5 @@
-// Binds the streamed linear (linear_streamed.cuh) joined with the change by adapters, and with the gate after it.
+// Binds the streamed linear (linear_streamed.cuh) joined with the change that adapters make to its result, and with the
+// gate after it, if there is one.
 #include "tessera/ops/linear/linear_cuda.h"
 #include "tessera/ops/linear/linear_streamed_bind.cuh"
 

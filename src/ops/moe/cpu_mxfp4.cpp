@@ -11,7 +11,7 @@ namespace {
 
 static_assert(kMxfp4Block == 2 * kVecFloats);
 
-// Returns 2^(bits - 127).
+// Returns 2^(bits - 127), or NaN for 255.
 TESSERA_INLINE float e8m0(std::uint8_t bits) {
   if (bits == 0) return std::bit_cast<float>(0x00400000u);
   if (bits == 255) return std::numeric_limits<float>::quiet_NaN();

@@ -56,7 +56,7 @@ __device__ int take_greatest(unsigned* keys, int count, int lane) {
   return static_cast<int>(index);
 }
 
-// Returns the score by which a row's expert is chosen.
+// Returns the number by which an expert is chosen: its score plus its correction, or -INFINITY for NaN.
 __device__ float choice_of(const RouteProblem& p, const float* scores, int expert) {
   const float c = p.correction != nullptr ? scores[expert] + p.correction[expert] : scores[expert];
   return isnan(c) ? -INFINITY : c;

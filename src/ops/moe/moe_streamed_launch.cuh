@@ -73,7 +73,7 @@ std::unique_ptr<BoundOp> make_streamed(const StreamedLaunch<T>& gate_up, const S
   });
 }
 
-// Returns whether the step has few enough pairs, and the device has what the kernels need.
+// Returns whether there are few enough pairs of a token and an expert, and the device has what the kernels need.
 inline bool streamed_runs(const ExpertsProblem& p) {
   const Result<std::size_t> memory = most_shared_memory("moe_experts");
   return p.tokens * p.top_k <= kStreamedPairs && can_launch_early() && memory.ok() &&

@@ -1,5 +1,5 @@
 // Multiplies a few rows by a quantised matrix, whose values are converted in registers. Memory bandwidth limits the
-// speed, because every weight is read once, in its small form. Converted weights are not written to memory.
+// speed, because every weight is read once, in its quantised form. Converted weights are not written to memory.
 #pragma once
 
 #include <cstddef>

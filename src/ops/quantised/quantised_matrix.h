@@ -76,7 +76,7 @@ struct QuantisedFormat {
 // Returns the type of blocks that `values` names, or null if it names no type that operators support.
 const BlockTypeInfo* block_values(std::string_view values);
 
-// Returns the declarations of the attributes, and of the operands after the values, for operators.
+// Returns the declarations of the attributes that hold a QuantisedFormat. An operator with a quantised matrix has them.
 std::vector<ir::AttributeDecl> quantised_attributes();
 
 // N and K of a matrix. expect_quantised() checks the operands from `first` on, as a part of a shape rule, and returns N

@@ -64,7 +64,7 @@ __global__ void best_of_chunks(const float* x, std::int64_t vocab, Chunks chunks
   if (threadIdx.x == 0) best[blockIdx.x] = key;
 }
 
-// Returns the key of the row's greatest logit, in every lane of a warp. best [chunks]
+// Returns the key of the row's greatest logit, in every lane of a warp. `best` has `chunks` entries.
 __device__ std::uint64_t best_of_row(const std::uint64_t* best, std::int64_t chunks) {
   std::uint64_t key = kNoToken;
   for (std::int64_t c = threadIdx.x % kWarp; c < chunks; c += kWarp) key = best[c] < key ? best[c] : key;

@@ -1,6 +1,6 @@
 // Catches: a distribution that is not the one requested (wrong order of temperature, top-k, top-p and min-p; a set one
 // token too large or small; a biased draw); draws that depend on the row's place, the batch or the number of threads;
-// NaN or masked logits that are drawn; ties that go to another index.
+// NaN or masked logits that are drawn; ties that the wrong index wins.
 #include "tessera/ops/sampling/sample.h"
 
 #include <gmock/gmock.h>
