@@ -56,7 +56,7 @@ class RowSchedules {
 
   std::optional<std::int64_t> chosen(const RowProblem& problem) const;
   // Notes a problem to be measured. Does nothing if the problem was measured or taken already, or if kMost problems
-  // wait.
+  // wait to be measured.
   void note(const RowProblem& problem, RowInstance instance);
   // Returns a noted problem of this device that nobody has measured. It is returned only once.
   std::optional<std::pair<RowProblem, RowInstance>> take_unmeasured(const Device& device);

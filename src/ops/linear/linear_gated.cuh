@@ -1,5 +1,5 @@
-// Computes a linear of many rows and the gate after it in one kernel on Hopper (hopper_matmul.cuh): y = a(x · gᵀ) ⊙ x ·
-// uᵀ. w has n gate rows g, then n up rows u. The linear's own result is twice as wide as y, and is never stored and
+// Computes a linear of many rows and the gate after it in one kernel on Hopper (hopper_matmul.cuh): y = a(x · gᵀ) ⊙ (x
+// · uᵀ). w has n gate rows g, then n up rows u. The linear's own result is twice as wide as y, and is never stored and
 // read again. At 8192 tokens this saves a fifth of a layer's memory traffic.
 //
 // The tensor map of w places 8 gate rows beside the same 8 up rows in shared memory, so that a thread has both sums of
