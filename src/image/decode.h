@@ -27,9 +27,9 @@ namespace tessera {
 // Limits for a file and for the size in its header. They are checked before memory for pixels is allocated.
 struct DecodeLimits {
   std::int64_t most_bytes = std::int64_t{64} << 20;  // size of the file
-  std::int64_t most_pixels = std::int64_t{64}
-                             << 20;  // decoding takes 3 bytes per pixel, and up to 9 more for a progressive JPEG
-  std::int32_t most_side = 32768;    // pixels
+  // Number of pixels. Decoding takes 3 bytes per pixel, and up to 9 more for a progressive JPEG.
+  std::int64_t most_pixels = std::int64_t{64} << 20;
+  std::int32_t most_side = 32768;  // pixels
   double most_ratio = 200;  // longer side divided by the shorter side; the image processors refuse greater ratios
   // Called once or twice before memory is allocated. `bytes` is an upper bound of the memory that decoding will take,
   // computed from the size in the header. If it returns an error, decode_image() ends and returns this error. May be

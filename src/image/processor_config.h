@@ -14,11 +14,11 @@ namespace tessera {
 // The settings of Hugging Face's Qwen2VLImageProcessor, with the same defaults (transformers 5.17).
 struct ImageProcessorConfig {
   std::int32_t patch_size = 14;              // side of a patch in pixels
-  std::int32_t temporal_patch_size = 2;      // frames per patch; a still image is repeated for each
+  std::int32_t temporal_patch_size = 2;      // frames per patch; a still image is used for all of them
   std::int32_t merge_size = 2;               // the tower merges merge_size × merge_size patches into a token
   std::int64_t min_pixels = 56 * 56;         // images are resized to at least this many pixels
   std::int64_t max_pixels = 28 * 28 * 1280;  // images are resized to at most this many pixels
-  double rescale_factor = 1.0 / 255;         // factor of the values 0 … 255
+  double rescale_factor = 1.0 / 255;         // the values 0 … 255 are multiplied by this factor
   // Subtracted after rescaling: red, green, blue.
   std::array<double, 3> mean{0.48145466, 0.4578275, 0.40821073};
   // Divisors after the mean is subtracted: red, green, blue.

@@ -138,7 +138,8 @@ ResampleTable make_resample_table(std::int32_t from, std::int32_t to) {
     table.count[static_cast<std::size_t>(i)] = count;
   }
 
-  constexpr std::int32_t kMostPrecision = 22;  // with it the sum of products of weights and bytes fits in 32 bits
+  // At this precision, a sum of products of weights and bytes still fits in 32 bits.
+  constexpr std::int32_t kMostPrecision = 22;
   while (table.precision < kMostPrecision && 0.5 + greatest * (1 << (table.precision + 1)) < (1 << 15))
     ++table.precision;
   for (std::size_t i = 0; i < exact.size(); ++i) {

@@ -38,7 +38,7 @@ struct RowPlanes {
 };
 
 // Resizes the rows, then the columns. Each of these steps rounds to bytes, and is skipped if its size does not change.
-// In addition to the result, this needs 3 · width · image.height bytes.
+// Between the steps, the pixels take 3 · width · image.height bytes in addition to the result.
 RowPlanes resize_bicubic(const Image& image, std::int32_t width, std::int32_t height);
 
 }  // namespace tessera

@@ -4,8 +4,8 @@
 //   const std::optional<NodeArrivals::Arrival> come = TRY(arrivals.next(deadline));
 //
 // Anyone who reaches the port may connect. All connections without a complete hello are read at the same time, each for
-// a limited time, so a silent or slow connection delays no node. The number of these connections is limited too: if
-// there are too many, the one that has been silent longest is closed.
+// a limited time, so a silent or slow connection delays no node. The number of these connections is limited too. If a
+// new connection would exceed the limit, the oldest one is closed.
 #pragma once
 
 #include <chrono>

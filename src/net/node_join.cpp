@@ -46,7 +46,8 @@ std::vector<int> missing_nodes(std::vector<Socket>& sockets) {
   return missing;
 }
 
-// Stores the connection at the number that its node claims to have, or returns an error with the reason why it cannot.
+// Stores the connection in `sockets`, at the node number that its hello contains. Returns an error if the hello does
+// not match or if another process already has this number.
 Status take_place(const NodeHello& own, NodeArrivals::Arrival& come, std::vector<Socket>& sockets) {
   TRY(check_hello(own, come.hello));
   Socket& place = sockets[static_cast<std::size_t>(come.hello.node)];

@@ -72,7 +72,7 @@ class Listener {
   Socket socket_;
 };
 
-// Waits until a descriptor has data, a connection or an end to read; at most until `deadline`.
+// Waits until one of `descriptors` has data, a new connection or the end of its stream to read, or until `deadline`.
 void wait_to_read(std::span<const int> descriptors, NetClock::time_point deadline);
 
 // Connects. Retries until `deadline`, because the other process and its name may become available later; then returns

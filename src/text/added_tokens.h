@@ -17,10 +17,12 @@ namespace tessera {
 
 struct AddedToken {
   std::string content;
-  std::string written;  // the text to find and to decode to: the content, passed through the normalizer if `normalized`
+  // The text that encoding searches for and that decoding returns. It is the content, passed through the normalizer if
+  // `normalized`.
+  std::string written;
   std::int32_t id = 0;
   bool special = false;
-  bool normalized = false;   // is found in the normalised text; otherwise in the text as given
+  bool normalized = false;   // is searched for in the normalised text; otherwise in the text as given
   bool lstrip = false;       // includes the white space on its left
   bool rstrip = false;       // includes the white space on its right
   bool single_word = false;  // matches only if no word character is next to it
@@ -36,12 +38,12 @@ struct AddedSpan {
 // Const functions are thread-safe.
 class AddedTokens {
  public:
-  // Reads added tokens. `normalizer` may be null. Returns an error for an id or content that appears twice or that
-  // differs from the model's vocabulary.
+  // Reads added tokens. `normalizer` may be null. Returns an error if an id or a content appears twice, or if the
+  // model's vocabulary has the content with another id or the id with another content.
   static Result<AddedTokens> create(const Field& field, const Vocabulary& model, const Normalizer* normalizer);
 
-  // Cuts `text` at those added tokens whose member `normalized` has this value. The leftmost match comes first. If
-  // several tokens match at one place, the longest counts. Special tokens are found only if `parse_special`.
+  // Cuts `text` at the added tokens whose member `normalized` equals the argument. The leftmost match comes first. If
+  // several tokens match at one offset, the longest counts. Special tokens are found only if `parse_special`.
   std::vector<AddedSpan> split(std::string_view text, bool normalized, bool parse_special) const;
 
   const AddedToken* find(std::string_view content) const;  // null if there is none

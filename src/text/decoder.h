@@ -18,7 +18,7 @@ class TokenStream {
   virtual ~TokenStream() = default;
   // Appends the text that becomes final with the next token to `out`.
   virtual void push(std::string_view token, std::string& out) = 0;
-  // Appends the rest of the text and starts a new one.
+  // Appends the rest of the text and starts a new text.
   virtual void finish(std::string& out) = 0;
 };
 

@@ -17,11 +17,11 @@ using PreTokenizerPtr = std::unique_ptr<PreTokenizer>;
 constexpr std::string_view kGpt2Pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
-// Matches words, and runs of characters that are neither words nor white space. The two joiners are word characters, as
-// in Oniguruma.
+// Matches words, and runs of characters that are neither words nor white space. The joiners U+200C and U+200D are word
+// characters, as in Oniguruma.
 constexpr std::string_view kWords = R"([\w\x{200c}\x{200d}]+|[^\w\s\x{200c}\x{200d}]+)";
 
-// The treatment of the matches of a split.
+// What a split does with its matches.
 enum class Behavior { kRemoved, kIsolated, kMergedWithPrevious, kMergedWithNext, kContiguous };
 
 Result<Behavior> make_behavior(const Field& field) {

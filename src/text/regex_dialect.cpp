@@ -117,7 +117,7 @@ class Translator {
       out_ += c == 's' ? kSpace : kWord;
       pos_ += 2;
     } else {
-      // A \S in a class is copied: PCRE2's \S differs from Oniguruma's in U+180E only.
+      // Copies a \S in a class, because PCRE2's \S differs from Oniguruma's only in U+180E.
       copy_escape();
     }
     return ok_status();

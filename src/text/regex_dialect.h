@@ -1,5 +1,6 @@
-// Translates the patterns of tokenizer files. The files write them for Oniguruma (Ruby syntax), and this engine matches
-// with PCRE2. If the two read the same text differently, the pattern is rewritten to Oniguruma's meaning or refused:
+// Translates the patterns of tokenizer files. The patterns are written for Oniguruma (Ruby syntax), but this engine
+// matches with PCRE2. Where both libraries read a construct differently, the construct is rewritten so that PCRE2
+// matches like Oniguruma, or is refused:
 //
 //   \s \S \w       Oniguruma's sets, which differ from PCRE2's in a few characters
 //   x{1,3}+        repeats the interval (PCRE2: possessive)

@@ -5,10 +5,10 @@
 //   std::string text = tokenizer.decode(ids);
 //
 // Reads Hugging Face's tokenizer.json with a BPE model (byte-level as for Qwen, Llama 3, GPT-2, DeepSeek, …, or
-// SentencePiece style with byte fallback as for Llama 2, Mistral, Gemma, …) or a Unigram model. It gives the ids of
+// SentencePiece style with byte fallback as for Llama 2, Mistral, Gemma, …) or a Unigram model. The ids equal those of
 // Hugging Face's library. The fields `truncation` and `padding` are not applied. A file "….model" is a SentencePiece
-// model, read with the tokenizer_config.json and added_tokens.json beside it (sentencepiece_tokenizer.h); it gives the
-// ids of Hugging Face's Llama tokenizer.
+// model. It is read with the tokenizer_config.json and added_tokens.json beside it (sentencepiece_tokenizer.h), and the
+// ids equal those of Hugging Face's Llama tokenizer.
 //
 // Threads: a Tokenizer never changes after load(), and all const functions may run at the same time. Ownership: it owns
 // everything it needs, and the file may be removed after load(). Movable, not copyable.
@@ -45,7 +45,7 @@ class Tokenizer {
   // Loads a tokenizer. `path` is tokenizer.json, a file that ends in ".model", or a folder with tokenizer.json or else
   // tokenizer.model. Errors name the file, the field, the value and what is accepted. Returns not_found if there is no
   // such file, invalid_argument for malformed content, and unimplemented for a type that this engine does not support.
-  // Cost: about 0.2 s for a vocabulary of 150 000.
+  // Cost: about 0.2 s for a vocabulary of 150 000 tokens.
   static Result<Tokenizer> load(const std::string& path);
   // Reads the file's text from memory; `name` identifies the file in errors.
   static Result<Tokenizer> parse(std::string_view json, const std::string& name);

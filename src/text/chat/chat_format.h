@@ -1,6 +1,6 @@
 // Chat formats that plugins add. A chat format is the way in which a model writes reasoning and tool calls in its text.
-// The server has formats of its own (server/tools/tool_call_parser.h, server/reasoning/reasoning_parser.h). It looks
-// here for names that it does not know.
+// The server has formats of its own (server/tools/tool_call_parser.h, server/reasoning/reasoning_parser.h). It looks up
+// all other names in ChatFormats.
 #pragma once
 
 #include <cstdint>
@@ -50,8 +50,8 @@ struct ReasoningMarks {
 class ChatParser {
  public:
   virtual ~ChatParser() = default;
-  // Parses the next text, which may be cut anywhere between two tokens. The returned pieces are valid UTF-8. An error
-  // is a fault of the format, not of the text.
+  // Parses the next part of the text. A part may end after any token. The returned pieces are valid UTF-8. An error
+  // means that the format's code is at fault, not the text.
   virtual Result<std::vector<ChatPiece>> push(std::string_view text) = 0;
   // Ends the text. Returns the pieces that were held back.
   virtual Result<std::vector<ChatPiece>> finish() = 0;

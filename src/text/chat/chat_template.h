@@ -8,8 +8,8 @@
 //
 // The language is Jinja2 as set up by Hugging Face's apply_chat_template: trim_blocks and lstrip_blocks on, loop
 // controls, `tojson` without HTML escapes, `raise_exception`, `strftime_now`, and values that templates cannot change.
-// Values print as in Python. Unsupported constructs are errors with line and column, in parse() if it can detect them
-// there.
+// Values print as in Python. Unsupported constructs are errors with line and column. They come from parse() if it can
+// detect the construct, otherwise from render().
 //
 // Templates come with models and are not trusted: nesting, steps, output and value sizes are bounded
 // (TemplateLimits), and a template reaches nothing but its variables.

@@ -52,7 +52,7 @@ struct Expression {
     kAnd,          // parts[0] and parts[1]
     kOr,           // parts[0] or parts[1]
     kConcat,       // parts[0] ~ parts[1] ~ …
-    kConditional,  // parts[0] if parts[1] else parts[2]; parts[2] null: undefined
+    kConditional,  // parts[0] if parts[1] else parts[2]; a null parts[2] is an undefined value
   };
   Kind kind;
   std::size_t offset;  // in the source
@@ -95,14 +95,14 @@ struct Statement {
     kFor,          // for targets[0] in expressions[0] if expressions[1] (or null); bodies[0], else bodies[1]
     kIf,           // if expressions[i]: bodies[i] …, else bodies.back(), which has no expression
     kSet,          // targets[0] = expressions[0]
-    kSetBlock,     // targets[0] = bodies[0] through expressions[0] (or null)
+    kSetBlock,     // targets[0] = the text of bodies[0], filtered by expressions[0] (or null)
     kMacro,        // name, signature, bodies[0]
     kCallBlock,    // expressions[0] (a kCall) with caller: signature, bodies[0]
-    kFilterBlock,  // bodies[0] through expressions[0]
+    kFilterBlock,  // the text of bodies[0], filtered by expressions[0]
     kWith,         // targets[i] = expressions[i]; bodies[0]
     kBreak,
     kContinue,
-    kBlock,  // bodies[0], unchanged
+    kBlock,  // bodies[0], the inside of {% generation %}
   };
   Kind kind;
   std::size_t offset;

@@ -18,8 +18,9 @@ std::unique_ptr<Expression> ExpressionParser::make(Kind kind) const {
   return std::make_unique<Expression>(Expression{.kind = kind, .offset = tokens_.current().offset});
 }
 
-// Refuses a tree that is too deep, so that evaluating and freeing it never overflow the stack. The parser's own
-// recursion is no bound, because a chain of left-associative operators makes a deep tree without recursion.
+// Refuses a tree that is too deep, so that evaluating and freeing it never overflow the stack. The limit of the
+// parser's recursion does not suffice, because a chain of left-associative operators makes a deep tree without
+// recursion.
 Result<ExpressionPtr> ExpressionParser::finish(std::unique_ptr<Expression> expression) const {
   int depth = 0;
   const auto note = [&](const ExpressionPtr& part) {

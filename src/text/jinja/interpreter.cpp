@@ -10,7 +10,7 @@ namespace {
 // The deepest nesting of statements, expressions and calls. A recursive macro uses about ten levels for each call. A
 // level takes at most a few KiB of stack, even in builds with sanitizers.
 constexpr int kMaxRunDepth = 700;
-// The limit of scopes that outlive their block because a function defined inside may still be called.
+// The maximum number of scopes that outlive their block because a function defined inside may still be called.
 constexpr std::size_t kMaxKeptScopes = 100'000;
 
 }  // namespace
@@ -79,7 +79,7 @@ Interpreter::Interpreter(const Program& program, Budget budget, std::optional<st
 }
 
 Interpreter::~Interpreter() {
-  // A kept scope may hold a macro that refers to another scope, so all values are released before any scope is.
+  // A kept scope may hold a macro that refers to another scope, so all values are released before any scope is freed.
   globals_.names.clear();
   for (const auto& scope : kept_) scope->names.clear();
 }

@@ -261,7 +261,7 @@ TEST(Template, ValuesOutliveTheLoopTheyWereMadeIn) {
   EXPECT_EQ(*render("{% set ns = namespace() %}{% for a in [1, 2] %}{% for x in [7] recursive %}{{ x }}{{ a }}"
                     "{% set ns.l = loop %}{% endfor %}{% endfor %};{{ ns.l([8]) }}"),
             "7172;82");
-  // loop.changed() stores its arguments in the loop, so this loop would contain itself.
+  // loop.changed() stores its arguments in the loop, so this loop contains itself until it ends.
   EXPECT_EQ(*render("{% for a in [1] %}{{ loop.changed(loop, [loop.cycle]) }}{% endfor %}"), "True");
 }
 

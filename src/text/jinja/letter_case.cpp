@@ -16,7 +16,7 @@ void for_each_character(std::string_view text, Visit visit) {
   }
 }
 
-// Appends the upper case of a character, which may have several characters.
+// Appends the upper case of a character. The upper case may consist of several characters.
 void append_upper(std::string& out, char32_t code) {
   if (code == 0xDF) {
     out += "SS";

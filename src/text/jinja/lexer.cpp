@@ -151,7 +151,7 @@ class Lexer {
     }
   }
 
-  // Reads digits with single "_" between them.
+  // Returns the position after the digits at position `i`. Single "_" may stand between the digits.
   std::size_t digits(std::size_t i) const {
     while (i < text_.size() &&
            (is_digit(text_[i]) || (text_[i] == '_' && i + 1 < text_.size() && is_digit(text_[i + 1])))) {
@@ -230,7 +230,8 @@ class Lexer {
   const Source& source_;
   std::string_view text_;
   std::size_t pos_ = 0;
-  bool line_starting_ = true;  // pos_ is after a newline that a tag consumed
+  // True at the beginning of the source, and after a tag that consumed the newline behind it.
+  bool line_starting_ = true;
   std::vector<Token> out_;
 };
 

@@ -120,7 +120,7 @@ Result<Value> add_lists(const Value& left, const Value& right, Budget& budget) {
   return Value::list(std::move(items), left.as_list().kind);
 }
 
-// Adds two texts. If one is marked safe, the result is safe and the other one is escaped.
+// Adds two texts. If at least one is marked safe, the result is safe, and a text that is not marked safe is escaped.
 Result<Value> add_texts(const Value& left, const Value& right, Budget& budget) {
   const bool safe = left.is_safe() || right.is_safe();
   const auto part = [&](const Value& text) {
@@ -131,7 +131,7 @@ Result<Value> add_texts(const Value& left, const Value& right, Budget& budget) {
   return safe ? Value::safe_text(std::move(out)) : Value(std::move(out));
 }
 
-// Clamps a position in a Python slice to [low, high]; negative ones count from the end.
+// Clamps a position in a Python slice to [low, high]. A negative position counts from the end.
 std::int64_t clamp_index(std::int64_t index, std::int64_t size, std::int64_t low, std::int64_t high) {
   if (index < 0) index += size;
   return std::clamp(index, low, high);

@@ -11,8 +11,8 @@
 namespace tessera::jinja {
 namespace {
 
-// Spends the budget for what was appended after the offset `before`, so that a value with many references to one large
-// part cannot grow without bound.
+// Spends the budget for what was appended after the offset `before`. A value with many references to one large part has
+// a very long text, and the budget ends the printing early.
 Status spend_growth(const std::string& out, std::size_t before, Budget& budget) {
   if (out.size() > budget.max_bytes()) return budget.spend_bytes(out.size());
   return budget.spend(1 + static_cast<std::int64_t>((out.size() - before) / Budget::kBytesOfStep));

@@ -9,15 +9,16 @@
 
 namespace tessera {
 
-// A pre-tokenizer's settings as members of a tokenizer.json. They equal those of the model for which the name was made.
+// A pre-tokenizer's settings as members of a tokenizer.json. The settings equal those in the tokenizer.json of the
+// model for which the name was made.
 struct NamedPreTokenizer {
   Json normalizer;             // null: none
   Json pre_tokenizer;          // splits the text, and replaces bytes by their symbols
   bool ignore_merges = false;  // a piece that is itself a token becomes that token without merging
-  bool add_bos = false;        // TokenLists::add_bos of a file without that field
+  bool add_bos = false;        // replaces TokenLists::add_bos if the file lacks that field
 };
 
-// Finds a name. Returns false for one that is not known.
+// Sets `found` to the pre-tokenizer with this name. Returns false for an unknown name.
 bool find_pre_tokenizer(std::string_view name, NamedPreTokenizer& found);
 // Returns the name of the pre-tokenizer that splits texts like a tokenizer.json with these members; nothing if there is
 // no such name. `ignore_merges` is a member of that file's model.

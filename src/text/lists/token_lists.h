@@ -23,9 +23,10 @@ enum class TokenKind : std::uint8_t {
 
 // The lists of one tokenizer. The texts are borrowed, and must stay valid until the tokenizer has been made.
 struct TokenLists {
-  std::string file;   // for errors
-  std::string model;  // "gpt2" and "gemma4": byte-pair encoding with merges; "llama": SentencePiece's, with scores
-  std::string pre;    // how texts are cut before merging: "qwen2", "llama-bpe", …; not used for "llama"
+  std::string file;  // for errors
+  // "gpt2" and "gemma4" are byte-pair encoding with merges. "llama" is SentencePiece's byte-pair encoding with scores.
+  std::string model;
+  std::string pre;  // how texts are cut before merging: "qwen2", "llama-bpe", …; not used for "llama"
   std::vector<std::string_view> tokens;  // [id]
   std::vector<TokenKind> kinds;          // [id]; if empty, all tokens are kNormal
   std::vector<std::string_view> merges;  // "left right", in order of rank
