@@ -9,7 +9,7 @@
 
 namespace tessera {
 
-// Returns whether the route answers until the server's end, because it reports how the server is doing.
+// Returns whether the route answers until the server's end. These routes report how the server is doing.
 bool answers_while_draining(std::string_view route);
 
 // Returns a 503 with the header Retry-After.

@@ -1,4 +1,5 @@
-// The server: serves one engine, or several of one model, over HTTP by the protocols of OpenAI, Anthropic and SGLang.
+// Serves one engine, or several engines of one model, over HTTP, in the protocols of OpenAI, Anthropic, Ollama and
+// SGLang.
 //
 //   std::unique_ptr<Server> server = TRY(Server::create(options, *engine));
 //   print(server->address());

@@ -43,7 +43,7 @@ class Losing {
 
 TEST(LostServer, AnswersWithTheReasonUntilItEnds) {
   Losing losing;
-  Running running(losing.engine(), {.last_answers_s = 30});  // even a slow machine asks within these seconds
+  Running running(losing.engine(), {.last_answers_s = 30});  // long enough for the test's requests on a slow machine
   Client stream(running.port);
   Client kept(running.port);
   EXPECT_EQ(kept.ask(get("/health")).status, 200);

@@ -17,7 +17,8 @@ using ::testing::HasSubstr;
 
 std::string adapter(const std::string& name) { return data_path("adapters/qwen3-lora/" + name); }
 
-// A server with the small qwen3 checkpoint of the reference data (tests/data/goldens), which also has the adapters.
+// Serves the small qwen3 checkpoint of the reference data (tests/data/goldens). The tests load the adapters that the
+// reference data has for this checkpoint.
 class AdapterRoutes : public ::testing::Test {
  protected:
   static std::unique_ptr<Engine> make(bool enabled) {

@@ -44,7 +44,7 @@ ApiResult<Json> read_custom(const ApiFields& tool) {
 // The place where a tool is defined.
 enum class ToolPlace : std::uint8_t {
   kList,      // in "tools"
-  kAddition,  // in a tool_addition block: replaces a tool with the same name
+  kAddition,  // in a tool_addition block; the tool replaces a tool with the same name
 };
 
 ApiStatus read_tool(const Json& json, const std::string& param, ToolPlace place, MessageTools& out) {

@@ -1,6 +1,7 @@
-// Handles system messages in the middle of a conversation, which agents send but many templates know only at the
-// beginning or not at all. A message stays in its place, so that the prompt before it stays the same from request to
-// request. If it moved to the front, the prefix cache would no longer match.
+// Handles system messages in the middle of a conversation. Agents send such messages, but many templates accept a
+// system message only at the beginning or not at all. A message stays in its place, so that the prompt before the
+// message stays the same from request to request. If the message moved to the front, the prefix cache would no longer
+// match.
 #pragma once
 
 #include "tessera/base/json.h"

@@ -12,22 +12,22 @@ namespace {
 
 using ::testing::StartsWith;
 
-// Prints every message in its place.
+// A template that prints every message in its place.
 constexpr const char* kAnywhere =
     "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif "
     "%}";
-// Refuses a system message that is not the first, like Qwen3.5's.
+// A template that refuses a system message that is not the first message, as in Qwen3.5.
 constexpr const char* kFrontAlone =
     "{% for m in messages %}{% if m.role == 'system' and not loop.first %}{{ raise_exception('System message must be "
     "at "
     "the beginning.') }}{% endif %}<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt "
     "%}<assistant>{% endif %}";
-// Prints all system messages first, like DeepSeek's.
+// A template that prints all system messages first, as in DeepSeek.
 constexpr const char* kCollected =
     "{% for m in messages if m.role == 'system' %}{{ m.content }}{% endfor %}{% for m in messages if m.role != "
     "'system' "
     "%}<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}";
-// Refuses every system message, and requires the roles to alternate, like Gemma's.
+// A template that refuses every system message and requires the roles to alternate, as in Gemma.
 constexpr const char* kNone =
     "{% if messages[0].role == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
     "{% for m in messages %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('Roles must "
@@ -106,7 +106,7 @@ TEST(SystemTurns, PublishedTemplatesKeepTheBeginningOfThePrompt) {
     const ChatTemplate chat = *ChatTemplate::parse(source, path);
     const std::string second = rendered(chat, kSecondTurn);
     std::string first = rendered(chat, kFirstTurn);
-    first.resize(first.rfind('M') + 1);  // some templates write the assistant's tag differently once it has an answer
+    first.resize(first.rfind('M') + 1);  // some templates write another assistant's tag if the answer follows
     EXPECT_THAT(second, StartsWith(first)) << path;
     EXPECT_LT(second.find('U'), second.rfind('V')) << path;
   }

@@ -43,7 +43,7 @@ struct CheckedInput {
 };
 
 // Reads a whole file. Every line must be a request to `endpoint` with a "custom_id" that no other line has. The
-// request's body is not checked until it runs. Error: the file cannot be read.
+// request's body is checked only when the request runs. Error: the file cannot be read.
 Result<CheckedInput> check_batch_input(const std::filesystem::path& path, std::string_view endpoint);
 
 }  // namespace tessera

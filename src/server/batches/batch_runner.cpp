@@ -311,7 +311,7 @@ void BatchRunner::finish(BatchRun& run, BatchStatus status) {
     batch.reach(kept.ok() ? status : BatchStatus::kFailed, unix_time());
   });
   runs_.remove_if([&](const auto& each) { return each.get() == &run; });
-  looks_ = true;  // a waiting batch may start
+  looks_ = true;  // checks at once, because a waiting batch may start now
 }
 
 void BatchRunner::fail(BatchRun& run, const Status& why) {

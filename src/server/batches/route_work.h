@@ -21,7 +21,7 @@ struct RouteWork {
   std::span<const std::string> api_keys;
 
   std::string owner(const Call& call) const { return owner_of(call.request(), api_keys); }
-  // Answers with the JSON that `make` returns on a thread of the pool.
+  // Runs `make` on a thread of the pool and answers with the JSON that it returns.
   void answer(const Call& call, TextWork work, std::function<ApiResult<std::string>()> make) const;
 };
 

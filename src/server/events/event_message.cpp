@@ -7,8 +7,8 @@
 namespace tessera {
 namespace {
 
-// The name of the memory that holds the engine's own cache. Subscribers expect "GPU", also if the engine runs on
-// another device, because the other names are those of caches in slower memory.
+// The name of the memory that holds the engine's own cache. Subscribers expect "GPU" even if the engine runs on another
+// device, because all other names stand for caches in slower memory.
 constexpr std::string_view kMedium = "GPU";
 
 class EventWriter {

@@ -1,4 +1,4 @@
-// The options of published KV cache events, as vLLM and SGLang take them: a JSON object.
+// The options for publishing KV cache events. They are a JSON object in the form that vLLM and SGLang accept.
 #pragma once
 
 #include <cstdint>

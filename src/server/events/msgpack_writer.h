@@ -31,8 +31,8 @@ class MsgpackWriter {
   const std::string& bytes() const { return bytes_; }
 
  private:
-  // The first bytes of a value with a size. If size ≤ `fixed_most`, the only one is `fixed` + size. Otherwise `sized`
-  // precedes a size of 2 bytes, or `sized` + 1 precedes a size of 4 bytes.
+  // The bytes before the content of a value with a size. If size ≤ `fixed_most`, they are one byte, `fixed` + size.
+  // Otherwise they are the byte `sized` and the size in 2 bytes, or the byte `sized` + 1 and the size in 4 bytes.
   struct Kind {
     std::uint8_t fixed = 0;
     std::size_t fixed_most = 0;

@@ -27,7 +27,7 @@ struct ZmqLibrary {
   decltype(&zmq_errno) error = nullptr;
   decltype(&zmq_strerror) error_text = nullptr;
 
-  // Loads `file`, as dlopen() does; it stays loaded. Errors name the file and the package that has it.
+  // Loads the library `file` with dlopen(). It stays loaded. Errors name the file and the package that has it.
   static Result<ZmqLibrary> open(const std::string& file = kFile);
 };
 

@@ -1,4 +1,4 @@
-// Fields that the routes that generate nothing share: /v1/embeddings, /v1/rerank and /v1/score.
+// Reads the fields that are common to the routes without generation: /v1/embeddings, /v1/rerank and /v1/score.
 #pragma once
 
 #include <cstdint>

@@ -25,7 +25,7 @@ using net::ip::tcp;
 
 // The number of connections above the limit that get an error. Further ones are closed without an answer.
 constexpr std::size_t kMaxRefusing = 64;
-// The pause after an accept that failed for lack of file descriptors; connections that close free some.
+// The pause after an accept that failed for lack of file descriptors. Connections may close meanwhile and free theirs.
 constexpr std::chrono::milliseconds kAcceptPause{50};
 // The time that clients have to receive the last answers before a stopping server closes their connections.
 constexpr std::chrono::seconds kLastSend{2};

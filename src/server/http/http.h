@@ -101,14 +101,14 @@ struct GenerationAsked {
 struct GenerationFacts {
   std::string id{};                          // the answer's id; "": the request ran no model
   std::optional<GenerationTokens> tokens{};  // the sum of all texts that have ended; none: no text has ended
-  std::string_view finish{};                 // a constant: why the last text ended; "": no text has ended
+  std::string_view finish{};                 // why the last text ended, a string literal; "": no text has ended
   GenerationAsked asked{};
   // Seconds from the engine's receipt of a text to its admission, to its first token, and to its end. They belong to
   // the text that ended last.
   double queue_s = 0;
   double first_token_s = 0;
   double engine_s = 0;
-  std::string_view route{};    // a constant: the route's path
+  std::string_view route{};    // the route's path, a string literal
   std::string trace_parent{};  // the header traceparent; "": traces are off, or the header is absent
 };
 

@@ -41,8 +41,8 @@ constexpr double kKeepAliveGraceS = 1;
 
 constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
 
-// Returns a token that makes an operation cancellable by the signal. The caller must then clear the signal's slot,
-// which would otherwise point at the finished operation.
+// Returns a token that makes an operation cancellable by the signal. After the operation, the caller must clear the
+// signal's slot, because the slot would otherwise point at the finished operation.
 auto woken_by(net::cancellation_signal& signal) {
   return net::bind_cancellation_slot(signal.slot(), net::as_tuple(net::use_awaitable));
 }
@@ -158,8 +158,8 @@ HttpSession::Task<bool> HttpSession::parse(Reader& reader, bool whole) {
       const std::size_t parsed = parser.put(net::buffer(in_), error);
       in_.erase(0, parsed);
       finished_.bytes_in += parsed;
-      // Counts the head's bytes. The parser's own limit counts only unconsumed bytes, which a head sent line by line
-      // never reaches.
+      // Counts the head's bytes. The parser's own limit counts only unconsumed bytes, so a head that is sent line by
+      // line never reaches that limit.
       if (!whole) reader.head_bytes += parsed;
       if (reader.head_bytes > sessions_.options.max_header_bytes) error = http::error::header_limit;
       if (whole && !charge_body(reader)) co_return false;

@@ -80,7 +80,7 @@ TEST(Http, HeadGetsNoBodyAndOptionsReachesNoHandler) {
   client.send("HEAD /h HTTP/1.1\r\nHost: localhost\r\n\r\n");
   const Reply head = client.read_reply(true);
   EXPECT_EQ(head.status, 200);
-  EXPECT_TRUE(head.has_line("Content-Length: 8"));  // the length of "GET /h? ", which a GET would get
+  EXPECT_TRUE(head.has_line("Content-Length: 8"));  // a GET would get the body "GET /h? " of 8 bytes
   const Reply options = client.ask("OPTIONS * HTTP/1.1\r\nHost: localhost\r\n\r\n");
   EXPECT_EQ(options.status, 204);
   EXPECT_THAT(options.head, HasSubstr("Allow: GET"));

@@ -2,7 +2,7 @@
 // addresses (public_address.h), no proxy, no credentials. It uses libcurl.
 //
 // The address is checked each time a connection is made, also for redirects, and the connection goes to exactly this
-// address. A redirect, or a name that resolves differently a moment later, gains nothing.
+// address. A client therefore cannot pass the check by a redirect, or by a name that soon resolves to another address.
 #pragma once
 
 #include <sys/socket.h>

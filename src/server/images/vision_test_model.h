@@ -35,7 +35,7 @@ inline const Tokenizer& vision_tokenizer() {
   return tokenizer;
 }
 
-// Writes contents as Qwen's templates do.
+// A template that writes contents as Qwen's templates do.
 inline constexpr const char* kVisionTemplate =
     "{% for m in messages %}{{ m.role }}:{% if m.content is string %}{{ m.content }}{% else %}{% for c in m.content %}"
     "{% if c.type == 'image' or 'image' in c or 'image_url' in c %}<|vision_start|><|image_pad|><|vision_end|>"

@@ -40,7 +40,7 @@ ApiJob load_job(OllamaStyle style) {
   return job_of(std::move(style));
 }
 
-// Makes the job of a text prompt; `style` says which route's answer it gets.
+// Makes the job of a text prompt. `style` says which route the answer is for.
 ApiResult<ApiJob> text_job(const ApiFields& fields, const ServedModel& model, const OutputFields& output,
                            ChatPrompt prompt, OllamaStyle style) {
   Request request{.prompt = std::move(prompt.ids),

@@ -13,7 +13,7 @@ namespace tessera {
 
 struct OutputGrammar {
   GrammarSpec spec;
-  std::string param;  // the field that asked for it
+  std::string param;  // the field that asked for the grammar
 };
 
 // Reads the fields. Returns nothing if the text is unconstrained. Errors: 400 for more than one constraint, and for

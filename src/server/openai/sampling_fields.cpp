@@ -21,7 +21,7 @@ constexpr double kMaxTimeout = 1e9;
 std::int64_t draw_seed() {
   thread_local std::mt19937_64 random((static_cast<std::uint64_t>(std::random_device{}()) << 32) |
                                       std::random_device{}());
-  return static_cast<std::int64_t>(random() >> 11);  // 53 bits: exact in JavaScript
+  return static_cast<std::int64_t>(random() >> 11);  // 53 bits, which a number in JavaScript holds exactly
 }
 
 ApiStatus read_choice_of_token(const ApiFields& fields, const GenerationConfig& defaults, SamplingParams& out) {

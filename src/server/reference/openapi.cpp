@@ -17,7 +17,7 @@ struct ErrorDoc {
   std::string_view meaning;
 };
 
-// The errors that every route may answer. Most of them come before a route's handler runs.
+// The errors with which every route may answer. Most of them come before a route's handler runs.
 constexpr auto kErrors = std::to_array<ErrorDoc>({
     {"400", "The request is malformed, or a value in it is not accepted."},
     {"403", "The host, the origin or the key may not use this route."},

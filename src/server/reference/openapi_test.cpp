@@ -57,7 +57,7 @@ class OpenApiServer : public ServerTest {
     return running.ask(std::string(doc.method) + " " + path + " HTTP/1.1\r\nHost: localhost\r\n" + headers + length +
                        "\r\n" + body);
   }
-  // Expects that the document has the reply's status and, if it is 200, its type.
+  // Expects that the document lists the reply's status, and the reply's content type for that status.
   static void expect_documented(const Json& document, const RouteDoc& doc, const Reply& reply) {
     SCOPED_TRACE(std::string(doc.method) + " " + std::string(doc.path) + ": " + reply.head + reply.body.substr(0, 300));
     std::string method(doc.method);

@@ -34,7 +34,7 @@ class ServerMetrics {
   // Counts an HTTP request that was answered or refused. `route` is one of a few constants, never a path from a client.
   void answered(std::string_view route, int status);
 
-  // Observes a generation: seconds from the request to its first token, and from one token to the next.
+  // Record the seconds from a request to its first token, and the seconds from one token to the next.
   void first_token(double seconds);
   void next_token(double seconds);
 

@@ -3,8 +3,8 @@
 //   <tool_call>  \n{"name": "get", "arguments": {"a": 1}}  \n</tool_call>
 //   mark         head and body                             tail
 //
-// ToolCallParser feeds the format byte by byte. It holds back text until it is certain whether a call follows; if none
-// does, the text becomes content. One object reads all calls of one text, one after the other.
+// ToolCallParser feeds the format byte by byte. It holds back text until it is certain whether the text is a call. Text
+// that is not a call becomes content. One object reads all calls of one text, one after the other.
 #pragma once
 
 #include <cstdint>

@@ -33,7 +33,7 @@ class MarkerFinder {
     return std::nullopt;
   }
 
-  // Returns the text held back, which at the end of the text proves not to be a marker.
+  // Returns the held text. Call it at the end of the text, when the held text can no longer become a marker.
   std::string take_held() { return std::exchange(held_, {}); }
 
  private:

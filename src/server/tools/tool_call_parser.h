@@ -44,7 +44,7 @@
 
 namespace tessera {
 
-// The addition of a piece of text to a call.
+// What a piece of text adds to a call.
 struct ToolCallDelta {
   int index = 0;     // the call's index, from 0
   std::string id{};  // set in the call's first delta, together with the name

@@ -12,8 +12,8 @@ namespace tessera {
 struct TraceOptions {
   std::string endpoint{};  // URL of a collector that takes OTLP over HTTP; "": no traces
   std::string service = "tessera";
-  std::vector<std::pair<std::string, std::string>>
-      headers{};  // sent with each request to the collector, for example a key
+  // Headers that are sent with each request to the collector, for example with a key.
+  std::vector<std::pair<std::string, std::string>> headers{};
 };
 
 // Returns the whole URL of an endpoint: "http://host:4318" becomes "http://host:4318/v1/traces". Errors: the text is

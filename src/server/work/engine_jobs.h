@@ -45,7 +45,8 @@ class EngineJobs {
   // Requests get the tickets from `first_ticket` up. No other caller of the engine may use these tickets.
   EngineJobs(Hooks hooks, Ticket first_ticket) : hooks_(std::move(hooks)), next_ticket_(first_ticket) {}
 
-  // Submits the job's requests. Everything that the job borrows must outlive it. Precondition: it has a request.
+  // Submits the job's requests. Everything that the job borrows must outlive the job. Precondition: the job has a
+  // request.
   Id start(ApiJob made);
   // Cancels the job, which then gets no more updates.
   void cancel(Id id);

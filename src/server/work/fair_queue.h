@@ -40,8 +40,8 @@ class FairQueue {
   // Appends the job, whose number must be new. If the queue is full, returns the job that was dropped for it: this job,
   // or another waiting one. The queue forgets the dropped job.
   std::optional<Job> add(Job job, std::string_view client);
-  // Starts and returns the next job. Returns nothing if no job waits, or if no client with a waiting job may take
-  // a thread.
+  // Counts the next job as running and returns it. Returns nothing if no job waits, or if no client with a waiting job
+  // may take a thread.
   std::optional<Job> next();
   // Forgets a waiting job. Returns false if the job runs or is unknown.
   bool remove(Job job);

@@ -10,7 +10,8 @@ namespace {
 constexpr double kInterval = 1;  // seconds between two checks
 // Memory is not trimmed unless at least this many bytes were freed.
 constexpr std::int64_t kWorthwhile = std::int64_t{8} << 20;
-// While requests hold memory, checks postpone the trim, but not longer than for this many checks.
+// While requests hold at least kWorthwhile bytes, a check postpones the trim. After this many checks it is not
+// postponed further.
 constexpr int kPatience = 10;
 // If an eighth of the budget was freed since the last trim, the next check trims, because heaps may keep that much.
 constexpr std::int64_t kPartOfBudget = 8;

@@ -43,8 +43,8 @@ class LiveJobs {
   // Cancels the requests of the job with this id if the job has a function ApiJob::deliver. The function then gets
   // Answer::cancelled().
   void cancel(std::string_view id);
-  // Ends the requests with this id, or all requests if it is empty; their answers have the results so far. Returns the
-  // number of requests.
+  // Ends the requests with this id, or all requests if `id` is empty. Their answers have the results so far. Returns
+  // the number of ended requests.
   std::size_t abort(std::string_view id);
   // Ends every job with the error and cancels its requests. A stream gets the error as an event.
   void fail_all(const ApiError& error);

@@ -31,7 +31,8 @@ class MemoryBudget {
   MemoryBudget& operator=(const MemoryBudget&) = delete;
 
   std::int64_t limit() const { return limit_; }
-  // Returns the bytes that may be used after a charge for a request that then holds `whole` bytes itself.
+  // Returns the most bytes that all requests may hold together after a charge to a request. `whole`: the bytes that
+  // this request then holds. Only small requests may use the last sixteenth of the budget.
   std::int64_t limit(std::int64_t whole) const { return whole <= kSmallBytes ? limit_ : limit_ - limit_ / 16; }
   std::int64_t used() const { return used_; }
   // Returns the bytes charged since the start: the sum of all growth.

@@ -14,7 +14,7 @@ constexpr std::string_view kFormType = "multipart/form-data";
 constexpr std::size_t kMostParts = 64;
 constexpr std::size_t kMostBoundary = 70;  // RFC 2046, 5.1.1
 
-// Returns a value without its quotes and backslashes, and removes it from the front of `rest`.
+// Removes the value at the front of `rest` and returns it without its quotes and the backslashes of its escapes.
 std::string take_value(std::string_view& rest) {
   if (!rest.starts_with('"')) {
     const std::size_t end = std::min(rest.find(';'), rest.size());
