@@ -81,7 +81,7 @@ void NodeGroup::leave(const Status& why) {
 }
 
 void NodeGroup::end() {
-  leave();  // all links leave before the first of them is waited for, so that the other ends see an orderly end
+  leave();  // all links leave before the loop waits for one of them, so that all other ends see an orderly end
   for (const std::unique_ptr<NodeLink>& link : links_)
     if (link != nullptr) link->end();
 }

@@ -10,7 +10,7 @@ namespace tessera {
 namespace {
 
 constexpr std::chrono::milliseconds kLook(100);    // how often a thread checks the time
-constexpr std::chrono::milliseconds kAlive(1000);  // longest time between two frames sent; a sign of life fills the gap
+constexpr std::chrono::milliseconds kAlive(1000);  // a sign of life is sent if no frame was sent for this long
 constexpr std::chrono::milliseconds kLast(2000);   // how long the other end may take to read the last frames
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Options of the server's protocols.
+// The options of a server.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Added tokens, which are found in the text itself before any merging: special tokens such as "<|im_end|>" and other
-// additions to a vocabulary ("added_tokens" in tokenizer.json).
+// Finds the added tokens of a text before the text is split and merged. Added tokens are special tokens such as
+// "<|im_end|>", and other additions to a vocabulary ("added_tokens" in tokenizer.json).
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The last step of encoding: the tokens that a model expects around a text, and around and between two texts
+// The last step of encoding: adds the tokens that a model expects around a text, or around and between two texts
 // ("post_processor" in tokenizer.json).
 #pragma once
 

@@ -80,10 +80,10 @@ class BatchRunner {
   void work();
   std::vector<EngineThread::Event> wait();
   void take(EngineThread::Event event);
-  // Starts waiting batches while fewer than kMostBatches run.
+  // Starts waiting batches while fewer than kMostBatches run. Ends waiting batches that were cancelled or have expired.
   void open_batches();
   void open(const Batch& waiting);
-  // Ends batches that have expired or are to be cancelled.
+  // Ends running batches that have expired or are to be cancelled.
   void end_early();
   // Submits requests until there is no room. Returns true if it stopped earlier, after kMostPrepared requests.
   bool fill();

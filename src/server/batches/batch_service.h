@@ -1,4 +1,5 @@
-// The files and batches of a server: their stores in one folder, the thread that runs batches, and the routes.
+// Owns what a server needs for files and batches: the stores in one folder, the thread that runs batches, and the
+// routes.
 //
 // Threads: the I/O thread. Any thread may call dispatch().
 #pragma once

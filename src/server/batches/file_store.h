@@ -53,12 +53,13 @@ class FileStore {
   static Result<std::unique_ptr<FileStore>> open(std::filesystem::path folder, Limits limits, Clock clock = {});
 
   // Stores a new file. Sets its id, bytes and created_at. Errors: 503 if there is no room beside the other files, or
-  // the disk is full; 413 if the file alone exceeds the limit.
+  // the disk is full; 413 if the file alone exceeds the limit; 500 for any other fault of the disk.
   ApiResult<StoredFile> put(StoredFile file, std::string_view content);
   // Moves the file at `path` into the store. Precondition: the caller has reserved the file's bytes with take(). Sets
   // the file's id and created_at. Errors: 503 for a full disk, else 500; adopt() then gives the reserved bytes back.
   ApiResult<StoredFile> adopt(StoredFile file, const std::filesystem::path& path);
-  // Reserve bytes for a later adopt(), and give them back. Error: 503 if there is no room.
+  // Reserve bytes for a later adopt(), and give them back. Errors: 503 if there is no room, 413 if the bytes alone
+  // exceed the limit.
   ApiStatus take(std::int64_t bytes);
   void give_back(std::int64_t bytes);
   // Returns the bytes of all files, including reserved bytes.

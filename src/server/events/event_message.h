@@ -1,5 +1,6 @@
-// A batch of KV cache events as a message in MessagePack, in the form of vLLM and SGLang: an array of the time, the
-// events and the engine's rank. Each event is a map whose "type" is BlockStored, BlockRemoved or AllBlocksCleared.
+// Writes a batch of KV cache events as a message in MessagePack, in the form of vLLM and SGLang. The message is an
+// array of the time, the events and the engine's rank. Each event is a map whose "type" is BlockStored, BlockRemoved or
+// AllBlocksCleared.
 #pragma once
 
 #include <cstdint>

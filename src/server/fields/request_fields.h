@@ -56,13 +56,14 @@ struct AcceptedField {
   std::string_view schema;   // a JSON schema of the accepted values except null; "{}": any value
   bool required = false;     // true: every one of `objects` must have the field
 };
-// Returns the served and harmless fields of all of `objects`, in the order of request_fields.json. `objects` is one or
-// more bits.
+// Returns the fields that are served or harmless in at least one of `objects`, in the order of request_fields.json.
+// `objects` is one or more bits.
 std::vector<AcceptedField> accepted_fields(std::uint32_t objects);
 
-// Checks that every member of `fields` is served, harmless, or has a value that means the same as an absent field.
-// `object` is one bit. Errors: 400 with code unsupported_value for a refused field; 400 with code unknown_parameter and
-// the nearest names for an unlisted field, unless `ignore_unknown`. Cost: some microseconds for a common request.
+// Checks the members of `fields`. `object` is one bit. Errors: 400 with code unsupported_value for a field that is
+// kRefused, unless its value means the same as an absent field; 400 with code unknown_parameter and the nearest names
+// for an unlisted field, unless `ignore_unknown`. Does not check a field that is kChecked, because the field's reader
+// does. Cost: some microseconds for a common request.
 ApiStatus check_request_fields(const ApiFields& fields, std::uint32_t object, bool ignore_unknown);
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
-// The protocols whose clients expect their own shape of errors, and the paths that belong to them. An error that arises
-// before a route's reader runs (a wrong key, a large body, a full queue) has the shape for the request's path.
+// Says which shape the errors at a path have, because each protocol's clients expect a shape of their own. Errors that
+// arise before a route's reader runs (a wrong key, a large body, a full queue) also have the shape for the path.
 #pragma once
 
 #include <cstdint>

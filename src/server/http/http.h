@@ -108,7 +108,7 @@ struct GenerationFacts {
   double queue_s = 0;
   double first_token_s = 0;
   double engine_s = 0;
-  std::string_view route{};    // the route's path, a string literal
+  std::string_view route{};    // the route's path, borrowed from the router
   std::string trace_parent{};  // the header traceparent; "": traces are off, or the header is absent
 };
 

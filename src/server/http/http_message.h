@@ -1,5 +1,5 @@
-// The text of HTTP messages: parses a request's target, limits bodies, and writes heads and chunks. All functions are
-// pure, except that a head contains the date, and that has_hung_up() asks the system.
+// Handles the text of HTTP messages: parses a request's target, limits bodies, and writes heads and chunks. All
+// functions are pure, except that a head contains the date, and that has_hung_up() asks the system.
 #pragma once
 
 #include <cstddef>

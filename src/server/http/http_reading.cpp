@@ -26,7 +26,7 @@ using boost::system::error_code;
 
 constexpr std::size_t kHeadRead = 4 * 1024;
 constexpr std::size_t kBodyRead = 64 * 1024;
-constexpr std::size_t kReadAhead = 16 * 1024;     // most bytes received of later requests while one is answered
+constexpr std::size_t kReadAhead = 16 * 1024;     // most bytes that are read ahead while a request is being answered
 constexpr std::size_t kMaxChunkHead = 16 * 1024;  // most bytes of a chunk's extensions, or of the trailer
 // The seconds that a client has to read the last answer before the connection closes. Closing at once while the client
 // still sends would reset the connection and lose the answer.

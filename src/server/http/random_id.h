@@ -1,4 +1,4 @@
-// Random ids of answers, calls and requests.
+// Makes random ids for answers, calls and requests.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// The parts of a message's content: texts and images.
+// Reads the parts of a message's content, which are texts and images.
 #pragma once
 
 #include <string>

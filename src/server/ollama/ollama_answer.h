@@ -1,5 +1,5 @@
-// The answers to /api/chat and /api/generate: one object, or a stream of objects, one a line. The last line has the
-// reason for the end, the token counts, and times in nanoseconds.
+// The answers to /api/chat and /api/generate: one object, or a stream with one object on each line. The last line has
+// the reason for the end, the token counts, and times in nanoseconds.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// The metrics of CUDA graphs: captured sizes, forwards by runner and reason, padding, and memory by use.
+// Adds the metrics of CUDA graphs to a scrape: captured sizes, forwards by runner and reason, padding, and memory by
+// use.
 #pragma once
 
 #include "tessera/engine/report/engine_stats.h"

@@ -32,7 +32,7 @@ class EngineJobs {
     std::string events{};             // for a stream: whole server-sent events
     bool ended = false;               // this is the job's last update
     std::string body{};               // set at the end if the job does not stream
-    std::optional<ApiError> error{};  // set at the end
+    std::optional<ApiError> error{};  // set at the end if the job failed
     // The tokens of the request that ended with this event; 0 if no request ended. The caller adds them up.
     std::int64_t prompt_tokens = 0;
     std::int64_t output_tokens = 0;

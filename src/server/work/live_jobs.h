@@ -29,14 +29,16 @@ class LiveJobs {
     // call's body. If building fails, fails the call instead.
     std::function<void(const Call& call, std::function<std::string()> build, std::function<void(std::string)> then)>
         build_elsewhere;
-    double silent_s = 15;  // a stream without an event for this many seconds sends Answer::keep_alive()
+    // A stream that sent nothing for this many seconds sends Answer::keep_alive(), if Answer::keeps_alive().
+    double silent_s = 15;
   };
 
   // `metrics` outlives the object.
   LiveJobs(Hooks hooks, ServerMetrics& metrics) : hooks_(std::move(hooks)), metrics_(metrics) {}
   ~LiveJobs();
 
-  // Submits the job's requests. They are cancelled if the client leaves. A job without requests is answered at once.
+  // Submits the job's requests. They are cancelled if the client leaves, unless the job has a function
+  // ApiJob::deliver. A job without requests is answered at once.
   void start(Call call, ApiJob job);
   // Takes the events of one or more steps, in order. Events of jobs that have ended are dropped.
   void dispatch(std::span<EngineThread::Event> events);

@@ -4,7 +4,7 @@
 //   MemoryBudget budget(1 << 30);
 //   MemoryCharge charge(&budget);
 //   TRY(charge.set(body.size()));        // 503 if other charges hold too much now, 413 if this one is too large alone
-//   TRY(charge.set(2 * body.size()));    // grows; after an error it is unchanged
+//   TRY(charge.set(2 * body.size()));    // grows; an error leaves the charge unchanged
 //
 // Large requests never fill the budget, because its last sixteenth is left to small requests, which hold at most
 // kSmallBytes each. So a short chat is still answered while images and long prompts are refused for now.
@@ -83,7 +83,7 @@ class MemoryCharge {
   // After an error the charge is unchanged. Errors: 413 if the request alone exceeds the limit for its size, which the
   // message names; 503 with Retry-After if other requests hold too much now.
   ApiStatus set(std::int64_t bytes, std::int64_t beside = 0);
-  // Returns the error that set(bytes) would return. Changes nothing.
+  // Returns the error that set(bytes) would return, and counts it as a refusal. The charge stays unchanged.
   ApiStatus check(std::int64_t bytes) const;
   void release();
   std::int64_t bytes() const { return bytes_; }

@@ -1,4 +1,5 @@
-// Upper estimates of the memory that requests charge to the budget, made before the memory is allocated.
+// Estimates how many bytes requests take at most, so that the bytes can be charged to the budget before they are
+// allocated.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The filters of {{ value | filter(…) }}: Jinja's, with `tojson` as Hugging Face defines it.
+// Jinja's filters, which templates use as {{ value | filter(…) }}. `tojson` works as Hugging Face defines it.
 #pragma once
 
 #include <span>

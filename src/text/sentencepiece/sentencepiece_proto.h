@@ -1,4 +1,5 @@
-// The normalisation settings of a SentencePiece file (a protocol buffer, sentencepiece_model.proto).
+// Reads the normalisation settings and the pieces of a SentencePiece file (a protocol buffer,
+// sentencepiece_model.proto).
 #pragma once
 
 #include <cstdint>
