@@ -2,8 +2,8 @@
 //
 //   header   magic, kind, payload bytes     8 + 8 + 8 bytes, in the machine's byte order
 //
-// A received header is checked before memory is allocated, and memory is allocated only as bytes arrive, so a wrong
-// length costs nothing.
+// A received header is checked before memory is allocated. Memory is then allocated in steps of 16 MiB while bytes
+// arrive, so a wrong length costs at most one step.
 #pragma once
 
 #include <cstddef>

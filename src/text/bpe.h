@@ -22,7 +22,7 @@ class Bpe : public TokenModel {
 
   // Encodes each piece. A character without a token becomes the tokens of its bytes (byte_fallback) or the unknown
   // token. If the model has neither, the character is left out, as in Hugging Face's library. Cost: O(n log n) in the
-  // length of a piece; a piece that is itself a token takes one hash look-up.
+  // length of a piece. A piece that is itself a token usually takes one hash look-up from its second encoding on.
   Status encode(const Pieces& pieces, std::vector<TokenId>& out) const override;
 
   const Vocabulary& vocabulary() const override { return vocabulary_; }

@@ -166,7 +166,7 @@ class ByteLevelStage : public Stage {
   std::string held_;  // beginning of an incomplete character
 };
 
-// Strips one character at both ends: of each token or, after a Fuse, of the whole text.
+// Strips one character at both ends of each token. After a Fuse or a ByteLevel, strips at the ends of the whole text.
 class StripStage : public Stage {
  public:
   StripStage(const StepSpec& spec, bool fused, Stage& next) : spec_(spec), fused_(fused), next_(next) {}

@@ -39,8 +39,8 @@ class Decoder {
   };
 
   // Makes the decoder of a file. If the field is absent, tokens are joined by spaces. Supported types are ByteLevel,
-  // Metaspace, Replace (of a string), ByteFallback, Fuse, Strip, and Sequence. Other types, and a Replace after a
-  // Fuse, are unimplemented.
+  // Metaspace, Replace (of a string), ByteFallback, Fuse, Strip, and Sequence; other types are unimplemented. After a
+  // Fuse or a ByteLevel, only Strip and Fuse are supported.
   static Result<Decoder> create(const Field& field);
 
   std::unique_ptr<TokenStream> start() const;

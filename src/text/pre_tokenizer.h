@@ -16,7 +16,7 @@ namespace tessera {
 struct Pieces {
   std::string text;
   std::vector<TextRange> ranges;  // ranges of `text`, in order, none empty
-  // True if the first range begins at the beginning of the whole input, false if it begins after an added token.
+  // True if the first range begins at the beginning of the whole input.
   bool at_start = true;
 
   std::string_view view(const TextRange& range) const {

@@ -5,7 +5,7 @@
 //   \s \S \w       Oniguruma's sets, which differ from PCRE2's in a few characters
 //   x{1,3}+        repeats the interval (PCRE2: possessive)
 //   [a&&b] [a[b]]  set operations: refused
-//   \h \b \W       refused if the meaning would differ
+//   \h \b \W       refused, except \b in a class
 #pragma once
 
 #include <string>

@@ -58,8 +58,9 @@ class Tokenizer {
   Tokenizer& operator=(Tokenizer&&) noexcept;
   ~Tokenizer();
 
-  // Encodes a text. Returns invalid_argument if `text` is not well-formed UTF-8 (the message gives the offset), and
-  // resource_exhausted if the split pattern needs more backtracking than PCRE2's limits.
+  // Encodes a text. Returns invalid_argument if `text` is not well-formed UTF-8 (the message gives the offset), is
+  // longer than 1 GiB, or has a character that the model cannot encode. Returns resource_exhausted if the split pattern
+  // needs more backtracking than PCRE2's limits.
   Result<std::vector<TokenId>> encode(std::string_view text, const EncodeOptions& options = {}) const;
 
   // Returns whether the file's post_processor defines how two texts are joined.

@@ -96,7 +96,7 @@ ApiResult<ChatPrompt> read_prompt(const ApiFields& fields, const ServedModel& mo
   return prompt;
 }
 
-// Sets how many tokens may follow the prompt: `max_tokens`, or as many as the context has room for.
+// Sets how many tokens may follow the prompt: `max_tokens`, or fewer if the context has less room.
 ApiStatus set_length(const ServedModel& model, std::int64_t max_tokens, Request& request) {
   const std::int64_t left = model.context_length - std::ssize(request.prompt);
   if (left < 0 || (left == 0 && max_tokens > 0)) {

@@ -20,8 +20,8 @@ struct SystemPlaces {
 SystemPlaces find_system_places(const Json& turns, const ChatTemplate& chat, const RenderOptions& options);
 
 // Replaces each system message that the template would not print by a user's message, with its text between <system>
-// and </system>. Then joins adjacent turns of one role, because some templates require the roles to alternate. `turns`:
-// the result of read_turns().
+// and </system>. Then joins adjacent turns of one role, except turns of the role "tool", because some templates require
+// the roles to alternate. `turns`: the result of read_turns().
 Json fit_turns(const Json& turns, const SystemPlaces& places);
 
 }  // namespace tessera

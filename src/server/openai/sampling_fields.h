@@ -36,13 +36,14 @@ ApiResult<OutputFields> read_output_fields(const ApiFields& fields, const Served
 // Returns the 400 for a request that asks for no tokens; it names the field whose value is 0.
 ApiError no_tokens_asked(const ApiFields& fields, std::string_view accepted);
 
-// Checks "metadata": at most 16 pairs of texts, the limit of OpenAI. It is not stored.
+// Checks "metadata" against OpenAI's limits: at most 16 pairs of texts. Does not store the field.
 ApiStatus check_metadata(const ApiFields& fields);
 // Checks an object that clients of other protocols attach and that has no effect: at most 64 pairs that take at most 16
 // KiB as JSON.
 ApiStatus check_attached(const ApiFields& fields, std::string_view key);
 
-// Returns the compiled grammar; null if none is wanted. Returns an error if `output` also names allowed tokens.
+// Returns the compiled grammar; null if none is wanted. Errors: `output` also names allowed tokens, the server cannot
+// constrain output, or the grammar cannot be compiled.
 ApiResult<std::shared_ptr<const Grammar>> compile_grammar(const std::optional<OutputGrammar>& grammar,
                                                           const OutputFields& output, const ServedModel& model);
 

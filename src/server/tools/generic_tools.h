@@ -28,9 +28,9 @@ bool shows_system_message(const ChatTemplate& chat, const RenderOptions& options
 
 // Returns `messages`, the result of read_messages(), in a form without tools. The assistant's calls are appended to its
 // text. Consecutive "tool" messages and a "user" message after them become one "user" message, because some templates
-// require the roles to alternate. The description of `tools`, if there are any, is appended to the system message. If
-// there is no system message, the description becomes one. If `shows_system` is false, the description is put in front
-// of the first message as text of the user.
+// require the roles to alternate. The description of `tools`, if there are any, is appended to a system message at the
+// front. If there is none, the description becomes a system message or, if `shows_system` is false, text of the user at
+// the front.
 Json with_generic_tools(const Json& messages, const ToolFields& tools, bool shows_system);
 
 }  // namespace tessera

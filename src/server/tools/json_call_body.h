@@ -14,7 +14,7 @@ namespace tessera {
 class JsonCallBody : public CallBody {
  public:
   // The members may come in any order. "parameters" is accepted instead of "arguments". The arguments may also be a
-  // string that contains the object. Members with other names are skipped.
+  // string that contains the object, or null, which means {}. Members with other names are skipped.
   JsonCallBody() = default;
   // The whole object is the arguments of the function `name`.
   explicit JsonCallBody(std::string name) : name_(std::move(name)), slot_(Slot::kArguments), is_arguments_(true) {}
