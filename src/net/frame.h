@@ -33,7 +33,7 @@ enum class FrameKind : std::uint64_t {
   kStageTaken = 13,  // how many stage values the next stage has received
   kForward = 14,     // a rank waits for all others; the payload is the number of its forward pass
   kStop = 15,        // all servers end, because one does; the payload is the number of that server's node
-  kDone = 16,        // the node has no more requests; if node 0 sends it, no node has any
+  kDone = 16,        // the node has no more requests; from node 0: no node has requests any more
 };
 inline constexpr std::uint64_t kLastFrame = 16;
 inline constexpr std::size_t kMostFrameBytes = std::size_t{4} << 30;

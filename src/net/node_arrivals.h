@@ -24,7 +24,7 @@
 namespace tessera {
 
 struct ArrivalLimits {
-  std::chrono::milliseconds hello{5'000};  // time from the connection to the end of its hello
+  std::chrono::milliseconds hello{5'000};  // time from the accept of a connection to the end of its hello
   std::size_t unheard = 32;                // maximum number of connections without a complete hello
 };
 

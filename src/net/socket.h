@@ -23,7 +23,7 @@ using NetClock = std::chrono::steady_clock;
 inline double in_seconds(std::chrono::milliseconds ms) { return std::chrono::duration<double>(ms).count(); }
 
 struct NodeAddress {
-  std::string host;  // a name or a number, without brackets
+  std::string host;  // a host name or an IP address, without brackets
   std::uint16_t port = 0;
 
   std::string text() const;  // "host:port", "[::1]:port"

@@ -49,7 +49,7 @@ struct ServedModel {
   bool knows_developer = false;             // the template has the role "developer"
   std::string bos_token{};
   std::string eos_token{};
-  std::string tool_call_parser{};  // "generic": server/tools/generic_tools.h; "": tools are refused
+  std::string tool_call_parser{};  // "generic": see server/tools/generic_tools.h; "": tools are refused
   std::string reasoning_parser{};  // "": no parser
   // The plugin formats with the names of the two parsers above. Null for a parser that belongs to the server itself.
   std::shared_ptr<const ChatFormat> call_format{};

@@ -33,7 +33,7 @@ class Bpe : public TokenModel {
   struct Workspace {
     std::vector<std::int32_t> ids;
     std::vector<std::int32_t> previous;
-    std::vector<std::int32_t> next;  // -1: it is the last symbol
+    std::vector<std::int32_t> next;  // index of the next symbol; -1: there is none
   };
   struct Merge {
     std::uint64_t pair = kNoPair;  // left id << 32 | right id
@@ -64,7 +64,7 @@ class Bpe : public TokenModel {
   bool ignore_merges_ = false;
   std::string prefix_;                           // continuing_subword_prefix
   std::string suffix_;                           // end_of_word_suffix
-  std::unique_ptr<std::atomic<Whole>[]> whole_;  // by id
+  std::unique_ptr<std::atomic<Whole>[]> whole_;  // [id]
 };
 
 }  // namespace tessera

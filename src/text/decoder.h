@@ -16,7 +16,7 @@ namespace tessera {
 class TokenStream {
  public:
   virtual ~TokenStream() = default;
-  // Appends the text that becomes final with the next token to `out`.
+  // Takes the next token. Appends to `out` the text that this token makes final.
   virtual void push(std::string_view token, std::string& out) = 0;
   // Appends the rest of the text and starts a new text.
   virtual void finish(std::string& out) = 0;
@@ -35,7 +35,7 @@ class Decoder {
     std::string content = {};  // kReplace: the replacement; kStrip: the character to strip
     std::int64_t start = 0;    // kStrip: at most this many characters are stripped at the beginning
     std::int64_t stop = 0;     // kStrip: at most this many characters are stripped at the end
-    bool strip_first = false;  // kMetaspace: no space at the very beginning
+    bool strip_first = false;  // kMetaspace: in the first token, the pattern is dropped instead of replaced
   };
 
   // Makes the decoder of a file. If the field is absent, tokens are joined by spaces. Supported types are ByteLevel,

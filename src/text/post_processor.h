@@ -20,7 +20,7 @@ struct PairTemplate {
 struct PostProcessor {
   std::vector<TokenId> before;
   std::vector<TokenId> after;
-  std::optional<PairTemplate> pair = std::nullopt;  // none: the file does not define how two texts are joined
+  std::optional<PairTemplate> pair = std::nullopt;  // unset: the file does not define how two texts are joined
 };
 
 // Makes the post-processor of a file. Supported types are TemplateProcessing, ByteLevel (adds nothing), BertProcessing,

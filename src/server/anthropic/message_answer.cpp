@@ -259,8 +259,8 @@ class MessageAnswer final : public Answer {
   std::int64_t cached_tokens_ = 0;
   // State of a stream:
   bool begun_ = false;
-  int index_ = 0;                    // index of the open block, or of the next one
-  std::optional<Block::Kind> open_;  // the kind of the block that was started and not stopped
+  int index_ = 0;                    // index of the open block, or of the next block if none is open
+  std::optional<Block::Kind> open_;  // the kind of the open block; unset: no block is open
   std::string hidden_;               // thinking that goes into the signature
   JsonWriter event_;                 // a member so that all events of a stream reuse its memory
 };

@@ -47,7 +47,7 @@ struct Batch {
   // [BatchStatus]: the Unix time at which the batch reached the status; 0 if the batch has not reached it.
   std::array<std::int64_t, kNumBatchStatuses> reached{};
   std::int64_t output_age_s = 0;  // seconds after which the batch's answer files are erased
-  std::int64_t total = 0;         // requests
+  std::int64_t total = 0;         // number of requests
   std::int64_t completed = 0;     // requests with an answer of status 200
   std::int64_t failed = 0;        // other requests that have ended
   Json metadata{};                // an object of strings, or null

@@ -49,7 +49,7 @@ class BatchRunner {
   struct Hooks {
     std::function<void(Ticket, Request)> submit;
     std::function<void(Ticket)> cancel;
-    std::function<std::int64_t()> engine_requests;  // the requests that the engines run or have queued
+    std::function<std::int64_t()> engine_requests;  // returns how many requests the engines run or queue
     // Returns whether the server is shutting down and takes no more requests.
     std::function<bool()> ends;
     std::int64_t most_requests = 1;  // the number of requests that all engines run at once
@@ -109,11 +109,12 @@ class BatchRunner {
 
   // Used only by `thread_`:
   EngineJobs jobs_;
-  Runs runs_;  // running batches; the next one to submit a request comes first
+  Runs runs_;  // running batches; the batch that submits the next request comes first
   std::unordered_map<EngineJobs::Id, Running> running_;
-  Clock::time_point try_again_at_{};  // no request is submitted before this time, because one was refused for now
-  Clock::time_point looked_at_{};     // time of the last check for batches to start, to cancel or to expire
-  bool looks_ = true;                 // the check is due now
+  // After a request was refused for now, no request is submitted before this time.
+  Clock::time_point try_again_at_{};
+  Clock::time_point looked_at_{};  // time of the last check for batches to start, to cancel or to expire
+  bool looks_ = true;              // the check is due now
 
   std::mutex mutex_;
   std::condition_variable wake_;

@@ -29,7 +29,7 @@ class FileFolder {
  private:
   FileFolder(std::filesystem::path path, int lock) : path_(std::move(path)), lock_(lock) {}
   std::filesystem::path path_;
-  int lock_;  // descriptor; -1: moved from
+  int lock_;  // file descriptor; -1 after the object was moved from
 };
 
 }  // namespace tessera

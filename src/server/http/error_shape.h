@@ -1,5 +1,5 @@
-// Says which shape the errors at a path have, because each protocol's clients expect a shape of their own. Errors that
-// arise before a route's reader runs (a wrong key, a large body, a full queue) also have the shape for the path.
+// Says which shape the errors at a path have. Each protocol's clients expect a shape of their own, also for errors that
+// arise before a route's reader runs (a wrong key, a large body, a full queue).
 #pragma once
 
 #include <cstdint>

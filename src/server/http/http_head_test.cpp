@@ -104,7 +104,7 @@ TEST(HttpMemory, BodiesBesideOtherChargesAreRefusedWith503) {
   EXPECT_TRUE(eventually([&] { return budget.used() == 0; }));
 }
 
-// The body's length is not announced by a header.
+// The request has no Content-Length, so the server learns the body's length only as the chunks arrive.
 TEST(HttpMemory, ChunkedBodiesAreChargedAsTheyArrive) {
   MemoryBudget budget(kBudget);
   const TestServer server(echo, charged_to(budget));

@@ -13,9 +13,9 @@ namespace tessera {
 // Counts the placeholder's tokens in `prompt`.
 std::int64_t count_placeholders(const ImageInput& input, std::span<const TokenId> prompt);
 
-// Gives each image its tokens in `prompt`. If the prompt has one placeholder for each image, expands it to as many
-// tokens as the image has. If the prompt already has a placeholder for each token, leaves it unchanged. Appends the
-// positions to `placed`. Returns invalid_argument in all other cases.
+// Gives each image its tokens in `prompt`. If the prompt has one placeholder for each image, replaces each placeholder
+// by as many placeholders as its image has tokens. If the prompt already has one for each token, leaves the prompt
+// unchanged. Appends the positions to `placed`. Returns invalid_argument in all other cases.
 Status place_images(const ImageInput& input, const PreparedImages& images, std::vector<TokenId>& prompt,
                     std::vector<PromptImage>& placed);
 

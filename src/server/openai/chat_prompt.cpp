@@ -114,7 +114,7 @@ ApiResult<ChatPrompt> read_ids(const ApiFields& fields, const ServedModel& model
 ApiResult<std::optional<ChatTemplate>> read_template(const ApiFields& fields) {
   const std::optional<std::string> source = TRY(fields.string("chat_template"));
   if (!source) return std::optional<ChatTemplate>();
-  TRY(take_on(TextWork::kLarge));  // a template may run as long as TemplateLimits allow
+  TRY(take_on(TextWork::kLarge));  // a client's template may take long; only TemplateLimits end it
   Result<ChatTemplate> parsed = ChatTemplate::parse(*source, "chat_template");
   if (!parsed.ok()) return invalid_field("chat_template", parsed.status().message());
   return std::optional(*std::move(parsed));

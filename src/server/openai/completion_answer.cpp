@@ -200,7 +200,7 @@ class CompletionAnswer : public Answer {
   }
 
   CompletionStyle style_;
-  std::string head_;  // the beginning of every object, left open
+  std::string head_;  // the beginning of every JSON object that is sent, without its closing brace
   std::vector<Choice> choices_;
   JsonWriter chunk_;  // a member so that all chunks of a stream reuse its memory
   Usage usage_;

@@ -16,8 +16,8 @@ namespace {
 // The JSON object of one generated text. Each step of a stream extends the object and sends all of it.
 struct Choice {
   GenerateChoiceStyle style;
-  std::string text{};  // JSON, without the quotes
-  JsonWriter ids{};    // without the brackets, like the lists below
+  std::string text{};  // escaped as in a JSON string, without the quotes
+  JsonWriter ids{};    // a JSON list without its brackets, like the lists below
   JsonWriter output_logprobs{};
   JsonWriter output_tops{};
   std::int64_t tokens = 0;

@@ -14,7 +14,7 @@ namespace tessera {
 
 struct Prompts {
   std::vector<std::vector<TokenId>> ids;
-  bool batch = false;  // the request gave a list of prompts, even if only one
+  bool batch = false;  // the request gave a list of prompts, possibly of one prompt
 };
 
 // Reads the field `key`: a string, or a list of strings, of ids or of lists of ids. A list must not be empty. With

@@ -18,7 +18,7 @@ namespace tessera {
 inline constexpr int kMaxChoices = 128;  // the largest n
 
 struct OutputFields {
-  SamplingParams sampling{};  // has a seed, so that all choices share one
+  SamplingParams sampling{};  // always has a seed, which all choices share
   StopConditions stop{};      // max_new_tokens is set later, from the field below
   std::optional<std::int64_t> max_new_tokens{};
   int n = 1;

@@ -43,7 +43,7 @@ class ServerMetrics {
     std::int64_t prompt_tokens = 0;
     std::int64_t output_tokens = 0;
     FinishReason finish = FinishReason::kStop;
-    double queue_s = 0;        // time until the request was admitted
+    double queue_s = 0;        // time from the engine's receipt of the request to its admission
     double first_token_s = 0;  // time from the engine's receipt of the request to its first token; 0: no token
     double engine_s = 0;       // time from the engine's receipt of the request to its end
   };

@@ -35,7 +35,7 @@ struct ConversationTurn {
   std::int64_t bytes() const { return std::ssize(input) + std::ssize(output) + kBytes; }
 
  private:
-  static constexpr std::int64_t kBytes = 256;  // bytes of the objects themselves
+  static constexpr std::int64_t kBytes = 256;  // bytes that a turn takes besides its texts
 };
 
 }  // namespace tessera

@@ -38,8 +38,8 @@ class CustomInput {
   bool in_input_ = false;  // inside the input's string
   bool found_ = false;     // the input has begun
   bool after_key_ = false;
-  std::string escape_{};            // the escape that is not complete
-  std::optional<unsigned> high_{};  // the first half of a pair of UTF-16 units
+  std::string escape_{};            // the beginning of an escape that is not complete
+  std::optional<unsigned> high_{};  // the first half of a surrogate pair whose second half has not come
 };
 
 }  // namespace tessera

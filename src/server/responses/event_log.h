@@ -38,7 +38,7 @@ class EventLog : public std::enable_shared_from_this<EventLog> {
   ResponseStore& store_;
   MemoryCharge charge_;
   std::string text_;
-  std::vector<std::size_t> starts_;  // the byte where each event begins
+  std::vector<std::size_t> starts_;  // the offset in text_ at which each event begins
   bool ended_ = false;
   bool dropped_ = false;
   std::vector<std::shared_ptr<Follower>> followers_;

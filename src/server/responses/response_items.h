@@ -36,7 +36,7 @@ class ItemReader {
   MessageKinds kinds_;
   ChatMessages out_;
   Json assistant_;                         // the assistant's message so far; null: none
-  std::unordered_set<std::string> calls_;  // call ids
+  std::unordered_set<std::string> calls_;  // ids of the calls so far
 };
 
 // Returns the type of an item. Returns "message" for an item that has a role but no type, and "" for other items

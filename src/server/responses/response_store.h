@@ -45,7 +45,7 @@ class ResponseStore {
   struct Limits {
     std::int64_t bytes = std::int64_t{256} << 20;
     std::size_t number = 10'000;  // 0: nothing is stored
-    double age_s = 30.0 * 86400;  // since the response was stored
+    double age_s = 30.0 * 86400;  // seconds since the response was stored
   };
   using Clock = std::function<double()>;  // seconds
 
@@ -94,7 +94,7 @@ class ResponseStore {
   // All members below are guarded by mutex_.
   std::list<Kept> kept_;  // the most recently used first
   std::unordered_map<std::string, Place> places_;
-  std::unordered_map<std::string, std::string> items_;  // item → response
+  std::unordered_map<std::string, std::string> items_;  // id of an item → id of its response
 };
 
 }  // namespace tessera

@@ -94,7 +94,7 @@ class ToolReader {
   }
 };
 
-// Returns the tool that `choice`, {"type", "name", "namespace"}, names.
+// Returns the tool that `choice` names. `choice` is {"type", "name", "namespace"}.
 ApiResult<const ResponseTool*> named_tool(const ApiFields& choice, const ResponseTools& tools) {
   const std::string name = TRY(choice.string("name")).value_or("");
   const std::string space = TRY(choice.string("namespace")).value_or("");

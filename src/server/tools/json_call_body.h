@@ -37,9 +37,9 @@ class JsonCallBody : public CallBody {
   JsonScanner scanner_;
   JsonScanner::Part part_ = JsonScanner::Part::kBetween;  // the part to which the last byte belongs
   std::string key_;
-  std::string value_;  // value of the name, or of arguments that are not an object
+  std::string value_;  // JSON of the name, or of arguments that do not begin with {
   std::string name_;
-  std::string arguments_;  // not taken yet
+  std::string arguments_;  // text that take_arguments() has not returned yet
   Slot slot_ = Slot::kNone;
   bool is_arguments_ = false;
   bool streams_ = false;   // the arguments are an object and are handed on as they arrive

@@ -62,7 +62,7 @@ class MistralFormat final : public CallFormat {
     return {good ? Head::Kind::kOpen : Head::Kind::kRefused};
   }
 
-  bool in_list_ = false;  // after "["
+  bool in_list_ = false;  // inside the list that "[" began
 };
 
 }  // namespace

@@ -72,8 +72,8 @@ class TaggedCallBody final : public CallBody {
   const CallTags& tags_;
   std::string name_;
   const Json* schema_;
-  std::string held_;       // text that may be the next tags
-  std::string arguments_;  // not taken yet
+  std::string held_;       // text that may be the beginning of a tag
+  std::string arguments_;  // text that take_arguments() has not returned yet
   std::string value_;      // the value so far, in the modes kMaybeNull and kWhole
   ParameterTypes types_;
   Mode mode_ = Mode::kString;

@@ -57,7 +57,7 @@ class EngineJobs {
   struct Job {
     Id id = 0;
     ApiJob api;
-    std::size_t count = 0;      // number of requests; their tickets begin with id
+    std::size_t count = 0;      // number of requests; their tickets are id, id + 1, …
     std::size_t remaining = 0;  // requests that have not ended
   };
   // Passes the event to the job's answer, and adds the answer's output to `update`.

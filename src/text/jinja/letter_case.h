@@ -8,7 +8,7 @@ namespace tessera::jinja {
 
 std::string upper(std::string_view text);
 std::string lower(std::string_view text);
-std::string capitalize(std::string_view text);  // the first character upper, the others lower
+std::string capitalize(std::string_view text);  // the first character in upper case, the others in lower case
 std::string swap_case(std::string_view text);
 // Converts like str.title(): a letter becomes upper case after any character that is not a cased letter; other letters
 // become lower case.

@@ -13,7 +13,7 @@ namespace tessera::jinja {
 
 struct Token {
   enum class Kind {
-    kText,        // outside tags
+    kText,        // text outside of tags
     kPrintBegin,  // {{
     kPrintEnd,    // }}
     kBlockBegin,  // {%

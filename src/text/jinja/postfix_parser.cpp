@@ -5,7 +5,7 @@
 namespace tessera::jinja {
 
 Result<ExpressionPtr> ExpressionParser::parse_postfix(ExpressionPtr left, bool with_filters) {
-  bool filtered = false;  // after a filter or test, only further filters, tests and calls may follow
+  bool filtered = false;  // true after a filter or test; then only filters, tests and calls may follow
   for (;;) {
     if (!filtered && tokens_.at_operator(".")) {
       left = TRY(parse_dot(std::move(left)));

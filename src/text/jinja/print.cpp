@@ -225,7 +225,7 @@ std::string float_repr(double value) {
   std::string digits = text.substr(0, e);
   const bool negative = digits.starts_with('-');
   if (negative) digits.erase(0, 1);
-  if (digits.size() > 1) digits.erase(1, 1);  // the point
+  if (digits.size() > 1) digits.erase(1, 1);  // removes the decimal point
   std::string out;
   if (exponent < 0) {
     out = "0." + std::string(static_cast<std::size_t>(-exponent - 1), '0') + digits;

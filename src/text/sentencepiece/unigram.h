@@ -26,7 +26,7 @@ class Unigram : public TokenModel {
   // The best split of the text up to some byte.
   struct Node {
     double score = 0;
-    std::int32_t begin = -1;  // where its last token begins; -1: there is no split yet
+    std::int32_t begin = -1;  // offset of the last token in the split; -1: there is no split yet
     std::int32_t id = 0;
   };
   struct Match {

@@ -20,7 +20,7 @@ namespace {
 struct LabelStyle {
   std::string model;
   std::vector<TokenId> labels{};
-  bool apply_softmax = false;  // softmax over the labels alone instead of over all tokens
+  bool apply_softmax = false;  // true: softmax over the labels only; false: over all tokens
 };
 
 // Returns exp(x - greatest) / Σ exp(y - greatest) for each x of `wanted`. The sum is over all y of `all`.

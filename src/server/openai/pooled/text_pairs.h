@@ -46,7 +46,7 @@ class PairScores {
   bool use_sigmoid_ = true;
   std::size_t num_firsts_ = 0;
   std::size_t num_pairs_ = 0;
-  std::vector<Request> requests_;            // one per pair; with embeddings: the firsts, then the seconds
+  std::vector<Request> requests_;            // one per pair; for embeddings: all first texts, then all second texts
   std::vector<std::vector<float>> results_;  // [requests]: logits, or an embedding
   PooledUsage usage_;
 };
