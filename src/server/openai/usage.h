@@ -31,7 +31,7 @@ struct StreamFields {
   bool continuous_usage_stats = false;  // every event has the usage
   std::int64_t interval = 1;            // tokens between two events of a choice; set by the server
 };
-// Reads the fields. Unknown members of stream_options are refused unless `ignore_unknown`.
+// Reads "stream" and "stream_options". Unknown members of stream_options are refused unless `ignore_unknown`.
 ApiResult<StreamFields> read_stream_fields(const ApiFields& fields, bool ignore_unknown);
 // Returns whether a stream sends an event after a choice's token number `tokens`: after the first token, after each
 // multiple of `interval`, and at the end.

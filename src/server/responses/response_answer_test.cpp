@@ -34,7 +34,7 @@ ResponseStyle style_of(bool stream) {
   return style;
 }
 
-// Returns the JSON of each event; the numbers must be consecutive.
+// Returns the JSON of each event. Checks that the sequence numbers of the events are consecutive.
 std::vector<Json> numbered_events(const std::string& stream) {
   std::vector<Json> out;
   for (test::NamedEvent& event : test::named_events(stream)) {

@@ -27,7 +27,7 @@ class FreedMemory {
   FreedMemory(const MemoryBudget& budget, std::function<void(double, std::function<void()>)> after,
               std::function<void(std::function<void()>)> elsewhere);
 
-  // Checks in one second whether to give memory back, and then every second while requests hold memory.
+  // Checks after one second whether to give memory back, and then every second while requests hold memory.
   void request_came();
 
  private:

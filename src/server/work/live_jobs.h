@@ -62,7 +62,7 @@ class LiveJobs {
   void dispatch(EngineThread::Event& event, Clock::time_point now);
   void observe(Job& job, std::size_t index, const EngineThread::Event& event, Clock::time_point now) const;
   void send(Job& job, std::string_view data, Clock::time_point now) const;
-  // Checks in `seconds` whether the job's stream was silent, and repeats the check until the job's end.
+  // Checks after `seconds` seconds whether the job's stream was silent, and repeats the check until the job's end.
   void watch(const std::shared_ptr<Job>& job, double seconds) const;
   void end(const std::shared_ptr<Job>& job, Clock::time_point now);
   // Builds the next part of a large body, and sends it once the part before it was sent.

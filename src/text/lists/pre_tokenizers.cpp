@@ -93,7 +93,7 @@ Json pre_tokenizer_of(const Row& row) {
   return with_type("Sequence").set("pretokenizers", std::move(steps));
 }
 
-// Returns whether the member equals `value`. An absent member has the value `initial`.
+// Returns whether the member of `step` with the name `member` equals `value`. An absent member counts as `initial`.
 bool is_flag(const Json& step, const char* member, bool value, bool initial) {
   const Json* flag = step.find(member);
   return flag == nullptr || flag->is_null() ? value == initial : *flag == Json(value);

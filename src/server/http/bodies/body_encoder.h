@@ -1,4 +1,4 @@
-// Compresses answers for clients that accept it, with Content-Encoding zstd or gzip.
+// Compresses answers with the Content-Encoding zstd or gzip, for clients that accept one of them.
 #pragma once
 
 #include <cstddef>
