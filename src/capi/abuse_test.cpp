@@ -1,5 +1,5 @@
-// Catches: calls that crash, write anything or return no error although their arguments are wrong: NULL pointers, sizes
-// that are too small, or bodies that are not JSON.
+// Catches: calls with wrong arguments (NULL pointers, sizes that are too small, bodies that are not JSON) that crash,
+// that write anything, or that return no error.
 #include <cstdint>
 #include <limits>
 #include <string>

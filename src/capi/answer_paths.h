@@ -1,4 +1,4 @@
-// Chooses the function that reads a request's body, by the path of the request.
+// Chooses the function that reads a request's body. The request's path decides which function this is.
 #pragma once
 
 #include <string_view>

@@ -15,7 +15,7 @@
 namespace tessera::capi {
 namespace {
 
-// The sizes of the first version of each struct; every caller has these members.
+// The size that each struct had in its first version. The structs of all callers have at least this size.
 constexpr std::size_t kFirstSubmission = offsetof(tessera_submission, user) + sizeof(void*);
 constexpr std::size_t kFirstEvent = offsetof(tessera_event, json_size) + sizeof(std::size_t);
 

@@ -33,7 +33,8 @@ inline std::string taken(char* text) {
   return owned == nullptr ? "" : std::string(owned.get());
 }
 
-// Returns options in JSON: the bundled model with few sizes, so that it opens quickly. `more` begins with a comma.
+// Returns options in JSON for the bundled model. Few sizes are captured, so that the engine opens quickly. `more` has
+// additional options and begins with a comma.
 inline std::string demo_options(const std::string& more = "") {
   return R"({"model-path": ")" + testing::source_path("models/demo") +
          R"(", "disable-cost-measurement": true, "piecewise-cuda-graph-tokens": [64], "cuda-graph-bs": [1, 2],)"
@@ -52,7 +53,7 @@ inline EnginePtr open_demo(const std::string& more = "") {
   return {engine, close};
 }
 
-// Returns an engine that the tests of a program share.
+// Returns the engine that all tests of the program share.
 inline tessera_engine* demo() {
   static const EnginePtr engine = open_demo();
   return engine.get();
@@ -88,7 +89,7 @@ inline Taken next(tessera_request* request) {
 
 inline Json parsed(const std::string& text) { return *Json::parse(text, "answer"); }
 
-// A stream that practically runs until it is cancelled.
+// The body of a request whose stream is so long that a test always cancels it before its end.
 inline constexpr const char* kLongStream =
     R"({"text": "Once upon a time", "stream": true, "sampling_params": {"max_new_tokens": 4000, "ignore_eos": true}})";
 

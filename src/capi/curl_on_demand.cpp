@@ -44,7 +44,8 @@ F* find(F* /*like*/, const char* name) {
 }  // namespace
 
 // NOLINTBEGIN(bugprone-macro-parentheses): types and names cannot stand in parentheses
-// Defines RESULT NAME(PARAMETERS), which calls libcurl's function with ARGUMENTS, or returns OTHERWISE without libcurl.
+// Defines RESULT NAME(PARAMETERS), which calls libcurl's function with ARGUMENTS. If the system has no libcurl, the
+// function returns OTHERWISE.
 #define ON_DEMAND(RESULT, NAME, PARAMETERS, ARGUMENTS, OTHERWISE)               \
   RESULT NAME PARAMETERS {                                                      \
     static auto* const found = find(&NAME, #NAME);                              \

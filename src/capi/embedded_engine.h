@@ -32,7 +32,7 @@ class EmbeddedEngine {
   struct Job {
     ApiJob api;
     Ticket first = 0;
-    std::size_t count = 0;      // number of engine requests and of tickets, counted from `first`
+    std::size_t count = 0;      // number of engine requests; their tickets begin with `first`
     std::size_t remaining = 0;  // engine requests that have not ended
     std::shared_ptr<EventQueue> events;
   };

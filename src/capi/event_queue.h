@@ -1,7 +1,7 @@
 // Carries the events of one request from the engine to the caller: keeps them until they are taken, or passes them to a
 // callback.
 //
-// Threads: one thread at a time calls push(), in the order of the events; any thread may call the rest.
+// Threads: one thread at a time calls push(), in the order of the events; any thread may call the other functions.
 #pragma once
 
 #include <tessera.h>

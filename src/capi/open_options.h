@@ -24,13 +24,13 @@ struct OpenOptions {
   std::vector<FlagValue> values;      // for option names in messages
 };
 
-// Reads options in JSON or YAML, with the keys of a configuration file. Reads no file but this text. `load_plugin` is
+// Reads options in JSON or YAML, with the keys of a configuration file. Opens no configuration file. `load_plugin` is
 // used as CommonFlags::load_plugin. Errors name line, key, value and what is accepted.
 Result<OpenOptions> read_open_options(std::shared_ptr<const Registry> registry, const std::string& text,
                                       std::function<Status(const std::string& file)> load_plugin = {});
 
 // Replaces a model's name by its folder, and sets the cache folder. Like the `tessera` program, reads this process's
-// environment for both. `content`: the parts of the model that are needed.
+// environment variables to find both folders. `content` says which parts of the model are needed.
 Status find_folders(OpenOptions& options, ModelContent content);
 
 }  // namespace tessera::capi

@@ -1,4 +1,5 @@
-// Catches: tokens and texts that change on their way through C: lengths, NUL bytes, special tokens, and invalid ids.
+// Catches: texts or tokens that change on their way through the C interface, for example at a NUL byte or a special
+// token; and invalid ids that are accepted.
 #include <cstdint>
 #include <string>
 #include <vector>
