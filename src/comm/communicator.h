@@ -90,16 +90,17 @@ class Communicator {
   Status restart();
   // Returns ok, or the reason why the group was aborted.
   Status status() const;
-  // Sets a function that is called once, on any thread, when the group ends. All ranks of this process share one
-  // function. Null removes it, but a call that has begun may still be running.
+  // Sets a function that is called once, on any thread, when the group ends. All ranks of a stage in this process share
+  // one function. Null removes it, but a call that has begun may still be running.
   void when_ended(std::function<void()> call);
   // Sets `flag` to 1 when the group ends, or at once if it has already ended. Waiting kernels poll it. `flag` must
   // outlive the communicator unless take_back() removes it first.
   void raise_when_ended(std::atomic<std::uint32_t>* flag);
   void take_back(std::atomic<std::uint32_t>* flag);
   DeviceState& device_state() { return device_state_; }
-  // Returns the bytes of host memory that hold values sent to this rank by neighbouring stages or by other nodes. All
-  // values from other nodes count for the first rank of the process, even if another rank of the process receives them.
+  // Returns the bytes of host memory that hold values sent to this rank. In a pipeline these are the values of
+  // neighbouring stages. Without stages they are the tensors of collectives between nodes, which all count for the
+  // first rank of each process.
   std::int64_t host_bytes() const;
 
  private:

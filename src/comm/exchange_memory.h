@@ -19,20 +19,22 @@ struct ExchangeSizes {
   std::int64_t reduced = 0;    // the largest input of an all_reduce
   std::int64_t gathered = 0;   // the largest input of an all_gather or all_gather_rows
   std::int64_t scattered = 0;  // the largest input of a reduce_scatter
-  // Element n belongs to the n-th value that a forward sends to the next stage, or receives from the previous stage.
+  // Element n is the size of the n-th value that a forward sends to the next stage, or receives from the previous
+  // stage.
   std::vector<std::int64_t> sent{};
   std::vector<std::int64_t> received{};
 
   bool has_collectives() const { return reduced > 0 || gathered > 0 || scattered > 0; }
 };
 
-// Returns the memory that exchanges take on the rank's GPU. It depends on which values `sizes` has, but not on how
-// large they are.
+// Returns the memory that exchanges take on the rank's GPU. The memory depends on which members of `sizes` are not 0 or
+// empty, but not on how large they are.
 std::int64_t device_exchange_bytes(const ExchangeSizes& sizes, const ExchangePlace& place);
 
-// Returns the largest amount of host memory that holds values sent to a rank. Ranks of one process read each other's
-// tensors directly, which takes no memory. Values from other nodes are counted for the first rank of each process.
-// Introductions (introduction.h) are left out. `steps` is the number of forwards in flight.
+// Returns the largest amount of host memory that holds values sent to a rank. A collective within one process takes no
+// memory, because the ranks read each other's tensors directly. The tensors of a collective between nodes are counted
+// for the first rank of each process. Values between stages are counted for the rank that receives them. Introductions
+// (introduction.h) are left out. `steps` is the number of forwards in flight.
 std::int64_t host_exchange_bytes(const ExchangeSizes& sizes, const ExchangePlace& place, int steps);
 
 }  // namespace tessera

@@ -39,10 +39,10 @@ class NodeExchange {
   // are valid until spread(). A view has no memory if its tensor's shape or type differs from the first rank's. Returns
   // kCancelled if a node does not answer or the exchange has ended.
   Status collect(std::span<TensorView> tensors, std::span<std::string_view> calls, std::chrono::milliseconds limit);
-  // Node 0: sends the result to all other nodes, and from then on accepts their next tensors.
+  // Node 0: sends the result to all other nodes, and from then on accepts the nodes' next tensors.
   Status spread(const TensorView& result) { return spread(result, /*in_parts=*/false); }
-  // Sends each other node only the rows of its own ranks, and from then on accepts their next tensors. `rows` is
-  // [ranks, …].
+  // Node 0: sends to every other node only the rows of that node's ranks, and from then on accepts the nodes' next
+  // tensors. `rows` is [ranks, …].
   Status spread_rows(const TensorView& rows) { return spread(rows, /*in_parts=*/true); }
   // Any other node: sends its ranks' tensors, and waits for the result of result.bytes() bytes. Limit and errors are
   // those of collect().

@@ -123,8 +123,8 @@ TEST(NodeExchange, ManyCallsInARow) {
   });
 }
 
-// Any rank may end the group at any point of the others' work. All ranks must then return, and the next round is
-// correct.
+// Any rank may end the group at any point of the others' work. All ranks must then return, and the results of the next
+// round must be correct.
 TEST(NodeExchange, ARestartedGroupWorks) {
   constexpr int kRanks = 4;
   const std::unique_ptr<Nodes> made = make_nodes(2, kRanks);

@@ -1,13 +1,14 @@
 // Exchanges values between the GPUs of a tensor-parallel group whose ranks are threads of one process. It needs no
 // host, barrier or flag: every rank has a mailbox on its GPU, and the other ranks write into it.
 //
-// One launch of the exchange is a turn. The content of a 32-bit word shows whether the word has arrived. Before a turn,
-// all words of the mailbox are kAbsent (-0.0 as float32; the pair +0, -0 as 16-bit floats). A sender replaces a kAbsent
-// in its data by zeros, which are numerically equal. A mailbox has three buffers. In turn t a rank writes to buffer t
-// mod 3 of every other rank's mailbox, reads buffer t mod 3 of its own, and clears its buffer of turn t - 1. It clears
-// early enough, because that buffer is next written in turn t + 2. Before that, the writer must receive values of turn
-// t + 1, which this rank sends after its turn t. The turn number is in device memory, so replays of recorded graphs
-// continue the count. (TensorRT-LLM published this method as the Lamport all-reduce.)
+// One launch of the exchange is a turn. A mailbox has three buffers. In turn t a rank writes to buffer t mod 3 of every
+// other rank's mailbox, and reads buffer t mod 3 of its own mailbox. Before turn t all words of these buffers are
+// kAbsent (-0.0 as float32; the pair +0, -0 as 16-bit floats), so that the content of a 32-bit word shows whether the
+// word has arrived. A sender replaces a kAbsent in its data by zeros, which are numerically equal. In turn t a rank
+// also sets the words of its buffer of turn t - 1 to kAbsent again. This is early enough, because other ranks write to
+// that buffer only in turn t + 2. Before turn t + 2 a writer must have received the values of turn t + 1, which this
+// rank sends after its turn t. The turn number is in device memory, so replays of recorded graphs continue the count.
+// (TensorRT-LLM published this method as the Lamport all-reduce.)
 //
 // All launches of a group wait for one another, so all ranks must make the same calls in the same order.
 #pragma once
