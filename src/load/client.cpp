@@ -48,7 +48,7 @@ void set_common(CURL* easy, const std::string& url, curl_slist* headers) {
   curl_easy_setopt(easy, CURLOPT_URL, url.c_str());
   curl_easy_setopt(easy, CURLOPT_HTTPHEADER, headers);
   curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_1_1);
-  curl_easy_setopt(easy, CURLOPT_PROXY, "");  // a proxy's time would be measured too
+  curl_easy_setopt(easy, CURLOPT_PROXY, "");  // no proxy, because its time would be measured
   curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
   curl_easy_setopt(easy, CURLOPT_USERAGENT, "tessera");
   curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);

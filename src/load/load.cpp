@@ -83,7 +83,8 @@ std::vector<std::int64_t> prompt_ids(const LoadRequest& request, std::size_t ind
   ids.reserve(static_cast<std::size_t>(request.input_tokens));
   for (std::int64_t i = 0; i < request.input_tokens; ++i) {
     const auto block = static_cast<std::size_t>(i / kBlockTokens);
-    // Sets the highest bit only for requests without blocks, so their texts differ from those of blocks.
+    // A token outside of blocks is drawn by the request's index. The highest bit distinguishes the index from a block's
+    // id.
     std::uint64_t text = (std::uint64_t{1} << 63) | index;
     std::int64_t position = i;
     if (block < request.blocks.size()) {

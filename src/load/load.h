@@ -36,7 +36,7 @@ inline constexpr std::int64_t kBlockTokens = 512;  // Mooncake's block size
 
 struct Load {
   std::vector<LoadRequest> requests;  // in the order of their arrivals
-  bool recorded = false;              // arrivals come from a trace; otherwise one request arrives per second
+  bool recorded = false;              // arrivals come from a trace; if not, one request per second arrives on average
 };
 
 // Makes the load. If a trace has fewer than num_prompts requests, all are used. Errors name the trace's file and line.

@@ -87,7 +87,7 @@ TEST(Load, PoissonArrivalsHaveTheirRateAndSpread) {
   EXPECT_TRUE(std::is_sorted(times.begin(), times.end()));
   double squares = 0;
   for (std::size_t i = 1; i < times.size(); ++i) squares += (times[i] - times[i - 1]) * (times[i] - times[i - 1]);
-  EXPECT_NEAR(squares / 19999, 2 * 0.25 * 0.25, 0.01);  // for an exponential distribution: twice the square of its mean
+  EXPECT_NEAR(squares / 19999, 2 * 0.25 * 0.25, 0.01);  // an exponential distribution's mean square is 2 · mean²
   const std::vector<double> at_once = *arrivals_at(load, INFINITY);
   EXPECT_THAT(at_once, ::testing::Each(0));
   EXPECT_THAT(*arrivals_at(*make_load({.num_prompts = 3, .arrivals = Arrivals::kUniform}), 2), ElementsAre(0, 0.5, 1));

@@ -62,7 +62,8 @@ Result<LoadRun> run_load(const LoadTarget& target, Load load, const LoadRunOptio
   } else {
     for (const LoadRequest& request : load.requests) times.push_back(request.arrival_s);
   }
-  // Gives warm-ups the even numbers and runs the odd ones, so no run shares their prompts.
+  // The prompts of a warm-up are drawn with an even number, and the prompts of a run with an odd number. No run
+  // therefore has the prompts of a warm-up.
   const auto warmups = std::min(static_cast<std::size_t>(options.warmup), load.requests.size());
   const std::vector<double> at_once(warmups, 0.0);
   PromptSource source{.seed = options.seed, .run = 2 * options.number, .vocab_size = target.vocab_size};

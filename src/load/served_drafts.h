@@ -19,8 +19,8 @@ struct ServedDrafts {
   std::vector<std::int64_t> drafted_at{};
   std::vector<std::int64_t> kept_at{};
 
-  // Returns the average number of tokens that a forward with drafts gave: its kept drafts, and the token that a forward
-  // without drafts gives too. Returns 0 before the first such forward.
+  // Returns the average number of tokens that a forward with drafts output. These are its kept drafts and one more
+  // token, which a forward without drafts outputs as well. Returns 0 if no forward had drafts.
   double mean_length() const { return steps == 0 ? 0 : 1 + static_cast<double>(kept) / static_cast<double>(steps); }
   // Returns what was counted since `earlier`.
   ServedDrafts since(const ServedDrafts& earlier) const;

@@ -9,7 +9,7 @@ namespace tessera {
 
 class ServerEvents {
  public:
-  // Calls `on_data` with the text after "data:" for each such line that `bytes` completes. The text is valid only
+  // For each line "data:…" that `bytes` completes, calls `on_data` with the text after "data:". The text is valid only
   // during the call.
   template <class OnData>
   void push(std::string_view bytes, const OnData& on_data) {

@@ -20,7 +20,8 @@ namespace {
 constexpr std::string_view kAzureHeading = "TIMESTAMP,ContextTokens,GeneratedTokens";
 constexpr std::int64_t kMostTokens = 1 << 24;
 
-// Removes a number and the character `behind` it from the front of `text`.
+// Removes a number from the front of `text`, and the character `behind`, which must follow the number. If `behind` is
+// 0, the number must end the text.
 template <class T>
 std::optional<T> take_number(std::string_view& text, char behind) {
   T value{};
