@@ -95,7 +95,7 @@ Result<ir::Graph> finish(LayerBuilder& b, ir::ValueId output, const char* name, 
   return graph;
 }
 
-// Builds the next-token layer and the head of its drafts. That head uses the weights of the model's head.
+// Builds the next-token layer and the head of its drafts. The drafts' head uses the weights of the model's head.
 Result<DraftGraphs> build_draft(const ModelConfig& config, const ModelOptions& options, const ir::OpTable& ops,
                                 const ModelFamily& family, ModelGraphs& graphs) {
   LayerBuilder b("draft", options, ops, config.tensor_prefix, config.formats);

@@ -76,7 +76,7 @@ TensorRole role_of(std::string_view name) {
 
 Result<Pairs> pairs_of(const SafetensorsFile& file) {
   Pairs pairs;
-  std::vector<std::pair<std::string, std::string>> base;  // a module's name, and the name of its tensor with is_base
+  std::vector<std::pair<std::string, std::string>> base;  // a module's name, and the name of PEFT's copy of its matrix
   for (const StoredTensor& tensor : file.tensors()) {
     const TensorRole role = role_of(tensor.name);
     if (!role.refused.empty())

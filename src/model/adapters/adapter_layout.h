@@ -75,7 +75,8 @@ struct AdapterLimits {
   std::int64_t slots = 8;      // adapters that one forward may mix; at least 1
   std::int64_t max_rank = 16;  // at least 1
   // Last words of the names of modules that adapters may change, such as "q_proj" or "lm_head". kExperts stands for the
-  // experts' matrices. kAllLinears stands for all other linears of the layers, and so does an empty list.
+  // experts' matrices. kAllLinears stands for all other linears of the layers. An empty list means the same as
+  // kAllLinears.
   std::vector<std::string> targets = {};
 };
 inline constexpr std::string_view kAllLinears = "all-linear";  // PEFT's word for all linears

@@ -1,7 +1,7 @@
 // Reads adapters that change whole stacks of experts' matrices. PEFT writes them for the setting target_parameters. A
 // is [experts · rank, columns]: the rows of expert 0, then those of expert 1 and so on. B is [rows, rank · experts]:
-// one column of each expert for the first LoRA rank, then for the second and so on. In a stack of gate and up, the rows
-// of gate come before those of up.
+// the first column of every expert's B, then the second column of every expert's B and so on. In a stack of gate and
+// up, the rows of gate come before those of up.
 #pragma once
 
 #include <cstdint>

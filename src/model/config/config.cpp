@@ -59,7 +59,7 @@ Result<const ModelFamily*> read_family(const Fields& fields, const FamilyRegistr
 }
 
 // Returns whether the member is a token id outside of the model's own vocabulary. Hugging Face saves the default ids of
-// its config classes in "text_config", even if the model's vocabulary is smaller. Such ids are ignored.
+// its config classes in "text_config", even if the model's vocabulary is smaller. This engine ignores such ids.
 bool is_foreign_token(const Json& text, const Json::Member& member) {
   const auto& [key, value] = member;
   const Json* vocab_size = text.find("vocab_size");

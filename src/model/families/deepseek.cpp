@@ -26,8 +26,8 @@ Status expect_name(const Fields& fields, const char* key, const std::string& acc
   return !name || *name == accepted ? ok_status() : fields.unsupported(key, accepted);
 }
 
-// Reads how DeepSeek-V2 chooses experts. Only if `topk_method` is "group_limited_greedy", a token's experts must belong
-// to the best groups of experts.
+// Reads how DeepSeek-V2 chooses experts. If `topk_method` is "group_limited_greedy", a token's experts must belong to
+// the best groups of experts. If it is "greedy", they may belong to any group.
 Status read_v2_method(const Fields& fields, MoeConfig& moe) {
   TRY(expect_name(fields, "scoring_func", "softmax"));
   const std::string method = TRY(fields.optional_string("topk_method")).value_or("greedy");

@@ -141,7 +141,7 @@ Result<WeightFormat> read_weights(const Fields& all, const Fields& group, const 
   return format;
 }
 
-// Reads "input_activations", which says how inputs are quantised and may be absent.
+// Reads "input_activations", which says how inputs are quantised.
 Result<Inputs> read_inputs(const Fields& inputs) {
   const std::optional<std::int64_t> bits = TRY(inputs.optional_int("num_bits", 1, 64));
   if (bits == 4) return Inputs::kPlain;

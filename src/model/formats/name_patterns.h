@@ -7,8 +7,8 @@
 //                                 everything inside these modules
 //   "re:.*mlp[.]gate$"            a regular expression, which matches from the start of the name
 //
-// The prefixes "model.", "model.language_model." and "language_model.model." are treated as equal, because settings may
-// use another prefix than the tensors.
+// The prefixes "model.", "language_model.", "model.language_model." and "language_model.model." are treated as equal,
+// because settings may use another prefix than the tensors.
 #pragma once
 
 #include <memory>

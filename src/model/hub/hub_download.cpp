@@ -78,7 +78,7 @@ class Pull {
   Pull(HubFolder folder, const HubModel& model, const PullOptions& options, HttpClient client)
       : folder_(std::move(folder)), model_(model), options_(options), client_(std::move(client)) {}
 
-  // Downloads one model in GGUF format. Such a model needs no other files.
+  // Downloads one model in GGUF format, which needs no other files.
   Result<std::string> fetch_gguf() {
     std::vector<std::string> names;
     for (const HubFile& file : listing_.files) names.push_back(file.name);

@@ -20,7 +20,8 @@ struct HubSettings {
 // is not set. An empty value counts as not set.
 //   cache       HF_HUB_CACHE, else HF_HOME/hub, else XDG_CACHE_HOME/huggingface/hub, else HOME/.cache/huggingface/hub
 //   endpoint    HF_ENDPOINT
-//   token       HF_TOKEN; token_file is `token` in HF_HOME or in the folder that replaces HF_HOME
+//   token       HF_TOKEN
+//   token_file  HF_HOME/token, else XDG_CACHE_HOME/huggingface/token, else HOME/.cache/huggingface/token
 //   ca_file     SSL_CERT_FILE
 //   offline     HF_HUB_OFFLINE: 1, on, yes or true
 HubSettings hub_settings_from(const std::function<const char*(const char*)>& get);

@@ -55,8 +55,8 @@ struct Shard {
   std::vector<std::size_t> tensors;
 };
 
-// Returns a name that is the same for all linears whose matrices other engines join to one matrix. Such linears must
-// have the same NVFP4 factor.
+// Returns the name of the group to which a linear belongs. Other engines join the matrices of a group's linears to one
+// matrix, so these linears must have the same NVFP4 factor.
 std::string joined_name(const std::string& module) {
   const std::size_t dot = module.rfind('.') + 1;
   const std::string_view last = std::string_view(module).substr(dot);
@@ -215,9 +215,9 @@ class FolderOutput : public QuantisedOutput {
             .step_cols = linear.rounding.block_cols};
   }
 
-  // Returns each linear's factor. Linears that other engines fuse into one matrix all get the greatest of
-  // their factors. The file stores
-  // the divisor 1 / factor, so the result is rounded to the factor that a reader computes from the stored divisor.
+  // Returns each linear's factor. All linears with the same joined_name() get the greatest of their factors. The file
+  // stores the divisor 1 / factor, so the result is rounded to the factor that a reader computes from the stored
+  // divisor.
   Result<std::vector<float>> factors() const {
     std::vector<float> factors(linears_.size(), 1.0F);
     if (!linears_.front().rounding.has_factor()) return factors;

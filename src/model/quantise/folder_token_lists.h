@@ -22,7 +22,7 @@ struct FolderTokenLists {
   std::int64_t left_out = 0;  // number of tokens that were left out because the embeddings have no row for their id
 };
 
-// Returns `size` tokens. As in other converters, an id without a token gets a placeholder name and is marked as unused.
+// Returns `size` tokens. An id without a token gets a placeholder name and is marked as unused, as in other converters.
 // A byte-level tokenizer.json becomes "gpt2". A tokenizer.model becomes "llama". A tokenizer.json that was made from a
 // tokenizer.model (byte-pair encoding of characters with fallback to bytes) also becomes "llama"; a token's score then
 // follows from the position of its first merge. Returns not_found if the folder has neither file; unimplemented, with

@@ -74,8 +74,8 @@ void for_each_sixteen(const StoredTensor& stored, const BlockTypeInfo& type, con
   }
 }
 
-// Writes the codes or the scales, as storage.content says. If the format has pairs, each scale is followed by its
-// offset. Returns whether all scales and offsets fit in float16.
+// Writes the codes or the scales, as storage.content says. In a format with offsets (kPairs), each scale is followed by
+// its offset. Returns whether all scales and offsets fit in float16.
 bool write_codes(const StoredTensor& stored, const BlockStorage& storage, const BlockPiece& piece, std::byte* dst) {
   const BlockTypeInfo& type = block_type_info(storage.type);
   const QuantisedFormat& format = *block_codes_format(storage.type);

@@ -1,5 +1,5 @@
-// Reads and writes safetensors files. Such a file has the header's length in 8 bytes (little-endian), a JSON header
-// {name: {dtype, shape, data_offsets}}, and the data. https://github.com/huggingface/safetensors#format
+// Reads and writes safetensors files. A file has the header's length in 8 bytes (little-endian), a JSON header {name:
+// {dtype, shape, data_offsets}}, and the data. https://github.com/huggingface/safetensors#format
 //
 // The file is untrusted. Before the reader returns a view, it has checked that the view's range lies in the file, that
 // the range has the size that dtype and shape require, and that all ranges together cover the data without overlaps or

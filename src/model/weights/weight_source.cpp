@@ -22,8 +22,8 @@ namespace {
 // Half the width of a uniform distribution with Hugging Face's usual standard deviation of 0.02.
 constexpr float kDummyScale = 0.0346F;
 
-// The scale of each block in a random NVFP4 matrix: 1 in F8_E4M3. Such a matrix also has a second scale, for the whole
-// matrix.
+// The scale of each block in a random NVFP4 matrix: 1 in F8_E4M3. The matrix also has a second scale, which applies to
+// all blocks.
 constexpr auto kDummySmallScale = std::byte{0x38};
 
 // The bits that may be set in random F8_E4M3 values. With only these bits all magnitudes are below 2, so no value is
@@ -88,8 +88,8 @@ void fill_floats(float value, std::span<std::byte> to) {
   for (std::size_t at = 0; at < to.size(); at += sizeof value) std::memcpy(to.data() + at, &value, sizeof value);
 }
 
-// Fills the values or scales of a matrix that is quantised while it is read. They are random like those that
-// fill_packed() and fill_floats() write for a matrix that is stored quantised.
+// Fills the values or the scales of a matrix that is quantised while it is read. The values are random and the scales
+// are constant, as in a random matrix that is stored quantised.
 void fill_rounded(const RoundedStorage& storage, StoredDtype dtype, const SliceRuns& runs, std::uint64_t seed,
                   std::span<std::byte> to) {
   if (dtype == StoredDtype::kF32) return fill_floats(storage.dummy, to);
