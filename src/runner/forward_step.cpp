@@ -80,7 +80,7 @@ Status ForwardStep::run_decode(const ForwardInputs& inputs, const Decision& deci
 }
 
 // Stages the body's plans and inputs. Plans every row as a wanted row in two cases: if hidden states are wanted,
-// because any row may be read then, and in debug mode, because it searches all rows for NaNs.
+// because any row may be read then, and in debug mode, because debug mode searches all rows for NaNs.
 Status ForwardStep::stage_body(const ForwardInputs& inputs, std::int64_t size) {
   const bool wants_all = !inputs.hidden_states.empty() || parts_.debug() != nullptr;
   if (!parts_.model.graphs.prefill || !wants_all) return launcher_.stage(inputs.tokens(), BatchKind::kExtend, size);

@@ -32,8 +32,8 @@ class Launcher {
   Status stage_pages(std::int64_t size);
   // Uploads the staged inputs.
   Status upload();
-  // Uploads the staged inputs and enqueues one forward of `runner` at a bound size. Debug mode adds its checks. Sets
-  // `*replay_failed`, unless null, to true if the replay itself fails.
+  // Uploads the staged inputs and enqueues one forward of `runner` at a bound size. Debug mode adds its checks. If
+  // `replay_failed` is not null, sets `*replay_failed` to whether the replay failed.
   Status launch(GraphRunner& runner, std::int64_t size, std::int64_t real_rows, Execution how,
                 bool* replay_failed = nullptr);
   // In debug mode, checks that the view's memory still holds what the view's forward wrote.

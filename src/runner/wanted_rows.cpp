@@ -26,8 +26,8 @@ using ir::ValueKind;
 using AttributeEntry = ir::Attributes::value_type;  // attributes are sorted by name
 
 // Returns whether a row of the node's results depends only on the same row of its operands. A kernel without state and
-// planner does not know which rows belong to one sequence, and padding rows must not change other rows. Such a kernel
-// therefore treats each row alone.
+// planner does not know which rows belong to one sequence, and padding rows must not change other rows. A kernel with
+// neither state nor planner therefore treats each row alone.
 bool works_by_rows(const ir::Graph& graph, const ir::Node& node, const ir::OpTable& ops, const KernelTable& kernels) {
   const ir::OpDecl* decl = ops.find(node.op);
   const KernelDef* kernel = kernels.find(node.op);
@@ -36,8 +36,8 @@ bool works_by_rows(const ir::Graph& graph, const ir::Node& node, const ir::OpTab
   return decl != nullptr && decl->capturable && !reads_state && (kernel == nullptr || kernel->planner == nullptr);
 }
 
-// Returns the smallest index such that the node with this index and all later nodes work by rows. It is never 0, since
-// attention reads state.
+// Returns the smallest index such that the node with this index and all later nodes work by rows. The index is above 0
+// if the body has attention, because attention reads state.
 std::size_t first_movable(const ir::Graph& body, const ir::OpTable& ops, const KernelTable& kernels) {
   std::size_t first = body.nodes.size();
   while (first > 0 && works_by_rows(body, body.nodes[first - 1], ops, kernels)) --first;
@@ -56,7 +56,8 @@ bool is_slots(const ir::Value& value) {
 }
 
 // Returns the values made before node `first` that later nodes read, in the order in which they were made. Returns
-// std::nullopt if such a value does not consist of whole rows, is a view of another value, or is written later.
+// std::nullopt if such a value does not consist of whole rows, is a view of another value, or is written later, or if a
+// later node reads an input other than slots.
 std::optional<std::vector<ValueId>> handed_over(const ir::Graph& body, std::size_t first, const ir::OpTable& ops) {
   const GraphFacts facts(body, ops);
   const auto is_made_before = [&](ValueId id) {

@@ -38,8 +38,8 @@ class Adapting {
       const bool is_linear = node.op == kLinear.name || node.op == kQuantisedLinear.name;
       const AdaptableLinear* linear =
           is_linear || embeds ? layout_.find(to_.value(node.operands[1]).name, embeds) : nullptr;
-      // The product with A comes before the linear. The linear does not depend on it, and can load its weights while
-      // the product runs.
+      // The product with A comes before the linear. The linear does not depend on this product, so the linear can load
+      // its weights while the product runs.
       const ValueId shrunk = linear != nullptr && !embeds ? add_shrink(node.operands[0], *linear) : ValueId();
       add(node);
       if (node.op == kMoeExperts.name) add_experts(node);

@@ -12,8 +12,9 @@ namespace tessera {
 // the next core size has fewer padding rows than real rows. The core has about a fifth of a default ladder's sizes.
 std::vector<std::int64_t> core_sizes(std::span<const std::int64_t> ladder);
 
-// Returns the prefill sizes at which an eager run is measured in addition to the replay. They are the smallest, the
-// largest and every fourth size. The costs of eager forwards between these sizes are interpolated.
+// Returns the prefill sizes for which an eager run is measured in addition to the replay: the smallest size, every
+// fourth size after it, and the largest. The eager run has one token less than the size. Costs of eager forwards
+// between the measured ones are interpolated.
 std::vector<std::int64_t> eager_samples(std::span<const std::int64_t> ladder);
 
 }  // namespace tessera

@@ -1,6 +1,6 @@
 // Captures sizes of the prefill and decode runners, and drops them, on all ranks or on none.
 //
-// Threads: the runner's thread. Rank 0 orders the other ranks to do the same.
+// Threads: the runner's thread. On rank 0 every function also makes the other ranks capture or drop the size.
 #pragma once
 
 #include <cstdint>

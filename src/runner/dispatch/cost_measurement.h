@@ -1,5 +1,5 @@
-// Measures the costs of forwards in idle moments, for dispatch: replays of every captured size and eager prefills of
-// every fourth size, smallest first.
+// Measures the costs of forwards in idle moments, for dispatch. It measures a replay of every captured size, and eager
+// prefills for the sizes that eager_samples() returns, smallest first.
 #pragma once
 
 #include <array>

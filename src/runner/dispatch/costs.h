@@ -1,8 +1,8 @@
 // The measured costs of forwards: milliseconds by runner and size, for replays and eager runs. Costs between measured
 // sizes are interpolated. Without measurements there are no costs, and dispatch always pads.
 //
-// Costs are measured with batches without cached prefixes. A longer context adds the same attention time to a padded
-// and to an unpadded forward, so it does not change which one is cheaper.
+// Prefills are measured without cached prefixes, and decodes after a context of at most one page. A longer context adds
+// the same attention time to a padded and to an unpadded forward, so it does not change which of the two is cheaper.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,8 @@ namespace tessera {
 
 enum class RunnerKind : std::uint8_t { kEager, kPrefill, kDecode };
 
-// The result of comparing a prefill size's full graph, which includes attention, with the graphs of its pieces.
+// The result of a comparison between two forms of a prefill size: its full graph, which includes attention, and the
+// graphs of its pieces.
 struct FullCost {
   double ratio = 1;    // upper bound of the median of (full replay time / pieces' time); see full_measurement.h
   bool equal = false;  // whether both gave bitwise equal results

@@ -36,8 +36,8 @@ std::string_view reason_text(Reason reason);  // "padded to the next captured si
 std::string_view reason_name(Reason reason);  // "padded_to_size", for counters
 // Returns whether a graph was replayed.
 bool is_replay(Reason reason);
-// Returns whether the forward ran eagerly although graphs were on and no option asked for an eager run. Such a fallback
-// is worth a warning.
+// Returns whether the forward ran eagerly although graphs were on and no option asked for an eager run. The first
+// fallback of each reason is logged as a warning.
 bool is_fallback(Reason reason);
 
 // The available graphs and their costs. Sizes are ascending. They include pending sizes that will be captured when they
@@ -89,11 +89,11 @@ struct Decision {
 Decision dispatch(const BatchShape& batch, const DispatchTable& table);
 
 // Returns how many of `tokens` prefill tokens to compute in the next forward, from 1 to `tokens`. Returns `tokens`
-// unless two replays are measured to be cheaper than one padded replay. In that case returns a captured size, and the
-// rest is left for the forward after it. Sizes in `waiting` do not count as captured. If there are more tokens than the
-// largest size, returns the largest size, so that a graph is replayed. There are two exceptions, in which it returns
-// `tokens`: one eager forward is measured to be cheaper, or, without measurements, the largest size is so small that
-// the parts would take long. Allocates nothing.
+// unless two forwards are measured to be cheaper than one. If they are, returns a captured size for the next forward,
+// and the rest is left for the forward after it. Sizes in `waiting` do not count as captured. If there are more tokens
+// than the largest size, returns the largest size, so that a graph is replayed. There are two exceptions, in which it
+// returns `tokens`: one eager forward is measured to be cheaper, or, without measurements, the largest size is so small
+// that the parts would take long. Allocates nothing.
 std::int64_t split_tokens(std::int64_t tokens, const DispatchTable& table);
 
 // Returns the least number of tokens at which a prefill's time is proportional to its tokens. It is the first captured

@@ -38,8 +38,8 @@ class Dispatcher {
   // Logs every forward at debug level. Warns of the first eager fallback of each reason.
   void log(const ForwardBatch& batch, const Decision& decision);
 
-  // Records how a forward ended on all ranks. Drops a size after its graph failed to launch three times in a row.
-  // Returns an error if the size cannot be dropped.
+  // Records how a forward ended on all ranks. Drops a graph after it failed to launch three times in a row. Returns an
+  // error if the size cannot be dropped.
   Status ended(const Decision& decision, const ForwardEnd& end);
 
   // Return the measured costs of forwards. Dispatch reads them if measuring is on.
@@ -61,8 +61,8 @@ class Dispatcher {
   }
 
  private:
-  // Returns a decision that pads to a captured size, as long as padding costs less than a capture. Returns nothing if
-  // the size should be captured now.
+  // Returns a decision that pads to a captured size, for the first few forwards of a size whose padding costs less than
+  // a capture. Returns nothing if the size should be captured now.
   std::optional<Decision> wait_padded(const BatchShape& batch, const Decision& wanted);
   using SizeKey = std::tuple<RunnerKind, bool, std::int64_t>;  // runner, with adapters or not, size
   static SizeKey key_of(const Decision& decision) { return {decision.runner, decision.adapters, decision.size}; }

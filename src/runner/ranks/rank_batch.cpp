@@ -37,9 +37,9 @@ void BatchPacker::pack(const ForwardBatch& batch, MessageWriter& to) {
   }
 }
 
-// Packs each table as its difference from the last forward's table of the same number. Rows drop out when they end, but
-// the other rows keep their order from forward to forward. The search for a table therefore starts after the last
-// match.
+// Packs each table as its difference from the last forward's table of the same number. A table drops out when its
+// request ends, but the other tables keep their order from forward to forward. The search for a table therefore starts
+// after the last match.
 void BatchPacker::pack_tables(std::span<const PageTable> tables, Group& group, MessageWriter& to) {
   to.word(std::ssize(tables));
   group.next.clear();

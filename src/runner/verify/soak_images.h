@@ -33,7 +33,8 @@ class SoakImages {
 
   // Returns the images that sequences may use. Their addresses do not change.
   std::vector<SoakImage>& gallery() { return gallery_; }
-  // Encodes some new and some known images. Returns a description of a difference; empty: there is none.
+  // In some calls encodes a few new images, and checks that the rows of a few known images are unchanged. Returns a
+  // description of a difference; empty: there is none.
   Result<std::string> next(SoakWorld& world);
   const SoakImageReport& report() const { return report_; }
 

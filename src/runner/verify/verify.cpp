@@ -173,7 +173,7 @@ class Verifier {
     return ok_status();
   }
 
-  // Compares sizes that are replayed as one graph, without padding and with the most padding.
+  // Compares sizes that are replayed as one graph, without padding and with one padding row.
   Status compare_full(GraphRunner& runner, Executable& isolated, const std::vector<std::int64_t>& sizes) {
     for (const std::int64_t size : sizes) {
       TRY(isolated.bind(runner.bucket(size)));
@@ -279,7 +279,7 @@ class Verifier {
     return named;
   }
 
-  // Fills the batch's pages with numbers, and pages that no request of the batch has, page 0 included, with NaN.
+  // Fills the batch's pages with numbers, and the other pages of named_pages(), page 0 included, with NaN.
   Status fill_kv_cache() {
     for (const ir::ValueId id : stateful_->states) {
       const ir::Value& state = stateful_->value(id);

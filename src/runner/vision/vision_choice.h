@@ -48,9 +48,9 @@ struct VisionChoice {
 
 // Chooses for a forward of `patches` patches. Normally it replays the graph of its budget, the smallest that holds the
 // patches. It runs operators instead, which have less padding, if they were measured to be faster by more than
-// measurement noise. If the budget has no graph, the forward replays the next larger budget's graph, provided that this
-// was measured to be no slower than operators. Otherwise it runs its operators. Sizes without measurements are not
-// compared.
+// measurement noise. If the budget has no graph, the forward replays the graph of the next larger captured budget if
+// this graph was measured to be no slower than operators. If not, the forward runs its operators. Sizes without
+// measurements are not compared.
 VisionChoice choose_budget(const VisionBudgets& budgets, std::int64_t patches);
 
 }  // namespace tessera
