@@ -20,7 +20,7 @@ constexpr const char* kMissing =
     "this system has no libcurl.so.4, which downloads need; install it (Debian and Ubuntu: libcurl4, Fedora: libcurl)";
 
 // RTLD_DEEPBIND makes libcurl's libssl use the system's libcrypto even if the process already has another libcrypto
-// with the same names, as the wheel's program has. Sanitizers' run-time libraries end a program that sets this flag.
+// with the same symbols. The wheel's program has one. Sanitizers' run-time libraries end a program that sets this flag.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr int kFlags = RTLD_NOW | RTLD_LOCAL;
 #else

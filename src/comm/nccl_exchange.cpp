@@ -26,10 +26,10 @@ constexpr std::chrono::milliseconds kLook(50);
 // After the group's end, the watching thread waits this long for the rank to end by itself. A rank that does not end
 // hangs in a kernel or a call. The thread then waits this long again for a running call to return, and aborts.
 constexpr std::chrono::seconds kRankEnds(1);
-// The time that the watching thread may take to end. It may be inside an NCCL abort, which waits for NCCL's own threads
-// and for threads that serve the machine's other processes. Or it may be telling a node that no longer answers, which
-// takes up to NodeGroupOptions::silence, 15 s. The limit exceeds that, because the thread uses the communicator until
-// it ends.
+// The longest wait for the watching thread to end. The thread may be inside an NCCL abort, which waits for NCCL's own
+// threads and for threads that serve the machine's other processes. Or the thread may be telling a node that no longer
+// answers, which takes up to NodeGroupOptions::silence, 15 s. The limit is above 15 s, because the communicator must
+// exist until the thread has ended.
 constexpr std::chrono::seconds kAbortLimit(20);
 
 // The data that each rank sends to the others before they connect.

@@ -64,8 +64,8 @@ class NcclExchange final : public DeviceExchange {
   std::int64_t bytes() const override { return bytes_; }
 
   // The four functions below are asynchronous on `stream`, a cudaStream_t. Tensors are in the memory of the rank's GPU.
-  // The first call of a size may connect GPUs, which takes a while and must not be recorded. They return kCancelled
-  // once the group has ended.
+  // The first call of a size may connect GPUs, which takes a while and must not be recorded. The functions return
+  // kCancelled once the group has ended.
   //
   // Computes x = Σ over ranks, in place.
   Status all_reduce(const TensorView& x, void* stream) const;

@@ -270,7 +270,8 @@ TEST(NodeExchange, TensorsBeingAddedAreNotOverwritten) {
   EXPECT_EQ(*tensors[1].as<float>(), 6.0F);
 }
 
-// This happens if an exception ends a rank's thread: its communicator is gone, but its connection is not.
+// If an exception ends a rank's thread, the rank's communicator is destroyed, but frames still arrive over its
+// connection.
 TEST(NodeExchange, FramesForDestroyedRanksAreDropped) {
   const std::unique_ptr<Nodes> made = make_nodes(2, 2);
   made->ranks[1].reset();

@@ -1,5 +1,5 @@
-// Exchanges values between the GPUs of a tensor-parallel group whose ranks are threads of one process. It needs no
-// host, barrier or flag: every rank has a mailbox on its GPU, and the other ranks write into it.
+// Exchanges values between the GPUs of a tensor-parallel group whose ranks are threads of one process. The exchange
+// needs no host code, barrier or flag, because every rank has a mailbox on its GPU, and the other ranks write into it.
 //
 // One launch of the exchange is a turn. A mailbox has three buffers. In turn t a rank writes to buffer t mod 3 of every
 // other rank's mailbox, and reads buffer t mod 3 of its own mailbox. Before turn t all words of these buffers are

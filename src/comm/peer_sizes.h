@@ -8,8 +8,8 @@
 
 namespace tessera::cuda {
 
-// A mailbox has counters, then buffers that are used in turn. One buffer holds an all-reduce of 16 MiB between two
-// ranks, or of 5 MiB between four. Larger all-reduces are split.
+// A mailbox has counters, then buffers that are used in turn. One buffer holds an all-reduce of up to 16 MiB / (ranks -
+// 1), for example 5.3 MiB between four ranks. Larger all-reduces are split.
 inline constexpr int kBuffers = 3;
 inline constexpr std::size_t kBufferBytes = std::size_t{16} << 20;
 inline constexpr std::size_t kMailboxAt = kDeviceAlignment;

@@ -1,5 +1,6 @@
 // Makes the requests of a load: when each arrives, how long its prompt and output are, and which prompts share a
-// beginning. They are random, or the first ones of a recorded trace. This file uses no clock and no network.
+// beginning. The requests are random, or they are the first requests of a recorded trace. This file uses no clock and
+// no network.
 #pragma once
 
 #include <cstdint>

@@ -96,7 +96,8 @@ struct VisionGraph {
 };
 
 // Graphs that prefill runs instead of body and head. After a certain point of the forward only the wanted rows are
-// needed. This body ends there. This head computes the rest of the forward for the wanted rows (runner/wanted_rows.h).
+// needed. `body` ends at this point. `head` computes the rest of the forward for the wanted rows
+// (runner/wanted_rows.h).
 struct PrefillGraphs {
   ir::Graph body;  // its outputs are inputs of the head and have the same names
   ir::Graph head;  // its outputs are hidden [R, hidden] and logits

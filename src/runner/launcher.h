@@ -27,8 +27,8 @@ class Launcher {
   // sizes of `runner` (prefill or decode) use this batch. The batch has `size` tokens or requests, but no more than the
   // limits of the options allow.
   Status stage_dummy(const GraphRunner& runner, std::int64_t size);
-  // Like stage_dummy(), but stages a batch in which every row has defined values (page_batch). Precondition: such a
-  // batch of the size exists.
+  // Like stage_dummy(), but stages a batch in which every row has defined values (page_batch). Precondition:
+  // page_batch() returns a batch of this size.
   Status stage_pages(std::int64_t size);
   // Uploads the staged inputs.
   Status upload();

@@ -51,7 +51,7 @@ class ModelRunner {
   // Warms the kernels up, takes the memory that the largest forward needs, and captures sizes as options.capture says.
   // With kCore, some sizes are deferred. capture() calls `more` before each deferred size, captures the size if `more`
   // returns true, and stops at the first false. Call it once, before the first forward; without it every forward is
-  // eager. Returns an error only if the runner could not start with fewer graphs either.
+  // eager. A size whose capture fails is dropped. Returns an error if the runner cannot start even with fewer graphs.
   Status capture(const std::function<bool()>& more = {}) { return capture_.start(forwards_->results(), more); }
   // Does the first part of capture() alone, on a rank that follows rank 0.
   Status prepare() { return capture_.prepare(forwards_->results()); }

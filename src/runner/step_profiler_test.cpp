@@ -1,5 +1,5 @@
-// Catches: host time that is counted twice or for the wrong forward, device times given to another forward, lost parts,
-// and a forward whose results change while it is measured.
+// Catches: host time that is counted twice or for the wrong forward, device times given to another forward, parts of a
+// forward that are lost, and a forward whose results change while it is measured.
 #include "tessera/runner/step_profiler.h"
 
 #include <gmock/gmock.h>

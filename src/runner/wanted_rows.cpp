@@ -185,8 +185,8 @@ class WantedHead {
     return own;
   }
 
-  // Returns the input that tells which rows are padding. It replaces the slots of all cache groups, which moved nodes
-  // only read to find the padding rows.
+  // Returns the input that tells which rows are padding. The input replaces the slots of all cache groups, because
+  // moved nodes read slots only to find the padding rows.
   ValueId marks() {
     if (!marks_) marks_ = b_.input(std::string(input_names::kRowMarks), {ir::DType::kInt32, {Symbol::kRows}});
     return *marks_;

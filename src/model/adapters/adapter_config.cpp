@@ -28,7 +28,7 @@ constexpr std::string_view kRefused[] = {"use_dora",
                                          "alora_invocation_tokens",
                                          "trainable_token_indices"};
 
-// Returns whether a setting is in use. It is not if it is absent, null, false or empty.
+// Returns whether a setting is in use. A setting that is absent, null, false or empty is not in use.
 bool is_set(const Json* value) {
   if (value == nullptr) return false;
   if (value->is_bool()) return value->as_bool();

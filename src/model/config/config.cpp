@@ -96,8 +96,7 @@ Status read_quantisation(const Fields& fields, const Json& whole, const Json* be
   return read_mxfp4(*of_experts, fields.file(), *config.moe);
 }
 
-// Reads a size into `size`. The field may be absent only if `size` already holds the family's default, which is above
-// 0.
+// Reads a size into `size`. If `size` already holds the family's default, which is above 0, the field may be absent.
 Status read_size(const Fields& fields, const char* key, std::int64_t most, std::int64_t& size) {
   if (size == 0 || fields.find(key) != nullptr) size = TRY(fields.required_int(key, 1, most));
   return ok_status();

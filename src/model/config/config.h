@@ -114,8 +114,8 @@ struct ModelConfig {
   std::string json = {};
 
   // Reads `path`: a model folder, a config.json, or a GGUF file, whose metadata are converted to a config. If a folder
-  // has hf_quant_config.json or else quantize_config.json, its quantisation settings are added to those of config.json.
-  // Returns not_found if `path` has no config.json and is no GGUF file; unimplemented for unsupported architectures and
+  // has hf_quant_config.json or else quantize_config.json, quantisation settings are read from that file too. Returns
+  // not_found if `path` has no config.json and is no GGUF file; unimplemented for unsupported architectures and
   // features, among them some formats of quantised weights; invalid_argument for everything else that is wrong.
   static Result<ModelConfig> read(const std::string& path, const FamilyRegistry& families);
   // Like read(), for a parsed config. `file` names the source in messages. `beside` is the content of

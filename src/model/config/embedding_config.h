@@ -25,7 +25,7 @@ std::string_view pooling_name(Pooling pooling);  // "none", "last", "mean", "fir
 
 struct EmbeddingConfig {
   Pooling pooling = Pooling::kLast;
-  bool normalise = true;  // scale vectors to length one
+  bool normalise = true;  // whether vectors are scaled to length one
 
   // Reads the config from the model's folder. Returns nothing if there is no modules.json or if modules.json has no
   // module Pooling. Vectors are normalised if modules.json has a module Normalize. Errors name the file and the field.

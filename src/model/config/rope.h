@@ -45,7 +45,7 @@ struct RopeConfig {
   double high_freq_factor = 4.0;                      // llama3
   double beta_fast = 32.0;  // yarn: a pair that turns more often than this within the original context keeps f_i
   double beta_slow = 1.0;   // yarn: a pair that turns less often than this gets f_i / factor
-  bool truncate = true;     // yarn: the bounds of the ramp are rounded outwards to whole dimensions
+  bool truncate = true;     // yarn: the bounds of the ramp are rounded outwards to whole pairs
   std::optional<double> attention_factor = std::nullopt;  // yarn, longrope: replaces the formula of attention_scaling()
   std::optional<double> mscale = std::nullopt;            // yarn: mscale and mscale_all_dim take effect only together
   std::optional<double> mscale_all_dim = std::nullopt;

@@ -114,7 +114,7 @@ Status read_longrope(const Fields& fields, const RopeContext& context, RopeConfi
 }
 
 // Reads `factor`. If it is absent, the factor of yarn and longrope is max_position_embeddings divided by the original
-// context, and that of proportional is 1.
+// context, and the factor of proportional is 1.
 Status read_factor(const Fields& scaling, const RopeContext& context, RopeConfig& rope) {
   const std::optional<double> factor = TRY(scaling.optional_number("factor", 1.0, kMaxFactor));
   if (!factor && (rope.type == RopeType::kLongRope || rope.type == RopeType::kYarn)) {

@@ -79,7 +79,8 @@ TEST(RopeFrequencies, FollowThePublishedFormulas) {
   std::printf("greatest relative difference from double: %.3g\n", greatest);
 }
 
-// The expected numbers come from a Python script that uses the same formulas in double. They also check reference().
+// The expected numbers come from a Python script that uses the same formulas in double. The test also compares
+// reference() with these numbers.
 TEST(RopeFrequencies, MatchNumbersComputedElsewhere) {
   const auto expect = [](const std::vector<float>& got, std::vector<std::pair<std::size_t, double>> want) {
     for (auto [i, value] : want) EXPECT_NEAR(static_cast<double>(got[i]) / value, 1.0, 2e-6) << "pair " << i;

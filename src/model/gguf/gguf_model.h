@@ -54,7 +54,7 @@ bool is_split_name(const std::string& path);
 
 // Returns the GGUF file for `model_path`. The path may be a file whose name ends in ".gguf", or a folder without
 // safetensors that contains exactly one GGUF model. If this model is a split set, returns its first member. Image
-// projectors ("mmproj-…") do not count as models. Returns nothing if the path is neither. Returns invalid_argument if a
+// projectors ("mmproj-…") do not count as models. Returns nothing for any other path. Returns invalid_argument if a
 // folder contains several models; the message lists their names.
 Result<std::optional<std::string>> find_gguf(const std::string& model_path);
 

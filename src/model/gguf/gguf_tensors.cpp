@@ -147,8 +147,8 @@ class Translator {
     file_.tensors.push_back(std::move(stored));
   }
 
-  // Adds a tensor whose rows or columns are permuted. If the rows of a vector are permuted, the vector counts as a
-  // matrix with one column.
+  // Adds a tensor whose rows or columns are permuted, or whose numbers are changed. If the rows of a vector are
+  // permuted, the vector counts as a matrix with one column.
   void add_rows(std::string name, const GgufTensor& tensor, const RowArrangement& arrangement) {
     const bool vector = tensor.shape.size() == 1 && !arrangement.rows.is_same();
     add_made(std::move(name), tensor, tensor.shape,

@@ -167,7 +167,8 @@ std::vector<TokenId> decode_ahead(RunnerBench& bench, const FaultPlan& faults = 
   return tokens;
 }
 
-// This is the usual case on a GPU: while one step runs, the next one is submitted and its size has no graph yet.
+// On a GPU the next step is usually submitted while a step still runs. In this test the next step's size has no graph
+// yet.
 TEST(CaptureModes, CapturesASizeBesideAForwardInFlight) {
   RunnerOptions options = core_options();
   options.capture = CaptureMode::kEager;

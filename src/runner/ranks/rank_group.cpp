@@ -41,8 +41,8 @@ std::unique_ptr<RankGroup> RankGroup::start(Options options) {
   return group;
 }
 
-// Sets the handlers for messages of other nodes. They may refer to this group, which outlives the threads that call
-// them.
+// Sets the handlers for messages of other nodes. The handlers may refer to this group, because it outlives the threads
+// that call them.
 void RankGroup::start_nodes(int ranks_here) {
   nodes_->take(FrameKind::kAnswer, [this, ranks_here](int node, std::vector<std::byte>& payload) -> Status {
     WiredAnswer wired = TRY(unpack_answer(payload));
@@ -144,7 +144,7 @@ ForwardEnd RankGroup::cause(std::span<const std::uint64_t> numbers, const Forwar
 }
 
 // Restarts the communicator after a fault. All ranks have answered, so none is in a collective. If the restart fails,
-// the group ends. Its results are then useless, because a GPU with a broken connection stops waiting, computes on
+// the group ends, because later results could be wrong: a GPU with a broken connection stops waiting, computes on
 // incomplete data and reports no error.
 void RankGroup::restart() {
   if (!lost_.ok() || communicator_->status().ok()) return;

@@ -10,8 +10,8 @@
 namespace tessera {
 namespace {
 
-// Returns whether the real rows are contiguous at the start of a value. They are if only the first dimension depends on
-// the batch.
+// Returns whether only the first dimension of a value depends on the batch. If so, the real rows are contiguous at the
+// value's start.
 bool rows_lead(const ir::Type& type) {
   return !type.shape.empty() && std::all_of(type.shape.begin() + 1, type.shape.end(),
                                             [](const ir::Dim& dim) { return dim.constant().has_value(); });

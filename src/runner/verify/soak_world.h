@@ -13,7 +13,7 @@
 
 namespace tessera {
 
-// An image whose embedding rows sequences may read.
+// An image. Sequences may read its embedding rows.
 struct SoakImage {
   std::int64_t first_row = 0;
   std::int64_t tokens = 0;  // 0: the slot is empty

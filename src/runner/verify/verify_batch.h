@@ -35,8 +35,8 @@ struct VerifyModel {
   std::int64_t adapter_slots = 0;  // above 0: request b takes slot b % (adapter_slots + 1), or none if this is the last
 };
 
-// Returns whether `size` tokens can be divided into requests of 2 to `context` tokens. Otherwise no prefill of this
-// size uses a full graph.
+// Returns whether `size` tokens can be divided into requests of 2 to `context` tokens. If they cannot, no prefill of
+// this size uses a full graph.
 bool can_have_several_rows_each(std::int64_t size, std::int64_t context);
 
 // Makes a prefill of `size` tokens, or a decode of `size` requests. Returns kResourceExhausted if a pool is too small,

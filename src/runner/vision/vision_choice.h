@@ -46,11 +46,11 @@ struct VisionChoice {
   friend bool operator==(const VisionChoice&, const VisionChoice&) = default;
 };
 
-// Chooses for a forward of `patches` patches. Normally it replays the graph of its budget, the smallest that holds the
-// patches. It runs operators instead, which have less padding, if they were measured to be faster by more than
-// measurement noise. If the budget has no graph, the forward replays the graph of the next larger captured budget if
-// this graph was measured to be no slower than operators. If not, the forward runs its operators. Sizes without
-// measurements are not compared.
+// Chooses for a forward of `patches` patches. Normally the forward replays the graph of its budget, which is the
+// smallest budget that holds the patches. The forward runs operators instead, which have less padding, if they were
+// measured to be faster by more than measurement noise. If the budget has no graph, the forward replays the graph of
+// the next larger captured budget if this graph was measured to be no slower than operators. If not, the forward runs
+// its operators. Sizes without measurements are not compared.
 VisionChoice choose_budget(const VisionBudgets& budgets, std::int64_t patches);
 
 }  // namespace tessera
