@@ -14,8 +14,8 @@
 
 namespace tessera {
 
-// Receives the messages of other nodes. A connection may outlive the ranks that own the group if a rank fails; messages
-// that arrive after that are dropped.
+// Receives the messages of other nodes. If a rank fails, a connection may outlive the ranks, which own the group.
+// Messages that arrive after the group was destroyed are dropped.
 void Communicator::Group::take_frames_of(NodeGroup& from, const std::weak_ptr<Group>& group) {
   from.take(FrameKind::kTensors, [group](int node, std::vector<std::byte>& payload) {
     const std::shared_ptr<Group> owner = group.lock();

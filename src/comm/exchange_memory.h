@@ -1,5 +1,5 @@
-// Predicts the memory that a rank's exchanges take from the sizes of the values in its largest forward.
-// DeviceState::bytes() on GPUs and Communicator::host_bytes() on hosts return the memory really taken.
+// Predicts how much memory a rank's exchanges take. The prediction needs the sizes of the values in the rank's largest
+// forward. DeviceState::bytes() on GPUs and Communicator::host_bytes() on hosts return the memory really taken.
 #pragma once
 
 #include <cstddef>

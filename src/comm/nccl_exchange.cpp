@@ -62,8 +62,7 @@ Status check_ranks(std::span<const Introduction> all, std::span<const int> place
 }
 
 // A connection to all other ranks. It may never complete, because NCCL waits without a limit for a rank that is gone. A
-// separate thread therefore runs it, and the rank abandons that thread if its limit passes or the group
-// ends.
+// separate thread therefore runs it, and the rank abandons that thread if the limit passes or the group ends.
 struct Connecting {
   std::mutex mutex;
   std::condition_variable moved;

@@ -44,8 +44,8 @@ struct Load {
 Result<Load> make_load(const LoadOptions& options);
 
 // Returns the time in seconds at which each request is sent if they come at `per_second` on average; infinity sends all
-// at once. A trace's arrivals are scaled as a whole. Returns kInvalidArgument if all arrivals of a trace are at one
-// moment, because then they have no rate.
+// at once. The arrivals of a trace are all scaled by one factor. Returns kInvalidArgument if all arrivals of a trace
+// are at one moment, because then they have no rate.
 Result<std::vector<double>> arrivals_at(const Load& load, double per_second);
 
 // Shortens prompts so that prompt and output fit into `context` tokens. Also shortens an output that leaves no room for

@@ -1,5 +1,5 @@
-// Catches: events that are read wrongly when they are cut somewhere, tokens that come together but count as one, and a
-// stream that ends early but counts as a success.
+// Catches: events that are read wrongly because they arrive in pieces, tokens that come together but count as one, and
+// a stream that ends early but counts as a success.
 #include "tessera/load/stream_record.h"
 
 #include <gmock/gmock.h>

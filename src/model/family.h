@@ -39,8 +39,8 @@ struct ModelFamily {
   Status (*read_config)(const Fields& fields, ModelConfig& config) = nullptr;
   // Builds the body. Inputs: input_ids, positions, …; returns hidden [T, hidden]. The builder keeps the first error.
   ir::ValueId (*build_body)(LayerBuilder& b, const ModelConfig& config) = nullptr;
-  // Replaces build_body in a family whose body is written as text (model/text_body.h). The result must not depend on
-  // anything but the arguments.
+  // Replaces build_body in a family whose body is written as text (model/text_body.h). The result must depend only on
+  // the arguments.
   std::function<Result<FamilyBody>(const ModelConfig&, const ModelOptions&, const ir::OpTable&)> make_body{};
   // Builds the vision tower (model/vision/towers.h). Inputs: patches and their positions; returns rows for the body,
   // X[S / merged patches, row_values()]. Null if the family has no tower; `defaults.vision` is then absent.

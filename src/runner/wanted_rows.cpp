@@ -138,7 +138,7 @@ class WantedHead {
 
   void take_body_node(const ir::Node& node) { copy(body_, node, of_body_, true); }
 
-  // Appends the old head's nodes. Its gather of `hidden` is left out, because `hidden` has only wanted rows here.
+  // Appends the old head's nodes, except its gather of `hidden`, because `hidden` has only wanted rows here.
   Result<ir::Graph> finish() {
     const ValueId hidden = of_body_.at(body_.outputs[0]);
     b_.output(hidden);

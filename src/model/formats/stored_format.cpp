@@ -106,7 +106,8 @@ Status check_packed(const Tensors& tensors, WeightFormat& format) {
   return format.ordered ? need(tensors, "weight_g_idx", StoredDtype::kI32) : ok_status();
 }
 
-// Checks the other tensors of the linear, such as scales and zero points, and completes `format` with what they show.
+// Checks the other tensors of the linear, such as scales and zero points, and sets the members of `format` that depend
+// on them.
 Status check_rest(const Tensors& tensors, WeightFormat& format) {
   // A few algorithms store pre_quant_scale, by which the inputs must be multiplied. No layer of this engine does so.
   TRY(refuse(tensors, "pre_quant_scale", format));

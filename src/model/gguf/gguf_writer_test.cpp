@@ -1,4 +1,4 @@
-// Catches: a written file that this engine's reader or other GGUF readers interpret differently than it was meant.
+// Catches: a written file whose content this engine's reader or other GGUF readers read differently.
 #include "tessera/model/gguf/gguf_writer.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
 // Catches: a token that is sent to another host; a refusal or a malicious answer of the hub that the error does not
-// explain; two processes that write one file; a model that is looked up in the wrong place.
+// explain; two processes that write the same file at once; a model that is looked up in the wrong place.
 #include <atomic>
 #include <chrono>
 #include <thread>

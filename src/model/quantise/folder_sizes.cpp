@@ -66,7 +66,8 @@ class SizeWriter {
     integer("vocab_size", config_.vocab_size);
     integer("context_length", config_.max_position_embeddings);
     integer("embedding_length", config_.hidden_size);
-    // Only files of models with delta nets contain next-token layers. In these files the layers count as blocks.
+    // Only files of models with delta nets contain next-token layers. In these files block_count includes the
+    // next-token layers.
     const std::int64_t drafts = config_.delta_net ? config_.draft_layers : 0;
     integer("block_count", config_.num_hidden_layers + drafts);
     if (drafts > 0) integer("nextn_predict_layers", drafts);

@@ -47,7 +47,7 @@ Result<std::vector<std::string>> shards_by_pattern(const std::string& dir) {
 }
 
 // Returns the end of a message for a folder without weights. It says what the folder contains instead and what to do.
-// "" if the folder contains nothing known.
+// Returns "" if the folder contains nothing that this function knows.
 std::string what_is_there(const std::string& folder) {
   std::error_code error;
   if (fs::exists(fs::path(folder) / "adapter_config.json", error)) return std::string(adapter_hint());

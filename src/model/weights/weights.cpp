@@ -23,7 +23,8 @@ Result<std::size_t> bytes_of(const WeightSpec& spec) {
   return static_cast<std::size_t>(TRY(ir::size_bytes(spec.type, {}).with_context(spec.name)));
 }
 
-// Returns the largest number of bytes, at most `most`, that consists of whole groups of rows that are packed together.
+// Returns the size of the largest piece of at most `most` bytes that consists of whole groups of rows. The rows of a
+// group are packed together.
 Result<std::int64_t> packed_piece(const WeightPart& part, const SliceRuns& runs, std::int64_t most) {
   const std::int64_t row_bytes = runs.num_runs > 1 ? runs.run : part.shape[1];
   const std::int64_t packed_bytes = kPackedRows * row_bytes;

@@ -14,7 +14,7 @@
 
 namespace tessera {
 
-// Returns the file type that corresponds to `dtype`. Returns kUnimplemented for types that weights cannot have.
+// Returns the StoredDtype that corresponds to `dtype`. Returns kUnimplemented for types that weights cannot have.
 Result<StoredDtype> stored_dtype_of(ir::DType dtype);
 
 // All weights of a model, in one allocation. Their addresses never change, so that graphs may be captured before or

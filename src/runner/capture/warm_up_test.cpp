@@ -1,5 +1,6 @@
-// Catches: a kernel whose first run is recorded, in captures at the start, on first use, in idle moments, or on several
-// ranks. A device or library that loads code on the first run refuses such a recording.
+// Catches: a kernel whose first run happens while a stream records: in a capture at the start, on first use or in an
+// idle moment, on one rank or on several. A device or library that loads code on the first run refuses such a
+// recording.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -52,8 +52,8 @@ class CostTable {
   // Records the comparison for a captured prefill size, replacing an earlier one.
   void add_full(std::int64_t size, FullCost cost) { full_[size] = cost; }
   std::optional<FullCost> full(std::int64_t size) const;
-  // Returns whether dispatch uses the size's full graph. This is so if its results were equal to the results of the
-  // pieces, and if it was faster by more than the noise of measurement and kFullMargin.
+  // Returns whether dispatch uses the size's full graph. Dispatch does so if the full graph's results were equal to the
+  // results of the pieces, and if the full graph was faster by more than the noise of measurement and kFullMargin.
   bool full_wins(std::int64_t size) const;
 
   // Writes and reads {"prefill": [[size, ms], …], "decode": …, "eager": …, "full": [[size, ratio, equal], …]}.

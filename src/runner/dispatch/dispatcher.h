@@ -31,9 +31,9 @@ class Dispatcher {
   Status capture_full(std::int64_t size);
   const DispatchTable& table() const { return table_; }
 
-  // Decides a forward. Captures its size here if it is to be captured on first use. If that fails, drops the size and
-  // uses the next one. If the size will be captured in an idle moment, the forward may be padded to a larger captured
-  // size until then.
+  // Decides a forward. Captures its size here if it is to be captured on first use. If the capture fails, drops the
+  // size and uses the next one. If the size will be captured in an idle moment, the forward may be padded to a larger
+  // captured size until then.
   Result<Decision> decide(const BatchShape& batch);
   // Logs every forward at debug level. Warns of the first eager fallback of each reason.
   void log(const ForwardBatch& batch, const Decision& decision);
