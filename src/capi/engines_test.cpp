@@ -21,7 +21,7 @@ std::string generated(tessera_engine* engine, const std::string& text) {
 }
 
 TEST(Engines, SeveralServeManyThreadsAtOnce) {
-  // Both engines are deterministic, so a request's bits do not depend on the other requests in its batch.
+  // Both engines are deterministic, so a request's text does not depend on the other requests in its batch.
   const EnginePtr one = open_demo(R"(, "enable-deterministic-inference": true)");
   const EnginePtr other = open_demo(R"(, "enable-deterministic-inference": true, "disable-cuda-graph": true)");
   const std::string once = generated(one.get(), "Once upon a time");

@@ -106,7 +106,7 @@ class Communicator {
  private:
   struct Group;
   struct Stages;
-  // The part of a collective's result that a rank gets: the whole, or rows of its own.
+  // The part of a collective's result that a rank gets: the whole result, or only the rank's rows.
   enum class Share { kWhole, kRows };
   Communicator(std::shared_ptr<Group> group, int rank, std::chrono::milliseconds limit);
   // Waits until all ranks are in the same call, runs body(), and waits until all ranks have run their body(). body()

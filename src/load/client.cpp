@@ -115,7 +115,7 @@ class Transfers {
 
   void add(CURL* easy) { curl_multi_add_handle(multi_.get(), easy); }
 
-  // Advances the transfers that are ready; waits for one, at most until `until`.
+  // Waits until a transfer is ready, at most until `until`, and advances the transfers that are ready.
   void step(Clock::time_point until) {
     if (timer_ <= Clock::now()) {
       timer_ = Clock::time_point::max();

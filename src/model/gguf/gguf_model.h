@@ -28,7 +28,7 @@ class GgufModel {
   // Returns the tensor of this name from the member that has it; null if no member has it.
   const GgufTensor* find_tensor(std::string_view name) const;
 
-  // Returns a value of the metadata, which are in the first member; null if the key is absent.
+  // Returns the metadata's value for a key; null if the key is absent. Only the first member's metadata are searched.
   const GgufValue* find(std::string_view key) const { return files_.front().find(key); }
   // These functions return the value of a key, or an error that names file, key, value and what is accepted. The
   // functions "optional_…" return nothing if the key is absent. Integers are sizes or ids, from 0 to kMaxInteger. A

@@ -97,7 +97,7 @@ TEST(RandomCheckpoint, HoldsTheRandomWeightsOfEveryFamily) {
         const std::vector<WeightSpec> specs = weights_of(small(family.architecture, tied), dtype);
         expect_round_trip(specs, 1'000'000'000);
         if (dtype == ir::DType::kFloat32)
-          // One type is enough here, because the type does not affect how tensors are distributed over files.
+          // One type is enough here, because the same code distributes tensors of all types over files.
           expect_round_trip(specs, 30'000);
       }
 }

@@ -43,7 +43,7 @@ RunnerOptions choosing() {
   return options;
 }
 
-// Returns costs so small that saving cuts may gain enough at any size.
+// Returns costs so low that a full graph, which saves the cuts between pieces, may gain enough at any size.
 CostTable small_costs() {
   CostTable costs;
   for (const std::int64_t size : {4, 16, 40}) costs.add(RunnerKind::kPrefill, size, 1e-3);

@@ -101,7 +101,7 @@ std::vector<DispatchCase> cases() {
   using enum RunnerKind;
   using enum Reason;
   return {
-      // Prefill: a captured size, a size between two, and the ends of the ladder.
+      // Prefill: a captured size, a size between two captured sizes, and the ends of the ladder.
       {extend(4), kOn, {kPrefill, 4, 0, kExactSize}},
       {extend(5), kOn, {kPrefill, 8, 3, kPaddedToSize}},
       {extend(2), kOn, {kPrefill, 4, 2, kPaddedToSize}},

@@ -74,7 +74,7 @@ class Dispatcher {
   CostTable costs_;
   std::array<bool, kNumReasons> warned_of_{};  // [Reason]: whether the log already has its warning
   std::map<SizeKey, int> failed_replays_;      // failed launches of the size's graph in a row
-  // The number of forwards that were padded because their size was not captured yet.
+  // For each size, the number of forwards that were padded because this size was not captured yet.
   std::map<SizeKey, int> waits_;
 };
 

@@ -134,7 +134,8 @@ Status ReceivedBatch::unpack_table(MessageReader& from, Group& group, Row& row) 
   if (kept > row.pages.size())
     return data_loss(
         fmt::format("{} entries of table {} are kept, and {} are known", kept, row.number.value(), row.pages.size()));
-  // The minimum capacity. A sequence gains one page at a time, so larger steps avoid most reallocations.
+  // The minimum capacity of a list of pages. A sequence gains one page at a time, so spare capacity avoids most
+  // reallocations.
   constexpr std::size_t kFewPages = 64;
   if (kept + added.size() > row.pages.capacity()) row.pages.reserve(std::max(kFewPages, 2 * (kept + added.size())));
   row.pages.resize(kept);
