@@ -1,4 +1,4 @@
-// Handles that free themselves, and the bundled model, for tests of the C interface.
+// Gives tests of the C interface an engine with the bundled model, and handles that free themselves.
 #pragma once
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// Errors of the C interface.
+// Makes the error codes and error objects that functions of the C interface return.
 #pragma once
 
 #include <tessera.h>

@@ -1,4 +1,4 @@
-// The place of a rank among ranks, stages and nodes.
+// Says where a rank stands among the group's ranks, stages and nodes.
 #pragma once
 
 #include "tessera/base/rank_layout.h"

@@ -1,5 +1,5 @@
-// Collectives between the nodes of a group, for ranks on CPUs. The tensors of all ranks go to node 0, which adds them
-// in rank order and sends the result back. The first rank of each node makes these calls for its node.
+// Carries out collectives between the nodes of a group, for ranks on CPUs. The tensors of all ranks go to node 0, which
+// adds them in rank order and sends the result back. The first rank of each node makes these calls for its node.
 //
 // Frames carry the number of the restart (their epoch) and of the collective. A frame that was sent before an abort is
 // therefore dropped after the restart.

@@ -1,4 +1,5 @@
-// Sizes of the device memory with which GPUs of one process exchange values (peer_exchange.h, peer_link.h).
+// Gives the sizes of the device memory through which GPUs of one process exchange values (peer_exchange.h,
+// peer_link.h).
 #pragma once
 
 #include <cstddef>

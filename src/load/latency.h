@@ -1,4 +1,4 @@
-// The results of a load: a record of each request, and the sums and percentiles over all of them.
+// Summarises a load's requests: computes sums and percentiles from one record for each request.
 #pragma once
 
 #include <array>

@@ -1,4 +1,5 @@
-// A server's counters of speculative decoding, read before and after a load.
+// Reads a server's counters of speculative decoding. They are read before and after a load, and the difference belongs
+// to the load.
 #pragma once
 
 #include <cstdint>

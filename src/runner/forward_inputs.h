@@ -1,4 +1,4 @@
-// The inputs of a forward and its results.
+// Describes the inputs of one forward, and where its results are found.
 #pragma once
 
 #include <cstdint>

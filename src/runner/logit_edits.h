@@ -1,4 +1,4 @@
-// Changes to the logits of sampled rows before a token is chosen: a step's penalties, biases and masks.
+// Describes how the logits of sampled rows are changed before a token is chosen: by penalties, biases and masks.
 #pragma once
 
 #include <cstdint>

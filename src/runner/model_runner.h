@@ -7,7 +7,8 @@
 // GraphCapture prepares the RunnerParts on which forwards run. A StepWay runs each forward: the Dispatcher picks the
 // runner and the size, and LocalForwards enqueues the work. CostMeasurement and FullMeasurement work in idle moments.
 //
-// Threads: one thread owns a runner. An error of a forward leaves the runner usable, unless it is kDeviceLost.
+// Threads: one thread owns a runner. After an error of a forward the runner stays usable. Only kDeviceLost makes it
+// unusable.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// The plans of a model's planned operators (ops/contract/op_plan.h): one for each operator and cache group of its
-// graphs.
+// Runs the plans of a model's planned operators (ops/contract/op_plan.h). There is one plan for each planned operator
+// and cache group of the model's graphs.
 #pragma once
 
 #include <cstdint>

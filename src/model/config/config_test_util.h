@@ -1,4 +1,4 @@
-// A small config for tests.
+// Gives tests a small config.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// The rules by which quantisation settings assign a format to each linear, and a reader for each exporter's spelling of
-// the settings.
+// Holds the rules by which quantisation settings assign a format to each linear. Each exporter spells these settings
+// differently, so each spelling has a function that reads it.
 #pragma once
 
 #include <cstdint>

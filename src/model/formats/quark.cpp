@@ -14,7 +14,7 @@ Result<Fields> required_object(const Fields& fields, const char* key) {
   return fields.inside(key, *value);
 }
 
-// Refuses a member unless it is absent or empty.
+// Returns an error if the member is present and not empty.
 Status refuse_more(const Fields& fields, const char* key) {
   const Json* value = fields.find(key);
   const bool empty = value == nullptr || (value->is_object() && value->as_object().empty()) ||

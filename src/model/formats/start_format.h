@@ -1,4 +1,4 @@
-// The formats to which an engine can quantise linears at its start, while it loads an unquantised checkpoint.
+// Lists the formats to which an engine can quantise linears at its start, while it loads an unquantised checkpoint.
 #pragma once
 
 #include <cstdint>

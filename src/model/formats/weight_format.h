@@ -1,4 +1,4 @@
-// The format in which a checkpoint stores the matrix of one linear.
+// Describes the format in which a checkpoint stores the matrix of one linear.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// The architectures of GGUF files that this engine supports.
+// Lists the architectures of GGUF files that this engine supports, and how their metadata and tensor names are
+// converted.
 #pragma once
 
 #include <span>

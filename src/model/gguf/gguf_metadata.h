@@ -1,4 +1,4 @@
-// The metadata to write to a GGUF file.
+// Collects the metadata for a GGUF file that is written.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// A value of a GGUF file's metadata.
+// Gives access to one value of a GGUF file's metadata.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Owners of libcurl's handles, and functions that return the parts of a URL. This header includes libcurl's headers, so
+// Frees libcurl's handles automatically, and returns the parts of a URL. This header includes libcurl's headers, so
 // only source files may include it.
 #pragma once
 

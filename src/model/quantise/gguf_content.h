@@ -1,4 +1,4 @@
-// The content of a GGUF file before the types of its tensors are chosen. It has the metadata, and the tensors as
+// Describes the content of a GGUF file before the types of its tensors are chosen: the metadata, and the tensors as
 // numbers.
 #pragma once
 

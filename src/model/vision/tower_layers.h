@@ -1,4 +1,4 @@
-// Layers that the vision towers share.
+// Builds the layers that the vision towers share.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// The element types that checkpoints store, with their names in safetensors and config.json.
+// Lists the element types that checkpoints store, with their names in safetensors and config.json.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// A tensor of a checkpoint in any file format.
+// Describes one tensor of a checkpoint in any file format.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// The weights of a model in a device's memory, and functions that load them.
+// Holds a model's weights in a device's memory, and loads them.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,8 @@
-// The device memory of the adapters in use. Every linear of the layout has tables of slots, which forwards with
-// adapters read. A slot holds one adapter. The engine chooses the slot of each adapter
+// Keeps the matrices of the adapters in use in device memory. Every linear of the layout has tables of slots, which
+// forwards with adapters read. A slot holds one adapter. The engine chooses the slot of each adapter
 // (engine/adapters/adapter_pool.h).
 //
-// Threads: the runner's thread.
+// Threads: only the runner's thread calls these functions.
 #pragma once
 
 #include <cstdint>

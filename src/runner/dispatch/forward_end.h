@@ -1,4 +1,4 @@
-// The result of a forward, on one rank or on all.
+// Says how a forward ended, on one rank or on all ranks.
 #pragma once
 
 #include "tessera/base/status.h"

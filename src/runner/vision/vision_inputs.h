@@ -1,5 +1,5 @@
-// A tower's static inputs. Patches have memory of their own; the index lists that locate them are in a step buffer.
-// Each input has one address for all sizes.
+// Holds the static inputs of a vision tower in device memory. Patches have memory of their own; the index lists that
+// locate them are in a step buffer. Each input has one address for all sizes.
 #pragma once
 
 #include <array>
