@@ -92,7 +92,7 @@ struct Communicator::Group {
   // The status of the exchange with other nodes. The first rank of this process writes it between two barriers.
   Status exchanged;
   TensorView result;
-  // The result of a collective that gives each rank rows of its own. On node 0 it holds the rows of the other nodes'
+  // The result of a collective that gives each rank different rows. On node 0 it holds the rows of the other nodes'
   // ranks; the part for node 0's own ranks is unused. On any other node it holds the rows of this process's ranks.
   std::vector<std::byte> rows;
   std::size_t most_rows = 0;  // the largest size of `rows` so far, in bytes

@@ -1,4 +1,5 @@
-// Model families. Each family is one file, which reads its own fields of config.json and builds its forward as a graph.
+// Describes model families. Each family is one file, which reads the family's own fields of config.json and builds its
+// forward as a graph.
 #pragma once
 
 #include <functional>

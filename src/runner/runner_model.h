@@ -1,4 +1,4 @@
-// The fixed part of one model's runner: its graphs, weights and options, and the values derived from these alone.
+// Holds the fixed part of one model's runner: its graphs, weights and options, and the values derived from these alone.
 // Nothing changes after creation.
 #pragma once
 

@@ -67,8 +67,8 @@ struct AdaptableLinear {
 };
 
 // Returns the linear that consists of these parts. Returns nothing if adapters cannot change the linear, because a part
-// is padded with zeros or read from a stack or a transposed matrix, or because there are more Columns than the
-// operators support.
+// is padded with zeros or read from a stack or a transposed matrix, or because columns() would return more entries than
+// the operators support.
 std::optional<AdaptableLinear> adaptable_linear(std::string weight, std::span<const LinearPart> parts);
 
 struct AdapterLimits {

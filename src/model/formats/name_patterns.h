@@ -1,4 +1,4 @@
-// Patterns of module names, as quantisation settings list them: names, globs and regular expressions.
+// Matches module names against the patterns in quantisation settings: names, globs and regular expressions.
 //
 //   "lm_head", "mlp.gate"         all modules whose names end in these words, and everything inside them. "mlp.gate"
 //                                 means "model.layers.3.mlp.gate", but not "model.layers.3.mlp.gate_proj".

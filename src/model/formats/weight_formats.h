@@ -4,7 +4,7 @@
 //   WeightFormat q = TRY(formats.of("model.layers.0.self_attn.q_proj", stored_type_of));
 //
 // Settings alone are unreliable. Published lists of unquantised modules name modules that are in fact quantised, and
-// omit modules that are not. So the types of the stored tensors decide, if they are known.
+// omit modules that are not quantised. So the types of the stored tensors decide, if they are known.
 #pragma once
 
 #include <functional>

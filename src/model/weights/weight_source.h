@@ -24,7 +24,8 @@ using WeightSource = std::function<Status(const WeightSpec& spec, const WeightPa
 WeightSource checkpoint_source(std::shared_ptr<const Checkpoint> checkpoint);
 WeightSource checkpoint_source(Checkpoint checkpoint);
 
-// Returns a source of random content that depends only on `seed` (load format "dummy").
+// Returns a source of random content (load format "dummy"). All sources with the same `seed` give a weight the same
+// content.
 WeightSource dummy_source(std::uint64_t seed);
 
 }  // namespace tessera

@@ -43,8 +43,9 @@ Result<bool> FullMeasurement::measure_next() {
   return true;
 }
 
-// Returns the next size to measure. Skips sizes whose full graph was measured before, perhaps in an earlier run of the
-// program. Returns nothing after two consecutive sizes without a gain, or if the next size cannot gain enough.
+// Returns the next size to measure. Skips sizes for which page_batch() makes no batch, and sizes whose full graph was
+// measured before, perhaps in an earlier run of the program. Returns nothing after two consecutive sizes without a
+// gain, or if the next size cannot gain enough.
 std::optional<std::int64_t> FullMeasurement::next_size() {
   constexpr int kMostLosses = 2;  // consecutive sizes without a gain
   const CostTable& costs = dispatcher_.costs();

@@ -1,5 +1,5 @@
-// Contexts (Status::with_context) for start-up errors from compiling or capturing graphs. The message of such an error
-// contains one of these texts, so that the code that reports the error can suggest a remedy.
+// Names the contexts (Status::with_context) of start-up errors from compiling or capturing graphs. The message of such
+// an error contains one of these texts, so that the code that reports the error can suggest a remedy.
 #pragma once
 
 #include <string>

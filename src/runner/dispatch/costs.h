@@ -1,5 +1,5 @@
-// The measured costs of forwards: milliseconds by runner and size, for replays and eager runs. Costs between measured
-// sizes are interpolated. Without measurements there are no costs, and dispatch always pads.
+// Holds the measured costs of forwards: milliseconds for each runner and size, for replays and eager runs. Costs
+// between measured sizes are interpolated. Without measurements there are no costs, and dispatch always pads.
 //
 // Prefills are measured without cached prefixes, and decodes after a context of at most one page. A longer context adds
 // the same attention time to a padded and to an unpadded forward, so it does not change which of the two is cheaper.

@@ -1,4 +1,4 @@
-// An endurance test that computes random batches three times each and compares the results.
+// Runs an endurance test: computes random batches three times each and compares the results.
 //
 //   graph      dispatched like a server's batches
 //   in bucket  the same size's operators, enqueued one by one: must equal the graph's results bit for bit

@@ -27,8 +27,8 @@ struct PatchLayout {
   void clear();
 };
 
-// Adds an image after the others. Attention stays within each of its frames. Precondition: h and w are multiples of the
-// merge size.
+// Adds an image after the others. A patch attends only to patches of its own frame. Precondition: h and w are multiples
+// of the merge size.
 void append_image(const PatchGrid& grid, const VisionConfig& config, PatchLayout& layout);
 // Adds rows that attend to nothing, up to `patches` rows. Precondition: `patches` is a multiple of the patches of a
 // merge unit.
