@@ -4,7 +4,7 @@
 // Compiles a function for AVX-512, AVX2 and the baseline; the loader picks one at run time. Vector loops must be in the
 // function itself or in TESSERA_INLINE functions, because the body of a lambda is not cloned. In two cases the function
 // is compiled only once, for the build's own instruction set: with sanitizers, which start after the loader's choice,
-// and with compilers other than g++ on x86-64, which cannot clone templates.
+// and with any compiler but g++ on x86-64, because other compilers cannot clone templates.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
     !defined(__SANITIZE_THREAD__)
 #define TESSERA_CPU_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))

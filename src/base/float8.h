@@ -18,8 +18,8 @@ struct Float8E4M3 {
 // Returns the number that the lowest eight bits of `v` encode, exactly.
 TESSERA_INLINE float number_of_e4m3(std::uint32_t v) {
   const std::uint32_t magnitude = (v & 0x7fu) << 20;
-  // A normal number only needs another exponent bias, 127 instead of 7. A subnormal one becomes the fraction of a
-  // normal float, whose leading one is then subtracted.
+  // A normal number only needs another exponent bias, 127 instead of 7. A subnormal number becomes the fraction of a
+  // normal float, and that float's leading one is then subtracted.
   const float normal = std::bit_cast<float>(magnitude + (120u << 23));
   const float subnormal = std::bit_cast<float>(magnitude + (121u << 23)) - std::bit_cast<float>(121u << 23);
   float value = magnitude < (1u << 23) ? subnormal : normal;

@@ -34,7 +34,7 @@ struct sigaction other_action = {};  // the action for SIGBUS before this handle
 static_assert(std::atomic<std::uintptr_t>::is_always_lock_free && std::atomic<bool>::is_always_lock_free,
               "the handler reads these");
 
-// Does what the process would do without this handler. If it returns, the same access faults again.
+// Does what the process would do without this handler. If this function returns, the same access faults again.
 void pass_on(int signal, siginfo_t* info, void* context) {
   if ((other_action.sa_flags & SA_SIGINFO) != 0) {
     other_action.sa_sigaction(signal, info, context);

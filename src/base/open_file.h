@@ -29,8 +29,8 @@ class OpenFile {
   Status truncate(std::int64_t size);
   // Waits until the content is on disk.
   Status sync();
-  // Takes the lock of flock(2), which excludes other processes and other OpenFiles. If it is held elsewhere, calls
-  // `on_wait` once and waits. Closing releases the lock.
+  // Takes the lock of flock(2), which excludes other processes and other OpenFiles. If another process or OpenFile
+  // holds the lock, calls `on_wait` once and waits. Closing releases the lock.
   Status lock(void (*on_wait)(const std::filesystem::path&));
 
  private:

@@ -30,7 +30,7 @@ class ReplacementFile {
  private:
   Status write_all(std::int64_t offset, std::span<const std::byte> data) const;
   Status failed(const char* what) const;
-  // Returns the first error. If there is none yet, `error` is the first one.
+  // Returns the first error of this file. If there was no error before, stores `error` as the first one.
   Status kept(const Status& error);
   std::string path_;
   std::string temporary_;

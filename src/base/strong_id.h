@@ -30,7 +30,7 @@ class StrongId {
 
 using TokenId = StrongId<struct TokenIdTag, std::int32_t>;  // index into a vocabulary
 using PageId = StrongId<struct PageIdTag, std::int32_t>;    // a page of the KV cache; page 0 is reserved
-using SlotId = StrongId<struct SlotIdTag, std::int32_t>;    // position of one token: page × page_size + offset
+using SlotId = StrongId<struct SlotIdTag, std::int32_t>;    // one token in the KV cache: page × page_size + offset
 
 }  // namespace tessera
 

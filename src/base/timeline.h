@@ -16,7 +16,7 @@
 
 namespace tessera {
 
-// One thread at a time may use it.
+// One thread at a time may use a Timeline.
 class Timeline {
  public:
   using Clock = std::chrono::steady_clock;
@@ -29,7 +29,8 @@ class Timeline {
     double seconds() const { return end_s - begin_s; }
   };
 
-  // Records its own lifetime as a phase. The timeline must outlive it. If the timeline is null, records nothing.
+  // Records the time from its construction to its destruction as a phase. The timeline must outlive the Scope. If the
+  // timeline is null, the Scope records nothing.
   class Scope {
    public:
     Scope(Timeline* timeline, std::string_view name) : timeline_(timeline), name_(name), begin_(Clock::now()) {}

@@ -69,7 +69,7 @@ TEST(ForeignFlags, WholeExpertsMakeOnePartPerRank) {
   EXPECT_EQ(ep_size(parse_foreign({"--tp-size", "4"})), 1);
 }
 
-// The flags ask for whole experts, which is the same as --ep-size 4 here. Another --ep-size is refused, even if its
+// With --tp-size 4, the flags ask for whole experts, which means --ep-size 4. Another --ep-size is refused, even if its
 // value is the default. The message shows the flags as the user wrote them.
 TEST(ForeignFlags, WholeExpertsRefuseAnotherNumberOfParts) {
   for (const std::vector<std::string>& flag : kWholeExperts)

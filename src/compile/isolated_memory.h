@@ -1,6 +1,6 @@
-// The counterpart of the memory plan for checks (MemoryPlanKind::kIsolated): every value has an allocation of its own,
-// filled with NaN and enclosed by guard zones. No two values share bytes, so an error in the memory plan shows as a
-// difference between the results. The guard zones show a kernel that writes past its result.
+// Memory that replaces the memory plan's arena in checks (MemoryPlanKind::kIsolated). Every value has an allocation of
+// its own, filled with NaN and enclosed by guard zones. No two values share bytes, so an error in the memory plan shows
+// as a difference between the results. The guard zones show a kernel that writes past its result.
 #pragma once
 
 #include <cstdint>

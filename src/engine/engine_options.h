@@ -1,4 +1,5 @@
-// The options of an engine. Its EnginePlan (start/engine_plan.h) holds the values chosen for a given model and device.
+// The options of an engine. The EnginePlan made from them (start/engine_plan.h) holds the values chosen for a given
+// model and device.
 #pragma once
 
 #include <algorithm>

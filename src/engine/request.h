@@ -74,7 +74,7 @@ inline constexpr double kMaxTimeoutSeconds = 1e9;
 struct LogprobOptions {
   std::optional<int> output{};    // for each output token and its n most probable alternatives; 0 to kMaxTopLogprobs
   std::optional<int> prompt{};    // the same for prompt tokens, which are then computed even if they are cached
-  std::int64_t prompt_start = 0;  // index of the first prompt token that gets them; token 0 has none
+  std::int64_t prompt_start = 0;  // index of the first prompt token with log-probabilities; token 0 has none
 };
 
 struct TokenLogprob {

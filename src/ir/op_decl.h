@@ -68,8 +68,8 @@ struct OpDecl {
   Execution execution = Execution::kKernel;
   // kByRow and kExchange let two-batch overlap run the operator on half of its rows (compile/halves.h).
   RowUse rows = RowUse::kMixed;
-  // Builds the native form in `builder`: the same computation from simpler operators. Returns its results in order.
-  // Null if the operator has no native form.
+  // Builds the native form in `builder`: the same computation from simpler operators. Returns the operator's results in
+  // order. Null if the operator has no native form.
   std::function<Result<std::vector<ValueId>>(GraphBuilder& builder, const Node& node,
                                              std::span<const ValueId> operands)>
       decompose{};

@@ -117,7 +117,7 @@ TEST(Dot, ShowsNodesEdgesAndClusters) {
   EXPECT_THAT(dot, HasSubstr("n4 -> n5 [color="));
 }
 
-// The norm reads what attention wrote, not the allocation.
+// The edge into the norm comes from attention, which wrote the memory, and not from the allocation.
 TEST(Dot, AnEdgeComesFromTheLastWriter) {
   const OpTable ops = test_op_table();
   const std::string dot = to_dot(llama());

@@ -18,7 +18,7 @@ namespace tessera::ir {
 //               written, neither directly nor through a view. A node that writes an operand has no other operand in the
 //               same memory. Memory of an allocating operator is written before a kernel reads it and before it is an
 //               output.
-//   Splitting   an operator that cannot be captured is split by default; one that runs nothing is never split.
+//   Splitting an operator that cannot be captured is split by default; an operator that runs nothing is never split.
 //   Outputs     outputs exist and are neither weights nor views of weights.
 //   Groups      cache groups have unique names, share no layers, and have a window if and only if they are
 //               windowed; the integer attribute `group` of a node with a state operand is the index of a group.

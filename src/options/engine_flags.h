@@ -14,7 +14,7 @@
 
 namespace tessera {
 
-// Values of the flags that are not in EngineOptions.
+// Values of flags for which EngineOptions has no member.
 struct CommonFlags {
   std::shared_ptr<const Registry> registry;  // the registry for the engine's options
   // Lets the plugin in a file add to that registry. It is called before any flag is read that may name the plugin's
@@ -30,7 +30,7 @@ struct CommonFlags {
   bool print_config = false;
   bool serves = false;  // whether the command is the server, which takes MODEL and --seed and defines its own --dp-size
   ForeignFlags foreign{};
-  const FlagParser* program = nullptr;  // the program that the commands help, completion and man describe
+  const FlagParser* program = nullptr;  // the program, which the commands `help`, `completion` and `man` describe
 };
 
 // Adds the flags. Parsing them fills `engine` and `common`.
@@ -41,7 +41,8 @@ void add_other_flags(CommandFlags& add, CommonFlags& common);
 // Checks and completes the options that depend on several flags. Call it after all flags are taken.
 Status finish_engine_flags(EngineOptions& engine, const CommonFlags& common);
 
-// Returns warnings about accepted flags that have no further effect.
+// Returns warnings about accepted flags that are deprecated, have no effect, or do something else than users may
+// expect.
 std::vector<std::string> warnings_about(const EngineOptions& engine, const CommonFlags& common);
 
 }  // namespace tessera

@@ -23,7 +23,7 @@ namespace tessera {
 
 // How dispatch would run a batch, assuming that every size is captured.
 struct DispatchExample {
-  std::string batch;  // "prefill" "decode"
+  std::string batch;  // "prefill" or "decode"
   std::int64_t tokens = 0;
   Decision decision;
 };

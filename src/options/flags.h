@@ -69,13 +69,13 @@ class CommandFlags {
   // number, "BYTES" and "COUNT" for a whole number or a string, "LIST" for one or several of any of these. Any other
   // type stands for a string. `initial` is the flag's default value, or null if it has none.
   void value(const std::string& names, const std::string& type, const std::string& help, Take take, Json initial = {});
-  // Adds a flag that may be given several times, each time with a value, or with up to `most_words` values behind it.
+  // Adds a flag that may be given several times. Each time, 1 to `most_words` values follow it.
   void values(const std::string& names, const std::string& type, const std::string& help, Take take,
               int most_words = 1);
   // Makes the last added flag secret: flag_values() shows kLeftOut instead of its value. `instead`: other ways to give
   // the value, for errors.
   void keep_secret(const std::string& instead);
-  // Adds a word without a flag. `type` is as in value(), or "".
+  // Adds a positional argument, which is a word without a flag. `type` is as in value(), or "".
   void word(const std::string& name, const std::string& type, const std::string& help, Take take);
 
   // Adds a switch: "--flag" or "--flag=true" turn it on; "--flag=false" overrides a configuration file.

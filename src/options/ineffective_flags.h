@@ -10,10 +10,11 @@
 
 namespace tessera {
 
-// Records which of these flags were given. Parsing fills it; it must not be moved after add_ineffective_flags().
+// Records which of these flags were given. Parsing fills the object. It must not move after add_ineffective_flags(),
+// because the parser keeps references to it.
 struct IneffectiveFlags {
   std::vector<std::string> warnings{};
-  std::array<bool, 24> switches{};  // in the order of the table
+  std::array<bool, 24> switches{};  // whether each switch of kIneffective was given, in the table's order
 };
 
 // Adds the flags. The help omits them.

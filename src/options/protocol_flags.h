@@ -9,7 +9,7 @@
 
 namespace tessera {
 
-// Values of the flags that are not in ServerOptions.
+// Values of flags for which ServerOptions has no member.
 struct ProtocolFlags {
   bool compact_json = false;
   bool enable_multimodal = false;

@@ -47,7 +47,8 @@ std::optional<std::int64_t> whole_count(std::string_view text) {
   const double exact = given.value_or(-1) * std::pow(binary ? 1024.0 : 1000.0, static_cast<double>(power + 1));
   const double whole = std::round(exact);
   constexpr double kMost = 0x1p53;
-  constexpr double kRounding = 1e-12;  // relative error of the product: 25.6 is no binary fraction
+  // The accepted relative error of the product, because a double cannot hold 25.6 exactly.
+  constexpr double kRounding = 1e-12;
   if (whole < 0 || whole > kMost || std::abs(exact - whole) > kRounding * whole) return std::nullopt;
   return static_cast<std::int64_t>(whole);
 }

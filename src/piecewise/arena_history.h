@@ -38,8 +38,9 @@ class ArenaHistory {
   };
   const Arena* arena_;
   std::uint64_t generation_ = 0;
-  // The forwards that can make a view stale, ascending in both members. begin_forward() removes earlier forwards that
-  // keep at least as many bytes, because the new forward overwrites everything that they overwrote.
+  // The forwards that can make a view stale, sorted so that both kept_bytes and generation ascend. begin_forward()
+  // removes earlier forwards that keep at least as many bytes, because the new forward overwrites everything that they
+  // overwrote.
   std::vector<Forward> last_;
 };
 

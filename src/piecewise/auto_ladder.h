@@ -13,10 +13,10 @@ namespace tessera {
 using TokenCost = std::function<double(std::int64_t tokens)>;
 
 // Returns the cost to use before anything was measured, in units of one token's cost: `tokens` plus a constant for
-// reading the weights once. On an H200 reading the weights takes as long as about 250 tokens of Llama-3-8B or 600 of
-// Qwen3-0.6B; on a CPU it takes as long as fewer tokens (docs/measurements/graphs.md). The constant is at the low end
-// of these numbers. Padding then looks expensive, so the ladder gets more sizes, because an unnecessary size does less
-// harm than a missing one.
+// reading the weights once. On an H200, reading the weights takes as long as computing about 250 tokens of Llama-3-8B,
+// or about 600 tokens of Qwen3-0.6B. On a CPU the numbers are smaller (docs/measurements/graphs.md). The constant is at
+// the low end of these numbers. Padding then looks expensive, so the ladder gets more sizes, because an unnecessary
+// size does less harm than a missing one.
 double prior_token_cost(std::int64_t tokens);
 
 // [tokens]: how often a forward has that many tokens, in any unit.

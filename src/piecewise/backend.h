@@ -23,12 +23,12 @@ class PiecewiseBackend {
   // records.
   virtual Result<std::unique_ptr<RecordedGraph>> capture(const BoundProgram& program, Stream& stream,
                                                          const std::string& what) const = 0;
-  // Makes one graph whose launch runs the programs one after another: a whole forward with its split operators.
-  // Otherwise like capture(). Returns kUnimplemented unless the backend supports it; such a forward then runs part by
-  // part.
+  // Makes one graph whose launch runs the programs one after another: a whole forward with its split operators. Its
+  // arguments and errors are those of capture(). Returns kUnimplemented if the backend cannot make such graphs; the
+  // forward then runs part by part.
   virtual Result<std::unique_ptr<RecordedGraph>> capture_all(std::span<const BoundProgram> programs, Stream& stream,
                                                              const std::string& what) const;
-  // Returns a remark for `tessera explain`, such as "pieces run operator by operator: …". Empty: none.
+  // Returns a remark for `tessera explain`, such as "pieces run operator by operator: …", or "" if there is none.
   virtual std::string note() const { return {}; }
 };
 

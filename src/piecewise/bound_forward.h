@@ -47,7 +47,7 @@ class BoundForward {
   // Makes a graph of each piece that runs something. If it fails there is no graph, and run() still works.
   Status capture(const PiecewiseBackend& backend, Stream& stream);
   bool captured() const { return replay_steps_.has_value(); }
-  // Launches the graphs and enqueues the operators between them. Enqueues everything if nothing was captured.
+  // Launches the graphs and enqueues the operators between them. If nothing was captured, enqueues every kernel.
   Status replay(Stream& stream);
 
   // Makes one graph of the whole forward, including split operators, in addition to the graphs of the pieces. The graph

@@ -25,13 +25,13 @@ struct ForwardMemoryOptions {
 // The plan of one bucket.
 struct SlotPlan {
   std::vector<std::int64_t> offsets;   // [slots]: offset in the arena; -1: not in the arena, or without memory
-  std::int64_t size_bytes = 0;         // the arena this plan needs
+  std::int64_t size_bytes = 0;         // the arena size that this plan needs
   std::int64_t lower_bound_bytes = 0;  // most bytes live at once: the need of an optimal plan
 };
 
 class ForwardMemory {
  public:
-  // Places the outputs one after another behind the reserved bytes, with the sizes of the largest bucket. `forward`
+  // Places the outputs one after another, after the reserved bytes, with the sizes of the largest bucket. `forward`
   // must outlive this object and must not move.
   static Result<ForwardMemory> create(const CompiledForward& forward, ForwardMemoryOptions options);
 
@@ -39,7 +39,7 @@ class ForwardMemory {
   // Plans the bucket. Returns kInternal if the bucket exceeds the largest one, or if the planner places a value outside
   // of its plan.
   Result<SlotPlan> plan(const ir::Bucket& bucket) const;
-  // Returns the bytes of all values if none shared memory.
+  // Returns the bytes that all values would take together if no two of them shared memory.
   Result<std::int64_t> unshared_bytes(const ir::Bucket& bucket) const;
 
  private:

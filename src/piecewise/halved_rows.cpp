@@ -15,7 +15,7 @@ bool runs_in_halves(const Program& program, std::size_t instruction) {
                              [&](const Halves& run) { return instruction >= run.first && instruction < run.end; });
 }
 
-// Marks, along the forward, the slots that hold rows gathered from all ranks.
+// Follows a forward instruction by instruction, and marks the slots that hold rows gathered from all ranks.
 class GatheredRows {
  public:
   explicit GatheredRows(const CompiledForward& forward)

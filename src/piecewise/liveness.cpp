@@ -91,7 +91,7 @@ Result<std::vector<LiveRange>> live_ranges(const CompiledForward& forward, const
     const std::int32_t range = liveness.range_of_slot[static_cast<std::size_t>(forward.outputs[i])];
     LiveRange& output = ranges[static_cast<std::size_t>(range)];
     output.fixed_offset = output_offsets[i];
-    output.first = 0;  // keeps its place free from the start, so that no bucket's plan moves it
+    output.first = 0;  // no other value may use the output's place, not even before the output is written
   }
   return ranges;
 }

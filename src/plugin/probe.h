@@ -1,4 +1,4 @@
-// Runs work that may crash, hang or end its process in a child process.
+// Runs work in a child process, because the work may crash, hang, or end the process that runs it.
 #pragma once
 
 #include <chrono>

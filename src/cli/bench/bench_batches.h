@@ -1,5 +1,5 @@
 // Makes batches of random token ids for measurements. The runner must not serve requests at the same time, because the
-// batches use its pages from page 1 up.
+// batches use pages of its KV cache, beginning with page 1.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@ namespace tessera::cli {
 
 // Returns an engine's options with slots for `adapters` adapters (BenchOptions).
 EngineOptions with_adapter_slots(EngineOptions options, std::int64_t adapters);
-// If adapters are served, fills the adapter slots with pseudo-random numbers of the largest rank. Precondition: no slot
-// is in use.
+// If adapters are served, fills every adapter slot with pseudo-random matrices of the largest rank. Precondition: no
+// slot is in use.
 Status fill_adapters(ModelRunner& runner);
 // Gives each request of the batch one of the adapters 0 … `adapters` - 1, in turn. If `adapters` is 0, no request gets
 // an adapter.

@@ -84,7 +84,8 @@ class FormBench {
     }
     TRY(add_graphs(batch, row, forms));
     row.size = size.value_or(row.size);
-    // A decode's single graph uses other kernels than pieces, so their times do not show the cost of cuts.
+    // A decode's single graph uses other kernels than pieces do, so the difference between their times is not the cost
+    // of the cuts.
     row.cuts = 0;
     TRY(run(forms));
     return row;

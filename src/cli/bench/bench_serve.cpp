@@ -32,7 +32,7 @@ namespace {
 
 // If the client uses more than this share of a core, the client's own work affects the measurement.
 constexpr double kBusyClient = 0.7;
-constexpr std::size_t kFurtherConnections = 64;  // in addition to the load's own connections
+constexpr std::size_t kFurtherConnections = 64;  // connections beyond one for each request of the load
 
 using Clock = std::chrono::steady_clock;
 

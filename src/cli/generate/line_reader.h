@@ -1,6 +1,6 @@
 // Reads lines that a person types on a terminal, with editing keys and a history that is kept between runs (libedit).
 //
-// Threads: one. This class does not handle signals; the program handles Ctrl-C.
+// Threads: one thread uses a LineReader. This class does not handle signals; the program handles Ctrl-C.
 #pragma once
 
 #include <memory>

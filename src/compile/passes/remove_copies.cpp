@@ -23,7 +23,7 @@ bool indistinguishable(const ir::Graph& graph, const GraphFacts& facts, ir::Node
     return graph.value(facts.memory(original)).kind == ir::ValueKind::kResult && !facts.memory_is_output(original) &&
            (facts.accesses(original).empty() || !later(facts.accesses(original).back()));
   }
-  // The original may be written after the last use of the copy.
+  // A write to the original is harmless if it comes after the last use of the copy.
   for (const ir::NodeId write : facts.writes(original)) {
     if (!later(write)) continue;
     if (facts.memory_is_output(copy)) return false;

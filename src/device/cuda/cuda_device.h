@@ -90,7 +90,7 @@ class CudaDevice final : public Device {
   void remove_pinned(const std::byte* data);
   bool is_pinned(const void* data, std::size_t bytes) const;
 
-  // Returns `error`, and records it as the cause of the device's loss unless there is an earlier one.
+  // Returns `error`. If the device was not lost before, records `error` as the cause of its loss.
   Status lose(Status error);
 
  private:

@@ -1,5 +1,5 @@
-// The CUDA driver API as a table of functions, loaded when the first CUDA device is opened. This library therefore
-// loads on machines without a driver, and a test can put its own functions into the table.
+// The CUDA driver API as a table of functions, loaded when the first CUDA device is opened. The CUDA backend therefore
+// loads even on machines without a driver, and a test can put its own functions into the table.
 //
 //   const Driver driver = TRY(load_driver());
 //   const CUresult result = driver.cuEventSynchronize(event);

@@ -25,8 +25,8 @@ class StagingRing {
   StagingRing(const StagingRing&) = delete;
   StagingRing& operator=(const StagingRing&) = delete;
 
-  // Uploads `bytes`; `host` has been read when it returns. Preconditions: the device is current on the thread, and the
-  // ring is used with one stream at a time.
+  // Uploads `bytes` bytes. When the call returns, `host` has been read. Preconditions: the device is current on the
+  // thread, and the ring is used with one stream at a time.
   Status upload(CUstream stream, std::byte* device, const std::byte* host, std::size_t bytes);
 
  private:

@@ -103,7 +103,7 @@ class DeviceConformance : public ::testing::TestWithParam<DeviceFactory> {
     return {data, data + host.size()};
   }
 
-  // Makes bytes that differ from each other and from one `seed` to the next.
+  // Makes pseudo-random bytes that depend only on `seed`.
   static std::vector<std::uint8_t> pattern(std::size_t bytes, unsigned seed) {
     std::vector<std::uint8_t> values(bytes);
     unsigned state = seed * 2654435761u + 1;

@@ -28,7 +28,7 @@ struct FaultPlan {
   std::int64_t replay_fails_at = 0;         // no part of the graph runs
   // No part of the graph runs, but launch() succeeds. The next wait for an event fails, as on a GPU.
   std::int64_t replay_lost_at = 0;
-  std::int64_t lost_from = 0;  // all calls from this one on fail with kDeviceLost; counts calls of every kind
+  std::int64_t lost_from = 0;  // this call and all later ones fail with kDeviceLost; counts calls of every kind
 };
 
 struct FaultCounts {

@@ -53,7 +53,7 @@ class AdapterPool {
   // Returns the adapter that a request names; null for an empty name. The error for an unknown name lists the loaded
   // adapters.
   Result<std::shared_ptr<ServedAdapter>> find(std::string_view name) const;
-  std::vector<AdapterInfo> list() const;  // by name
+  std::vector<AdapterInfo> list() const;  // sorted by name
 
  private:
   Status check_served() const;
@@ -63,7 +63,7 @@ class AdapterPool {
   AdapterSlots& slots_;
   std::map<std::string, std::shared_ptr<ServedAdapter>, std::less<>> adapters_;
   std::int64_t next_number_ = 1;
-  std::map<std::string, std::int64_t> loads_;  // by name, unloaded adapters included
+  std::map<std::string, std::int64_t> loads_;  // number of loads under each name, unloaded adapters included
 };
 
 }  // namespace tessera

@@ -158,8 +158,8 @@ std::unique_ptr<Sequence> Admission::sequence_of(Request request) {
   const DraftOptions& drafts = model_.options.drafts;
   const bool by_layer = drafts.by_layer();
   const bool is_tried = by_layer && !drafts.for_all_requests;
-  // With a next-token layer, only few requests draft until drafts have paid (draft_trials.h). Drafts from the text
-  // alone need no trials, because whether a text repeats itself does not depend on other requests.
+  // With a next-token layer, only few requests draft until trials show that drafts save time (draft_trials.h). Drafts
+  // from the text alone need no trials, because whether a text repeats itself does not depend on other requests.
   if (drafts.any() && may_draft(*sequence) && (!is_tried || trials_->begin(sequence->arrived))) {
     // With forced acceptance, only the layer is to be measured. The forced texts repeat themselves, which would favour
     // drafts from the text.

@@ -20,7 +20,7 @@
 //
 // A state group's slot is copied when a sequence continues from a checkpoint or leaves one behind. The copies run
 // before everything else in the next forward, in the order in which they were requested. A slot that a copy still reads
-// can therefore be taken again at once: its new owner writes it after the copy.
+// can therefore be taken again at once, because its new owner writes it only after the copy.
 //
 // Pure bookkeeping; used by one thread.
 #pragma once
@@ -48,9 +48,9 @@ CacheOptions paged_cache(std::int64_t num_pages, std::int64_t page_size);
 struct SequenceCache {
   std::array<GroupPages, ir::kMaxCacheGroups> groups;
   PrefixCache::Path path;  // nodes of the sequence's first pages, which belong to the prefix cache
-  // The branch point: the number of pages that the sequence shares with earlier ones, if no state was kept at the end
-  // of these pages; 0: there is no branch point. Later sequences with the same beginning are likely to diverge there
-  // too, so the state at the branch point is worth keeping.
+  // The branch point: the number of pages that the sequence shares with earlier sequences, if no state was kept at the
+  // end of these pages; 0: there is no branch point. Later sequences with the same beginning are likely to diverge
+  // there too, so the state at the branch point is worth keeping.
   std::int64_t branch_pages = 0;
 
   std::int64_t cached_pages() const { return static_cast<std::int64_t>(path.size()); }
@@ -98,7 +98,7 @@ class CacheManager {
   // Gives `own`, which must be empty, the longest reusable prefix of `tokens`, and its branch point.
   void find(SequenceCache& own, const PrefixTokens& tokens);
   std::int64_t count_known(const PrefixTokens& tokens) const { return prefixes_.count_known(tokens); }
-  // Both forward to the prefix cache; see PrefixCache.
+  // Call the functions of the same names of PrefixCache.
   void follow(PrefixCache::Path& path, const PrefixTokens& tokens) const { prefixes_.follow(path, tokens); }
   bool finds_all_of(std::span<PrefixCache::Node* const> first, const PrefixTokens& tokens) const {
     return prefixes_.finds_all_of(first, tokens);
@@ -134,7 +134,7 @@ class CacheManager {
   void forget_checkpoints();
   // Drops everything in the prefix cache that no sequence uses.
   void flush_prefixes() { prefixes_.flush(); }
-  // Forwards to the prefix cache; see PrefixCache.
+  // Calls PrefixCache::observe().
   void observe(CacheEventLog* log) { prefixes_.observe(log); }
 
  private:

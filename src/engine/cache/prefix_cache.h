@@ -2,11 +2,11 @@
 // computed again.
 //
 // It is a radix tree whose nodes each have one full page of tokens. The path from the root to a node spells all tokens
-// up to that node. An image's token is spelt by its id, the image's content and its index within the image. A node has
-// a page of every paged and latent group. It has a page of a window group until that page is evicted. It may have a
-// slot of a state group with the state after its last token (a checkpoint). A prefix can be reused if every group still
-// has what the next token needs: all pages of paged groups, the pages of the last window of window groups, and the last
-// node's checkpoint of state groups.
+// up to that node. An image's token is spelt by the token's id, the image's content and the token's index within the
+// image. A node has a page of every paged and latent group. It has a page of a window group until that page is evicted.
+// It may have a slot of a state group with the state after its last token (a checkpoint). A prefix can be reused if
+// every group still has what the next token needs: all pages of paged groups, the pages of the last window of window
+// groups, and the last node's checkpoint of state groups.
 //
 // A node that a running sequence uses is locked, as are all its ancestors. Unlocked nodes stay until a paged group
 // needs their page. They are evicted least recently used first, and leaves before their ancestors. A window group's

@@ -66,7 +66,8 @@ std::int64_t PrefixWaits::shared_pages(const PrefixStanding& standing, std::int6
   std::size_t low = 0;
   std::size_t high = both;
   while (low < high) {
-    const std::size_t middle = low == 0 ? 0 : low + (high - low) / 2;  // first page 0, where most prompts differ
+    // Page 0 is tried first, because most prompts differ there.
+    const std::size_t middle = low == 0 ? 0 : low + (high - low) / 2;
     ++pages_looked_at_;
     if (standing.hashes[middle] == other.prefix.hashes[middle]) {
       low = middle + 1;

@@ -31,7 +31,7 @@ struct PrefixStanding {
   std::int64_t leader = 0;            // number of the admission that shares most with this sequence; 0: none
   std::int64_t shared = 0;            // pages shared with the leader
 
-  // Call when the sequence's tokens have grown, or its place in the queue has changed.
+  // Call it when the sequence's tokens have grown, or its place in the queue has changed.
   void forget_leader() { compared = leader = shared = 0; }
 };
 

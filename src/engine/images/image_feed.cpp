@@ -37,7 +37,7 @@ Status ImageFeed::encode(const ScheduledBatch& batch) {
   return ok_status();
 }
 
-// Counts each of the tower's last forwards once for every request that has images in it. images[i] belongs to
+// Counts each of the tower's last forwards once for every request that has images in that forward. images[i] belongs to
 // sequences[i].
 void ImageFeed::note_forwards(std::span<Sequence* const> sequences, std::span<const Patches* const> images) {
   std::size_t next = 0;

@@ -7,7 +7,7 @@
 
 namespace tessera {
 
-// Counters run from the start, except `cached_bytes`.
+// Every member except `cached_bytes` counts from the start of the engine.
 struct ImageStats {
   std::int64_t images = 0;        // images of admitted requests
   std::int64_t image_tokens = 0;  // tokens of these images

@@ -99,7 +99,8 @@ TEST_P(FailedForward, LeavesNoKeysToLaterRequests) {
       << "the other one goes on, and reads what the first left";
 }
 
-// A graph that cannot be launched leaves the graphs before it done. Running them again must not change any token.
+// If a graph cannot be launched, the forward's earlier graphs have already run. Running them again must not change any
+// token.
 TEST_P(FailedForward, ARefusedReplayChangesNoTokens) {
   rounds_with_one_failure(GetParam(), {prompt_of(40), prompt_of(60)}, prompt_of(52), &FaultPlan::replay_fails_at);
 }

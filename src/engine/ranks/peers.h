@@ -52,7 +52,7 @@ class Peers {
   virtual void when_awaited(const std::function<void()>& /*call*/) {}
   // Tells the peers that this engine makes its next forward.
   virtual void begin_forward() {}
-  // Makes an idle forward if peers await one.
+  // Makes a forward without requests if peers await one.
   virtual Status run_idle_forward(ModelRunner& /*runner*/) { return ok_status(); }
   // Encodes images on all ranks that compute this engine's forwards; `own` encodes them here.
   virtual Status encode_images(std::span<const Patches* const> /*images*/, std::span<const std::int64_t> /*first_rows*/,

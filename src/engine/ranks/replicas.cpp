@@ -57,7 +57,8 @@ void Replicas::abort(Ticket ticket) {
   int replica = 0;
   if (choice_) {
     const std::lock_guard lock(mutex_);
-    replica = choice_->replica_of(ticket);  // keeps the ticket, because follow() removes it at its last event
+    // The ticket stays in choice_, because the request still gets a last event, at which follow() removes the ticket.
+    replica = choice_->replica_of(ticket);
   }
   if (replica >= 0) threads_[static_cast<std::size_t>(replica)]->abort(ticket);
 }

@@ -43,8 +43,8 @@ Status add_stitched(const EnginePlan& plan, std::vector<NamedGraph>& graphs) {
   return ok_status();
 }
 
-// Adds the graphs before and after each pass. Builds the graphs before the passes again, because the plan has only the
-// results.
+// Adds the graphs before and after each pass. The plan has only the graphs after all passes, so this function builds
+// the model again and repeats the passes.
 Status add_passes(const EnginePlan& plan, std::span<const std::string> disabled, std::vector<NamedGraph>& graphs) {
   const Registry& registry = *plan.runner.registry;
   ModelGraphs made = TRY(build_model(plan.config, plan.model, registry.ops, registry.families));

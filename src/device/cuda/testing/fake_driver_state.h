@@ -1,4 +1,4 @@
-// The state of FakeDriver, and the parts that all of its functions share: they count calls and inject faults.
+// The state of FakeDriver, and the code with which each of its functions counts its calls and injects faults.
 #pragma once
 
 #include <algorithm>
