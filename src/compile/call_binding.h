@@ -39,9 +39,9 @@ struct KernelCall {
   }
 };
 
-// Binds consecutive instructions. No join may extend past the last one. Returns one operator for each instruction. The
-// operator of a joined kernel stands at the last of its instructions, and the operators of its other instructions are
-// null.
+// Binds consecutive instructions. A join that extends past the last of them is not used. Returns one operator for each
+// instruction. The operator of a joined kernel stands at the last of its instructions, and the operators of its other
+// instructions are null.
 Result<std::vector<std::unique_ptr<BoundOp>>> bind_calls(const Program& program, std::span<const KernelCall> calls,
                                                          const BindTarget& target);
 

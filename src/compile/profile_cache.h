@@ -37,7 +37,7 @@ class ProfileCache {
   explicit ProfileCache(ProfileCacheOptions options) : options_(std::move(options)) {}
 
   bool enabled() const { return !options_.root.empty(); }
-  // Returns the entry, or nothing if there is none. `kind` consists of letters and '_'.
+  // Returns the entry, or nothing if there is none. `kind` consists of lower-case letters and '_'.
   std::optional<Json> load(std::string_view kind, const Hash128& key);
   // Like load(), for entries that another process may have written meanwhile; does not count as a hit.
   std::optional<Json> look(std::string_view kind, const Hash128& key);

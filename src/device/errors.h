@@ -33,7 +33,8 @@ enum class DeviceCall : std::uint8_t {
 // Returns a text such as "allocation of" or "upload on stream", which the object's name follows.
 std::string_view device_call_name(DeviceCall call);
 
-// Returns whether a thread that records may make this call, on the recording or any other stream.
+// Returns whether a thread with an open recording may make this call on the device or on a stream that does not record.
+// The recording stream allows fewer calls: launches and the end of the recording.
 bool allowed_while_recording(DeviceCall call);
 
 // Returns kFailedPrecondition: the thread that records `recording` may not make `call` on `object`.

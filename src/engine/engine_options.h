@@ -139,8 +139,8 @@ struct EngineOptions {
   std::string kv_cache_dtype = "auto";
   LoadFormat load_format = LoadFormat::kAuto;
   std::int64_t context_length = 0;  // 0: the model's context length
-  // The most tokens in a forward. 0: 2048 on the CPU, 8192 on a GPU of 80 GB, else 4096. kWholePrompts: the context
-  // length.
+  // The most tokens in a forward. 0: 2048 on the CPU, 8192 on a GPU of 80 GB or more, else 4096. kWholePrompts: the
+  // context length.
   std::int64_t chunked_prefill_size = 0;
   // The most requests that run at once. 0: 512 on a GPU of 80 GB or more, else 256, or fewer if there is memory for
   // fewer state slots.
@@ -168,7 +168,8 @@ struct EngineOptions {
   MemoryPlanKind memory_plan = MemoryPlanKind::kPlanned;
   // The folder that keeps measured costs and chosen algorithms from run to run; empty: nothing is kept.
   std::string cache_dir{};
-  // The bytes of image rows that stay on the device for later prompts, beside those in use; 0: chosen by the plan.
+  // The bytes of device memory for image rows, both those in use and those that are kept for later prompts; 0: chosen
+  // by the plan. An image that needs more memory makes it grow.
   std::int64_t image_cache_bytes = 0;
   // Replaces the model's vision tower; for tests.
   std::shared_ptr<ImageEncoder> image_encoder{};

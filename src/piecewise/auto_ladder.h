@@ -23,21 +23,22 @@ double prior_token_cost(std::int64_t tokens);
 using TokenWeights = std::vector<double>;
 TokenWeights uniform_weights(std::int64_t first, std::int64_t last);
 
-// The share of all computation that is padding, if each forward is padded to the ladder's next size. `tokens` measures
-// the computation in tokens, and `time` in the unit of TokenCost. Forwards above the largest size are not counted.
+// The share of the computation that is padding, if each forward is padded to the ladder's next size. `tokens` measures
+// the computation in tokens, and `time` measures it in the unit of TokenCost. Both leave out forwards above the largest
+// size.
 struct PaddingWaste {
   double tokens = 0;
   double time = 0;
-  double exact = 0;   // share of the forwards that have exactly a captured size
-  double served = 0;  // share of the forwards that are at most the largest size
+  double exact = 0;   // share of all forwards that have exactly a captured size
+  double served = 0;  // share of all forwards that are not above the largest size
 };
 PaddingWaste padding_waste(std::span<const std::int64_t> sizes, const TokenCost& cost, const TokenWeights& weights);
 
 struct LadderGoal {
-  // No sizes are added once padding takes less than this share of the time. If `cost` is prior_token_cost, the real
-  // share may be higher: 2 % by that estimate are 2.5 % by the measured times of Qwen3-0.6B on an H200.
+  // No sizes are added once padding takes at most this share of the time. If `cost` is prior_token_cost, the real share
+  // may be higher: 2 % by that estimate are 2.5 % by the measured times of Qwen3-0.6B on an H200.
   double time_waste = 0.02;
-  double exact = 1;  // also, no sizes are added once this share of the forwards has an exact size
+  double exact = 1;  // no sizes are added once at least this share of all forwards has an exact size
   std::size_t most_sizes = 96;
   std::int64_t step = 16;  // added sizes are multiples of this
 };

@@ -4,7 +4,8 @@
 
 namespace tessera {
 
-// Returns a slot without an adapter, else the least recently used idle one; -1 if every slot is in use.
+// Returns a slot without an adapter. If there is none, returns the least recently used slot whose adapter is neither
+// running nor pinned; -1 if there is none either.
 std::int64_t AdapterSlots::free_slot() const {
   std::int64_t best = -1;
   for (std::size_t i = 0; i < slots_.size(); ++i) {

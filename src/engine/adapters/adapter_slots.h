@@ -1,6 +1,6 @@
 // Decides which adapter has which slot of the device's tables (runner/adapters/adapter_tables.h). A running sequence
-// keeps its adapter's slot. An adapter without running sequences keeps its slot until another one needs it; the one
-// that was used least recently loses it first.
+// keeps its adapter's slot. An adapter without running sequences keeps its slot until another adapter needs one; the
+// adapter that was used least recently loses its slot first. A pinned adapter keeps its slot until it is unloaded.
 //
 // Pure bookkeeping; used by one thread.
 #pragma once

@@ -300,7 +300,7 @@ std::int64_t PrefixCache::evict(std::size_t group, std::int64_t count) {
 
 void PrefixCache::flush() {
   while (!leaves_.empty()) remove(*leaves_.begin()->second);
-  // Drops window pages and checkpoints of nodes that are still locked.
+  // Nodes that a sequence has locked stay. Drops their checkpoints, and their window pages that are not locked.
   for (std::size_t g = 0; g < pools_.size(); ++g)
     if (!pools_[g].options().keeps_all()) evict(g, num_evictable(g));
   if (log_ != nullptr && num_nodes_ == 0) log_->cleared();

@@ -96,7 +96,7 @@ class PrefixCache {
   std::int64_t num_nodes() const { return num_nodes_; }
   // Returns up to `count` unlocked pages of a group to its pool; returns how many it returned.
   std::int64_t evict(std::size_t group, std::int64_t count);
-  // Removes every node that no sequence has locked.
+  // Removes every node that no sequence has locked, all checkpoints, and all window pages that no sequence has locked.
   void flush();
 
   // Records in `log` every node that is added to the cache or removed from it. `log` must outlive the cache or be

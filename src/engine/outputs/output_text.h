@@ -16,8 +16,8 @@ class OutputText {
   // `tokenizer` must outlive this object.
   OutputText(const Tokenizer& tokenizer, const Request& request);
 
-  // Returns the new text that is final. Holds back a suffix that may begin a stop string. Searches for stop strings if
-  // `may_stop` is set. Once one is found, matched() returns it, and later calls return no text.
+  // Returns the new text that is final. If `may_stop` is set, searches for stop strings, and holds back a suffix that
+  // may begin one. Once a stop string is found, matched() returns it, and later calls return no text.
   std::string push(TokenId token, bool may_stop);
   // Returns the text that was held back.
   std::string finish();

@@ -31,7 +31,8 @@ Status Recovery::not_collected(const Status& error) {
 }
 
 // Waits for all forwards in flight and drops their results, so that their sequences are computed again. With
-// `fails_oldest`, the oldest forward that failed ends its requests with the error. Returns whether a forward did so.
+// `fails_oldest`, the oldest forward that failed ends its requests with the error. Returns whether there was such a
+// forward.
 Result<bool> Recovery::drop_in_flight(bool fails_oldest) {
   bool failed = false;
   while (flights_.count() > 0) {

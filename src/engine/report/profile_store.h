@@ -1,6 +1,7 @@
-// Stores results of one start for later starts: costs of forwards, and the matmul algorithms that libraries chose. Both
-// are stored under content hashes in the profile cache (compile/profile_cache.h), so another model, device, version or
-// plan does not find them.
+// Stores results of one start for later starts: costs of forwards, the matmul algorithms that libraries chose, and the
+// measured schedules of generated kernels. All are stored under content hashes in the profile cache
+// (compile/profile_cache.h). A start finds costs only if they come from the same model, device, versions and plan. It
+// finds algorithms and schedules of any model, if they come from the same device and versions.
 //
 //   EnginePlan plan = TRY(plan_engine(options, device));
 //   ProfileStore store(options, plan, device);
@@ -9,8 +10,8 @@
 //   …
 //   store.save(runner->costs());           // after measurements, when there is time
 //
-// No function fails: an entry that cannot be written or read causes one warning, and the start continues without it.
-// Threads: the engine's thread.
+// No function fails because of the cache: an entry that cannot be written or read causes one warning, and the start
+// continues without it. Threads: the engine's thread.
 #pragma once
 
 #include <map>

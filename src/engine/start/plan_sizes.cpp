@@ -99,8 +99,8 @@ Status reserve_images(PlanDraft& draft) {
 
 Status choose_ladders(PlanDraft& draft) { return plan_ladders(draft.options, draft.plan); }
 
-// Chooses the tower's sizes. An image's tokens and patches must fit the context. The tower has graphs if the language
-// model has some.
+// Chooses the tower's sizes. The largest image has at most as many tokens as the context. The tower has graphs if the
+// language model has some.
 Status choose_tower(PlanDraft& draft) {
   const EnginePlan& plan = draft.plan;
   if (!plan.graphs.vision) return ok_status();
