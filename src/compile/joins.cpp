@@ -8,9 +8,9 @@
 namespace tessera {
 namespace {
 
-// Returns the value of `call` that a joined kernel need not store: the first result of `call`, or the operand that
-// `call` writes if it has no result. Returns nothing if that operand is a view, because other instructions may read its
-// memory under another name.
+// Returns the value of `call` that a joined kernel need not store. This is the first result of `call`. If `call` has no
+// result, it is the first operand, provided that `call` writes that operand. Returns nothing if that operand is a view,
+// because other instructions may read its memory under another name.
 std::optional<ir::ValueId> passed_on(const Program& program, const ir::Node& call) {
   if (!call.results.empty()) return call.results[0];
   if (call.operands.empty() || !call.mutates[0]) return std::nullopt;

@@ -31,7 +31,7 @@ struct LiveRange {
 
 struct MemoryPlan {
   std::vector<std::int64_t> offsets;   // one for each range, a multiple of kDeviceAlignment
-  std::int64_t size_bytes = 0;         // the arena this plan needs
+  std::int64_t size_bytes = 0;         // the arena size that this plan needs
   std::int64_t lower_bound_bytes = 0;  // the most bytes that are live in one step: no plan needs less
 };
 

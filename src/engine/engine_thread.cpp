@@ -123,8 +123,8 @@ struct EngineThread::Impl {
     failed_ = nullptr;
   }
 
-  // Waits for work: for a long time if nothing is left to do, briefly if idle work is left. Returns false once the
-  // thread must end.
+  // Waits for commands: until the next step is due if there is a forward to make, for a short pause if only idle work
+  // is left, otherwise without a limit. Returns false once the thread must end.
   bool receive(std::vector<Command>& commands) {
     const StepProfiler::Scope idle(engine_.profiler(), HostWork::kIdle);
     std::unique_lock lock(mutex_);

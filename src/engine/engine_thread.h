@@ -25,7 +25,8 @@ class EngineThread {
   struct Event {
     Ticket ticket = 0;
     RequestEvent event{};
-    std::unique_ptr<Completion> end{};  // set on the last event of an accepted request
+    // The request's completion, on its last event. Null for a refused request, and if the engine failed.
+    std::unique_ptr<Completion> end{};
   };
   // Receives the events of one step, in order; the sink may move from them.
   using Sink = std::function<void(std::span<Event> events)>;

@@ -8,7 +8,7 @@
 namespace tessera::ir {
 
 // Returns an error for the first rule that `graph` breaks. The message names graph, node, operator and value. The code
-// is kInternal, because only a faulty pass can break a rule.
+// is kInternal, because only a faulty pass can break a rule. Errors of check_node() keep their own codes.
 //
 //   Values      names are unique and not empty; dimensions can be evaluated and are not negative; inputs, weights and
 //               states are listed once, in the list of their kind; a result has one producer, which lists it.
@@ -18,10 +18,11 @@ namespace tessera::ir {
 //               written, neither directly nor through a view. A node that writes an operand has no other operand in the
 //               same memory. Memory of an allocating operator is written before a kernel reads it and before it is an
 //               output.
-//   Splitting an operator that cannot be captured is split by default; an operator that runs nothing is never split.
+//   Splitting   an operator that is split by default runs a kernel.
 //   Outputs     outputs exist and are neither weights nor views of weights.
 //   Groups      cache groups have unique names, share no layers, and have a window if and only if they are
-//               windowed; the integer attribute `group` of a node with a state operand is the index of a group.
+//               windowed; only the first dimension of a state may be a group's number of pages; the integer
+//               attribute `group` of a node with a state operand is the index of that state's group.
 //
 // `ops` is borrowed for the call. Cost: linear in the graph.
 Status verify(const Graph& graph, const OpTable& ops);

@@ -133,8 +133,8 @@ Result<std::vector<ChatPiece>> PluginChatParser::finish() {
   return collect([&](tessera_plugin_error* error) { return format_.finish(parser_, &pieces_, error); }, /*ended=*/true);
 }
 
-// Returns the pieces read so far. An incomplete UTF-8 character at the end is kept for the next call, unless the text
-// has ended.
+// Returns the pieces of the current call. An incomplete UTF-8 character at the end is kept for the next call, unless
+// the text has ended.
 Result<std::vector<ChatPiece>> PluginChatParser::settle(bool ended) {
   if (!ended && !given_.empty() && given_.back().kind != ChatPiece::Kind::kCall) {
     ChatPiece& last = given_.back();

@@ -23,8 +23,8 @@ namespace tessera::cli {
 namespace {
 
 // The limit of requests that were read and whose answers are not yet written. Answers are written in the order of the
-// input, so one long answer delays the answers after it. This many requests fill four forwards, so the engine still has
-// work during the delay.
+// input, so one long answer delays the answers after it. This many requests fill four forwards of 256 requests, so the
+// engine still has work during the delay.
 constexpr std::size_t kWindow = 1024;
 
 struct BatchTotals {

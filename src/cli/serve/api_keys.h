@@ -20,7 +20,7 @@ struct KeySources {
 inline constexpr KeySources kApiKeys = {"--api-key", "--api-key-file", "TESSERA_API_KEY"};
 inline constexpr KeySources kAdminApiKeys = {"--admin-api-key", "--admin-api-key-file", "TESSERA_ADMIN_API_KEY"};
 
-// Collects `given` and the keys of `file` ("": no file). The file has one key per line; blank lines and lines that
+// Collects `given` and the keys of `file` ("": no file). The file has one key per line; empty lines and lines that
 // begin with '#' are skipped. If neither has a key, the environment variable gives one. Returns an error for a file
 // that cannot be read or has no key, a variable that is set but empty, or a key that no header can hold. Errors never
 // show a key.

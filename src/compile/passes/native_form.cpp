@@ -187,7 +187,8 @@ class Search {
     return std::any_of(users.begin(), users.end(), [this](ir::NodeId user) { return !has_value(nodes_, user); });
   }
 
-  // Returns the last of `places` to which all found nodes can move, in the native form's order.
+  // Returns the last of `places` to which all found nodes can move. They stand there in the native form's order.
+  // Returns nothing if there is no such place.
   std::optional<ir::NodeId> find_place(std::vector<ir::NodeId> places) const {
     for (std::size_t i = 0; i < nodes_.size(); ++i)
       for (std::size_t k = i + 1; k < nodes_.size(); ++k)
