@@ -330,8 +330,8 @@ typedef struct tessera_plugin_properties {
   int32_t has_bf16;         /* matrix units accept bfloat16 */
   int32_t arenas_grow;      /* 0: create_arena() takes all memory at once, and grow_arena() is not used */
   int64_t block_bytes;      /* arenas grow by multiples of it; at least 1 */
-  int64_t graph_bytes;      /* memory of a recorded graph, */
-  int64_t graph_node_bytes; /* and of each kernel, copy or fill in it; 0: not known */
+  int64_t graph_bytes;      /* memory of a recorded graph; 0: not known */
+  int64_t graph_node_bytes; /* memory of each kernel, copy or fill in a graph; 0: not known */
   /* The reason why this device records no graphs although its table has the functions; valid until close(). Its pieces
    * run operator by operator, and `explain` shows the reason. Null: it records graphs. */
   const char* why_no_graphs;
@@ -346,10 +346,10 @@ typedef struct tessera_plugin_steps {
   void* host;
 } tessera_plugin_steps;
 
-/* A type of device. The host guarantees the following to these functions. There is one recording at a time. While it is
- * open, its thread neither allocates, grows, stages, synchronises nor makes streams; it may still free memory, and the
- * graph is then dropped. Objects are freed before what they use: graphs, then events and streams, memory, the device.
- * Free functions get each object once, never null, and cannot fail. Sizes are above 0.
+/* A type of device. The host guarantees the following to these functions. There is one recording at a time. While it
+ * is open, its thread does not allocate, grow arenas, upload, download, synchronise or make streams. It may still
+ * free memory, and the graph is then dropped. Objects are freed before what they use: graphs, then events and
+ * streams, memory, the device. Free functions get each object once, never null, and cannot fail. Sizes are above 0.
  *
  * New memory may have any contents. Copies, fills and kernels of one stream run in order. */
 typedef struct tessera_plugin_device {
@@ -358,14 +358,14 @@ typedef struct tessera_plugin_device {
   const char* type;     /* unique: "opencl"; --device names it */
   int32_t has_ordinals; /* "opencl:1" is a name too */
 
-  /* Opens the device with this ordinal. NOT_FOUND, with the reason, if this machine has none. */
+  /* Opens the device with this ordinal. Returns NOT_FOUND, with the reason, if this machine has no such device. */
   int32_t (*open)(void* self, int32_t ordinal, void** device, tessera_plugin_properties* properties,
                   tessera_plugin_error* error);
   void (*close)(void* device);
   int64_t (*available_bytes)(void* device); /* the bytes that allocate() could still give */
 
   /* Allocates memory. `name` is for messages. The handle stays valid until free_memory(). It is aligned to
-   * TESSERA_PLUGIN_ALIGNMENT if the device has pointers, and differs from those of all other live memories.
+   * TESSERA_PLUGIN_ALIGNMENT if the device has pointers, and differs from the handles of all other live memory. Returns
    * RESOURCE_EXHAUSTED if there is not enough memory. */
   int32_t (*allocate)(void* device, size_t bytes, const char* name, void** handle, tessera_plugin_error* error);
   void (*free_memory)(void* device, void* handle);
@@ -383,7 +383,7 @@ typedef struct tessera_plugin_device {
 
   int32_t (*create_stream)(void* device, const char* name, void** stream, tessera_plugin_error* error);
   void (*free_stream)(void* stream); /* called after the stream's work has ended */
-  /* upload() has read `data` when it returns, unless that is memory of allocate_host(). download() has filled `data`
+  /* upload() has read `data` when it returns, unless `data` is memory of allocate_host(). download() has filled `data`
    * once synchronize(), or an event recorded after it, has passed. Memory of allocate_host() is read and written while
    * the stream runs. */
   int32_t (*upload)(void* stream, tessera_plugin_address to, const void* data, size_t bytes,
@@ -402,8 +402,8 @@ typedef struct tessera_plugin_device {
   /* Make the stream, or the host, wait for an event that was recorded before. */
   int32_t (*wait_event)(void* stream, void* event, tessera_plugin_error* error);
   int32_t (*synchronize_event)(void* event, tessera_plugin_error* error);
-  /* Computes the device's time from `earlier` to `later`, which are timed and recorded. FAILED_PRECONDITION if one of
-   * them has not passed. */
+  /* Computes the device's time from `earlier` to `later`, which are timed and recorded. Returns FAILED_PRECONDITION
+   * if one of them has not passed. */
   int32_t (*event_milliseconds)(void* earlier, void* later, double* milliseconds, tessera_plugin_error* error);
 
   /* Recorded graphs: a device has all five functions or none. Without them, pieces run operator by operator, and
@@ -520,8 +520,9 @@ typedef struct tessera_plugin_model {
   int64_t page_size;      /* tokens: the second dimension of the states for keys and values */
   int64_t max_requests;   /* the size of input last_ids: i32[max_requests] */
   int64_t max_embeddings; /* the size of input embeddings: dtype[max_embeddings, hidden size] */
-  /* The graph is that of one of `ranks` devices that share every layer: each computes its part of the heads and of the
-   * MLP, and all_reduce adds the parts. Refuse `ranks` above 1 if the graph computes whole layers. */
+  /* If `ranks` is above 1, that many devices share every layer, and the graph is for device number `rank`. It computes
+   * the device's part of the heads and of the MLP, and all_reduce adds the parts. Refuse `ranks` above 1 if the graph
+   * computes whole layers. */
   int64_t rank;
   int64_t ranks;
   /* The config's rotary embedding: a constant f32[num_inv_freq], and the attribute "scale" of rotary_table. */
@@ -537,7 +538,7 @@ typedef struct tessera_plugin_part {
   const int64_t* dims; /* [rank], of the whole tensor; if it is transposed, in the graph's order */
   int32_t rank;        /* 1 to TESSERA_PLUGIN_MAX_RANK */
   int32_t transposed;  /* the checkpoint stores the transpose of this matrix */
-  int64_t slice_dim;   /* the slice has the indices slice_begin … slice_begin + slice_size - 1 of this dimension, */
+  int64_t slice_dim;   /* the slice has the indices slice_begin … slice_begin + slice_size - 1 of this dimension */
   int64_t slice_begin;
   int64_t slice_size; /* 0: the whole tensor */
 } tessera_plugin_part;
@@ -618,9 +619,9 @@ enum { TESSERA_PLUGIN_FINDS_REASONING = 1, TESSERA_PLUGIN_FINDS_CALLS = 2 };
 typedef struct tessera_plugin_chat {
   size_t size;
   int32_t finds;     /* FINDS_REASONING: content and reasoning are wanted; FINDS_CALLS: content, calls and arguments */
-  /* Only with FINDS_REASONING. The host sets the next two members by the format's reasoning_opening and
-   * reasoning_closing. `reasoning` is 1 if the prompt ends inside the reasoning. `reasoned` is 1 if the text continues
-   * a message that has ended its reasoning. At most one of them is 1. */
+  /* Only with FINDS_REASONING. The host sets the next two members. It finds them with the format's reasoning_opening
+   * and reasoning_closing. `reasoning` is 1 if the prompt ends inside the reasoning. `reasoned` is 1 if the text
+   * continues a message that has ended its reasoning. At most one of them is 1. */
   int32_t reasoning;
   int32_t reasoned;
   /* With FINDS_CALLS: the request's functions, a JSON text [{"type": "function", "function": {"name": …, "parameters":
@@ -632,8 +633,8 @@ typedef struct tessera_plugin_chat {
 
 /* Receives pieces in the text's order, as soon as they are certain: pieces->add(pieces, TESSERA_PLUGIN_CONTENT, data,
  * bytes, error). Adjacent pieces of one kind are joined, but each begun call is a call of its own. Text after arguments
- * that break as JSON is content. INVALID_ARGUMENT for a kind that the parser was not asked for, for arguments without a
- * call, and for more bytes than a text of that length can give. */
+ * that break as JSON is content. add() returns INVALID_ARGUMENT for a kind that the parser was not asked for, for
+ * arguments without a call, and for more bytes than a text of that length can give. */
 typedef struct tessera_plugin_pieces {
   size_t size;
   int32_t (*add)(const struct tessera_plugin_pieces* pieces, int32_t kind, const char* data, size_t bytes,
@@ -659,7 +660,8 @@ typedef struct tessera_plugin_chat_format {
    * Spaces and line ends at the end of the prompt do not count. Null: no marks. */
   const char* reasoning_opening;
   const char* reasoning_closing;
-  /* Makes a parser for one text. After an error there is none: what was stored in *parser is not released. */
+  /* Makes a parser for one text. After an error there is no parser, and the host does not release what was stored in
+   * *parser. */
   int32_t (*begin)(void* self, const tessera_plugin_chat* chat, void** parser, tessera_plugin_error* error);
   /* Reads the next part of the text, which may be cut anywhere; even a whole text comes in this way. Text that may
    * still turn out to be a mark is held back. The calling thread writes the answers of all requests, so the function

@@ -56,8 +56,8 @@ class LogTopic {
   std::size_t index_;
 };
 
-// Sets the level of all topics ("warn") or of one topic ("capture=debug"). An unknown topic is an error that lists the
-// known ones.
+// Sets the level of one topic ("capture=debug"), or of all topics for which no level was set by name ("warn"). An
+// unknown topic is an error that lists the known ones.
 Status set_log_level(std::string_view spec);
 
 // Sets a function that rewrites every line, for example to replace the internal names of options by the names that

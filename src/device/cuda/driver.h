@@ -54,7 +54,7 @@ inline std::byte* pointer_of(CUdeviceptr address) {
 // library stays loaded until the process ends.
 Result<Driver> load_driver();
 
-// Returns kNotFound if the driver is older than the CUDA that this build was made with.
+// Returns kNotFound if the driver's CUDA version has an older major version than the CUDA of this build.
 Status check_driver_version(const Driver& driver);
 
 // Details of a driver call for its error message.
