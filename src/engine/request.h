@@ -36,12 +36,13 @@ struct SamplingParams {
   double frequency_penalty = 0;   // multiplied by the token's count in the output, then subtracted; [-2, 2]
   double presence_penalty = 0;    // subtracted once for each token in the output; [-2, 2]
   std::vector<std::pair<TokenId, float>> logit_bias{};  // added to the token's logit; [-100, 100]
-  // Sequences of ids, none empty. If the output ends with all but the last id of one, that last id is not chosen.
+  // Sequences of at least one id. If the output ends with all ids of a sequence but the last, the last one is not
+  // chosen.
   std::vector<std::vector<TokenId>> bad_words{};
   // Only these tokens may be chosen; empty: all may be. Not allowed together with a grammar.
   std::vector<TokenId> allowed_tokens{};
   std::optional<std::int64_t> seed{};  // unset: the engine draws one and returns it
-  std::int32_t choice = 0;             // index of this answer among several to one prompt
+  std::int32_t choice = 0;             // index of this answer among the answers to one prompt
 
   // Returns whether logits are changed before a token is chosen.
   bool edits_logits() const {

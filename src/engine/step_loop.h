@@ -2,7 +2,8 @@
 // events.
 //
 // The Scheduler puts sequences into batches, and the Collector turns a forward's results into events. This class calls
-// them in turn and adds what else a forward needs: images, adapters, drafts. Recovery handles a failed forward.
+// both in turn, and adds the other things that a forward needs: images, adapters and drafts. Recovery handles a failed
+// forward.
 //
 // Threads: the engine's.
 #pragma once

@@ -64,7 +64,7 @@ class CommandFlags {
   void help();
 
   // Adds a flag with a value. `names`: "--dtype" or "--model-path,--model"; errors use the first name. With
-  // "--model-path,--model,MODEL" the value may also be a word without a flag, called MODEL in the help. `type` is the
+  // "--model-path,--model,MODEL" the value may also be a positional argument, called MODEL in the help. `type` is the
   // value's name in the help and its type in a configuration file: "N" and "1" stand for a whole number, "X" for a
   // number, "BYTES" and "COUNT" for a whole number or a string, "LIST" for one or several of any of these. Any other
   // type stands for a string. `initial` is the flag's default value, or null if it has none.

@@ -254,10 +254,10 @@ std::string to_text(const SoakReport& report) {
 // 1e-5 in all other models. Soaks of qwen3-next differed by up to 4.5e-5, and soaks of other models with such states
 // differed by up to 1.1e-5 (tools/rounding_response.py; docs/measurements/correctness.md, "How far rounding carries").
 //
-// Kernels of 16-bit types also round inputs of linears to E4M3 if the weights are in E4M3 and were made for that. E4M3
-// has four bits less than bfloat16. A difference of a unit in bfloat16's last place therefore changes one rounding in
-// 16, by 16 units. The variance of such differences is 16 times as large (256 / 16), so the limit is four times as
-// large.
+// Kernels of 16-bit types also round the inputs of a linear to E4M3 if its weights are in E4M3 and its format asks for
+// rounded inputs. E4M3 has four bits less than bfloat16. A difference of a unit in bfloat16's last place therefore
+// changes one rounding in 16, by 16 units. The variance of such differences is 16 times as large (256 / 16), so the
+// limit is four times as large.
 double soak_tolerance(ModelRunner& runner) {
   constexpr double kNarrow = 5e-2;
   const ir::Graph& body = runner.parts().model.graphs.body;

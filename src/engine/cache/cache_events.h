@@ -2,8 +2,8 @@
 // that already has its beginning.
 //
 // A block is a full page of tokens, which continues the tokens of its parent block. Its id is a 64-bit hash of its
-// tokens and images, of those of all its ancestors, and of the adapter. So two servers with the same page size give
-// equal beginnings equal ids.
+// tokens and images, of those of all its ancestors, and of the adapter. So two servers with the same page size compute
+// equal ids for equal beginnings.
 #pragma once
 
 #include <cstdint>

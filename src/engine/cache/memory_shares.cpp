@@ -177,8 +177,8 @@ Result<std::int64_t> room_for_graphs(const ShareInputs& in) {
   CacheDemand of_one = in.cache;  // the demand of one request, which has one state and one checkpoint at any length
   of_one.limits.max_requests = 1;
   const std::int64_t cache = cache_bytes(of_one, std::min(in.useful_pages, in.request_pages));
-  // A given fraction is kept as it is. Without one, the KV cache gets at least a page, and graphs leave it room for one
-  // request.
+  // A given fraction is kept as it is. Without a given fraction, the KV cache gets at least a page, and graphs leave it
+  // room for one request.
   const std::int64_t for_forwards =
       in.fraction != 0 ? left - given_share(in) : left - in.weights - in.reserve - cache_bytes(in.cache, 1);
   if (for_forwards < in.activations) {
