@@ -9,9 +9,9 @@
 
 namespace tessera {
 
-// Adds to each instruction the joins that begin with it. `outputs` are the values that are read outside of the program.
-// Instructions are identified by their operators' names, so generated code, which has names of its own, is not joined.
-// Binding decides for each bucket whether a join is used.
+// Adds to each instruction the joined kernels that can replace it together with the instructions after it. `outputs`
+// are the values that are read outside of the program. Operators are matched by name, so generated code, whose
+// operators have names of their own, is not joined. Binding decides for each bucket whether a joined kernel runs.
 void add_joins(Program& program, std::span<const ir::ValueId> outputs, std::span<const JoinedKernelDef> joined);
 
 }  // namespace tessera

@@ -1,4 +1,5 @@
-// Random graphs with many copies, views, duplicates, native forms and writes, and a function that runs them on a CPU.
+// Random graphs with many copies, views, duplicates, writes and sequences that a pass fuses into one operator
+// (fuse_native_forms.h), and a class that runs them on a CPU.
 #pragma once
 
 #include <gtest/gtest.h>

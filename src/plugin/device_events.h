@@ -1,4 +1,5 @@
-// Events and recorded graphs of a plugin's device, and the backend that makes graphs of pieces on it.
+// A plugin device's events and recorded graphs, and the PiecewiseBackend that captures pieces of a forward as graphs on
+// that device.
 #pragma once
 
 #include <atomic>

@@ -25,7 +25,7 @@ Status refused(PluginDevice& device, DeviceCall what, const std::string& name, s
   return resource_exhausted(fmt::format("{}: {}", usual.message(), status.message()));
 }
 
-// Checks that memory from a plugin is not null and is aligned.
+// Checks that memory from a plugin is not null and, if the device's handles are pointers, that it is aligned.
 Status check_memory(const PluginDevice& device, const void* handle) {
   TRY(check_made(handle, "handle"));
   if (device.properties().has_pointers && reinterpret_cast<std::uintptr_t>(handle) % kDeviceAlignment != 0)

@@ -142,7 +142,8 @@ class ModelRunner {
   // destroyed. Precondition: no forward is in flight.
   void set_profiler(StepProfiler* profiler) { step_.launcher().set_profiler(profiler); }
 
-  // Return inner parts, for the oracle and debug tools. Precondition: no forward is in flight.
+  // Return inner parts, for a rank that follows rank 0 (rank_follower.h), verification (verify/verify.h), reports and
+  // benchmarks. Do not capture, stage or run anything through them while a forward is in flight.
   RunnerParts& parts() { return *parts_; }
   const RunnerParts& parts() const { return *parts_; }
   ForwardStep& step() { return step_; }

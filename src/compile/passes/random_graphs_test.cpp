@@ -1,5 +1,6 @@
 // Catches: passes that change the results of a graph that no other test covers. Random graphs with many copies, views,
-// duplicates, native forms and writes must compute the same outputs and states before and after each pass.
+// duplicates, writes and sequences that a pass fuses into one operator must compute the same outputs and states before
+// and after each pass.
 #include <gtest/gtest.h>
 
 #include "tessera/compile/eager.h"

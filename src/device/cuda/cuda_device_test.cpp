@@ -86,7 +86,7 @@ class CudaGpu : public testing::Test {
 // Bug caught: a heap allocation in each step, which a decode would repeat thousands of times a second.
 TEST_F(CudaGpu, SteadyStepsDoNotTouchTheHeap) {
   constexpr int kSteps = 1000;
-  constexpr std::size_t kBytes = 40000;  // the ring is filled many times in total
+  constexpr std::size_t kBytes = 40000;  // 1000 uploads go around the stream's staging ring of 4 MiB several times
   std::unique_ptr<Allocation> memory = device_->allocate(kBytes, "x").value();
   std::unique_ptr<HostAllocation> pinned = device_->allocate_host(64, "ids").value();
   std::unique_ptr<Stream> second = device_->create_stream("second").value();

@@ -117,7 +117,8 @@ TEST(ImageScheduling, RowsOfAFailedForwardAreEncodedAgain) {
   }
 }
 
-// One sequence holds the rows until its prompt is computed. The other one has a higher priority and waits for the rows.
+// One sequence's image takes all four embedding rows until its prompt is computed. The other sequence has a higher
+// priority and waits for rows, which must not stop the first.
 TEST(ImageScheduling, AWaitingPromptDoesNotBlockHoldersOfRows) {
   Scheduler scheduler({.limits = {.max_tokens = 4}}, paged_cache(100, test::kPageSize), {}, [] { return 2; });
   scheduler.grow_embeddings(4);

@@ -17,7 +17,9 @@ struct Decimal {
 
 // Returns 10^exponent. Precondition: the exponent is 0 to 18.
 std::int64_t power_of_ten(int exponent);
-// Returns the value of an integer, or of a double's shortest text; nothing if it takes more than 18 digits or places.
+// Converts a number to a decimal: an integer exactly, any other number as the shortest decimal that reads back as the
+// same double. Returns nothing if the integer part has more than 18 digits, or if more than 18 decimal places are
+// needed.
 std::optional<Decimal> decimal_of(long double value);
 // Returns whether is_multiple() and first_multiple() are exact for multiples of `step`.
 bool is_step(const Decimal& step);

@@ -1,4 +1,5 @@
-// Writes the settled types of a schema (settled_types.h) as a grammar.
+// Writes a JSON schema as a grammar. The schema's types must be settled (settled_types.h): values that "oneOf" and
+// "not" exclude are already removed from them.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// Gemma 4: dense models with per-layer embeddings and shared keys and values (E2B, E4B), and mixtures (26B-A4B).
+// Gemma 4: dense models with per-layer embeddings, whose last layers reuse the KV caches of earlier layers (E2B, E4B),
+// and mixtures of experts (26B-A4B).
 #pragma once
 
 #include "tessera/model/family.h"

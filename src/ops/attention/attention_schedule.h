@@ -75,10 +75,12 @@ class TileSchedule {
 
 // The work of each block of a launch. The arrays have the same layout on host and device.
 struct BlockPlan {
-  std::int32_t* requests;    // [blocks]
-  std::int32_t* tiles;       // [blocks]: index of the tile within its request
-  std::int32_t* chunks;      // [blocks]: index of the chunk within its request
-  std::int32_t* starts;      // [rows + 1], chunks only: first block of each request; padding requests have no block
+  std::int32_t* requests;  // [blocks]
+  std::int32_t* tiles;     // [blocks]: index of the tile within its request
+  std::int32_t* chunks;    // [blocks]: index of the chunk within its request
+  // Set only by plan_chunks(). [requests with padding + 1]: each request's first block. A request without a block,
+  // which is padding or does not have exactly one row, has the same entry as the next request.
+  std::int32_t* starts;
   std::int32_t* chunk_size;  // [1]: keys in a chunk
   std::uint8_t* valid;       // [blocks]: 0 if the block does nothing
 };

@@ -67,8 +67,9 @@ TEST_P(Attention, MatchesTheReferenceWithSinks) {
              .softcap = softcap,
              .sinks = true},
             kMixed, "sinks, window " + std::to_string(window) + " softcap " + std::to_string(softcap));
-  // Heads of 512 elements in 16-bit types run on tensor cores. attention_library_test.cpp checks them, with a larger
-  // tolerance.
+  // On a GPU this test runs our own kernel (attention.cu). It computes these shapes in float32, except 16-bit heads of
+  // 512 elements, which run on tensor cores (wide_attention.cuh). attention_library_test.cpp checks those, with a
+  // larger tolerance.
   for (const std::int64_t head_dim : {20, 64, 128, GetParam() == DType::kFloat32 ? 512 : 256})
     check({.dtype = GetParam(),
            .cache_dtype = GetParam(),

@@ -1,6 +1,6 @@
 // Catches: heads that are read from the wrong part of a row; norms with the wrong weight; rotated pairs whose elements
-// have the wrong distance; elements past Dr that are rotated or lost; keys that are stored before they are rotated;
-// wrong slots; wrong results for sizes that the fast path does not support.
+// have the wrong distance; elements past the rotated dimensions (Dr) that are rotated or lost; keys that are stored
+// before they are rotated; wrong slots; wrong results for sizes that the fast path does not support.
 #include "tessera/ops/cache/qkv_rope_store.h"
 
 #include <gmock/gmock.h>

@@ -63,7 +63,8 @@ __global__ void __launch_bounds__(kPeerThreads, 1)
   end_turn(peers, turn, (peers.ranks - 1) * units * kWords);
 }
 
-// Launches the kernel over the units of a rank's rows, in portions that a mailbox can take.
+// Makes an operator that launches the kernel over the units of a rank's rows, as many units at a time as a mailbox can
+// take.
 template <int kWords, auto kKernel>
 Result<std::unique_ptr<BoundOp>> bind_rows(const char* name, std::shared_ptr<PeerExchange> exchange,
                                            const TensorView& x, const TensorView& y, std::int64_t bytes) {

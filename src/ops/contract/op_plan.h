@@ -76,7 +76,7 @@ struct OpPlanner {
 // Returns kFailedPrecondition if the context has no such plan.
 Result<const OpPlan*> find_plan(const BindArgs& args);
 
-// A planned operator of graphs: the nodes of one operator and cache group whose kernel has a planner.
+// The nodes of one operator in one cache group, if the operator's kernel has a planner. They share one plan.
 struct PlannedOp {
   std::string op;
   std::int64_t group = 0;

@@ -183,8 +183,8 @@ class RowKernels : public ::testing::TestWithParam<DType> {
     return eager;
   }
 
-  // Makes operands with random contents. The slot of row r is rows + 7 - r, but -1 for every third row. An operand that
-  // is stored to through slots has eight rows more than the others.
+  // Makes operands with random contents. Row r has slot rows + 7 - r; every third row, from row 1 on, has -1, except
+  // that row 4 has a slot past the end. An operand that is written through slots has eight more rows than the others.
   static std::vector<HostTensor> operands_of(const RowKernel& kernel, std::int64_t rows) {
     std::vector<HostTensor> operands(static_cast<std::size_t>(kernel.num_operands));
     for (const RowValue& v : kernel.values) {

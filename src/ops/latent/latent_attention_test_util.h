@@ -99,7 +99,7 @@ inline std::int64_t real_rows(const ForwardBatch& batch) {
 }
 
 // Makes q, table, cache, keys, values and out. Slots that no request owns are NaN, and so are padded rows of q and the
-// elements after the heads in each row of q. The matrices are the same for every seed.
+// elements after the heads in each row of q. Keys and values do not depend on the seed.
 inline std::vector<HostTensor> make_latent_operands(const LatentConfig& c, const ForwardBatch& batch, std::int64_t rows,
                                                     std::uint32_t seed) {
   HostTensor cache = make_operands(c.attention(), batch, rows, seed)[1];

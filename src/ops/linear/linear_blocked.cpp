@@ -1,5 +1,6 @@
 // Computes a linear of any size. It is used if oneDNN has no fast kernel. x is converted to float32 once. Then, for
-// each strip of 64 columns, blocks of w are converted, transposed and multiplied by all rows.
+// every 1024 rows and every strip of 64 columns of y, blocks of w are converted, transposed and multiplied by these
+// rows. With more than 1024 rows, w is converted several times.
 #include <algorithm>
 #include <atomic>
 

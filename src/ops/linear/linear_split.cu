@@ -28,9 +28,9 @@ constexpr int kSharedBytesOfTwo = 112 * 1024;
 constexpr int kSharedBytesOfOne = 116 * 1024;
 
 // Returns the number of blocks that share a tile. It is the greatest power of two, at most kMostBlocks, for which each
-// block has its own multiprocessor and at least one stage. With a long k there are two even if they have to share a
-// multiprocessor, because each still has enough loads to keep under way (docs/measurements/prefill-decode.md). The
-// number does not depend on m.
+// block has its own multiprocessor and at least one stage. If that is one block, k is at least 4096, and there are at
+// most as many tiles as multiprocessors, it is two: two blocks may then share a multiprocessor, but with so long a k
+// each of them still keeps enough loads in flight. The number does not depend on m.
 int blocks_of_tile(const LinearProblem& p) {
   constexpr std::int64_t kLong = 4096;
   const std::int64_t tiles = ceil_div(p.n, kWeightRows);

@@ -1,4 +1,5 @@
-// Binds the streamed linear (linear_streamed.cuh), alone and joined with the gate.
+// Binds the streamed linear (linear_streamed.cuh), alone or with the silu_mul or gelu_mul after it, and lists all
+// joined kernels of linears.
 #include <cstdint>
 #include <limits>
 

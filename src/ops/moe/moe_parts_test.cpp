@@ -79,8 +79,9 @@ class MoeParts : public ::testing::TestWithParam<DType> {
   }
 };
 
-// Sizes that reach every kernel: rows that are whole steps of a kernel and rows that are not, 4-bit weights, one row, a
-// decode step's rows, and prefills whose experts have enough rows for oneDNN.
+// Expert sizes that reach every kernel: matrix rows whose length is or is not a whole number of a kernel's steps, and
+// 4-bit weights. The tests run each with one token, a decode step's tokens, and prefills whose experts get enough rows
+// for oneDNN.
 constexpr PartSizes kSizes[] = {{64, 48}, {64, 64}, {72, 64}, {64, 64, true}, {96, 160, true}};
 
 TEST_P(MoeParts, AddUpToTheWhole) {

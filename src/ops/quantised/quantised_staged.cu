@@ -20,7 +20,9 @@ using namespace cuda::quantised;
 // because every row of x costs more reads from shared memory.
 constexpr std::int64_t kMostPackedRows = 4;
 constexpr std::int64_t kMostByteRows = 2;
-constexpr int kMostColumnBytes = 40 << 10;  // bytes of x in shared memory, which leave three slots of the ring
+// The most bytes of x in shared memory. Beside them there is room for three slots of the ring, or fewer if the scales
+// are large.
+constexpr int kMostColumnBytes = 40 << 10;
 // The most shared memory that the ring, the scales and x of a block may take if two blocks are to fit on a
 // multiprocessor. Sums and barriers take another 12 KiB.
 constexpr int kMostShared = 100 << 10;

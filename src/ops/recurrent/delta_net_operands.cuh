@@ -63,8 +63,8 @@ struct ChunkPlace {
   int block;      // index of its first block of 16 rows in the workspace
 };
 
-// Finds the chunk with number `in_window` in the window. Returns false if the window has fewer chunks. All lanes of a
-// warp call it.
+// Finds chunk p.first_chunk + in_window of the forward. Returns false if a window has no such chunk, or if the forward
+// has fewer chunks. All lanes of a warp call it.
 template <class T>
 __device__ inline bool find_chunk(const DeltaNet<T>& p, int requests, int in_window, ChunkPlace& place) {
   if (in_window >= p.window_chunks) return false;

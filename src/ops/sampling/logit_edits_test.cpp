@@ -148,7 +148,8 @@ TEST(LogitEdits, IgnoresEntriesOutsideTheLists) {
     in[6].set(row, mask);
   }
   EXPECT_EQ(testing::run_op(kLogitEdits, kLogitEditsCpu, in).operands[0].bytes, logits.bytes);
-  // The list contains ids outside the vocabulary and extends past its end.
+  // Row 0's range of edits extends past the end of the id list, and two of the list's three ids lie outside the
+  // vocabulary. Only the edit of id 7 takes effect.
   in[1].set(0, 0), in[2].set(0, kMax);
   in[3].set(0, -1), in[3].set(1, 40), in[3].set(2, 7);
   for (const std::int64_t e : {0, 1, 2}) in[4].set(e, 1), in[5].set(e, 2);

@@ -43,7 +43,7 @@ class TokenOrder {
 
   // Returns the first n tokens. Precondition: 1 <= n <= count().
   TokenPrefix first(std::uint64_t n) const;
-  // Returns the smallest number of first tokens that weigh at least `weight`. Precondition: 1 <= weight <= weight().
+  // Returns the shortest prefix whose weight is at least `weight`. Precondition: 1 <= weight <= weight().
   TokenPrefix lightest(std::uint64_t weight) const;
   // Returns the weight of all tokens whose nats, (logit - greatest) / temperature, are at least `nats`. They are the
   // first ones of the order. Precondition: -kReach < nats <= 0.

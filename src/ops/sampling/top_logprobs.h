@@ -14,7 +14,8 @@ inline constexpr int kMaxTopLogprobs = 20;
 //   top_logprobs[r]  log-probabilities of top_ids[r]; -inf past the last token
 // NaN is left out of the sum and of the order, and a target whose logit is NaN has -inf. A row whose greatest logit is
 // infinite, or whose logits are all NaN, is no distribution: every log-probability is -inf. The exponentials are
-// float32, and their sum is double. The results are a pure function of the row.
+// float32. They are added in double; the CPU first adds 2048 at a time in float32. The results are a pure function of
+// the row.
 extern const ir::OpDecl kTopLogprobs;
 extern const KernelDef kTopLogprobsCpu;
 extern const KernelDef kTopLogprobsCuda;

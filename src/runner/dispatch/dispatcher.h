@@ -47,8 +47,9 @@ class Dispatcher {
   CostTable& costs() { return costs_; }
   bool measures_costs() const { return parts_.model.options.measure_costs && parts_.model.decides(); }
 
-  // Returns whether prefill sizes may get a full graph in addition to their pieces. This needs the option, measured
-  // costs, and a forward that is cut into pieces but can be captured as one graph.
+  // Returns whether prefill sizes may get a full graph in addition to their pieces. This needs
+  // RunnerOptions::choose_full, measured costs, prefill graphs, and a forward that is cut into pieces but can be
+  // captured as one graph.
   bool chooses_full() const;
   // Returns whether at least half of the memory reserve is free on every rank's device. The memory plan does not
   // include full graphs, so they take memory of the reserve.

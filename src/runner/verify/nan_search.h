@@ -35,7 +35,8 @@ class NanSearch {
   Result<std::string> first_step(const Forward& forward);
   Result<std::string> first_graph(const Forward& forward);
   Result<std::string> blame(const Forward& forward, std::size_t part, const ir::Node& call, const std::string& place);
-  // Returns " row 3 column 17" of the first NaN in the real rows; empty if there is none or the value has no such rows.
+  // Returns where the first NaN in the real rows is: " row 3 column 17", or " element 3" in a vector. Empty if there is
+  // none, if the value is not floating-point, or if not just its first dimension depends on the batch.
   Result<std::string> place_in(const ir::Type& type, DeviceAddress data, const ir::Bucket& real);
 
   Stream& stream_;

@@ -17,14 +17,14 @@ namespace tessera {
 struct SoakImageReport {
   std::int64_t encoded = 0;         // number of images
   std::int64_t cache_hits = 0;      // images that were in the cache and were compared again
-  std::int64_t graph_forwards = 0;  // forwards with graphs, counted in the runs in which the tower chooses
+  std::int64_t graph_forwards = 0;  // forwards that the tower itself chose to replay as graphs
   std::int64_t eager_forwards = 0;
   double greatest_difference = 0;  // largest difference between an image alone and in a packed forward
 };
 
-// Computes each image three times: alone and eagerly; packed with other images in its budget, with operators one by
-// one; and as the tower chooses. The last two must be bitwise equal. An image's rows are kept while a sequence uses it,
-// and are compared again later to find stray writes.
+// Computes each image three times: alone and eagerly; packed with other images, as the tower chooses; and the same
+// packed forward at the same size without a graph. The last two must be bitwise equal. An image's rows are kept while a
+// sequence uses it, and are compared again later to find stray writes.
 class SoakImages {
  public:
   // Uses rows first_row … first_row + rows - 1 of the runner's embeddings, which must have memory. Precondition: the

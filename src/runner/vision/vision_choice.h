@@ -15,7 +15,7 @@ enum class VisionReason : std::uint8_t {
   kFirstUse,         // captured now because VisionOptions::exact_graphs asks for it, and then replayed
   kGraphsDisabled,   // eager: graphs are switched off
   kTooLarge,         // eager: more patches than the largest budget
-  kNothingCaptured,  // eager: the memory for graphs holds no budget
+  kNothingCaptured,  // eager: the memory for graphs has no room for any budget's graph
   kNotCaptured,      // eager: its budget has no graph yet
   kDropped,          // eager: its budget's capture failed
   kEagerFaster,      // eager: measured to be faster than its budget's graph

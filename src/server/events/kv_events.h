@@ -34,7 +34,7 @@ class KvEvents {
   std::vector<std::unique_ptr<EventPublisher>> publishers_;  // [engines]
 };
 
-// Returns an error if `engines` engines could not publish now: the library is missing, or an address is in use.
+// Returns an error if `engines` engines could not publish now: libzmq is missing, or an address is in use.
 Status check_kv_events(const KvEventsOptions& options, int engines);
 
 }  // namespace tessera

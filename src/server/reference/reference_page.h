@@ -8,7 +8,7 @@
 
 namespace tessera {
 
-// Returns a page without scripts that loads nothing.
+// Returns an HTML page that has no scripts and loads no other files.
 HttpResponse reference_page(std::span<const DocumentedRoute> routes);
 
 }  // namespace tessera

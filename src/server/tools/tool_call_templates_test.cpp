@@ -36,7 +36,7 @@ TEST(ToolCallTemplates, ShowTheFormatsOfCallsAndReasoning) {
       {kChats, "llama-cpp-deepseek-r1.jinja", "deepseekv3", "qwen3"},
       {kChats, "google-gemma-2-2b-it.jinja", "", ""},
       {kChats, "microsoft-Phi-3.5-mini-instruct.jinja", "", ""},
-      // This model writes JSON between <function=NAME> and </function>.
+      // This model writes JSON between <function=NAME> and </function>, so it must not be taken for qwen3_coder.
       {kChats, "meetkai-functionary-medium-v3.1.jinja", "", ""},
       {kTokenizers, "qwen3_coder/tokenizer_config.json", "qwen3_coder", ""},
       {kTokenizers, "qwen3_30b/tokenizer_config.json", "hermes", "qwen3"},

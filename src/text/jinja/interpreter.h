@@ -100,7 +100,7 @@ class Interpreter {
   Scope globals_;
   Scope* scope_ = &globals_;
   std::vector<std::unique_ptr<Scope>> kept_;  // captured scopes whose blocks have ended
-  std::vector<Value> block_texts_;            // the values of kBlockText, innermost last
+  std::vector<Value> block_texts_;  // captured texts of the blocks whose filters are being evaluated, innermost last
   int depth_ = 0;
   bool placed_ = false;
 };

@@ -156,7 +156,8 @@ TESSERA_BLOCK_TARGET void multiply_panel(const Panel& w, int parts, const Input*
   }
 }
 
-// The functions of BlockKernels as classes. run<Reader>() runs one of them for the block type of the Reader.
+// Each struct below is one function of BlockKernels with its arguments. run<Reader>() runs it for the Reader's block
+// type; run_for() chooses the Reader.
 template <class V>
 struct Few {
   const std::uint8_t* w;
