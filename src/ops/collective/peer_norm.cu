@@ -89,6 +89,8 @@ Result<std::unique_ptr<BoundOp>> bind_of(const BindArgs& reduce, const BindArgs&
   const TensorView x = reduce.operands[0];
   const std::int64_t row_bytes = x.cols() * static_cast<std::int64_t>(sizeof(T));
   if (row_bytes % 16 != 0 || row_bytes > 16 * kHeld * kPeerThreads) return std::unique_ptr<BoundOp>();
+  // The squares of longer rows are added in another order than by add_rms_norm, which norms forwards of more rows.
+  if (reduce.context.limits.deterministic && row_bytes > 16 * kPeerThreads) return std::unique_ptr<BoundOp>();
   std::shared_ptr<PeerExchange> exchange = TRY(PeerExchange::of(*reduce.context.communicator, reduce.device));
   TRY(load_code(reduce_and_norm<T>));
   const PeerNorm<T> args{.x = x.as<Unit<4>>(),
