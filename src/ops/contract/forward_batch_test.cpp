@@ -75,6 +75,19 @@ INSTANTIATE_TEST_SUITE_P(
                  "wanted_rows[1] is 3, outside the 3 tokens"},
         BadBatch{"WantedRowNegative", [](ForwardBatch& b) { b.wanted_rows[0] = -1; }, "wanted_rows[0] is -1"},
         BadBatch{"MissingKvLen", [](ForwardBatch& b) { b.kv_lens.pop_back(); }, "kv_lens has 1 entries"},
+        BadBatch{"MissingDraftLen", [](ForwardBatch& b) { b.draft_lens = {0}; }, "draft_lens has 1 entries"},
+        BadBatch{"OnlyDrafts",
+                 [](ForwardBatch& b) {
+                   b.draft_lens = {b.query_lens[0], 0};
+                 },
+                 "draft_lens[0] is "},
+        BadBatch{"MissingAcceptedDrafts", [](ForwardBatch& b) { b.accepted_drafts = {0}; },
+                 "accepted_drafts has 1 entries"},
+        BadBatch{"MoreAcceptedDraftsThanTokens",
+                 [](ForwardBatch& b) {
+                   b.accepted_drafts = {0, b.kv_lens[1]};
+                 },
+                 "accepted_drafts[1] is "},
         BadBatch{"EmptyQuery", [](ForwardBatch& b) { b.query_lens[1] = 0; }, "query_lens[1] is 0"},
         BadBatch{"KvShorterThanQuery", [](ForwardBatch& b) { b.kv_lens[0] = 1; }, "kv_lens[0] is 1, less than"},
         BadBatch{"TooManyQueries", [](ForwardBatch& b) { b.query_lens[1] = 2; }, "up to request 1 add up to 4"},

@@ -52,17 +52,17 @@ Result<Arrangement> arrange(const char* name, const QuantisedCall& p) {
   const std::int64_t stages = ceil_div(p.k, std::int64_t{kStageColumns});
   const std::int64_t most_blocks = kTileBlocks<kN> * p.workers;
   // Returns the time of `full` waves and of a last wave that has only `rest` of the `most` blocks of a full wave. With
-  // few rows of x the memory bounds the time, so the blocks of a last wave behind full waves run faster, up to three
+  // few rows of x the memory bounds the time, so the blocks of a last wave after full waves run faster, up to three
   // times as fast.
+  constexpr bool kBoundByMemory = kTileBlocks<kN> == 2;
   const auto turns_of = [](std::int64_t full, std::int64_t rest, std::int64_t most, std::int64_t of_block,
-                           bool behind_others) {
+                           bool after_others) {
     std::int64_t last = rest > 0 ? of_block : 0;
-    if (kTileBlocks < kN >> 1 && behind_others) last = ceil_div(last * std::max(3 * rest, most), 3 * most);
+    if (kBoundByMemory && (after_others || full > 0)) last = ceil_div(last * std::max(3 * rest, most), 3 * most);
     return full * (of_block + kEndStages) + (rest > 0 ? last + kEndStages : 0);
   };
-  Arrangement best{
-      .shared = tiles >= most_blocks,
-      .turns = turns_of(tiles / most_blocks, tiles % most_blocks, most_blocks, stages, tiles > most_blocks)};
+  Arrangement best{.shared = tiles >= most_blocks,
+                   .turns = turns_of(tiles / most_blocks, tiles % most_blocks, most_blocks, stages, false)};
   if (p.deterministic) return best;
   for (int split = 2; split <= kMostSplit && stages >= 2 * split; ++split) {
     const std::int64_t clusters =
@@ -70,7 +70,7 @@ Result<Arrangement> arrange(const char* name, const QuantisedCall& p) {
     const std::int64_t whole = tiles / (clusters * split);  // waves
     const std::int64_t rest = tiles - whole * clusters * split;
     const std::int64_t turns =
-        turns_of(whole, 0, 1, stages, false) +
+        whole * (stages + kEndStages) +
         turns_of(rest / clusters, rest % clusters, clusters, ceil_div(stages, std::int64_t{split}), whole > 0);
     if (turns < best.turns) best = {.split = split, .split_tiles = rest, .turns = turns};
   }

@@ -266,8 +266,8 @@ class Chunks {
   float out_[kSliceColumns / 8][4];       // output sums of the warp's rows
 };
 
-// Runs the chunks of a window. A block processes every gridDim.x-th work item. The recurrent kernel processes the
-// requests with fewer rows.
+// Runs the chunks of a window. A block processes every gridDim.x-th work item. The row-by-row kernel processes the
+// other requests (chunked_rows()).
 template <class T, int kStages>
 __global__ void __launch_bounds__(kChunkThreads) run_chunks(const DeltaNet<T> p) {
   extern __shared__ __align__(128) unsigned char shared[];

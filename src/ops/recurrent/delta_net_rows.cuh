@@ -95,7 +95,7 @@ __device__ inline void load_rows(const DeltaNet<T>& p, const Work& work, int fir
 
 // Computes requests row by row. A thread has kHeld elements of one column of the state; a warp has consecutive
 // dimensions of the key. The launch bounds limit registers to what the state needs, because more blocks on a
-// multiprocessor hide more of each other's loads (measured on an H200 with 64 requests: 150 us with three blocks, 110
+// multiprocessor hide more of each other's loads (measured on an H200 with 64 requests: 137 us with five blocks, 124
 // with seven).
 template <class T, int kHeld>
 __global__ void __launch_bounds__(kRowThreads, kHeld <= 32 ? 7 : 3) run_rows(const DeltaNet<T> p) {

@@ -1,6 +1,5 @@
-// The gated delta net on CUDA. A row-by-row kernel computes requests of few rows or with drafts, all requests of
-// deterministic forwards, and heads that the chunked form does not support. The time of this kernel is that of reading
-// and writing the state once.
+// The gated delta net on CUDA. The row-by-row kernel of delta_net_rows.cuh computes requests of few rows, with drafts
+// or with accepted drafts, all requests of deterministic forwards, and heads that the chunked form does not support.
 //
 // Tensor cores compute all other requests in chunks, one window of chunks after the other. Two kernels process each
 // window. The kernel of delta_net_prepare.cuh processes all chunks of the window in parallel. Then the kernel of

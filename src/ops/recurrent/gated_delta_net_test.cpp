@@ -176,6 +176,7 @@ TEST_P(GatedDeltaNet, AdvancesStatesOverAcceptedDrafts) {
   const std::vector<StateRequest> extends = {{.rows = 4, .before = 9, .slot = 3, .drafts = 3, .accepted = 2},
                                              {.rows = 1, .before = 70, .slot = 1, .accepted = 69},
                                              {.rows = 80, .before = 5, .slot = 7, .accepted = 3},
+                                             {.rows = 90, .before = 4, .slot = 8},
                                              {.rows = 20, .before = 6, .slot = 11, .drafts = 19, .accepted = 1},
                                              {.rows = 3, .slot = 4, .drafts = 2}};
   const std::vector<StateRequest> decodes{{.before = 3, .slot = 1, .accepted = 2},
@@ -324,24 +325,30 @@ TEST(GatedDeltaNetCuts, MoveValuesByRoundingAlone) {
 // One recorded graph works for any batch of its number of rows.
 TEST(GatedDeltaNetGraph, ReplaysWithOtherRequests) {
   const DeltaSizes s{1, 2, 16, 16};
+  constexpr std::int64_t kHeld = 3;
   const Inputs in = make_inputs(DType::kFloat32, s, {{.rows = 80, .before = 1, .slot = 3}}, 0, 3);
-  StateBench bench("gated_delta_net");
+  std::vector<HostTensor> operands = in.operands();
+  operands.push_back(random_tensor(DType::kFloat32, {kNumSlots, kHeld, s.draft_width()}, 9));
+  const ir::Attributes attributes = s.attributes(kHeld);
+  StateBench bench("gated_delta_net", false, kHeld);
   const auto kernel = kernel_under_test(kGatedDeltaNetCpu);
   ASSERT_TRUE(kernel.ok());
-  const auto recorded =
-      OpCase::create(test_device(), kGatedDeltaNet, **kernel, in.operands(), s.attributes(), bench.context);
+  const auto recorded = OpCase::create(test_device(), kGatedDeltaNet, **kernel, operands, attributes, bench.context);
   ASSERT_TRUE(recorded.ok()) << recorded.status().message();
   bench.plan_requests({{.rows = 80}});
   ASSERT_TRUE((*recorded)->record().ok());
-  for (const std::vector<StateRequest>& requests : {std::vector<StateRequest>{{.rows = 1, .before = 4, .slot = 3}},
-                                                    {{.rows = 70, .slot = 2}, {.rows = 8, .before = 1, .slot = 3}},
-                                                    {}}) {
+  for (const std::vector<StateRequest>& requests :
+       {std::vector<StateRequest>{{.rows = 1, .before = 4, .slot = 3}},
+        {{.rows = 70, .slot = 2}, {.rows = 8, .before = 1, .slot = 3}},
+        {{.rows = 4, .before = 4, .slot = 3, .drafts = 3, .accepted = 2}, {.rows = 9, .slot = 1}},
+        {}}) {
     bench.plan_requests(requests);
-    ASSERT_TRUE((*recorded)->load(in.operands()).ok());
+    ASSERT_TRUE((*recorded)->load(operands).ok());
     ASSERT_TRUE((*recorded)->replay().ok());
-    const OpOutcome alone = run_op(kGatedDeltaNet, kGatedDeltaNetCpu, in.operands(), s.attributes(), bench.context);
+    const OpOutcome alone = run_op(kGatedDeltaNet, kGatedDeltaNetCpu, operands, attributes, bench.context);
     EXPECT_EQ((*recorded)->results()->front().bytes, alone.results[0].bytes);
-    EXPECT_EQ((*recorded)->operands()->back().bytes, alone.operands[4].bytes);
+    for (const std::size_t i : {4, 5})
+      EXPECT_EQ((*(*recorded)->operands())[i].bytes, alone.operands[i].bytes) << "operand " << i;
   }
 }
 
