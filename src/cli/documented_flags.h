@@ -70,6 +70,7 @@ inline const std::vector<Documented>& documented() {
       {{"--speculative-num-draft-tokens", "4"}, kWarned, {"--speculative-num-draft-tokens", "0"}},
       {{"--speculative-num-steps", "2"}, kWarned, {"--speculative-num-steps", "0"}},
       {{"--speculative-draft-model-path", "d"}, kTaken, {"--speculative-draft-model-path", ""}},
+      {{"--speculative-draft-model-quantization", "fp8"}, kTaken, {"--speculative-draft-model-quantization", "fp9"}},
       {{"--speculative-config", R"({"method": "ngram", "num_speculative_tokens": 4})"},
        kTaken,
        {"--speculative-config", R"({"method": "medusa"})"}},

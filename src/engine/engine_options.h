@@ -2,7 +2,6 @@
 // model and device.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -69,6 +68,10 @@ struct DraftOptions {
   std::int64_t most_tokens = 8;
   std::int64_t layer_steps = 3;  // speculative_num_steps: limit of drafts by a layer per request and step; >= 1
 
+  // speculative_draft_model_quantization: the format to which a draft layer and the head of its drafts are quantised at
+  // the start: fp8, int8, int4 or nvfp4. Empty: they stay as they are.
+  std::string quantization = {};
+
   // speculative_forced_tokens, for measurements: accepts drafts at random, so that a step yields this many tokens on
   // average (ForcedAcceptance). 0: accepts the drafts that equal the model's own choice.
   double forced_tokens = 0;
@@ -83,11 +86,6 @@ struct DraftOptions {
   }
   // Returns the most drafts of a request in a step by the chosen source.
   std::int64_t most() const { return by_layer() ? layer_steps : most_tokens; }
-  // Returns the most drafts of a request in a step by any source. Where a layer drafts, the text may draft instead.
-  std::int64_t most_of_any_source() const {
-    if (!any()) return 0;
-    return by_layer() ? std::max(layer_steps, most_tokens) : most_tokens;
-  }
 };
 
 // An adapter that is loaded at the start.

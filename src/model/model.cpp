@@ -95,31 +95,61 @@ Result<ir::Graph> finish(LayerBuilder& b, ir::ValueId output, const char* name, 
   return graph;
 }
 
-// Builds the next-token layer and the head of its drafts. The drafts' head uses the weights of the model's head.
-Result<DraftGraphs> build_draft(const ModelConfig& config, const ModelOptions& options, const ir::OpTable& ops,
-                                const ModelFamily& family, ModelGraphs& graphs) {
-  LayerBuilder b("draft", options, ops, config.tensor_prefix, config.formats);
-  DraftGraphs draft;
-  draft.body = TRY(finish(b, family.build_draft(b, with_draft_layer(config)), "hidden", graphs.weights));
-  draft.head = graphs.head;
-  draft.head.name = "draft_head";
-  draft.sampler = graphs.sampler;
+// Returns the formats of a draft's linears. `stored` says how they are stored.
+WeightFormats draft_formats(const WeightFormats& stored, const ModelOptions& options) {
+  return options.draft_format ? stored.quantised_at_start(*options.draft_format) : stored;
+}
+
+// Moves what the builder noted about formats to the model's notes.
+void take_notes(LayerBuilder& b, ModelGraphs& graphs) {
   std::ranges::move(b.take_stored(), std::back_inserter(graphs.stored));
   std::ranges::move(b.take_dequantised(), std::back_inserter(graphs.dequantised));
   std::ranges::move(b.take_at_start(), std::back_inserter(graphs.at_start));
+}
+
+// Returns whether drafts have a quantised head of their own. They do not if the model's head is quantised already, or
+// if its rows cannot be quantised.
+bool quantises_draft_head(const ModelConfig& config, const ModelOptions& options, const ir::Graph& head) {
+  if (!options.draft_format || !format_at_start(*options.draft_format, config.hidden_size)) return false;
+  return std::ranges::find(head.nodes, "linear", &ir::Node::op) != head.nodes.end();
+}
+
+// Builds the next-token layer and the head of its drafts. Without a head of their own, drafts use the weights of the
+// model's head.
+Result<DraftGraphs> build_draft(const ModelConfig& config, const ModelOptions& options, const ir::OpTable& ops,
+                                const ModelFamily& family, ModelGraphs& graphs) {
+  const WeightFormats formats = draft_formats(config.formats, options);
+  LayerBuilder b("draft", options, ops, config.tensor_prefix, formats);
+  DraftGraphs draft;
+  draft.body = TRY(finish(b, family.build_draft(b, with_draft_layer(config)), "hidden", graphs.weights));
+  take_notes(b, graphs);
+  draft.sampler = graphs.sampler;
+  if (!quantises_draft_head(config, options, graphs.head)) {
+    draft.head = graphs.head;
+    draft.head.name = "draft_head";
+    return draft;
+  }
+  LayerBuilder head("draft_head", options, ops, config.tensor_prefix, formats);
+  const ir::ValueId y = quantised_logits(head, config, declare_head_inputs(head, config.hidden_size));
+  draft.head = TRY(finish(head, y, "logits", graphs.weights));
+  take_notes(head, graphs);
   return draft;
 }
 
 Result<DraftGraphs> build_eagle_draft(const ModelConfig& config, const ModelOptions& options, const ir::OpTable& ops,
                                       ModelGraphs& graphs) {
   const EagleDraft& eagle = *options.eagle;
-  LayerBuilder layer("draft", options, ops, eagle.own_embedding ? std::string(kEaglePrefix) : config.tensor_prefix);
+  const WeightFormats formats = draft_formats({}, options);
+  LayerBuilder layer("draft", options, ops, eagle.own_embedding ? std::string(kEaglePrefix) : config.tensor_prefix,
+                     formats);
   DraftGraphs draft;
   draft.body_output = 1;
   draft.target_ids = eagle.target_ids;
   draft.body = TRY(finish(layer, build_eagle3_layer(layer, eagle, config), "hidden", graphs.weights));
-  LayerBuilder head("draft_head", options, ops);
+  take_notes(layer, graphs);
+  LayerBuilder head("draft_head", options, ops, config.tensor_prefix, formats);
   draft.head = TRY(finish(head, build_eagle3_head(head, eagle), "logits", graphs.weights));
+  take_notes(head, graphs);
   draft.sampler = TRY(build_sampler(eagle.vocab_size, ops));
   if (draft.body.cache_groups.size() != graphs.body.cache_groups.size())
     return unimplemented("EAGLE-3: the target has no layer with full attention, whose pages the draft would share");
@@ -227,8 +257,7 @@ Result<ModelGraphs> build_model(const ModelConfig& config, const ModelOptions& o
   LayerBuilder head("head", options, ops, config.tensor_prefix, config.formats);
   const ir::ValueId y = logits(head, config, declare_head_inputs(head, config.hidden_size));
   graphs.head = TRY(finish(head, y, "logits", graphs.weights));
-  std::ranges::move(head.take_stored(), std::back_inserter(graphs.stored));
-  std::ranges::move(head.take_at_start(), std::back_inserter(graphs.at_start));
+  take_notes(head, graphs);
   if (graphs.has_head && config.num_labels == 0 && !family->make_body) add_head_linear(head, graphs);
   if (config.vision) {
     LayerBuilder tower("tower", options, ops, config.vision->tensor_prefix);

@@ -76,6 +76,9 @@ struct ModelOptions {
   bool draft_layer = false;
   std::shared_ptr<const EagleDraft> eagle = nullptr;  // a draft layer from a separate folder, instead of draft_layer
   std::int64_t max_draft_rows = 2048;
+  // The format to which a draft layer and the head of its drafts are quantised while they are read. The head is then a
+  // second matrix beside the model's own. Linears that are stored quantised stay as they are.
+  std::optional<StartFormat> draft_format = std::nullopt;
   // The most drafts of a request in a forward. A recurrent layer keeps their rows until the request's next forward.
   std::int64_t max_drafts = 0;
   // The pipeline stage to build: a range of consecutive layers (model/stages.h).

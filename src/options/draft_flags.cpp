@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "tessera/base/json.h"
+#include "tessera/model/formats/start_format.h"
 #include "tessera/options/values.h"
 
 namespace tessera {
@@ -34,6 +35,13 @@ Status take_algorithm(const std::string& flag, std::string_view text, EngineOpti
   return ok_status();
 }
 
+Status take_quantization(const std::string& flag, const std::string& text, EngineOptions& engine) {
+  if (!start_format_from_name(text))
+    return invalid_argument(fmt::format("{}: \"{}\" is not accepted; accepted: {}", flag, text, kStartFormatNames));
+  engine.drafts.quantization = text;
+  return ok_status();
+}
+
 // Takes vLLM's JSON object, for example {"method": "ngram", "num_speculative_tokens": 4}.
 Status take_config(const std::string& flag, const std::string& text, EngineOptions& engine) {
   const Json config = TRY(Json::parse(text, flag));
@@ -49,9 +57,14 @@ Status take_config(const std::string& flag, const std::string& text, EngineOptio
       engine.drafts.eagle_path = value.as_string();
       continue;
     }
+    if (key == "quantization" && value.is_string()) {
+      TRY(take_quantization(flag + ", \"quantization\"", value.as_string(), engine));
+      continue;
+    }
     if (key != "num_speculative_tokens")
       return unimplemented(fmt::format(
-          "{}: \"{}\" is not supported; method and num_speculative_tokens are, and model for eagle3", flag, key));
+          "{}: \"{}\" is not supported; method, num_speculative_tokens and quantization are, and model for eagle3",
+          flag, key));
     const std::int64_t most = TRY(parse_integer(flag + ", \"num_speculative_tokens\"", value.dump(), {1}));
     (engine.drafts.by_layer() ? engine.drafts.layer_steps : engine.drafts.most_tokens) = most;
   }
@@ -83,6 +96,11 @@ void add_draft_flags(CommandFlags& add, EngineOptions& engine) {
               engine.drafts.eagle_path = text;
               return ok_status();
             });
+  add.value(
+      "--speculative-draft-model-quantization", "fp8|int8|int4|nvfp4",
+      "quantises the draft layer, and a copy of the head for its drafts, at the start; the output stays the "
+      "model's",
+      [&engine](const std::string& flag, const std::string& text) { return take_quantization(flag, text, engine); });
   add.value("--speculative-forced-tokens", "X",
             "for measurements: keeps drafts by a draw, so that a step with all drafts gives X tokens on average; texts "
             "are meaningless then",

@@ -4,7 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tessera/device/testing/described_device.h"
 #include "tessera/engine/engine_test_util.h"
+#include "tessera/engine/start/engine_plan.h"
 
 namespace tessera {
 namespace {
@@ -77,6 +79,52 @@ TEST(LayerDrafts, DraftsOfAnotherFolderChangeNothing) {
 
 // A layer of random weights guesses right about as often as wrong. The drafts of two engines therefore agree only if
 // the layer saw the same hidden states, tokens, keys and values.
+TEST(LayerDrafts, QuantisedDraftsChangeNothing) {
+  for (const char* base : {"mtp-qwen3.5", "llama"}) {
+    const bool eagle = std::string_view(base) == "llama";
+    EngineOptions options = options_of(base);
+    if (eagle) options.model_path = testing::data_path("goldens/llama");
+    std::vector<Request> requests{request(12, 40), request(20, 25, 2), sampled(14, 40, 1)};
+    for (Request& made : requests) made.sampling.allowed_tokens = {TokenId(5), TokenId(6)};
+    const std::unique_ptr<Engine> plain = make_engine(options);
+    if (eagle) {
+      options.drafts.source = DraftSource::kEagle;
+      options.drafts.eagle_path = testing::data_path("drafts/llama-eagle3");
+    }
+    options.drafts.quantization = "int8";
+    const std::unique_ptr<Engine> drafting = make_engine(with_layer(options));
+    EXPECT_EQ(outputs_of(*drafting, requests), outputs_of(*plain, requests)) << base;
+    EXPECT_GT(drafting->stats().drafts.drafted, 20) << base;
+    testing::DescribedDevice device({.name = "test", .memory_bytes = std::int64_t{8} << 30, .threads = 2});
+    const Result<EnginePlan> plan = plan_engine(with_layer(options), device);
+    ASSERT_TRUE(plan.ok()) << plan.status().message();
+    EXPECT_TRUE(std::ranges::any_of(plan->graphs.at_start, [](const WeightAtStart& weight) {
+      return weight.module.ends_with("lm_head") && weight.reason.empty();
+    })) << base;
+  }
+}
+
+// Every slot of a recurrent state has memory for the drafts of a step.
+TEST(LayerDrafts, SlotsOfStatesLimitDraftsFromText) {
+  for (const auto& [model, most] : {std::pair("mtp-qwen3.5", 3), std::pair("mtp-glm4-moe", 8)}) {
+    testing::DescribedDevice device({.name = "test", .memory_bytes = std::int64_t{8} << 30, .threads = 2});
+    const Result<EnginePlan> plan = plan_engine(with_layer(options_of(model)), device);
+    ASSERT_TRUE(plan.ok()) << plan.status().message();
+    EXPECT_EQ(plan->drafts.most_tokens, most) << model;
+    EXPECT_EQ(plan->model.max_drafts, 3) << model;
+  }
+}
+
+TEST(LayerDrafts, UnknownQuantisationIsRefused) {
+  EngineOptions options = with_layer(options_of("mtp-qwen3.5"));
+  options.drafts.quantization = "fp9";
+  EXPECT_THAT(Engine::create(options).status().message(),
+              HasSubstr("speculative_draft_model_quantization: fp9 is not accepted; accepted: fp8, int8, int4, nvfp4"));
+  options.drafts.quantization = "fp8";
+  options.drafts.source = DraftSource::kText;
+  EXPECT_THAT(Engine::create(options).status().message(), HasSubstr("not accepted without a draft layer"));
+}
+
 TEST(LayerDrafts, DraftsDoNotDependOnTheOtherRequests) {
   const std::vector<Request> requests{request(12, 30), request(20, 30, 2), request(7, 30, 3)};
   std::int64_t alone = 0;

@@ -17,6 +17,19 @@ Status check_counts(const DraftOptions& drafts) {
   return check("speculative_num_steps", drafts.layer_steps);
 }
 
+Status check_quantization(const DraftOptions& drafts) {
+  const std::string& asked = drafts.quantization;
+  if (asked.empty()) return ok_status();
+  if (!start_format_from_name(asked))
+    return invalid_argument(fmt::format("speculative_draft_model_quantization: {} is not accepted; accepted: {}", asked,
+                                        kStartFormatNames));
+  if (drafts.by_layer()) return ok_status();
+  return invalid_argument(fmt::format(
+      "speculative_draft_model_quantization: {} is not accepted without a draft layer (speculative_algorithm MTP, AUTO "
+      "or EAGLE3)",
+      asked));
+}
+
 // Refuses options that exclude speculative decoding.
 Status check_ways(const EngineOptions& options) {
   if (options.pp_size > 1) return unimplemented("speculative_algorithm: a pipeline (pp_size) is not supported with it");
@@ -43,6 +56,31 @@ Status check_layer(const PlanDraft& draft) {
   return check_draft_layer(draft.plan.config, draft.options.registry->families);
 }
 
+// Decides for AUTO: drafts by the checkpoint's layer, or no drafts.
+void choose_automatically(PlanDraft& draft) {
+  EnginePlan& plan = draft.plan;
+  const Status layer = check_layer(draft);
+  plan.drafts.source = layer.ok() ? DraftSource::kLayer : DraftSource::kNone;
+  plan.facts.push_back(
+      layer.ok()
+          ? fmt::format("speculative_algorithm: AUTO drafts by the checkpoint's next-token layer, up to {} tokens in a "
+                        "step, as long as kept drafts and measured costs say that it pays; NONE switches it off",
+                        plan.drafts.layer_steps)
+          : fmt::format("speculative_algorithm: AUTO decodes without drafts: {}", layer.message()));
+}
+
+// A slot of a recurrent state holds the rows of a step's drafts. Where a layer drafts, longer drafts from the text
+// would make every slot larger.
+void limit_drafts_from_text(EnginePlan& plan) {
+  DraftOptions& drafts = plan.drafts;
+  if (!drafts.by_layer() || !plan.config.delta_net || drafts.most_tokens <= drafts.layer_steps) return;
+  drafts.most_tokens = drafts.layer_steps;
+  plan.facts.push_back(
+      fmt::format("speculative_num_draft_tokens: {}, as speculative_num_steps, because each slot of a recurrent state "
+                  "holds the rows of so many drafts",
+                  drafts.most_tokens));
+}
+
 }  // namespace
 
 std::string_view draft_source_name(DraftSource source) {
@@ -64,6 +102,7 @@ Status check_draft_options(const EngineOptions& options) {
   if (drafts.source != DraftSource::kEagle && !drafts.eagle_path.empty())
     return invalid_argument(fmt::format(
         "speculative_draft_model_path: {} is not accepted without speculative_algorithm EAGLE3", drafts.eagle_path));
+  TRY(check_quantization(drafts));
   if (!drafts.any()) return ok_status();
   const auto most = static_cast<double>(drafts.most() + 1);
   if (drafts.forced_tokens != 0 && !(drafts.forced_tokens >= 1 && drafts.forced_tokens <= most))
@@ -74,17 +113,12 @@ Status check_draft_options(const EngineOptions& options) {
 }
 
 Status choose_drafts(PlanDraft& draft) {
-  EnginePlan& plan = draft.plan;
-  plan.drafts = draft.options.drafts;
-  if (plan.drafts.source != DraftSource::kAuto) return plan.drafts.any() ? check_rows(draft) : ok_status();
-  const Status layer = check_layer(draft);
-  plan.drafts.source = layer.ok() ? DraftSource::kLayer : DraftSource::kNone;
-  plan.facts.push_back(
-      layer.ok()
-          ? fmt::format("speculative_algorithm: AUTO drafts by the checkpoint's next-token layer, up to {} tokens in a "
-                        "step, as long as kept drafts and measured costs say that it pays; NONE switches it off",
-                        plan.drafts.layer_steps)
-          : fmt::format("speculative_algorithm: AUTO decodes without drafts: {}", layer.message()));
+  draft.plan.drafts = draft.options.drafts;
+  if (draft.plan.drafts.source == DraftSource::kAuto)
+    choose_automatically(draft);
+  else if (draft.plan.drafts.any())
+    TRY(check_rows(draft));
+  limit_drafts_from_text(draft.plan);
   return ok_status();
 }
 

@@ -295,7 +295,8 @@ Status build_graphs(PlanDraft& draft) {
         TRY(read_eagle3(plan.drafts.eagle_path, plan.config, options.registry->families,
                         options.load_format != LoadFormat::kDummy)
                 .with_context("speculative_draft_model_path")));
-  plan.model.max_drafts = plan.drafts.most_of_any_source();
+  if (plan.drafts.by_layer()) plan.model.draft_format = start_format_from_name(plan.drafts.quantization);
+  plan.model.max_drafts = plan.drafts.any() ? plan.drafts.most() : 0;
   plan.model.max_draft_rows = std::max(runner.max_tokens, runner.max_requests);
   place_rank(options, draft.rank, plan.model);
   plan.runner.place = exchange_place(options, draft.rank);

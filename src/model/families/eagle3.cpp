@@ -180,7 +180,8 @@ ValueId build_eagle3_head(LayerBuilder& b, const EagleDraft& draft) {
   const HeadInputs inputs = declare_head_inputs(b, draft.config.hidden_size);
   const ValueId rows = b.graph.op("gather_rows", {inputs.hidden, inputs.wanted_rows});
   const ValueId normed = ResidualStream(b, rows, draft.config).norm(named("norm.weight"));
-  return all_logits(b, normed, {.tensor = named("lm_head"), .rows = draft.vocab_size, .quantisable = Quantisable::kNo});
+  const std::string head = named("lm_head");
+  return all_logits(b, head, normed, {.tensor = head, .rows = draft.vocab_size});
 }
 
 WeightSource with_eagle3(WeightSource model, const EagleDraft& draft) {

@@ -48,7 +48,7 @@ class WeightFormats {
   // unsupported format; invalid_argument for settings that are wrong or contradict each other.
   static Result<WeightFormats> read(const Json& config, const Json* beside, const std::string& file);
 
-  // Returns formats that quantise unquantised linears while they are read. Precondition: method() is empty.
+  // Returns formats that quantise linears while they are read, except linears that are stored quantised.
   WeightFormats quantised_at_start(StartFormat format) const;
   std::optional<StartFormat> at_start() const { return at_start_; }
 

@@ -48,6 +48,21 @@ double scale_of(const ir::Attributes& attributes) {
   return 1;
 }
 
+bool is_tied(const ModelConfig& config) { return config.tie_word_embeddings && config.num_labels == 0; }
+
+std::string head_tensor(const LayerBuilder& b, const ModelConfig& config) {
+  if (is_tied(config)) return b.tensor("embed_tokens");
+  return config.num_labels > 0 ? "score" : "lm_head";
+}
+
+ir::ValueId capped_logits(LayerBuilder& b, const ModelConfig& config, const HeadInputs& inputs, const std::string& name,
+                          const LinearBlock& head) {
+  const ir::ValueId wanted = b.graph.op("gather_rows", {inputs.hidden, inputs.wanted_rows});
+  // The head of a classifier is not sliced, so every rank computes the logits of all labels.
+  const ir::ValueId y = all_logits(b, name, wanted, head, config.num_labels == 0);
+  return config.logit_softcap > 0 ? b.graph.op("softcap", {y}, {{"cap", config.logit_softcap}}) : y;
+}
+
 }  // namespace
 
 ir::ValueId resolve_ids(LayerBuilder& b, const TokenInputs& inputs, const ir::Attributes& attributes) {
@@ -102,20 +117,22 @@ ir::ValueId with_deepstack(LayerBuilder& b, const ModelConfig& config, const Tok
 }
 
 ir::ValueId logits(LayerBuilder& b, const ModelConfig& config, const HeadInputs& inputs) {
-  const ir::ValueId wanted = b.graph.op("gather_rows", {inputs.hidden, inputs.wanted_rows});
-  const std::string own = config.num_labels > 0 ? "score" : "lm_head";
-  const bool tied = config.tie_word_embeddings && config.num_labels == 0;
-  const std::string tensor = tied ? b.tensor("embed_tokens") : own;
-  const LinearBlock head{
-      .tensor = tensor, .rows = config.num_logits(), .quantisable = tied ? Quantisable::kNo : Quantisable::kIfStored};
-  // The head of a classifier is not sliced, so every rank computes the logits of all labels.
-  const ir::ValueId y = all_logits(b, wanted, head, config.num_labels == 0);
-  return config.logit_softcap > 0 ? b.graph.op("softcap", {y}, {{"cap", config.logit_softcap}}) : y;
+  const std::string tensor = head_tensor(b, config);
+  return capped_logits(b, config, inputs, tensor,
+                       {.tensor = tensor,
+                        .rows = config.num_logits(),
+                        .quantisable = is_tied(config) ? Quantisable::kNo : Quantisable::kIfStored});
 }
 
-ir::ValueId all_logits(LayerBuilder& b, ir::ValueId x, const LinearBlock& head, bool may_slice) {
+ir::ValueId quantised_logits(LayerBuilder& b, const ModelConfig& config, const HeadInputs& inputs) {
+  return capped_logits(b, config, inputs, "draft_head",
+                       {.tensor = head_tensor(b, config), .rows = config.num_logits()});
+}
+
+ir::ValueId all_logits(LayerBuilder& b, const std::string& name, ir::ValueId x, const LinearBlock& head,
+                       bool may_slice) {
   const bool sliced = may_slice && divides(b, head.rows);
-  ir::ValueId y = b.linear(head.tensor, x, {head}, false, sliced ? Parallel::kColumn : Parallel::kNone);
+  ir::ValueId y = b.linear(name, x, {head}, false, sliced ? Parallel::kColumn : Parallel::kNone);
   if (sliced) y = b.graph.op("all_gather", {y}, {{"ranks", std::int64_t{b.options().tp_size}}});
   return b.options().dtype == ir::DType::kFloat32 ? y : b.graph.op("cast", {y}, {{"dtype", std::string("f32")}});
 }
