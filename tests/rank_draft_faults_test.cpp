@@ -145,6 +145,11 @@ TEST_F(RankDraftFaults, AnotherDraftLayerIsNamed) {
   const NodeHello leader = node_hello(leads, device->properties()).value();
   EXPECT_THAT(check_hello(leader, node_hello(follows, device->properties()).value()).message(),
               HasSubstr("the draft layer: "));
+  follows = leads;
+  follows.node_rank = 1;
+  ++follows.drafts.layer_steps;
+  EXPECT_THAT(check_hello(leader, node_hello(follows, device->properties()).value()).message(),
+              HasSubstr("speculative_num_steps: "));
   follows.drafts = {};
   EXPECT_THAT(check_hello(leader, node_hello(follows, device->properties()).value()).message(),
               HasSubstr("speculative_algorithm: "));

@@ -2,6 +2,7 @@
 // read past the end of a message, and memory allocated in every step.
 #include "tessera/runner/ranks/rank_forward.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -94,6 +95,7 @@ class RandomForwards {
     batch_.wanted_rows = numbers(draw(5));
     batch_.embedding_rows = numbers(draw(2) * 5);
     batch_.draft_lens = numbers(draw(2) * requests);
+    batch_.accepted_drafts = numbers(draw(2) * requests);
     batch_.adapter_slots = numbers(draw(2) * 4);
     batch_.slot_copies.clear();
     for (std::int64_t n = draw(3); n > 0; --n)
@@ -263,7 +265,8 @@ TEST(RankForward, MessagesOfAnotherFormAreNamed) {
   const std::vector<std::byte> good = pack(packer, {.batch = empty}, {});
   message = good;
   message.resize(message.size() + 8);
-  EXPECT_THAT(unpack(received, message).message(), HasSubstr("a message of 280 bytes that says it has 272"));
+  EXPECT_THAT(unpack(received, message).message(),
+              HasSubstr(fmt::format("a message of {} bytes that says it has {}", message.size(), good.size())));
   message = good;
   message[0] = std::byte{1};
   EXPECT_THAT(unpack(received, message).message(), HasSubstr("no message of version"));
