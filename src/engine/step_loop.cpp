@@ -63,6 +63,7 @@ Status StepLoop::submit_next(bool overlap) {
     const StepProfiler::Scope scheduling(profiler(), HostWork::kSchedule);
     scheduler_.next(next, /*in_turns=*/overlap);
   }
+  if (layer_drafts_) record_pace(next, begin);
   if (next.entries.empty()) return peers().run_idle_forward(runner());
   if (layer_drafts_ && !overlap) layer_drafts_->complete(next);
   next.fill_draft_masks(runner().vocab_size());
@@ -78,6 +79,21 @@ Status StepLoop::submit_next(bool overlap) {
   while (flights_.count() > 0) TRY(collect_oldest());
   scheduler_.forget_rows();
   return ok_status();
+}
+
+void StepLoop::record_pace(const ScheduledBatch& next, StepPace::Clock::time_point begin) {
+  const bool decodes = !next.entries.empty() && next.phase() == ForwardPhase::kDecode;
+  const std::int64_t requests = std::ssize(next.entries);
+  if (drafted_ && decodes) {
+    const std::chrono::duration<double, std::milli> taken = begin - drafted_->begin;
+    slowdown_.add(drafted_->requests, drafted_->predicted_ms, taken.count());
+  }
+  drafted_.reset();
+  if (!decodes) return;
+  if (next.predicted_ms > 0)
+    drafted_ = DraftedStep{.requests = requests, .predicted_ms = next.predicted_ms, .begin = begin};
+  else
+    slowdown_.rest(requests);
 }
 
 // Records that a batch was enqueued. Its scheduling began at `begin`.

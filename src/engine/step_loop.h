@@ -15,6 +15,7 @@
 
 #include "tessera/base/status.h"
 #include "tessera/base/timeline.h"
+#include "tessera/engine/drafts/draft_slowdown.h"
 #include "tessera/engine/drafts/forced_acceptance.h"
 #include "tessera/engine/drafts/layer_drafts.h"
 #include "tessera/engine/images/image_feed.h"
@@ -45,12 +46,16 @@ class StepLoop {
 
   // Returns the measured milliseconds of one draft by the next-token layer, for all sequences; 0 without such a layer.
   double draft_ms() const { return layer_drafts_ ? layer_drafts_->draft_ms() : 0; }
+  // Returns how much longer steps with drafts take than predicted (DraftSlowdown).
+  double draft_slowdown(std::int64_t requests) const { return slowdown_.factor(requests); }
   const DraftStats& drafts() const { return drafts_; }
   std::int64_t output_tokens() const { return collector_.output_tokens(); }
   const std::optional<Timeline::Phase>& first_token() const { return collector_.first_token(); }
 
  private:
   Status submit_next(bool overlap);
+  // Records the time of the last step, which ends as the next one, `next`, begins to be scheduled at `begin`.
+  void record_pace(const ScheduledBatch& next, StepPace::Clock::time_point begin);
   Status write_adapters();
   Status submitted(ScheduledBatch& batch, const Decision& decision, StepPace::Clock::time_point begin);
   Status collect_oldest();
@@ -71,6 +76,14 @@ class StepLoop {
   std::optional<LayerDrafts> layer_drafts_;            // none: no next-token layer drafts
   std::optional<ForcedAcceptance> forced_acceptance_;  // for measurements alone
   DraftStats drafts_;
+  DraftSlowdown slowdown_;
+  // The last step if it was a step of decodes with drafts, and nothing was scheduled behind it before its end.
+  struct DraftedStep {
+    std::int64_t requests;
+    double predicted_ms;
+    StepPace::Clock::time_point begin;
+  };
+  std::optional<DraftedStep> drafted_;
 };
 
 }  // namespace tessera

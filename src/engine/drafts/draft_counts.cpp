@@ -23,6 +23,7 @@ double assumed_ms(std::int64_t rows) {
 std::span<const std::int64_t> DraftCounts::choose(std::span<const DraftOffer> offers, const Step& step,
                                                   const DraftCosts& costs) {
   counts_.assign(offers.size(), 0);
+  predicted_ms_ = 0;
   heap_.clear();
   order_.clear();
   const auto less = [](const Next& a, const Next& b) { return a.probability < b.probability; };
@@ -39,6 +40,7 @@ std::span<const std::int64_t> DraftCounts::choose(std::span<const DraftOffer> of
     return measured ? costs.forward_ms(rows, requests).value_or(assumed_ms(rows)) : assumed_ms(rows);
   };
   const double draft_ms = measured && costs.draft_ms ? costs.draft_ms() : 0;
+  const double slowdown = measured && costs.slowdown ? costs.slowdown(requests) : 1;
   auto tokens = static_cast<double>(requests);
   double best = kMargin * tokens / forward_ms(requests);
   std::size_t chosen = 0;
@@ -58,9 +60,10 @@ std::span<const std::int64_t> DraftCounts::choose(std::span<const DraftOffer> of
       heap_.pop_back();
     }
     const double ms = forward_ms(requests + std::ssize(order_)) + draft_ms * static_cast<double>(rounds);
-    if (tokens / ms <= best) continue;
-    best = tokens / ms;
+    if (tokens / (ms * slowdown) <= best) continue;
+    best = tokens / (ms * slowdown);
     chosen = order_.size();
+    predicted_ms_ = measured ? ms : 0;
   }
   for (std::size_t i = chosen; i < order_.size(); ++i) --counts_[order_[i]];
   return counts_;

@@ -24,6 +24,9 @@ struct DraftCosts {
   // Returns the time of one more draft by the layer, for all requests at once; 0: unknown. An empty function means that
   // there is no layer.
   std::function<double()> draft_ms = {};
+  // Returns the factor by which steps with drafts take longer than predicted (DraftSlowdown). An empty function
+  // means 1.
+  std::function<double(std::int64_t requests)> slowdown = {};
 };
 
 class DraftCounts {
@@ -38,6 +41,9 @@ class DraftCounts {
   // their probability, and compares the steps with 0, 1, 2, … drafts up to the room. It does not stop at the first
   // number that does not pay, because padding makes the costs of forwards grow in steps.
   std::span<const std::int64_t> choose(std::span<const DraftOffer> offers, const Step& step, const DraftCosts& costs);
+  // Returns the predicted milliseconds of the chosen step, without the slowdown; 0: it has no drafts, or no costs are
+  // measured.
+  double predicted_ms() const { return predicted_ms_; }
 
  private:
   struct Next {
@@ -47,6 +53,7 @@ class DraftCounts {
   std::vector<Next> heap_;
   std::vector<std::size_t> order_;  // the offers whose drafts were considered, the most probable draft first
   std::vector<std::int64_t> counts_;
+  double predicted_ms_ = 0;
 };
 
 }  // namespace tessera

@@ -52,6 +52,20 @@ TEST(DraftCounts, AStepBehindACostlyOneIsFound) {
   EXPECT_THAT(chosen({{.acceptance = 0.7, .most = 2}}, padded), ElementsAre(0)) << "2.19 tokens of 2.5 ms";
 }
 
+TEST(DraftCounts, AMeasuredSlowdownCountsAgainstDrafts) {
+  DraftCosts costs = flat_until(100);
+  const std::vector<DraftOffer> one{{.acceptance = 0.4, .most = 1}};
+  DraftCounts counts;
+  EXPECT_THAT(counts.choose(one, {.requests = 1, .room = 9}, costs), ElementsAre(1));
+  EXPECT_DOUBLE_EQ(counts.predicted_ms(), 10);
+  costs.slowdown = [](std::int64_t requests) { return requests == 1 ? 1.3 : 1; };
+  EXPECT_THAT(counts.choose(one, {.requests = 1, .room = 9}, costs), ElementsAre(1)) << "1.4 tokens in 13 ms";
+  EXPECT_DOUBLE_EQ(counts.predicted_ms(), 10) << "without the slowdown";
+  costs.slowdown = [](std::int64_t) { return 1.4; };
+  EXPECT_THAT(counts.choose(one, {.requests = 1, .room = 9}, costs), ElementsAre(0)) << "1.4 tokens in 14 ms";
+  EXPECT_EQ(counts.predicted_ms(), 0);
+}
+
 TEST(DraftCounts, TheLayersTimeCounts) {
   const std::vector<DraftOffer> one{{.acceptance = 0.5, .most = 3, .by_layer = true}};
   EXPECT_THAT(chosen(one, flat_until(8, 1)), ElementsAre(2)) << "1.5 of 11, 1.75 of 12, 1.88 of 13 ms";

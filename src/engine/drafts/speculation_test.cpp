@@ -104,13 +104,16 @@ TEST(Speculation, ASecondTurnContinuesOnStatesOfDrafts) {
   options.model_path = testing::data_path("goldens/qwen3.5-text");
   const std::unique_ptr<Engine> plain = make_engine(exact(options));
   const std::unique_ptr<Engine> drafting = make_engine(exact(with_drafts(options)));
-  Request turn = repeating(12, 4, 12);
-  turn.sampling.allowed_tokens = {TokenId(5), TokenId(6)};
-  for (int number = 0; number < 4; ++number) {
-    const Completion expected = test::run_one(*plain, turn);
-    EXPECT_EQ(test::run_one(*drafting, turn).output_ids, expected.output_ids) << "turn " << number;
-    turn.prompt.insert(turn.prompt.end(), expected.output_ids.begin(), expected.output_ids.end());
-    turn.prompt.emplace_back(7);
+  // Turns end at every place within a page, with and without accepted drafts that the state does not include.
+  for (const std::int64_t length : {9, 10, 11, 12, 13, 14, 15, 16, 17}) {
+    Request turn = repeating(length, 4, 12, static_cast<std::int32_t>(length));
+    turn.sampling.allowed_tokens = {TokenId(5), TokenId(6)};
+    for (int number = 0; number < 4; ++number) {
+      const Completion expected = test::run_one(*plain, turn);
+      EXPECT_EQ(test::run_one(*drafting, turn).output_ids, expected.output_ids) << length << ", turn " << number;
+      turn.prompt.insert(turn.prompt.end(), expected.output_ids.begin(), expected.output_ids.end());
+      turn.prompt.emplace_back(7);
+    }
   }
   EXPECT_GT(drafting->stats().drafts.kept, 5);
 }

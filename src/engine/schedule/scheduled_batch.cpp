@@ -21,6 +21,7 @@ void ScheduledBatch::clear(std::size_t num_cache_groups) {
   wants_logits = wants_logprobs = false;
   top_logprobs = 0;
   num_decoding = 0;
+  predicted_ms = 0;
 }
 
 void ScheduledBatch::append(Sequence& sequence, std::int64_t count, const CacheManager& cache,
@@ -57,9 +58,9 @@ void ScheduledBatch::append(Sequence& sequence, std::int64_t count, const CacheM
     batch.draft_lens.resize(batch.query_lens.size(), 0);
     batch.draft_lens.back() = static_cast<std::int32_t>(entry.drafts);
   }
-  if (sequence.behind > 0) {
+  if (sequence.accepted_drafts > 0) {
     batch.accepted_drafts.resize(batch.query_lens.size(), 0);
-    batch.accepted_drafts.back() = static_cast<std::int32_t>(sequence.behind);
+    batch.accepted_drafts.back() = static_cast<std::int32_t>(sequence.accepted_drafts);
   }
   if (sequence.adapter != nullptr) {
     batch.adapter_slots.resize(static_cast<std::size_t>(entry.first_token), -1);

@@ -46,7 +46,7 @@ std::int64_t Scheduler::schedule(bool decodes, std::int64_t most_chosen, std::in
   for (std::size_t i = 0; i < running_.size() && std::ssize(chosen_) < most_chosen; ++i) {
     Sequence& sequence = *running_[i];
     if (sequence.decodes() != decodes || sequence.is_done() || waits_for_token(sequence)) continue;
-    const std::int64_t most = decodes ? sequence.uncomputed() : share.most(sequence.uncomputed());
+    const std::int64_t most = decodes ? 1 : share.most(sequence.uncomputed());
     const std::int64_t wanted = cut_at_page(sequence, std::min(budget, most));
     if (wanted <= 0) continue;
     std::int64_t count = cache_.fitting(sequence.cache, sequence.computed, wanted);
@@ -66,8 +66,10 @@ std::int64_t Scheduler::schedule(bool decodes, std::int64_t most_chosen, std::in
     if (!decodes) share.take(count);
   }
   if (decodes) keep_places();
-  if (decodes)
+  if (decodes) {
     drafts_.choose({.running = running_, .most_rows = options_.limits.max_requests, .budget = budget}, chosen_, cache_);
+    scheduled.predicted_ms = drafts_.predicted_ms();
+  }
   for (const ChosenTokens& chosen : chosen_) {
     chosen.sequence->place = std::ssize(scheduled.entries);
     scheduled.append(*chosen.sequence, chosen.count, cache_, options_.vocab_size);
@@ -177,7 +179,7 @@ void Scheduler::preempt(std::size_t index, bool keep) {
   running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(index));
   release_cache(*sequence, keep);
   if (sequence->adapter != nullptr) adapters_.release(*sequence->adapter);
-  sequence->computed = sequence->behind = 0;
+  sequence->computed = sequence->accepted_drafts = 0;
   sequence->last_row = -1;
   sequence->prefix.forget_leader();
   ++preemptions_;
@@ -201,7 +203,7 @@ bool Scheduler::keep_computed(Sequence& sequence) {
   if (!caches(sequence)) return false;
   const std::int64_t known = std::min(sequence.computed, std::ssize(sequence.tokens) - sequence.pending);
   cache_.keep(sequence.cache, sequence.first_tokens(known));
-  return sequence.cache.cached_pages() * cache_.page_size() == sequence.computed - sequence.behind;
+  return sequence.cache.cached_pages() * cache_.page_size() == sequence.computed - sequence.accepted_drafts;
 }
 
 void Scheduler::release_cache(Sequence& sequence, bool keep) {
@@ -245,7 +247,7 @@ void Scheduler::mark_submitted(const ScheduledBatch& scheduled) {
     Sequence& sequence = *entry.sequence;
     const bool decodes = sequence.decodes();
     sequence.computed += entry.new_tokens;
-    sequence.behind = 0;
+    sequence.accepted_drafts = 0;
     if (sequence.computed >= sequence.prompt_tokens()) release_embeddings(sequence);
     release_images(sequence, sequence.computed);
     // Enters computed pages into the prefix cache. The pages of a decoding sequence are entered only when the sequence

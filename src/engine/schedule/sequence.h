@@ -33,9 +33,9 @@ struct Sequence {
   std::int64_t pending = 0;     // number of last tokens that forwards in flight have not sampled yet
   // The number of tokens with keys and values in the cache, including those that forwards in flight compute.
   std::int64_t computed = 0;
-  // How many of the last computed tokens the recurrent states do not include yet. They are accepted drafts of the last
-  // forward, and the next forward advances the states over them first. 0 for models without states.
-  std::int64_t behind = 0;
+  // The number of drafts of the last forward that were accepted, and that recurrent states do not include yet. They are
+  // the last computed tokens, and the next forward advances the states over them first. 0 for models without states.
+  std::int64_t accepted_drafts = 0;
   SequenceCache cache;  // the sequence's pages and slots in all cache groups
   // The first device row of the prompt's given embeddings; -1: none is held. Rows are held from the admission until the
   // prompt is computed.

@@ -25,6 +25,7 @@ std::int64_t promised_pages(const Sequences& running, const CacheManager& cache,
 }
 
 void StepDrafts::choose(const Step& step, std::span<const ChosenTokens> decoding, CacheManager& cache) {
+  predicted_ms_ = 0;
   const auto drafts = [](const ChosenTokens& each) { return each.sequence->drafter.has_value(); };
   if (std::ranges::none_of(decoding, drafts)) return;
   const auto has_prompt = [](const auto& sequence) { return !sequence->is_done() && !sequence->decodes(); };
@@ -33,7 +34,7 @@ void StepDrafts::choose(const Step& step, std::span<const ChosenTokens> decoding
   offers_.clear();
   for (const auto& [sequence, count] : decoding) {
     DraftOffer offer;
-    if (sequence->drafter && count == sequence->uncomputed()) {
+    if (sequence->drafter) {
       reading -= sequence->drafter->read(sequence->tokens, reading);
       if (!waits) offer = sequence->drafter->offer(sequence->tokens);
       offer.most = std::min(offer.most, sequence->request.stop.max_new_tokens - sequence->generated() - 1);
@@ -49,6 +50,7 @@ void StepDrafts::choose(const Step& step, std::span<const ChosenTokens> decoding
   const std::int64_t room = std::min(step.most_rows - std::ssize(step.running), step.budget);
   const std::span<const std::int64_t> counts =
       counts_.choose(offers_, {.requests = std::ssize(decoding), .room = std::max<std::int64_t>(room, 0)}, costs_);
+  predicted_ms_ = counts_.predicted_ms();
   const bool nobody = std::ranges::all_of(counts, [](std::int64_t count) { return count == 0; });
   std::int64_t spare = spare_pages(step.running, cache);
   for (std::size_t i = 0; i < decoding.size(); ++i) {
@@ -67,7 +69,7 @@ void StepDrafts::choose(const Step& step, std::span<const ChosenTokens> decoding
 
 void keep_draft(ScheduledBatch::Entry& entry, bool has_states) {
   ++entry.sequence->computed;
-  if (has_states) ++entry.sequence->behind;
+  if (has_states) ++entry.sequence->accepted_drafts;
   entry.sequence->tokens.emplace_back(0);
   ++entry.sequence->pending;
   ++entry.row;
