@@ -105,7 +105,7 @@ void EmbeddedEngine::stop() {
     if (stopped_) return;
     stopped_ = true;
   }
-  thread_.reset();  // no other thread uses it any more
+  thread_.reset();  // safe without the lock: once stopped_ is set, no function uses thread_
   std::unordered_map<Ticket, std::shared_ptr<Job>> left;
   {
     const std::lock_guard lock(jobs_mutex_);

@@ -189,7 +189,7 @@ struct EngineThread::Impl {
   void carry_out(const Task& task) { task(engine_); }
 
   void step() {
-    idle_work_left_ = true;  // a newly captured size may not be measured yet
+    idle_work_left_ = true;  // the step may capture a size or bind a kernel that idle work then measures
     Result<std::span<RequestEvent>> moved = engine_.step();
     if (!moved.ok()) {
       fail_all(std::move(moved).status());

@@ -116,8 +116,9 @@ Status StepLoop::collect_oldest() {
   for (const ScheduledBatch::Entry& entry : oldest.entries) {
     if (entry.sequence != nullptr) collect(oldest, entry, chosen);
   }
-  // The layer reads only if no later forward was enqueued, because a later forward may have overwritten the layer's
-  // inputs. If a sequence drafts, no forward is enqueued ahead.
+  // The next-token layer reads the forward's rows only if a sequence may draft (reads_at_once(), which also keeps
+  // step() from enqueueing forwards ahead). Forwards that were enqueued before such a sequence arrived may still be in
+  // flight. Then the layer does not read, because they may have overwritten its inputs.
   if (layer_drafts_ && scheduler_.reads_at_once() && flights_.count() == 0) layer_drafts_->read(oldest);
   flights_.end_oldest();
   return ok_status();

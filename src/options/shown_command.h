@@ -7,8 +7,8 @@
 namespace tessera {
 
 struct ShownFlag {
-  std::vector<std::string> names;  // "--model-path", "-h"; none for a word without flag
-  std::string word{};              // the name of a word without flag
+  std::vector<std::string> names;  // "--model-path", "-h"; none for a positional argument
+  std::string word{};              // the name of a positional argument
   std::string type{};              // the name of the value; "" for a switch
   std::string help{};
   std::string group{};

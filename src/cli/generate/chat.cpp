@@ -92,8 +92,8 @@ class Chat {
       if (is_end(line)) return ok_status();
       Status status = line.starts_with('/') ? command(line) : say(line);
       if (status.ok()) continue;
-      // Continues after an error if a person types. In a script, the next line would refer to an answer that does not
-      // exist.
+      // If a person types, the chat goes on after an error, unless output can no longer be written or the device is
+      // lost. In a script any error ends it, because the next line would refer to an answer that does not exist.
       if (!terminal_ || status.code() == StatusCode::kDataLoss || status.code() == StatusCode::kDeviceLost)
         return status;
       write_error(status.message() + "\n");

@@ -24,8 +24,8 @@ namespace tessera {
 struct BlocksStored {
   std::vector<std::uint64_t> ids{};
   std::optional<std::uint64_t> parent{};  // parent of the first block; none if that block begins a text
-  std::vector<TokenId> tokens{};          // page size tokens for each block
-  // The parts of images in each block.
+  std::vector<TokenId> tokens{};          // tokens of all blocks, in order; each block has as many as a page holds
+  // [blocks]: the parts of images that lie in each block.
   std::vector<std::vector<PageImage>> images{};
   std::int64_t adapter = 0;    // ServedAdapter::number; 0: none
   std::string adapter_name{};  // the name that requests use

@@ -1,4 +1,5 @@
-// Splits overlapping shapes: finds parts of the difference of two shapes that a grammar can express.
+// SettledTypes::apart(): for two overlapping shapes, finds parts of the first that are disjoint from the second and
+// that a grammar can express.
 #include <algorithm>
 #include <utility>
 

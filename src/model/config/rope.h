@@ -51,7 +51,7 @@ struct RopeConfig {
   std::optional<double> mscale_all_dim = std::nullopt;
   std::vector<double> short_factor = {};  // longrope: [rotary_dim / 2], for contexts up to the original context
   std::vector<double> long_factor = {};   // longrope: [rotary_dim / 2], for longer contexts
-  // For M-RoPE, in which a token's position has three dimensions: the numbers of rotated pairs that use the position in
+  // For M-RoPE, in which a token's position has three dimensions: how many rotated pairs use the position in
   // time, in height and in width. ops/rows/rotary.h says which pairs these are. If empty, a position is one number and
   // all pairs use it.
   std::vector<std::int64_t> sections = {};

@@ -44,12 +44,13 @@ struct JoinedRows {
   Row at(std::int64_t row) const;
 };
 
-// make_rows() returns the elements of `rows` as F32, with rows and columns permuted and each number changed.
+// How elements are changed while they are read: permutations of rows and columns, and a function for each number.
 struct RowArrangement {
   StoredOrder rows = {};
   StoredOrder cols = {};
   NumberChange change = NumberChange::kNone;
 };
+// Returns the elements of `rows` as F32, arranged.
 std::shared_ptr<const TensorElements> make_rows(JoinedRows rows, const RowArrangement& arrangement);
 
 // Returns the elements of `base` as F32, with rows and columns permuted and each number changed. A row of `base` has

@@ -129,9 +129,9 @@ class LayerBuilder {
   // tensors are not known, the quantisation settings decide.
   bool has_separate_experts(const std::string& prefix, const std::string& matrix) const;
 
-  // Returns how the matrix [rows, cols] of `module` is read as numbers, for an operator that does not support quantised
-  // matrices. If the matrix is quantised, records `reason` as a note. Returns unimplemented for formats that cannot be
-  // read as numbers.
+  // Returns the storage from which the matrix [rows, cols] of `module` is loaded dequantised, for an operator that does
+  // not support quantised matrices. If the matrix is quantised, records `reason` as a note. Returns unimplemented for
+  // formats that cannot be dequantised at load.
   Result<Storage> read_as_numbers(const std::string& module, std::int64_t rows, std::int64_t cols,
                                   std::string_view reason);
 

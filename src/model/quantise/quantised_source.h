@@ -1,4 +1,4 @@
-// Reads the linears of a quantised checkpoint as numbers.
+// Reads the linears of a quantised checkpoint dequantised, as float32.
 #pragma once
 
 #include <cstdint>

@@ -34,7 +34,8 @@ Status expect_length(const StoredTensor& tensor, const SliceRuns& runs, std::siz
                                     runs.num_elements(), bytes, dst.size()));
 }
 
-// Returns the index, within the part, of the element that has number `i` in the runs.
+// Returns the row-major index, in the whole part of the quantised matrix (values, scales or indices), of element `i` of
+// the slice that `runs` describes.
 std::int64_t part_index(const SliceRuns& runs, std::int64_t i) {
   return runs.start + i / runs.run * runs.stride + i % runs.run;
 }

@@ -21,7 +21,7 @@ struct alignas(16) KeySegment {
   std::int32_t row;      // index of the request's row in q and out
   std::int32_t begin;    // position of the first key
   std::int32_t end;      // one past the position of the last key
-  std::int32_t newest;   // position of the first key that this forward writes; with one row, the request's last key
+  std::int32_t newest;   // position of the first key that this forward writes: kv_len - query_len of the request
   std::int32_t part;     // the segment's index among the request's parts, in key order
   std::int32_t parts;    // number of parts of the request; 1: nothing is merged
   std::int32_t slot;     // index of the request's part 0 among the partial results; its other parts follow

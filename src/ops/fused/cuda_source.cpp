@@ -98,7 +98,8 @@ class TaskWriter {
     declarations_ += fmt::format("  float {}[kHeld][{}];\n", name, s_.sites * s_.pack);
   }
 
-  // Writes the code that loads one pack for each site. The kernel issues all its loads before it uses a loaded value.
+  // Writes the code that loads a value: one pack, or two if the task rotates (the elements and their partners,
+  // CudaTaskSchedule::sites). The kernel issues all its loads before it uses a loaded value.
   std::size_t load(const RowValue& v, const std::string& name, std::int64_t shift) {
     const std::string type(ir::dtype_name(v.dtype));
     std::string& text = v.op == RowOp::kWeight ? weights_ : loads_;

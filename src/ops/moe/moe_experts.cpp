@@ -55,7 +55,7 @@ Status check_mxfp4(const ir::OpSignature& s, std::int64_t hidden) {
   return expect(scales + 1, "down_scale", hidden, rows / 2 / kMxfp4Block);
 }
 
-// Checks gate_up and down, which hold numbers or MXFP4, and returns their sizes.
+// Checks gate_up and down, which have x's type or are MXFP4, and returns their sizes.
 Result<ExpertSizes> check_stacks(const ir::OpSignature& s, std::int64_t hidden) {
   const ir::DType dtype = s.operands[0].dtype;
   const ir::Shape stack = TRY(stack_of(s, 3, "gate_up"));

@@ -142,8 +142,9 @@ __global__ void __launch_bounds__(kTokenDownWarps* kWarp, 3)
   }
   wait_for_previous();
 
-  // A warp copies a step's columns of x for both experts at once. Columns of blocks past the end were never written, so
-  // zeros take their place.
+  // A warp copies a step's columns of x for both experts at once, 16 lanes for each. Rows of x are padded to whole
+  // steps. The preceding kernel does not write the padding, so zeros replace the weight blocks (kPackedBlock columns)
+  // past column k.
   auto* const x =
       reinterpret_cast<uint4*>(shared + kTokenDownWarps * walk_bytes(p.k)) + thread / kWarp * (kTokenDownAhead * kWarp);
   const auto* const from =

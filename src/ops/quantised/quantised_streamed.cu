@@ -1,4 +1,5 @@
-// Binds the streamed kernel of quantised_linear (quantised_streamed.cuh), alone and joined with the gate.
+// Binds the streamed kernel of quantised_linear (quantised_streamed.cuh), alone or joined with the silu_mul or gelu_mul
+// after it.
 #include "tessera/ops/quantised/quantised_streamed.cuh"
 
 #include <algorithm>

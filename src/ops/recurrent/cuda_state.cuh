@@ -18,9 +18,9 @@ struct StateRequest {
   bool anew;  // the state starts from zeros
 };
 
-// Returns the number of requests that have all their rows among the first `rows` rows of the forward, as
-// count_requests() does. All threads of a block call it. If the plan is correct, all requests fit, and the loop ends at
-// once.
+// Returns the number of requests that have all their rows among the first `rows` rows of the forward. If the plan is
+// wrong, the requests from the first misfit on are left out, so that nothing is written out of bounds
+// (count_requests()). Every thread computes the number by itself; with a correct plan the loop ends at once.
 __device__ inline int count_requests_on_device(const StateMetadata& metadata, std::int64_t rows) {
   int count = *metadata.lengths.num_requests;
   while (count > 0 && metadata.lengths.query_starts[count] > rows) --count;

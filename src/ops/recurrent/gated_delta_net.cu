@@ -76,8 +76,9 @@ Result<LaunchShape> work_shape(const void* kernel, int threads, std::size_t shar
                      .block = dim3(static_cast<unsigned>(threads))};
 }
 
-// In decode steps each block has one item, because blocks that follow each other load while others compute. In other
-// forwards far fewer requests than rows are likely, so a grid of one item a block would be mostly empty.
+// In decode steps the grid has a block for each item, even if not all are resident at once: a block that starts when
+// another ends loads while its neighbours compute. In other forwards `items` is only an upper limit, as if every row
+// were a request. Most blocks of such a grid would find no item, so resident blocks loop over the items instead.
 template <class T, int kHeld>
 Result<std::unique_ptr<BoundOp>> bind_rows_kernel(const BindArgs& args, const DeltaNet<T>& p, std::int64_t items) {
   LaunchShape shape =

@@ -208,7 +208,8 @@ __device__ inline void store_rows(const Problem& p, int head, int first_row, con
   }
 }
 
-// The sums of warps that share rows, in shared memory.
+// The partial softmax results, in shared memory, of warps that compute the same rows over different keys: maximum,
+// total and weighted sum of values.
 template <class S, int kDim>
 struct SharedSums {
   float running_max[S::kKeyWarps][S::kRows];

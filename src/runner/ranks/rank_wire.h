@@ -1,5 +1,5 @@
-// Encodes orders and answers as frames between the nodes of a group. Within a process, RankChannel carries orders and
-// answers instead.
+// Encodes the answers of ranks on other nodes. Messages from node 0 need no encoding here, because the bytes in
+// RankChannel (net/message.h) are sent as they are. Within a process, RankChannel carries messages and answers.
 //
 // Node 0 sends each message once to each node, and a channel in that node's process passes it to the node's ranks.
 // Every rank's answer returns in a frame of its own.

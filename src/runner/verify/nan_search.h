@@ -36,7 +36,8 @@ class NanSearch {
   Result<std::string> first_graph(const Forward& forward);
   Result<std::string> blame(const Forward& forward, std::size_t part, const ir::Node& call, const std::string& place);
   // Returns where the first NaN in the real rows is: " row 3 column 17", or " element 3" in a vector. Empty if there is
-  // none, if the value is not floating-point, or if not just its first dimension depends on the batch.
+  // none. Also empty for values that are not searched: those that are not floating-point, have no dimension, or have a
+  // dimension after the first that depends on the batch.
   Result<std::string> place_in(const ir::Type& type, DeviceAddress data, const ir::Bucket& real);
 
   Stream& stream_;

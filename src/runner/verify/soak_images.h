@@ -51,9 +51,11 @@ class SoakImages {
   std::int64_t slot_rows_ = 0;
   double tolerance_;
   double scale_ = 0;
-  std::vector<SoakImage> gallery_;        // [slots]
-  std::vector<Patches> images_;           // [slots]
-  std::vector<std::vector<float>> rows_;  // [slots]: rows that the tower wrote
+  // A slot is a fixed range of slot_rows_ embedding rows that holds one image at a time. Each vector has an element for
+  // each slot.
+  std::vector<SoakImage> gallery_;
+  std::vector<Patches> images_;           // the pixels of each slot's image
+  std::vector<std::vector<float>> rows_;  // rows that the tower wrote
   SoakImageReport report_;
 };
 

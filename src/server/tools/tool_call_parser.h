@@ -99,7 +99,7 @@ class ToolCallParser {
   std::size_t mark_size_ = 0;  // number of bytes at the front of raw_ that cannot begin another call
   std::string tail_;           // text after the body
   bool has_content_ = false;
-  bool counts_ = false;    // the current call counts
+  bool counts_ = false;    // the current call was handed out: its name is known and its arguments have begun
   bool is_known_ = false;  // the current call's name was looked up
   int calls_ = 0;          // number of calls that count
   std::unique_ptr<CallBody> body_;

@@ -10,7 +10,8 @@
 namespace tessera {
 namespace {
 
-// Returns a template's source from the shared data, a template file or a tokenizer_config.json; "" if it is absent.
+// Returns the template in the file `path` of the shared data, which is a template file or a tokenizer_config.json; ""
+// if the file is absent.
 std::string template_source(const std::string& path) {
   std::string text = shared_text(path);
   if (!path.ends_with(".json") || text.empty()) return text;

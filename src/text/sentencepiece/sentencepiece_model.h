@@ -1,6 +1,6 @@
-// A SentencePiece file (".model": Llama 2, Mistral, Gemma, T5, …), read and run by libsentencepiece. Normalisation and
-// the leading space are done here instead: the file's table of replacements is looked up with checks, and the space can
-// be left out after an added token.
+// A SentencePiece file (".model": Llama 2, Mistral, Gemma, T5, …). libsentencepiece parses it and splits text into
+// tokens. Normalisation and the leading space are done here: the file's table of replacements is looked up with bounds
+// checks, and the space can be left out after an added token.
 #pragma once
 
 #include <cstdint>

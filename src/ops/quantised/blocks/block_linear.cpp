@@ -22,11 +22,11 @@ constexpr std::int64_t kMostRows = 512;
 // speed, but large shares are read faster.
 constexpr std::int64_t kShares = 8;
 
-// Byte offsets in the workspace, and in each thread's part of it.
+// The layout of the workspace, in bytes.
 struct Layout {
-  std::size_t workers = 0;  // the threads' parts, after the inputs
-  std::size_t worker = 0;   // bytes of a part, which begins with the scratch of multiply()
-  std::size_t sums = 0;     // f32[rows, kMostMultiplied]
+  std::size_t workers = 0;  // offset of the threads' parts, which follow the inputs
+  std::size_t worker = 0;   // size of a part, which begins with the scratch of multiply()
+  std::size_t sums = 0;     // offset within a part: f32[rows, kMostMultiplied]
   std::size_t size = 0;
 };
 
