@@ -63,7 +63,7 @@ Status StepLoop::submit_next(bool overlap) {
     const StepProfiler::Scope scheduling(profiler(), HostWork::kSchedule);
     scheduler_.next(next, /*in_turns=*/overlap);
   }
-  if (layer_drafts_) record_pace(next, begin);
+  if (model_.options.drafts.any()) begin_measured(next, begin);
   if (next.entries.empty()) return peers().run_idle_forward(runner());
   if (layer_drafts_ && !overlap) layer_drafts_->complete(next);
   next.fill_draft_masks(runner().vocab_size());
@@ -73,6 +73,7 @@ Status StepLoop::submit_next(bool overlap) {
   peers().begin_forward();
   const Result<Decision> decision = encoded.ok() ? runner().submit(inputs) : Result<Decision>(encoded);
   if (decision.ok()) return submitted(next, *decision, begin);
+  slowdown_.begin(std::nullopt, begin);
   TRY(recovery_.not_submitted(next, decision.status()));
   // Collects all batches in flight, because work that was enqueued before the failure may have overwritten the ids that
   // the previous step left on the device.
@@ -81,19 +82,18 @@ Status StepLoop::submit_next(bool overlap) {
   return ok_status();
 }
 
-void StepLoop::record_pace(const ScheduledBatch& next, StepPace::Clock::time_point begin) {
-  const bool decodes = !next.entries.empty() && next.phase() == ForwardPhase::kDecode;
-  const std::int64_t requests = std::ssize(next.entries);
-  if (drafted_ && decodes) {
-    const std::chrono::duration<double, std::milli> taken = begin - drafted_->begin;
-    slowdown_.add(drafted_->requests, drafted_->predicted_ms, taken.count());
+// Until the time of a draft is known, predictions leave it out.
+void StepLoop::begin_measured(const ScheduledBatch& next, StepPace::Clock::time_point begin) {
+  if (next.entries.empty() || next.phase() != ForwardPhase::kDecode || (layer_drafts_ && draft_ms() == 0)) {
+    slowdown_.begin(std::nullopt, begin);
+    return;
   }
-  drafted_.reset();
-  if (!decodes) return;
-  if (next.predicted_ms > 0)
-    drafted_ = DraftedStep{.requests = requests, .predicted_ms = next.predicted_ms, .begin = begin};
-  else
-    slowdown_.rest(requests);
+  const std::int64_t requests = std::ssize(next.entries);
+  const bool has_drafts = !next.batch.draft_lens.empty();
+  const double predicted_ms =
+      has_drafts ? next.predicted_ms : drafting_ms(requests, requests, runner().dispatch_table()).value_or(0);
+  slowdown_.begin(DraftSlowdown::Step{.requests = requests, .predicted_ms = predicted_ms, .has_drafts = has_drafts},
+                  begin);
 }
 
 // Records that a batch was enqueued. Its scheduling began at `begin`.

@@ -46,7 +46,7 @@ class StepLoop {
 
   // Returns the measured milliseconds of one draft by the next-token layer, for all sequences; 0 without such a layer.
   double draft_ms() const { return layer_drafts_ ? layer_drafts_->draft_ms() : 0; }
-  // Returns how much longer steps with drafts take than predicted (DraftSlowdown).
+  // Returns how much longer steps with drafts take than predicted, in comparison with steps without (DraftSlowdown).
   double draft_slowdown(std::int64_t requests) const { return slowdown_.factor(requests); }
   const DraftStats& drafts() const { return drafts_; }
   std::int64_t output_tokens() const { return collector_.output_tokens(); }
@@ -54,8 +54,8 @@ class StepLoop {
 
  private:
   Status submit_next(bool overlap);
-  // Records the time of the last step, which ends as the next one, `next`, begins to be scheduled at `begin`.
-  void record_pace(const ScheduledBatch& next, StepPace::Clock::time_point begin);
+  // Tells the slowdown that `next` begins, whose scheduling began at `begin`.
+  void begin_measured(const ScheduledBatch& next, StepPace::Clock::time_point begin);
   Status write_adapters();
   Status submitted(ScheduledBatch& batch, const Decision& decision, StepPace::Clock::time_point begin);
   Status collect_oldest();
@@ -77,13 +77,6 @@ class StepLoop {
   std::optional<ForcedAcceptance> forced_acceptance_;  // for measurements alone
   DraftStats drafts_;
   DraftSlowdown slowdown_;
-  // The last step if it was a step of decodes with drafts, and nothing was scheduled behind it before its end.
-  struct DraftedStep {
-    std::int64_t requests;
-    double predicted_ms;
-    StepPace::Clock::time_point begin;
-  };
-  std::optional<DraftedStep> drafted_;
 };
 
 }  // namespace tessera

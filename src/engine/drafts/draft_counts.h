@@ -24,8 +24,8 @@ struct DraftCosts {
   // Returns the time of one more draft by the layer, for all requests at once; 0: unknown. An empty function means that
   // there is no layer.
   std::function<double()> draft_ms = {};
-  // Returns the factor by which steps with drafts take longer than predicted (DraftSlowdown). An empty function
-  // means 1.
+  // Returns the factor by which steps with drafts take longer than predicted, in comparison with steps without
+  // (DraftSlowdown). An empty function means 1.
   std::function<double(std::int64_t requests)> slowdown = {};
 };
 

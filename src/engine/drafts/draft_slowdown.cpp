@@ -6,29 +6,39 @@
 namespace tessera {
 namespace {
 
-// How far one step moves the factor towards its own ratio, and how far a step without drafts moves it towards 1.
+// How far one step moves its factor towards the step's own ratio, and how far a step without drafts moves the factor of
+// drafts towards that of steps without.
 constexpr double kStepWeight = 1.0 / 8;
 constexpr double kRestWeight = 1.0 / 256;
-// Ratios outside of this range come from events that have nothing to do with drafts, for example a stalled host.
+// Ratios outside of this range come from single events, for example a stalled host.
 constexpr double kLeastRatio = 0.5;
 constexpr double kGreatestRatio = 4;
 
 }  // namespace
 
+DraftSlowdown::DraftSlowdown() { factors_.fill({}); }
+
 std::size_t DraftSlowdown::place(std::int64_t requests) {
-  const auto width =
-      static_cast<std::size_t>(std::bit_width(static_cast<std::uint64_t>(std::max<std::int64_t>(requests, 1))));
-  return std::min(width - 1, std::tuple_size_v<decltype(factors_)> - 1);
+  const auto bits = std::bit_width(static_cast<std::uint64_t>(std::max<std::int64_t>(requests, 1)));
+  return std::min(static_cast<std::size_t>(bits) - 1, std::tuple_size_v<decltype(factors_)> - 1);
 }
 
-void DraftSlowdown::add(std::int64_t requests, double predicted_ms, double ms) {
-  double& factor = factors_[place(requests)];
-  factor += kStepWeight * (std::clamp(ms / predicted_ms, kLeastRatio, kGreatestRatio) - factor);
+void DraftSlowdown::begin(std::optional<Step> step, Clock::time_point now) {
+  if (step && last_ && last_->predicted_ms > 0) {
+    const std::chrono::duration<double, std::milli> taken = now - begin_;
+    const double ratio = std::clamp(taken.count() / last_->predicted_ms, kLeastRatio, kGreatestRatio);
+    Factors& factors = factors_[place(last_->requests)];
+    double& own = last_->has_drafts ? factors.drafted : factors.plain;
+    own += kStepWeight * (ratio - own);
+    if (!last_->has_drafts) factors.drafted += kRestWeight * (factors.plain - factors.drafted);
+  }
+  last_ = step;
+  begin_ = now;
 }
 
-void DraftSlowdown::rest(std::int64_t requests) {
-  double& factor = factors_[place(requests)];
-  factor += kRestWeight * (1 - factor);
+double DraftSlowdown::factor(std::int64_t requests) const {
+  const Factors& factors = factors_[place(requests)];
+  return factors.drafted / factors.plain;
 }
 
 }  // namespace tessera

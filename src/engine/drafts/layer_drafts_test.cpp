@@ -15,7 +15,9 @@ using test::make_engine;
 using test::outputs_of;
 using test::request;
 using test::sampled;
+using ::testing::Contains;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 EngineOptions options_of(const char* model) {
   EngineOptions options = test::small_options();
@@ -77,8 +79,6 @@ TEST(LayerDrafts, DraftsOfAnotherFolderChangeNothing) {
   }
 }
 
-// A layer of random weights guesses right about as often as wrong. The drafts of two engines therefore agree only if
-// the layer saw the same hidden states, tokens, keys and values.
 TEST(LayerDrafts, QuantisedDraftsChangeNothing) {
   for (const char* base : {"mtp-qwen3.5", "llama"}) {
     const bool eagle = std::string_view(base) == "llama";
@@ -98,6 +98,7 @@ TEST(LayerDrafts, QuantisedDraftsChangeNothing) {
     testing::DescribedDevice device({.name = "test", .memory_bytes = std::int64_t{8} << 30, .threads = 2});
     const Result<EnginePlan> plan = plan_engine(with_layer(options), device);
     ASSERT_TRUE(plan.ok()) << plan.status().message();
+    EXPECT_THAT(plan->facts, Not(Contains(HasSubstr("drafts use the model's own head"))));
     EXPECT_TRUE(std::ranges::any_of(plan->graphs.at_start, [](const WeightAtStart& weight) {
       return weight.module.ends_with("lm_head") && weight.reason.empty();
     })) << base;
@@ -115,6 +116,16 @@ TEST(LayerDrafts, SlotsOfStatesLimitDraftsFromText) {
   }
 }
 
+TEST(LayerDrafts, AStoredQuantisedHeadStaysAndIsTold) {
+  EngineOptions options = with_layer(options_of(""));
+  options.model_path = testing::data_path("gguf/qwen35-mtp");
+  options.drafts.quantization = "int8";
+  testing::DescribedDevice device({.name = "test", .memory_bytes = std::int64_t{8} << 30, .threads = 2});
+  const Result<EnginePlan> plan = plan_engine(options, device);
+  ASSERT_TRUE(plan.ok()) << plan.status().message();
+  EXPECT_THAT(plan->facts, Contains(HasSubstr("drafts use the model's own head")));
+}
+
 TEST(LayerDrafts, UnknownQuantisationIsRefused) {
   EngineOptions options = with_layer(options_of("mtp-qwen3.5"));
   options.drafts.quantization = "fp9";
@@ -125,6 +136,8 @@ TEST(LayerDrafts, UnknownQuantisationIsRefused) {
   EXPECT_THAT(Engine::create(options).status().message(), HasSubstr("not accepted without a draft layer"));
 }
 
+// A layer of random weights guesses right about as often as wrong. The drafts of two engines therefore agree only if
+// the layer saw the same hidden states, tokens, keys and values.
 TEST(LayerDrafts, DraftsDoNotDependOnTheOtherRequests) {
   const std::vector<Request> requests{request(12, 30), request(20, 30, 2), request(7, 30, 3)};
   std::int64_t alone = 0;

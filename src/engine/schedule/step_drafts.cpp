@@ -60,7 +60,10 @@ void StepDrafts::choose(const Step& step, std::span<const ChosenTokens> decoding
     const std::int64_t now = std::ssize(sequence.tokens);
     const std::int64_t end = now + counts[i];
     const std::int64_t pages = cache.pages_for(end) - cache.pages_for(now);
-    if (pages > std::max<std::int64_t>(spare, 0)) continue;
+    if (pages > std::max<std::int64_t>(spare, 0)) {
+      predicted_ms_ = 0;  // the prediction includes these drafts
+      continue;
+    }
     sequence.drafter->propose(sequence.tokens, counts[i], sequence.drafts);
     cache.take_pages(sequence.cache, end, end);
     spare -= pages;

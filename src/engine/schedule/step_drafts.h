@@ -42,7 +42,8 @@ class StepDrafts {
 
   // Sets the drafts of each sequence that decodes in this step, possibly none, and takes pages for them.
   void choose(const Step& step, std::span<const ChosenTokens> decoding, CacheManager& cache);
-  // Returns the predicted milliseconds of the last chosen step; 0: it has no drafts, or no costs are measured.
+  // Returns the predicted milliseconds of the last chosen step; 0: it has no drafts, pages were missing for some of
+  // them, or no costs are measured.
   double predicted_ms() const { return predicted_ms_; }
 
  private:

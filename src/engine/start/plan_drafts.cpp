@@ -1,6 +1,8 @@
 // The step of a plan that decides where drafts come from, and its checks.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "tessera/engine/report/draft_stats.h"
 #include "tessera/engine/start/plan_steps.h"
 #include "tessera/model/layers/draft.h"
@@ -120,6 +122,17 @@ Status choose_drafts(PlanDraft& draft) {
     TRY(check_rows(draft));
   limit_drafts_from_text(draft.plan);
   return ok_status();
+}
+
+void note_draft_head(EnginePlan& plan) {
+  const auto is_of_drafts = [](const WeightSpec& weight) { return weight.name.starts_with("draft_head"); };
+  if (plan.drafts.source != DraftSource::kLayer || !plan.model.draft_format ||
+      std::ranges::any_of(plan.graphs.weights, is_of_drafts))
+    return;
+  plan.facts.push_back(
+      fmt::format("speculative_draft_model_quantization: drafts use the model's own head, which is stored quantised or "
+                  "has rows that {} does not take",
+                  plan.drafts.quantization));
 }
 
 }  // namespace tessera

@@ -313,6 +313,7 @@ Status build_graphs(PlanDraft& draft) {
   tell_stored(plan);
   note_dequantised(plan);
   note_at_start(plan);
+  note_draft_head(plan);
   note_cache_scales(plan);
   if (plan.checkpoint != nullptr) note_blocks(plan);
   return ok_status();

@@ -29,6 +29,8 @@ Status check_values(PlanDraft& draft);  // checks option values that need no mod
 Status choose_drafts(PlanDraft& draft);  // where drafts come from; refuses them if they cannot be exact
 // Checks the options of drafts that need no model.
 Status check_draft_options(const EngineOptions& options);
+// Adds a fact if drafts use the model's own head although the draft layer is quantised. Needs the plan's graphs.
+void note_draft_head(EnginePlan& plan);
 
 // Steps in plan_model.cpp:
 Status read_config(PlanDraft& draft);     // sets EnginePlan::config and EnginePlan::embedding
