@@ -39,8 +39,8 @@ TESSERA_FIRST_SIZE(tessera_plugin_chat_format, release);
 #undef TESSERA_FIRST_SIZE
 
 // Copies `given` into the engine's version of the table. Members that an older version lacks become null.
-// Returns kInvalidArgument if `given` is null, if it is smaller than the first version, or if it is of a newer version
-// than the engine's and sets a member that the engine does not know.
+// Returns kInvalidArgument if `given` is null, if it is smaller than the first version or larger than 64 KiB, or if it
+// is of a newer version than the engine's and sets a member that the engine does not know.
 template <class Table>
 Result<Table> copy_table(const Table* given, std::string_view what) {
   constexpr std::size_t least = kFirstSize<Table>;

@@ -33,9 +33,9 @@ struct GrammarSpec {
 
 // Options of the JSON grammars of a compiler.
 struct GrammarOptions {
-  // A regular expression for the whitespace between JSON's tokens: blanks, tabs and line ends ("[\n\t ]*"). Its
-  // unbounded repetitions stop at kMaxJsonWhitespace. "": texts are compact, {"a": [1, 2]}, with one blank behind each
-  // colon and comma. Python's json.dumps writes this form, which models know.
+  // A regular expression for the whitespace between JSON's tokens: blanks, tabs and line ends ("[\n\t ]*"). The counts
+  // of its repetitions are limited to kMaxJsonWhitespace. "": texts are compact, {"a": [1, 2]}, with one blank behind
+  // each colon and comma. Python's json.dumps writes this form, which models know.
   std::string json_whitespace{};
 };
 
@@ -49,7 +49,7 @@ inline constexpr std::size_t kMaxGrammarRules = 8192;           // rules of the 
 inline constexpr std::size_t kMaxGrammarMemory = 256ull << 20;  // bytes of one grammar
 inline constexpr double kMaxCompileSeconds = 10;                // thread time
 inline constexpr double kMaxMaskSeconds = 0.25;                 // thread time for one token's mask
-inline constexpr int kMaxJsonWhitespace = 32;                   // most blanks in a row, if json_whitespace is unbounded
+inline constexpr int kMaxJsonWhitespace = 32;                   // greatest count of a repetition in json_whitespace
 
 // A compiled grammar. Immutable; requests and threads share it.
 //

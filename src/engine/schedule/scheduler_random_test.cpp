@@ -120,7 +120,9 @@ class NaiveMemory {
     return "";
   }
 
-  // Checks that a slot holds the state after all tokens so far; without tokens it must hold zeros.
+  // Checks that the sequence's slot holds the state after its computed tokens (any content if none is computed), that
+  // the new tokens name this slot, and that no other sequence of the step has it. Then records the state after the new
+  // tokens.
   std::string check_state(const CacheGroupBatch& group, std::size_t g, std::size_t b, const Sequence& s,
                           const std::vector<std::uint64_t>& prefixes) {
     const std::int32_t slot = group.page_tables[b].pages[0].value();

@@ -16,8 +16,9 @@ namespace tessera::schema {
 // valid but has no exact grammar. The message names place and keyword once: "#/properties/a: \"contains\": …".
 Result<std::string> compile_schema(std::string_view schema, std::string_view blank);
 
-// Returns an EBNF expression for `pattern`, a regular expression of blanks, tabs and line ends only. Unbounded
-// repetitions stop at kMaxJsonWhitespace. Returns invalid_argument for other patterns.
+// Returns an EBNF expression for `pattern`, a regular expression that matches only blanks, tabs and line ends. Every
+// count of a repetition, lower or upper, is limited to kMaxJsonWhitespace; an unbounded repetition stops there. Returns
+// invalid_argument for other patterns.
 Result<std::string> blank_ebnf(std::string_view pattern);
 
 }  // namespace tessera::schema

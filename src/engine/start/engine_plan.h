@@ -68,8 +68,8 @@ struct EnginePlan {
 // memory. Reads only the properties and free memory of `device`; takes no memory.
 Result<EnginePlan> plan_engine(const EngineOptions& options, Device& device, int rank = 0);
 
-// Return the default limit of tokens in a forward, and the default limit of running requests. A model that keeps a
-// state for each request runs fewer requests if fewer states fit.
+// Return the device's default limit of tokens in a forward, and of running requests. For a model that keeps a state for
+// each request, plan_engine() lowers the default number of requests if fewer states fit.
 std::int64_t default_chunk(const DeviceProperties& device);
 std::int64_t default_running(const DeviceProperties& device);
 

@@ -13,8 +13,8 @@
 
 namespace tessera {
 
-// Returns the source of the model's weights: its folder, or random numbers. Logs which parts of the folder the model
-// does not use: vision towers, and heads that predict further tokens.
+// Returns the source of the model's weights: its folder, or random numbers. For a folder, logs the tensors that
+// the model does not use, such as those of a vision tower or of next-token layers.
 Result<WeightSource> weight_source(const EngineOptions& options, const EnginePlan& plan);
 
 // The times at which a load began and ended.

@@ -28,7 +28,8 @@ constexpr std::string_view kRefused[] = {"use_dora",
                                          "alora_invocation_tokens",
                                          "trainable_token_indices"};
 
-// Returns whether a setting is in use. A setting that is absent, null, false or empty is not in use.
+// Returns whether a setting is in use. false, an empty list and an empty object are not. `value` is null if the setting
+// is absent or null (Fields::find()).
 bool is_set(const Json* value) {
   if (value == nullptr) return false;
   if (value->is_bool()) return value->as_bool();

@@ -177,8 +177,8 @@ class FolderTensors {
     return found != linear_by_numbers_.end() ? found->second : nullptr;
   }
 
-  // Adds `tensor` with its rows permuted and its numbers changed. If the arrangement changes nothing, the writer can
-  // copy the tensor's bytes.
+  // Adds `tensor` with its rows permuted and a function applied to each number, as `arrangement` says. If it says
+  // neither and the elements are stored plainly, the writer copies the tensor's bytes.
   Status add_rows(const std::string& name, const StoredTensor& tensor, const RowArrangement& arrangement) {
     const bool vector = tensor.shape.size() == 1 && !arrangement.rows.is_same();
     const bool same = arrangement.rows.is_same() && arrangement.change == NumberChange::kNone;

@@ -102,8 +102,9 @@ Result<std::unique_ptr<BoundOp>> bind_extend(AttentionKernel tiles, const CudaAt
   const bool hopper = planner.single_rows(attention.shape) == AttentionKernel::kHopper;
   std::unique_ptr<BoundOp> single_rows =
       TRY(hopper ? bind_decode_attention(attention, planner) : flashinfer::bind_fa2_single_rows(attention, planner));
-  // With wanted_rows_only, "hopper" also computes the last rows of longer requests, so a full graph needs the launch of
-  // "hopper" too.
+  // A full graph normally leaves out the launch for single rows. With wanted_rows_only, "hopper" also computes in that
+  // launch the last row of longer requests that want no other row. A full graph then needs the launch, so ExtendInTwo
+  // gets no states, by which it would leave the launch out.
   const bool takes_last_rows = hopper && attention.shape.wanted_rows_only;
   return std::make_unique<ExtendInTwo>(std::move(single_rows), std::move(op), *work,
                                        takes_last_rows ? nullptr : states);

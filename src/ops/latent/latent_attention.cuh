@@ -172,8 +172,9 @@ __global__ void __launch_bounds__(kWarps* kWarp) latent_tiles(const Problem p, c
   extern __shared__ __align__(128) unsigned char shared_bytes[];
   auto& shared = *reinterpret_cast<S*>(shared_bytes);
   cuda::let_next_begin();
-  // Copies write lengths and page tables, and earlier forwards wrote the older rows of the cache. No kernel that may
-  // still run changes them, so they may be read before wait_for_previous().
+  // Lengths and page tables were uploaded by copies on the stream, not by kernels, and the older rows of the cache were
+  // written by earlier forwards. No kernel that may still run changes them, so they may be read before
+  // wait_for_previous().
   Rows rows;
   if (!find_rows(p, static_cast<int>(blockIdx.x), S::kRows, rows) || direct_place(forms, rows.request) >= 0)
     return cuda::wait_for_previous();

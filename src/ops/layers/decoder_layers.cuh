@@ -149,7 +149,7 @@ __global__ void __launch_bounds__((kWarps + 1) * kWarp, 1) decoder_layers(const 
   wait_for_previous();
   const std::uint32_t first_tag = *p.step * kTagsOfStep + 1;
   const auto words_of = [&](int layer) { return p.words + layer % 2 * W::kTotal; };
-  // Each of the first rows · 4 threads owns two neighbouring columns of one row, among the block's eight columns.
+  // A block has eight columns of the stream. Each thread below 4 · rows owns two neighbouring columns of one row.
   const int my_row = thread / 4;
   const int my_pair = thread % 4;
   const int my_column = block * 8 + my_pair * 2;

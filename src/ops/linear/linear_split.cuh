@@ -94,8 +94,9 @@ __device__ inline void add_blocks(float (&total)[8], std::uint32_t address) {
   }
 }
 
-// Adds the same sums of all blocks of a cluster with `blocks` blocks, a number that is known only at run time.
-// Precondition: blocks <= kMost.
+// Does the same as the function above for a cluster whose number of blocks is known only at run time: sets `total` to
+// eight neighbouring sums, each added over all blocks. Starts the loads of one half at a time. Precondition: blocks <=
+// kMost.
 template <int kMost>
 __device__ inline void add_blocks(float (&total)[8], std::uint32_t address, int blocks) {
 #pragma unroll

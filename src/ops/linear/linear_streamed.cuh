@@ -208,7 +208,7 @@ __global__ void __launch_bounds__((kWarps + 1) * kWarp, kAtOnce || kHeld == 1 ? 
       }
     }
   };
-  // Multiplies the next stages, beginning with `stage`.
+  // Waits for the next kGroup stages, of which `stage` is the first, multiplies them by x, and frees their slots.
   const auto multiply = [&](const Held* x, int stage) {
     int slots[kGroup];
 #pragma unroll

@@ -63,7 +63,7 @@ __device__ inline void load_rows(const DeltaNet<T>& p, const Work& work, int fir
   const int key_offset = p.key_offset(work.head);
   // The keys and queries of the rows are vectors, which the warps take in turn. All are loaded before the first is
   // used.
-  constexpr int kVectors = 2 * kRowsAtOnce / kRowWarps;  // of a warp
+  constexpr int kVectors = 2 * kRowsAtOnce / kRowWarps;  // vectors that a warp loads
   constexpr int kLoads = RowMemory<kHeld>::kDims / kWarp;
   float values[kVectors][kLoads];
 #pragma unroll

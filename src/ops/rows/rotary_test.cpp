@@ -48,7 +48,8 @@ TEST(Rotary, Table) {
   }
 }
 
-// The expected axes are written out for 8 pairs: in order as in Qwen2.5-VL, interleaved as in Qwen3-VL and Qwen3.5.
+// `axes` lists, for each of 8 pairs, which of a token's three positions rotates it. Sections lie in order, as in
+// Qwen2.5-VL, or interleaved, as in Qwen3-VL and Qwen3.5.
 TEST(Rotary, TableOfPositionsInThreeDimensions) {
   struct Case {
     std::vector<std::int64_t> sections;

@@ -132,14 +132,15 @@ struct SearchRow {
   Bin bin;  // the calling thread's bin of the row
 };
 
-// A range of keys that may contain the answer, cut into digits of 2^shift keys each.
+// A range of keys that may contain the answer, divided into at most kSearchThreads subranges of 2^shift keys. A key's
+// digit is the index of its subrange.
 struct KeyRange {
   std::uint64_t first;
   std::uint64_t last;
   int shift;
 };
 
-// Cuts [first, last] into at most one digit for each thread.
+// Divides [first, last] into at most one subrange for each thread.
 __device__ inline KeyRange cut(std::uint64_t first, std::uint64_t last) {
   const int bits = 64 - __clzll(static_cast<long long>(last - first));
   return {first, last, bits > kDigitBits ? bits - kDigitBits : 0};

@@ -43,7 +43,8 @@ RunnerOptions choosing() {
   return options;
 }
 
-// Returns costs so low that a full graph, which saves the cuts between pieces, may gain enough at any size.
+// Returns costs of replays so low that no size is ruled out: a full graph saves at most a fixed time per cut, which
+// must exceed a given fraction of the replay's time (FullMeasurement::may_win).
 CostTable small_costs() {
   CostTable costs;
   for (const std::int64_t size : {4, 16, 40}) costs.add(RunnerKind::kPrefill, size, 1e-3);

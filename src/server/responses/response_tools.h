@@ -14,7 +14,7 @@ namespace tessera {
 
 struct ResponseTool {
   std::string shown;    // the name that the model sees
-  std::string name;     // the request's name
+  std::string name;     // the name that the request gives the tool
   std::string space{};  // the namespace; "": none
   bool custom = false;  // takes free text
 };

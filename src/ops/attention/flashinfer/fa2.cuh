@@ -135,7 +135,7 @@ using Fa2Plain = fi::DefaultAttention</*custom_mask=*/false, /*sliding_window=*/
 // The variant with a softcap: cap · tanh(scale · q·k / cap). FlashInfer's own variant uses the hardware's tanh, with a
 // relative error of 2^-11, which changes a score of 40 by 0.02. The error of this variant is about 1e-7 of the cap.
 struct Fa2Capped : Fa2Plain {
-  float to_argument;  // factor of the argument of e^x: 2 · scale / cap
+  float to_argument;  // 2 · scale / cap · log2(e), so that tanh(scale · s / cap) = 1 - 2 / (1 + 2^(s · to_argument))
 
   template <class Params>
   __device__ __host__ Fa2Capped(const Params& params, std::uint32_t request, std::uint8_t* shared)
