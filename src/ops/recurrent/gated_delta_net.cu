@@ -12,7 +12,7 @@
 #include <algorithm>
 #include <climits>
 #include <cstddef>
-#include <functional>
+#include <cstdint>
 #include <string>
 #include <type_traits>
 
@@ -48,23 +48,32 @@ __global__ void __launch_bounds__(kKeepThreads) keep_drafts(const DeltaNet<T> p)
   }
 }
 
-// Returns the launch of keep_drafts() behind the kernels that read accepted drafts, which it overwrites. Decode steps
-// have no drafts.
+// The launch of keep_drafts() behind the kernels that read accepted drafts, which it overwrites.
 template <class T>
-std::function<void(cudaStream_t)> keep_drafts_launch(const BindArgs& args, const DeltaNet<T>& p) {
-  if (p.held_drafts == 0 || args.context.batch_kind == BatchKind::kDecode) return [](cudaStream_t) {};
+struct KeepLaunch {
+  void (*kernel)(DeltaNet<T>) = nullptr;  // null: no forward has drafts
+  LaunchShape shape{};
+  std::uint64_t choice = 0;  // BoundOp::choice
+
+  void operator()(cudaStream_t stream, const DeltaNet<T>& p) const {
+    if (kernel != nullptr) launch_early(kernel, shape, stream, p);
+  }
+};
+
+// Decode steps have no drafts.
+template <class T>
+KeepLaunch<T> keep_drafts_launch(const BindArgs& args, const DeltaNet<T>& p) {
+  if (p.held_drafts == 0 || args.context.batch_kind == BatchKind::kDecode) return {};
+  constexpr int N = kPackSize<T>;
   const int keys = p.key_heads * p.key_dim;
   const int values = p.heads * p.value_dim;
-  const auto launch = [&]<int N>() -> std::function<void(cudaStream_t)> {
-    const std::int64_t across = ceil_div(keys + values + 2 * p.heads, kKeepThreads * N);
-    const LaunchShape shape{.grid = dim3(static_cast<unsigned>(std::min(p.num_rows, p.metadata.max_requests)),
-                                         static_cast<unsigned>(across)),
-                            .block = dim3(kKeepThreads)};
-    return [=](cudaStream_t stream) { launch_early(keep_drafts<T, N>, shape, stream, p); };
-  };
-  constexpr int N = kPackSize<T>;
-  return keys % N == 0 && values % N == 0 && 2 * p.heads % N == 0 ? launch.template operator()<N>()
-                                                                  : launch.template operator()<1>();
+  const bool packs = keys % N == 0 && values % N == 0 && 2 * p.heads % N == 0;
+  const std::int64_t across = ceil_div(keys + values + 2 * p.heads, kKeepThreads * (packs ? N : 1));
+  return {.kernel = packs ? keep_drafts<T, N> : keep_drafts<T, 1>,
+          .shape = {.grid = dim3(static_cast<unsigned>(std::min(p.num_rows, p.metadata.max_requests)),
+                                 static_cast<unsigned>(across)),
+                    .block = dim3(kKeepThreads)},
+          .choice = static_cast<std::uint64_t>(packs ? N : 1)};
 }
 
 // Returns the launch shape for up to `items` parts of work: as many blocks as the device runs at once, or fewer.
@@ -84,10 +93,14 @@ Result<std::unique_ptr<BoundOp>> bind_rows_kernel(const BindArgs& args, const De
   LaunchShape shape =
       TRY(work_shape(reinterpret_cast<const void*>(run_rows<T, kHeld>), kRowThreads, 0, items, args.device));
   if (args.context.batch_kind == BatchKind::kDecode) shape.grid = dim3(static_cast<unsigned>(items));
-  return make_cuda_op("gated_delta_net", [=, keep = keep_drafts_launch(args, p)](cudaStream_t stream) {
-    launch_early(run_rows<T, kHeld>, shape, stream, p);
-    keep(stream);
-  });
+  const KeepLaunch<T> keep = keep_drafts_launch(args, p);
+  return make_cuda_op(
+      "gated_delta_net",
+      [=](cudaStream_t stream) {
+        launch_early(run_rows<T, kHeld>, shape, stream, p);
+        keep(stream, p);
+      },
+      keep.choice);
 }
 
 // The greatest number of bytes of operands that a window's chunks may pass between the two kernels.
@@ -138,15 +151,18 @@ Result<std::unique_ptr<BoundOp>> bind_chunked(const BindArgs& args, DeltaNet<T> 
                                                    kPrepareBytes, form.window * form.heads, args.device));
   const LaunchShape chunk_shape = TRY(work_shape(reinterpret_cast<const void*>(run_chunks<T, kStages>), kChunkThreads,
                                                  kChunkBytes, items, args.device));
-  const auto keep = keep_drafts_launch(args, p);
-  return make_cuda_op("gated_delta_net", [=, chunks = static_cast<int>(form.chunks)](cudaStream_t stream) {
-    launch_early(run_rows<T, 32>, rows_shape, stream, p);
-    for (DeltaNet<T> window = p; window.first_chunk < chunks; window.first_chunk += window.window_chunks) {
-      launch_with(prepare_chunks<T>, prepare_shape, kPrepareBytes, can_launch_early(), stream, window);
-      launch_with(run_chunks<T, kStages>, chunk_shape, kChunkBytes, can_launch_early(), stream, window);
-    }
-    keep(stream);
-  });
+  const KeepLaunch<T> keep = keep_drafts_launch(args, p);
+  return make_cuda_op(
+      "gated_delta_net",
+      [=, chunks = static_cast<int>(form.chunks)](cudaStream_t stream) {
+        launch_early(run_rows<T, 32>, rows_shape, stream, p);
+        for (DeltaNet<T> window = p; window.first_chunk < chunks; window.first_chunk += window.window_chunks) {
+          launch_with(prepare_chunks<T>, prepare_shape, kPrepareBytes, can_launch_early(), stream, window);
+          launch_with(run_chunks<T, kStages>, chunk_shape, kChunkBytes, can_launch_early(), stream, window);
+        }
+        keep(stream, p);
+      },
+      keep.choice);
 }
 
 template <class T>
