@@ -12,6 +12,7 @@
 
 #include "tessera/base/status.h"
 #include "tessera/base/strong_id.h"
+#include "tessera/engine/report/draft_stats.h"
 #include "tessera/engine/report/graph_use.h"
 #include "tessera/model/config/embedding_config.h"
 #include "tessera/ops/sampling/top_logprobs.h"
@@ -163,6 +164,7 @@ struct Completion {
   StopMatch matched{};
   std::int64_t prompt_tokens = 0;
   std::int64_t cached_tokens = 0;  // prompt tokens that were found in the prefix cache
+  DraftTotals drafts{};            // the request's drafts in speculative decoding
   std::int64_t seed = 0;
   std::vector<TokenLogprobs> output_logprobs{};  // [output tokens]
   // [prompt tokens - prompt_start]. The prompt's very first token, if included, has logprob NaN and no top.

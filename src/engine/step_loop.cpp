@@ -138,7 +138,9 @@ void StepLoop::collect(const ScheduledBatch& batch, ScheduledBatch::Entry entry,
   }
   if (entry.drafts > 0) {
     const bool ends_by_draft = event && kept < entry.drafts && event->token == batch.draft_of(entry, kept);
-    drafts_.add(entry.drafts, kept + (ends_by_draft ? 1 : 0));
+    const std::int64_t output = kept + (ends_by_draft ? 1 : 0);
+    drafts_.add(entry.drafts, output);
+    entry.sequence->result.drafts.add(entry.drafts, output);
     entry.sequence->drafter->judge(entry.drafts, kept);
   }
   if (entry.sequence->drafter && entry.sequence->drafter->is_fruitless()) scheduler_.stop_drafting(*entry.sequence);

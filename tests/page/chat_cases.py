@@ -65,6 +65,19 @@ class ChatCases(PageCase):
         assert self.facts(page) == "23 tokens · first after 200 ms · 20 tokens/s", self.facts(page)
         assert self.text(page, ".answer .said") == "abcdef"
 
+    def test_answers_show_how_many_drafts_were_kept(self):
+        page = self.open_fake()
+        self.ask(page, "Count.")
+        self.asked(page, 1)
+        page.evaluate("""(async () => {
+            await fake.arrive(1200, fake.chunk("a", 1));
+            await fake.arrive(2200, fake.chunk("b", 11, {finish_reason: "stop"}) + fake.event({choices: [], usage: {completion_tokens: 11,
+                completion_tokens_details: {reasoning_tokens: 0, accepted_prediction_tokens: 7, rejected_prediction_tokens: 5}}}));
+            fake.end(2200);
+        })()""")
+        self.ended(page)
+        assert self.facts(page) == "11 tokens · first after 200 ms · 10 tokens/s · 7 of 12 drafts kept", self.facts(page)
+
     def test_rates_are_never_in_exponent_form(self):
         page = self.open_fake()
         for number, (tokens, shown) in enumerate(((123456, "123 455 tokens/s"), (1235, "1 234 tokens/s"), (3, "2.0 tokens/s"), (1000001, "1.00 M tokens/s")), 1):

@@ -34,6 +34,7 @@ EngineOptions with_drafts(EngineOptions options) {
 DraftStats expect_same(const EngineOptions& options, const std::vector<Request>& requests) {
   const std::unique_ptr<Engine> plain = make_engine(exact(options));
   const std::unique_ptr<Engine> drafting = make_engine(exact(with_drafts(options)));
+  DraftTotals of_requests;
   for (const bool cached : {false, true}) {
     const Result<std::vector<Completion>> expected = plain->run(requests);
     const Result<std::vector<Completion>> actual = drafting->run(requests);
@@ -44,6 +45,9 @@ DraftStats expect_same(const EngineOptions& options, const std::vector<Request>&
       EXPECT_EQ((*actual)[i].text, (*expected)[i].text);
       EXPECT_EQ((*actual)[i].finish, (*expected)[i].finish);
       EXPECT_EQ((*actual)[i].matched.text, (*expected)[i].matched.text);
+      EXPECT_EQ((*expected)[i].drafts.steps, 0);
+      EXPECT_LE((*actual)[i].drafts.kept, std::ssize((*actual)[i].output_ids));
+      of_requests.add((*actual)[i].drafts);
       EXPECT_EQ((*actual)[i].output_logprobs.size(), (*expected)[i].output_logprobs.size());
       for (std::size_t t = 0; t < (*expected)[i].output_logprobs.size(); ++t)
         EXPECT_EQ((*actual)[i].output_logprobs[t].token.logprob, (*expected)[i].output_logprobs[t].token.logprob)
@@ -51,6 +55,9 @@ DraftStats expect_same(const EngineOptions& options, const std::vector<Request>&
     }
   }
   EXPECT_EQ(plain->stats().drafts.steps, 0);
+  EXPECT_EQ(of_requests.steps, drafting->stats().drafts.steps);
+  EXPECT_EQ(of_requests.drafted, drafting->stats().drafts.drafted);
+  EXPECT_EQ(of_requests.kept, drafting->stats().drafts.kept);
   EXPECT_EQ(drafting->stats().output_tokens, plain->stats().output_tokens);
   EXPECT_LE(drafting->stats().steps, plain->stats().steps);
   return drafting->stats().drafts;
@@ -69,6 +76,14 @@ TEST(Speculation, GreedyTokensAreThoseOfPlainDecodes) {
       expect_same(small_options(), {repeating(12, 4, 40), repeating(16, 5, 30, 2), request(9, 40, 3), request(20, 1)});
   EXPECT_GT(stats.kept, 20);
   EXPECT_GE(stats.drafted, stats.kept);
+}
+
+TEST(Speculation, DraftsAreCountedForTheirOwnRequest) {
+  const std::unique_ptr<Engine> engine = make_engine(exact(with_drafts(small_options())));
+  const Result<std::vector<Completion>> done = engine->run(std::vector<Request>{repeating(24, 3, 40), request(9, 1)});
+  ASSERT_TRUE(done.ok()) << done.status().to_string();
+  EXPECT_GT((*done)[0].drafts.steps, 0);
+  EXPECT_EQ((*done)[1].drafts.steps, 0) << "a request of one token has no room for drafts";
 }
 
 TEST(Speculation, SampledTokensAreThoseOfPlainDecodes) {

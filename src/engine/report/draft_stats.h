@@ -1,4 +1,4 @@
-// Counts how many drafts speculative decoding made and kept since the engine started.
+// Counts how many drafts speculative decoding made and kept: for a request, and for the engine since it started.
 #pragma once
 
 #include <array>
@@ -10,37 +10,51 @@ namespace tessera {
 
 inline constexpr std::int64_t kMostDrafts = 64;  // most drafts of a request in a step
 
-struct DraftStats {
-  // Counts by a draft's position in its step; the first draft has index 0.
-  using ByPosition = std::array<std::int64_t, kMostDrafts>;
-
+// The drafts of one request, or of several.
+struct DraftTotals {
   std::int64_t steps = 0;    // forwards with drafts, counted once for each request that had drafts
   std::int64_t drafted = 0;  // drafts in these forwards
   std::int64_t kept = 0;     // drafts that were output
+
+  // Adds one forward of a request. Precondition: 1 ≤ more_drafted, 0 ≤ more_kept ≤ more_drafted.
+  void add(std::int64_t more_drafted, std::int64_t more_kept) {
+    ++steps;
+    drafted += more_drafted;
+    kept += more_kept;
+  }
+  void add(const DraftTotals& more) {
+    steps += more.steps;
+    drafted += more.drafted;
+    kept += more.kept;
+  }
+  // Returns the average number of tokens that a forward with drafts gave: its kept drafts, and the token that a forward
+  // without drafts gives too. Returns 0 before the first such forward.
+  double mean_length() const { return steps == 0 ? 0 : 1 + static_cast<double>(kept) / static_cast<double>(steps); }
+  // Returns the share of the drafts that was kept; 0 without drafts.
+  double kept_share() const { return drafted == 0 ? 0 : static_cast<double>(kept) / static_cast<double>(drafted); }
+};
+
+struct DraftStats : DraftTotals {
+  // Counts by a draft's position in its step; the first draft has index 0.
+  using ByPosition = std::array<std::int64_t, kMostDrafts>;
+
   ByPosition drafted_at{};
   ByPosition kept_at{};
 
   // Adds one forward of a request. Precondition: 1 ≤ more_drafted ≤ kMostDrafts, 0 ≤ more_kept ≤ more_drafted.
   void add(std::int64_t more_drafted, std::int64_t more_kept) {
-    ++steps;
-    drafted += more_drafted;
-    kept += more_kept;
+    DraftTotals::add(more_drafted, more_kept);
     for (std::int64_t at = 0; at < more_drafted; ++at) ++drafted_at[static_cast<std::size_t>(at)];
     for (std::int64_t at = 0; at < more_kept; ++at) ++kept_at[static_cast<std::size_t>(at)];
   }
   void add(const DraftStats& more) {
-    steps += more.steps;
-    drafted += more.drafted;
-    kept += more.kept;
+    DraftTotals::add(more);
     for (std::size_t at = 0; at < drafted_at.size(); ++at) {
       drafted_at[at] += more.drafted_at[at];
       kept_at[at] += more.kept_at[at];
     }
   }
 
-  // Returns the average number of tokens that a forward with drafts gave: its kept drafts, and the token that a forward
-  // without drafts gives too. Returns 0 before the first such forward.
-  double mean_length() const { return steps == 0 ? 0 : 1 + static_cast<double>(kept) / static_cast<double>(steps); }
   // Returns how many positions have had a draft. These are the positions 0, 1, …, because the drafts of a step follow
   // one another.
   std::size_t positions() const {

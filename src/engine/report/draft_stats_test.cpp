@@ -25,6 +25,12 @@ TEST(DraftStats, CountsByPositionOverAllEngines) {
   EXPECT_THAT(stats.by_position(stats.drafted_at), ElementsAre(3, 2, 1));
   EXPECT_THAT(stats.by_position(stats.kept_at), ElementsAre(2, 2, 0));
   EXPECT_DOUBLE_EQ(stats.mean_length(), 1 + 4.0 / 3);
+  EXPECT_DOUBLE_EQ(stats.kept_share(), 4.0 / 6);
+}
+
+TEST(DraftStats, WithoutDraftsShareAndLengthAreZero) {
+  EXPECT_EQ(DraftTotals().mean_length(), 0);
+  EXPECT_EQ(DraftTotals().kept_share(), 0);
 }
 
 TEST(DraftStats, CountsAStepWithTheMostDrafts) {

@@ -77,6 +77,7 @@ class ChatAnswer : public Answer {
     if (end != nullptr) {
       choice.usage.completion_tokens = std::ssize(end->output_ids);
       choice.usage.cached_tokens = end->cached_tokens;
+      choice.usage.drafts = end->drafts;
       choice.graph_info = GraphInfo::of(*end);
       if (style_.token_ids) choice.ids = std::move(end->output_ids);
       choice.prompt_logprobs = std::move(end->prompt_logprobs);
@@ -235,6 +236,7 @@ class ChatAnswer : public Answer {
     for (const Choice& choice : choices_) {
       usage.completion_tokens += choice.usage.completion_tokens;
       usage.reasoning_tokens += choice.usage.reasoning_tokens;
+      usage.drafts.add(choice.usage.drafts);
     }
     return usage;
   }

@@ -156,6 +156,11 @@ class GenerateAnswer : public Answer {
     if (choice.style.image_tokens > 0) json.key("image_tokens").value(choice.style.image_tokens);
     if (!has_ended(choice)) return;
     json.key("cached_tokens").value(choice.end.cached_tokens);
+    if (const DraftTotals& drafts = choice.end.drafts; drafts.steps > 0) {
+      json.key("spec_verify_ct").value(drafts.steps).key("spec_draft_token_num").value(drafts.drafted);
+      json.key("spec_accept_token_num").value(drafts.kept).key("spec_accept_rate").value(drafts.kept_share());
+      json.key("spec_accept_length").value(drafts.mean_length());
+    }
     json.key("e2e_latency").value(choice.end.total_ms * 1e-3);
   }
   static void write_output_logprobs(JsonWriter& json, const Choice& choice) {

@@ -11,7 +11,12 @@ void write_usage(JsonWriter& json, const Usage& usage) {
   json.key("prompt_tokens_details").object().key("cached_tokens").value(usage.cached_tokens);
   if (usage.image_tokens > 0) json.key("image_tokens").value(usage.image_tokens);
   json.end_object();
-  json.key("completion_tokens_details").object().key("reasoning_tokens").value(usage.reasoning_tokens).end_object();
+  json.key("completion_tokens_details").object().key("reasoning_tokens").value(usage.reasoning_tokens);
+  if (usage.drafts.steps > 0) {
+    json.key("accepted_prediction_tokens").value(usage.drafts.kept);
+    json.key("rejected_prediction_tokens").value(usage.drafts.drafted - usage.drafts.kept);
+  }
+  json.end_object();
   json.end_object();
 }
 

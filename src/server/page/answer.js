@@ -83,6 +83,8 @@ class Answer {
     const rate = this.rate.perSecond();
     if (rate != null) facts.push(`${rateText(rate)} tokens/s`);
     else if (tokens > 1 && this.rate.perSecondSince(this.began) != null) facts.push(`${rateText(this.rate.perSecondSince(this.began))} tokens/s in all`);
+    const {accepted_prediction_tokens: kept, rejected_prediction_tokens: refused} = this.usage?.completion_tokens_details ?? {};
+    if (kept != null) facts.push(`${countText(kept)} of ${countText(kept + refused)} drafts kept`);
     if (note) facts.push(note);
     else if (this.finish === "length") facts.push("cut at the token limit");
     return facts.join(" · ");

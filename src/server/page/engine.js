@@ -69,7 +69,7 @@ function showTiles(state) {
   setTile(tiles.requests, countText(requests.running),
     `${countText(requests.queued)} waiting${requests.preemptions ? `, ${countText(requests.preemptions)} preempted so far` : ""}`);
   setTile(tiles.output, latest.rate == null ? "–" : rateText(latest.rate),
-    `${countText(totals.output_tokens)} tokens since the start`);
+    `${countText(totals.output_tokens)} tokens since the start${totals.tokens_per_draft_forward ? `; ${totals.tokens_per_draft_forward.toFixed(1)} tokens per forward with drafts` : ""}`);
   setTile(tiles.kv, shareText(kv.used_pages, kv.usable_pages),
     `of ${countText(kv.usable_pages * kv.page_size)} tokens; prefix hits ${shareText(totals.cached_tokens, totals.prompt_tokens)}`);
   setTile(tiles.forwards, forwards ? shareText(replayed, forwards) : "–",

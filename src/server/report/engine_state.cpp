@@ -184,7 +184,9 @@ std::string EngineState::body(const EngineStats& stats, const ServerLatencies& l
   json.key("totals").object().key("prompt_tokens").value(stats.prompt_tokens);
   json.key("cached_tokens").value(stats.cached_tokens).key("output_tokens").value(stats.output_tokens);
   json.key("steps").value(stats.steps).key("forward_tokens").value(stats.forwards.tokens);
-  json.key("padded_tokens").value(stats.forwards.padded_tokens).end_object();
+  json.key("padded_tokens").value(stats.forwards.padded_tokens);
+  if (stats.drafts.steps > 0) json.key("tokens_per_draft_forward").value(stats.drafts.mean_length());
+  json.end_object();
   write_reasons(json.key("reasons"), stats.forwards);
   write_latencies(json.key("latency"), latencies);
   return json.end_object().take();

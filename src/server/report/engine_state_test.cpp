@@ -35,10 +35,12 @@ class EngineStateTest : public ::testing::Test {
   }
   static Engine& engine() { return *engine_; }
 
-  static Json state(const ServerLatencies& latencies = {}) {
+  static Json state(const ServerLatencies& latencies = {}, const DraftStats& drafts = {}) {
     ServedModel model;
     model.name = "demo \"quoted\"";
-    Result<Json> json = Json::parse(EngineState(engine(), model).body(engine().stats(), latencies), "state");
+    EngineStats stats = engine().stats();
+    stats.drafts = drafts;
+    Result<Json> json = Json::parse(EngineState(engine(), model).body(stats, latencies), "state");
     EXPECT_TRUE(json.ok()) << json.status().to_string();
     return json.ok() ? *std::move(json) : Json::object();
   }
@@ -52,6 +54,14 @@ std::int64_t count_at(const Json& runner, std::int64_t size, const char* what = 
     if (entry.find("size")->as_int() == size) return entry.find(what)->as_int();
   }
   return -1;
+}
+
+TEST_F(EngineStateTest, HasTheTokensOfAForwardWithDrafts) {
+  EXPECT_EQ(state().find("totals")->find("tokens_per_draft_forward"), nullptr);
+  DraftStats drafts;
+  drafts.add(3, 3);
+  drafts.add(3, 0);
+  EXPECT_EQ(state({}, drafts).find("totals")->find("tokens_per_draft_forward")->as_double(), 2.5);
 }
 
 TEST_F(EngineStateTest, GroupsCoverAllPartsOfTheForward) {

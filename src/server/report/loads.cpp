@@ -126,9 +126,8 @@ std::vector<LoadReport::Field> LoadReport::fields_of(std::size_t rank, const Eng
     fields.push_back({"memory", "memory", "token_capacity", capacity});
   }
   if (wanted("spec") && stats.drafts.steps > 0) {
-    const double rate = number(stats.drafts.kept) / number(std::max<std::int64_t>(stats.drafts.drafted, 1));
     fields.push_back({"speculative", "spec", "accept_length", stats.drafts.mean_length(), false});
-    fields.push_back({"speculative", "spec", "accept_rate", rate, false});
+    fields.push_back({"speculative", "spec", "accept_rate", stats.drafts.kept_share(), false});
   }
   if (wanted("disagg"))
     fields.push_back({.section = "disaggregation", .prefix = "disagg", .name = "mode", .text = "null"});

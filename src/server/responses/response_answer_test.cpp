@@ -23,7 +23,7 @@ using test::step;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-ResponseStyle style_of(bool stream) {
+ResponseStyle response_style(bool stream) {
   ResponseStyle style{.id = "resp_1",
                       .head = make_response_head(ApiFields(Json::object()), {.id = "resp_1", .model = "demo"})};
   style.text = {.choice = ToolChoice::kAuto, .tool_call_parser = "hermes", .reasoning_parser = "qwen3"};
@@ -66,7 +66,7 @@ std::string run(ResponseAnswer& answer, FinishReason finish = FinishReason::kSto
 }
 
 TEST(ResponseAnswer, StreamsEveryEventInOrder) {
-  ResponseAnswer answer(style_of(true));
+  ResponseAnswer answer(response_style(true));
   std::string stream = run(answer);
   stream += answer.last_events();
   const std::vector<Json> all = numbered_events(stream);
@@ -99,7 +99,7 @@ TEST(ResponseAnswer, StreamsEveryEventInOrder) {
 }
 
 TEST(ResponseAnswer, PlainAnswerHasTheStreamsItems) {
-  ResponseStyle style = style_of(false);
+  ResponseStyle style = response_style(false);
   style.items = {.summary = true, .encoded = true};
   ResponseAnswer answer(style);
   EXPECT_EQ(run(answer), "");
@@ -113,7 +113,7 @@ TEST(ResponseAnswer, PlainAnswerHasTheStreamsItems) {
 }
 
 TEST(ResponseAnswer, SummaryEventsReplaceTheReasonings) {
-  ResponseStyle style = style_of(true);
+  ResponseStyle style = response_style(true);
   style.items.summary = true;
   ResponseAnswer answer(style);
   std::string stream = on_event(answer, 0, step("<think>r</think>"), nullptr);
@@ -127,7 +127,7 @@ TEST(ResponseAnswer, SummaryEventsReplaceTheReasonings) {
 }
 
 TEST(ResponseAnswer, ACutOffResponseIsIncomplete) {
-  ResponseAnswer answer(style_of(true));
+  ResponseAnswer answer(response_style(true));
   std::string stream = on_event(answer, 0, step("a"), nullptr);
   Completion end = end_of(1, 5, 0);
   stream += on_event(answer, 0, last("", FinishReason::kLength), &end);
@@ -140,14 +140,14 @@ TEST(ResponseAnswer, ACutOffResponseIsIncomplete) {
 }
 
 TEST(ResponseAnswer, AnEmptyTextIsAnEmptyMessage) {
-  ResponseAnswer answer(style_of(false));
+  ResponseAnswer answer(response_style(false));
   Completion end = end_of(1, 5, 0);
   on_event(answer, 0, last("", FinishReason::kStop), &end);
   EXPECT_EQ(at(parsed(answer.body()), "output.0.content.0.text"), Json(""));
 }
 
 TEST(ResponseAnswer, AFailureHasTheErrorAndTheNextNumber) {
-  ResponseAnswer answer(style_of(true));
+  ResponseAnswer answer(response_style(true));
   std::string stream = on_event(answer, 0, step("a"), nullptr);
   stream += answer.stream_failure({.http_status = 503, .message = "lost", .param = {}, .code = "service_unavailable"});
   const Json event = numbered_events(stream).back();
@@ -157,7 +157,7 @@ TEST(ResponseAnswer, AFailureHasTheErrorAndTheNextNumber) {
 }
 
 TEST(ResponseAnswer, LogprobsStandWithTheirText) {
-  ResponseStyle style = style_of(true);
+  ResponseStyle style = response_style(true);
   style.logprobs = true;
   ResponseAnswer answer(style);
   std::string stream = on_event(answer, 0, step("<think>r</think>", TokenId(1), true), nullptr);
@@ -174,7 +174,7 @@ TEST(ResponseAnswer, LogprobsStandWithTheirText) {
 
 TEST(ResponseAnswer, StoresTheResponseWithItsTurn) {
   ResponseStore store({});
-  ResponseStyle style = style_of(false);
+  ResponseStyle style = response_style(false);
   style.keeping = {.store = &store, .owner = "me", .input = "[1]"};
   ResponseAnswer answer(style);
   run(answer);
@@ -190,7 +190,7 @@ TEST(ResponseAnswer, StoresTheResponseWithItsTurn) {
 
 TEST(ResponseAnswer, ABackgroundResponseIsStoredAsItGrows) {
   ResponseStore store({});
-  ResponseStyle style = style_of(false);
+  ResponseStyle style = response_style(false);
   style.keeping = {.store = &store, .owner = "me", .input = "[]", .background = true};
   ResponseAnswer answer(style);
   ASSERT_TRUE(answer.keep_running(nullptr).ok());
@@ -206,7 +206,7 @@ TEST(ResponseAnswer, ABackgroundResponseIsStoredAsItGrows) {
 
 TEST(ResponseAnswer, AFailedBackgroundResponseIsStoredAsFailed) {
   ResponseStore store({});
-  ResponseStyle style = style_of(false);
+  ResponseStyle style = response_style(false);
   style.keeping = {.store = &store, .owner = "me", .input = "[]", .background = true};
   ResponseAnswer answer(style);
   ASSERT_TRUE(answer.keep_running(nullptr).ok());
