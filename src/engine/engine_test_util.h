@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <stdexcept>
 #include <vector>
 
 #include "tessera/device/testing/environment.h"
@@ -34,10 +35,11 @@ inline EngineOptions demo_options() {
   return options;
 }
 
+// Makes an engine. If that fails, the exception ends the test as failed, and the program goes on with the next test.
 inline std::unique_ptr<Engine> make_engine(const EngineOptions& options = small_options()) {
   Result<std::unique_ptr<Engine>> engine = Engine::create(options);
-  EXPECT_TRUE(engine.ok()) << engine.status().to_string();
-  return engine.ok() ? *std::move(engine) : nullptr;
+  if (!engine.ok()) throw std::runtime_error(engine.status().to_string());
+  return *std::move(engine);
 }
 
 inline Request request(std::int64_t prompt, std::int64_t new_tokens, std::int32_t salt = 1) {
