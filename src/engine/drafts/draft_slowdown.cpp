@@ -16,8 +16,6 @@ constexpr double kGreatestRatio = 4;
 
 }  // namespace
 
-DraftSlowdown::DraftSlowdown() { factors_.fill({}); }
-
 std::size_t DraftSlowdown::place(std::int64_t requests) {
   const auto bits = std::bit_width(static_cast<std::uint64_t>(std::max<std::int64_t>(requests, 1)));
   return std::min(static_cast<std::size_t>(bits) - 1, std::tuple_size_v<decltype(factors_)> - 1);

@@ -24,8 +24,6 @@ class DraftSlowdown {
     bool has_drafts;
   };
 
-  DraftSlowdown();
-
   // Begins a step at `now`, and records the time since the step before it began. Nothing means that the engine does
   // something else: a step with prompts, a failure, or no step. Then neither time is recorded.
   void begin(std::optional<Step> step, Clock::time_point now);

@@ -66,10 +66,9 @@ std::int64_t Scheduler::schedule(bool decodes, std::int64_t most_chosen, std::in
     if (!decodes) share.take(count);
   }
   if (decodes) keep_places();
-  if (decodes) {
-    drafts_.choose({.running = running_, .most_rows = options_.limits.max_requests, .budget = budget}, chosen_, cache_);
-    scheduled.predicted_ms = drafts_.predicted_ms();
-  }
+  if (decodes)
+    scheduled.predicted_ms = drafts_.choose(
+        {.running = running_, .most_rows = options_.limits.max_requests, .budget = budget}, chosen_, cache_);
   for (const ChosenTokens& chosen : chosen_) {
     chosen.sequence->place = std::ssize(scheduled.entries);
     scheduled.append(*chosen.sequence, chosen.count, cache_, options_.vocab_size);

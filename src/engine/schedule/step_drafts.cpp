@@ -24,10 +24,9 @@ std::int64_t promised_pages(const Sequences& running, const CacheManager& cache,
   return pages;
 }
 
-void StepDrafts::choose(const Step& step, std::span<const ChosenTokens> decoding, CacheManager& cache) {
-  predicted_ms_ = 0;
+double StepDrafts::choose(const Step& step, std::span<const ChosenTokens> decoding, CacheManager& cache) {
   const auto drafts = [](const ChosenTokens& each) { return each.sequence->drafter.has_value(); };
-  if (std::ranges::none_of(decoding, drafts)) return;
+  if (std::ranges::none_of(decoding, drafts)) return 0;
   const auto has_prompt = [](const auto& sequence) { return !sequence->is_done() && !sequence->decodes(); };
   const bool waits = std::ranges::any_of(step.running, has_prompt);
   std::int64_t reading = kTokensRead;
@@ -44,13 +43,13 @@ void StepDrafts::choose(const Step& step, std::span<const ChosenTokens> decoding
   if (waits) {
     for (const auto& [sequence, count] : decoding)
       if (sequence->drafter) sequence->drafter->rest();
-    return;
+    return 0;
   }
 
   const std::int64_t room = std::min(step.most_rows - std::ssize(step.running), step.budget);
   const std::span<const std::int64_t> counts =
       counts_.choose(offers_, {.requests = std::ssize(decoding), .room = std::max<std::int64_t>(room, 0)}, costs_);
-  predicted_ms_ = counts_.predicted_ms();
+  double predicted_ms = counts_.predicted_ms();
   const bool nobody = std::ranges::all_of(counts, [](std::int64_t count) { return count == 0; });
   std::int64_t spare = spare_pages(step.running, cache);
   for (std::size_t i = 0; i < decoding.size(); ++i) {
@@ -61,13 +60,14 @@ void StepDrafts::choose(const Step& step, std::span<const ChosenTokens> decoding
     const std::int64_t end = now + counts[i];
     const std::int64_t pages = cache.pages_for(end) - cache.pages_for(now);
     if (pages > std::max<std::int64_t>(spare, 0)) {
-      predicted_ms_ = 0;  // the prediction includes these drafts
+      predicted_ms = 0;  // the prediction includes these drafts
       continue;
     }
     sequence.drafter->propose(sequence.tokens, counts[i], sequence.drafts);
     cache.take_pages(sequence.cache, end, end);
     spare -= pages;
   }
+  return predicted_ms;
 }
 
 void keep_draft(ScheduledBatch::Entry& entry, bool has_states) {

@@ -40,16 +40,14 @@ class StepDrafts {
 
   explicit StepDrafts(DraftCosts costs) : costs_(std::move(costs)) {}
 
-  // Sets the drafts of each sequence that decodes in this step, possibly none, and takes pages for them.
-  void choose(const Step& step, std::span<const ChosenTokens> decoding, CacheManager& cache);
-  // Returns the predicted milliseconds of the last chosen step; 0: it has no drafts, pages were missing for some of
-  // them, or no costs are measured.
-  double predicted_ms() const { return predicted_ms_; }
+  // Sets the drafts of each sequence that decodes in this step, possibly none, and takes pages for them. Returns the
+  // predicted milliseconds of the step; 0: it has no drafts, pages were missing for some of them, or no costs are
+  // measured.
+  double choose(const Step& step, std::span<const ChosenTokens> decoding, CacheManager& cache);
 
  private:
   DraftCosts costs_;
   DraftCounts counts_;
-  double predicted_ms_ = 0;
   std::vector<DraftOffer> offers_;  // one offer for each decoding sequence
 };
 
