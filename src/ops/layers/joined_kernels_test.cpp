@@ -58,6 +58,13 @@ class Chain {
         attributes = format.attributes();
         attributes.emplace_back("bias", bias);
         if (format.values == QuantisedFormat::Values::kE4M3) attributes.emplace_back("inputs", std::string("group"));
+      } else if (decl.name == "gated_norm") {
+        const std::int64_t column = bias ? 64 : 0;
+        operands.push_back(calls_.place(tensor({size.rows, width + column}, 1)));
+        operands.push_back(calls_.weight(random_tensor(DType::kFloat32, {width % 128 == 0 ? 128 : 8}, seed++, -1, 1)));
+        attributes = {{"eps", 1e-6}, {"column", column}};
+      } else if (decl.name == "sigmoid_gate") {
+        operands.push_back(calls_.place(tensor({size.rows, width}, 1)));
       } else if (decl.name == "gelu_mul" || decl.name == "gelu") {
         attributes = {{"tanh", bias}};
       }

@@ -8,6 +8,7 @@
 #include "tessera/device/cuda/cuda_device.h"
 #include "tessera/ops/quantised/quantised_kernels.cuh"
 #include "tessera/ops/quantised/quantised_linear.h"
+#include "tessera/ops/recurrent/rounded_output_gate.cuh"
 #include "tessera/ops/rows/rounded_results.cuh"
 
 namespace tessera {
@@ -48,8 +49,9 @@ Result<std::unique_ptr<BoundOp>> bind_after(std::span<const BindArgs> calls) {
       calls.size() > 2 ? gated_call(calls[1], calls[2]) : std::optional(quantised_call(calls[1]));
   if (!call || call->deterministic || choose_way(*call) != Way::kRoundedRows) return std::unique_ptr<BoundOp>();
   const auto make_rows = [&](const cuda::RoundedRows& to) {
-    std::unique_ptr<BoundOp> norm = bind_rounded_norm(calls[0], to);
-    return norm != nullptr ? std::move(norm) : bind_rounded_gate(calls[0], to);
+    std::unique_ptr<BoundOp> before = bind_rounded_norm(calls[0], to);
+    if (before == nullptr) before = bind_rounded_gate(calls[0], to);
+    return before != nullptr ? std::move(before) : bind_rounded_output_gate(calls[0], to);
   };
   return bind_quantised_fp8(*call, make_rows, calls[0].device);
 }
@@ -68,7 +70,8 @@ const std::vector<JoinedKernelDef>& joined_quantised_kernels() {
                        .most_rows = kAnyRows,
                        .bind = bind_after});
     }
-    for (const std::string_view before : {"rms_norm", "add_rms_norm", "silu_mul", "gelu_mul"})
+    for (const std::string_view before :
+         {"rms_norm", "add_rms_norm", "silu_mul", "gelu_mul", "gated_norm", "sigmoid_gate"})
       all.push_back(
           {.ops = {before, "quantised_linear"}, .name = "rounded", .most_rows = kAnyRows, .bind = bind_after});
     return all;

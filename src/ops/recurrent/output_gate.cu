@@ -6,6 +6,7 @@
 #include "tessera/ops/cuda/cuda_launch.cuh"
 #include "tessera/ops/cuda/cuda_norm.cuh"
 #include "tessera/ops/cuda/cuda_op.h"
+#include "tessera/ops/recurrent/rounded_output_gate.cuh"
 
 namespace tessera {
 namespace {
@@ -17,7 +18,6 @@ struct GatedNorm {
   const T* x;              // [rows, heads, head_dim]
   const T* z;              // [rows, width]; points to column `column` (the attribute) of the first row
   const float* w;          // [head_dim]
-  T* y;                    // as x
   std::int64_t num_heads;  // heads of all rows
   std::int64_t heads;      // heads of a row
   std::int64_t head_dim;
@@ -27,10 +27,28 @@ struct GatedNorm {
 
 __device__ inline float sigmoid_of(float x) { return 1.0f / (1.0f + expf(-x)); }
 
+// Two ways to store results: Numbers stores them in the storage type, and Rounded as rounded rows.
+template <class T>
+struct Numbers {
+  T* y;
+  template <int N>
+  __device__ void store(std::int64_t first, const Pack<T, N>& values) const {
+    store_pack(y + first, values);
+  }
+};
+template <class T>
+struct Rounded {
+  RoundedRows y;
+  std::int64_t columns;
+  __device__ void store(std::int64_t first, const Pack<T, 8>& values) const {
+    store_rounded(y, first / columns, first % columns, columns, values);
+  }
+};
+
 // Computes gated_norm. A head takes blockDim.x neighbouring lanes, a power of two up to a warp; a block has blockDim.y
 // heads. When the sum of squares is known, the head's elements are read a second time, from the cache.
-template <class T, int N>
-__global__ void gated_norm(const GatedNorm<T> p) {
+template <class T, int N, class Results>
+__global__ void gated_norm(const GatedNorm<T> p, const Results results) {
   let_next_begin();
   wait_for_previous();
   const std::int64_t head = row_of_thread();
@@ -51,57 +69,80 @@ __global__ void gated_norm(const GatedNorm<T> p) {
       const float gate = to_float(gates.at[j]);
       out.at[j] = from_float<T>(rounded<T>(to_float(values.at[j]) * scale) * p.w[i + j] * (gate * sigmoid_of(gate)));
     }
-    store_pack(p.y + head * p.head_dim + i, out);
+    results.store(head * p.head_dim + i, out);
   }
 }
 
-template <class T, int N>
-std::unique_ptr<BoundOp> make_gated_norm(const GatedNorm<T>& p) {
+template <class T, int N, class Results>
+std::unique_ptr<BoundOp> make_gated_norm(const char* name, const GatedNorm<T>& p, const Results& results) {
   const std::int64_t across = std::min<std::int64_t>(
       kWarp, static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(p.head_dim / N))));
   const std::int64_t down = kBlockThreads / across;
   const LaunchShape shape{.grid = dim3(static_cast<unsigned>(ceil_div(p.num_heads, down))),
                           .block = dim3(static_cast<unsigned>(across), static_cast<unsigned>(down))};
-  return make_cuda_op("gated_norm", [=](cudaStream_t stream) { launch_early(gated_norm<T, N>, shape, stream, p); });
+  return make_cuda_op(name,
+                      [=](cudaStream_t stream) { launch_early(gated_norm<T, N, Results>, shape, stream, p, results); });
+}
+
+template <class T>
+GatedNorm<T> gated_norm_of(const BindArgs& args) {
+  const std::int64_t head_dim = args.operands[2].cols();
+  return {.x = args.operands[0].as<T>(),
+          .z = args.operands[1].as<T>() + args.node.attribute_or("column", std::int64_t{0}),
+          .w = args.operands[2].as<float>(),
+          .num_heads = args.operands[0].elements() / head_dim,
+          .heads = args.operands[0].cols() / head_dim,
+          .head_dim = head_dim,
+          .width = args.operands[1].cols(),
+          .eps = static_cast<float>(args.node.attribute_or("eps", 0.0))};
+}
+
+// Returns whether all elements can be read in packs of N.
+template <class T, int N>
+bool has_packs(const BindArgs& args, const GatedNorm<T>& p) {
+  return p.head_dim % N == 0 && p.width % N == 0 && args.node.attribute_or("column", std::int64_t{0}) % N == 0;
 }
 
 Result<std::unique_ptr<BoundOp>> bind_gated_norm(const BindArgs& args) {
   return dispatch_dtype(args.operands[0].dtype, "gated_norm", [&]<class T>() -> Result<std::unique_ptr<BoundOp>> {
     constexpr int N = kPackSize<T>;
-    const std::int64_t column = args.node.attribute_or("column", std::int64_t{0});
-    const std::int64_t head_dim = args.operands[2].cols();
-    const GatedNorm<T> p{.x = args.operands[0].as<T>(),
-                         .z = args.operands[1].as<T>() + column,
-                         .w = args.operands[2].as<float>(),
-                         .y = args.results[0].as<T>(),
-                         .num_heads = args.operands[0].elements() / head_dim,
-                         .heads = args.operands[0].cols() / head_dim,
-                         .head_dim = head_dim,
-                         .width = args.operands[1].cols(),
-                         .eps = static_cast<float>(args.node.attribute_or("eps", 0.0))};
-    if (head_dim % N == 0 && p.width % N == 0 && column % N == 0) return make_gated_norm<T, N>(p);
-    return make_gated_norm<T, 1>(p);
+    const GatedNorm<T> p = gated_norm_of<T>(args);
+    const Numbers<T> y{args.results[0].as<T>()};
+    return has_packs<T, N>(args, p) ? make_gated_norm<T, N>("gated_norm", p, y)
+                                    : make_gated_norm<T, 1>("gated_norm", p, y);
   });
 }
 
 // Computes sigmoid_gate. Each thread takes one pack; the last pack may be short.
+template <class T, int N>
+__device__ inline Pack<T, N> gated_pack(const Pack<T, N>& values, const Pack<T, N>& gates) {
+  Pack<T, N> out;
+#pragma unroll
+  for (int j = 0; j < N; ++j)
+    out.at[j] = from_float<T>(to_float(values.at[j]) * rounded<T>(sigmoid_of(to_float(gates.at[j]))));
+  return out;
+}
+
 template <class T, int N>
 __global__ void sigmoid_gate(const T* x, const T* gate, T* y, std::int64_t n) {
   let_next_begin();
   wait_for_previous();
   const std::int64_t first = flat_item() * N;
   if (first + N <= n) {
-    const Pack<T, N> values = load_pack<T, N>(x + first);
-    const Pack<T, N> gates = load_pack<T, N>(gate + first);
-    Pack<T, N> out;
-#pragma unroll
-    for (int j = 0; j < N; ++j)
-      out.at[j] = from_float<T>(to_float(values.at[j]) * rounded<T>(sigmoid_of(to_float(gates.at[j]))));
-    store_pack(y + first, out);
+    store_pack(y + first, gated_pack(load_pack<T, N>(x + first), load_pack<T, N>(gate + first)));
   } else {
     for (std::int64_t i = first; i < n; ++i)
       y[i] = from_float<T>(to_float(x[i]) * rounded<T>(sigmoid_of(to_float(gate[i]))));
   }
+}
+
+// Does what sigmoid_gate() does, but writes the products as rounded rows of whole groups.
+template <class T>
+__global__ void sigmoid_gate_rounded(const T* x, const T* gate, const Rounded<T> y, std::int64_t n) {
+  let_next_begin();
+  wait_for_previous();
+  const std::int64_t first = flat_item() * 8;
+  if (first < n) y.store(first, gated_pack(load_pack<T, 8>(x + first), load_pack<T, 8>(gate + first)));
 }
 
 Result<std::unique_ptr<BoundOp>> bind_sigmoid_gate(const BindArgs& args) {
@@ -117,7 +158,32 @@ Result<std::unique_ptr<BoundOp>> bind_sigmoid_gate(const BindArgs& args) {
   });
 }
 
+template <class T>
+std::unique_ptr<BoundOp> make_rounded(const BindArgs& args, const RoundedRows& to) {
+  const Rounded<T> y{.y = to, .columns = args.operands[0].cols()};
+  if (y.columns % kRoundedGroup != 0) return nullptr;
+  if (args.node.op == "gated_norm") {
+    const GatedNorm<T> p = gated_norm_of<T>(args);
+    if (p.head_dim != kRoundedGroup || !has_packs<T, 8>(args, p)) return nullptr;
+    return make_gated_norm<T, 8>("gated_norm, rounded rows", p, y);
+  }
+  if (args.node.op != "sigmoid_gate") return nullptr;
+  const std::int64_t n = args.operands[0].elements();
+  return make_cuda_op("sigmoid_gate, rounded rows", [=, x = args.operands[0].as<T>(), gate = args.operands[1].as<T>(),
+                                                     shape = flat_shape(n / 8)](cudaStream_t stream) {
+    launch_early(sigmoid_gate_rounded<T>, shape, stream, x, gate, y, n);
+  });
+}
+
 }  // namespace
+
+std::unique_ptr<BoundOp> bind_rounded_output_gate(const BindArgs& args, const RoundedRows& to) {
+  switch (args.operands[0].dtype) {
+    case ir::DType::kBFloat16: return make_rounded<__nv_bfloat16>(args, to);
+    case ir::DType::kFloat16: return make_rounded<__half>(args, to);
+    default: return nullptr;
+  }
+}
 
 const KernelDef kGatedNormCuda{.op = "gated_norm", .name = "cuda", .bind = bind_gated_norm};
 
