@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "tessera/model/layers/cache.h"
+#include "tessera/ops/recurrent/gated_delta_net.h"
 
 namespace tessera {
 namespace {
@@ -149,10 +150,10 @@ ir::ValueId delta_net(LayerBuilder& b, const ModelConfig& config, std::int64_t l
   attributes.emplace_back("key_heads", local.key_heads);
   std::vector<ir::ValueId> operands{qkv, ba, a_log, dt_bias, state};
   if (drafts > 0) {
-    const std::int64_t keys = local.key_heads * net.key_head_dim;
-    const std::int64_t columns = local.channels(net) - keys + 2 * local.value_heads;
+    const std::int64_t key_values = local.key_heads * net.key_head_dim + 2 * local.value_heads;
+    const std::int64_t values = local.value_heads * net.value_head_dim;
     operands.push_back(b.graph.state(fmt::format("delta_drafts.{}", layer),
-                                     {b.options().dtype, {slots, ir::Dim(drafts), ir::Dim(columns)}}));
+                                     {b.options().dtype, {slots, ir::Dim(draft_values(drafts, key_values, values))}}));
   }
   const ir::ValueId mixed = b.graph.op("gated_delta_net", operands, attributes);
 

@@ -40,6 +40,9 @@ class OpPlan {
   // at least the batch's number of requests. For kExtend it is unused. Returns kResourceExhausted if the batch exceeds
   // the limits that the plan was made for, and kInternal if the batch contradicts itself. Allocates nothing.
   virtual Status plan(const ForwardBatch& batch, BatchKind kind, std::int64_t padded_requests, Stream& stream) = 0;
+  // Returns whether plan() needs the rows of a request together, also in a decode. For all other plans, each draft of a
+  // decode is a request of one row (row_requests.h).
+  virtual bool plans_requests() const { return false; }
   // Returns the bytes of device memory that the plan holds for its life, including its share of the step buffer.
   virtual std::int64_t bytes() const = 0;
   // Returns the names, for results and logs, of the kernels that run for batches of this kind. Layers may use different

@@ -76,6 +76,11 @@ Status StatePlan::check(const ForwardBatch& batch) const {
       if ((*lens)[b] > max_drafts_)
         return internal_error(fmt::format("request {} has {} {} drafts; a slot holds {}", b, (*lens)[b],
                                           lens == &batch.draft_lens ? "new" : "accepted", max_drafts_));
+  // With more rows between them, new drafts could take the places of accepted ones in the slot.
+  for (std::size_t b = 0; b < std::min(batch.draft_lens.size(), batch.accepted_drafts.size()); ++b)
+    if (batch.draft_lens[b] > 0 && batch.accepted_drafts[b] > 0 && batch.query_lens[b] != batch.draft_lens[b] + 1)
+      return internal_error(fmt::format("request {} has {} rows between accepted and new drafts; 1 is accepted", b,
+                                        batch.query_lens[b] - batch.draft_lens[b]));
   return ok_status();
 }
 

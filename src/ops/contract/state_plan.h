@@ -32,6 +32,8 @@ struct StateMetadata {
   // These functions describe request b. They need a device whose memory the caller can read.
   std::int64_t first_row(std::int64_t b) const { return lengths.query_starts[b]; }
   std::int64_t num_rows(std::int64_t b) const { return lengths.query_starts[b + 1] - lengths.query_starts[b]; }
+  // Returns the position of the request's first row in its sequence.
+  std::int64_t first_position(std::int64_t b) const { return lengths.kv_lens[b] - num_rows(b); }
   // Returns how many of the request's first rows change its state. It is at least 1.
   std::int64_t kept_rows(std::int64_t b) const { return num_rows(b) - drafts[b]; }
   bool keeps_state(std::int64_t b) const { return slots[b] != 0; }
@@ -48,6 +50,7 @@ class StatePlan final : public OpPlan {
   static std::int64_t bytes_needed(const PlanLimits& limits);
 
   Status plan(const ForwardBatch& batch, BatchKind kind, std::int64_t padded_requests, Stream& stream) override;
+  bool plans_requests() const override { return true; }
   std::int64_t bytes() const override { return bytes_needed(limits_); }
   std::vector<std::string_view> kernels(BatchKind /*kind*/) const override { return {kernel_}; }
 

@@ -34,6 +34,16 @@ TEST(StatePlan, RefusesMoreDraftsThanASlotHolds) {
             std::string::npos);
 }
 
+TEST(StatePlan, RefusesDraftsFarBehindAcceptedOnes) {
+  StateBench bench("test", false, 2);
+  EXPECT_TRUE(bench.plan(state_batch({{.rows = 4, .before = 5, .accepted = 2}})).ok());
+  EXPECT_TRUE(bench.plan(state_batch({{.rows = 4, .before = 5, .drafts = 1}})).ok());
+  EXPECT_NE(bench.plan(state_batch({{.rows = 4, .before = 5, .drafts = 1, .accepted = 1}}))
+                .message()
+                .find("request 0 has 3 rows between accepted and new drafts; 1 is accepted"),
+            std::string::npos);
+}
+
 TEST(StatePlan, TakesTheBytesThatItSaid) {
   const PlanArgs args{.nodes = {}, .kernel = "k", .num_pages = 4, .limits = {.max_requests = 37}};
   StepBuffer step;

@@ -1,6 +1,6 @@
 // causal_conv on CUDA. A thread processes neighbouring channels of up to kTileRows rows, and loads all inputs of these
 // rows before it computes the first. A separate launch writes the slots, because rows of several blocks read the same
-// slot. In a decode step each request has one row, and the thread that computes it writes the slot.
+// slot. In a decode step a thread computes all rows of its request, which are few, and writes the slot.
 #include "tessera/ops/recurrent/causal_conv.h"
 
 #include <algorithm>
@@ -134,17 +134,10 @@ __global__ void __launch_bounds__(kThreads) convolve_rows(const Conv<T> c) {
 }
 
 // Drops the slot's oldest rows and the drafts that were not accepted, and appends the request's newest rows: taps - 1
-// rows before the drafts, then the drafts. Grid: [requests, blocks of channels]. Each channel belongs to one thread, so
-// a thread may read a row of the slot after it has written an earlier one.
+// rows before the drafts, then the drafts. Each channel belongs to one thread, so a thread may read a row of the slot
+// after it has written an earlier one.
 template <class T, int N>
-__global__ void __launch_bounds__(kThreads) keep_last_rows(const Conv<T> c) {
-  let_next_begin();
-  wait_for_previous();
-  const std::int64_t channel = first_channel(N);
-  const int number = static_cast<int>(blockIdx.x);
-  if (number >= count_requests_on_device(c.metadata, c.num_rows) || channel >= c.channels) return;
-  const StateRequest request = state_request(c.metadata, number);
-  if (request.slot == 0) return;
+__device__ inline void keep_rows(const Conv<T>& c, const StateRequest& request, std::int64_t channel) {
   const int kept = c.taps - 1;
   T* const slot = c.slot(request, channel);
   const std::int64_t end = request.first_row + request.kept_rows;
@@ -161,17 +154,42 @@ __global__ void __launch_bounds__(kThreads) keep_last_rows(const Conv<T> c) {
     store_pack(slot + (kept + i) * c.channels, load_pack<T, N>(c.x + (end + i) * c.width + channel));
 }
 
-// Computes the convolution and updates the slots, for requests of one row each. Grid: [rows, blocks of channels].
-template <class T, int N, int kTaps>
-__global__ void __launch_bounds__(kThreads) convolve_decodes(const Conv<T> c) {
+// Updates the slots. Grid: [requests, blocks of channels].
+template <class T, int N>
+__global__ void __launch_bounds__(kThreads) keep_last_rows(const Conv<T> c) {
   let_next_begin();
   wait_for_previous();
   const std::int64_t channel = first_channel(N);
-  const int row = static_cast<int>(blockIdx.x);
-  if (row >= count_requests_on_device(c.metadata, c.num_rows) || channel >= c.channels) return;
+  const int number = static_cast<int>(blockIdx.x);
+  if (number >= count_requests_on_device(c.metadata, c.num_rows) || channel >= c.channels) return;
+  const StateRequest request = state_request(c.metadata, number);
+  if (request.slot != 0) keep_rows<T, N>(c, request, channel);
+}
+
+// Computes the convolution and updates the slots, for requests of few rows: one, and drafts.
+// Grid: [rows, blocks of channels]. A block has a request, so blocks past the number of requests have no work.
+template <class T, int N, int kTaps>
+__global__ void __launch_bounds__(kThreads) convolve_decodes(const Conv<T> c) {
+  constexpr int kRowsAtOnce = 4;
+  let_next_begin();
+  wait_for_previous();
+  const std::int64_t channel = first_channel(N);
+  const int number = static_cast<int>(blockIdx.x);
+  if (number >= count_requests_on_device(c.metadata, c.num_rows) || channel >= c.channels) return;
   Channels<T, N, kTaps> channels;
   channels.load_weights(c, channel);
-  const StateRequest request = state_request(c.metadata, row);
+  const StateRequest request = state_request(c.metadata, number);
+  if (request.num_rows > 1) {
+    for (int done = 0; done < request.num_rows; done += kRowsAtOnce) {
+      const int row = request.first_row + done;
+      const int count = min(kRowsAtOnce, request.num_rows - done);
+      typename Channels<T, N, kTaps>::template Inputs<kRowsAtOnce> inputs;
+      channels.template load_inputs<kRowsAtOnce>(c, request, row, count, channel, inputs);
+      channels.template convolve<kRowsAtOnce>(c, row, count, channel, inputs);
+    }
+    if (request.slot != 0) keep_rows<T, N>(c, request, channel);
+    return;
+  }
   typename Channels<T, N, kTaps>::template Inputs<1> inputs;
   channels.template load_inputs<1>(c, request, request.first_row, 1, channel, inputs);
   channels.template convolve<1>(c, request.first_row, 1, channel, inputs);

@@ -105,6 +105,15 @@ TEST_P(CausalConv, ContinuesBehindAcceptedDrafts) {
     for (const std::int64_t channels : {80, 33}) check(GetParam(), requests, channels, taps, BatchKind::kExtend, 5);
   check(GetParam(), {{.before = 9, .slot = 11, .accepted = 3}, {.before = 5, .slot = 4, .accepted = 1}, {.slot = 2}},
         80, 4, BatchKind::kDecode, 3);
+  for (const std::int64_t taps : {4, 2, 8})
+    for (const std::int64_t channels : {80, 33})
+      check(GetParam(),
+            {{.rows = 4, .before = 9, .slot = 3, .drafts = 3, .accepted = 2},
+             {.rows = 6, .before = 4, .slot = 1, .drafts = 5, .accepted = 1},
+             {.before = 6, .slot = 7, .accepted = 5},
+             {.rows = 2, .slot = 5, .drafts = 1},
+             {.before = 5, .slot = 2}},
+            channels, taps, BatchKind::kDecode, 5);
 }
 
 // Covers decode steps and their graphs, in which each request has one row.

@@ -15,7 +15,8 @@ struct StateRequest {
   int kept_rows;  // number of rows, from the first on, that change the state; later rows are drafts
   int accepted;   // number of drafts in the slot over which the state is advanced before the first row
   int slot;
-  bool anew;  // the state starts from zeros
+  int position;  // position of the first row in the sequence
+  bool anew;     // the state starts from zeros
 };
 
 // Returns the number of requests that have all their rows among the first `rows` rows of the forward. If the plan is
@@ -37,6 +38,7 @@ __device__ inline StateRequest state_request(const StateMetadata& metadata, int 
           .kept_rows = rows - metadata.drafts[request],
           .accepted = anew ? 0 : metadata.accepted[request],
           .slot = slot,
+          .position = metadata.lengths.kv_lens[request] - rows,
           .anew = anew};
 }
 

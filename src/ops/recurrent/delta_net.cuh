@@ -20,6 +20,14 @@ struct DeltaRow {
   const T* ba;       // [2 · heads]
 };
 
+// The place of a draft in a slot, in the layout of gated_delta_net.h.
+template <class T>
+struct DraftPlace {
+  T* keys;
+  T* values;
+  T* ba;
+};
+
 template <class T>
 struct DeltaNet {
   const T* qkv;          // [rows, 2 · key_heads · key_dim + heads · value_dim]
@@ -27,7 +35,7 @@ struct DeltaNet {
   const float* a_log;    // [heads]
   const float* dt_bias;  // [heads]
   float* state;          // [slots, heads, key_dim, value_dim]
-  T* draft_rows;         // [slots, held_drafts, draft_width()]: keys, values and ba of each draft
+  T* draft_rows;         // [slots, draft_values(…)]: keys, values and ba of drafts
   T* y;                  // [rows, heads · value_dim]
   std::int64_t num_rows;
   int key_heads;
@@ -46,17 +54,17 @@ struct DeltaNet {
 
   __device__ std::int64_t width() const { return 2LL * key_heads * key_dim + 1LL * heads * value_dim; }
   __device__ int keys_width() const { return key_heads * key_dim; }
-  __device__ std::int64_t draft_width() const { return width() - keys_width() + 2 * heads; }
   __device__ DeltaRow<T> row(std::int64_t at) const {
     const T* const queries = qkv + at * width();
     return {queries, queries + keys_width(), queries + 2 * keys_width(), ba + at * 2 * heads};
   }
-  __device__ T* draft(int slot, int number) const {
-    return draft_rows + (static_cast<std::int64_t>(slot) * held_drafts + number) * draft_width();
-  }
-  __device__ DeltaRow<T> draft_row(int slot, int number) const {
-    const T* const keys = draft(slot, number);
-    return {nullptr, keys, keys + keys_width(), keys + width() - keys_width()};
+  // Returns the place of draft `number` of the slot, whose position in the sequence is `position`.
+  __device__ DraftPlace<T> draft(int slot, int number, int position) const {
+    const int value_width = heads * value_dim;
+    const int key_width = keys_width() + 2 * heads;
+    T* const first = draft_rows + slot * (1LL * held_drafts * value_width + 1LL * key_places(held_drafts) * key_width);
+    T* const keys = first + held_drafts * value_width + position % key_places(held_drafts) * key_width;
+    return {keys, first + number * value_width, keys + keys_width()};
   }
   __device__ int key_offset(int head) const { return head / (heads / key_heads) * key_dim; }
 };

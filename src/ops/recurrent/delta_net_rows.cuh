@@ -1,5 +1,5 @@
 // The recurrent form of the gated delta net on CUDA: a block computes the rows of a request one after the other, for
-// some columns of one head. It also advances states over accepted drafts.
+// some columns of one head. It also advances states over accepted drafts, and stores new drafts.
 //
 // A block holds its part of the state in registers from the first row to the last, so it reads and writes the state
 // once. The operands of eight rows at a time are loaded and normalised before the first of them is computed. Then a row
@@ -43,9 +43,11 @@ __device__ inline void load_rows(const DeltaNet<T>& p, const Work& work, int fir
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const StateRequest& request = work.request;
-  const auto row_of = [&](int i) {
+  const auto row_of = [&](int i) -> DeltaRow<T> {
     const int r = first + i;
-    return r < 0 ? p.draft_row(request.slot, request.accepted + r) : p.row(request.first_row + r);
+    if (r >= 0) return p.row(request.first_row + r);
+    const DraftPlace<T> draft = p.draft(request.slot, request.accepted + r, request.position + r);
+    return {nullptr, draft.keys, draft.values, draft.ba};
   };
   // Each warp first loads what it alone loads, so that no load waits for another.
   const int column = work.column + lane;
@@ -93,10 +95,35 @@ __device__ inline void load_rows(const DeltaNet<T>& p, const Work& work, int fir
   }
 }
 
-// Computes requests row by row. A thread has kHeld elements of one column of the state; a warp has consecutive
-// dimensions of the key. The launch bounds limit registers to what the state needs, because more blocks on a
-// multiprocessor hide more of each other's loads (measured on an H200 with 64 requests: 137 us with five blocks, 124
-// with seven).
+// Stores a part of each draft of the request in its slot: the values of the block's columns, the head's gates in the
+// head's first block, and the keys in the first block that uses them. Other blocks may still read accepted drafts from
+// the slot. They read neither this block's values nor the places that new keys and gates take (gated_delta_net.h).
+template <class T>
+__device__ inline void keep_drafts(const DeltaNet<T>& p, const Work& work) {
+  const StateRequest& request = work.request;
+  if (request.slot == 0) return;
+  const int warp = static_cast<int>(threadIdx.x) / kWarp;
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int column = work.column + lane;
+  const bool has_gates = work.column == 0;
+  const bool has_keys = has_gates && work.head % (p.heads / p.key_heads) == 0;
+  for (int i = warp; i < request.num_rows - request.kept_rows; i += kRowWarps) {
+    const int r = request.kept_rows + i;
+    const DeltaRow<T> from = p.row(request.first_row + r);
+    const DraftPlace<T> to = p.draft(request.slot, i, request.position + r);
+    if (column < p.value_dim)
+      to.values[work.head * p.value_dim + column] = from.values[work.head * p.value_dim + column];
+    if (has_gates && lane < 2) to.ba[lane * p.heads + work.head] = from.ba[lane * p.heads + work.head];
+    if (!has_keys) continue;
+    const int first_key = p.key_offset(work.head);
+    for (int j = lane; j < p.key_dim; j += kWarp) to.keys[first_key + j] = from.keys[first_key + j];
+  }
+}
+
+// Computes requests row by row, and stores their drafts. A thread has kHeld elements of one column of the state; a warp
+// has consecutive dimensions of the key. The launch bounds limit registers to what the state needs, because more blocks
+// on a multiprocessor hide more of each other's loads (measured on an H200 with 64 requests: 137 us with five blocks,
+// 124 with seven).
 template <class T, int kHeld>
 __global__ void __launch_bounds__(kRowThreads, kHeld <= 32 ? 7 : 3) run_rows(const DeltaNet<T> p) {
   __shared__ alignas(16) RowMemory<kHeld> m;
@@ -172,6 +199,8 @@ __global__ void __launch_bounds__(kRowThreads, kHeld <= 32 ? 7 : 3) run_rows(con
           p.y[(row * p.heads + work.head) * p.value_dim + column] = from_float<T>(column_sum(m.out[i], lane));
       }
     }
+    // The work is computed again, because `work` would take registers during the loop above.
+    keep_drafts(p, find_work(p, item));
   }
   if (!waited) wait_for_previous();
 }

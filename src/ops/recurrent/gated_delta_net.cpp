@@ -37,8 +37,9 @@ Result<std::vector<ir::Type>> infer(const ir::OpSignature& s) {
     return refuse(s, fmt::format("drafts is {} beside {} operands; accepted: 0 beside 5, 1 or more beside 6", drafts,
                                  s.operands.size()));
   if (drafts > 0)
-    TRY(expect_type(s, 5, "draft_rows",
-                    {qkv.dtype, {state[0], drafts, key_heads * *state[2].constant() + values + 2 * heads}}));
+    TRY(expect_type(
+        s, 5, "draft_rows",
+        {qkv.dtype, {state[0], draft_values(drafts, key_heads * *state[2].constant() + 2 * heads, values)}}));
   if (s.node.attribute_or("group", std::int64_t{0}) < 0) return refuse(s, "group is negative; groups count from 0");
   return std::vector<ir::Type>{{qkv.dtype, {qkv.shape[0], values}}};
 }
@@ -49,7 +50,7 @@ const ir::OpDecl kGatedDeltaNet{
     .name = "gated_delta_net",
     .summary =
         "S = exp(g) S; S += k (beta (v - S^T k))^T; S^T q, S in a slot: qkv [T, 2*Hk*Dk+Hv*Dv], ba [T, 2*Hv], "
-        "[Hv], [Hv], [P, Hv, Dk, Dv], [P, D, Hk*Dk+Hv*Dv+2*Hv]? -> [T, Hv*Dv]",
+        "[Hv], [Hv], [P, Hv, Dk, Dv], [P, D*Hv*Dv+(2*D+1)*(Hk*Dk+2*Hv)]? -> [T, Hv*Dv]",
     .operands = {{.name = "qkv"},
                  {.name = "ba"},
                  {.name = "a_log"},

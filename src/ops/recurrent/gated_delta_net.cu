@@ -29,52 +29,6 @@ namespace {
 using namespace delta_net;
 
 constexpr int kLeastChunkRows = 16;
-constexpr int kKeepThreads = 256;
-
-// Stores each request's drafts in its slot, N values a thread. Grid: [requests, blocks of values].
-template <class T, int N>
-__global__ void __launch_bounds__(kKeepThreads) keep_drafts(const DeltaNet<T> p) {
-  let_next_begin();
-  wait_for_previous();
-  const int number = static_cast<int>(blockIdx.x);
-  const int at = static_cast<int>(blockIdx.y * kKeepThreads + threadIdx.x) * N;
-  if (number >= count_requests_on_device(p.metadata, p.num_rows) || at >= p.draft_width()) return;
-  const StateRequest request = state_request(p.metadata, number);
-  if (request.slot == 0) return;
-  const auto kv_width = static_cast<int>(p.width()) - p.keys_width();
-  for (int i = 0; i < request.num_rows - request.kept_rows; ++i) {
-    const DeltaRow<T> row = p.row(request.first_row + request.kept_rows + i);
-    store_pack(p.draft(request.slot, i) + at, load_pack<T, N>(at < kv_width ? row.keys + at : row.ba + at - kv_width));
-  }
-}
-
-// The launch of keep_drafts() behind the kernels that read accepted drafts, which it overwrites.
-template <class T>
-struct KeepLaunch {
-  void (*kernel)(DeltaNet<T>) = nullptr;  // null: no forward has drafts
-  LaunchShape shape{};
-  std::uint64_t choice = 0;  // BoundOp::choice
-
-  void operator()(cudaStream_t stream, const DeltaNet<T>& p) const {
-    if (kernel != nullptr) launch_early(kernel, shape, stream, p);
-  }
-};
-
-// Decode steps have no drafts.
-template <class T>
-KeepLaunch<T> keep_drafts_launch(const BindArgs& args, const DeltaNet<T>& p) {
-  if (p.held_drafts == 0 || args.context.batch_kind == BatchKind::kDecode) return {};
-  constexpr int N = kPackSize<T>;
-  const int keys = p.key_heads * p.key_dim;
-  const int values = p.heads * p.value_dim;
-  const bool packs = keys % N == 0 && values % N == 0 && 2 * p.heads % N == 0;
-  const std::int64_t across = ceil_div(keys + values + 2 * p.heads, kKeepThreads * (packs ? N : 1));
-  return {.kernel = packs ? keep_drafts<T, N> : keep_drafts<T, 1>,
-          .shape = {.grid = dim3(static_cast<unsigned>(std::min(p.num_rows, p.metadata.max_requests)),
-                                 static_cast<unsigned>(across)),
-                    .block = dim3(kKeepThreads)},
-          .choice = static_cast<std::uint64_t>(packs ? N : 1)};
-}
 
 // Returns the launch shape for up to `items` parts of work: as many blocks as the device runs at once, or fewer.
 Result<LaunchShape> work_shape(const void* kernel, int threads, std::size_t shared_bytes, std::int64_t items,
@@ -86,21 +40,20 @@ Result<LaunchShape> work_shape(const void* kernel, int threads, std::size_t shar
 }
 
 // In decode steps the grid has a block for each item, even if not all are resident at once: a block that starts when
-// another ends loads while its neighbours compute. In other forwards `items` is only an upper limit, as if every row
-// were a request. Most blocks of such a grid would find no item, so resident blocks loop over the items instead.
+// another ends loads while its neighbours compute. If requests may have drafts, there may be fewer requests than rows,
+// and blocks without an item would cost time. The grid then has at most kDecodeWaves times the resident blocks. In
+// other forwards `items` is only an upper limit, as if every row were a request. Resident blocks then loop over the
+// items.
 template <class T, int kHeld>
 Result<std::unique_ptr<BoundOp>> bind_rows_kernel(const BindArgs& args, const DeltaNet<T>& p, std::int64_t items) {
+  constexpr std::int64_t kDecodeWaves = 16;
   LaunchShape shape =
       TRY(work_shape(reinterpret_cast<const void*>(run_rows<T, kHeld>), kRowThreads, 0, items, args.device));
-  if (args.context.batch_kind == BatchKind::kDecode) shape.grid = dim3(static_cast<unsigned>(items));
-  const KeepLaunch<T> keep = keep_drafts_launch(args, p);
-  return make_cuda_op(
-      "gated_delta_net",
-      [=](cudaStream_t stream) {
-        launch_early(run_rows<T, kHeld>, shape, stream, p);
-        keep(stream, p);
-      },
-      keep.choice);
+  const std::int64_t most = p.held_drafts > 0 ? kDecodeWaves * shape.grid.x : items;
+  if (args.context.batch_kind == BatchKind::kDecode)
+    shape.grid = dim3(static_cast<unsigned>(std::min<std::int64_t>(items, most)));
+  return make_cuda_op("gated_delta_net",
+                      [=](cudaStream_t stream) { launch_early(run_rows<T, kHeld>, shape, stream, p); });
 }
 
 // The greatest number of bytes of operands that a window's chunks may pass between the two kernels.
@@ -151,18 +104,13 @@ Result<std::unique_ptr<BoundOp>> bind_chunked(const BindArgs& args, DeltaNet<T> 
                                                    kPrepareBytes, form.window * form.heads, args.device));
   const LaunchShape chunk_shape = TRY(work_shape(reinterpret_cast<const void*>(run_chunks<T, kStages>), kChunkThreads,
                                                  kChunkBytes, items, args.device));
-  const KeepLaunch<T> keep = keep_drafts_launch(args, p);
-  return make_cuda_op(
-      "gated_delta_net",
-      [=, chunks = static_cast<int>(form.chunks)](cudaStream_t stream) {
-        launch_early(run_rows<T, 32>, rows_shape, stream, p);
-        for (DeltaNet<T> window = p; window.first_chunk < chunks; window.first_chunk += window.window_chunks) {
-          launch_with(prepare_chunks<T>, prepare_shape, kPrepareBytes, can_launch_early(), stream, window);
-          launch_with(run_chunks<T, kStages>, chunk_shape, kChunkBytes, can_launch_early(), stream, window);
-        }
-        keep(stream, p);
-      },
-      keep.choice);
+  return make_cuda_op("gated_delta_net", [=, chunks = static_cast<int>(form.chunks)](cudaStream_t stream) {
+    launch_early(run_rows<T, 32>, rows_shape, stream, p);
+    for (DeltaNet<T> window = p; window.first_chunk < chunks; window.first_chunk += window.window_chunks) {
+      launch_with(prepare_chunks<T>, prepare_shape, kPrepareBytes, can_launch_early(), stream, window);
+      launch_with(run_chunks<T, kStages>, chunk_shape, kChunkBytes, can_launch_early(), stream, window);
+    }
+  });
 }
 
 template <class T>

@@ -3,7 +3,7 @@
 // and Qwen3.5).
 //
 //   gated_delta_net(qkv X[T, 2·Hk·Dk + Hv·Dv], ba X[T, 2·Hv], a_log f32[Hv], dt_bias f32[Hv],
-//                   mut state f32[P, Hv, Dk, Dv], mut draft_rows X[P, D, Hk·Dk + Hv·Dv + 2·Hv])
+//                   mut state f32[P, Hv, Dk, Dv], mut draft_rows X[P, draft_values(…)])
 //                   {group: int, key_heads: int = Hk, drafts: int = D} → X[T, Hv·Dv]
 //   A row of qkv holds Hk query heads, Hk key heads and Hv value heads. A row of ba holds Hv logits of beta, then Hv
 //   logits of the gate. Value head h reads query and key head h / (Hv / Hk). For each row of a request in order, and
@@ -19,6 +19,11 @@
 // request's slot of `draft_rows`. The request's next forward advances S over the drafts that were accepted
 // (ForwardBatch::accepted_drafts) from these rows, before its own rows. Without the attribute `drafts` there is no
 // operand draft_rows. Everything is computed in float32.
+//
+// A slot of draft_rows holds the values of D drafts, [D, Hv·Dv], and behind them 2·D + 1 places for keys and ba,
+// [2·D + 1, Hk·Dk + 2·Hv]. The keys and the ba of the draft at position p of the sequence lie in place p mod (2·D + 1).
+// So the new drafts of a request with one other row do not replace accepted drafts, and each block of a kernel may
+// store its part of the new drafts while other blocks still read accepted keys.
 //
 // The recurrent form computes row by row, by the formulas above. The chunked form computes up to kDeltaChunk rows at a
 // time. The corrections u of a chunk solve a triangular system, so that nearly all work is matrix products. G_i is the
@@ -45,6 +50,13 @@ namespace tessera {
 extern const ir::OpDecl kGatedDeltaNet;
 extern const KernelDef kGatedDeltaNetCpu;
 extern const KernelDef kGatedDeltaNetCuda;
+
+// Returns the number of places for keys and ba in a slot that holds `drafts` drafts.
+constexpr int key_places(std::int64_t drafts) { return static_cast<int>(2 * drafts + 1); }
+// Returns the number of values in a slot of draft_rows. `key_values` is Hk·Dk + 2·Hv, and `values` is Hv·Dv.
+constexpr std::int64_t draft_values(std::int64_t drafts, std::int64_t key_values, std::int64_t values) {
+  return drafts * values + key_places(drafts) * key_values;
+}
 
 inline constexpr std::int64_t kDeltaChunk = 64;  // rows of a chunk
 inline constexpr float kDeltaNormEps = 1e-6f;    // added to the sums of squares of q and k

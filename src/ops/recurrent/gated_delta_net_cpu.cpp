@@ -25,7 +25,7 @@ struct Problem {
   const float* a_log;    // [heads]
   const float* dt_bias;  // [heads]
   float* state;          // [slots, heads, key_dim, value_dim]
-  T* draft_rows;         // [slots, held_drafts, draft_width()]
+  T* draft_rows;         // [slots, draft_values(…)]
   T* y;                  // [rows, heads · value_dim]
   std::int64_t num_rows;
   std::int64_t key_heads;
@@ -39,34 +39,40 @@ struct Problem {
 
   std::int64_t keys_width() const { return key_heads * sizes.key_dim; }
   std::int64_t width() const { return 2 * keys_width() + heads * sizes.value_dim; }
-  std::int64_t draft_width() const { return width() - keys_width() + 2 * heads; }
-  T* drafts_of(std::int64_t request) const {
-    return draft_rows + metadata.slots[request] * held_drafts * draft_width();
-  }
 };
 
-// Consecutive rows of operands: of the forward, or of drafts in a slot.
+// The place of a draft in a slot, in the layout of gated_delta_net.h.
+template <class T>
+struct DraftPlace {
+  T* keys;
+  T* values;
+  T* ba;
+};
+// Returns the place of draft `number` of the request's slot, whose position in the sequence is `position`.
+template <class T>
+DraftPlace<T> draft_place(const Problem<T>& p, std::int64_t request, std::int64_t number, std::int64_t position) {
+  const std::int64_t values = p.heads * p.sizes.value_dim;
+  const std::int64_t key_values = p.keys_width() + 2 * p.heads;
+  T* const slot = p.draft_rows + p.metadata.slots[request] * draft_values(p.held_drafts, key_values, values);
+  T* const keys = slot + p.held_drafts * values + position % key_places(p.held_drafts) * key_values;
+  return {keys, slot + number * values, keys + p.keys_width()};
+}
+
+// Consecutive rows of the forward, or one draft in a slot.
 template <class T>
 struct SourceRows {
-  const T* queries;  // null: the rows only advance the state, so their queries are not used
-  const T* keys;     // the keys, then the values
+  const T* queries;  // null: the row only advances the state, so its queries are not used
+  const T* keys;
+  const T* values;
   const T* ba;
-  std::int64_t stride;     // elements from one row's keys to the next row's
-  std::int64_t ba_stride;  // elements from one row of ba to the next
-
-  SourceRows from(std::int64_t row) const {
-    return {queries == nullptr ? nullptr : queries + row * stride, keys + row * stride, ba + row * ba_stride, stride,
-            ba_stride};
-  }
+  std::int64_t stride = 0;     // elements from one row's keys to the next row's
+  std::int64_t ba_stride = 0;  // elements from one row of ba to the next
 };
 template <class T>
-SourceRows<T> forward_rows(const Problem<T>& p) {
-  return {p.qkv, p.qkv + p.keys_width(), p.ba, p.width(), 2 * p.heads};
-}
-template <class T>
-SourceRows<T> drafts_in_slot(const Problem<T>& p, std::int64_t request) {
-  const T* const rows = p.drafts_of(request);
-  return {nullptr, rows, rows + p.width() - p.keys_width(), p.draft_width(), p.draft_width()};
+SourceRows<T> forward_rows(const Problem<T>& p, std::int64_t first) {
+  const T* const queries = p.qkv + first * p.width();
+  return {queries,    queries + p.keys_width(), queries + 2 * p.keys_width(), p.ba + first * 2 * p.heads, p.width(),
+          2 * p.heads};
 }
 
 std::int64_t scratch_floats(const DeltaSizes& sizes) {
@@ -124,9 +130,8 @@ TESSERA_CPU_CLONES void load_rows(const Problem<T>& p, const SourceRows<T>& from
       std::fill_n(rows.queries + r * dk, dk, 0.0f);
     else
       load_unit(from.queries + r * from.stride + key_head * dk, rows.queries + r * dk, dk, query_scale);
-    const T* const keys = from.keys + r * from.stride;
-    load_unit(keys + key_head * dk, rows.keys + r * dk, dk, 1.0f);
-    const T* const value = keys + p.keys_width() + head * dv;
+    load_unit(from.keys + r * from.stride + key_head * dk, rows.keys + r * dk, dk, 1.0f);
+    const T* const value = from.values + r * from.stride + head * dv;
 #pragma omp simd
     for (std::int64_t i = 0; i < dv; ++i) rows.values[r * dv + i] = to_float(value[i]);
   }
@@ -169,10 +174,10 @@ void run_head(const Problem<T>& p, std::int64_t request, std::int64_t head, cons
     load_gates(p, from, count, head, own.rows);
   };
   const std::int64_t accepted = p.metadata.accepted_drafts(request);
-  for (std::int64_t done = 0; done < accepted; done += kDeltaChunk) {
-    const std::int64_t some = std::min(kDeltaChunk, accepted - done);
-    load(drafts_in_slot(p, request).from(done), some);
-    for (std::int64_t r = 0; r < some; ++r) recur_delta_row(own.rows, r, p.sizes, state);
+  for (std::int64_t i = 0; i < accepted; ++i) {
+    const DraftPlace<T> draft = draft_place(p, request, i, p.metadata.first_position(request) - accepted + i);
+    load({.queries = nullptr, .keys = draft.keys, .values = draft.values, .ba = draft.ba}, 1);
+    recur_delta_row(own.rows, 0, p.sizes, state);
   }
   const bool chunked = !p.deterministic && chunks_delta(p.sizes) && num_rows >= kLeastChunkRows;
   const std::int64_t kept_rows = p.metadata.kept_rows(request);
@@ -182,7 +187,7 @@ void run_head(const Problem<T>& p, std::int64_t request, std::int64_t head, cons
       state = std::copy_n(state, state_floats, own.no_state) - state_floats;
     const std::int64_t first = p.metadata.first_row(request) + done;
     count = std::min(kDeltaChunk, (done < kept_rows ? kept_rows : num_rows) - done);
-    load(forward_rows(p).from(first), count);
+    load(forward_rows(p, first), count);
     if (chunked)
       run_delta_chunk(own.rows, count, p.sizes, own.scratch, state);
     else
@@ -195,12 +200,13 @@ void run_head(const Problem<T>& p, std::int64_t request, std::int64_t head, cons
 template <class T>
 void keep_drafts(const Problem<T>& p, std::int64_t request) {
   if (!p.metadata.keeps_state(request)) return;
-  const std::int64_t kv_width = p.width() - p.keys_width();
   for (std::int64_t i = 0; i < p.metadata.drafts[request]; ++i) {
-    const SourceRows<T> from = forward_rows(p).from(p.metadata.first_row(request) + p.metadata.kept_rows(request) + i);
-    T* const to = p.drafts_of(request) + i * p.draft_width();
-    std::copy_n(from.keys, kv_width, to);
-    std::copy_n(from.ba, 2 * p.heads, to + kv_width);
+    const std::int64_t r = p.metadata.kept_rows(request) + i;
+    const SourceRows<T> from = forward_rows(p, p.metadata.first_row(request) + r);
+    const DraftPlace<T> to = draft_place(p, request, i, p.metadata.first_position(request) + r);
+    std::copy_n(from.keys, p.keys_width(), to.keys);
+    std::copy_n(from.values, p.heads * p.sizes.value_dim, to.values);
+    std::copy_n(from.ba, 2 * p.heads, to.ba);
   }
 }
 

@@ -22,9 +22,11 @@ struct DeltaSizes {
 
   std::int64_t width() const { return 2 * key_heads * key_dim + heads * value_dim; }
   std::int64_t state() const { return heads * key_dim * value_dim; }
-  // The widths of a draft in a slot: its keys and values, and all of it.
-  std::int64_t kv_width() const { return width() - key_heads * key_dim; }
-  std::int64_t draft_width() const { return kv_width() + 2 * heads; }
+  std::int64_t keys() const { return key_heads * key_dim; }
+  // Return the numbers of values of a draft's keys with its row of ba, of its values, and of a whole slot of drafts.
+  std::int64_t key_width() const { return key_heads * key_dim + 2 * heads; }
+  std::int64_t value_width() const { return heads * value_dim; }
+  std::int64_t slot_width(std::int64_t held) const { return draft_values(held, key_width(), value_width()); }
   ir::Attributes attributes(std::int64_t held_drafts = 0) const {
     return {{"group", std::int64_t{0}}, {"key_heads", key_heads}, {"drafts", held_drafts}};
   }
@@ -88,22 +90,31 @@ Inputs make_inputs(DType dtype, const DeltaSizes& s, const std::vector<StateRequ
   return in;
 }
 
+// Returns the index in draft_rows of draft `number`, at `position`, of a slot: of its keys and ba, and of its values.
+std::int64_t keys_at(const DeltaSizes& s, std::int64_t held, std::int64_t slot, std::int64_t position) {
+  return slot * s.slot_width(held) + held * s.value_width() + position % key_places(held) * s.key_width();
+}
+std::int64_t values_at(const DeltaSizes& s, std::int64_t held, std::int64_t slot, std::int64_t number) {
+  return slot * s.slot_width(held) + number * s.value_width();
+}
+
 // Advances `state` over the accepted drafts of the request, from its slot in `draft_rows`.
 void accept_drafts(const DeltaSizes& s, const StateRequest& request, std::int64_t held, const Inputs& in,
                    const std::vector<double>& draft_rows, double* state) {
   std::vector<double> qkv(static_cast<std::size_t>(s.width()));  // the queries are zeros
   std::vector<double> out(static_cast<std::size_t>(s.heads * s.value_dim));
   for (std::int64_t i = 0; i < request.accepted; ++i) {
-    const double* const row = draft_rows.data() + (request.slot * held + i) * s.draft_width();
-    std::copy_n(row, s.kv_width(), qkv.begin() + s.key_heads * s.key_dim);
-    reference_row(s, qkv.data(), row + s.kv_width(), in.a_log.values(), in.dt_bias.values(), state, out.data());
+    const double* const row = draft_rows.data() + keys_at(s, held, request.slot, request.before - request.accepted + i);
+    std::copy_n(row, s.keys(), qkv.begin() + s.keys());
+    std::copy_n(draft_rows.data() + values_at(s, held, request.slot, i), s.value_width(), qkv.begin() + 2 * s.keys());
+    reference_row(s, qkv.data(), row + s.keys(), in.a_log.values(), in.dt_bias.values(), state, out.data());
   }
 }
 
 void check(DType dtype, const DeltaSizes& s, const std::vector<StateRequest>& requests, bool deterministic = false,
            BatchKind kind = BatchKind::kExtend, std::int64_t held = 0) {
   const Inputs in = make_inputs(dtype, s, requests, 2, 11);
-  const HostTensor draft_rows = random_tensor(dtype, {kNumSlots, std::max<std::int64_t>(held, 1), s.draft_width()}, 23);
+  const HostTensor draft_rows = random_tensor(dtype, {kNumSlots, s.slot_width(std::max<std::int64_t>(held, 1))}, 23);
   std::vector<double> drafts = draft_rows.values();
   const std::vector<double> qkv = in.qkv.values();
   const std::vector<double> ba = in.ba.values();
@@ -121,9 +132,11 @@ void check(DType dtype, const DeltaSizes& s, const std::vector<StateRequest>& re
       const std::int64_t draft = i - (request.rows - request.drafts);
       if (draft == -1) std::copy(with_drafts.begin(), with_drafts.end(), slot);
       if (draft < 0) continue;
-      double* const kept = drafts.data() + (request.slot * held + draft) * s.draft_width();
-      std::copy_n(qkv.data() + row * s.width() + s.key_heads * s.key_dim, s.kv_width(), kept);
-      std::copy_n(ba.data() + row * 2 * s.heads, 2 * s.heads, kept + s.kv_width());
+      double* const kept = drafts.data() + keys_at(s, held, request.slot, request.before + i);
+      std::copy_n(qkv.data() + row * s.width() + s.keys(), s.keys(), kept);
+      std::copy_n(ba.data() + row * 2 * s.heads, 2 * s.heads, kept + s.keys());
+      std::copy_n(qkv.data() + row * s.width() + 2 * s.keys(), s.value_width(),
+                  drafts.data() + values_at(s, held, request.slot, draft));
     }
   }
   StateBench bench("gated_delta_net", deterministic, held);
@@ -183,10 +196,15 @@ TEST_P(GatedDeltaNet, AdvancesStatesOverAcceptedDrafts) {
                                           {.before = 9, .slot = 2},
                                           {.slot = 9},
                                           {.before = 9, .slot = 5, .accepted = 1}};
+  const std::vector<StateRequest> checks{{.rows = 3, .before = 12, .slot = 1, .drafts = 2, .accepted = 2},
+                                         {.before = 9, .slot = 2},
+                                         {.rows = 2, .before = 7, .slot = 9, .drafts = 1, .accepted = 1},
+                                         {.rows = 3, .slot = 5, .drafts = 2}};
   for (const bool deterministic : {false, true})
     for (const DeltaSizes& sizes : {DeltaSizes{2, 6, 16, 16}, {2, 2, 24, 40}, {1, 2, 128, 128}, {1, 1, 256, 256}}) {
       check(GetParam(), sizes, extends, deterministic, BatchKind::kExtend, 69);
       check(GetParam(), sizes, decodes, deterministic, BatchKind::kDecode, 2);
+      check(GetParam(), sizes, checks, deterministic, BatchKind::kDecode, 2);
     }
 }
 
@@ -328,7 +346,7 @@ TEST(GatedDeltaNetGraph, ReplaysWithOtherRequests) {
   constexpr std::int64_t kHeld = 3;
   const Inputs in = make_inputs(DType::kFloat32, s, {{.rows = 80, .before = 1, .slot = 3}}, 0, 3);
   std::vector<HostTensor> operands = in.operands();
-  operands.push_back(random_tensor(DType::kFloat32, {kNumSlots, kHeld, s.draft_width()}, 9));
+  operands.push_back(random_tensor(DType::kFloat32, {kNumSlots, s.slot_width(kHeld)}, 9));
   const ir::Attributes attributes = s.attributes(kHeld);
   StateBench bench("gated_delta_net", false, kHeld);
   const auto kernel = kernel_under_test(kGatedDeltaNetCpu);
@@ -359,7 +377,7 @@ TEST(GatedDeltaNetShapes, AreChecked) {
   const ir::Type head{DType::kFloat32, {6}};
   const ir::Type state{DType::kFloat32, {ir::Symbol::kPages, 6, 8, 4}};
   EXPECT_EQ(infer_error(kGatedDeltaNet, {qkv, ba, head, head, state}, s.attributes()), "");
-  const ir::Type drafts{DType::kBFloat16, {ir::Symbol::kPages, 3, s.draft_width()}};
+  const ir::Type drafts{DType::kBFloat16, {ir::Symbol::kPages, s.slot_width(3)}};
   EXPECT_EQ(infer_error(kGatedDeltaNet, {qkv, ba, head, head, state, drafts}, s.attributes(3)), "");
   const auto refused = [&](const std::vector<ir::Type>& operands, ir::Attributes attributes) {
     return !infer_error(kGatedDeltaNet, operands, std::move(attributes)).empty();
