@@ -95,7 +95,7 @@ enum {
 };
 
 /* The symbols for sizes that vary: tokens, requests, longest query, wanted rows, patches, and pages of the four cache
- * groups. */
+ * groups. In a decode B is the number of rows, and Q is 1. */
 enum {
   TESSERA_PLUGIN_T = 0,
   TESSERA_PLUGIN_B = 1,
@@ -246,7 +246,9 @@ typedef struct tessera_plugin_page_table {
 /* A ragged batch. The tokens of a request are adjacent. */
 typedef struct tessera_plugin_batch {
   size_t size;
-  int32_t is_decode;       /* row t is the only row of request t */
+  /* Row t is the only row of request t. With speculative decoding a request and each of its drafts are requests here.
+   * They share pages, and a layer stores the keys of all rows before its attention reads them. */
+  int32_t is_decode;
   int64_t padded_requests; /* with is_decode: the rows of the graph that will run, at least num_requests */
   size_t num_tokens;
   const int32_t* positions; /* [num_tokens]: the position of each token in its request */

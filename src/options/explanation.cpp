@@ -32,10 +32,11 @@ std::vector<DispatchExample> examples_for(const RunnerOptions& runner, const std
   // A prefill of one token is shaped like a decode step.
   const BatchShape prefill{.tokens = num_tokens,
                            .requests = 1,
+                           .decodes = num_tokens == 1,
                            .all_rows_wanted = num_tokens == 1,
                            .several_rows_each = num_tokens > 1,
                            .force_eager = false};
-  const BatchShape decode{.tokens = num_tokens, .requests = num_tokens, .all_rows_wanted = true, .force_eager = false};
+  const BatchShape decode{.tokens = num_tokens, .requests = num_tokens, .decodes = true, .all_rows_wanted = true};
   return {{"prefill", num_tokens, dispatch(prefill, table)}, {"decode", num_tokens, dispatch(decode, table)}};
 }
 

@@ -54,9 +54,8 @@ Status ForwardStep::run_idle_forward(const Decision& decision) {
 }
 
 Status ForwardStep::stage_decode(const StagedTokens& tokens, std::int64_t size, std::span<const SampleRow> sampling) {
-  const std::int64_t rows = size * parts_.model.options.decode_query_length;
-  TRY(launcher_.stage(tokens, parts_.runner(RunnerRole::kDecode).spec().batches, rows));
-  return parts_.inputs().stage_rows(std::span(in_order_).first(static_cast<std::size_t>(rows)), sampling, rows);
+  TRY(launcher_.stage(tokens, BatchKind::kDecode, size));
+  return parts_.inputs().stage_rows(std::span(in_order_).first(static_cast<std::size_t>(size)), sampling, size);
 }
 
 Status ForwardStep::run_decode(const ForwardInputs& inputs, const Decision& decision, StepResults::Slot& results) {

@@ -33,7 +33,7 @@ class ForwardStep {
   // Returns, after an error of run(), whether a graph failed to launch, so that no result of the forward was kept.
   bool replay_failed() const { return replay_failed_; }
 
-  // Stages the inputs of a decode graph of `size` requests. Every row is a wanted row, in order. `sampling` is passed
+  // Stages the inputs of a decode graph of `size` rows. Every row is a wanted row, in order. `sampling` is passed
   // to InputBuffers::stage_rows.
   Status stage_decode(const StagedTokens& tokens, std::int64_t size, std::span<const SampleRow> sampling);
 

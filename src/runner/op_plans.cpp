@@ -30,6 +30,12 @@ Result<OpPlans> OpPlans::create(Device& device, const Source& source, StepBuffer
     std::unique_ptr<OpPlan> plan =
         TRY(op.kernel->planner->make(device, plan_args(op, source), step)
                 .with_context(fmt::format("planning {} for cache group {}", op.op, op.group)));
+    const bool has_states = source.is_state_group(op.group);
+    if (source.limits.drafts && has_states && !plan->plans_requests())
+      return unimplemented(
+          fmt::format("speculative_algorithm: {} keeps a state for each request, and its planner takes "
+                      "no drafts; NONE is accepted",
+                      op.op));
     plans.entries_.push_back({.op = op.op, .group = op.group, .plan = std::move(plan)});
   }
   return plans;
@@ -48,7 +54,10 @@ void OpPlans::add_to(ForwardContext& context) const {
 }
 
 Status OpPlans::plan(const ForwardBatch& batch, BatchKind kind, std::int64_t padded_requests, Stream& stream) {
-  for (const Entry& entry : entries_) TRY(entry.plan->plan(batch, kind, padded_requests, stream));
+  const bool has_drafts = kind == BatchKind::kDecode && !batch.is_decode();
+  const ForwardBatch& rows = has_drafts ? row_requests_.of(batch) : batch;
+  for (const Entry& entry : entries_)
+    TRY(entry.plan->plan(entry.plan->plans_requests() ? batch : rows, kind, padded_requests, stream));
   return ok_status();
 }
 

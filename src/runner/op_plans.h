@@ -10,6 +10,7 @@
 
 #include "tessera/base/status.h"
 #include "tessera/ops/contract/op_plan.h"
+#include "tessera/runner/row_requests.h"
 
 namespace tessera {
 
@@ -21,6 +22,12 @@ class OpPlans {
     const KernelTable& kernels;
     PlanLimits limits;
     std::span<const std::int64_t> num_pages;  // [cache groups], page 0 included
+
+    bool is_state_group(std::int64_t group) const {
+      const auto at = static_cast<std::size_t>(group);
+      return !graphs.empty() && at < graphs[0]->cache_groups.size() &&
+             graphs[0]->cache_groups[at].kind == ir::CacheGroup::Kind::kState;
+    }
   };
   // Creates the plans in `step`, which must outlive them. Allocate `step` before the first plan().
   static Result<OpPlans> create(Device& device, const Source& source, StepBuffer& step);
@@ -30,7 +37,8 @@ class OpPlans {
   // Adds the plans to the context. Kernels bound with that context find their plans through this object. The object may
   // be moved, but must outlive the kernels.
   void add_to(ForwardContext& context) const;
-  // Calls every plan with these arguments (OpPlan::plan). Allocates nothing.
+  // Calls every plan with these arguments (OpPlan::plan). In a decode, each draft is passed as a request of one row,
+  // except to plans that need whole requests. Allocates nothing for batches no larger than earlier ones.
   Status plan(const ForwardBatch& batch, BatchKind kind, std::int64_t padded_requests, Stream& stream);
 
   std::int64_t bytes() const;
@@ -44,6 +52,7 @@ class OpPlans {
     std::unique_ptr<OpPlan> plan;
   };
   std::vector<Entry> entries_;
+  RowRequests row_requests_;
 };
 
 }  // namespace tessera

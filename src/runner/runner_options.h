@@ -30,7 +30,7 @@ enum class CaptureMode : std::uint8_t {
 struct RunnerOptions : StepLimits {
   GraphSwitches graphs;
   std::vector<std::int64_t> prefill_sizes;  // tokens, ascending
-  std::vector<std::int64_t> decode_sizes;   // requests, ascending
+  std::vector<std::int64_t> decode_sizes;   // rows: requests and their drafts, ascending
   CaptureMode capture = CaptureMode::kEager;
   bool measure_costs = true;  // measured in idle moments, for dispatch; never if forwards are deterministic
   // Captures a full graph, in addition to the pieces, for each prefill size that was measured to be faster with it.
@@ -42,7 +42,7 @@ struct RunnerOptions : StepLimits {
   // Operators at which prefill graphs are cut; empty with graphs.prefill_whole.
   std::vector<std::string> split_ops;
   std::vector<std::string> decode_split_ops;  // operators at which decode graphs are cut
-  std::int64_t decode_query_length = 1;       // tokens that each request of a decode forward adds
+  std::int64_t max_drafts = 0;                // most drafts of a request in a forward; 0: no request has drafts
   std::shared_ptr<const Registry> registry = shared_built_ins();
   std::string compiler = "eager";  // a compiler of the registry
   std::string decode_compiler;  // compiler of decode forwards of up to decode_compiler_max requests; empty: `compiler`

@@ -22,12 +22,12 @@ ir::Bucket prefill_bucket(std::int64_t tokens, const NumPages& num_pages) {
   return bucket;
 }
 
-// Returns the bucket of a decode batch: every request adds `query_length` tokens and wants the logits of all of them.
-ir::Bucket decode_bucket(std::int64_t requests, std::int64_t query_length, const NumPages& num_pages) {
-  ir::Bucket bucket = prefill_bucket(requests * query_length, num_pages);
-  bucket[Symbol::kRequests] = requests;
-  bucket[Symbol::kQueryLength] = query_length;
-  bucket[Symbol::kRows] = requests * query_length;
+// Returns the bucket of a decode batch, whose rows are all wanted.
+ir::Bucket decode_bucket(std::int64_t rows, const NumPages& num_pages) {
+  ir::Bucket bucket = prefill_bucket(rows, num_pages);
+  bucket[Symbol::kRequests] = rows;
+  bucket[Symbol::kQueryLength] = 1;
+  bucket[Symbol::kRows] = rows;
   return bucket;
 }
 
@@ -42,10 +42,6 @@ ir::Bucket choice_bucket(std::int64_t rows) {
   ir::Bucket bucket;
   bucket[Symbol::kRows] = rows;
   return bucket;
-}
-
-std::int64_t largest_decode(const RunnerOptions& options) {
-  return (max_head_rows(options) + options.decode_query_length - 1) / options.decode_query_length;
 }
 
 }  // namespace
@@ -70,13 +66,12 @@ std::string_view runner_role_name(RunnerRole role) {
 std::int64_t max_padded_tokens(const RunnerOptions& options) {
   std::int64_t most = options.max_tokens;
   if (!options.prefill_sizes.empty()) most = std::max(most, options.prefill_sizes.back());
-  if (!options.decode_sizes.empty()) most = std::max(most, options.decode_sizes.back() * options.decode_query_length);
+  if (!options.decode_sizes.empty()) most = std::max(most, options.decode_sizes.back());
   return most;
 }
 
 std::int64_t max_head_rows(const RunnerOptions& options) {
-  const std::int64_t decoded =
-      options.decode_sizes.empty() ? 0 : options.decode_sizes.back() * options.decode_query_length;
+  const std::int64_t decoded = options.decode_sizes.empty() ? 0 : options.decode_sizes.back();
   // One run should hold the rows of all running requests, because each run reads the weights again. The limit of 2 *
   // kMaxHeadRows requests keeps the memory of the logits at most twice that of kMaxHeadRows rows.
   return std::max({kMaxHeadRows, decoded, std::min(options.max_requests, 2 * kMaxHeadRows)});
@@ -136,6 +131,7 @@ PlanLimits plan_limits(const RunnerOptions& options) {
           .max_pages_per_request = pages_for(options.context_length, options.page_size),
           .page_size = options.page_size,
           .deterministic = options.deterministic,
+          .drafts = options.max_drafts > 0,
           .check_page_tables = options.debug};
 }
 
@@ -143,7 +139,6 @@ Result<std::vector<RunnerSpec>> make_runner_specs(const ModelGraphs& graphs, con
   const std::int64_t max_tokens = max_padded_tokens(options);
   const std::int64_t max_rows = max_head_rows(options);
   const NumPages num_pages = options.num_pages;
-  const std::int64_t query_length = options.decode_query_length;
   const ir::Type& logits = graphs.choose.value(graphs.choose.states[0]).type;
   const std::int64_t choice_reserved =
       TRY(choice_logits_offset(graphs, options)) + TRY(ir::size_bytes(logits, choice_bucket(kMaxChoiceRows)));
@@ -173,9 +168,9 @@ Result<std::vector<RunnerSpec>> make_runner_specs(const ModelGraphs& graphs, con
                    .reserved_bytes = handed_over});
   specs.push_back({.role = RunnerRole::kDecode,
                    .graph = std::move(decode),
-                   .batches = query_length == 1 ? BatchKind::kDecode : BatchKind::kExtend,
-                   .bucket = [=](std::int64_t requests) { return decode_bucket(requests, query_length, num_pages); },
-                   .largest = largest_decode(options),
+                   .batches = BatchKind::kDecode,
+                   .bucket = [=](std::int64_t rows) { return decode_bucket(rows, num_pages); },
+                   .largest = max_rows,
                    .ladder = options.decode_sizes,
                    .captured = options.graphs.decode,
                    .runs_eagerly = false,

@@ -4,7 +4,7 @@
 //   prefill   body, cut at attention (or what the options name)   sizes: tokens           captured
 //   head      head and sampler, on wanted rows                    sizes: wanted rows      eager
 //             (prompts may run a body and a head of their own: ModelGraphs::prefill)
-//   decode    body, head and sampler, chained                     sizes: requests         captured
+//   decode    body, head and sampler, chained                     sizes: rows of requests and drafts   captured
 //   choose    edits of logits and the sampler                     sizes: sampled rows     eager
 //   logprobs  log-probabilities of rows of logits                 sizes: wanted rows      eager
 //   adapter prefill, adapter head, adapter decode   like prefill, head and decode, but for forwards in which some row
@@ -55,7 +55,7 @@ enum class RunnerRole : std::uint8_t {
 // adapter roles if the model serves no adapters.
 inline constexpr std::array kCapturedRoles{RunnerRole::kPrefill, RunnerRole::kDecode, RunnerRole::kAdapterPrefill,
                                            RunnerRole::kAdapterDecode};
-// Returns whether the role is a decode role. The sizes of decode roles count requests.
+// Returns whether the role is a decode role. The sizes of decode roles count rows: one for each request, and drafts.
 constexpr bool is_decode_role(RunnerRole role) {
   return role == RunnerRole::kDecode || role == RunnerRole::kAdapterDecode;
 }

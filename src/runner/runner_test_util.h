@@ -134,9 +134,12 @@ inline Result<RunnerBench> try_make_bench(const std::string& golden, RunnerOptio
                                           LastLayer last = LastLayer::kOfAllRows) {
   const std::string folder = testing::data_path("goldens/" + golden);
   const ModelConfig config = TRY(ModelConfig::read(folder, built_in_families()));
-  ModelGraphs graphs =
-      TRY(build_model(config, {.dtype = dtype, .page_size = options.page_size, .max_requests = options.max_requests},
-                      built_in_ops(), built_in_families()));
+  ModelGraphs graphs = TRY(build_model(config,
+                                       {.dtype = dtype,
+                                        .page_size = options.page_size,
+                                        .max_requests = options.max_requests,
+                                        .max_drafts = options.max_drafts},
+                                       built_in_ops(), built_in_families()));
   options.num_pages.resize(graphs.body.cache_groups.size(), options.num_pages.front());
   RunnerBench bench;
   bench.device = TRY(FakeDevice::create(faults, {.threads = 1}));

@@ -61,6 +61,7 @@ ProfileKeys profile_keys(const EngineOptions& options, const EnginePlan& plan, c
   costs.add(plan.runner.deterministic);
   costs.add(plan.runner.halves_from);
   costs.add(plan.runner.debug);
+  costs.add(plan.runner.max_drafts > 0);
   costs.add(plan.runner.split_ops.size());
   for (const std::string& op : plan.runner.split_ops) costs.add(op);
   return {.costs = costs.finish(), .algorithms = machine.finish()};

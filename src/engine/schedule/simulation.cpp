@@ -69,7 +69,7 @@ class Run {
   void forward(const ScheduledBatch& step) {
     const BatchShape shape = shape_of(step.batch);
     const Decision decision = dispatch(shape, options_.table);
-    const bool is_decode = step.batch.is_decode();
+    const bool is_decode = step.batch.is_decode_with_drafts();
     done_.counters.add(decision, shape.tokens, is_decode);
     if (!is_decode) ++done_.forward_tokens[shape.tokens];
     count_prompts(step, decision);

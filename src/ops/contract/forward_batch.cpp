@@ -93,6 +93,12 @@ Status check_group(const ForwardBatch& batch, const CacheGroupBatch& group) {
 
 }  // namespace
 
+bool ForwardBatch::is_decode_with_drafts() const {
+  for (std::size_t b = 0; b < query_lens.size(); ++b)
+    if (query_lens[b] != 1 + (draft_lens.empty() ? 0 : draft_lens[b])) return false;
+  return true;
+}
+
 void CacheGroupBatch::own(std::vector<std::vector<PageId>> tables) {
   owned = std::make_shared<const std::vector<std::vector<PageId>>>(std::move(tables));
   page_tables.clear();

@@ -86,6 +86,8 @@ struct ForwardBatch {
   std::int64_t num_wanted_rows() const { return static_cast<std::int64_t>(wanted_rows.size()); }
   // Returns whether every request adds exactly one token.
   bool is_decode() const { return num_tokens() == num_requests(); }
+  // Returns whether every request adds one token and its drafts, if it has any.
+  bool is_decode_with_drafts() const;
   // Returns whether some token uses an adapter.
   bool has_adapters() const {
     return std::ranges::any_of(adapter_slots, [](std::int32_t slot) { return slot >= 0; });
@@ -97,7 +99,9 @@ struct ForwardBatch {
 // The properties of a batch that an executable's kernels may rely on.
 enum class BatchKind : std::uint8_t {
   kExtend,  // no property: any number of requests with any query lengths
-  kDecode,  // row t is the only row of request t; rows past the real requests are padding
+  // Each request has one row, and perhaps drafts behind it. Row t is planned as the only row of request t, except by
+  // operators whose plans need whole requests (OpPlan::plans_requests). Rows past the real rows are padding.
+  kDecode,
 };
 
 class OpPlan;
@@ -111,6 +115,9 @@ struct PlanLimits {
   // If true, a row's bits do not depend on the other rows of a forward, on their number or on how a request is divided
   // into forwards.
   bool deterministic = false;
+  // If true, a decode may have several rows of a request: its token and drafts. Each layer stores their keys itself, so
+  // a kernel must not read the keys of a row's predecessors before its own layer stored them.
+  bool drafts = false;
   // The attention kernel to use for all shapes that it supports; empty: the fastest known.
   std::string attention_kernel = {};
   // If true, every entry of every page table is checked before every forward, not only the new entries. This is slow,

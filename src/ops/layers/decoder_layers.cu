@@ -102,8 +102,8 @@ bool serves(std::span<const BindArgs> calls) {
   const float eps = static_cast<float>(calls[0].node.attribute_or("eps", 0.0));
   if (x.dtype != ir::DType::kBFloat16 || x.rows() < 1 || x.rows() > kMostRows || !is_norm(calls[0], eps) ||
       calls[0].context.batch_kind != BatchKind::kDecode || calls[0].context.limits.deterministic ||
-      !calls[0].context.limits.attention_kernel.empty() || !runs_all_blocks(calls[0]) ||
-      calls.size() / kCallsOfLayer > kMostLayers)
+      (calls[0].context.limits.drafts && x.rows() > 1) || !calls[0].context.limits.attention_kernel.empty() ||
+      !runs_all_blocks(calls[0]) || calls.size() / kCallsOfLayer > kMostLayers)
     return false;
   for (std::size_t first = 1; first < calls.size(); first += kCallsOfLayer)
     if (!serves_layer(calls.subspan(first, kCallsOfLayer), calls.subspan(1, kCallsOfLayer), eps)) return false;

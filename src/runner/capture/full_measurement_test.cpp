@@ -65,7 +65,7 @@ RunnerBench captured_with(CostTable costs, RunnerOptions options = choosing(), L
   return bench;
 }
 
-void work_until_done(ModelRunner& runner) {
+void measure_until_done(ModelRunner& runner) {
   for (int n = 0; n < 500; ++n) {
     const Result<bool> left = runner.idle_work();
     ASSERT_TRUE(left.ok()) << left.status().to_string();
@@ -200,7 +200,7 @@ TEST(FullGraphs, IdleMomentsMeasureThemAndKeepTheWinners) {
   bench.logits({{ids(30)}}, Rows::kLast);  // leaves a prefix in the KV cache, which the measurement must not change
   const std::vector<TestRequest> next = {{ids(31), 30}};
   const std::vector<float> want = bench.logits(next);
-  work_until_done(*bench.runner);
+  measure_until_done(*bench.runner);
   const CostTable& costs = bench.runner->costs();
   ASSERT_TRUE(costs.full(4) && costs.full(16));
   EXPECT_TRUE(costs.full(4)->equal && costs.full(16)->equal);
@@ -218,7 +218,7 @@ TEST(FullGraphs, MeasuresNoSizeTwice) {
   CostTable costs = full_at(4, {.ratio = 1.25, .equal = true});
   costs.add_full(16, {.ratio = 1.5, .equal = true});
   RunnerBench bench = captured_with(costs);
-  work_until_done(*bench.runner);
+  measure_until_done(*bench.runner);
   EXPECT_EQ(bench.runner->costs().full(4)->ratio, 1.25);
   EXPECT_EQ(bench.runner->costs().full(16)->ratio, 1.5);
   EXPECT_FALSE(bench.runner->costs().full(40)) << "two sizes before it have won nothing";
@@ -274,7 +274,7 @@ TEST(FullGraphs, AFullGraphWithOtherBitsIsNeverTaken) {
     RunnerOptions options = choosing();
     options.kernels = &kernels;
     RunnerBench bench = captured_with(small_costs(), options, rows);
-    work_until_done(*bench.runner);
+    measure_until_done(*bench.runner);
     ASSERT_TRUE(bench.runner->costs().full(4));
     EXPECT_FALSE(bench.runner->costs().full(16)->equal);
     EXPECT_THAT(bench.runner->dispatch_table().full_sizes, Not(Contains(16)));
@@ -286,7 +286,7 @@ TEST(FullGraphs, AnUnmeasurableSizeStaysInPieces) {
   RunnerBench bench = captured_with(small_costs());
   for (int n = 0; n < 3 + 2 + 3; ++n) ASSERT_TRUE(*bench.runner->idle_work());  // replays and eager samples come first
   bench.device->set_plan({.replay_fails_at = 1});
-  work_until_done(*bench.runner);
+  measure_until_done(*bench.runner);
   EXPECT_EQ(bench.device->counts().faults, 1);
   bench.device->set_plan({});
   ASSERT_TRUE(bench.runner->costs().full(4));

@@ -1,5 +1,5 @@
-// Catches: code that assumes that each request of a decode adds one token, so that a query length of 2 is padded,
-// captured, dispatched or read as if it were 1; and a decode graph that cannot be cut.
+// Catches: a decode with drafts that runs in pieces although a decode graph holds its rows; drafts whose rows see other
+// tokens in a decode graph than in a prefill; and a decode graph that cannot be cut.
 #include <gtest/gtest.h>
 
 #include "tessera/runner/runner_test_util.h"
@@ -15,48 +15,63 @@ using testing::RunnerBench;
 using testing::small_options;
 using testing::TestRequest;
 
-// Makes three requests, each with `tokens` new tokens.
-std::vector<TestRequest> last_tokens(std::int64_t tokens) {
-  return {{ids(9, 2), 9 - tokens}, {ids(5, 3), 5 - tokens}, {ids(17, 4), 17 - tokens}};
-}
+// Returns three requests, each with one new token.
+std::vector<TestRequest> last_tokens() { return {{ids(9, 2), 8}, {ids(5, 3), 4}, {ids(17, 4), 16}}; }
 const std::vector<TestRequest> kThreePrompts = {{ids(9, 2)}, {ids(5, 3)}, {ids(17, 4)}};
 
-RunnerOptions two_tokens_each() {
+RunnerOptions with_drafts() {
   RunnerOptions options = small_options();
-  options.decode_query_length = 2;
+  options.decode_sizes = {1, 2, 4, 8};
+  options.max_requests = 8;
+  options.max_drafts = 3;
+  options.num_pages = {8 * testing::kPagesPerRequest + 1};
   return options;
 }
 
-TEST(DecodeShapes, TwoTokensEachRunOnTheirDecodeGraph) {
-  RunnerBench bench = make_captured("llama", two_tokens_each());
-  ASSERT_EQ(bench.runner->decode().bucket(4).to_string(), "T=8 B=4 Q=2 R=8 P=33");
+// Returns one request with two drafts, one with none and one with one.
+ForwardBatch draft_batch() {
+  ForwardBatch batch = testing::make_batch({{ids(9, 2), 6}, {ids(5, 3), 4}, {ids(17, 4), 15}}, testing::Rows::kAll);
+  batch.draft_lens = {2, 0, 1};
+  return batch;
+}
+
+TEST(DecodeShapes, DraftsRunOnTheDecodeGraphOfTheirRows) {
+  RunnerBench bench = make_captured("llama", with_drafts());
   bench.logits(kThreePrompts);  // fills the cache
-  Decision decision;
-  const std::vector<float> graph = bench.logits(last_tokens(2), testing::Rows::kAll, false, &decision);
-  EXPECT_EQ(decision.runner, RunnerKind::kDecode);
-  EXPECT_EQ(decision.size, 4);
-  EXPECT_EQ(decision.padding, 2) << "one request of two rows";
-  const std::vector<float> eager = bench.logits(last_tokens(2), testing::Rows::kAll, /*force_eager=*/true);
+  std::vector<float> graph;
+  const Result<ForwardOutputs> outputs = bench.forward(draft_batch(), graph);
+  ASSERT_TRUE(outputs.ok()) << outputs.status().to_string();
+  EXPECT_EQ(outputs->decision.runner, RunnerKind::kDecode);
+  EXPECT_EQ(outputs->decision.size, 8);
+  EXPECT_EQ(outputs->decision.padding, 2);
+  std::vector<float> eager;
+  ASSERT_TRUE(bench.forward(draft_batch(), eager, /*force_eager=*/true).ok());
   EXPECT_LE(greatest_difference(graph, eager), 1e-5);
 }
 
-TEST(DecodeShapes, OtherBatchesTakeThePrefillRunner) {
-  RunnerBench bench = make_captured("llama", two_tokens_each());
+TEST(DecodeShapes, RowsThatAreNotDraftsRunAsAPrefill) {
+  RunnerBench bench = make_captured("llama", with_drafts());
   bench.logits(kThreePrompts);
-  Decision decision;
-  bench.logits(last_tokens(1), testing::Rows::kAll, false, &decision);
-  EXPECT_EQ(decision.runner, RunnerKind::kPrefill);
-  // The batch has four tokens of two requests, but not two of each request.
-  bench.logits({{ids(9, 2), 8}, {ids(5, 3), 2}}, testing::Rows::kAll, false, &decision);
-  EXPECT_EQ(decision.runner, RunnerKind::kPrefill);
+  ForwardBatch batch = draft_batch();
+  batch.draft_lens = {2, 0, 0};
+  std::vector<float> logits;
+  const Result<ForwardOutputs> outputs = bench.forward(batch, logits);
+  ASSERT_TRUE(outputs.ok()) << outputs.status().to_string();
+  EXPECT_EQ(outputs->decision.runner, RunnerKind::kPrefill);
 }
 
-TEST(DecodeShapes, VerifyComparesDecodeGraphsOfTwoTokens) {
-  RunnerBench bench = make_captured("llama", two_tokens_each());
-  const Result<VerifyReport> report = verify(*bench.runner, false);
-  ASSERT_TRUE(report.ok()) << report.status().to_string();
-  for (const VerifyRow& row : report->rows) EXPECT_EQ(row.difference, "") << row.runner << " " << row.size;
-  EXPECT_TRUE(report->equal());
+TEST(DecodeShapes, VerifyComparesDecodesWithDrafts) {
+  for (const char* model : {"llama", "qwen3-moe", "qwen3-next"}) {
+    RunnerBench bench = make_captured(model, with_drafts());
+    const Result<VerifyReport> report = verify(*bench.runner, false);
+    ASSERT_TRUE(report.ok()) << report.status().to_string();
+    int with_drafts = 0;
+    for (const VerifyRow& row : report->rows) {
+      EXPECT_EQ(row.difference, "") << model << ", " << row.runner << " " << row.size;
+      with_drafts += row.runner == "decode, drafts" ? 1 : 0;
+    }
+    EXPECT_EQ(with_drafts, 3) << "sizes 2, 4 and 8";
+  }
 }
 
 TEST(DecodeShapes, ADecodeGraphMayBeCut) {
@@ -68,9 +83,9 @@ TEST(DecodeShapes, ADecodeGraphMayBeCut) {
   EXPECT_GT(cut.runner->decode().executable().graph().num_split_ops(), 1);
   for (RunnerBench* bench : {&whole, &cut}) bench->logits(kThreePrompts);
   Decision decision;
-  const std::vector<float> logits = cut.logits(last_tokens(1), testing::Rows::kAll, false, &decision);
+  const std::vector<float> logits = cut.logits(last_tokens(), testing::Rows::kAll, false, &decision);
   EXPECT_EQ(decision.runner, RunnerKind::kDecode);
-  EXPECT_EQ(logits, whole.logits(last_tokens(1)));
+  EXPECT_EQ(logits, whole.logits(last_tokens()));
 }
 
 }  // namespace

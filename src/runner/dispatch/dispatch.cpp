@@ -47,8 +47,6 @@ Decision eager(const BatchShape& batch, Reason reason) { return {RunnerKind::kEa
 
 struct Choice {
   RunnerKind runner;
-  std::int64_t count;      // the batch's tokens or requests, in the unit of `sizes`
-  std::int64_t rows_each;  // rows of each token or request
   std::span<const std::int64_t> sizes;
   bool padding;
   const CostTable* costs;
@@ -61,13 +59,13 @@ bool padding_costs_more(std::int64_t tokens, std::int64_t size, RunnerKind runne
 }
 
 Decision pick(const BatchShape& batch, const Choice& choice) {
-  const std::optional<std::int64_t> size = round_up(choice.sizes, choice.count);
+  const std::optional<std::int64_t> size = round_up(choice.sizes, batch.tokens);
   if (!size) return eager(batch, choice.sizes.empty() ? Reason::kNothingCaptured : Reason::kAboveLargestSize);
-  if (*size == choice.count) return {choice.runner, *size, 0, Reason::kExactSize};
+  if (*size == batch.tokens) return {choice.runner, *size, 0, Reason::kExactSize};
   if (!choice.padding) return eager(batch, Reason::kPaddingDisabled);
-  if (choice.costs != nullptr && padding_costs_more(choice.count, *size, choice.runner, *choice.costs))
+  if (choice.costs != nullptr && padding_costs_more(batch.tokens, *size, choice.runner, *choice.costs))
     return eager(batch, Reason::kPaddingCostsMore);
-  return {choice.runner, *size, (*size - choice.count) * choice.rows_each, Reason::kPaddedToSize};
+  return {choice.runner, *size, *size - batch.tokens, Reason::kPaddedToSize};
 }
 
 using Sizes = std::span<const std::int64_t>;
@@ -146,12 +144,11 @@ std::string_view reason_name(Reason reason) { return kReasons[static_cast<std::s
 
 BatchShape shape_of(const ForwardBatch& batch, bool force_eager) {
   bool all_wanted = batch.num_wanted_rows() == batch.num_tokens();
-  for (std::size_t b = 1; all_wanted && b < batch.query_lens.size(); ++b)
-    all_wanted = batch.query_lens[b] == batch.query_lens[0];
   for (std::size_t i = 0; all_wanted && i < batch.wanted_rows.size(); ++i)
     all_wanted = batch.wanted_rows[i] == static_cast<std::int32_t>(i);
   return {.tokens = batch.num_tokens(),
           .requests = batch.num_requests(),
+          .decodes = batch.is_decode_with_drafts(),
           .all_rows_wanted = all_wanted,
           .several_rows_each = std::ranges::all_of(batch.query_lens, [](std::int32_t rows) { return rows > 1; }),
           .force_eager = force_eager,
@@ -180,22 +177,20 @@ Decision choose(const BatchShape& batch, const DispatchTable& table) {
   if (!table.graphs_enabled) return eager(batch, Reason::kGraphsDisabled);
   const std::vector<std::int64_t>& prefill_sizes = batch.adapters ? table.adapter_prefill_sizes : table.prefill_sizes;
   const std::vector<std::int64_t>& decode_sizes = batch.adapters ? table.adapter_decode_sizes : table.decode_sizes;
-  const bool is_decode = batch.tokens == batch.requests * table.decode_query_length;
-  if (is_decode && table.decode_enabled) {
-    // A step with more requests than the largest decode graph uses prefill graphs instead. At that size the cuts cost
+  const bool has_pieces = table.prefill_enabled && !prefill_sizes.empty();
+  if (batch.decodes && table.decode_enabled) {
+    // A step with more rows than the largest decode graph uses prefill graphs instead. At that size the cuts cost
     // little.
-    const bool above = !decode_sizes.empty() && batch.requests > decode_sizes.back() && table.prefill_enabled &&
-                       !prefill_sizes.empty();
-    if (batch.all_rows_wanted && !above)
-      return pick(batch, {RunnerKind::kDecode, batch.requests, table.decode_query_length, decode_sizes,
-                          table.decode_padding, nullptr});
+    const bool above = !decode_sizes.empty() && batch.tokens > decode_sizes.back();
+    if (batch.all_rows_wanted && !(has_pieces && above))
+      return pick(batch, {RunnerKind::kDecode, decode_sizes, table.decode_padding, nullptr});
     if (!table.prefill_enabled) return eager(batch, Reason::kRowsNotOneEach);
   }
   if (!table.prefill_enabled)
-    return eager(batch, is_decode ? Reason::kDecodeGraphsDisabled : Reason::kPrefillGraphsDisabled);
+    return eager(batch, batch.decodes ? Reason::kDecodeGraphsDisabled : Reason::kPrefillGraphsDisabled);
   // The costs of prefill sizes were measured with prefills, so a decode does not use them.
-  Decision decision = pick(batch, {RunnerKind::kPrefill, batch.tokens, 1, prefill_sizes, /*padding=*/true,
-                                   is_decode || batch.adapters ? nullptr : table.costs});
+  Decision decision = pick(batch, {RunnerKind::kPrefill, prefill_sizes, /*padding=*/true,
+                                   batch.decodes || batch.adapters ? nullptr : table.costs});
   const bool has_full = !batch.adapters && std::ranges::binary_search(table.full_sizes, decision.size);
   if (decision.runner == RunnerKind::kPrefill && batch.several_rows_each && has_full) {
     decision.form = GraphForm::kFull;
@@ -236,20 +231,21 @@ std::int64_t filling_tokens(const DispatchTable& table) {
 
 std::optional<double> drafting_ms(std::int64_t rows, std::int64_t requests, const DispatchTable& table) {
   if (table.costs == nullptr) return std::nullopt;
-  const auto ms = [&](std::int64_t tokens, bool decodes) -> std::optional<double> {
-    const Decision decision = dispatch(
-        {.tokens = tokens, .requests = decodes ? tokens : 1, .all_rows_wanted = decodes, .several_rows_each = !decodes},
-        table);
+  const auto ms = [&](const Decision& decision) -> std::optional<double> {
     const std::optional<double> pieces = table.costs->ms(decision.runner, decision.size);
     const bool is_full = decision.form == GraphForm::kFull;
     return pieces && is_full ? std::optional(*pieces * table.costs->full(decision.size)->ratio) : pieces;
   };
-  const std::optional<double> decode = ms(requests, true);
-  if (rows == requests || !decode) return decode;
-  const std::optional<double> all = ms(rows, false);
-  const std::optional<double> least = ms(requests, false);
-  if (!all || !least) return std::nullopt;
-  return std::max(*all, *decode + *all - *least);
+  const auto decode_of = [&](std::int64_t tokens) {
+    return dispatch({.tokens = tokens, .requests = requests, .decodes = true, .all_rows_wanted = true}, table);
+  };
+  const std::optional<double> decode = ms(decode_of(requests));
+  const Decision decision = decode_of(rows);
+  const std::optional<double> all = ms(decision);
+  if (!decode || !all) return std::nullopt;
+  if (decision.runner == RunnerKind::kDecode) return std::max(*decode, *all);
+  const std::optional<double> least = ms(dispatch({.tokens = requests, .several_rows_each = true}, table));
+  return least ? std::optional(std::max(*all, *decode + *all - *least)) : std::nullopt;
 }
 
 }  // namespace tessera

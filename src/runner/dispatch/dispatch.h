@@ -22,7 +22,7 @@ enum class Reason : std::uint8_t {
   kGraphsDisabled,         // eager: graphs are switched off
   kPrefillGraphsDisabled,  // eager: prefill graphs are switched off by an option or a rule
   kDecodeGraphsDisabled,   // eager: this mode has no decode graphs
-  kAboveLargestSize,       // eager: more tokens or requests than the largest captured size
+  kAboveLargestSize,       // eager: more tokens than the largest captured size
   kPaddingDisabled,        // eager: no graph of exactly this size, and padding is switched off
   kNothingCaptured,        // eager: no size was captured
   kPaddingCostsMore,       // eager: the padded replay was measured to cost more
@@ -47,9 +47,8 @@ struct DispatchTable {
   bool prefill_enabled = true;
   bool decode_enabled = true;
   bool decode_padding = true;
-  std::int64_t decode_query_length = 1;     // tokens that each request of a decode graph adds
   std::vector<std::int64_t> prefill_sizes;  // tokens
-  std::vector<std::int64_t> decode_sizes;   // requests
+  std::vector<std::int64_t> decode_sizes;   // rows: requests and their drafts
   std::vector<std::int64_t> full_sizes{};   // prefill sizes that also have a full graph, measured to be faster
   std::vector<std::int64_t> waiting{};      // pending prefill sizes that are captured in idle moments
   std::vector<std::int64_t> adapter_prefill_sizes{};  // sizes of the graphs with adapters
@@ -60,9 +59,8 @@ struct DispatchTable {
 struct BatchShape {
   std::int64_t tokens = 0;
   std::int64_t requests = 0;
-  // True if every request adds the same number of tokens and wants the logits of all of them, which decode graphs
-  // require.
-  bool all_rows_wanted = false;
+  bool decodes = false;            // every request adds one token, and perhaps drafts
+  bool all_rows_wanted = false;    // the logits of all rows are wanted, in order, which decode graphs require
   bool several_rows_each = false;  // every request adds two tokens or more
   bool force_eager = false;
   bool adapters = false;  // some row has a low-rank adapter
@@ -82,10 +80,10 @@ struct Decision {
   bool adapters = false;  // the forward runs on the runners with adapters (adapters/adapted_graphs.h)
 };
 
-// Decides for one batch. Pure decode batches go to the decode runner; all others, mixed batches included, go to the
-// prefill runner. If decode has no graphs, a decode batch runs as a prefill of one token a request. A prefill whose
-// requests have several rows each uses the full graph of its size if there is one. A batch with adapters uses the sizes
-// of the graphs with adapters, whose costs are not measured.
+// Decides for one batch. Pure decode batches, with drafts or without, go to the decode runner; all others, mixed
+// batches included, go to the prefill runner. If decode has no graphs, a decode batch runs as a prefill. A prefill
+// whose requests have several rows each uses the full graph of its size if there is one. A batch with adapters uses the
+// sizes of the graphs with adapters, whose costs are not measured.
 Decision dispatch(const BatchShape& batch, const DispatchTable& table);
 
 // Returns how many of `tokens` prefill tokens to compute in the next forward, from 1 to `tokens`. Returns `tokens`
@@ -102,8 +100,9 @@ std::int64_t split_tokens(std::int64_t tokens, const DispatchTable& table);
 std::int64_t filling_tokens(const DispatchTable& table);
 
 // Returns the time in milliseconds of a forward in which `requests` decoding requests have `rows` rows together, drafts
-// included. Prefill costs are measured with one request, so the cost of having several requests is taken from a decode
-// of `requests` requests. Returns nothing if a cost was not measured. Allocates nothing.
+// included. Pieces run above the largest decode graph. Their costs are measured with one request, so the cost of having
+// several requests is taken from a decode of `requests` requests. Returns nothing if a cost was not measured. Allocates
+// nothing.
 std::optional<double> drafting_ms(std::int64_t rows, std::int64_t requests, const DispatchTable& table);
 
 }  // namespace tessera

@@ -38,9 +38,15 @@ BatchShape extend(std::int64_t tokens, std::int64_t requests = 1) {
   return {.tokens = tokens, .requests = requests, .all_rows_wanted = false};
 }
 BatchShape decode_shape(std::int64_t requests) {
-  return {.tokens = requests, .requests = requests, .all_rows_wanted = true};
+  return {.tokens = requests, .requests = requests, .decodes = true, .all_rows_wanted = true};
 }
-BatchShape decode_of_other_rows(std::int64_t requests) { return {.tokens = requests, .requests = requests}; }
+BatchShape decode_of_other_rows(std::int64_t requests) {
+  return {.tokens = requests, .requests = requests, .decodes = true};
+}
+// Returns a decode in which requests have drafts.
+BatchShape drafts(std::int64_t rows, std::int64_t requests) {
+  return {.tokens = rows, .requests = requests, .decodes = true, .all_rows_wanted = true};
+}
 BatchShape forced(BatchShape shape) {
   shape.force_eager = true;
   return shape;
@@ -191,34 +197,11 @@ TEST(Dispatch, PadsOnlyToTheNextSize) {
   }
 }
 
-TEST(Dispatch, ABatchHasTheShapeOfItsRows) {
-  ForwardBatch batch;
-  batch.input_ids = {TokenId(1), TokenId(2)};
-  batch.query_lens = {1, 1};
-  batch.wanted_rows = {0, 1};
-  EXPECT_TRUE(shape_of(batch).all_rows_wanted);
-  EXPECT_FALSE(shape_of(batch).several_rows_each);
-  EXPECT_FALSE(shape_of(batch).force_eager);
-  EXPECT_TRUE(shape_of(batch, true).force_eager);
-  batch.wanted_rows = {1, 0};
-  EXPECT_FALSE(shape_of(batch).all_rows_wanted) << "in another order";
-  batch.wanted_rows = {0};
-  EXPECT_FALSE(shape_of(batch).all_rows_wanted) << "not of all";
-  batch.wanted_rows = {0, 1};
-  batch.query_lens = {2};
-  EXPECT_TRUE(shape_of(batch).all_rows_wanted) << "two tokens of one request";
-  EXPECT_TRUE(shape_of(batch).several_rows_each);
-  EXPECT_EQ(shape_of(batch).tokens, 2);
-  EXPECT_EQ(shape_of(batch).requests, 1);
-  DispatchTable table = kOn;
-  EXPECT_EQ(dispatch(shape_of(batch), table).runner, RunnerKind::kPrefill);
-  table.decode_query_length = 2;
-  EXPECT_EQ(dispatch(shape_of(batch), table).runner, RunnerKind::kDecode);
-  batch.input_ids.emplace_back(3);
-  batch.wanted_rows = {0, 1, 2};
-  batch.query_lens = {1, 2};
-  EXPECT_FALSE(shape_of(batch).all_rows_wanted) << "not equally many of each request";
-  EXPECT_FALSE(shape_of(batch).several_rows_each) << "one has a single row";
+TEST(Dispatch, DraftsUseTheDecodeGraphOfTheirRows) {
+  EXPECT_EQ(dispatch(drafts(5, 2), kOn), (Decision{RunnerKind::kDecode, 6, 1, Reason::kPaddedToSize}));
+  EXPECT_EQ(dispatch(drafts(8, 2), kOn), (Decision{RunnerKind::kPrefill, 8, 0, Reason::kExactSize}))
+      << "more rows than the largest decode graph has";
+  EXPECT_EQ(dispatch(drafts(5, 2), kPrefillOnly), (Decision{RunnerKind::kPrefill, 8, 3, Reason::kPaddedToSize}));
 }
 
 TEST(Dispatch, PadsWhereCostsAreUnknown) {

@@ -20,7 +20,6 @@ void Dispatcher::enable() {
             .prefill_enabled = on.prefill,
             .decode_enabled = on.decode,
             .decode_padding = parts_.model.options.decode_padding,
-            .decode_query_length = parts_.model.options.decode_query_length,
             .prefill_sizes = {},
             .decode_sizes = {},
             .costs = measures_costs() ? &costs_ : nullptr};

@@ -31,20 +31,23 @@ BatchShape agreed(const std::vector<BatchShape>& shapes) {
   return made[0];
 }
 
-BatchShape decode(std::int64_t requests) { return {.tokens = requests, .requests = requests, .all_rows_wanted = true}; }
+BatchShape decode(std::int64_t requests) {
+  return {.tokens = requests, .requests = requests, .decodes = true, .all_rows_wanted = true};
+}
 
 TEST(AgreedShape, HasRoomForEveryRank) {
   const BatchShape shape = agreed({decode(3), {}, decode(7)});
   EXPECT_EQ(shape.tokens, 7);
   EXPECT_EQ(shape.requests, 7);
+  EXPECT_TRUE(shape.decodes);
   EXPECT_TRUE(shape.all_rows_wanted);
   EXPECT_FALSE(shape.force_eager);
 }
 
 TEST(AgreedShape, IsADecodeWhereAllRanksDecode) {
-  EXPECT_FALSE(agreed({decode(3), {.tokens = 40, .requests = 1}}).all_rows_wanted);
+  EXPECT_FALSE(agreed({decode(3), {.tokens = 40, .requests = 1}}).decodes);
   // One rank has a prompt of three tokens and wants all logits. The other has three decoding requests.
-  EXPECT_FALSE(agreed({decode(3), {.tokens = 3, .requests = 1, .all_rows_wanted = true}}).all_rows_wanted);
+  EXPECT_FALSE(agreed({decode(3), {.tokens = 3, .requests = 1, .all_rows_wanted = true}}).decodes);
 }
 
 TEST(AgreedShape, IsEagerWhereOneRankIs) {

@@ -69,7 +69,7 @@ Status LocalForwards::finish(const ForwardInputs& inputs, const Decision& decisi
   if (has_digests_) next().digest = digest_of(inputs.logits, inputs.hidden_states);
   next_ = (next_ + 1) % num_flights();
   ++in_flight_;
-  counters_.add(decision, inputs.batch.num_tokens(), inputs.batch.is_decode());
+  counters_.add(decision, inputs.batch.num_tokens(), inputs.batch.is_decode_with_drafts());
   return ok_status();
 }
 

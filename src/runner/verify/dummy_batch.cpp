@@ -28,10 +28,10 @@ ForwardBatch dummy_batch(std::int64_t size, bool decode, const RunnerOptions& op
   ForwardBatch batch;
   CacheGroupBatch paged;
   std::vector<std::vector<PageId>> tables;
-  const std::int64_t longest = decode ? options.decode_query_length : options.context_length;
+  const std::int64_t longest = decode ? 1 : options.context_length;
   const std::int64_t prefix =
       decode ? std::max<std::int64_t>(std::min(options.page_size, options.context_length) - longest, 0) : 0;
-  const std::int64_t tokens = std::min(decode ? size * longest : size, options.max_requests * longest);
+  const std::int64_t tokens = std::min(size, options.max_requests * longest);
   for (std::int64_t left = tokens; left > 0;) {
     const std::int64_t query = std::min(left, longest);
     for (std::int64_t i = 0; i < query; ++i) batch.positions.push_back(static_cast<std::int32_t>(prefix + i));

@@ -12,8 +12,8 @@
 namespace tessera {
 
 // Makes a batch on the reserved page that wants the last row of each request. A prefill has `size` tokens in requests
-// as long as the context allows. A decode has `size` requests of decode_query_length tokens each, after a context that
-// fills their page. There are at most options.max_requests requests.
+// as long as the context allows. A decode has `size` requests of one token each, after a context that fills their page.
+// There are at most options.max_requests requests.
 //
 // Ids run through the vocabulary, so rows choose various experts as real requests do. Slots run through the reserved
 // page but leave out slot 0. Slot 0 marks a padding row, which chooses no expert. With pages of one token there is no

@@ -140,7 +140,7 @@ class Soak {
     TRY(compute(inputs, in_bucket_).with_context("in its bucket"));
     inputs.replay_graphs = true;
     const Decision decision = TRY(compute(inputs, graph_).with_context("dispatched"));
-    report_.forwards.add(decision, batch.num_tokens(), batch.is_decode());
+    report_.forwards.add(decision, batch.num_tokens(), batch.is_decode_with_drafts());
 
     const std::string differs = difference(graph_, in_bucket_);
     if (!differs.empty()) fail(batch, decision, differs + " differ from those of the same operators without graph");

@@ -26,6 +26,12 @@ bool VerifyReport::equal() const {
          std::all_of(rows.begin(), rows.end(), [](const VerifyRow& r) { return r.difference.empty(); });
 }
 
+struct Way {
+  GraphForm form = GraphForm::kPieces;
+  bool last_rows = false;  // only the last row of each request is wanted and compared
+  bool drafts = false;     // a decode whose requests have drafts
+};
+
 class Verifier {
  public:
   Verifier(ModelRunner& runner, bool show_progress)
@@ -167,6 +173,8 @@ class Verifier {
       // Compares the size without padding, and with the most padding that dispatch gives it.
       TRY(compare(runner, isolated, size, size));
       if (below + 1 < size) TRY(compare(runner, isolated, size, below + 1));
+      if (const bool drafts = is_decode_role(runner.spec().role) && r_.model.options.max_drafts > 0; drafts && size > 1)
+        TRY(compare(runner, isolated, size, std::max(below + 1, size - 1), {.drafts = true}));
       isolated.drop(runner.bucket(size));
       progress.advance(1);
     }
@@ -184,15 +192,8 @@ class Verifier {
     return ok_status();
   }
 
-  struct Way {
-    GraphForm form = GraphForm::kPieces;
-    bool last_rows = false;  // only the last row of each request is wanted and compared
-  };
-  // Compares one batch at `size`. `real` is the batch's number of tokens or requests, in the unit of `size`.
-  Status compare(GraphRunner& runner, Executable& isolated, std::int64_t size, std::int64_t real) {
-    return compare(runner, isolated, size, real, Way{});
-  }
-  Status compare(GraphRunner& runner, Executable& isolated, std::int64_t size, std::int64_t real, const Way& way) {
+  // Compares one batch at `size`. `real` is the batch's number of rows.
+  Status compare(GraphRunner& runner, Executable& isolated, std::int64_t size, std::int64_t real, const Way& way = {}) {
     const bool full = way.form == GraphForm::kFull;
     if (full && !can_have_several_rows_each(real, r_.model.options.context_length)) return ok_status();
     const bool decode = is_decode_role(runner.spec().role);
@@ -204,6 +205,7 @@ class Verifier {
                                .poisoned_id = poisoned_id_,
                                .several_rows_each = full,
                                .last_rows_wanted = way.last_rows,
+                               .max_drafts = way.drafts ? r_.model.options.max_drafts : 0,
                                .adapter_slots = has_adapters(runner.spec().role) ? r_.adapters()->num_slots() : 0},
                               real, decode));
     draft_rows_.clear();
@@ -215,7 +217,6 @@ class Verifier {
     std::iota(rows_.begin(), rows_.end(), 0);
     if (way.last_rows) rows_ = made.batch.wanted_rows;
     const ir::Bucket bucket = runner.bucket(size);
-
     TRY(prepare(tokens, decode, size));
     TRY(is_draft ? runner.run(size) : runner.replay(size, way.form));
     TRY(read(runner.executable(), bucket, /*states=*/true, replayed_));
@@ -227,11 +228,11 @@ class Verifier {
     std::string difference = TRY(first_difference(isolated, bucket));
     if (const Status guards = isolated.check_guards(bucket); !guards.ok() && difference.empty())
       difference = guards.message();
-    report_.rows.push_back(
-        {.runner = fmt::format("{}{}{}", runner.name(), full ? ", full" : "", way.last_rows ? ", last rows" : ""),
-         .size = size,
-         .real = real,
-         .difference = std::move(difference)});
+    report_.rows.push_back({.runner = fmt::format("{}{}{}{}", runner.name(), full ? ", full" : "",
+                                                  way.last_rows ? ", last rows" : "", way.drafts ? ", drafts" : ""),
+                            .size = size,
+                            .real = real,
+                            .difference = std::move(difference)});
     return ok_status();
   }
 
@@ -247,12 +248,11 @@ class Verifier {
     const auto rows =
         std::min<std::size_t>(batch.wanted_rows.size(), static_cast<std::size_t>(r_.inputs().limits().max_rows));
     std::vector<SampleRow> sampling(rows);
-    for (std::size_t i = 0; i < rows; ++i) {
+    for (std::size_t i = 0; i < rows; ++i)
       sampling[i] = {.temperature = i % 2 == 0 ? 0.0F : 0.8F,
                      .top_k = i % 3 == 0 ? 0 : 20,
                      .top_p = 0.95F,
                      .seed = static_cast<std::int64_t>(i) * 31 + 7};
-    }
     if (decode) {
       TRY(step_.stage_decode(tokens, size, sampling));
     } else {

@@ -55,13 +55,17 @@ Lengths several_rows_each(const Lengths& lengths, std::int32_t context) {
   return merged;
 }
 
-// Gives each request `query` tokens after a cached prefix of a different length.
-Lengths decode_lengths(std::int64_t requests, std::int64_t query, std::int64_t context) {
-  Lengths lengths{
-      .query = std::vector<std::int32_t>(static_cast<std::size_t>(requests), static_cast<std::int32_t>(query)),
-      .prefix = {}};
-  for (std::int64_t i = 0; i < requests; ++i) {
+// Divides `rows` rows into requests of one row and up to `max_drafts` drafts, after cached prefixes of different
+// lengths.
+Lengths decode_lengths(std::int64_t rows, std::int64_t max_drafts, std::int64_t context) {
+  Lengths lengths;
+  for (std::int64_t i = 0, left = rows; left > 0; ++i) {
+    // The numbers of drafts are max_drafts, 0, max_drafts - 1, 1 and so on.
+    const std::int64_t step = i / 2 % (max_drafts + 1);
+    const std::int64_t query = std::min({left, 1 + (i % 2 == 0 ? max_drafts - step : step), context});
+    lengths.query.push_back(static_cast<std::int32_t>(query));
     lengths.prefix.push_back(static_cast<std::int32_t>((i * 37 + 3) % std::min<std::int64_t>(context + 1 - query, 40)));
+    left -= query;
   }
   return lengths;
 }
@@ -173,6 +177,11 @@ void add_tokens(const VerifyModel& model, const Lengths& lengths, VerifyBatch& m
     }
     batch.query_lens.push_back(lengths.query[b]);
     batch.kv_lens.push_back(length);
+    if (model.max_drafts > 0) {
+      batch.draft_lens.push_back(lengths.query[b] - 1);
+      batch.accepted_drafts.push_back(
+          b % 3 == 1 ? 0 : std::min(lengths.prefix[b], static_cast<std::int32_t>(model.max_drafts)));
+    }
     if (model.last_rows_wanted) batch.wanted_rows.push_back(static_cast<std::int32_t>(batch.num_tokens()) - 1);
   }
   if (!made.embeddings.empty()) batch.embedding_writes = {{.first_row = 0, .values = made.embeddings}};
@@ -208,7 +217,7 @@ Result<VerifyBatch> make_verify_batch(const VerifyModel& model, std::int64_t siz
   if (model.several_rows_each && !can_have_several_rows_each(size, options.context_length))
     return invalid_argument(
         fmt::format("{} tokens cannot be divided into requests of 2 to {} tokens", size, options.context_length));
-  Lengths short_prefixes = decode ? decode_lengths(size, options.decode_query_length, options.context_length)
+  Lengths short_prefixes = decode ? decode_lengths(size, model.max_drafts, options.context_length)
                                   : prefill_lengths(size, options.context_length, options.max_requests);
   if (model.several_rows_each)
     short_prefixes = several_rows_each(short_prefixes, static_cast<std::int32_t>(options.context_length));

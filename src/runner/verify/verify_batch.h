@@ -32,6 +32,7 @@ struct VerifyModel {
   TokenId poisoned_id{};           // the vocabulary's last id; its embedding row must reach no result
   bool several_rows_each = false;  // for a prefill of two or more tokens: no request has a single row
   bool last_rows_wanted = false;   // only the last row of each request is wanted; otherwise every row is
+  std::int64_t max_drafts = 0;  // a decode has requests with up to so many drafts, of which some accepted earlier ones
   std::int64_t adapter_slots = 0;  // above 0: request b takes slot b % (adapter_slots + 1), or none if this is the last
 };
 
@@ -39,7 +40,7 @@ struct VerifyModel {
 // this size uses a full graph.
 bool can_have_several_rows_each(std::int64_t size, std::int64_t context);
 
-// Makes a prefill of `size` tokens, or a decode of `size` requests. Returns kResourceExhausted if a pool is too small,
+// Makes a prefill of `size` tokens, or a decode of `size` rows. Returns kResourceExhausted if a pool is too small,
 // and kInvalidArgument if each request must have several rows but cannot.
 Result<VerifyBatch> make_verify_batch(const VerifyModel& model, std::int64_t size, bool decode);
 

@@ -1,0 +1,40 @@
+// Catches: drafts that are planned with the length or the pages of another row; and a batch that keeps rows of an
+// earlier, larger one.
+#include "tessera/runner/row_requests.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tessera/runner/runner_test_util.h"
+
+namespace tessera {
+namespace {
+
+using ::testing::ElementsAre;
+using testing::ids;
+using testing::make_batch;
+using testing::Rows;
+
+TEST(RowRequests, EachDraftSeesTheRowsBeforeIt) {
+  RowRequests rows;
+  rows.of(make_batch({{ids(30), 20}, {ids(9), 0}}, Rows::kAll, 2));
+  ForwardBatch batch = make_batch({{ids(10), 7}, {ids(5), 4}, {ids(20), 18}}, Rows::kAll, 2);
+  batch.adapter_slots = {1, 1, 1, -1, 0, 0};
+  const ForwardBatch& made = rows.of(batch);
+  EXPECT_THAT(made.query_lens, ElementsAre(1, 1, 1, 1, 1, 1));
+  EXPECT_THAT(made.kv_lens, ElementsAre(8, 9, 10, 5, 19, 20));
+  EXPECT_EQ(made.num_tokens(), 6);
+  EXPECT_EQ(made.wanted_rows, batch.wanted_rows);
+  EXPECT_THAT(made.adapter_slots, ElementsAre(1, 1, 1, -1, 0, 0));
+  ASSERT_EQ(made.groups.size(), 2U);
+  for (std::size_t g = 0; g < 2; ++g) {
+    EXPECT_EQ(made.groups[g].slots, batch.groups[g].slots);
+    ASSERT_EQ(made.groups[g].page_tables.size(), 6U);
+    for (const auto& [row, request] : {std::pair(0, 0), {2, 0}, {3, 1}, {4, 2}, {5, 2}})
+      EXPECT_EQ(made.groups[g].page_tables[static_cast<std::size_t>(row)].pages.data(),
+                batch.groups[g].page_tables[static_cast<std::size_t>(request)].pages.data());
+  }
+}
+
+}  // namespace
+}  // namespace tessera
