@@ -123,6 +123,35 @@ TEST_F(DpAttention, EveryRankEqualsItsIsolatedRun) {
   EXPECT_TRUE(same.ok()) << same.to_string();
 }
 
+// One rank has two requests and the other one, so their steps have different numbers of rows and of drafts.
+TEST_F(DpAttention, DraftsFromTheTextChangeNothing) {
+  for (const char* name : {"qwen3-moe", "qwen3-next", "deepseek-v3"}) {
+    const Golden golden = testing::read_golden(name);
+    std::vector<Request> all = testing::greedy_requests(golden);
+    ASSERT_GE(all.size(), 3U);
+    for (Request& request : all) {
+      request.sampling.allowed_tokens = {TokenId(5), TokenId(6)};
+      request.stop.max_new_tokens = request.stop.min_new_tokens = 20;
+    }
+    const std::vector<std::vector<Request>> requests{{all[0], all[1]}, {all[2]}};
+    EngineOptions options = options_for(golden, 2, 2);
+    options.deterministic = true;
+    options.max_running_requests = 16;
+    Result<Engines> plain = start(options);
+    ASSERT_TRUE(plain.ok()) << plain.status().to_string();
+    options.drafts.source = DraftSource::kText;
+    Result<Engines> drafting = start(options);
+    ASSERT_TRUE(drafting.ok()) << drafting.status().to_string();
+    const Served want(*plain, requests);
+    const Served got(*drafting, requests);
+    for (std::size_t rank = 0; rank < 2; ++rank) {
+      for (std::size_t i = 0; i < requests[rank].size(); ++i)
+        EXPECT_EQ(got.of(rank)[i].output_ids, want.of(rank)[i].output_ids) << name << ", rank " << rank;
+      EXPECT_GT((*drafting)[rank]->stats().drafts.kept, 3) << name << ", rank " << rank;
+    }
+  }
+}
+
 // The rows of one half are gathered while the other half is computed.
 TEST_F(DpAttention, EqualsItsIsolatedRunInHalves) {
   const Golden golden = testing::read_golden("qwen3-moe");

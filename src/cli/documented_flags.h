@@ -71,6 +71,7 @@ inline const std::vector<Documented>& documented() {
       {{"--speculative-num-steps", "2"}, kWarned, {"--speculative-num-steps", "0"}},
       {{"--speculative-draft-model-path", "d"}, kTaken, {"--speculative-draft-model-path", ""}},
       {{"--speculative-draft-model-quantization", "fp8"}, kTaken, {"--speculative-draft-model-quantization", "fp9"}},
+      {{"--speculative-draft-vocab-size", "32768"}, kTaken, {"--speculative-draft-vocab-size", "0"}},
       {{"--speculative-config", R"({"method": "ngram", "num_speculative_tokens": 4})"},
        kTaken,
        {"--speculative-config", R"({"method": "medusa"})"}},

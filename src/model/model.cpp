@@ -107,9 +107,10 @@ void take_notes(LayerBuilder& b, ModelGraphs& graphs) {
   std::ranges::move(b.take_at_start(), std::back_inserter(graphs.at_start));
 }
 
-// Returns whether drafts have a quantised head of their own. They do not if the model's head is quantised already, or
-// if its rows cannot be quantised.
-bool quantises_draft_head(const ModelConfig& config, const ModelOptions& options, const ir::Graph& head) {
+// Returns whether drafts have a head of their own: one with fewer ids, or a quantised copy. There is no quantised copy
+// if the model's head is quantised already, or if its rows cannot be quantised.
+bool has_own_draft_head(const ModelConfig& config, const ModelOptions& options, const ir::Graph& head) {
+  if (options.draft_vocab > 0) return true;
   if (!options.draft_format || !format_at_start(*options.draft_format, config.hidden_size)) return false;
   return std::ranges::find(head.nodes, "linear", &ir::Node::op) != head.nodes.end();
 }
@@ -124,16 +125,41 @@ Result<DraftGraphs> build_draft(const ModelConfig& config, const ModelOptions& o
   draft.body = TRY(finish(b, family.build_draft(b, with_draft_layer(config)), "hidden", graphs.weights));
   take_notes(b, graphs);
   draft.sampler = graphs.sampler;
-  if (!quantises_draft_head(config, options, graphs.head)) {
+  if (!has_own_draft_head(config, options, graphs.head)) {
     draft.head = graphs.head;
     draft.head.name = "draft_head";
     return draft;
   }
   LayerBuilder head("draft_head", options, ops, config.tensor_prefix, formats);
-  const ir::ValueId y = quantised_logits(head, config, declare_head_inputs(head, config.hidden_size));
+  const std::int64_t vocab = options.draft_vocab > 0 ? options.draft_vocab : config.num_logits();
+  const ir::ValueId y = draft_logits(head, config, declare_head_inputs(head, config.hidden_size), vocab);
+  draft.sampler = TRY(build_sampler(vocab, ops));
   draft.head = TRY(finish(head, y, "logits", graphs.weights));
   take_notes(head, graphs);
   return draft;
+}
+
+// Adds the next-token layer to the last stage. Its weights that no other part of a stage uses are weights_elsewhere of
+// the other stages.
+Status add_draft(const ModelConfig& config, const ModelOptions& options, const ir::OpTable& ops,
+                 const ModelFamily& family, ModelGraphs& graphs) {
+  const auto before = static_cast<std::ptrdiff_t>(graphs.weights.size());
+  DraftGraphs draft = TRY(build_draft(config, options, ops, family, graphs));
+  const auto first = graphs.weights.begin() + before;
+  const auto named_as = [](const WeightSpec& spec) {
+    return [&spec](const WeightSpec& other) { return other.name == spec.name; };
+  };
+  if (graphs.has_head) {
+    graphs.draft = std::move(draft);
+    for (auto spec = first; spec != graphs.weights.end(); ++spec)
+      std::erase_if(graphs.weights_elsewhere, named_as(*spec));
+    return ok_status();
+  }
+  for (auto spec = first; spec != graphs.weights.end(); ++spec)
+    if (std::ranges::none_of(graphs.weights_elsewhere, named_as(*spec)))
+      graphs.weights_elsewhere.push_back(std::move(*spec));
+  graphs.weights.erase(first, graphs.weights.end());
+  return ok_status();
 }
 
 Result<DraftGraphs> build_eagle_draft(const ModelConfig& config, const ModelOptions& options, const ir::OpTable& ops,
@@ -271,7 +297,7 @@ Result<ModelGraphs> build_model(const ModelConfig& config, const ModelOptions& o
   }
   graphs.sampler = TRY(build_sampler(config.num_logits(), ops));
   if (options.draft_layer) TRY(check_draft_layer(config, families));
-  if (options.draft_layer) graphs.draft = TRY(build_draft(config, options, ops, *family, graphs));
+  if (options.draft_layer) TRY(add_draft(config, options, ops, *family, graphs));
   if (options.eagle != nullptr) graphs.draft = TRY(build_eagle_draft(config, options, ops, graphs));
   graphs.choose = TRY(build_choose(config.num_logits(), ops));
   graphs.logprobs = TRY(build_logprobs(config.num_logits(), ops));

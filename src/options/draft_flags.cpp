@@ -101,6 +101,13 @@ void add_draft_flags(CommandFlags& add, EngineOptions& engine) {
       "quantises the draft layer, and a copy of the head for its drafts, at the start; the output stays the "
       "model's",
       [&engine](const std::string& flag, const std::string& text) { return take_quantization(flag, text, engine); });
+  add.value("--speculative-draft-vocab-size", "N",
+            "the next-token layer drafts only the ids below N, so that its drafts read N rows of the head; most "
+            "tokenizers give low ids to frequent tokens (all)",
+            [&engine](const std::string& flag, const std::string& text) {
+              engine.drafts.vocab_size = TRY(parse_integer(flag, text, {1}));
+              return ok_status();
+            });
   add.value("--speculative-forced-tokens", "X",
             "for measurements: keeps drafts by a draw, so that a step with all drafts gives X tokens on average; texts "
             "are meaningless then",

@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tessera/device/testing/described_device.h"
 #include "tessera/engine/engine_test_util.h"
+#include "tessera/engine/start/engine_plan.h"
 
 namespace tessera {
 namespace {
@@ -49,9 +51,12 @@ TEST(AutoDrafts, StartsWithoutDraftsAndSaysWhy) {
   EngineOptions options = with_auto("drafts/mtp-glm4-moe");
   options.max_running_requests = 1;
   expect_plain(options, "max_running_requests: 1");
-  options = with_auto("drafts/mtp-glm4-moe");
-  options.pp_size = 2;
-  if (testing::test_device_name() == "cpu") expect_plain(options, "a pipeline (pp_size)");
+  options.max_running_requests = 32;
+  options.dp_attention = true;
+  testing::DescribedDevice device({.name = "test", .memory_bytes = std::int64_t{8} << 30, .threads = 2});
+  const Result<EnginePlan> ranks = plan_engine(options, device);
+  ASSERT_TRUE(ranks.ok()) << ranks.status().message();
+  EXPECT_THAT(ranks->facts, Contains(AllOf(HasSubstr(kPlain), HasSubstr("enable_dp_attention"))));
 }
 
 }  // namespace

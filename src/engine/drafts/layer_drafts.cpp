@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "tessera/base/log.h"
+#include "tessera/comm/communicator.h"
 #include "tessera/engine/schedule/batch_rows.h"
 
 namespace tessera {
@@ -90,7 +91,9 @@ Status LayerDrafts::make(ScheduledBatch& batch) {
     std::erase_if(rows_, [&](const Row& row) { return row.entry->drafts <= draft + 1; });
   }
   TRY(runner_.drafts().fetch(made_));
-  if (!measured && !batch.has_draft_masks()) return ok_status();
+  Communicator* const communicator = runner_.options().communicator;
+  const bool has_stages = communicator != nullptr && communicator->pipeline() != nullptr;
+  if (!measured && !batch.has_draft_masks() && !has_stages) return ok_status();
   TRY(runner_.stream().synchronize());
   if (measured) {
     const std::chrono::duration<double, std::milli> taken = Clock::now() - begin;
@@ -100,6 +103,9 @@ Status LayerDrafts::make(ScheduledBatch& batch) {
   for (const ScheduledBatch::Entry& entry : batch.entries)
     for (std::int64_t i = 0; i < entry.drafts; ++i)
       entry.sequence->drafts[static_cast<std::size_t>(i)] = batch.draft_of(entry, i);
+  // The first stage of a pipeline embeds the drafts, and only the last stage has them on its devices.
+  for (const ScheduledBatch::Entry& entry : batch.entries)
+    for (std::int64_t i = 0; has_stages && i < entry.drafts; ++i) batch.batch.input_rows[place_of(entry, i)] = -1;
   return ok_status();
 }
 

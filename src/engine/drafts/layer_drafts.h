@@ -7,7 +7,7 @@
 // layer reads the tokens that the model chose instead.
 //
 // Drafts stay on the device, where the forward that checks them reads them. The host gets them together with that
-// forward's results.
+// forward's results. In a pipeline the host waits for the drafts and passes them to the first stage.
 #pragma once
 
 #include <chrono>

@@ -105,6 +105,38 @@ TEST(LayerDrafts, QuantisedDraftsChangeNothing) {
   }
 }
 
+// The requests may only answer ids 5 and 400, and the layer can only draft the first.
+TEST(LayerDrafts, FewerIdsChangeNothing) {
+  for (const char* model : {"mtp-qwen3.5", "mtp-glm4-moe"}) {
+    EngineOptions options = options_of(model);
+    std::vector<Request> requests{request(12, 40), request(20, 25, 2), sampled(14, 40, 1)};
+    for (Request& made : requests) made.sampling.allowed_tokens = {TokenId(5), TokenId(400)};
+    const std::unique_ptr<Engine> plain = make_engine(options);
+    options.drafts.vocab_size = 64;
+    for (const char* quantization : {"", "int8"}) {
+      options.drafts.quantization = quantization;
+      const std::unique_ptr<Engine> drafting = make_engine(with_layer(options));
+      EXPECT_EQ(outputs_of(*drafting, requests), outputs_of(*plain, requests)) << model << quantization;
+      EXPECT_GT(drafting->stats().drafts.drafted, 20) << model << quantization;
+      testing::DescribedDevice device({.name = "test", .memory_bytes = std::int64_t{8} << 30, .threads = 2});
+      const Result<EnginePlan> plan = plan_engine(with_layer(options), device);
+      ASSERT_TRUE(plan.ok()) << plan.status().message();
+      const ir::Graph& head = plan->graphs.draft->head;
+      EXPECT_EQ(head.value(head.outputs[0]).type.to_string(), "f32[R, 64]") << model << quantization;
+    }
+  }
+}
+
+TEST(LayerDrafts, SizesOfTheDraftsVocabularyAreChecked) {
+  testing::DescribedDevice device({.name = "test", .memory_bytes = std::int64_t{8} << 30, .threads = 2});
+  EngineOptions options = with_layer(options_of("mtp-qwen3.5"));
+  options.drafts.vocab_size = 1 << 20;
+  EXPECT_THAT(plan_engine(options, device).status().message(),
+              HasSubstr("speculative_draft_vocab_size: 1048576 is not accepted; 1 to "));
+  options.drafts.source = DraftSource::kText;
+  EXPECT_THAT(plan_engine(options, device).status().message(), HasSubstr("is not accepted without a next-token layer"));
+}
+
 // Every slot of a recurrent state has memory for the drafts of a step.
 TEST(LayerDrafts, SlotsOfStatesLimitDraftsFromText) {
   for (const auto& [model, most] : {std::pair("mtp-qwen3.5", 3), std::pair("mtp-glm4-moe", 8)}) {

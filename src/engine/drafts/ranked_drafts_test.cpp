@@ -134,6 +134,27 @@ constexpr RankedModel kModels[] = {
 INSTANTIATE_TEST_SUITE_P(Models, RankedDrafts, ::testing::ValuesIn(kModels),
                          [](const auto& of) { return std::string(of.param.name); });
 
+TEST(RankedDraftsOfOneModel, APipelineKeepsAsManyDraftsAsOneRank) {
+  if (!testing::has_devices_for(2)) GTEST_SKIP() << "needs 2 GPUs";
+  EngineOptions options = test::demo_options();
+  options.deterministic = true;
+  options.max_running_requests = 32;
+  const std::unique_ptr<Engine> plain = make_engine(options);
+  options.drafts.source = DraftSource::kLayer;
+  options.drafts.for_all_requests = true;
+  const std::unique_ptr<Engine> alone = make_engine(options);
+  options.pp_size = 2;
+  const std::unique_ptr<Engine> stages = make_engine(options);
+  std::vector<Request> requests;
+  for (const char* text : {"Tell me about cats and dogs.", "One day a cat sat.", "The sun", "A dog"})
+    requests.push_back({.prompt = *plain->tokenizer()->encode(text), .stop = {.max_new_tokens = 60}});
+  const auto want = outputs_of(*plain, requests);
+  EXPECT_EQ(outputs_of(*alone, requests), want);
+  EXPECT_EQ(outputs_of(*stages, requests), want);
+  EXPECT_GT(alone->stats().drafts.kept, 40);
+  EXPECT_NEAR(static_cast<double>(stages->stats().drafts.kept), static_cast<double>(alone->stats().drafts.kept), 3);
+}
+
 TEST(RankedDraftsOfOneModel, TextsOfAGrammarAreThoseOfPlainDecodes) {
   if (!GrammarCompiler::available()) GTEST_SKIP() << "built without xgrammar";
   if (!testing::has_devices_for(2)) GTEST_SKIP() << "needs 2 GPUs";

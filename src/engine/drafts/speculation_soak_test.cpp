@@ -19,6 +19,7 @@ struct SoakCase {
   DraftSource source = DraftSource::kText;
   const char* eagle = "";  // below tests/data
   int ranks = 1;
+  int stages = 1;
   bool adapters = false;  // some requests have a low-rank adapter
 };
 void PrintTo(const SoakCase& soak, std::ostream* to) { *to << soak.name; }
@@ -46,6 +47,8 @@ constexpr SoakCase kCases[] = {
      .source = DraftSource::kEagle,
      .eagle = "drafts/llama-eagle3",
      .ranks = 2},
+    {.name = "TextOfAPipeline", .model = "goldens/llama", .stages = 2},
+    {.name = "LayerOfAPipeline", .model = "drafts/mtp-glm4-moe", .source = DraftSource::kLayer, .stages = 2},
     {.name = "TextOfAdapters", .model = "goldens/llama", .adapters = true},
     {.name = "LayerOfAdapters", .model = "drafts/mtp-qwen3.5", .source = DraftSource::kLayer, .adapters = true},
     {.name = "EagleOfAdapters",
@@ -112,10 +115,12 @@ class SpeculationSoak : public ::testing::TestWithParam<SoakCase> {};
 
 TEST_P(SpeculationSoak, OutputsAreThoseOfPlainDecodes) {
   const SoakCase& soak = GetParam();
-  if (!testing::has_devices_for(soak.ranks)) GTEST_SKIP() << "needs " << soak.ranks << " GPUs";
+  const int devices = soak.ranks * soak.stages;
+  if (!testing::has_devices_for(devices)) GTEST_SKIP() << "needs " << devices << " GPUs";
   EngineOptions options = test::small_options();
   options.model_path = testing::data_path(soak.model);
   options.tp_size = soak.ranks;
+  options.pp_size = soak.stages;
   options.drafts.for_all_requests = true;
   options.deterministic = true;
   options.chunked_prefill_size = 32;

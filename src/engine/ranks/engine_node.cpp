@@ -94,6 +94,7 @@ std::vector<NamedValue> shared_options(const EngineOptions& o) {
           {"speculative_num_draft_tokens", number(o.drafts.most_tokens)},
           {"speculative_num_steps", number(o.drafts.layer_steps)},
           {"speculative_draft_model_quantization", o.drafts.quantization},
+          {"speculative_draft_vocab_size", number(o.drafts.vocab_size)},
           {"memory_plan", word(o.memory_plan)},
           {"image_cache_bytes", number(o.image_cache_bytes)},
           {"cuda_graph_mode", word(g.mode)},

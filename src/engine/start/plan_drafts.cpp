@@ -32,12 +32,23 @@ Status check_quantization(const DraftOptions& drafts) {
       asked));
 }
 
-// Refuses options that exclude speculative decoding.
+Status check_vocab_size(const DraftOptions& drafts) {
+  if (drafts.vocab_size == 0 || drafts.source == DraftSource::kLayer || drafts.source == DraftSource::kAuto)
+    return ok_status();
+  return invalid_argument(fmt::format(
+      "speculative_draft_vocab_size: {} is not accepted without a next-token layer (speculative_algorithm MTP or AUTO)",
+      drafts.vocab_size));
+}
+
+// Refuses options that exclude the source of drafts.
 Status check_ways(const EngineOptions& options) {
-  if (options.pp_size > 1) return unimplemented("speculative_algorithm: a pipeline (pp_size) is not supported with it");
-  if (options.dp_attention)
+  if (options.pp_size > 1 && options.drafts.source == DraftSource::kEagle)
     return unimplemented(
-        "speculative_algorithm: data-parallel attention (enable_dp_attention) is not supported with it");
+        "speculative_algorithm: EAGLE3 is not supported with a pipeline (pp_size); SUFFIX and MTP are");
+  if (options.dp_attention && options.drafts.by_layer())
+    return unimplemented(
+        "speculative_algorithm: drafts of a layer are not supported with data-parallel attention "
+        "(enable_dp_attention); SUFFIX is");
   return ok_status();
 }
 
@@ -105,6 +116,7 @@ Status check_draft_options(const EngineOptions& options) {
     return invalid_argument(fmt::format(
         "speculative_draft_model_path: {} is not accepted without speculative_algorithm EAGLE3", drafts.eagle_path));
   TRY(check_quantization(drafts));
+  TRY(check_vocab_size(drafts));
   if (!drafts.any()) return ok_status();
   const auto most = static_cast<double>(drafts.most() + 1);
   if (drafts.forced_tokens != 0 && !(drafts.forced_tokens >= 1 && drafts.forced_tokens <= most))
@@ -120,6 +132,10 @@ Status choose_drafts(PlanDraft& draft) {
     choose_automatically(draft);
   else if (draft.plan.drafts.any())
     TRY(check_rows(draft));
+  if (const std::int64_t ids = draft.plan.drafts.vocab_size; ids > draft.plan.config.vocab_size)
+    return invalid_argument(
+        fmt::format("speculative_draft_vocab_size: {} is not accepted; 1 to {}, the model's number of ids, is", ids,
+                    draft.plan.config.vocab_size));
   limit_drafts_from_text(draft.plan);
   return ok_status();
 }

@@ -124,9 +124,11 @@ ir::ValueId logits(LayerBuilder& b, const ModelConfig& config, const HeadInputs&
                         .quantisable = is_tied(config) ? Quantisable::kNo : Quantisable::kIfStored});
 }
 
-ir::ValueId quantised_logits(LayerBuilder& b, const ModelConfig& config, const HeadInputs& inputs) {
+ir::ValueId draft_logits(LayerBuilder& b, const ModelConfig& config, const HeadInputs& inputs, std::int64_t ids) {
   return capped_logits(b, config, inputs, "draft_head",
-                       {.tensor = head_tensor(b, config), .rows = config.num_logits()});
+                       {.tensor = head_tensor(b, config),
+                        .rows = ids,
+                        .tensor_rows = ids == config.num_logits() ? 0 : config.num_logits()});
 }
 
 ir::ValueId all_logits(LayerBuilder& b, const std::string& name, ir::ValueId x, const LinearBlock& head,

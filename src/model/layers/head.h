@@ -41,8 +41,9 @@ ir::ValueId with_deepstack(LayerBuilder& b, const ModelConfig& config, const Tok
 // Returns the logits of the wanted rows, f32[R, vocab], or f32[R, labels] for a classifier. Applies the config's soft
 // cap. A tied head uses the memory of the embedding table or of its slice.
 ir::ValueId logits(LayerBuilder& b, const ModelConfig& config, const HeadInputs& inputs);
-// Like logits(), but with a matrix of its own, which is quantised at the start as the builder's formats say.
-ir::ValueId quantised_logits(LayerBuilder& b, const ModelConfig& config, const HeadInputs& inputs);
+// Like logits(), but with a matrix of its own, "draft_head", which has the head's first `ids` rows and is quantised as
+// the builder's formats say.
+ir::ValueId draft_logits(LayerBuilder& b, const ModelConfig& config, const HeadInputs& inputs, std::int64_t ids);
 // Returns x multiplied by the head, f32[R, head.rows], complete on every rank. If `may_slice` and the ranks can share
 // the head's rows equally, each rank computes the logits of its slice. The head's weight has the name `name`.
 ir::ValueId all_logits(LayerBuilder& b, const std::string& name, ir::ValueId x, const LinearBlock& head,

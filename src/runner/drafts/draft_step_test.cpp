@@ -129,6 +129,25 @@ TEST_P(DraftGoldens, LogitsBehindEveryTokenOfAPrompt) {
   }
 }
 
+// A head of fewer ids has the first rows of the model's head.
+TEST_P(DraftGoldens, LogitsOfFewerIds) {
+  constexpr std::size_t kIds = 48;
+  RunnerBench fewer =
+      make_bench(drafting_folder(GetParam()), {.draft_layer = true, .draft_vocab = kIds}, long_options());
+  const std::vector<std::int32_t> ids = numbers(golden.prompts[2]);
+  const std::vector<std::int32_t> next = behind_first(ids);
+  forward(fewer, {{.ids = ids}});
+  const Drafts drafts = draft(fewer, {{.ids = next}}, Rows::kAll, count_up(std::ssize(next)));
+  const std::vector<float> all = testing::stored_logits(golden.logits, 2, "mtp_logits_");
+  const std::size_t vocab = all.size() / next.size();
+  std::vector<float> want;
+  for (std::size_t row = 0; row < next.size(); ++row)
+    want.insert(want.end(), all.begin() + static_cast<std::ptrdiff_t>(row * vocab),
+                all.begin() + static_cast<std::ptrdiff_t>(row * vocab + kIds));
+  ASSERT_EQ(drafts.logits.size(), want.size());
+  EXPECT_LT(testing::distance(drafts.logits, want).absolute, kTolerance);
+}
+
 // In a prompt that is computed in parts, the last forward reads the keys and values that the first forward stored.
 TEST_P(DraftGoldens, LogitsOfAPromptInParts) {
   const std::vector<std::int32_t> ids = numbers(golden.prompts[2]);

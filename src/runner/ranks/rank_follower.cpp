@@ -46,7 +46,7 @@ Status RankFollower::carry_out(const RankChannel::Message& message, RankAnswer& 
     case RankOrderKind::kForward: return forwards_->run(reader, answer);
     case RankOrderKind::kEncodeImages: return encode(reader);
     case RankOrderKind::kReadDrafts: return read_drafts(reader);
-    case RankOrderKind::kDraft: return runner_->drafts().here().draft(TRY(unpack_draft_rows(reader)));
+    case RankOrderKind::kDraft: return draft(reader);
     case RankOrderKind::kWriteAdapter: return write_adapter(reader, message.beside);
     default: return carry_out(TRY(unpack_order(kind, reader)), answer);
   }
@@ -127,7 +127,12 @@ Status RankFollower::encode(MessageReader& from) {
 Status RankFollower::read_drafts(MessageReader& from) {
   if (const Status read = draft_inputs_.unpack(from); !read.ok())
     return device_lost(fmt::format("the message of rows to draft from cannot be read: {}", read.message()));
-  return runner_->drafts().here().read(draft_inputs_.inputs());
+  return drafts() ? runner_->drafts().here().read(draft_inputs_.inputs()) : ok_status();
+}
+
+Status RankFollower::draft(MessageReader& from) {
+  const DraftRows rows = TRY(unpack_draft_rows(from));
+  return drafts() ? runner_->drafts().here().draft(rows) : ok_status();
 }
 
 Status RankFollower::write_adapter(MessageReader& from, std::shared_ptr<const void> beside) {

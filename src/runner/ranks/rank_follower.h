@@ -34,6 +34,9 @@ class RankFollower {
   Status load(MessageReader& from);
   Status encode(MessageReader& from);
   Status read_drafts(MessageReader& from);
+  Status draft(MessageReader& from);
+  // Returns whether this rank has the next-token layer. In a pipeline only the ranks of the last stage do.
+  bool drafts() const { return runner_->parts().model.graphs.draft.has_value(); }
   Status write_adapter(MessageReader& from, std::shared_ptr<const void> beside);
   Status drop(GraphRunner& runner, std::int64_t size);
   Status verify_here();
