@@ -149,5 +149,21 @@ TEST(FindPlan, TheErrorNamesOperatorAndGroup) {
   EXPECT_THAT(find_plan(args).status().message(), HasSubstr("no plan of operator attention for cache group 3"));
 }
 
+// The plan of an operator with a state must know which rows belong to one request. Plans of other operators need not.
+TEST(PlannedOp, AStateWhosePlanTakesNoDraftsIsRefusedWithDrafts) {
+  RunnerOptions options = small_options();
+  const auto status = [&](std::string_view op, std::int64_t drafts) {
+    const KernelTable kernels = planned_kernels(op);
+    options.kernels = &kernels;
+    options.max_drafts = drafts;
+    return testing::try_make_bench("qwen3-next", options).status();
+  };
+  EXPECT_THAT(status("causal_conv", 3).message(),
+              HasSubstr("speculative_algorithm: causal_conv keeps a state for each request, and its planner takes no "
+                        "drafts; NONE is accepted"));
+  EXPECT_TRUE(status("causal_conv", 0).ok());
+  EXPECT_TRUE(status("silu_mul", 3).ok()) << status("silu_mul", 3).message();
+}
+
 }  // namespace
 }  // namespace tessera
