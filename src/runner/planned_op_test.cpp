@@ -150,7 +150,7 @@ TEST(FindPlan, TheErrorNamesOperatorAndGroup) {
 }
 
 // The plan of an operator with a state must know which rows belong to one request. Plans of other operators need not.
-TEST(PlannedOp, AStateWhosePlanTakesNoDraftsIsRefusedWithDrafts) {
+TEST(PlannedOp, AStatesPlanThatTakesNoDraftsIsRefused) {
   RunnerOptions options = small_options();
   const auto status = [&](std::string_view op, std::int64_t drafts) {
     const KernelTable kernels = planned_kernels(op);
