@@ -6,6 +6,7 @@
 #include "tessera/ops/cuda/cuda_launch.cuh"
 #include "tessera/ops/cuda/cuda_norm.cuh"
 #include "tessera/ops/cuda/cuda_op.h"
+#include "tessera/ops/cuda/row_results.cuh"
 #include "tessera/ops/recurrent/rounded_output_gate.cuh"
 
 namespace tessera {
@@ -27,24 +28,6 @@ struct GatedNorm {
 
 __device__ inline float sigmoid_of(float x) { return 1.0f / (1.0f + expf(-x)); }
 
-// Two ways to store results: Numbers stores them in the storage type, and Rounded as rounded rows.
-template <class T>
-struct Numbers {
-  T* y;
-  template <int N>
-  __device__ void store(std::int64_t first, const Pack<T, N>& values) const {
-    store_pack(y + first, values);
-  }
-};
-template <class T>
-struct Rounded {
-  RoundedRows y;
-  std::int64_t columns;
-  __device__ void store(std::int64_t first, const Pack<T, 8>& values) const {
-    store_rounded(y, first / columns, first % columns, columns, values);
-  }
-};
-
 // Computes gated_norm. A head takes blockDim.x neighbouring lanes, a power of two up to a warp; a block has blockDim.y
 // heads. When the sum of squares is known, the head's elements are read a second time, from the cache.
 template <class T, int N, class Results>
@@ -59,7 +42,9 @@ __global__ void gated_norm(const GatedNorm<T> p, const Results results) {
     squares += sum_of_squares(load_pack<T, N>(x + i));
   const float scale = rms_scale(warp_sum(squares, static_cast<int>(blockDim.x)), p.head_dim, p.eps);
   if (!real) return;
-  const T* const z = p.z + head / p.heads * p.width + head % p.heads * p.head_dim;
+  const std::int64_t row = head / p.heads;
+  const std::int64_t first = head % p.heads * p.head_dim;
+  const T* const z = p.z + row * p.width + first;
   for (std::int64_t i = threadIdx.x * N; i < p.head_dim; i += blockDim.x * N) {
     const Pack<T, N> values = load_pack<T, N>(x + i);
     const Pack<T, N> gates = load_pack<T, N>(z + i);
@@ -69,7 +54,7 @@ __global__ void gated_norm(const GatedNorm<T> p, const Results results) {
       const float gate = to_float(gates.at[j]);
       out.at[j] = from_float<T>(rounded<T>(to_float(values.at[j]) * scale) * p.w[i + j] * (gate * sigmoid_of(gate)));
     }
-    results.store(head * p.head_dim + i, out);
+    results.store(row, first + i, out);
   }
 }
 
@@ -107,7 +92,7 @@ Result<std::unique_ptr<BoundOp>> bind_gated_norm(const BindArgs& args) {
   return dispatch_dtype(args.operands[0].dtype, "gated_norm", [&]<class T>() -> Result<std::unique_ptr<BoundOp>> {
     constexpr int N = kPackSize<T>;
     const GatedNorm<T> p = gated_norm_of<T>(args);
-    const Numbers<T> y{args.results[0].as<T>()};
+    const Numbers<T> y{.y = args.results[0].as<T>(), .n = args.results[0].cols()};
     return has_packs<T, N>(args, p) ? make_gated_norm<T, N>("gated_norm", p, y)
                                     : make_gated_norm<T, 1>("gated_norm", p, y);
   });
@@ -142,7 +127,8 @@ __global__ void sigmoid_gate_rounded(const T* x, const T* gate, const Rounded<T>
   let_next_begin();
   wait_for_previous();
   const std::int64_t first = flat_item() * 8;
-  if (first < n) y.store(first, gated_pack(load_pack<T, 8>(x + first), load_pack<T, 8>(gate + first)));
+  if (first < n)
+    y.store(first / y.n, first % y.n, gated_pack(load_pack<T, 8>(x + first), load_pack<T, 8>(gate + first)));
 }
 
 Result<std::unique_ptr<BoundOp>> bind_sigmoid_gate(const BindArgs& args) {
@@ -160,8 +146,8 @@ Result<std::unique_ptr<BoundOp>> bind_sigmoid_gate(const BindArgs& args) {
 
 template <class T>
 std::unique_ptr<BoundOp> make_rounded(const BindArgs& args, const RoundedRows& to) {
-  const Rounded<T> y{.y = to, .columns = args.operands[0].cols()};
-  if (y.columns % kRoundedGroup != 0) return nullptr;
+  const Rounded<T> y{.y = to, .n = args.operands[0].cols()};
+  if (y.n % kRoundedGroup != 0) return nullptr;
   if (args.node.op == "gated_norm") {
     const GatedNorm<T> p = gated_norm_of<T>(args);
     if (p.head_dim != kRoundedGroup || !has_packs<T, 8>(args, p)) return nullptr;

@@ -1,3 +1,4 @@
+#include "tessera/ops/cuda/row_results.cuh"
 #include "tessera/ops/rows/norm.h"
 
 #include <limits>
@@ -26,27 +27,6 @@ struct Norm {
   std::int64_t n;
   float eps;
   NormForm form;
-};
-
-// Two ways to store the normalised rows: Numbers stores them in the storage type, and Rounded as rounded rows
-// (cuda/rounded_rows.cuh).
-template <class T>
-struct Numbers {
-  T* y;  // [rows, n]
-  std::int64_t n;
-  template <int N>
-  __device__ void store(std::int64_t row, std::int64_t column, const Pack<T, N>& values) const {
-    store_pack(y + row * n + column, values);
-  }
-};
-
-template <class T>
-struct Rounded {
-  RoundedRows y;
-  std::int64_t n;
-  __device__ void store(std::int64_t row, std::int64_t column, const Pack<T, 8>& values) const {
-    store_rounded(y, row, column, n, values);
-  }
 };
 
 // Normalises rows that fit in registers. A row stays in the registers of blockDim.x threads, kHeld packs in each. A
