@@ -150,10 +150,12 @@ ir::ValueId delta_net(LayerBuilder& b, const ModelConfig& config, std::int64_t l
   attributes.emplace_back("key_heads", local.key_heads);
   std::vector<ir::ValueId> operands{qkv, ba, a_log, dt_bias, state};
   if (drafts > 0) {
-    const std::int64_t key_values = local.key_heads * net.key_head_dim + 2 * local.value_heads;
-    const std::int64_t values = local.value_heads * net.value_head_dim;
-    operands.push_back(b.graph.state(fmt::format("delta_drafts.{}", layer),
-                                     {b.options().dtype, {slots, ir::Dim(draft_values(drafts, key_values, values))}}));
+    const DraftLayout layout{.drafts = static_cast<int>(drafts),
+                             .keys = static_cast<int>(local.key_heads * net.key_head_dim),
+                             .gates = static_cast<int>(2 * local.value_heads),
+                             .values = static_cast<int>(local.value_heads * net.value_head_dim)};
+    operands.push_back(
+        b.graph.state(fmt::format("delta_drafts.{}", layer), {b.options().dtype, {slots, ir::Dim(layout.size())}}));
   }
   const ir::ValueId mixed = b.graph.op("gated_delta_net", operands, attributes);
 

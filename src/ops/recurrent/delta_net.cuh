@@ -35,7 +35,7 @@ struct DeltaNet {
   const float* a_log;    // [heads]
   const float* dt_bias;  // [heads]
   float* state;          // [slots, heads, key_dim, value_dim]
-  T* draft_rows;         // [slots, draft_values(…)]: keys, values and ba of drafts
+  T* draft_rows;         // [slots, DraftLayout]: keys, values and ba of drafts
   T* y;                  // [rows, heads · value_dim]
   std::int64_t num_rows;
   int key_heads;
@@ -60,11 +60,10 @@ struct DeltaNet {
   }
   // Returns the place of draft `number` of the slot, whose position in the sequence is `position`.
   __device__ DraftPlace<T> draft(int slot, int number, int position) const {
-    const int value_width = heads * value_dim;
-    const int key_width = keys_width() + 2 * heads;
-    T* const first = draft_rows + slot * (1LL * held_drafts * value_width + 1LL * key_places(held_drafts) * key_width);
-    T* const keys = first + held_drafts * value_width + position % key_places(held_drafts) * key_width;
-    return {keys, first + number * value_width, keys + keys_width()};
+    const DraftLayout layout{held_drafts, keys_width(), 2 * heads, heads * value_dim};
+    T* const first = draft_rows + static_cast<std::int64_t>(slot) * layout.size();
+    T* const keys = first + layout.keys_at(position);
+    return {keys, first + layout.values_at(number), keys + layout.keys};
   }
   __device__ int key_offset(int head) const { return head / (heads / key_heads) * key_dim; }
 };

@@ -36,10 +36,11 @@ Result<std::vector<ir::Type>> infer(const ir::OpSignature& s) {
   if (drafts < 0 || (drafts > 0) != (s.operands.size() == 6))
     return refuse(s, fmt::format("drafts is {} beside {} operands; accepted: 0 beside 5, 1 or more beside 6", drafts,
                                  s.operands.size()));
-  if (drafts > 0)
-    TRY(expect_type(
-        s, 5, "draft_rows",
-        {qkv.dtype, {state[0], draft_values(drafts, key_heads * *state[2].constant() + 2 * heads, values)}}));
+  const DraftLayout layout{.drafts = static_cast<int>(drafts),
+                           .keys = static_cast<int>(key_heads * *state[2].constant()),
+                           .gates = static_cast<int>(2 * heads),
+                           .values = static_cast<int>(values)};
+  if (drafts > 0) TRY(expect_type(s, 5, "draft_rows", {qkv.dtype, {state[0], layout.size()}}));
   if (s.node.attribute_or("group", std::int64_t{0}) < 0) return refuse(s, "group is negative; groups count from 0");
   return std::vector<ir::Type>{{qkv.dtype, {qkv.shape[0], values}}};
 }

@@ -3,7 +3,7 @@
 // and Qwen3.5).
 //
 //   gated_delta_net(qkv X[T, 2·Hk·Dk + Hv·Dv], ba X[T, 2·Hv], a_log f32[Hv], dt_bias f32[Hv],
-//                   mut state f32[P, Hv, Dk, Dv], mut draft_rows X[P, draft_values(…)])
+//                   mut state f32[P, Hv, Dk, Dv], mut draft_rows X[P, DraftLayout])
 //                   {group: int, key_heads: int = Hk, drafts: int = D} → X[T, Hv·Dv]
 //   A row of qkv holds Hk query heads, Hk key heads and Hv value heads. A row of ba holds Hv logits of beta, then Hv
 //   logits of the gate. Value head h reads query and key head h / (Hv / Hk). For each row of a request in order, and
@@ -51,12 +51,19 @@ extern const ir::OpDecl kGatedDeltaNet;
 extern const KernelDef kGatedDeltaNetCpu;
 extern const KernelDef kGatedDeltaNetCuda;
 
-// Returns the number of places for keys and ba in a slot that holds `drafts` drafts.
-constexpr int key_places(std::int64_t drafts) { return static_cast<int>(2 * drafts + 1); }
-// Returns the number of values in a slot of draft_rows. `key_values` is Hk·Dk + 2·Hv, and `values` is Hv·Dv.
-constexpr std::int64_t draft_values(std::int64_t drafts, std::int64_t key_values, std::int64_t values) {
-  return drafts * values + key_places(drafts) * key_values;
-}
+// The layout of a slot of draft_rows.
+struct DraftLayout {
+  int drafts;  // D
+  int keys;    // Hk·Dk
+  int gates;   // 2·Hv, behind the keys of the same draft
+  int values;  // Hv·Dv
+
+  constexpr int key_places() const { return 2 * drafts + 1; }
+  constexpr int size() const { return drafts * values + key_places() * (keys + gates); }
+  // Return where in the slot the values of draft `number` begin, and the keys of the draft at `position`.
+  constexpr int values_at(int number) const { return number * values; }
+  constexpr int keys_at(int position) const { return drafts * values + position % key_places() * (keys + gates); }
+};
 
 inline constexpr std::int64_t kDeltaChunk = 64;  // rows of a chunk
 inline constexpr float kDeltaNormEps = 1e-6f;    // added to the sums of squares of q and k

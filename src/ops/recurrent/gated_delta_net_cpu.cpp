@@ -25,7 +25,7 @@ struct Problem {
   const float* a_log;    // [heads]
   const float* dt_bias;  // [heads]
   float* state;          // [slots, heads, key_dim, value_dim]
-  T* draft_rows;         // [slots, draft_values(…)]
+  T* draft_rows;         // [slots, DraftLayout]
   T* y;                  // [rows, heads · value_dim]
   std::int64_t num_rows;
   std::int64_t key_heads;
@@ -51,11 +51,13 @@ struct DraftPlace {
 // Returns the place of draft `number` of the request's slot, whose position in the sequence is `position`.
 template <class T>
 DraftPlace<T> draft_place(const Problem<T>& p, std::int64_t request, std::int64_t number, std::int64_t position) {
-  const std::int64_t values = p.heads * p.sizes.value_dim;
-  const std::int64_t key_values = p.keys_width() + 2 * p.heads;
-  T* const slot = p.draft_rows + p.metadata.slots[request] * draft_values(p.held_drafts, key_values, values);
-  T* const keys = slot + p.held_drafts * values + position % key_places(p.held_drafts) * key_values;
-  return {keys, slot + number * values, keys + p.keys_width()};
+  const DraftLayout layout{.drafts = static_cast<int>(p.held_drafts),
+                           .keys = static_cast<int>(p.keys_width()),
+                           .gates = static_cast<int>(2 * p.heads),
+                           .values = static_cast<int>(p.heads * p.sizes.value_dim)};
+  T* const slot = p.draft_rows + static_cast<std::int64_t>(p.metadata.slots[request]) * layout.size();
+  T* const keys = slot + layout.keys_at(static_cast<int>(position));
+  return {keys, slot + layout.values_at(static_cast<int>(number)), keys + layout.keys};
 }
 
 // Consecutive rows of the forward, or one draft in a slot.

@@ -26,7 +26,7 @@ struct DeltaSizes {
   // Return the numbers of values of a draft's keys with its row of ba, of its values, and of a whole slot of drafts.
   std::int64_t key_width() const { return key_heads * key_dim + 2 * heads; }
   std::int64_t value_width() const { return heads * value_dim; }
-  std::int64_t slot_width(std::int64_t held) const { return draft_values(held, key_width(), value_width()); }
+  std::int64_t slot_width(std::int64_t held) const { return held * value_width() + (2 * held + 1) * key_width(); }
   ir::Attributes attributes(std::int64_t held_drafts = 0) const {
     return {{"group", std::int64_t{0}}, {"key_heads", key_heads}, {"drafts", held_drafts}};
   }
@@ -92,7 +92,7 @@ Inputs make_inputs(DType dtype, const DeltaSizes& s, const std::vector<StateRequ
 
 // Returns the index in draft_rows of draft `number`, at `position`, of a slot: of its keys and ba, and of its values.
 std::int64_t keys_at(const DeltaSizes& s, std::int64_t held, std::int64_t slot, std::int64_t position) {
-  return slot * s.slot_width(held) + held * s.value_width() + position % key_places(held) * s.key_width();
+  return slot * s.slot_width(held) + held * s.value_width() + position % (2 * held + 1) * s.key_width();
 }
 std::int64_t values_at(const DeltaSizes& s, std::int64_t held, std::int64_t slot, std::int64_t number) {
   return slot * s.slot_width(held) + number * s.value_width();
