@@ -101,11 +101,11 @@ Status LayerDrafts::make(ScheduledBatch& batch) {
   }
   write_ids(batch);
   for (const ScheduledBatch::Entry& entry : batch.entries)
-    for (std::int64_t i = 0; i < entry.drafts; ++i)
+    for (std::int64_t i = 0; i < entry.drafts; ++i) {
       entry.sequence->drafts[static_cast<std::size_t>(i)] = batch.draft_of(entry, i);
-  // The first stage of a pipeline embeds the drafts, and only the last stage has them on its devices.
-  for (const ScheduledBatch::Entry& entry : batch.entries)
-    for (std::int64_t i = 0; has_stages && i < entry.drafts; ++i) batch.batch.input_rows[place_of(entry, i)] = -1;
+      // The first stage of a pipeline embeds the drafts, and only the last stage has them on its devices.
+      if (has_stages) batch.batch.input_rows[place_of(entry, i)] = -1;
+    }
   return ok_status();
 }
 

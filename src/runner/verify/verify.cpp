@@ -26,12 +26,6 @@ bool VerifyReport::equal() const {
          std::all_of(rows.begin(), rows.end(), [](const VerifyRow& r) { return r.difference.empty(); });
 }
 
-struct Way {
-  GraphForm form = GraphForm::kPieces;
-  bool last_rows = false;  // only the last row of each request is wanted and compared
-  bool drafts = false;     // a decode whose requests have drafts
-};
-
 class Verifier {
  public:
   Verifier(ModelRunner& runner, bool show_progress)
@@ -90,8 +84,8 @@ class Verifier {
       const std::int64_t below = i == 0 ? 0 : ladder[i - 1];
       TRY(runner.make_ready(size));
       TRY(isolated.bind(runner.bucket(size)));
-      TRY(compare(runner, isolated, size, size));
-      if (below + 1 < size) TRY(compare(runner, isolated, size, below + 1));
+      TRY(compare(runner, isolated, size, size, {}));
+      if (below + 1 < size) TRY(compare(runner, isolated, size, below + 1, {}));
       isolated.drop(runner.bucket(size));
     }
     stateful_ = &r_.model.graphs.body;
@@ -171,8 +165,8 @@ class Verifier {
       const std::int64_t below = i == 0 ? 0 : sizes[i - 1];
       TRY(isolated.bind(runner.bucket(size)));
       // Compares the size without padding, and with the most padding that dispatch gives it.
-      TRY(compare(runner, isolated, size, size));
-      if (below + 1 < size) TRY(compare(runner, isolated, size, below + 1));
+      TRY(compare(runner, isolated, size, size, {}));
+      if (below + 1 < size) TRY(compare(runner, isolated, size, below + 1, {}));
       if (const bool drafts = is_decode_role(runner.spec().role) && r_.model.options.max_drafts > 0; drafts && size > 1)
         TRY(compare(runner, isolated, size, std::max(below + 1, size - 1), {.drafts = true}));
       isolated.drop(runner.bucket(size));
@@ -192,8 +186,13 @@ class Verifier {
     return ok_status();
   }
 
+  struct Way {
+    GraphForm form = GraphForm::kPieces;
+    bool last_rows = false;  // only the last row of each request is wanted and compared
+    bool drafts = false;     // a decode whose requests have drafts
+  };
   // Compares one batch at `size`. `real` is the batch's number of rows.
-  Status compare(GraphRunner& runner, Executable& isolated, std::int64_t size, std::int64_t real, const Way& way = {}) {
+  Status compare(GraphRunner& runner, Executable& isolated, std::int64_t size, std::int64_t real, const Way& way) {
     const bool full = way.form == GraphForm::kFull;
     if (full && !can_have_several_rows_each(real, r_.model.options.context_length)) return ok_status();
     const bool decode = is_decode_role(runner.spec().role);
