@@ -275,8 +275,11 @@ TEST_P(MoeExperts, AllTokensMayChooseOneExpert) {
   check(GetParam(), {5, 3, 4, 40, 24}, {}, Choice::kOne);
 }
 
-// Covers sums that CUDA splits among warps, or computes in more stages than fit in shared memory at once.
+// Covers sums that CUDA splits among warps, or computes in more stages than fit in shared memory at once. CUDA's decode
+// kernel copies whole rows if several of them fit, so gate and up or down may take parts of rows.
 TEST_P(MoeExperts, TakesLongRows) {
+  check(GetParam(), {3, 2, 4, 2304, 64}, {.down_bias = true});
+  check(GetParam(), {3, 2, 4, 64, 1056}, {.down_bias = true});
   check(GetParam(), {2, 2, 4, 600, 264}, {.gate_up_bias = true});
   check(GetParam(), {65, 2, 3, 520, 264}, {.gate_up_bias = true});
 }
@@ -299,14 +302,15 @@ TEST_P(MoeExperts, TakesLargeExperts) {
   for (const std::int64_t tokens : {3, 33}) check(GetParam(), {tokens, 4, 4, 2048, 768}, {}, Choice::kOne);
 }
 
-// Covers rows that are whole steps of CUDA's decode kernel, with several experts in a block, groups of eight rows, and
-// an odd number of stages.
+// Covers rows that are whole steps of CUDA's decode kernel, with several experts in a block and more than its shared
+// memory holds, groups of eight rows, and an odd number of stages.
 TEST_P(MoeExperts, TakesWholeSteps) {
   const Form with_biases{.activation = "clamped_swiglu", .gate_up_bias = true, .down_bias = true};
   for (const MoeSizes& s : {MoeSizes{1, 2, 8, 64, 32}, MoeSizes{7, 4, 16, 1056, 224}, MoeSizes{40, 6, 9, 160, 96}})
     for (const Form& form : {Form{}, Form{.activation = "gelu_tanh"}, with_biases}) check(GetParam(), s, form);
   check(GetParam(), {21, 2, 4, 128, 64}, with_biases, Choice::kOne);
   check(GetParam(), {31, 8, 64, 96, 64}, with_biases, Choice::kSome);
+  check(GetParam(), {32, 8, 128, 64, 32}, with_biases);
 }
 
 // Covers more tokens than are computed at a time: 2048 on the CPU, 4096 on CUDA.

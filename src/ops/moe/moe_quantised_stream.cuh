@@ -25,28 +25,23 @@ inline constexpr int kQuadColumns = 4 * kPieceColumns<kValues>;
 // The greatest number of rows of all experts together for which Scales::begin_item() divides exactly.
 inline constexpr std::int64_t kMostStackRows = std::int64_t{1} << 22;
 
-template <class T, Values kValues, ScaleOf kScaleOf>
+template <class T, Values kValues, ScaleOf kScaleOf, int kTeamWarps>
 struct QuantisedStream {
+  static constexpr int kTeam = kTeamWarps;
   static constexpr bool kPacked = quantised::is_packed(kValues);
   static constexpr int kColumns = kPieceColumns<kValues>;
-  static constexpr int kPieces = kPacked ? 1 : 2;              // pieces of a thread in a chunk
-  static constexpr int kPieceBytes = kStreamedWarps * 4 * 16;  // bytes from a thread's first piece to its second
-  static constexpr int kMostColumns = kPacked ? 2048 : 1024;   // columns of a stage
+  static constexpr int kStageColumns = kPacked ? 4096 : 2048;
+  static constexpr int kColumnMultiple = kQuadColumns<kValues>;
+  static constexpr int kPieces = kPacked ? 1 : 2;     // pieces of a thread in a chunk
+  static constexpr int kPieceBytes = kTeam * 4 * 16;  // bytes from a thread's first piece to its second
   static constexpr bool kHasFactors = kScaleOf == ScaleOf::kValues;
 
-  // Returns the number of columns in a stage. Stages have about equal lengths.
-  static int stage_columns(int k) {
-    const int stages = (k + kMostColumns - 1) / kMostColumns;
-    return ((k + stages - 1) / stages + kQuadColumns<kValues> - 1) / kQuadColumns<kValues> * kQuadColumns<kValues>;
-  }
-  __host__ __device__ static int bytes_of(int columns) { return kPacked ? columns / 2 : columns; }
-  __host__ __device__ static int row_bytes(int columns) { return streamed_row_bytes(bytes_of(columns)); }
-  __host__ __device__ static int slot_bytes(int columns) { return kStreamedWeightRows * row_bytes(columns); }
-  __device__ static int bytes(int columns) { return kStreamedWeightRows * bytes_of(columns); }
+  __host__ __device__ static int row_bytes(int columns) { return kPacked ? columns / 2 : columns; }
+  __host__ __device__ static int more_bytes(int) { return 0; }
   __device__ static constexpr int column_of(int d) { return kPacked ? d * 8 : d / 2 * kPieceBytes + d % 2 * 8; }
-  // Returns the number of pieces that a thread of the warp has in a chunk.
-  __device__ static int steps(int columns, int warp) {
-    const int behind = bytes_of(columns) - warp * 64;
+  // Returns the number of pieces that a thread of the team's warp `part` has in a chunk.
+  __device__ static int steps(int columns, int part) {
+    const int behind = row_bytes(columns) - part * 64;
     return min(kPieces, (behind + kPieceBytes - 1) / kPieceBytes);
   }
 
@@ -57,11 +52,9 @@ struct QuantisedStream {
 
   __device__ static void copy(const Matmul<T>& m, std::int64_t low, std::int64_t high, int column, int columns,
                               int pitch, unsigned char* to, SharedBarrier& full) {
-    const int lane = static_cast<int>(threadIdx.x) % kWarp;
-    if (lane >= kStreamedWeightRows) return;
-    const std::int64_t row = (lane < 8 ? low : high) + lane % 8;
-    bulk_copy(to + lane * pitch, m.matrix.values + row * bytes_of(m.k) + bytes_of(column),
-              static_cast<std::uint32_t>(bytes_of(columns)), full);
+    const int row = row_bytes(m.k);
+    const std::uint8_t* const from = m.matrix.values + row_bytes(column);
+    copy_rows(from + low * row, from + high * row, row, row_bytes(columns), pitch, to, full);
   }
 
   // Prefetches the cache lines of the item's scales. One warp calls it.
@@ -107,11 +100,12 @@ struct QuantisedStream {
       const Matmul<T>& m = p.matmul;
       const QuantisedMatrix& w = m.matrix;
       const int thread = static_cast<int>(threadIdx.x);
+      const int part = thread / kWarp % kTeam;
 #pragma unroll
       for (int d = 0; d < kPieces; ++d) {
         // With kSums, all pieces of a quad take the scale of the quad's first column. Columns are clamped to the row;
         // pieces past the row's last column are not used.
-        const int quad = first + thread / kWarp * kQuadColumns<kValues> + d * kPieceBytes;
+        const int quad = first + part * kQuadColumns<kValues> + d * kPieceBytes;
         const int at =
             kScaleOf == ScaleOf::kSums ? min(quad, m.k - 1) : min(quad + thread % 4 * kColumns, m.k - kColumns);
         const int group = at >> p.group_shift;
@@ -143,13 +137,13 @@ struct QuantisedStream {
   __device__ static void multiply(const unsigned char* slot, int pitch, int columns, int chunk, const uint4 (&x)[4],
                                   int steps, const Scales& scales, float (&sum)[4]) {
     const int lane = static_cast<int>(threadIdx.x) % kWarp;
-    const int warp = static_cast<int>(threadIdx.x) / kWarp;
-    const int mine = bytes_of(chunk * kStreamedChunk) + (warp * 4 + lane % 4) * 16;
+    const int part = static_cast<int>(threadIdx.x) / kWarp % kTeam;
+    const int mine = row_bytes(chunk * kStreamedChunk<kTeam>) + (part * 4 + lane % 4) * 16;
 #pragma unroll
     for (int d = 0; d < kPieces; ++d) {
       if (d >= steps) break;
       // Past the last column of the row x is 0, so any piece of the row will do.
-      const int byte = min(mine + d * kPieceBytes, bytes_of(columns) - 16);
+      const int byte = min(mine + d * kPieceBytes, row_bytes(columns) - 16);
       const unsigned char* const from = slot + lane / 4 * pitch + byte;
       const Piece<kValues> low = scales.piece(d, 0, *reinterpret_cast<const uint4*>(from));
       const Piece<kValues> high = scales.piece(d, 1, *reinterpret_cast<const uint4*>(from + 8 * pitch));

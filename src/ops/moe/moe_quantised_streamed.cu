@@ -28,13 +28,20 @@ std::optional<ScaleOf> scale_place(const QuantisedMatrix& m) {
 template <class T, bool kGateUp>
 Result<StreamedLaunch<T>> launch_of(const ExpertsProblem& p, const Matmul<T>& m, std::int64_t multiprocessors) {
   const auto with = [&]<Values kValues, ScaleOf kScaleOf>() {
-    return streamed_launch<T, kGateUp, QuantisedStream<T, kValues, kScaleOf>>(p, m, multiprocessors);
+    using Block = QuantisedStream<T, kValues, kScaleOf, kTeamOfBlock>;
+    using Warp = QuantisedStream<T, kValues, kScaleOf, 1>;
+    if constexpr (kGateUp) {
+      return gate_up_launch<T, Block>(p, m, multiprocessors);
+    } else {
+      return down_launch<T, Block, Warp>(p, m, multiprocessors);
+    }
   };
   switch (m.matrix.format.values) {
     case Values::kE4M3: return with.template operator()<Values::kE4M3, ScaleOf::kSums>();
     case Values::kInt8: return with.template operator()<Values::kInt8, ScaleOf::kSums>();
     case Values::kE2M1: return with.template operator()<Values::kE2M1, ScaleOf::kValues>();
-    case Values::kInt4: break;
+    case Values::kInt4:
+    case Values::kBlocks: break;
   }
   return *scale_place(m.matrix) == ScaleOf::kSums ? with.template operator()<Values::kInt4, ScaleOf::kSums>()
                                                   : with.template operator()<Values::kInt4, ScaleOf::kValues>();

@@ -7,10 +7,9 @@
 
 namespace tessera::cuda::moe {
 
-inline constexpr int kStreamedWarps = 8;  // warps of a block that multiply; a ninth requests weights
-inline constexpr int kStreamedThreads = (kStreamedWarps + 1) * kWarp;
-inline constexpr int kStreamedPairs = 256;  // upper bound of pairs (token, expert)
-inline constexpr int kStreamedRows = 8;     // upper bound of rows in a group
+inline constexpr int kStreamedPairs = 256;        // upper bound of pairs (token, expert)
+inline constexpr int kStreamedRows = 8;           // upper bound of rows in a group
+inline constexpr int kMostGroupingThreads = 640;  // upper bound of the threads of a block
 
 // A group of rows of one expert: the pairs order[first … first + rows).
 struct RowGroup {
@@ -25,7 +24,7 @@ struct RowGroups {
   std::int16_t id[kStreamedPairs];
   std::uint8_t order[kStreamedPairs];  // pairs sorted by expert
   std::uint8_t begin[kStreamedPairs];  // where an expert's pairs begin in `order`; the index is the expert's first pair
-  int2 scratch[kStreamedWarps + 1];
+  int2 scratch[kMostGroupingThreads / kWarp];
   int count;
 
   __device__ RowGroup at(int i) const {
@@ -35,8 +34,8 @@ struct RowGroups {
 };
 static_assert(kStreamedPairs <= 256 && kStreamedRows < 16);
 
-// Makes the list of groups. All threads of a block call it, and the list is complete when it returns. Experts are in
-// the order in which pairs first name them.
+// Makes the list of groups. All threads of a block call it, at least `pairs` threads, and the list is complete when it
+// returns. Experts are in the order in which pairs first name them.
 __device__ inline void make_groups(const std::int32_t* ids, int pairs, int experts, RowGroups& to) {
   const int pair = static_cast<int>(threadIdx.x);
   int id = -1;
@@ -66,7 +65,7 @@ __device__ inline void make_groups(const std::int32_t* ids, int pairs, int exper
     to.group[before.y + i] = static_cast<std::uint32_t>(id) << 12 | static_cast<std::uint32_t>(before.x + at) << 4 |
                              static_cast<std::uint32_t>(min(kStreamedRows, rows - at));
   }
-  if (pair == kStreamedThreads - 1) to.count = before.y + groups;
+  if (pair == static_cast<int>(blockDim.x) - 1) to.count = before.y + groups;
   __syncthreads();
   if (id >= 0) to.order[to.begin[first] + rank] = static_cast<std::uint8_t>(pair);
   __syncthreads();

@@ -13,11 +13,21 @@ using namespace cuda::moe;
 // The least number of pairs for 4-bit weights. Up to 32 pairs the kernel for few rows is as fast.
 constexpr std::int64_t kFewestPackedPairs = 33;
 
-template <class T, template <class> class Stream>
-Result<std::unique_ptr<BoundOp>> bind_typed(const ExpertsProblem& p, std::byte* scratch, std::int64_t multiprocessors) {
+template <class T>
+Result<std::unique_ptr<BoundOp>> bind_plain(const ExpertsProblem& p, std::byte* scratch, std::int64_t multiprocessors) {
+  using Block = PlainStream<T, kTeamOfBlock>;
+  using Warp = PlainStream<T, 1>;
   const auto [gate_up, down] = matmuls_of<T>(p, 0, reinterpret_cast<T*>(scratch), reinterpret_cast<T*>(p.y));
-  return make_streamed<T>(TRY((streamed_launch<T, true, Stream<T>>(p, gate_up, multiprocessors))),
-                          TRY((streamed_launch<T, false, Stream<T>>(p, down, multiprocessors))));
+  return make_streamed<T>(TRY((gate_up_launch<T, Block>(p, gate_up, multiprocessors))),
+                          TRY((down_launch<T, Block, Warp>(p, down, multiprocessors))));
+}
+
+Result<std::unique_ptr<BoundOp>> bind_packed(const ExpertsProblem& p, std::byte* scratch,
+                                             std::int64_t multiprocessors) {
+  using T = __nv_bfloat16;
+  const auto [gate_up, down] = matmuls_of<T>(p, 0, reinterpret_cast<T*>(scratch), reinterpret_cast<T*>(p.y));
+  return make_streamed<T>(TRY((gate_up_launch<T, PackedStream<T, kTeamOfBlock>>(p, gate_up, multiprocessors))),
+                          TRY((block_launch<T, PackedStream<T, kTeamOfBlock>>(p, down))));
 }
 
 }  // namespace
@@ -26,7 +36,7 @@ bool streamed_serves(const ExpertsProblem& p) {
   if (p.quantised) return quantised_streamed_serves(p);
   const bool half = p.dtype == ir::DType::kBFloat16 || p.dtype == ir::DType::kFloat16;
   const auto fits = [&](std::int64_t k) {
-    constexpr std::int64_t kMost = PackedStream<__nv_bfloat16>::kMostColumns;
+    constexpr std::int64_t kMost = PackedStream<__nv_bfloat16, kTeamOfBlock>::kMostColumns;
     return p.mxfp4 ? p.dtype == ir::DType::kBFloat16 && k % 64 == 0 && k <= kMost : k % 32 == 0;
   };
   const bool many = !p.mxfp4 || p.tokens * p.top_k >= kFewestPackedPairs;
@@ -40,9 +50,9 @@ std::size_t streamed_scratch_bytes(const ExpertsProblem& p) {
 Result<std::unique_ptr<BoundOp>> bind_streamed_experts(const ExpertsProblem& p, std::byte* scratch,
                                                        std::int64_t multiprocessors) {
   if (p.quantised) return bind_quantised_streamed(p, scratch, multiprocessors);
-  if (p.mxfp4) return bind_typed<__nv_bfloat16, PackedStream>(p, scratch, multiprocessors);
-  if (p.dtype == ir::DType::kBFloat16) return bind_typed<__nv_bfloat16, PlainStream>(p, scratch, multiprocessors);
-  return bind_typed<__half, PlainStream>(p, scratch, multiprocessors);
+  if (p.mxfp4) return bind_packed(p, scratch, multiprocessors);
+  if (p.dtype == ir::DType::kBFloat16) return bind_plain<__nv_bfloat16>(p, scratch, multiprocessors);
+  return bind_plain<__half>(p, scratch, multiprocessors);
 }
 
 }  // namespace tessera

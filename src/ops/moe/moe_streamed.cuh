@@ -11,9 +11,14 @@
 // work for any number of active experts. In down, each block computes 16 columns of y for all groups. Such a block
 // computes all experts' results for its columns, so it adds them up itself.
 //
-// Eight warps share an item, and each multiplies an eighth of k by tensor-core instructions. The weights are the first
-// operand, and the group's rows of x are the second. The warps' sums are added in an order that does not depend on the
-// rows.
+// A team of warps multiplies an item by tensor-core instructions. The weights are the first operand, and the group's
+// rows of x are the second.
+//   - A team of eight is a whole block. Each warp multiplies an eighth of k. The warps' sums are added in an order that
+//     does not depend on the rows.
+//   - In down k is short, and eight warps would wait for each other longer than they multiply. So a team is one warp,
+//     up to sixteen teams of a block multiply different items, and no sums are exchanged.
+// Further warps request weights. One warp starts a copy in about 50 ns, whatever the copy's size, which bounds the
+// time of short copies. Hence copies are as long as possible, and teams of one warp have several warps that copy.
 #pragma once
 
 #include "tessera/ops/moe/moe_streams.cuh"
@@ -24,36 +29,44 @@ namespace tessera::cuda::moe {
 struct StreamedPlace {
   int slot = 0;
   std::uint32_t turn = 0;
-  __device__ void advance(int slots) {
-    if (++slot == slots) {
-      slot = 0;
+  // Precondition: step <= slots.
+  __device__ void advance(int step, int slots) {
+    slot += step;
+    if (slot >= slots) {
+      slot -= slots;
       ++turn;
     }
   }
 };
 
-// Synchronises the eight warps that multiply. The ninth, which copies, does not take part.
-__device__ inline void sync_streamed() { asm volatile("bar.sync 1, %0;" ::"n"(kStreamedWarps * kWarp) : "memory"); }
+// Synchronises the `warps` warps that multiply. The warps that copy do not take part.
+__device__ inline void sync_streamed(int warps) { asm volatile("bar.sync 1, %0;" ::"r"(warps * kWarp) : "memory"); }
 
 // Computes gate and up, or down with the sum. Grid: any for gate and up; n / kStreamedWeightRows for down.
 // Preconditions: k is a multiple of 32; n is a multiple of 8 (of kStreamedWeightRows for down); pairs <=
 // kStreamedPairs. The kernel of gate and up lets the kernel of down begin only after its own wait, so that the router's
-// results are complete when down begins. Dynamic shared memory: the slots, then for down T[pairs, kStreamedWeightRows].
+// results are complete when down begins. Gate and up have one team. With several teams, a stage has all columns of k
+// and p.slots is a multiple of p.teams. Block: streamed_threads<kTeam>(p.teams). Dynamic shared memory: the slots, then
+// for down T[pairs, kStreamedWeightRows].
 template <class T, bool kGateUp, class Weights>
-__global__ void __launch_bounds__(kStreamedThreads, 2) streamed_experts(const Streamed<T> p) {
+__global__ void __launch_bounds__(kMostThreads<Weights::kTeam>, Weights::kTeam == 1 ? 1 : 2)
+    streamed_experts(const Streamed<T> p) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   extern __shared__ __align__(128) unsigned char shared[];
   __shared__ SharedBarrier full[kStreamedSlots], empty[kStreamedSlots];
   __shared__ RowGroups groups;
-  __shared__ float all_sums[2][kStreamedWarps][kStreamedRows][kStreamedWeightRows + 4];
   constexpr int kColumns = kGateUp ? kStreamedWeightRows / 2 : kStreamedWeightRows;  // columns of y of an item
+  constexpr int kTeam = Weights::kTeam;
+  constexpr int kChunk = kStreamedChunk<kTeam>;
+  constexpr int kCopying = kCopyingWarps<kTeam>;
+  static_assert(!kGateUp || kTeam == kTeamOfBlock);
   const Matmul<T>& m = p.matmul;
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
   if (threadIdx.x == 0) {
     for (int s = 0; s < p.slots; ++s) {
       full[s].init(1);
-      empty[s].init(kStreamedWarps);
+      empty[s].init(kTeam);
     }
     SharedBarrier::make_visible();
   }
@@ -70,22 +83,24 @@ __global__ void __launch_bounds__(kStreamedThreads, 2) streamed_experts(const St
     int group;
     int column;  // the item's columns of y, in units of kColumns
   };
-  const auto advance = [&](Item& item) {
+  const auto block = static_cast<int>(blockIdx.x);
+  // Returns the first item of team or copying warp `number`, which is 0 in gate and up.
+  const auto first_item = [&](int number) {
+    return kGateUp ? Item{block / across, block % across} : Item{number, block};
+  };
+  // Moves on by `items` items of the block, which is 1 in gate and up.
+  const auto advance = [&](Item& item, int items) {
     if constexpr (kGateUp) {
       item.group += group_step;
       item.column += column_step;
       if (item.column >= across) item.column -= across, ++item.group;
     } else {
-      ++item.group;
+      item.group += items;
     }
   };
-  const auto block = static_cast<int>(blockIdx.x);
-  const Item begin = kGateUp ? Item{block / across, block % across} : Item{0, block};
   const int stages = (m.k + p.stage_columns - 1) / p.stage_columns;
   // The number of chunks in a stage.
-  const int chunks =
-      Weights::kMostColumns <= kStreamedChunk ? 1 : (min(m.k, p.stage_columns) + kStreamedChunk - 1) / kStreamedChunk;
-  const int slot_bytes = Weights::slot_bytes(p.stage_columns);
+  const int chunks = (min(m.k, p.stage_columns) + kChunk - 1) / kChunk;
   const auto columns_of = [&](int stage) { return min(p.stage_columns, m.k - stage * p.stage_columns); };
   // Returns the number of the item's first weight row among all experts' rows. The second eight rows begin `to_high`
   // rows later.
@@ -93,19 +108,23 @@ __global__ void __launch_bounds__(kStreamedThreads, 2) streamed_experts(const St
     return static_cast<std::int64_t>(groups.at(item.group).expert) * m.w_rows + item.column * kColumns;
   };
   const int to_high = kGateUp ? m.n : 8;
-  StreamedPlace at;
+  const int multiplying = p.teams * kTeam;  // warps
+  const auto place_of = [](int slot) { return StreamedPlace{.slot = slot}; };
 
-  if (warp == kStreamedWarps) {
-    for (Item item = begin; item.group < groups.count; advance(item)) {
+  if (warp >= multiplying) {
+    const int copying = warp - multiplying;
+    StreamedPlace at = place_of(copying);
+    for (Item item = first_item(copying); item.group < groups.count; advance(item, kCopying)) {
       const std::int64_t low = first_row(item);
       const std::int64_t high = low + to_high;
       Weights::prefetch_scales(m, low, high);
-      for (int i = 0; i < stages; ++i, at.advance(p.slots)) {
+      for (int i = 0; i < stages; ++i, at.advance(kCopying, p.slots)) {
         if (at.turn > 0) empty[at.slot].wait((at.turn - 1) & 1);
         const int columns = columns_of(i);
-        if (lane == 0) full[at.slot].arrive_and_expect(static_cast<std::uint32_t>(Weights::bytes(columns)));
+        const int bytes = kStreamedWeightRows * Weights::row_bytes(columns) + Weights::more_bytes(columns);
+        if (lane == 0) full[at.slot].arrive_and_expect(static_cast<std::uint32_t>(bytes));
         __syncwarp();
-        Weights::copy(m, low, high, i * p.stage_columns, columns, p.pitch, shared + at.slot * slot_bytes,
+        Weights::copy(m, low, high, i * p.stage_columns, columns, p.pitch, shared + at.slot * p.slot_bytes,
                       full[at.slot]);
       }
     }
@@ -114,13 +133,16 @@ __global__ void __launch_bounds__(kStreamedThreads, 2) streamed_experts(const St
   }
 
   if constexpr (!kGateUp) wait_for_previous();
+  const int team = warp / kTeam;
+  const int part = warp % kTeam;
+  StreamedPlace at = place_of(team);
   // The columns of x and the scales for the next multiplication are loaded during the current one. These variables are
   // the position of that load.
-  Item ahead = begin;
+  Item ahead = first_item(team);
   int ahead_stage = 0;
   int ahead_chunk = 0;
   const int row = lane / 4;
-  const int mine = (warp * 4 + lane % 4) * Weights::kColumns;
+  const int mine = (part * 4 + lane % 4) * Weights::kColumns;
   const T* of_row = nullptr;
   uint4 next[4];
   typename Weights::Scales next_scales;
@@ -134,7 +156,7 @@ __global__ void __launch_bounds__(kStreamedThreads, 2) streamed_experts(const St
       next_scales.begin_item(p, low, low + to_high);
     }
     const int end = ahead_stage * p.stage_columns + columns_of(ahead_stage);
-    const int first = ahead_stage * p.stage_columns + ahead_chunk * kStreamedChunk;
+    const int first = ahead_stage * p.stage_columns + ahead_chunk * kChunk;
     next_scales.load(p, first);
 #pragma unroll
     for (int d = 0; d < 4; ++d) {
@@ -145,22 +167,23 @@ __global__ void __launch_bounds__(kStreamedThreads, 2) streamed_experts(const St
     ahead_chunk = 0;
     if (++ahead_stage < stages) return;
     ahead_stage = 0;
-    advance(ahead);
+    advance(ahead, p.teams);
   };
-  T* const outputs = reinterpret_cast<T*>(shared + p.slots * slot_bytes);
+  T* const outputs = reinterpret_cast<T*>(shared + p.slots * p.slot_bytes);
 
   load_next();
-  int turn = 0;
-  for (Item item = begin; item.group < groups.count; advance(item)) {
+  [[maybe_unused]] int turn = 0;
+  for (Item item = first_item(team); item.group < groups.count; advance(item, p.teams)) {
     float sum[4] = {};
+    // In a team of warps the thread finishes other rows than it multiplies.
+    const int last_row = kTeam == 1 ? row : static_cast<int>(threadIdx.x) % 8;
     [[maybe_unused]] float factors[2];
     if constexpr (Weights::kHasFactors) {
-      const std::int64_t mine_of_item = first_row(item) + threadIdx.x % kColumns;
-      factors[0] = Weights::factor(m, mine_of_item);
-      factors[1] = kGateUp ? Weights::factor(m, mine_of_item + m.n) : 0.0F;
+      factors[0] = Weights::factor(m, first_row(item) + last_row);
+      factors[1] = Weights::factor(m, first_row(item) + last_row + to_high);
     }
-    for (int i = 0; i < stages; ++i, at.advance(p.slots)) {
-      const unsigned char* const slot = shared + at.slot * slot_bytes;
+    for (int i = 0; i < stages; ++i, at.advance(p.teams, p.slots)) {
+      const unsigned char* const slot = shared + at.slot * p.slot_bytes;
       for (int chunk = 0; chunk < chunks; ++chunk) {
         uint4 x[4];
 #pragma unroll
@@ -168,7 +191,7 @@ __global__ void __launch_bounds__(kStreamedThreads, 2) streamed_experts(const St
         const typename Weights::Scales scales = next_scales;
         load_next();
         if (chunk == 0) full[at.slot].wait(at.turn & 1);
-        const int steps = Weights::steps(columns_of(i) - chunk * kStreamedChunk, warp);
+        const int steps = Weights::steps(columns_of(i) - chunk * kChunk, part);
         Weights::multiply(slot, p.pitch, columns_of(i), chunk, x, steps, scales, sum);
       }
       __syncwarp();
@@ -176,46 +199,55 @@ __global__ void __launch_bounds__(kStreamedThreads, 2) streamed_experts(const St
     }
 
     const RowGroup group = groups.at(item.group);
-    auto& sums = all_sums[turn];
-    turn ^= 1;
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const int r = lane % 4 * 2 + i;
-      if (r >= group.rows) break;
-      sums[warp][r][row] = sum[i];
-      sums[warp][r][row + 8] = sum[2 + i];
-    }
-    sync_streamed();  // all warps have also read the previous item's sums, which the next item overwrites
-    const auto total = [&](int r, int weight_row) {
-      float t = 0;
-#pragma unroll
-      for (int part = 0; part < kStreamedWarps; ++part) t += sums[part][r][weight_row];
-      if constexpr (Weights::kHasFactors) t *= kGateUp && weight_row >= kColumns ? factors[1] : factors[0];
-      return t;
-    };
-    if (static_cast<int>(threadIdx.x) < group.rows * kColumns) {
-      const int r = static_cast<int>(threadIdx.x) / kColumns;
-      const int c = static_cast<int>(threadIdx.x) % kColumns;
+    // Writes the results of row r of the group for weight rows last_row and last_row + 8 of the item.
+    const auto finish = [&](int r, float low, float high) {
+      if constexpr (Weights::kHasFactors) low *= factors[0], high *= factors[1];
       const int pair = groups.order[group.first + r];
-      const int first = item.column * kColumns;
-      const T* const bias = m.bias == nullptr ? nullptr : m.bias + static_cast<std::int64_t>(group.expert) * m.w_rows;
-      float y = total(r, c);
-      if (bias != nullptr) y += to_float(bias[first + c]);
+      const int column = item.column * kColumns + last_row;
+      if (m.bias != nullptr) {
+        const T* const bias = m.bias + static_cast<std::int64_t>(group.expert) * m.w_rows + column;
+        low += to_float(bias[0]);
+        high += to_float(bias[to_high]);
+      }
       if constexpr (kGateUp) {
-        float up = total(r, kColumns + c);
-        if (bias != nullptr) up += to_float(bias[m.n + first + c]);
-        m.y[static_cast<std::int64_t>(pair) * m.n + first + c] =
-            from_float<T>(activate<T>(y, up, m.activation, m.limit));
+        m.y[static_cast<std::int64_t>(pair) * m.n + column] =
+            from_float<T>(activate<T>(low, high, m.activation, m.limit));
       } else {
-        outputs[pair * kColumns + c] = from_float<T>(y);
+        outputs[pair * kColumns + last_row] = from_float<T>(low);
+        outputs[pair * kColumns + last_row + 8] = from_float<T>(high);
+      }
+    };
+    if constexpr (kTeam == 1) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i)
+        if (lane % 4 * 2 + i < group.rows) finish(lane % 4 * 2 + i, sum[i], sum[2 + i]);
+    } else {
+      __shared__ float all_sums[2][kTeam][kStreamedRows][kStreamedWeightRows + 4];
+      auto& sums = all_sums[turn];
+      turn ^= 1;
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const int r = lane % 4 * 2 + i;
+        if (r >= group.rows) break;
+        sums[warp][r][row] = sum[i];
+        sums[warp][r][row + 8] = sum[2 + i];
+      }
+      sync_streamed(multiplying);  // all warps have also read the previous item's sums, which the next item overwrites
+      const int r = static_cast<int>(threadIdx.x) / 8;
+      if (r < group.rows) {
+        float low = 0;
+        float high = 0;
+#pragma unroll
+        for (int i = 0; i < kTeam; ++i) low += sums[i][r][last_row], high += sums[i][r][last_row + 8];
+        finish(r, low, high);
       }
     }
   }
 
   if constexpr (!kGateUp) {
-    sync_streamed();
+    sync_streamed(multiplying);
     const int tokens = p.pairs / m.top_k;
-    for (int i = static_cast<int>(threadIdx.x); i < tokens * kColumns; i += kStreamedWarps * kWarp) {
+    for (int i = static_cast<int>(threadIdx.x); i < tokens * kColumns; i += multiplying * kWarp) {
       const int token = i / kColumns;
       const int c = i % kColumns;
       float sum = 0;
@@ -223,7 +255,7 @@ __global__ void __launch_bounds__(kStreamedThreads, 2) streamed_experts(const St
         const int pair = token * m.top_k + k;
         if (groups.id[pair] >= 0) sum += p.weights[pair] * to_float(outputs[pair * kColumns + c]);
       }
-      m.y[static_cast<std::int64_t>(token) * m.n + begin.column * kColumns + c] = from_float<T>(sum);
+      m.y[static_cast<std::int64_t>(token) * m.n + block * kColumns + c] = from_float<T>(sum);
     }
   }
 #endif

@@ -10,18 +10,66 @@
 
 namespace tessera::cuda::moe {
 
-// How blocks of gate and up share a multiprocessor's shared memory. On an H200, two blocks with half of the memory each
-// are faster in two cases: for one token, because a block has few items; and for MXFP4, because two blocks keep the
-// arithmetic units busier. Otherwise one block with a long ring is faster. Quantised weights need as much arithmetic as
-// MXFP4.
+// How blocks share a multiprocessor's shared memory, measured on an H200.
 struct Share {
   std::int64_t blocks;      // blocks of gate and up per multiprocessor
   std::int64_t ring_bytes;  // bytes of a block's ring of weights
+  std::int64_t fewest;      // stages hold all of k if at least this many of them fit
 };
-inline constexpr Share kOneBlock{.blocks = 1, .ring_bytes = 200 * 1024};
-inline constexpr Share kTwoBlocks{.blocks = 2, .ring_bytes = 96 * 1024};
+// 16-bit weights: one block with a longer ring.
+inline constexpr Share kOneBlock{.blocks = 1, .ring_bytes = 136 * 1024, .fewest = 2};
+// MXFP4: two blocks keep the arithmetic units busier.
+inline constexpr Share kTwoBlocks{.blocks = 2, .ring_bytes = 96 * 1024, .fewest = 2};
+// Quantised weights need as much arithmetic. Short rings leave the L1 cache more room for x.
+inline constexpr Share kTwoShortRings{.blocks = 2, .ring_bytes = 68 * 1024, .fewest = 2};
 inline Share share_of(const ExpertsProblem& p) {
-  return p.tokens == 1 || p.mxfp4 || p.quantised ? kTwoBlocks : kOneBlock;
+  return p.quantised ? kTwoShortRings : p.mxfp4 ? kTwoBlocks : kOneBlock;
+}
+
+// The most bytes of a ring: those of a block of down with teams of one warp, alone on its multiprocessor.
+inline constexpr std::int64_t kMostRingBytes = 200 * 1024;
+
+// A block's ring of stages.
+struct Ring {
+  int stage_columns;
+  int pitch;  // bytes between rows of a stage
+  int slot_bytes;
+  int slots;
+};
+
+// Returns a ring of stages that hold all of k. Rows have no gaps, so few copies fill a stage.
+template <class Stream>
+Ring whole_rows(int k, std::int64_t bytes) {
+  const int pitch = Stream::row_bytes(k);
+  const int slot = kStreamedWeightRows * pitch + Stream::more_bytes(k);
+  return {.stage_columns = k,
+          .pitch = pitch,
+          .slot_bytes = slot,
+          .slots = static_cast<int>(std::min<std::int64_t>(kStreamedSlots, bytes / slot))};
+}
+
+// Returns a ring of stages that hold about equal parts of k, so the last one is not left with a few columns. Gaps of 64
+// bytes make the distance of rows an odd multiple of 64, so eight threads that read 16 bytes each from two rows use all
+// banks.
+template <class Stream>
+Ring parts_of_rows(int k, std::int64_t bytes) {
+  const std::int64_t stages = ceil_div(k, Stream::kStageColumns);
+  const auto columns =
+      static_cast<int>(ceil_div(ceil_div(k, stages), Stream::kColumnMultiple) * Stream::kColumnMultiple);
+  const int pitch = (Stream::row_bytes(columns) + 63) / 128 * 128 + 64;
+  const int slot = kStreamedWeightRows * pitch;
+  return {.stage_columns = columns,
+          .pitch = pitch,
+          .slot_bytes = slot,
+          .slots = static_cast<int>(std::min<std::int64_t>(kStreamedSlots, bytes / slot))};
+}
+
+template <class Stream>
+Ring ring_of(int k, const Share& share) {
+  const Ring whole = whole_rows<Stream>(k, share.ring_bytes);
+  if constexpr (requires { Stream::kColumnMultiple; })
+    if (whole.slots < share.fewest) return parts_of_rows<Stream>(k, share.ring_bytes);
+  return whole;
 }
 
 template <class T>
@@ -32,23 +80,18 @@ struct StreamedLaunch {
   std::size_t shared_bytes;
 };
 
-// Makes a kernel's launch. `Stream` is a class of moe_streams.cuh, or another with the same members.
 template <class T, bool kGateUp, class Stream>
-Result<StreamedLaunch<T>> streamed_launch(const ExpertsProblem& p, const Matmul<T>& matmul,
-                                          std::int64_t multiprocessors) {
-  const std::int64_t items = p.tokens * p.top_k * (p.intermediate / (kStreamedWeightRows / 2));
-  const std::int64_t blocks =
-      kGateUp ? std::min(items, share_of(p).blocks * multiprocessors) : p.hidden / kStreamedWeightRows;
-  const int columns = Stream::stage_columns(matmul.k);
-  const std::int64_t slot = Stream::slot_bytes(columns);
-  const std::int64_t slots = std::min<std::int64_t>(kStreamedSlots, share_of(p).ring_bytes / slot);
+Result<StreamedLaunch<T>> streamed_launch(const ExpertsProblem& p, const Matmul<T>& matmul, const Ring& ring, int teams,
+                                          std::int64_t blocks) {
   const Streamed<T> problem{.matmul = matmul,
                             .ids = p.ids,
                             .weights = p.weights,
                             .pairs = static_cast<int>(p.tokens * p.top_k),
-                            .stage_columns = columns,
-                            .pitch = Stream::row_bytes(columns),
-                            .slots = static_cast<int>(slots),
+                            .teams = teams,
+                            .stage_columns = ring.stage_columns,
+                            .pitch = ring.pitch,
+                            .slot_bytes = ring.slot_bytes,
+                            .slots = ring.slots,
                             .inverse_top_k = static_cast<int>((65535 + p.top_k) / p.top_k),
                             .group_shift = quantised::group_shift_of(matmul.matrix),
                             .inverse_group_rows = 1.0F / static_cast<float>(matmul.matrix.format.group_rows)};
@@ -58,11 +101,54 @@ Result<StreamedLaunch<T>> streamed_launch(const ExpertsProblem& p, const Matmul<
   constexpr auto kKernel = streamed_experts<T, kGateUp, Stream>;
   // The limit of shared memory is set for the largest sizes, because a kernel has one limit for all its launches.
   TRY(allow_shared_memory(reinterpret_cast<const void*>(kKernel),
-                          static_cast<std::size_t>(kOneBlock.ring_bytes + outputs_of(kStreamedPairs)), "moe_experts"));
+                          static_cast<std::size_t>(kMostRingBytes + outputs_of(kStreamedPairs)), "moe_experts"));
+  const std::int64_t ring_bytes = std::int64_t{ring.slots} * ring.slot_bytes;
   return StreamedLaunch<T>{.kernel = kKernel,
                            .problem = problem,
-                           .shape = {.grid = dim3(static_cast<unsigned>(blocks)), .block = dim3(kStreamedThreads)},
-                           .shared_bytes = static_cast<std::size_t>(slots * slot + outputs_of(problem.pairs))};
+                           .shape = {.grid = dim3(static_cast<unsigned>(blocks)),
+                                     .block = dim3(static_cast<unsigned>(streamed_threads<Stream::kTeam>(teams)))},
+                           .shared_bytes = static_cast<std::size_t>(ring_bytes + outputs_of(problem.pairs))};
+}
+
+// Makes the launch of gate and up. `Stream` is a class of moe_streams.cuh, or another with the same members.
+template <class T, class Stream>
+Result<StreamedLaunch<T>> gate_up_launch(const ExpertsProblem& p, const Matmul<T>& matmul,
+                                         std::int64_t multiprocessors) {
+  const Share share = share_of(p);
+  const std::int64_t items = p.tokens * p.top_k * (p.intermediate / (kStreamedWeightRows / 2));
+  return streamed_launch<T, true, Stream>(p, matmul, ring_of<Stream>(matmul.k, share), /*teams=*/1,
+                                          std::min(items, share.blocks * multiprocessors));
+}
+
+// Makes the launch of down with one team in a block.
+template <class T, class Stream>
+Result<StreamedLaunch<T>> block_launch(const ExpertsProblem& p, const Matmul<T>& matmul) {
+  return streamed_launch<T, false, Stream>(p, matmul, ring_of<Stream>(matmul.k, share_of(p)), /*teams=*/1,
+                                           p.hidden / kStreamedWeightRows);
+}
+
+// Returns how many teams of one warp a block of down has; 0: a team is a whole block. Each team needs a stage with all
+// of k, so a multiprocessor runs one block. If the last of several rounds of blocks leaves too many multiprocessors
+// idle, two blocks on each are faster.
+template <class Stream>
+int teams_of_down(const ExpertsProblem& p, int k, std::int64_t multiprocessors) {
+  constexpr int kFewestTeams = 8;
+  constexpr double kLeastBusy = 0.8;
+  const std::int64_t blocks = p.hidden / kStreamedWeightRows;
+  const std::int64_t most = ceil_div(blocks, multiprocessors) * multiprocessors;
+  const int teams = std::min(kMostTeams, whole_rows<Stream>(k, kMostRingBytes).slots);
+  const bool busy = blocks <= multiprocessors || static_cast<double>(blocks) >= kLeastBusy * static_cast<double>(most);
+  return busy && teams >= kFewestTeams ? teams : 0;
+}
+
+// Makes the launch of down. `Block` and `Warp` read the same weights for teams of a block and of a warp.
+template <class T, class Block, class Warp>
+Result<StreamedLaunch<T>> down_launch(const ExpertsProblem& p, const Matmul<T>& matmul, std::int64_t multiprocessors) {
+  const int teams = teams_of_down<Warp>(p, matmul.k, multiprocessors);
+  if (teams == 0) return block_launch<T, Block>(p, matmul);
+  Ring ring = whole_rows<Warp>(matmul.k, kMostRingBytes);
+  ring.slots = ring.slots / teams * teams;
+  return streamed_launch<T, false, Warp>(p, matmul, ring, teams, p.hidden / kStreamedWeightRows);
 }
 
 template <class T>
@@ -77,7 +163,7 @@ std::unique_ptr<BoundOp> make_streamed(const StreamedLaunch<T>& gate_up, const S
 inline bool streamed_runs(const ExpertsProblem& p) {
   const Result<std::size_t> memory = most_shared_memory("moe_experts");
   return p.tokens * p.top_k <= kStreamedPairs && can_launch_early() && memory.ok() &&
-         *memory >= static_cast<std::size_t>(kOneBlock.ring_bytes + 2 * kStreamedPairs * kStreamedWeightRows);
+         *memory >= static_cast<std::size_t>(kMostRingBytes + 2 * kStreamedPairs * kStreamedWeightRows);
 }
 
 }  // namespace tessera::cuda::moe

@@ -10,12 +10,26 @@
 namespace tessera::cuda::moe {
 
 inline constexpr int kStreamedWeightRows = 16;  // weight rows of an item
-inline constexpr int kStreamedChunk = 1024;     // columns of a chunk; a thread has 32 of them
-inline constexpr int kStreamedSlots = 8;        // greatest number of stages in shared memory
+inline constexpr int kStreamedSlots = 32;       // greatest number of stages in shared memory
+inline constexpr int kTeamOfBlock = 8;          // warps of a team that is a whole block
+inline constexpr int kMostTeams = 16;           // greatest number of teams of one warp in a block
 
-// Returns the bytes of a row in shared memory: 64 more than a multiple of 128. So eight threads that read 16 bytes each
-// from two rows use all banks.
-inline constexpr int streamed_row_bytes(int bytes) { return (bytes + 63) / 128 * 128 + 64; }
+// The number of warps of a block that request weights, for teams of `kTeam` warps.
+template <int kTeam>
+inline constexpr int kCopyingWarps = kTeam == 1 ? 4 : 1;
+// Returns the number of threads of a block with `teams` teams of `kTeam` warps.
+template <int kTeam>
+constexpr int streamed_threads(int teams) {
+  return (teams * kTeam + kCopyingWarps<kTeam>)*kWarp;
+}
+// The greatest number of threads of a block.
+template <int kTeam>
+inline constexpr int kMostThreads = streamed_threads<kTeam>(kTeam == 1 ? kMostTeams : 1);
+static_assert(kMostThreads<1> <= kMostGroupingThreads && kMostThreads<kTeamOfBlock> <= kMostGroupingThreads);
+
+// Columns of a chunk. A thread has 32 of them.
+template <int kTeam>
+inline constexpr int kStreamedChunk = kTeam * 128;
 
 template <class T>
 struct Streamed {
@@ -23,13 +37,28 @@ struct Streamed {
   const std::int32_t* ids;  // [pairs]
   const float* weights;     // [pairs]
   int pairs;
+  int teams;  // teams of warps in a block
   int stage_columns;
-  int pitch;  // bytes between rows of a stage in shared memory
+  int pitch;       // bytes between rows of a stage in shared memory
+  int slot_bytes;  // bytes of a stage in shared memory
   int slots;
   int inverse_top_k;         // a pair's token is pair · inverse_top_k / 65536, which is exact up to kStreamedPairs
   int group_shift;           // quantised weights: the group of a column is column >> group_shift
   float inverse_group_rows;  // quantised weights: 1 / the number of rows that share scales
 };
+
+// Copies the first `bytes` bytes of eight rows from `low` on and of eight rows from `high` on. The rows are `row_bytes`
+// apart, and `pitch` apart in shared memory. Rows without gaps are two copies, others are sixteen. One warp calls it.
+__device__ inline void copy_rows(const void* low, const void* high, int row_bytes, int bytes, int pitch,
+                                 unsigned char* to, SharedBarrier& full) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int rows = pitch == row_bytes ? 8 : 1;  // of a copy
+  const int first = lane * rows;
+  if (first >= kStreamedWeightRows) return;
+  const auto* const from = static_cast<const unsigned char*>(first < 8 ? low : high);
+  bulk_copy(to + first * pitch, from + static_cast<std::int64_t>(first % 8) * row_bytes,
+            static_cast<std::uint32_t>(rows * bytes), full);
+}
 
 // Stands in for scales if the weights have none, or have them in their stage.
 template <class T>
@@ -38,31 +67,29 @@ struct NoScales {
   __device__ void load(const Streamed<T>&, int) {}
 };
 
-// Reads 16-bit weights, in stages of one chunk. Threads of a quad take neighbouring 16-byte pieces of a row. An
-// instruction's operands may hold the columns of k in any order, as long as both matrices use the same order.
-template <class T>
+// Reads 16-bit weights. Threads of a quad take neighbouring 16-byte pieces of a row. An instruction's operands may hold
+// the columns of k in any order, as long as both matrices use the same order.
+template <class T, int kTeamWarps>
 struct PlainStream {
   using Scales = NoScales<T>;
-  static constexpr bool kHasFactors = false;           // whether sums are multiplied with factor()
-  static constexpr int kColumns = 8;                   // neighbouring columns that a thread reads at once
-  static constexpr int kMostColumns = kStreamedChunk;  // columns of a stage
+  static constexpr int kTeam = kTeamWarps;    // warps that share an item
+  static constexpr bool kHasFactors = false;  // whether sums are multiplied with factor()
+  static constexpr int kColumns = 8;          // neighbouring columns that a thread reads at once
+  static constexpr int kStageColumns = 1024;  // the most columns of a stage with a part of k
+  static constexpr int kColumnMultiple = 64;  // divides the number of columns of such a stage
 
-  // Returns the number of columns in a stage. Stages have about equal lengths, so the last one is not left with a few
-  // columns.
-  static int stage_columns(int k) {
-    const int stages = (k + kMostColumns - 1) / kMostColumns;
-    return ((k + stages - 1) / stages + 63) / 64 * 64;
-  }
-  __host__ __device__ static int row_bytes(int columns) { return streamed_row_bytes(columns * 2); }
-  __host__ __device__ static int slot_bytes(int columns) { return kStreamedWeightRows * row_bytes(columns); }
-  __device__ static int bytes(int columns) { return kStreamedWeightRows * columns * 2; }
+  // Returns the bytes of `columns` columns of a row.
+  __host__ __device__ static int row_bytes(int columns) { return columns * 2; }
+  // Returns the bytes that a stage has in addition to its rows.
+  __host__ __device__ static int more_bytes(int) { return 0; }
   // Returns the first column of a thread's group d of 8 columns, counted from the first column of its group 0. A thread
   // has four groups in a chunk.
-  static constexpr int kColumnStep = kStreamedWarps * 4 * kColumns;
+  static constexpr int kColumnStep = kTeam * 4 * kColumns;
   __device__ static constexpr int column_of(int d) { return d * kColumnStep; }
-  // Returns the number of steps that multiply() has for a warp in a chunk of `columns` columns; here a step is a group.
-  __device__ static int steps(int columns, int warp) {
-    return min(4, (columns - warp * 4 * kColumns + kColumnStep - 1) / kColumnStep);
+  // Returns the number of steps that multiply() has in a chunk of `columns` columns for the team's warp `part`; here a
+  // step is a group.
+  __device__ static int steps(int columns, int part) {
+    return min(4, (columns - part * 4 * kColumns + kColumnStep - 1) / kColumnStep);
   }
   __device__ static void prefetch_scales(const Matmul<T>&, std::int64_t, std::int64_t) {}
 
@@ -70,10 +97,7 @@ struct PlainStream {
   // low + 7 and high … high + 7.
   __device__ static void copy(const Matmul<T>& m, std::int64_t low, std::int64_t high, int column, int columns,
                               int pitch, unsigned char* to, SharedBarrier& full) {
-    const int lane = static_cast<int>(threadIdx.x) % kWarp;
-    if (lane >= kStreamedWeightRows) return;
-    const std::int64_t row = (lane < 8 ? low : high) + lane % 8;
-    bulk_copy(to + lane * pitch, m.w + row * m.k + column, static_cast<std::uint32_t>(columns * 2), full);
+    copy_rows(m.w + low * m.k + column, m.w + high * m.k + column, row_bytes(m.k), row_bytes(columns), pitch, to, full);
   }
 
   // Adds this thread's products of a chunk to `sum`. The stage has `columns` columns, `pitch` is the distance between
@@ -81,10 +105,11 @@ struct PlainStream {
   __device__ static void multiply(const unsigned char* slot, int pitch, int, int chunk, const uint4 (&x)[4], int steps,
                                   const Scales&, float (&sum)[4]) {
     const int lane = static_cast<int>(threadIdx.x) % kWarp;
-    const int warp = static_cast<int>(threadIdx.x) / kWarp;
-    const unsigned char* const from = slot + lane / 4 * pitch + chunk * kStreamedChunk * 2 + (warp * 4 + lane % 4) * 16;
+    const int part = static_cast<int>(threadIdx.x) / kWarp % kTeam;
+    const unsigned char* const from =
+        slot + lane / 4 * pitch + chunk * kStreamedChunk<kTeam> * 2 + (part * 4 + lane % 4) * 16;
     const auto of = [&](int d, int half) {
-      return *reinterpret_cast<const uint4*>(from + half * 8 * pitch + d * kStreamedWarps * 64);
+      return *reinterpret_cast<const uint4*>(from + half * 8 * pitch + d * kTeam * 64);
     };
     const auto add = [&](const uint4& low, const uint4& high, const uint4& columns) {
       multiply_tile<T>(sum, {low.x, high.x, low.y, high.y}, columns.x, columns.y);
@@ -108,46 +133,40 @@ struct PlainStream {
 
 // Reads mxfp4: a stage holds all of k, and the scale factors follow the rows. A thread's 32 columns of a chunk are one
 // block.
-template <class T>
+template <class T, int kTeamWarps>
 struct PackedStream {
   using Scales = NoScales<T>;
+  static constexpr int kTeam = kTeamWarps;
   static constexpr bool kHasFactors = false;
   static constexpr int kColumns = kPackedBlock;
-  static constexpr int kMostColumns = 4 * kStreamedChunk;
+  static constexpr int kMostColumns = 4096;  // k is not greater
 
-  static int stage_columns(int k) { return k; }
-  __host__ __device__ static int row_bytes(int columns) { return streamed_row_bytes(columns / 2); }
-  __host__ __device__ static int slot_bytes(int columns) {
-    return kStreamedWeightRows * (row_bytes(columns) + columns / kPackedBlock);
-  }
-  __device__ static int bytes(int columns) { return kStreamedWeightRows * (columns / 2 + columns / kPackedBlock); }
+  __host__ __device__ static int row_bytes(int columns) { return columns / 2; }
+  __host__ __device__ static int more_bytes(int columns) { return kStreamedWeightRows * columns / kPackedBlock; }
   __device__ static constexpr int column_of(int d) { return d * 8; }
-  __device__ static int steps(int columns, int warp) { return warp * 4 * kColumns < columns ? 4 : 0; }
+  __device__ static int steps(int columns, int part) { return part * 4 * kColumns < columns ? 4 : 0; }
   __device__ static void prefetch_scales(const Matmul<T>&, std::int64_t, std::int64_t) {}
 
   // Copies a stage. k is a multiple of 64, so the scale factors of eight rows are a multiple of 16 bytes.
   __device__ static void copy(const Matmul<T>& m, std::int64_t low, std::int64_t high, int, int columns, int pitch,
                               unsigned char* to, SharedBarrier& full) {
+    const int bytes = row_bytes(columns);
+    copy_rows(m.packed + low * bytes, m.packed + high * bytes, bytes, bytes, pitch, to, full);
     const int lane = static_cast<int>(threadIdx.x) % kWarp;
+    if (lane >= 2) return;
     const int blocks = columns / kPackedBlock;
-    if (lane < kStreamedWeightRows) {
-      const std::int64_t row = (lane < 8 ? low : high) + lane % 8;
-      bulk_copy(to + lane * pitch, m.packed + row * (columns / 2), static_cast<std::uint32_t>(columns / 2), full);
-    } else if (lane < kStreamedWeightRows + 2) {
-      const int half = lane - kStreamedWeightRows;
-      bulk_copy(to + kStreamedWeightRows * pitch + half * 8 * blocks, m.scales + (half == 0 ? low : high) * blocks,
-                static_cast<std::uint32_t>(8 * blocks), full);
-    }
+    bulk_copy(to + kStreamedWeightRows * pitch + lane * 8 * blocks, m.scales + (lane == 0 ? low : high) * blocks,
+              static_cast<std::uint32_t>(8 * blocks), full);
   }
 
   __device__ static void multiply(const unsigned char* slot, int pitch, int columns, int chunk, const uint4 (&x)[4],
                                   int steps, const Scales&, float (&sum)[4]) {
     if (steps == 0) return;
     const int lane = static_cast<int>(threadIdx.x) % kWarp;
-    const int warp = static_cast<int>(threadIdx.x) / kWarp;
+    const int part = static_cast<int>(threadIdx.x) / kWarp % kTeam;
     const int blocks = columns / kPackedBlock;
     const int row = lane / 4;
-    const int block = min(chunk * (kStreamedChunk / kPackedBlock) + warp * 4 + lane % 4, blocks - 1);
+    const int block = min(chunk * (kStreamedChunk<kTeam> / kPackedBlock) + part * 4 + lane % 4, blocks - 1);
     const uint4 low = *reinterpret_cast<const uint4*>(slot + row * pitch + block * 16);
     const uint4 high = *reinterpret_cast<const uint4*>(slot + (row + 8) * pitch + block * 16);
     const unsigned char* const scales = slot + kStreamedWeightRows * pitch + row * blocks + block;
