@@ -311,6 +311,7 @@ TEST_P(MoeExperts, TakesWholeSteps) {
   check(GetParam(), {21, 2, 4, 128, 64}, with_biases, Choice::kOne);
   check(GetParam(), {31, 8, 64, 96, 64}, with_biases, Choice::kSome);
   check(GetParam(), {32, 8, 128, 64, 32}, with_biases);
+  check(GetParam(), {32, 8, 64, 64, 704}, {});  // rows of which nine fit a block's shared memory
 }
 
 // Covers more tokens than are computed at a time: 2048 on the CPU, 4096 on CUDA.

@@ -1,6 +1,6 @@
 // Reads and multiplies the weights of quantised experts for moe_streamed.cuh.
 //
-// A stage has up to 1024 bytes of a weight row. The threads of a quad take neighbouring pieces of a row
+// A stage has whole weight rows, or up to 2048 bytes of each. The threads of a quad take neighbouring pieces of a row
 // (moe_quantised_pieces.cuh). The columns of x are paired as the conversion pairs the columns of w. Scales are loaded
 // from global memory a chunk ahead, as x is. Their cache lines are prefetched when the item's weights are requested.
 //

@@ -218,6 +218,7 @@ TEST_P(QuantisedExperts, TakeLongRows) {
   check({.sizes = {18, 2, 2, 4160, 192}, .biases = true}, Chosen::kLast);
   check({.sizes = {70, 2, 3, 1152, 384}, .biases = true});
   check({.sizes = {3, 2, 4, 128, 3328}, .biases = true});
+  check({.sizes = {32, 8, 64, 64, 1408}});
 }
 
 TEST_P(QuantisedExperts, DeterministicBitsDoNotDependOnOtherRows) {

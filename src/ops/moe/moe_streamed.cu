@@ -26,8 +26,8 @@ Result<std::unique_ptr<BoundOp>> bind_packed(const ExpertsProblem& p, std::byte*
                                              std::int64_t multiprocessors) {
   using T = __nv_bfloat16;
   const auto [gate_up, down] = matmuls_of<T>(p, 0, reinterpret_cast<T*>(scratch), reinterpret_cast<T*>(p.y));
-  return make_streamed<T>(TRY((gate_up_launch<T, PackedStream<T, kTeamOfBlock>>(p, gate_up, multiprocessors))),
-                          TRY((block_launch<T, PackedStream<T, kTeamOfBlock>>(p, down))));
+  return make_streamed<T>(TRY((gate_up_launch<T, PackedStream<T>>(p, gate_up, multiprocessors))),
+                          TRY((block_launch<T, PackedStream<T>>(p, down))));
 }
 
 }  // namespace
@@ -36,7 +36,7 @@ bool streamed_serves(const ExpertsProblem& p) {
   if (p.quantised) return quantised_streamed_serves(p);
   const bool half = p.dtype == ir::DType::kBFloat16 || p.dtype == ir::DType::kFloat16;
   const auto fits = [&](std::int64_t k) {
-    constexpr std::int64_t kMost = PackedStream<__nv_bfloat16, kTeamOfBlock>::kMostColumns;
+    constexpr std::int64_t kMost = PackedStream<__nv_bfloat16>::kMostColumns;
     return p.mxfp4 ? p.dtype == ir::DType::kBFloat16 && k % 64 == 0 && k <= kMost : k % 32 == 0;
   };
   const bool many = !p.mxfp4 || p.tokens * p.top_k >= kFewestPackedPairs;

@@ -17,8 +17,9 @@
 //     does not depend on the rows.
 //   - In down k is short, and eight warps would wait for each other longer than they multiply. So a team is one warp,
 //     up to sixteen teams of a block multiply different items, and no sums are exchanged.
-// Further warps request weights. One warp starts a copy in about 50 ns, whatever the copy's size, which bounds the
-// time of short copies. Hence copies are as long as possible, and teams of one warp have several warps that copy.
+// Further warps request weights. To wait for a slot and start a copy takes them long enough to bound the time of short
+// rows. Hence copies are as long as possible, and teams of one warp have several warps that copy. Each slot is filled
+// by the same warp every time, so that a wait for a slot's phase never mistakes it for an earlier one.
 #pragma once
 
 #include "tessera/ops/moe/moe_streams.cuh"
@@ -45,9 +46,9 @@ __device__ inline void sync_streamed(int warps) { asm volatile("bar.sync 1, %0;"
 // Computes gate and up, or down with the sum. Grid: any for gate and up; n / kStreamedWeightRows for down.
 // Preconditions: k is a multiple of 32; n is a multiple of 8 (of kStreamedWeightRows for down); pairs <=
 // kStreamedPairs. The kernel of gate and up lets the kernel of down begin only after its own wait, so that the router's
-// results are complete when down begins. Gate and up have one team. With several teams, a stage has all columns of k
-// and p.slots is a multiple of p.teams. Block: streamed_threads<kTeam>(p.teams). Dynamic shared memory: the slots, then
-// for down T[pairs, kStreamedWeightRows].
+// results are complete when down begins. Gate and up have one team. With several teams, a stage has all columns of k,
+// and p.slots is a multiple of p.teams and of kCopyingWarps. Block: streamed_threads<kTeam>(p.teams). Dynamic shared
+// memory: the slots, then for down T[pairs, kStreamedWeightRows].
 template <class T, bool kGateUp, class Weights>
 __global__ void __launch_bounds__(kMostThreads<Weights::kTeam>, Weights::kTeam == 1 ? 1 : 2)
     streamed_experts(const Streamed<T> p) {

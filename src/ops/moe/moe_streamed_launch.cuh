@@ -128,15 +128,17 @@ Result<StreamedLaunch<T>> block_launch(const ExpertsProblem& p, const Matmul<T>&
 }
 
 // Returns how many teams of one warp a block of down has; 0: a team is a whole block. Each team needs a stage with all
-// of k, so a multiprocessor runs one block. If the last of several rounds of blocks leaves too many multiprocessors
-// idle, two blocks on each are faster.
+// of k, so a multiprocessor runs one block. The number is a multiple of kCopyingWarps, as is that of slots. If the last
+// of several rounds of blocks leaves too many multiprocessors idle, two blocks on each are faster.
 template <class Stream>
 int teams_of_down(const ExpertsProblem& p, int k, std::int64_t multiprocessors) {
   constexpr int kFewestTeams = 8;
   constexpr double kLeastBusy = 0.8;
   const std::int64_t blocks = p.hidden / kStreamedWeightRows;
   const std::int64_t most = ceil_div(blocks, multiprocessors) * multiprocessors;
-  const int teams = std::min(kMostTeams, whole_rows<Stream>(k, kMostRingBytes).slots);
+  constexpr int kCopying = kCopyingWarps<1>;
+  static_assert(kMostTeams % kCopying == 0 && kFewestTeams % kCopying == 0);
+  const int teams = std::min(kMostTeams, whole_rows<Stream>(k, kMostRingBytes).slots) / kCopying * kCopying;
   const bool busy = blocks <= multiprocessors || static_cast<double>(blocks) >= kLeastBusy * static_cast<double>(most);
   return busy && teams >= kFewestTeams ? teams : 0;
 }

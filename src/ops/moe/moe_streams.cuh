@@ -52,7 +52,7 @@ struct Streamed {
 __device__ inline void copy_rows(const void* low, const void* high, int row_bytes, int bytes, int pitch,
                                  unsigned char* to, SharedBarrier& full) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  const int rows = pitch == row_bytes ? 8 : 1;  // of a copy
+  const int rows = pitch == row_bytes ? 8 : 1;  // rows in a copy
   const int first = lane * rows;
   if (first >= kStreamedWeightRows) return;
   const auto* const from = static_cast<const unsigned char*>(first < 8 ? low : high);
@@ -133,10 +133,10 @@ struct PlainStream {
 
 // Reads mxfp4: a stage holds all of k, and the scale factors follow the rows. A thread's 32 columns of a chunk are one
 // block.
-template <class T, int kTeamWarps>
+template <class T>
 struct PackedStream {
   using Scales = NoScales<T>;
-  static constexpr int kTeam = kTeamWarps;
+  static constexpr int kTeam = kTeamOfBlock;
   static constexpr bool kHasFactors = false;
   static constexpr int kColumns = kPackedBlock;
   static constexpr int kMostColumns = 4096;  // k is not greater
@@ -152,11 +152,11 @@ struct PackedStream {
                               unsigned char* to, SharedBarrier& full) {
     const int bytes = row_bytes(columns);
     copy_rows(m.packed + low * bytes, m.packed + high * bytes, bytes, bytes, pitch, to, full);
-    const int lane = static_cast<int>(threadIdx.x) % kWarp;
-    if (lane >= 2) return;
+    if (static_cast<int>(threadIdx.x) % kWarp != 0) return;
     const int blocks = columns / kPackedBlock;
-    bulk_copy(to + kStreamedWeightRows * pitch + lane * 8 * blocks, m.scales + (lane == 0 ? low : high) * blocks,
-              static_cast<std::uint32_t>(8 * blocks), full);
+    unsigned char* const to_scales = to + kStreamedWeightRows * pitch;
+    bulk_copy(to_scales, m.scales + low * blocks, static_cast<std::uint32_t>(8 * blocks), full);
+    bulk_copy(to_scales + 8 * blocks, m.scales + high * blocks, static_cast<std::uint32_t>(8 * blocks), full);
   }
 
   __device__ static void multiply(const unsigned char* slot, int pitch, int columns, int chunk, const uint4 (&x)[4],
