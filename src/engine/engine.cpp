@@ -33,6 +33,7 @@ Engine::Engine(std::unique_ptr<LoadedModel> model)
           {.forward_ms = [this](
                              std::int64_t rows,
                              std::int64_t requests) { return drafting_ms(rows, requests, runner().dispatch_table()); },
+           .prompts_ms = [this](std::int64_t rows) { return prompts_ms(rows, runner().dispatch_table()); },
            .draft_ms = [this] { return steps_.draft_ms(); },
            .slowdown = [this](std::int64_t requests) { return steps_.draft_slowdown(requests); }}),
       adapters_(scheduler_.adapters()),

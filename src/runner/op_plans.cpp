@@ -55,8 +55,7 @@ void OpPlans::add_to(ForwardContext& context) const {
 }
 
 Status OpPlans::plan(const ForwardBatch& batch, BatchKind kind, std::int64_t padded_requests, Stream& stream) {
-  const bool has_drafts = kind == BatchKind::kDecode && !batch.is_decode();
-  const ForwardBatch& rows = has_drafts ? row_requests_.of(batch) : batch;
+  const ForwardBatch& rows = batch.has_drafts() ? row_requests_.of(batch) : batch;
   for (const Entry& entry : entries_)
     TRY(entry.plan->plan(entry.plan->plans_requests() ? batch : rows, kind, padded_requests, stream));
   return ok_status();

@@ -1,6 +1,6 @@
-// Turns a decode with drafts into a batch in which every row is a request of its own, so that kernels for decodes check
-// drafts. A draft's earlier rows are then tokens that the cache already holds: the forward writes the keys and values
-// of all rows of a layer before its attention reads them.
+// Turns requests with drafts into requests of one row each, so that kernels for decodes check drafts, beside prompts
+// too. A draft's earlier rows are then tokens that the cache already holds: the forward writes the keys and values of
+// all rows of a layer before its attention reads them.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,9 @@ namespace tessera {
 
 class RowRequests {
  public:
-  // Returns a batch that has a request for each row of `batch`, with the lengths, page tables and wanted rows that
-  // plans read. Valid until the next call, and no longer than the page tables of `batch`.
+  // Returns a batch that has a request for each row of a decode with drafts, and the other requests of `batch` as they
+  // are, with the lengths, page tables and wanted rows that plans read. Valid until the next call, and no longer than
+  // the page tables of `batch`. Precondition: batch.has_drafts().
   const ForwardBatch& of(const ForwardBatch& batch);
 
  private:

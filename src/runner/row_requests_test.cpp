@@ -1,5 +1,5 @@
-// Catches: drafts that are planned with the length or the pages of another row; and a batch that keeps rows of an
-// earlier, larger one.
+// Catches: drafts that are planned with the length or the pages of another row; prompts that are divided into rows; and
+// a batch that keeps rows of an earlier, larger one.
 #include "tessera/runner/row_requests.h"
 
 #include <gmock/gmock.h>
@@ -17,8 +17,11 @@ using testing::Rows;
 
 TEST(RowRequests, EachDraftSeesTheRowsBeforeIt) {
   RowRequests rows;
-  rows.of(make_batch({{ids(30), 20}, {ids(9), 0}}, Rows::kAll, 2));
+  ForwardBatch larger = make_batch({{ids(30), 20}, {ids(9), 0}}, Rows::kAll, 2);
+  larger.draft_lens = {9, 8};
+  rows.of(larger);
   ForwardBatch batch = make_batch({{ids(10), 7}, {ids(5), 4}, {ids(20), 18}}, Rows::kAll, 2);
+  batch.draft_lens = {2, 0, 1};
   batch.adapter_slots = {1, 1, 1, -1, 0, 0};
   const ForwardBatch& made = rows.of(batch);
   EXPECT_THAT(made.query_lens, ElementsAre(1, 1, 1, 1, 1, 1));
@@ -34,6 +37,18 @@ TEST(RowRequests, EachDraftSeesTheRowsBeforeIt) {
       EXPECT_EQ(made.groups[g].page_tables[static_cast<std::size_t>(row)].pages.data(),
                 batch.groups[g].page_tables[static_cast<std::size_t>(request)].pages.data());
   }
+}
+
+TEST(RowRequests, PromptsBesideDraftsStayWhole) {
+  RowRequests rows;
+  ForwardBatch batch = make_batch({{ids(10), 7}, {ids(30), 12}, {ids(5), 4}}, Rows::kAll, 1);
+  batch.draft_lens = {2, 0, 0};
+  const ForwardBatch& made = rows.of(batch);
+  EXPECT_THAT(made.query_lens, ElementsAre(1, 1, 1, 18, 1));
+  EXPECT_THAT(made.kv_lens, ElementsAre(8, 9, 10, 30, 5));
+  ASSERT_EQ(made.groups[0].page_tables.size(), 5U);
+  EXPECT_EQ(made.groups[0].page_tables[3].pages.data(), batch.groups[0].page_tables[1].pages.data());
+  EXPECT_EQ(made.groups[0].page_tables[4].pages.data(), batch.groups[0].page_tables[2].pages.data());
 }
 
 }  // namespace

@@ -33,16 +33,38 @@ std::span<const std::int64_t> DraftCounts::choose(std::span<const DraftOffer> of
   std::ranges::make_heap(heap_, less);
 
   const std::int64_t requests = step.requests;
-  const bool measured =
-      costs.forward_ms && costs.forward_ms(requests, requests) && costs.forward_ms(requests + 1, requests);
+  const bool has_prompts = step.prompt_rows > 0;
+  const std::int64_t plain_rows = requests + step.prompt_rows;
+  const auto prompts_ms = [&](std::int64_t rows) { return costs.prompts_ms ? costs.prompts_ms(rows) : std::nullopt; };
+  const std::optional<double> plain_ms = has_prompts ? prompts_ms(plain_rows) : std::nullopt;
+  const bool measured = costs.forward_ms && costs.forward_ms(requests, requests) &&
+                        costs.forward_ms(requests + 1, requests) && (!has_prompts || plain_ms);
   const std::int64_t room = measured ? step.room : std::min(step.room, kCheapRows - requests);
   const auto forward_ms = [&](std::int64_t rows) {
     return measured ? costs.forward_ms(rows, requests).value_or(assumed_ms(rows)) : assumed_ms(rows);
   };
+  // Returns how much longer a step with prompts takes with `drafts` drafts. If prompts fill the step, drafts take the
+  // places of prompts' rows.
+  const auto longer_ms = [&](std::int64_t drafts) {
+    const auto rows = static_cast<double>(drafts);
+    if (!measured) return rows * kCostOfCheapRows / static_cast<double>(kCheapRows);
+    const double by_mean = rows * *plain_ms / static_cast<double>(plain_rows);
+    if (step.is_full) return by_mean;
+    const std::optional<double> with_drafts = prompts_ms(plain_rows + drafts);
+    return with_drafts ? std::max(*with_drafts - *plain_ms, 0.0) : by_mean;
+  };
   const double draft_ms = measured && costs.draft_ms ? costs.draft_ms() : 0;
   const double slowdown = measured && costs.slowdown ? costs.slowdown(requests) : 1;
-  auto tokens = static_cast<double>(requests);
-  double best = kMargin * tokens / forward_ms(requests);
+  const double decode_ms = forward_ms(requests);
+  const auto tokens = static_cast<double>(requests);
+  // Returns what a step with drafts is worth if `kept` of them are expected to be kept: tokens for its time, or with
+  // prompts the milliseconds that it saves.
+  const auto worth = [&](std::int64_t drafts, double kept, double layer_ms) {
+    if (has_prompts) return kept * decode_ms / tokens - kMargin * (longer_ms(drafts) + layer_ms);
+    return (tokens + kept) / ((forward_ms(requests + drafts) + layer_ms) * slowdown);
+  };
+  double best = has_prompts ? 0 : kMargin * tokens / decode_ms;
+  double kept = 0;
   std::size_t chosen = 0;
   std::int64_t rounds = 0;  // number of times that the layer runs
   while (!heap_.empty() && std::ssize(order_) < room) {
@@ -51,7 +73,7 @@ std::span<const std::int64_t> DraftCounts::choose(std::span<const DraftOffer> of
     const DraftOffer& offer = offers[next.offer];
     const std::int64_t count = ++counts_[next.offer];
     order_.push_back(next.offer);
-    tokens += next.probability;
+    kept += next.probability;
     if (offer.by_layer) rounds = std::max(rounds, count);
     next.probability *= offer.acceptance;
     if (count < offer.most) {
@@ -59,11 +81,12 @@ std::span<const std::int64_t> DraftCounts::choose(std::span<const DraftOffer> of
     } else {
       heap_.pop_back();
     }
-    const double ms = forward_ms(requests + std::ssize(order_)) + draft_ms * static_cast<double>(rounds);
-    if (tokens / (ms * slowdown) <= best) continue;
-    best = tokens / (ms * slowdown);
+    const double layer_ms = draft_ms * static_cast<double>(rounds);
+    const double now = worth(std::ssize(order_), kept, layer_ms);
+    if (now <= best) continue;
+    best = now;
     chosen = order_.size();
-    predicted_ms_ = measured ? ms : 0;
+    predicted_ms_ = measured && !has_prompts ? forward_ms(requests + std::ssize(order_)) + layer_ms : 0;
   }
   for (std::size_t i = chosen; i < order_.size(); ++i) --counts_[order_[i]];
   return counts_;

@@ -21,6 +21,9 @@ struct DraftCosts {
   // Returns the time of a forward of `requests` requests with `rows` rows in all; nothing if it is unknown. An empty
   // function means that no time is known.
   std::function<std::optional<double>(std::int64_t rows, std::int64_t requests)> forward_ms = {};
+  // Returns the time of a forward of `rows` rows of prompts and decodes together; nothing if it is unknown. An empty
+  // function means that no time is known.
+  std::function<std::optional<double>(std::int64_t rows)> prompts_ms = {};
   // Returns the time of one more draft by the layer, for all requests at once; 0: unknown. An empty function means that
   // there is no layer.
   std::function<double()> draft_ms = {};
@@ -33,16 +36,22 @@ class DraftCounts {
  public:
   // The step without drafts.
   struct Step {
-    std::int64_t requests = 0;  // each computes one row anyway
-    std::int64_t room = 0;      // the most drafts that may be added
+    std::int64_t requests = 0;     // each computes one row anyway
+    std::int64_t room = 0;         // the most drafts that may be added
+    std::int64_t prompt_rows = 0;  // rows of prompts that the step computes too
+    bool is_full = false;          // drafts take the places of further rows of prompts
   };
 
   // Returns the number of drafts of each offer, [offers]; valid until the next call. Adds drafts in descending order of
   // their probability, and compares the steps with 0, 1, 2, … drafts up to the room. It does not stop at the first
   // number that does not pay, because padding makes the costs of forwards grow in steps.
+  //
+  // A step without prompts should give the most tokens for its time. A step with prompts takes its time for them. There
+  // each kept draft saves its request's share of a later decode, and costs the time by which it makes the step longer.
+  // (If every later step has prompts too, it saves only one of their rows, but its request is still served sooner.)
   std::span<const std::int64_t> choose(std::span<const DraftOffer> offers, const Step& step, const DraftCosts& costs);
-  // Returns the predicted milliseconds of the chosen step, without the slowdown; 0: it has no drafts, or no costs are
-  // measured.
+  // Returns the predicted milliseconds of the chosen step, without the slowdown; 0: it has no drafts, it has prompts,
+  // or no costs are measured.
   double predicted_ms() const { return predicted_ms_; }
 
  private:

@@ -52,6 +52,29 @@ TEST(DraftCounts, AStepBehindACostlyOneIsFound) {
   EXPECT_THAT(chosen({{.acceptance = 0.7, .most = 2}}, padded), ElementsAre(0)) << "2.19 tokens of 2.5 ms";
 }
 
+TEST(DraftCounts, BesidePromptsADraftCostsARow) {
+  // A decode of one row takes 10 ms, and a row of prompts 0.5 ms, here with one decode among 100 rows.
+  DraftCosts costs = flat_until(1, 2);
+  costs.prompts_ms = [](std::int64_t rows) { return std::optional(0.5 * static_cast<double>(rows)); };
+  DraftCounts counts;
+  bool full = true;
+  const auto of = [&](const DraftOffer& offer, std::int64_t room = 9) {
+    return counts.choose(std::vector{offer}, {.requests = 1, .room = room, .prompt_rows = 99, .is_full = full},
+                         costs)[0];
+  };
+  EXPECT_EQ(of({.acceptance = 0.5, .most = 9}), 4) << "drafts save 5, 2.5, 1.25, 0.63 and 0.31 ms";
+  EXPECT_EQ(counts.predicted_ms(), 0);
+  EXPECT_EQ(of({.acceptance = 0.5, .most = 9}, 2), 2) << "room for two";
+  EXPECT_EQ(of({.acceptance = 0.5, .most = 9, .by_layer = true}), 1) << "the layer takes 2 ms a draft";
+  EXPECT_EQ(of({.acceptance = 0.04, .most = 9}), 0) << "0.4 ms saved for 0.5";
+  full = false;  // the forward has room for drafts, padded to 104 rows
+  costs.prompts_ms = [](std::int64_t rows) { return std::optional(rows <= 104 ? 50.0 : 65.0); };
+  EXPECT_EQ(of({.acceptance = 0.04, .most = 9}), 4) << "padding is computed anyway";
+  EXPECT_EQ(of({.acceptance = 0.8, .most = 9}), 4) << "five more save 11 of 15 ms";
+  costs.prompts_ms = [](std::int64_t) { return std::optional<double>(); };
+  EXPECT_EQ(of({.acceptance = 0.04, .most = 9}), 1) << "unknown costs: rows are cheap";
+}
+
 TEST(DraftCounts, AMeasuredSlowdownCountsAgainstDrafts) {
   DraftCosts costs = flat_until(100);
   const std::vector<DraftOffer> one{{.acceptance = 0.4, .most = 1}};

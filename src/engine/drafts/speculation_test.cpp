@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "tessera/engine/engine_test_util.h"
 #include "tessera/ops/testing/ranks.h"
 
@@ -188,17 +190,35 @@ TEST(Speculation, RanksDraftTogether) {
   EXPECT_GT(expect_same(options, {repeating(12, 4, 40), repeating(16, 5, 30, 2)}).kept, 0);
 }
 
-TEST(Speculation, NoDraftsWhilePromptsAreComputed) {
-  EngineOptions options = exact(with_drafts(small_options()));
-  const std::unique_ptr<Engine> engine = make_engine(options);
-  ASSERT_TRUE(engine->submit(repeating(12, 4, 40)).ok());
-  for (int step = 0; step < 8; ++step) ASSERT_TRUE(engine->step().ok());
-  const std::int64_t before = engine->stats().drafts.steps;
-  EXPECT_GT(before, 0);
-  for (int prompt = 0; prompt < 6; ++prompt) {
-    ASSERT_TRUE(engine->submit(request(30, 1, 10 + prompt)).ok());
-    ASSERT_TRUE(engine->step().ok());
-    EXPECT_EQ(engine->stats().drafts.steps, before) << "prompt " << prompt;
+// While one request decodes, a new prompt arrives in each step. Prompts are computed in parts and whole.
+TEST(Speculation, DraftsAreCheckedBesidePrompts) {
+  constexpr int kPrompts = 8;
+  for (const char* name : {"llama", "gemma3", "qwen3.5-text"}) {
+    EngineOptions options = small_options();
+    options.model_path = testing::data_path(std::string("goldens/") + name);
+    std::map<RequestId, std::vector<TokenId>> texts[2];
+    for (const bool drafts : {false, true}) {
+      const std::unique_ptr<Engine> engine = make_engine(exact(drafts ? with_drafts(options) : options));
+      const auto step = [&] {
+        const Result<std::span<RequestEvent>> events = engine->step();
+        ASSERT_TRUE(events.ok()) << events.status().to_string();
+        for (const RequestEvent& event : *events)
+          if (event.token) texts[drafts ? 1 : 0][event.request].push_back(*event.token);
+      };
+      Request first = repeating(20, 4, 40);
+      first.sampling.allowed_tokens = {TokenId(5), TokenId(6), TokenId(7)};
+      ASSERT_TRUE(engine->submit(first).ok());
+      for (int i = 0; i < 30 && engine->stats().drafts.steps == 0; ++i) step();
+      const std::int64_t before = engine->stats().drafts.steps;
+      for (int prompt = 0; prompt < kPrompts; ++prompt) {
+        ASSERT_TRUE(engine->submit(request(prompt % 2 == 0 ? 40 : 9, 1, 10 + prompt)).ok());
+        step();
+      }
+      EXPECT_EQ(engine->stats().drafts.steps > before, drafts) << name;
+      while (!engine->idle()) step();
+    }
+    EXPECT_EQ(texts[0].size(), kPrompts + 1) << name;
+    EXPECT_EQ(texts[1], texts[0]) << name;
   }
 }
 

@@ -52,7 +52,7 @@ struct ScheduledBatch {
   bool wants_logprobs = false;
   int top_logprobs = 0;
   std::int64_t num_decoding = 0;  // number of entries that decode
-  double predicted_ms = 0;        // predicted time of a step with drafts; 0: it has no drafts, or no costs are known
+  double predicted_ms = 0;        // predicted time of a step with drafts; 0: unknown, or no drafts (StepDrafts)
   Decision decision{};            // set once the forward was submitted
 
   // Returns draft number `draft` (from 0) of the entry.

@@ -65,10 +65,16 @@ std::int64_t Scheduler::schedule(bool decodes, std::int64_t most_chosen, std::in
     budget -= count;
     if (!decodes) share.take(count);
   }
-  if (decodes) keep_places();
-  if (decodes)
-    scheduled.predicted_ms = drafts_.choose(
-        {.running = running_, .most_rows = options_.limits.max_requests, .budget = budget}, chosen_, cache_);
+  if (decodes) {
+    keep_places();
+    const StepDrafts::Drafted drafts = drafts_.choose({.running = running_,
+                                                       .most_rows = options_.limits.max_requests,
+                                                       .budget = budget,
+                                                       .prompt_rows = rows_of_step(share).prompts},
+                                                      chosen_, cache_);
+    scheduled.predicted_ms = drafts.predicted_ms;
+    budget -= drafts.count;
+  }
   for (const ChosenTokens& chosen : chosen_) {
     chosen.sequence->place = std::ssize(scheduled.entries);
     scheduled.append(*chosen.sequence, chosen.count, cache_, options_.vocab_size);
@@ -134,23 +140,27 @@ PromptShare Scheduler::prompt_share() const {
   return {options_.limits.max_tokens, filling_(), backlog, decodes};
 }
 
-// Returns the most tokens for the step: the chunk, or fewer if `fit` says so.
-std::int64_t Scheduler::fitting_tokens(PromptShare share) {
-  if (!fit_) return options_.limits.max_tokens;
-  std::int64_t decodes = 0;
-  std::int64_t tokens = 0;
+// Counts the rows of all decodes, and those of prompts that their share allows.
+Scheduler::StepRows Scheduler::rows_of_step(PromptShare share) const {
+  StepRows rows;
   for (const auto& sequence : running_) {
     if (sequence->is_done()) continue;
     if (sequence->decodes()) {
-      ++decodes;
-      ++tokens;
+      ++rows.decodes;
       continue;
     }
     const std::int64_t count = share.most(sequence->uncomputed());
     share.take(count);
-    tokens += count;
+    rows.prompts += count;
   }
-  tokens = std::min(tokens, options_.limits.max_tokens);
+  return rows;
+}
+
+// Returns the most tokens for the step: the chunk, or fewer if `fit` says so.
+std::int64_t Scheduler::fitting_tokens(PromptShare share) {
+  if (!fit_) return options_.limits.max_tokens;
+  const auto [decodes, prompts] = rows_of_step(share);
+  const std::int64_t tokens = std::min(decodes + prompts, options_.limits.max_tokens);
   if (tokens <= decodes) return options_.limits.max_tokens;
   const std::int64_t fitting = fit_(tokens);
   // Cuts nothing if decodes take most of the size, because decodes recur in every step and prompts would advance too

@@ -1,13 +1,13 @@
 // Decides which tokens the next forward computes, and in which pages. Pure bookkeeping: it holds no model and runs
 // nothing.
 //
-// A step takes one decode token of every running sequence. If there are no prompts, drafts follow the decode tokens
-// (step_drafts.h); else prompts fill the step up to `max_tokens` tokens, so a long prompt is computed in chunks beside
-// running decodes. Higher priorities come first, then older sequences. Prompts that each fill the device alone are not
-// computed together (prompt_share.h). `fit` may shorten the step's prompts, the last one first, so that the step fills
-// a captured size, as long as prompts still make up at least half of the step. Decodes are never postponed. A decoding
-// sequence keeps its place in the batch as far as possible, because attention plans keep each place's page table on the
-// device and write only what changes.
+// A step takes one decode token of every running sequence, with drafts behind it (step_drafts.h). Prompts fill the step
+// up to `max_tokens` tokens, so a long prompt is computed in chunks beside running decodes. Higher priorities come
+// first, then older sequences. Prompts that each fill the device alone are not computed together (prompt_share.h).
+// `fit` may shorten the step's prompts, the last one first, so that the step fills a captured size, as long as prompts
+// still make up at least half of the step (drafts not counted). Decodes are never postponed. A decoding sequence keeps
+// its place in the batch as far as possible, because attention plans keep each place's page table on the device and
+// write only what changes.
 //
 // A sequence is admitted when every cache group has pages for its tokens so far, less those found in the prefix cache,
 // and for what the running sequences are about to take (cache_manager.h). It takes further pages as it grows. If no
@@ -134,6 +134,11 @@ class Scheduler {
   void grow_running();
   void admit();
   PromptShare prompt_share() const;
+  struct StepRows {
+    std::int64_t decodes = 0;
+    std::int64_t prompts = 0;
+  };
+  StepRows rows_of_step(PromptShare share) const;
   std::int64_t fitting_tokens(PromptShare share);
   // Adds running sequences to the batch. With `decodes`, adds decoding sequences. Otherwise adds prompts, as far as
   // `share` allows. Adds at most `most_chosen` sequences and `budget` tokens; returns the rest of the budget.

@@ -6,6 +6,7 @@
 namespace tessera {
 namespace {
 
+constexpr std::int64_t kPromptsShare = 4;   // drafts take up to one in so many rows of prompts that fill the step
 constexpr std::int64_t kTokensRead = 8192;  // tokens of texts that drafters read in a step: some two milliseconds
 
 // Counts the pages of each group that are free and not promised to running sequences. Returns the smallest count.
@@ -24,32 +25,31 @@ std::int64_t promised_pages(const Sequences& running, const CacheManager& cache,
   return pages;
 }
 
-double StepDrafts::choose(const Step& step, std::span<const ChosenTokens> decoding, CacheManager& cache) {
+StepDrafts::Drafted StepDrafts::choose(const Step& step, std::span<const ChosenTokens> decoding, CacheManager& cache) {
   const auto drafts = [](const ChosenTokens& each) { return each.sequence->drafter.has_value(); };
-  if (std::ranges::none_of(decoding, drafts)) return 0;
-  const auto has_prompt = [](const auto& sequence) { return !sequence->is_done() && !sequence->decodes(); };
-  const bool waits = std::ranges::any_of(step.running, has_prompt);
+  if (std::ranges::none_of(decoding, drafts)) return {};
   std::int64_t reading = kTokensRead;
   offers_.clear();
   for (const auto& [sequence, count] : decoding) {
     DraftOffer offer;
     if (sequence->drafter) {
       reading -= sequence->drafter->read(sequence->tokens, reading);
-      if (!waits) offer = sequence->drafter->offer(sequence->tokens);
+      offer = sequence->drafter->offer(sequence->tokens);
       offer.most = std::min(offer.most, sequence->request.stop.max_new_tokens - sequence->generated() - 1);
     }
     offers_.push_back(offer);
   }
-  if (waits) {
-    for (const auto& [sequence, count] : decoding)
-      if (sequence->drafter) sequence->drafter->rest();
-    return 0;
-  }
 
-  const std::int64_t room = std::min(step.most_rows - std::ssize(step.running), step.budget);
-  const std::span<const std::int64_t> counts =
-      counts_.choose(offers_, {.requests = std::ssize(decoding), .room = std::max<std::int64_t>(room, 0)}, costs_);
-  double predicted_ms = counts_.predicted_ms();
+  const bool is_full = step.prompt_rows >= step.budget;
+  const std::int64_t spare_rows = is_full ? step.budget / kPromptsShare : step.budget - step.prompt_rows;
+  const std::int64_t room = std::min(step.most_rows - std::ssize(step.running), spare_rows);
+  const std::span<const std::int64_t> counts = counts_.choose(offers_,
+                                                              {.requests = std::ssize(decoding),
+                                                               .room = std::max<std::int64_t>(room, 0),
+                                                               .prompt_rows = std::min(step.prompt_rows, step.budget),
+                                                               .is_full = is_full},
+                                                              costs_);
+  Drafted drafted{.predicted_ms = counts_.predicted_ms()};
   const bool nobody = std::ranges::all_of(counts, [](std::int64_t count) { return count == 0; });
   std::int64_t spare = spare_pages(step.running, cache);
   for (std::size_t i = 0; i < decoding.size(); ++i) {
@@ -60,14 +60,15 @@ double StepDrafts::choose(const Step& step, std::span<const ChosenTokens> decodi
     const std::int64_t end = now + counts[i];
     const std::int64_t pages = cache.pages_for(end) - cache.pages_for(now);
     if (pages > std::max<std::int64_t>(spare, 0)) {
-      predicted_ms = 0;  // the prediction includes these drafts
+      drafted.predicted_ms = 0;  // the prediction includes these drafts
       continue;
     }
     sequence.drafter->propose(sequence.tokens, counts[i], sequence.drafts);
     cache.take_pages(sequence.cache, end, end);
     spare -= pages;
+    drafted.count += counts[i];
   }
-  return predicted_ms;
+  return drafted;
 }
 
 void keep_draft(ScheduledBatch::Entry& entry, bool has_states) {

@@ -26,24 +26,27 @@ struct ChosenTokens {
   std::int64_t count = 0;
 };
 
-// Chooses the drafts of a step. Only steps without prompts have drafts, because a prompt fills a forward by itself and
-// would wait longer. Drafts never postpone a decode, and never evict a page. The object reuses its memory from step to
-// step.
+// Chooses the drafts of a step. Drafts never postpone a decode, never evict a page, and never divide prompts that the
+// step would compute as a whole. If prompts fill the step, drafts take at most a quarter of their rows. The object
+// reuses its memory from step to step.
 class StepDrafts {
  public:
   // The work of a step without drafts, and the room that is left for drafts.
   struct Step {
     const Sequences& running;
-    std::int64_t most_rows;  // rows that can be sampled; one of them is kept for every running sequence
-    std::int64_t budget;     // tokens that may be computed beside the decodes
+    std::int64_t most_rows;    // rows that can be sampled; one of them is kept for every running sequence
+    std::int64_t budget;       // tokens that may be computed beside the decodes
+    std::int64_t prompt_rows;  // tokens of prompts that the step would compute without drafts
   };
 
   explicit StepDrafts(DraftCosts costs) : costs_(std::move(costs)) {}
 
-  // Sets the drafts of each sequence that decodes in this step, possibly none, and takes pages for them. Returns the
-  // predicted milliseconds of the step; 0: it has no drafts, pages were missing for some of them, or no costs are
-  // measured.
-  double choose(const Step& step, std::span<const ChosenTokens> decoding, CacheManager& cache);
+  struct Drafted {
+    std::int64_t count = 0;   // drafts of all sequences
+    double predicted_ms = 0;  // the step's; 0: no drafts, prompts, no costs measured, or no pages for some drafts
+  };
+  // Sets the drafts of each sequence that decodes in this step, possibly none, and takes pages for them.
+  Drafted choose(const Step& step, std::span<const ChosenTokens> decoding, CacheManager& cache);
 
  private:
   DraftCosts costs_;

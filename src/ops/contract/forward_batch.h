@@ -88,6 +88,10 @@ struct ForwardBatch {
   bool is_decode() const { return num_tokens() == num_requests(); }
   // Returns whether every request adds one token and its drafts, if it has any.
   bool is_decode_with_drafts() const;
+  // Returns whether some request has drafts.
+  bool has_drafts() const {
+    return std::ranges::any_of(draft_lens, [](std::int32_t drafts) { return drafts > 0; });
+  }
   // Returns whether some token uses an adapter.
   bool has_adapters() const {
     return std::ranges::any_of(adapter_slots, [](std::int32_t slot) { return slot >= 0; });
@@ -99,9 +103,9 @@ struct ForwardBatch {
 // The properties of a batch that an executable's kernels may rely on.
 enum class BatchKind : std::uint8_t {
   kExtend,  // no property: any number of requests with any query lengths
-  // Each request has one row, and perhaps drafts behind it. Row t is planned as the only row of request t, except by
-  // operators whose plans need whole requests (OpPlan::plans_requests). Rows past the real rows are padding.
-  kDecode,
+  kDecode,  // each request has one row, and perhaps drafts behind it; rows past the real rows are padding
+  // In batches of both kinds, each row of a decode with drafts is planned as the only row of a request of its own,
+  // except by operators whose plans need whole requests (OpPlan::plans_requests).
 };
 
 class OpPlan;
@@ -115,8 +119,8 @@ struct PlanLimits {
   // If true, a row's bits do not depend on the other rows of a forward, on their number or on how a request is divided
   // into forwards.
   bool deterministic = false;
-  // If true, a decode may have several rows of a request: its token and drafts. Each layer stores their keys itself, so
-  // a kernel must not read the keys of a row's predecessors before its own layer stored them.
+  // If true, a forward may have several rows of a decoding request: its token and drafts. Each layer stores their keys
+  // itself, so a kernel must not read the keys of a row's predecessors before its own layer stored them.
   bool drafts = false;
   // The attention kernel to use for all shapes that it supports; empty: the fastest known.
   std::string attention_kernel = {};

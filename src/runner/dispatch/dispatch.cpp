@@ -199,6 +199,13 @@ Decision choose(const BatchShape& batch, const DispatchTable& table) {
   return decision;
 }
 
+// Returns the measured time of a forward that is run as `decision` says; nothing if it was not measured.
+std::optional<double> measured_ms(const Decision& decision, const CostTable& costs) {
+  const std::optional<double> pieces = costs.ms(decision.runner, decision.size);
+  const bool is_full = decision.form == GraphForm::kFull;
+  return pieces && is_full ? std::optional(*pieces * costs.full(decision.size)->ratio) : pieces;
+}
+
 }  // namespace
 
 Decision dispatch(const BatchShape& batch, const DispatchTable& table) {
@@ -231,21 +238,22 @@ std::int64_t filling_tokens(const DispatchTable& table) {
 
 std::optional<double> drafting_ms(std::int64_t rows, std::int64_t requests, const DispatchTable& table) {
   if (table.costs == nullptr) return std::nullopt;
-  const auto ms = [&](const Decision& decision) -> std::optional<double> {
-    const std::optional<double> pieces = table.costs->ms(decision.runner, decision.size);
-    const bool is_full = decision.form == GraphForm::kFull;
-    return pieces && is_full ? std::optional(*pieces * table.costs->full(decision.size)->ratio) : pieces;
-  };
   const auto decode_of = [&](std::int64_t tokens) {
     return dispatch({.tokens = tokens, .requests = requests, .decodes = true, .all_rows_wanted = true}, table);
   };
-  const std::optional<double> decode = ms(decode_of(requests));
+  const std::optional<double> decode = measured_ms(decode_of(requests), *table.costs);
   const Decision decision = decode_of(rows);
-  const std::optional<double> all = ms(decision);
+  const std::optional<double> all = measured_ms(decision, *table.costs);
   if (!decode || !all) return std::nullopt;
   if (decision.runner == RunnerKind::kDecode) return std::max(*decode, *all);
-  const std::optional<double> least = ms(dispatch({.tokens = requests, .several_rows_each = true}, table));
+  const std::optional<double> least =
+      measured_ms(dispatch({.tokens = requests, .several_rows_each = true}, table), *table.costs);
   return least ? std::optional(std::max(*all, *decode + *all - *least)) : std::nullopt;
+}
+
+std::optional<double> prompts_ms(std::int64_t rows, const DispatchTable& table) {
+  if (table.costs == nullptr) return std::nullopt;
+  return measured_ms(dispatch({.tokens = rows}, table), *table.costs);
 }
 
 }  // namespace tessera

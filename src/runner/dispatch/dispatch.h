@@ -105,4 +105,8 @@ std::int64_t filling_tokens(const DispatchTable& table);
 // nothing.
 std::optional<double> drafting_ms(std::int64_t rows, std::int64_t requests, const DispatchTable& table);
 
+// Returns the time in milliseconds of a forward of `rows` rows of prompts and decodes together; nothing if the cost was
+// not measured. Allocates nothing.
+std::optional<double> prompts_ms(std::int64_t rows, const DispatchTable& table);
+
 }  // namespace tessera

@@ -1,5 +1,5 @@
-// Catches: costs of drafting forwards that leave out the padding, or that are those of a prefill although a decode
-// graph holds the rows.
+// Catches: costs of forwards with drafts that leave out the padding, or that are those of a prefill although a decode
+// graph holds the rows, and costs of forwards with prompts that are those of a decode.
 #include <gtest/gtest.h>
 
 #include "tessera/runner/dispatch/dispatch.h"
@@ -24,7 +24,9 @@ TEST(DraftingMs, IsTheCostOfADecodeOfAllRows) {
   EXPECT_DOUBLE_EQ(*drafting_ms(15, 4, table), 14.4) << "padded";
   table.decode_sizes = {4, 16};
   EXPECT_DOUBLE_EQ(*drafting_ms(64, 16, table), 14.4 + 16.4 - 11.6) << "pieces of one request, and a decode of 16";
+  EXPECT_DOUBLE_EQ(*prompts_ms(5, table), 11.6) << "padded to 16";
   const CostTable nothing;
+  EXPECT_EQ(prompts_ms(4, graphs_of({4, 16, 64}, nothing)), std::nullopt);
   EXPECT_EQ(drafting_ms(16, 4, graphs_of({4, 16, 64}, nothing)), std::nullopt) << "nothing was measured";
   table.costs = nullptr;
   EXPECT_EQ(drafting_ms(16, 4, table), std::nullopt);
