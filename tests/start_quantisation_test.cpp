@@ -153,6 +153,30 @@ INSTANTIATE_TEST_SUITE_P(Goldens, RoundedLogits,
                                            "deepseek-v3", "qwen3.5-text", "qwen3.5-moe", "qwen3-next"),
                          testing::case_name);
 
+// A head of its own (llama), heads that are tied to the embeddings, and one with a soft cap (gemma2).
+class RoundedHead : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(RoundedHead, LogitsAreAsNearAsTheFormatRounds) {
+  const Golden golden = read_golden(GetParam());
+  const EngineOptions plain = testing::rank_golden_options(golden);
+  const std::vector<Completion> exact = scored(plain, golden);
+  for (const auto& [format, most] :
+       {std::pair{"fp8", 0.1}, std::pair{"int8", 0.05}, std::pair{"int4", 0.3}, std::pair{"nvfp4", 0.3}}) {
+    EngineOptions options = plain;
+    options.lm_head_quantization = format;
+    const std::vector<Completion> one = scored(options, golden);
+    const double d = between(one, exact).relative;
+    std::printf("%s, head as %s: relative difference %.1e\n", GetParam(), format, d);
+    EXPECT_GT(d, 1e-4) << format;
+    EXPECT_LE(d, most) << format;
+    options.tp_size = 2;
+    EXPECT_LE(between(scored(options, golden), one).relative, 1e-5) << format << " on two ranks";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Goldens, RoundedHead, ::testing::Values("llama", "gemma2", "qwen3", "qwen3.5-text"),
+                         testing::case_name);
+
 // Scores prompts and the model's own continuations.
 TEST(RoundedLogits, OfATrainedModelAreNearer) {
   const Json golden = *Json::read_file(testing::data_path("demo/golden.json"));

@@ -143,6 +143,7 @@ inline const std::vector<Documented>& documented() {
       {{"--task", "embed"}, kTaken, {"--task", "transcription"}},
       {{"--task", "generate"}, kNothing, {"--task", "generate", "--is-embedding"}},
       {{"--task", "classify"}, kWarned, {"--task", ""}},
+      {{"--lm-head-quantization", "fp8"}, kTaken, {"--lm-head-quantization", "fp9"}},
       {{"--quantization", "none"}, kNothing, {"--quantization", "fp9"}},
       {{"--quantization", "fp8"}, kTaken, {"--quantization", "fp9"}},
       {{"--quantization", "int4"}, kTaken, {"--quantization", "int3"}},

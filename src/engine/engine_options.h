@@ -135,6 +135,10 @@ struct EngineOptions {
   // that SGLang and vLLM use. Any other checkpoint is quantised at the start to the format named here: fp8, int8, int4
   // or nvfp4. Empty: weights stay as they are.
   std::string quantization{};
+  // The format to which the head (lm_head) is quantised at the start, beside or without `quantization`, which leaves
+  // the head as it is: fp8, int8, int4 or nvfp4. A tied head becomes a matrix of its own. Empty: the head stays as it
+  // is.
+  std::string lm_head_quantization{};
   // Type of the KV cache: a name that dtype accepts, or "fp8_e4m3"; auto: the type of the activations.
   std::string kv_cache_dtype = "auto";
   LoadFormat load_format = LoadFormat::kAuto;

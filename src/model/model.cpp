@@ -280,8 +280,10 @@ Result<ModelGraphs> build_model(const ModelConfig& config, const ModelOptions& o
   if (family->change_body)
     graphs.body = TRY(family->change_body(std::move(graphs.body), ops)
                           .with_context(fmt::format("the body of {}", family->architecture)));
-  LayerBuilder head("head", options, ops, config.tensor_prefix, config.formats);
-  const ir::ValueId y = logits(head, config, declare_head_inputs(head, config.hidden_size));
+  LayerBuilder head("head", options, ops, config.tensor_prefix,
+                    options.head_format ? config.formats.quantised_at_start(*options.head_format) : config.formats);
+  const ir::ValueId y =
+      logits(head, config, declare_head_inputs(head, config.hidden_size), options.head_format.has_value());
   graphs.head = TRY(finish(head, y, "logits", graphs.weights));
   take_notes(head, graphs);
   if (graphs.has_head && config.num_labels == 0 && !family->make_body) add_head_linear(head, graphs);

@@ -79,6 +79,8 @@ struct ModelOptions {
   // The format to which a draft layer and the head of its drafts are quantised while they are read. The head is then a
   // second matrix beside the model's own. Linears that are stored quantised stay as they are.
   std::optional<StartFormat> draft_format = std::nullopt;
+  // The format to which the head is quantised while it is read. A tied head becomes a matrix of its own.
+  std::optional<StartFormat> head_format = std::nullopt;
   std::int64_t draft_vocab = 0;  // a next-token layer drafts the ids below this number; 0: all ids
   // The most drafts of a request in a forward. A recurrent layer keeps their rows until the request's next forward.
   std::int64_t max_drafts = 0;

@@ -79,6 +79,7 @@ std::vector<NamedValue> shared_options(const EngineOptions& o) {
           {"dtype", o.dtype},
           {"kv_cache_dtype", o.kv_cache_dtype},
           {"quantization", o.quantization},
+          {"lm_head_quantization", o.lm_head_quantization},
           {"load_format", word(o.load_format)},
           {"context_length", number(o.context_length)},
           {"chunked_prefill_size", number(o.chunked_prefill_size)},

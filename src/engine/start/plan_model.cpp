@@ -209,43 +209,6 @@ void keep_blocks(PlanDraft& draft) {
   };
 }
 
-// Returns a format's name as in WeightFormats::method(). Accepts names of kernels too, like other engines.
-std::string_view method_of(std::string_view quantization) {
-  constexpr std::pair<std::string_view, std::string_view> kNames[] = {{"gptq_marlin", "gptq"},
-                                                                      {"awq_marlin", "awq"},
-                                                                      {"modelopt_fp8", "modelopt"},
-                                                                      {"modelopt_fp4", "modelopt"},
-                                                                      {"w8a8_int8", "compressed-tensors"},
-                                                                      {"w8a8_fp8", "compressed-tensors"}};
-  for (const auto& [name, method] : kNames)
-    if (name == quantization) return method;
-  return quantization;
-}
-
-// Checks the requested format against the checkpoint's. If the checkpoint has none, the start quantises the model to
-// the requested format.
-Status apply_quantization(const EngineOptions& options, bool gguf, ModelConfig& config) {
-  const std::string& asked = options.quantization;
-  const bool mxfp4 = config.moe && config.moe->mxfp4;
-  const std::string method = gguf ? "gguf" : mxfp4 ? "mxfp4" : config.formats.method();
-  const std::optional<StartFormat> start = start_format_from_name(asked);
-  if (asked.empty() || method_of(asked) == method) return ok_status();
-  if (!method.empty()) {
-    // Also accepts the checkpoint's format by the name that quantisation at the start has for it. The name "fp8" is
-    // excluded, because it is also the name of a checkpoint's method, which was compared above.
-    if (start && *start != StartFormat::kFp8 && start == config.formats.kind()) return ok_status();
-    return invalid_argument(
-        fmt::format("quantization: {} is not accepted; the checkpoint is quantised as {}", asked, method));
-  }
-  if (!start)
-    return invalid_argument(
-        fmt::format("quantization: {} is not accepted for a checkpoint that is not quantised; accepted are {}, which "
-                    "quantise it at the start",
-                    asked, kStartFormatNames));
-  config.formats = config.formats.quantised_at_start(*start);
-  return ok_status();
-}
-
 // Refuses a load format that the model is not in.
 Status check_load_format(const EngineOptions& options, bool gguf) {
   const LoadFormat asked = options.load_format;
@@ -268,7 +231,7 @@ Status read_config(PlanDraft& draft) {
   TRY(check_load_format(draft.options, draft.gguf));
   const Timeline::Clock::time_point reading = Timeline::Clock::now();
   plan.config = TRY(ModelConfig::read(draft.options.model_path, draft.options.registry->families));
-  TRY(apply_quantization(draft.options, draft.gguf, plan.config));
+  TRY(apply_quantization(draft));
   TRY(plan_embedding(draft.options, plan));
   plan.config_s = std::chrono::duration<double>(Timeline::Clock::now() - reading).count();
   return ok_status();
@@ -296,6 +259,7 @@ Status build_graphs(PlanDraft& draft) {
                         options.load_format != LoadFormat::kDummy)
                 .with_context("speculative_draft_model_path")));
   if (plan.drafts.by_layer()) plan.model.draft_format = start_format_from_name(plan.drafts.quantization);
+  TRY(choose_head_format(draft));
   if (plan.drafts.source == DraftSource::kLayer && plan.drafts.vocab_size < plan.config.vocab_size)
     plan.model.draft_vocab = plan.drafts.vocab_size;
   plan.model.max_drafts = plan.runner.max_drafts = plan.drafts.any() ? plan.drafts.most() : 0;
@@ -311,6 +275,7 @@ Status build_graphs(PlanDraft& draft) {
   Result<ModelGraphs> graphs = build_model(plan.config, plan.model, options.registry->ops, options.registry->families);
   if (options.tp_size > 1) graphs = std::move(graphs).with_context(fmt::format("tp_size: {}", options.tp_size));
   plan.graphs = TRY(std::move(graphs).with_context(options.model_path));
+  TRY(check_quantised_head(draft));
   plan.parameters = parameter_count(all_weights(plan.graphs));
   tell_stored(plan);
   note_dequantised(plan);

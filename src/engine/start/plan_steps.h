@@ -32,6 +32,16 @@ Status check_draft_options(const EngineOptions& options);
 // Adds a fact if drafts use the model's own head although the draft layer is quantised. Needs the plan's graphs.
 void note_draft_head(EnginePlan& plan);
 
+// Steps in plan_formats.cpp, which are parts of read_config() and build_graphs():
+// Checks the requested format against the checkpoint's. If the checkpoint has none, the start quantises the model to
+// the requested format.
+Status apply_quantization(PlanDraft& draft);
+// Sets the format of lm_head_quantization. Refuses it for models without a head of logits, and for GGUF files.
+Status choose_head_format(PlanDraft& draft);
+// Returns an error if the head was to be quantised but is stored quantised, or its rows do not take the format. Needs
+// the plan's graphs.
+Status check_quantised_head(const PlanDraft& draft);
+
 // Steps in plan_model.cpp:
 Status read_config(PlanDraft& draft);     // sets EnginePlan::config and EnginePlan::embedding
 Status choose_types(PlanDraft& draft);    // types of activations and KV cache

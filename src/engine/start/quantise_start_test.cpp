@@ -114,5 +114,44 @@ TEST(QuantiseStart, OtherFormatsAreRefusedByName) {
                 ElementsAre(AllOf(HasSubstr(name), HasSubstr("not quantised; accepted are fp8, int8, int4, nvfp4"))));
 }
 
+Result<EnginePlan> plan_with_head(const std::string& model, const std::string& format, const std::string& all = "") {
+  EngineOptions options{.model_path = testing::data_path(model)};
+  options.quantization = all;
+  options.lm_head_quantization = format;
+  testing::DescribedDevice device({.name = "test", .memory_bytes = std::int64_t{8} << 30, .threads = 2});
+  return plan_engine(options, device);
+}
+
+TEST(QuantiseStart, TheHeadIsQuantisedOnRequest) {
+  const Result<EnginePlan> alone = plan_with_head("goldens/llama", "int8");
+  ASSERT_TRUE(alone.ok()) << alone.status().to_string();
+  EXPECT_THAT(alone->notes, ElementsAre("quantised at the start: 1 matrices as int8, a scale for each row"));
+  EXPECT_NE(ir::to_text(alone->graphs.head).find("quantised_linear"), std::string::npos);
+  EXPECT_EQ(ir::to_text(alone->graphs.body).find("quantised_linear"), std::string::npos);
+  const Result<EnginePlan> both = plan_with_head("goldens/llama", "fp8", "int8");
+  ASSERT_TRUE(both.ok()) << both.status().to_string();
+  EXPECT_THAT(both->notes, ElementsAre(AllOf(HasSubstr("1 matrices as FP8"), HasSubstr("21 matrices as int8"))));
+}
+
+TEST(QuantiseStart, ATiedHeadBecomesAMatrixOfItsOwn) {
+  const Result<EnginePlan> plan = plan_with_head("goldens/gemma3", "fp8");
+  ASSERT_TRUE(plan.ok()) << plan.status().to_string();
+  const auto has = [&](std::string_view name) {
+    return std::ranges::any_of(plan->graphs.weights, [&](const WeightSpec& spec) { return spec.name == name; });
+  };
+  EXPECT_TRUE(has("model.embed_tokens.weight"));
+  EXPECT_NE(ir::to_text(plan->graphs.head).find("quantised_linear"), std::string::npos);
+}
+
+TEST(QuantiseStart, HeadsThatCannotBeQuantisedAreRefused) {
+  const auto error = [](const std::string& model, const std::string& format) {
+    const Result<EnginePlan> plan = plan_with_head(model, format);
+    return plan.ok() ? std::string() : plan.status().message();
+  };
+  EXPECT_THAT(error("goldens/llama", "fp4"), HasSubstr("fp4 is not accepted: accepted are fp8, int8, int4, nvfp4"));
+  EXPECT_THAT(error("gguf/llama3-q8_0", "fp8"), HasSubstr("a GGUF file says the type of every matrix"));
+  EXPECT_THAT(error("quantised/llama-ct-fp8-head", "int8"), HasSubstr("the checkpoint stores lm_head as FP8"));
+}
+
 }  // namespace
 }  // namespace tessera

@@ -116,12 +116,12 @@ ir::ValueId with_deepstack(LayerBuilder& b, const ModelConfig& config, const Tok
   return b.graph.op("add_given", {branch, inputs.embedding_rows, inputs.embeddings}, {{"part", layer + 1}});
 }
 
-ir::ValueId logits(LayerBuilder& b, const ModelConfig& config, const HeadInputs& inputs) {
+ir::ValueId logits(LayerBuilder& b, const ModelConfig& config, const HeadInputs& inputs, bool quantise) {
   const std::string tensor = head_tensor(b, config);
-  return capped_logits(b, config, inputs, tensor,
-                       {.tensor = tensor,
-                        .rows = config.num_logits(),
-                        .quantisable = is_tied(config) ? Quantisable::kNo : Quantisable::kIfStored});
+  const Quantisable as_stored = is_tied(config) ? Quantisable::kNo : Quantisable::kIfStored;
+  return capped_logits(
+      b, config, inputs, quantise ? "lm_head" : tensor,
+      {.tensor = tensor, .rows = config.num_logits(), .quantisable = quantise ? Quantisable::kYes : as_stored});
 }
 
 ir::ValueId draft_logits(LayerBuilder& b, const ModelConfig& config, const HeadInputs& inputs, std::int64_t ids) {
