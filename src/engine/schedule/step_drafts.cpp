@@ -40,7 +40,7 @@ StepDrafts::Drafted StepDrafts::choose(const Step& step, std::span<const ChosenT
     offers_.push_back(offer);
   }
 
-  const bool is_full = step.prompt_rows >= step.budget;
+  const bool is_full = step.prompt_rows > step.budget;
   const std::int64_t spare_rows = is_full ? step.budget / kPromptsShare : step.budget - step.prompt_rows;
   const std::int64_t room = std::min(step.most_rows - std::ssize(step.running), spare_rows);
   const std::span<const std::int64_t> counts = counts_.choose(offers_,

@@ -110,11 +110,10 @@ __global__ void __launch_bounds__(kMostThreads<Weights::kTeam>, Weights::kTeam =
   };
   const int to_high = kGateUp ? m.n : 8;
   const int multiplying = p.teams * kTeam;  // warps
-  const auto place_of = [](int slot) { return StreamedPlace{.slot = slot}; };
 
   if (warp >= multiplying) {
     const int copying = warp - multiplying;
-    StreamedPlace at = place_of(copying);
+    StreamedPlace at{.slot = copying};
     for (Item item = first_item(copying); item.group < groups.count; advance(item, kCopying)) {
       const std::int64_t low = first_row(item);
       const std::int64_t high = low + to_high;
@@ -136,7 +135,7 @@ __global__ void __launch_bounds__(kMostThreads<Weights::kTeam>, Weights::kTeam =
   if constexpr (!kGateUp) wait_for_previous();
   const int team = warp / kTeam;
   const int part = warp % kTeam;
-  StreamedPlace at = place_of(team);
+  StreamedPlace at{.slot = team};
   // The columns of x and the scales for the next multiplication are loaded during the current one. These variables are
   // the position of that load.
   Item ahead = first_item(team);
