@@ -37,6 +37,12 @@ TEST(BatchShape, IsThatOfItsRows) {
   batch.draft_lens = {0, 0};
   EXPECT_FALSE(shape_of(batch).decodes) << "one request has two tokens, none of them a draft";
   EXPECT_FALSE(shape_of(batch).several_rows_each) << "one has a single row";
+  batch.input_ids.emplace_back(4);
+  batch.query_lens = {2, 2};
+  EXPECT_TRUE(shape_of(batch).several_rows_each);
+  batch.draft_lens = {1, 0};
+  EXPECT_FALSE(shape_of(batch).decodes) << "the second request has a prompt";
+  EXPECT_FALSE(shape_of(batch).several_rows_each) << "drafts are planned as single rows";
 }
 
 }  // namespace

@@ -150,7 +150,8 @@ BatchShape shape_of(const ForwardBatch& batch, bool force_eager) {
           .requests = batch.num_requests(),
           .decodes = batch.is_decode_with_drafts(),
           .all_rows_wanted = all_wanted,
-          .several_rows_each = std::ranges::all_of(batch.query_lens, [](std::int32_t rows) { return rows > 1; }),
+          .several_rows_each =
+              !batch.has_drafts() && std::ranges::all_of(batch.query_lens, [](std::int32_t rows) { return rows > 1; }),
           .force_eager = force_eager,
           .adapters = batch.has_adapters()};
 }
@@ -246,8 +247,7 @@ std::optional<double> drafting_ms(std::int64_t rows, std::int64_t requests, cons
   const std::optional<double> all = measured_ms(decision, *table.costs);
   if (!decode || !all) return std::nullopt;
   if (decision.runner == RunnerKind::kDecode) return std::max(*decode, *all);
-  const std::optional<double> least =
-      measured_ms(dispatch({.tokens = requests, .several_rows_each = true}, table), *table.costs);
+  const std::optional<double> least = prompts_ms(requests, table);
   return least ? std::optional(std::max(*all, *decode + *all - *least)) : std::nullopt;
 }
 

@@ -61,7 +61,7 @@ struct BatchShape {
   std::int64_t requests = 0;
   bool decodes = false;            // every request adds one token, and perhaps drafts
   bool all_rows_wanted = false;    // the logits of all rows are wanted, in order, which decode graphs require
-  bool several_rows_each = false;  // every request adds two tokens or more
+  bool several_rows_each = false;  // every request adds two tokens or more, and plans divide none of them into rows
   bool force_eager = false;
   bool adapters = false;  // some row has a low-rank adapter
 };
