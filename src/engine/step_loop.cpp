@@ -89,7 +89,7 @@ void StepLoop::begin_measured(const ScheduledBatch& next, StepPace::Clock::time_
     return;
   }
   const std::int64_t requests = std::ssize(next.entries);
-  const bool has_drafts = !next.batch.draft_lens.empty();
+  const bool has_drafts = next.batch.has_drafts();
   const double predicted_ms =
       has_drafts ? next.predicted_ms : drafting_ms(requests, requests, runner().dispatch_table()).value_or(0);
   slowdown_.begin(DraftSlowdown::Step{.requests = requests, .predicted_ms = predicted_ms, .has_drafts = has_drafts},

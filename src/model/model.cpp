@@ -95,9 +95,9 @@ Result<ir::Graph> finish(LayerBuilder& b, ir::ValueId output, const char* name, 
   return graph;
 }
 
-// Returns the formats of a draft's linears. `stored` says how they are stored.
-WeightFormats draft_formats(const WeightFormats& stored, const ModelOptions& options) {
-  return options.draft_format ? stored.quantised_at_start(*options.draft_format) : stored;
+// Returns the formats of linears that are stored as `stored` says, and quantised to `format` at the start, if any.
+WeightFormats at_start(const WeightFormats& stored, const std::optional<StartFormat>& format) {
+  return format ? stored.quantised_at_start(*format) : stored;
 }
 
 // Moves what the builder noted about formats to the model's notes.
@@ -119,7 +119,7 @@ bool has_own_draft_head(const ModelConfig& config, const ModelOptions& options, 
 // model's head.
 Result<DraftGraphs> build_draft(const ModelConfig& config, const ModelOptions& options, const ir::OpTable& ops,
                                 const ModelFamily& family, ModelGraphs& graphs) {
-  const WeightFormats formats = draft_formats(config.formats, options);
+  const WeightFormats formats = at_start(config.formats, options.draft_format);
   LayerBuilder b("draft", options, ops, config.tensor_prefix, formats);
   DraftGraphs draft;
   draft.body = TRY(finish(b, family.build_draft(b, with_draft_layer(config)), "hidden", graphs.weights));
@@ -165,7 +165,7 @@ Status add_draft(const ModelConfig& config, const ModelOptions& options, const i
 Result<DraftGraphs> build_eagle_draft(const ModelConfig& config, const ModelOptions& options, const ir::OpTable& ops,
                                       ModelGraphs& graphs) {
   const EagleDraft& eagle = *options.eagle;
-  const WeightFormats formats = draft_formats({}, options);
+  const WeightFormats formats = at_start({}, options.draft_format);
   LayerBuilder layer("draft", options, ops, eagle.own_embedding ? std::string(kEaglePrefix) : config.tensor_prefix,
                      formats);
   DraftGraphs draft;
@@ -280,8 +280,7 @@ Result<ModelGraphs> build_model(const ModelConfig& config, const ModelOptions& o
   if (family->change_body)
     graphs.body = TRY(family->change_body(std::move(graphs.body), ops)
                           .with_context(fmt::format("the body of {}", family->architecture)));
-  LayerBuilder head("head", options, ops, config.tensor_prefix,
-                    options.head_format ? config.formats.quantised_at_start(*options.head_format) : config.formats);
+  LayerBuilder head("head", options, ops, config.tensor_prefix, at_start(config.formats, options.head_format));
   const ir::ValueId y =
       logits(head, config, declare_head_inputs(head, config.hidden_size), options.head_format.has_value());
   graphs.head = TRY(finish(head, y, "logits", graphs.weights));

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "tessera/base/json.h"
-#include "tessera/model/formats/start_format.h"
 #include "tessera/options/values.h"
 
 namespace tessera {
@@ -36,9 +35,7 @@ Status take_algorithm(const std::string& flag, std::string_view text, EngineOpti
 }
 
 Status take_quantization(const std::string& flag, const std::string& text, EngineOptions& engine) {
-  if (!start_format_from_name(text))
-    return invalid_argument(fmt::format("{}: \"{}\" is not accepted; accepted: {}", flag, text, kStartFormatNames));
-  engine.drafts.quantization = text;
+  engine.drafts.quantization = TRY(parse_start_format(flag, text));
   return ok_status();
 }
 

@@ -7,7 +7,6 @@
 #include <array>
 
 #include "tessera/engine/ranks/rank_places.h"
-#include "tessera/model/formats/start_format.h"
 #include "tessera/net/socket.h"
 #include "tessera/options/adapter_flags.h"
 #include "tessera/options/draft_flags.h"
@@ -75,10 +74,7 @@ void add_model_flags(CommandFlags& add, EngineOptions& engine, CommonFlags& comm
   add.value("--lm-head-quantization", "fp8|int8|int4|nvfp4",
             "quantises the head at the start, which --quantization and most checkpoints leave as it is; logits change",
             [&engine](const std::string& flag, const std::string& text) {
-              if (!start_format_from_name(text))
-                return invalid_argument(
-                    fmt::format("{}: \"{}\" is not accepted; accepted: {}", flag, text, kStartFormatNames));
-              engine.lm_head_quantization = text;
+              engine.lm_head_quantization = TRY(parse_start_format(flag, text));
               return ok_status();
             });
   add.flag("--is-embedding", "serve embeddings, as models with a Pooling in modules.json do anyway",

@@ -8,6 +8,8 @@
 #include <cmath>
 #include <optional>
 
+#include "tessera/model/formats/start_format.h"
+
 namespace tessera {
 namespace {
 
@@ -125,6 +127,11 @@ Result<std::vector<TokenId>> parse_token_ids(std::string_view flag, std::string_
     if (comma == std::string_view::npos) return ids;
     list.remove_prefix(comma + 1);
   }
+}
+
+Result<std::string> parse_start_format(std::string_view flag, std::string_view text) {
+  if (start_format_from_name(text)) return std::string(text);
+  return invalid_argument(fmt::format("{}: \"{}\" is not accepted; accepted: {}", flag, text, kStartFormatNames));
 }
 
 Result<std::size_t> parse_choice(std::string_view flag, std::string_view text,

@@ -46,9 +46,8 @@ std::span<const std::int64_t> DraftCounts::choose(std::span<const DraftOffer> of
   // Returns how much longer a step with prompts takes with `drafts` drafts. If prompts fill the step, drafts take the
   // places of prompts' rows.
   const auto longer_ms = [&](std::int64_t drafts) {
-    const auto rows = static_cast<double>(drafts);
-    if (!measured) return rows * kCostOfCheapRows / static_cast<double>(kCheapRows);
-    const double by_mean = rows * *plain_ms / static_cast<double>(plain_rows);
+    if (!measured) return assumed_ms(drafts) - assumed_ms(0);
+    const double by_mean = static_cast<double>(drafts) * *plain_ms / static_cast<double>(plain_rows);
     if (step.is_full) return by_mean;
     const std::optional<double> with_drafts = prompts_ms(plain_rows + drafts);
     return with_drafts ? std::max(*with_drafts - *plain_ms, 0.0) : by_mean;
@@ -66,6 +65,7 @@ std::span<const std::int64_t> DraftCounts::choose(std::span<const DraftOffer> of
   double best = has_prompts ? 0 : kMargin * tokens / decode_ms;
   double kept = 0;
   std::size_t chosen = 0;
+  double chosen_layer_ms = 0;
   std::int64_t rounds = 0;  // number of times that the layer runs
   while (!heap_.empty() && std::ssize(order_) < room) {
     std::ranges::pop_heap(heap_, less);
@@ -86,8 +86,10 @@ std::span<const std::int64_t> DraftCounts::choose(std::span<const DraftOffer> of
     if (now <= best) continue;
     best = now;
     chosen = order_.size();
-    predicted_ms_ = measured && !has_prompts ? forward_ms(requests + std::ssize(order_)) + layer_ms : 0;
+    chosen_layer_ms = layer_ms;
   }
+  if (measured && !has_prompts && chosen > 0)
+    predicted_ms_ = forward_ms(requests + static_cast<std::int64_t>(chosen)) + chosen_layer_ms;
   for (std::size_t i = chosen; i < order_.size(); ++i) --counts_[order_[i]];
   return counts_;
 }

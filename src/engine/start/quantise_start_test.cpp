@@ -19,10 +19,11 @@ using ::testing::IsEmpty;
 using ::testing::StartsWith;
 
 Result<EnginePlan> plan_of(const std::string& model, const std::string& quantization,
-                           LoadFormat load_format = LoadFormat::kAuto) {
+                           LoadFormat load_format = LoadFormat::kAuto, const std::string& head = "") {
   EngineOptions options{.model_path = testing::data_path(model)};
   options.quantization = quantization;
   options.load_format = load_format;
+  options.lm_head_quantization = head;
   testing::DescribedDevice device({.name = "test", .memory_bytes = std::int64_t{8} << 30, .threads = 2});
   return plan_engine(options, device);
 }
@@ -115,11 +116,7 @@ TEST(QuantiseStart, OtherFormatsAreRefusedByName) {
 }
 
 Result<EnginePlan> plan_with_head(const std::string& model, const std::string& format, const std::string& all = "") {
-  EngineOptions options{.model_path = testing::data_path(model)};
-  options.quantization = all;
-  options.lm_head_quantization = format;
-  testing::DescribedDevice device({.name = "test", .memory_bytes = std::int64_t{8} << 30, .threads = 2});
-  return plan_engine(options, device);
+  return plan_of(model, all, LoadFormat::kAuto, format);
 }
 
 TEST(QuantiseStart, TheHeadIsQuantisedOnRequest) {

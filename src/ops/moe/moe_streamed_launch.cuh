@@ -37,15 +37,19 @@ struct Ring {
   int slots;
 };
 
+// Returns a ring of as many stages as fit in `bytes`, up to kStreamedSlots.
+inline Ring ring_with(int stage_columns, int pitch, int slot_bytes, std::int64_t bytes) {
+  return {.stage_columns = stage_columns,
+          .pitch = pitch,
+          .slot_bytes = slot_bytes,
+          .slots = static_cast<int>(std::min<std::int64_t>(kStreamedSlots, bytes / slot_bytes))};
+}
+
 // Returns a ring of stages that hold all of k. Rows have no gaps, so few copies fill a stage.
 template <class Stream>
 Ring whole_rows(int k, std::int64_t bytes) {
   const int pitch = Stream::row_bytes(k);
-  const int slot = kStreamedWeightRows * pitch + Stream::more_bytes(k);
-  return {.stage_columns = k,
-          .pitch = pitch,
-          .slot_bytes = slot,
-          .slots = static_cast<int>(std::min<std::int64_t>(kStreamedSlots, bytes / slot))};
+  return ring_with(k, pitch, kStreamedWeightRows * pitch + Stream::more_bytes(k), bytes);
 }
 
 // Returns a ring of stages that hold about equal parts of k, so the last one is not left with a few columns. Gaps of 64
@@ -57,11 +61,7 @@ Ring parts_of_rows(int k, std::int64_t bytes) {
   const auto columns =
       static_cast<int>(ceil_div(ceil_div(k, stages), Stream::kColumnMultiple) * Stream::kColumnMultiple);
   const int pitch = (Stream::row_bytes(columns) + 63) / 128 * 128 + 64;
-  const int slot = kStreamedWeightRows * pitch;
-  return {.stage_columns = columns,
-          .pitch = pitch,
-          .slot_bytes = slot,
-          .slots = static_cast<int>(std::min<std::int64_t>(kStreamedSlots, bytes / slot))};
+  return ring_with(columns, pitch, kStreamedWeightRows * pitch, bytes);
 }
 
 template <class Stream>
@@ -127,18 +127,18 @@ Result<StreamedLaunch<T>> block_launch(const ExpertsProblem& p, const Matmul<T>&
                                            p.hidden / kStreamedWeightRows);
 }
 
-// Returns how many teams of one warp a block of down has; 0: a team is a whole block. Each team needs a stage with all
+// Returns how many teams of one warp a block of down has, if `slots` stages with all of k fit; 0: a team is a whole
+// block. Each team needs a stage with all
 // of k, so a multiprocessor runs one block. The number is a multiple of kCopyingWarps, as is that of slots. If the last
 // of several rounds of blocks leaves too many multiprocessors idle, two blocks on each are faster.
-template <class Stream>
-int teams_of_down(const ExpertsProblem& p, int k, std::int64_t multiprocessors) {
+inline int teams_of_down(const ExpertsProblem& p, int slots, std::int64_t multiprocessors) {
   constexpr int kFewestTeams = 8;
   constexpr double kLeastBusy = 0.8;
   const std::int64_t blocks = p.hidden / kStreamedWeightRows;
   const std::int64_t most = ceil_div(blocks, multiprocessors) * multiprocessors;
   constexpr int kCopying = kCopyingWarps<1>;
   static_assert(kMostTeams % kCopying == 0 && kFewestTeams % kCopying == 0);
-  const int teams = std::min(kMostTeams, whole_rows<Stream>(k, kMostRingBytes).slots) / kCopying * kCopying;
+  const int teams = std::min(kMostTeams, slots) / kCopying * kCopying;
   const bool busy = blocks <= multiprocessors || static_cast<double>(blocks) >= kLeastBusy * static_cast<double>(most);
   return busy && teams >= kFewestTeams ? teams : 0;
 }
@@ -146,9 +146,9 @@ int teams_of_down(const ExpertsProblem& p, int k, std::int64_t multiprocessors) 
 // Makes the launch of down. `Block` and `Warp` read the same weights for teams of a block and of a warp.
 template <class T, class Block, class Warp>
 Result<StreamedLaunch<T>> down_launch(const ExpertsProblem& p, const Matmul<T>& matmul, std::int64_t multiprocessors) {
-  const int teams = teams_of_down<Warp>(p, matmul.k, multiprocessors);
-  if (teams == 0) return block_launch<T, Block>(p, matmul);
   Ring ring = whole_rows<Warp>(matmul.k, kMostRingBytes);
+  const int teams = teams_of_down(p, ring.slots, multiprocessors);
+  if (teams == 0) return block_launch<T, Block>(p, matmul);
   ring.slots = ring.slots / teams * teams;
   return streamed_launch<T, false, Warp>(p, matmul, ring, teams, p.hidden / kStreamedWeightRows);
 }

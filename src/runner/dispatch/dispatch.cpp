@@ -200,13 +200,6 @@ Decision choose(const BatchShape& batch, const DispatchTable& table) {
   return decision;
 }
 
-// Returns the measured time of a forward that is run as `decision` says; nothing if it was not measured.
-std::optional<double> measured_ms(const Decision& decision, const CostTable& costs) {
-  const std::optional<double> pieces = costs.ms(decision.runner, decision.size);
-  const bool is_full = decision.form == GraphForm::kFull;
-  return pieces && is_full ? std::optional(*pieces * costs.full(decision.size)->ratio) : pieces;
-}
-
 }  // namespace
 
 Decision dispatch(const BatchShape& batch, const DispatchTable& table) {
@@ -239,12 +232,13 @@ std::int64_t filling_tokens(const DispatchTable& table) {
 
 std::optional<double> drafting_ms(std::int64_t rows, std::int64_t requests, const DispatchTable& table) {
   if (table.costs == nullptr) return std::nullopt;
+  const auto ms = [&](const Decision& of) { return table.costs->ms(of.runner, of.size); };
   const auto decode_of = [&](std::int64_t tokens) {
     return dispatch({.tokens = tokens, .requests = requests, .decodes = true, .all_rows_wanted = true}, table);
   };
-  const std::optional<double> decode = measured_ms(decode_of(requests), *table.costs);
+  const std::optional<double> decode = ms(decode_of(requests));
   const Decision decision = decode_of(rows);
-  const std::optional<double> all = measured_ms(decision, *table.costs);
+  const std::optional<double> all = ms(decision);
   if (!decode || !all) return std::nullopt;
   if (decision.runner == RunnerKind::kDecode) return std::max(*decode, *all);
   const std::optional<double> least = prompts_ms(requests, table);
@@ -253,7 +247,8 @@ std::optional<double> drafting_ms(std::int64_t rows, std::int64_t requests, cons
 
 std::optional<double> prompts_ms(std::int64_t rows, const DispatchTable& table) {
   if (table.costs == nullptr) return std::nullopt;
-  return measured_ms(dispatch({.tokens = rows}, table), *table.costs);
+  const Decision decision = dispatch({.tokens = rows}, table);
+  return table.costs->ms(decision.runner, decision.size);
 }
 
 }  // namespace tessera
