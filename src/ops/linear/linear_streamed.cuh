@@ -60,26 +60,10 @@ struct Streamed {
 // Synchronises the warps that multiply, without the ninth warp.
 __device__ inline void sync_multiplying() { asm volatile("bar.sync 1, %0;" ::"n"(kWarps * kWarp) : "memory"); }
 
-// The values that the row's adapter adds to the sums of one thread in a tile: to y, or, with a gate, to the gate and to
-// up.
-struct Changes {
-  float of_y = 0;
-  float of_up = 0;
-};
-// Returns the changes of the thread's value in the tile that begins with column `first`.
-template <bool kGated, class T, class Change>
-__device__ inline Changes changes_of(const Streamed<T>& p, const Change& change, int first) {
-  constexpr int kColumns = kGated ? kTileRows / 2 : kTileRows;
-  const int row = static_cast<int>(threadIdx.x) / kColumns;
-  const int column = first + static_cast<int>(threadIdx.x) % kColumns;
-  if (row >= p.m) return {};
-  return {change.at(row, column), kGated ? change.at(row, p.n + column) : 0};
-}
-
 // Stores the results of a tile to y, from column `first` on. total(row of x, row of the tile) gives a sum in float32.
 // The warps that multiply call it; each thread has at most one value.
-template <class T, bool kGated, class Change, class Total>
-__device__ inline void store_tile(const Streamed<T>& p, const Changes& changes, int first, const Total& total) {
+template <class T, bool kGated, class Total>
+__device__ inline void store_tile(const Streamed<T>& p, int first, const Total& total) {
   constexpr int kColumns = kGated ? kTileRows / 2 : kTileRows;
   static_assert(kMaxRows * kTileRows <= kWarps * kWarp);
   const int row = static_cast<int>(threadIdx.x) / kColumns;
@@ -90,11 +74,10 @@ __device__ inline void store_tile(const Streamed<T>& p, const Changes& changes, 
     if constexpr (kGated) {
       float up = total(row, kColumns + at);
       if (p.bias != nullptr) up += to_float(p.bias[p.n + first + at]);
-      y = gated<T>(p.gate, Change::changed(y, changes.of_y), Change::changed(up, changes.of_up));
+      y = gated<T>(p.gate, y, up);
     }
     const std::int64_t out = static_cast<std::int64_t>(row) * p.n + first + at;
     if (p.residual != nullptr) y += to_float(p.residual[out]);
-    if constexpr (!kGated) y = Change::changed(y, changes.of_y);
     p.y[out] = from_float<T>(y);
   }
 }
@@ -156,10 +139,6 @@ __global__ void __launch_bounds__((kWarps + 1) * kWarp, kAtOnce || kHeld == 1 ? 
       const int first = tile * kColumns;
       const int row = kGated && lane >= kColumns ? p.n + first + lane - kColumns : first + lane;
       const T* from = p.w + static_cast<std::int64_t>(row) * p.k;
-      if (lane >= kTileRows) {
-        change.prefetch(first, kColumns, lane - kTileRows);
-        if (kGated) change.prefetch(p.n + first, kColumns, lane - kTileRows);
-      }
       for (int i = 0; i < stages; ++i, advance()) {
         if (turn > 0) empty[slot].wait((turn - 1) & 1);
         const int bytes = columns_of(i) * 2;
@@ -174,6 +153,11 @@ __global__ void __launch_bounds__((kWarps + 1) * kWarp, kAtOnce || kHeld == 1 ? 
     return;
   }
 
+  typename Change::template OfTiles<kEights, kGated> changes(change, p.m);
+  const auto columns_of_y = [&](int tile) {
+    return TileColumns{.first = tile * kColumns, .second = tile * kColumns + (kGated ? p.n : 8)};
+  };
+  changes.load_b(columns_of_y(static_cast<int>(blockIdx.x)));
   wait_for_previous();
   // The threads of a quad read neighbouring 16 bytes of a row. An instruction's operands may hold the columns of k in
   // any order, as long as both matrices use the same one.
@@ -253,8 +237,7 @@ __global__ void __launch_bounds__((kWarps + 1) * kWarp, kAtOnce || kHeld == 1 ? 
   for (int i = 0; i < kHeld; ++i) load(x[i], i);
   int buffer = 0;
   for (int tile = static_cast<int>(blockIdx.x); tile < tiles; tile += step) {
-    // The changes are loaded before the products, while the weights arrive.
-    const Changes changes = changes_of<kGated>(p, change, tile * kColumns);
+    changes.load_t(columns_of_y(tile));
 #pragma unroll
     for (auto& chains : sum)
 #pragma unroll
@@ -274,6 +257,8 @@ __global__ void __launch_bounds__((kWarps + 1) * kWarp, kAtOnce || kHeld == 1 ? 
         }
       }
     }
+    changes.add(columns_of_y(tile), sum);
+    if (tile + step < tiles) changes.load_b(columns_of_y(tile + step));
     auto& mine_of_all = sums[buffer][warp].sums;
     const int pair_of_lane = lane % 4 * 2;
     const auto both = [](const float(&chains)[2][4], int at) {
@@ -297,7 +282,7 @@ __global__ void __launch_bounds__((kWarps + 1) * kWarp, kAtOnce || kHeld == 1 ? 
       for (int w = 0; w < kWarps; ++w) t += sums[buffer][w].at(r, w_row);
       return t;
     };
-    store_tile<T, kGated, Change>(p, changes, tile * kColumns, total);
+    store_tile<T, kGated>(p, tile * kColumns, total);
     buffer ^= 1;
   }
 #endif

@@ -21,6 +21,9 @@ Result<std::unique_ptr<BoundOp>> bind_adapted(std::span<const BindArgs> calls) {
   const bool gated = calls.size() > 2;
   if (!can_stream(calls[0]) || (gated && p.residual != nullptr)) return std::unique_ptr<BoundOp>();
   const AdapterAddArgs adapters = adapter_add_args(calls[1]);
+  const std::int32_t columns = gated ? kTileRows / 2 : kTileRows;  // of one module in a tile
+  for (std::int32_t i = 0; i < adapters.ranges.count; ++i)
+    if (adapters.ranges.ends[i] % columns != 0) return std::unique_ptr<BoundOp>();
   const Gate gate = gated ? gate_of(calls[2].node) : Gate::kNone;
   std::byte* const y = gated ? calls[2].results[0].data.raw() : p.y;
   if (p.dtype == ir::DType::kBFloat16) return make<__nv_bfloat16>(p, adapters, gate, y);
