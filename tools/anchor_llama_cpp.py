@@ -23,7 +23,7 @@ import struct
 import subprocess
 import tempfile
 
-ARCHITECTURES = {"Qwen3ForCausalLM": "qwen3", "LlamaForCausalLM": "llama"}
+ARCHITECTURES = {"Qwen3ForCausalLM": "qwen3", "Qwen3MoeForCausalLM": "qwen3moe", "LlamaForCausalLM": "llama"}
 ALIGNMENT = 32
 F32, BF16 = 0, 30  # types of ggml's tensors
 PATTERN_VALUES = 1 << 20
@@ -51,6 +51,7 @@ BLOCK_TYPES = {"q4_0": BlockType(2, 32, 18, [0]), "q8_0": BlockType(8, 32, 34, [
 def tensors_of(config, matrix):
     """Returns the tensors in the order of the file as [(name, shape, type)]: llama.cpp's names, Hugging Face's shapes.
     Matrices have the type `matrix`."""
+    architecture = ARCHITECTURES[config["architectures"][0]]
     hidden, inner, heads = config["hidden_size"], config["intermediate_size"], config["num_attention_heads"]
     kv_heads = config.get("num_key_value_heads", heads)
     dim = config.get("head_dim") or hidden // heads
@@ -58,12 +59,19 @@ def tensors_of(config, matrix):
     if not config.get("tie_word_embeddings"):
         tensors.append(("output", (config["vocab_size"], hidden), matrix))
     of_layer = [("attn_norm", (hidden,)), ("attn_q", (heads * dim, hidden)), ("attn_k", (kv_heads * dim, hidden)),
-                ("attn_v", (kv_heads * dim, hidden)), ("attn_output", (hidden, heads * dim)), ("ffn_norm", (hidden,)),
-                ("ffn_gate", (inner, hidden)), ("ffn_up", (inner, hidden)), ("ffn_down", (hidden, inner))]
-    if ARCHITECTURES[config["architectures"][0]] == "qwen3":
+                ("attn_v", (kv_heads * dim, hidden)), ("attn_output", (hidden, heads * dim)), ("ffn_norm", (hidden,))]
+    if architecture != "llama":
         of_layer += [("attn_q_norm", (dim,)), ("attn_k_norm", (dim,))]
+    if architecture == "qwen3moe":
+        experts, inner = config["num_experts"], config["moe_intermediate_size"]
+        of_layer += [("ffn_gate_inp", (experts, hidden)), ("ffn_gate_exps", (experts, inner, hidden)),
+                     ("ffn_up_exps", (experts, inner, hidden)), ("ffn_down_exps", (experts, hidden, inner))]
+    else:
+        of_layer += [("ffn_gate", (inner, hidden)), ("ffn_up", (inner, hidden)), ("ffn_down", (hidden, inner))]
     for layer in range(config["num_hidden_layers"]):
-        tensors += [(f"blk.{layer}.{name}", shape, F32 if len(shape) == 1 else matrix) for name, shape in of_layer]
+        for name, shape in of_layer:
+            numbers = len(shape) == 1 or name == "ffn_gate_inp"
+            tensors.append((f"blk.{layer}.{name}", shape, F32 if numbers else matrix))
     return tensors
 
 
@@ -84,6 +92,9 @@ def values_of(config):
             f"{name}.rope.dimension_count": dim, f"{name}.rope.freq_base": float(config.get("rope_theta", 10000.0)),
             f"{name}.attention.layer_norm_rms_epsilon": float(config.get("rms_norm_eps", 1e-6)),
             f"{name}.vocab_size": config["vocab_size"]}
+    if name == "qwen3moe":
+        keys |= {f"{name}.expert_count": config["num_experts"], f"{name}.expert_used_count": config["num_experts_per_tok"],
+                 f"{name}.expert_feed_forward_length": config["moe_intermediate_size"]}
     packed = []
     for key, value in keys.items():
         if isinstance(value, str):
@@ -168,7 +179,7 @@ def main():
     parser.add_argument("--num-tokens", type=positive_list, default=[16, 128, 512, 2048], help="of prompts")
     parser.add_argument("--context", type=positive_list, default=[16, 1024], help="tokens before the decoded ones")
     parser.add_argument("--type", choices=BLOCK_TYPES, help="of the weights; bfloat16 if it is absent")
-    parser.add_argument("config", type=pathlib.Path, help="config.json of a dense Qwen3 or Llama")
+    parser.add_argument("config", type=pathlib.Path, help="config.json of a Qwen3, dense or a mixture, or of a Llama")
     options = parser.parse_args()
     config = json.loads(options.config.read_text())
     if config.get("architectures", [""])[0] not in ARCHITECTURES:

@@ -68,8 +68,8 @@ struct ModelOptions {
   // of whole blocks. If the function is empty, no blocks are kept.
   std::function<std::optional<BlockType>(std::string_view tensor)> stored_blocks = {};
   bool round_block_inputs = false;  // whether linears with blocks may round their inputs (inputs = "block")
-  // Whether operators take integers and scales of blocks as separate tensors (block_codes.h). If so, only linears keep
-  // their blocks. Embeddings and experts are converted to numbers.
+  // Whether operators take integers and scales of blocks as separate tensors (block_codes.h). If so, only linears and
+  // experts keep their blocks. Embeddings are converted to numbers.
   bool block_codes = false;
   // Whether to build the checkpoint's next-token layer. max_draft_rows is the number of rows of its input
   // "draft_hidden".

@@ -2,6 +2,7 @@
 // rank in which rows of a joint tensor are missing or repeated.
 #include "tessera/model/model.h"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 
@@ -14,6 +15,7 @@
 #include "tessera/model/weights/join_weights.h"
 #include "tessera/model/weights/safetensors.h"
 #include "tessera/ops/built_in_ops.h"
+#include "tessera/ops/contract/shape_rule.h"
 
 namespace tessera {
 namespace {
@@ -204,6 +206,37 @@ TEST(BuildModel, RanksDivideTheExperts) {
   }
   EXPECT_EQ(readers.size(), 8U * 3);
   for (const auto& [tensor, count] : readers) EXPECT_EQ(count, 2) << tensor;
+}
+
+TEST(BuildModel, GgufExpertsBecomeCodesOfTheirOwnTypes) {
+  const ModelConfig config =
+      small("Qwen3MoeForCausalLM", R"({"hidden_size": 512, "num_experts": 4, "moe_intermediate_size": 256})");
+  ModelOptions options{.block_codes = true};
+  options.stored_blocks = [](std::string_view tensor) -> std::optional<BlockType> {
+    if (tensor.find(".experts.") == std::string_view::npos) return std::nullopt;
+    return tensor.ends_with("down_proj.weight") ? BlockType::kQ6_K : BlockType::kQ4_K;
+  };
+  const auto experts_of = [&](const ModelGraphs& graphs) -> const ir::Node& {
+    return *std::ranges::find(graphs.body.nodes, "moe_experts", &ir::Node::op);
+  };
+  const ModelGraphs alone = *build_model(config, options, built_in_ops(), built_in_families());
+  const ir::Node& experts = experts_of(alone);
+  const auto type_of = [&](std::size_t operand) {
+    return alone.body.values[experts.operands[operand].index()].type.to_string();
+  };
+  EXPECT_EQ(string_attribute(experts, "values", ""), "int4");
+  EXPECT_EQ(string_attribute(experts, "scales", ""), "pairs");
+  EXPECT_EQ(string_attribute(experts, "down_values", ""), "int8");
+  EXPECT_EQ(string_attribute(experts, "down_scales", ""), "f16");
+  EXPECT_EQ(type_of(3), "u8[2048, 256]");
+  EXPECT_EQ(type_of(4), "u8[2048, 256]");
+  EXPECT_EQ(type_of(5), "f16[2048, 32]");
+  EXPECT_EQ(type_of(6), "f16[2048, 16]");
+
+  // Half of a row of down has 128 columns, which is half of a block.
+  options.tp_size = 2;
+  const ModelGraphs half = *build_model(config, options, built_in_ops(), built_in_families());
+  EXPECT_FALSE(experts_of(half).attribute_or("quantised", false));
 }
 
 TEST(BuildModel, RefusesPartsOfTheExpertsThatDoNotDivide) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <iterator>
 #include <numeric>
@@ -36,9 +37,10 @@ Result<WeightFormat> set_stored_formats(LayerBuilder& b, const Matrices& all) {
 }
 
 // Sets the formats of matrices that are stored as GGUF blocks, and returns the format of gate_up. Returns an
-// unquantised format if operators cannot take the blocks; the blocks are then converted to numbers. Operators take
-// interleaved groups of sixteen rows, so the sizes must be multiples of sixteen. The gate and up matrices of all
-// experts of the layer must have one block type, and the down matrices must have one block type.
+// unquantised format if operators cannot take the blocks or their codes; the blocks are then converted to numbers.
+// Operators take groups of sixteen rows, so the sizes must be multiples of sixteen. A rank's slice of a row must have
+// whole blocks. The gate and up matrices of all experts of the layer must have one block type, and the down matrices
+// must have one block type.
 WeightFormat set_blocks(LayerBuilder& b, const ExpertParts& parts, const Matrices& all) {
   if (parts.hidden_size() % kPackedRows != 0 || parts.local_size() % kPackedRows != 0) return {};
   std::array<std::optional<WeightFormat>, 2> found;  // [0]: gate_up, [1]: down
@@ -47,7 +49,7 @@ WeightFormat set_blocks(LayerBuilder& b, const ExpertParts& parts, const Matrice
       std::optional<WeightFormat>& first = found[i % 2];
       const std::optional<WeightFormat> own = b.blocks_of(matrix.tensor);
       if (!first) first = own;
-      if (!own || *own != *first) return {};
+      if (!own || *own != *first || matrix.cols % block_type_info(own->blocks).elements != 0) return {};
       matrix.format = *own;
     }
   }
@@ -152,7 +154,7 @@ Result<std::optional<QuantisedExperts>> add_quantised_experts(LayerBuilder& b, c
   WeightFormat format;
   const bool has_blocks = parts.are_separate() && b.options().stored_blocks;
   if (has_blocks) {
-    if (!b.options().block_codes) format = set_blocks(b, parts, all);
+    format = set_blocks(b, parts, all);
     if (format.is_unquantised()) return std::optional<QuantisedExperts>();
   } else if (parts.are_separate()) {
     format = TRY(set_stored_formats(b, all));
@@ -167,13 +169,11 @@ Result<std::optional<QuantisedExperts>> add_quantised_experts(LayerBuilder& b, c
   QuantisedWeights down_stack = TRY(stack_of(prefix + "down_proj", down, other_down));
   QuantisedExperts experts{.attributes = up_stack.format.attributes(), .format = format};
   experts.attributes.emplace_back("quantised", true);
-  if (format.is_blocks()) {
-    experts.attributes.emplace_back("down_values", std::get<std::string>(down_stack.format.attributes()[0].second));
-    experts.attributes.emplace_back("inputs", std::string(rounding_of_inputs(format)));
-  } else {
-    experts.attributes.emplace_back("down_group_rows", down_stack.format.group_rows);
-    experts.attributes.emplace_back("down_group_cols", down_stack.format.group_cols);
-  }
+  const ir::Attributes of_gate_up = up_stack.format.attributes();
+  for (const auto& [name, value] : down_stack.format.attributes())
+    if (std::ranges::find(of_gate_up, std::pair(name, value)) == of_gate_up.end())
+      experts.attributes.emplace_back("down_" + name, value);
+  if (format.is_blocks()) experts.attributes.emplace_back("inputs", std::string(rounding_of_inputs(format)));
   experts.gate_up = add_all(b, std::move(up_stack), experts.more);
   experts.down = add_all(b, std::move(down_stack), experts.more);
   return std::optional(std::move(experts));

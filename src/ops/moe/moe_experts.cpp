@@ -125,6 +125,7 @@ std::vector<ir::AttributeDecl> attributes() {
                                      {.name = "down_group_rows", .kind = ir::AttributeKind::kInt},
                                      {.name = "down_group_cols", .kind = ir::AttributeKind::kInt},
                                      {.name = "down_values", .kind = ir::AttributeKind::kString},
+                                     {.name = "down_scales", .kind = ir::AttributeKind::kString},
                                      {.name = "inputs", .kind = ir::AttributeKind::kString}};
   for (ir::AttributeDecl& of_matrix : quantised_attributes()) {
     of_matrix.required = false;

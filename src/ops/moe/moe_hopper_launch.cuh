@@ -37,10 +37,11 @@ Result<LaunchShape> hopper_shape(const ExpertsProblem& p, Kernel* kernel, std::s
                      .cluster = kHopperCluster};
 }
 
-// Returns the number of bytes that k weights of a row take.
-inline std::int64_t weight_bytes(const ExpertsProblem& p, std::int64_t k) {
+// Returns the number of bytes of a weight row with k columns.
+template <bool kGateUp>
+std::int64_t weight_bytes(const ExpertsProblem& p, std::int64_t k) {
   if (p.mxfp4) return k / 2;
-  return p.quantised ? k / p.gate_up_matrix.format.values_of_byte() : k * 2;
+  return p.quantised ? (kGateUp ? p.gate_up_matrix : p.down_matrix).row_bytes() : k * 2;
 }
 
 // Makes the arguments that the kernels for all kinds of weights share.
@@ -51,7 +52,7 @@ Result<HopperMatmul<T>> hopper_matmul(const ExpertsProblem& p, const Scratch& l,
   const std::int64_t w_rows = kGateUp ? 2 * n : n;
   const RowGroups weights{.matrices = p.experts,
                           .rows = w_rows,
-                          .columns = weight_bytes(p, k) / 2,
+                          .columns = weight_bytes<kGateUp>(p, k) / 2,
                           .first = kGateUp ? 8 : 16,
                           .second = kGateUp ? n : 8};
   const CUtensorMap x = TRY(map_of_rows(p, scratch + (kGateUp ? l.rows : l.activated), k));

@@ -4,9 +4,9 @@
 //
 // Weights arrive through a ring of their own. Each row of a box has 128 bytes, which are 128 columns, or 256 if values
 // have four bits. A thread converts a word into pairs that are not neighbouring columns. The sort by expert brings x's
-// columns into the same order (ColumnOrder), and the kernel of gate and up stores its results in that order. Scales
-// come from global memory, a stage ahead. If a scale belongs to a whole row, it is multiplied with sums. Other scales
-// are multiplied with values, which rounds the weights to bfloat16.
+// columns into the same order (ColumnOrder), and the kernel of gate and up stores its results in the order of down's
+// values. Scales come from global memory, a stage ahead. If a scale belongs to a whole row, it is multiplied with sums.
+// Other scales are multiplied with values, which rounds the weights to bfloat16.
 //
 // Converting a stage takes a warpgroup about 100 instructions a thread. With 256 tokens a tile, the products of a stage
 // last 1024 cycles of the multiprocessor. Converting issues instructions in a fifth of these cycles, while the other
@@ -20,6 +20,9 @@ namespace tessera::cuda::moe {
 
 template <Values kValues>
 inline constexpr int kBoxStages = kHopperRowBytes*(quantised::is_packed(kValues) ? 2 : 1) / kHopperDepth;
+inline constexpr ColumnOrder order_of(Values values) {
+  return quantised::is_packed(values) ? ColumnOrder::kPaired : ColumnOrder::kAlternating;
+}
 template <bool kGateUp>
 inline constexpr int kQuantisedShared = 1024 + kPackedStages* kPackedRowsBytes + kPackedBoxes* kPackedBoxBytes +
                                         2 * kHopperWarpgroups* kResultBytes<kGateUp>;
@@ -62,15 +65,17 @@ __device__ inline void copy_quantised_tiles(const HopperMatmul<T>& p, QuantisedR
   }
 }
 
-// A thread's scales of one weight row in a stage: one, or one for each 32 columns if values have four bits.
-template <class T, Values kValues>
+// A thread's scales of one weight row in a stage: one, or one for each 32 columns if values have four bits, or one for
+// each 16 columns of int8 codes.
+template <class T, Values kValues, bool kCodes>
 class StageScales {
  public:
   // Begins a tile. `row` is the row's number among all experts' rows.
   __device__ void begin(const HopperQuantised<T>& p, std::int64_t row) {
     const WeightRow at(p.matrix, row);
     scale_ = at.scale;
-    if constexpr (kValues == Values::kInt4) zero_ = at.row * static_cast<std::uint32_t>(p.matrix.num_groups);
+    if constexpr (kCodes) zeros_[0] = code_zero(p.matrix);
+    if constexpr (kValues == Values::kInt4 && !kCodes) zero_ = at.row * static_cast<std::uint32_t>(p.matrix.num_groups);
   }
 
   __device__ void load(const HopperQuantised<T>& p, int stage) {
@@ -78,20 +83,30 @@ class StageScales {
     const auto last = static_cast<int>(m.num_groups) - 1;
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
-      // A word of NVFP4 lies in one of the two groups of the 32 columns.
-      const int inside = kValues == Values::kE2M1 ? static_cast<int>(threadIdx.x) % 4 / 2 * 16 : 0;
-      const int group = min((stage * kHopperDepth + i * 32 + inside) >> p.group_shift, last);
-      if constexpr (kValues == Values::kE2M1) {
+      // A word of four-bit values lies in one half of the 32 columns, which may be groups of their own.
+      const int inside = kValues == Values::kE2M1 || (kCodes && quantised::is_packed(kValues))
+                             ? static_cast<int>(threadIdx.x) % 4 / 2 * 16
+                             : 0;
+      const int group = min((stage * kHopperDepth + i * kColumns + inside) >> p.group_shift, last);
+      if constexpr (kCodes) {
+        bits_[i] = code_scale(m, scale_ + static_cast<std::uint32_t>(group));
+      } else if constexpr (kValues == Values::kE2M1) {
         bits_[i] = reinterpret_cast<const std::uint8_t*>(m.scales)[scale_ + group];
       } else {
         bits_[i] = last == 0 ? __float_as_uint(1.0F) : reinterpret_cast<const std::uint32_t*>(m.scales)[scale_ + group];
       }
-      if constexpr (kValues == Values::kInt4) zeros_[i] = m.zeros == nullptr ? 8 : m.zeros[zero_ + group];
+      if constexpr (kValues == Values::kInt4 && !kCodes) zeros_[i] = m.zeros == nullptr ? 8 : m.zeros[zero_ + group];
     }
   }
 
-  // Converts a word of weights with the scale of the stage's part i.
+  // Converts the stage's word i of weights.
   __device__ void convert(std::uint32_t word, int i, std::uint32_t (&pairs)[kWordPairs<kValues>]) const {
+    if constexpr (kCount == 1) i = 0;
+    if constexpr (kCodes) {
+      const std::uint32_t zero = quantised::offset_of<T, kValues>(zeros_[0]);
+      CodeScale<T, kValues>(bits_[i], zeros_[0]).convert(word, zero, pairs);
+      return;
+    }
     const float scale = kValues == Values::kE2M1 ? quantised::number_of_e4m3(static_cast<std::uint8_t>(bits_[i]))
                                                  : __uint_as_float(bits_[i]);
     const std::uint32_t scales = quantised::value_scale<T, kValues>(scale);
@@ -102,7 +117,8 @@ class StageScales {
   }
 
  private:
-  static constexpr int kCount = quantised::is_packed(kValues) ? 2 : 1;
+  static constexpr int kColumns = quantised::is_packed(kValues) ? 32 : 16;  // columns of the quad's word
+  static constexpr int kCount = quantised::is_packed(kValues) ? 2 : kCodes ? 4 : 1;
   std::uint32_t scale_;
   std::uint32_t zero_;
   std::uint32_t bits_[kCount];
@@ -111,9 +127,9 @@ class StageScales {
 
 // Converts the thread's part of a stage. `row` is the thread's first row in the tile, and row + 8 is its second.
 // `stage` is counted within the tile.
-template <class T, Values kValues>
+template <class T, Values kValues, bool kCodes>
 __device__ inline void convert_stage(const unsigned char* box, int row, int stage,
-                                     const StageScales<T, kValues> (&scales)[2], PackedOperand& to) {
+                                     const StageScales<T, kValues, kCodes> (&scales)[2], PackedOperand& to) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   constexpr int kPairs = kWordPairs<kValues>;
   constexpr int kWords = 8 / kPairs;                       // words of a row in a stage, for kPairs / 2 steps each
@@ -125,8 +141,7 @@ __device__ inline void convert_stage(const unsigned char* box, int row, int stag
     for (int half = 0; half < 2; ++half) {
       const int r = row + half * 8;
       const unsigned char* const word = box + r * kHopperRowBytes + ((first + i) ^ (r & 7)) * 16 + lane % 4 * 4;
-      scales[half].convert(*reinterpret_cast<const std::uint32_t*>(word), quantised::is_packed(kValues) ? i : 0,
-                           pairs[half]);
+      scales[half].convert(*reinterpret_cast<const std::uint32_t*>(word), i, pairs[half]);
     }
 #pragma unroll
     for (int step = 0; step < kPairs / 2; ++step) {
@@ -138,12 +153,12 @@ __device__ inline void convert_stage(const unsigned char* box, int row, int stag
 }
 
 // Computes the sums of a tile of kN tokens. `rows` are the numbers of the thread's two rows among all experts' rows.
-template <class T, Values kValues, int kN>
+template <class T, Values kValues, bool kCodes, int kN>
 __device__ inline void multiply_quantised(float (&sum)[kMostProductSums], const HopperQuantised<T>& p,
                                           QuantisedRings& r, const std::int64_t (&rows)[2], int stages) {
   const int thread = static_cast<int>(threadIdx.x);
   const int row = thread / kWarp * 16 + thread % kWarp / 4;
-  StageScales<T, kValues> scales[2];
+  StageScales<T, kValues, kCodes> scales[2];
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     scales[half].begin(p, rows[half]);
@@ -152,7 +167,7 @@ __device__ inline void multiply_quantised(float (&sum)[kMostProductSums], const 
   for (int s = 0; s < stages; ++s) {
     if (s % kBoxStages<kValues> == 0) r.weights.wait_full();
     PackedOperand held;
-    convert_stage<T, kValues>(r.weights.data(), row, s, scales, held);
+    convert_stage(r.weights.data(), row, s, scales, held);
 #pragma unroll
     for (int half = 0; half < 2; ++half) scales[half].load(p, s + 1);
     if (s % kBoxStages<kValues> == kBoxStages<kValues> - 1 || s == stages - 1) {
@@ -180,15 +195,15 @@ __device__ inline void multiply_quantised(float (&sum)[kMostProductSums], const 
   }
 }
 
-template <class T, Values kValues>
+template <class T, Values kValues, bool kCodes>
 __device__ inline void multiply_quantised(float (&sum)[kMostProductSums], const HopperQuantised<T>& p,
                                           QuantisedRings& r, const std::int64_t (&rows)[2], int stages, int tokens) {
-  with_tile_size(tokens, [&]<int kN>() { multiply_quantised<T, kValues, kN>(sum, p, r, rows, stages); });
+  with_tile_size(tokens, [&]<int kN>() { multiply_quantised<T, kValues, kCodes, kN>(sum, p, r, rows, stages); });
 }
 
-// Computes the matmul. Preconditions: n and k are multiples of 16 (of 32 if values have four bits); gridDim.x is a
-// multiple of kHopperCluster.
-template <class T, Values kValues, bool kGateUp>
+// Computes the matmul, and stores y's columns in the order kResults. Preconditions: n and k are multiples of 16 (of 32
+// if values have four bits); gridDim.x is a multiple of kHopperCluster.
+template <class T, Values kValues, bool kCodes, bool kGateUp, ColumnOrder kResults>
 __global__ void __launch_bounds__(kHopperThreads, 1) hopper_quantised(const __grid_constant__ HopperQuantised<T> q) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ unsigned char unaligned[];
@@ -247,11 +262,8 @@ __global__ void __launch_bounds__(kHopperThreads, 1) hopper_quantised(const __gr
       const std::int64_t rows[2] = {stack + min(mine, p.n - 1),
                                     stack + (kGateUp ? p.n + min(mine, p.n - 1) : min(mine + 8, p.n - 1))};
       float sum[kMostProductSums];
-      multiply_quantised<T, kValues>(sum, q, rings, rows, stages, tile.rows);
-      constexpr ColumnOrder kOfValues =
-          quantised::is_packed(kValues) ? ColumnOrder::kPaired : ColumnOrder::kAlternating;
-      constexpr ColumnOrder kOrder = kGateUp ? kOfValues : ColumnOrder::kGiven;
-      store_results<T, kGateUp, kOrder>(p, sum, tile, column, warpgroup, results, turn);
+      multiply_quantised<T, kValues, kCodes>(sum, q, rings, rows, stages, tile.rows);
+      store_results<T, kGateUp, kResults>(p, sum, tile, column, warpgroup, results, turn);
     }
   }
   // A block must not end earlier, because other blocks of the cluster may still write its shared memory and signal its

@@ -2,7 +2,8 @@
 // neighbouring columns, or 32 if values have four bits.
 //
 // Scales are applied in two places. If a scale belongs to a whole row, it is multiplied with sums, by sum_factor().
-// Other scales are multiplied with values, which rounds the weights to T. Only NVFP4's weights are exact.
+// Other scales are multiplied with values, which rounds the weights to T. Only NVFP4's weights are exact. "Codes" are
+// the integers of GGUF's blocks (block_codes.h): their scales are float16 and may have offsets.
 #pragma once
 
 #include "tessera/ops/cuda/is_aligned.h"
@@ -19,26 +20,45 @@ inline constexpr int kPieceColumns = quantised::is_packed(kValues) ? 32 : 16;
 template <Values kValues>
 inline constexpr int kWordPairs = quantised::is_packed(kValues) ? 4 : 2;
 
+__host__ __device__ inline bool has_codes(const QuantisedMatrix& m) {
+  return m.format.scales == QuantisedFormat::Scales::kFloat16 || m.format.scales == QuantisedFormat::Scales::kPairs;
+}
+
 // Returns whether kernels that take pieces support the matrix. Its rows must be whole pieces, and so must the columns
-// that share a scale (in NVFP4 a piece has two scales).
+// that share a scale (in NVFP4, and in int4 codes with groups of 16, a piece has two scales).
 inline bool has_whole_pieces(const QuantisedMatrix& m) {
   const QuantisedFormat& f = m.format;
   if (m.row_bytes() % 16 != 0 || !is_aligned(m.values) || f.groups) return false;
+  if (has_codes(m)) return quantised::is_of_block_codes(f);
   if (f.values == Values::kE2M1)
     return f.scales == QuantisedFormat::Scales::kE4M3 && f.group_cols == kNvfp4Group && f.group_rows == 1;
   const std::int64_t piece = f.values == Values::kInt4 ? kPieceColumns<Values::kInt4> : kPieceColumns<Values::kE4M3>;
   return f.scales == QuantisedFormat::Scales::kFloat32 && (m.num_groups == 1 || f.group_cols % piece == 0);
 }
 
-// Calls f.template operator()<kValues>() for the matrix's values.
+// Calls f.template operator()<kValues, kCodes>() for the matrix's values.
 template <class F>
-__device__ inline void with_values(Values values, const F& f) {
-  switch (values) {
-    case Values::kE4M3: return f.template operator()<Values::kE4M3>();
-    case Values::kInt8: return f.template operator()<Values::kInt8>();
-    case Values::kInt4: return f.template operator()<Values::kInt4>();
-    case Values::kE2M1: return f.template operator()<Values::kE2M1>();
+__device__ inline void with_values(const QuantisedMatrix& m, const F& f) {
+  switch (m.format.values) {
+    case Values::kE4M3: return f.template operator()<Values::kE4M3, false>();
+    case Values::kInt8:
+      return has_codes(m) ? f.template operator()<Values::kInt8, true>()
+                          : f.template operator()<Values::kInt8, false>();
+    case Values::kInt4:
+      return has_codes(m) ? f.template operator()<Values::kInt4, true>()
+                          : f.template operator()<Values::kInt4, false>();
+    case Values::kE2M1: return f.template operator()<Values::kE2M1, false>();
   }
+}
+
+// Returns the scale of codes with the index `at`, and in the upper half the offset that goes with it, or 0.
+__device__ inline std::uint32_t code_scale(const QuantisedMatrix& m, std::uint32_t at) {
+  if (m.format.scales == QuantisedFormat::Scales::kPairs) return reinterpret_cast<const std::uint32_t*>(m.scales)[at];
+  return reinterpret_cast<const std::uint16_t*>(m.scales)[at];
+}
+// Returns the zero of codes: 8 for int4 without offsets. int8 has none.
+__device__ inline int code_zero(const QuantisedMatrix& m) {
+  return m.format.scales == QuantisedFormat::Scales::kPairs ? 0 : 8;
 }
 
 // A row of the matrix: its number, and the index of its first scale.
@@ -53,11 +73,12 @@ struct WeightRow {
 
 // A piece as it is in memory. It is converted to numbers of T only when it is used, so that the load may still be under
 // way until then.
-template <Values kValues>
+template <Values kValues, bool kCodes>
 struct Piece {
   uint4 words = {};
-  std::uint32_t scale = 0;  // the bits of a float32, or two numbers of e4m3
-  int zero = 0;             // zero point of int4
+  std::uint32_t scale = 0;   // the bits of a float32, or two numbers of e4m3; with codes, code_scale()
+  std::uint32_t second = 0;  // with codes: code_scale() of the last half of the columns
+  int zero = 0;              // zero point of int4
 
   // Loads the columns from `column` on. Values from column `end` on are 0.
   __device__ void load(const QuantisedMatrix& m, const WeightRow& row, int column, int end) {
@@ -65,7 +86,13 @@ struct Piece {
     if (column >= end) return;
     const std::int64_t at = row.row * m.cols + column;
     words = *reinterpret_cast<const uint4*>(m.values + (quantised::is_packed(kValues) ? at / 2 : at));
-    if constexpr (kValues == Values::kE2M1) {
+    if constexpr (kCodes) {
+      const bool small = m.format.group_cols == 16;
+      const std::uint32_t group = row.scale + static_cast<std::uint32_t>(column >> (small ? 4 : 5));
+      scale = code_scale(m, group);
+      second = kValues == Values::kInt4 && small ? code_scale(m, group + 1) : scale;
+      zero = code_zero(m);
+    } else if constexpr (kValues == Values::kE2M1) {
       scale = *reinterpret_cast<const std::uint16_t*>(m.scales + row.scale + column / static_cast<int>(kNvfp4Group));
     } else {
       const bool is_row = m.num_groups == 1;
@@ -131,12 +158,44 @@ __device__ inline uint4 columns_of(const std::uint32_t (&pairs)[4]) {
   return make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
 }
 
-// Converts the words of a piece to weights divided by sum_factor().
+// A scale of codes in the form that converts a word of values.
 template <class T, Values kValues>
+class CodeScale {
+ public:
+  CodeScale() = default;
+  // Takes the results of code_scale() and code_zero().
+  __device__ CodeScale(std::uint32_t bits, int zero) {
+    const float2 both = __half22float2(reinterpret_cast<const __half2&>(bits));
+    of_ = kValues == Values::kInt4 && zero != 0 ? quantised::ScaleAndOffset<T, kValues>::of_scale(both.x)
+                                                : quantised::ScaleAndOffset<T, kValues>::of_pair(both.x, both.y);
+  }
+
+  // Converts a word to pairs of weights, as convert_word() arranges them. `offset` is offset_of() of the zero.
+  __device__ void convert(std::uint32_t word, std::uint32_t offset, std::uint32_t (&pairs)[kWordPairs<kValues>]) const {
+    if constexpr (quantised::kSmallInts<T, kValues>) {
+      quantised::convert_small_nibbles(word, pairs);
+    } else {
+      convert_word<T, kValues>(word, pairs);
+    }
+#pragma unroll
+    for (std::uint32_t& pair : pairs)
+      pair = quantised::scaled_and_moved<T, kValues>(pair, offset, of_.scale, of_.added);
+  }
+
+ private:
+  quantised::ScaleAndOffset<T, kValues> of_;
+};
+
+// Converts the words of a piece to weights divided by sum_factor().
+template <class T, Values kValues, bool kCodes>
 class PieceScales {
  public:
-  __device__ explicit PieceScales(const Piece<kValues>& piece) : offset_(quantised::offset_of<T, kValues>(piece.zero)) {
-    if constexpr (kValues == Values::kE2M1) {
+  __device__ explicit PieceScales(const Piece<kValues, kCodes>& piece)
+      : offset_(quantised::offset_of<T, kValues>(piece.zero)) {
+    if constexpr (kCodes) {
+      codes_[0] = CodeScale<T, kValues>(piece.scale, piece.zero);
+      codes_[1] = CodeScale<T, kValues>(piece.second, piece.zero);
+    } else if constexpr (kValues == Values::kE2M1) {
 #pragma unroll
       for (int i = 0; i < 2; ++i)
         scales_[i] = quantised::value_scale<T, kValues>(
@@ -148,13 +207,18 @@ class PieceScales {
 
   // Converts word `index` of the piece to pairs of values, as convert_word() arranges them.
   __device__ void convert(std::uint32_t word, int index, std::uint32_t (&pairs)[kWordPairs<kValues>]) const {
-    convert_word<T, kValues>(word, pairs);
+    if constexpr (kCodes) {
+      codes_[index / 2].convert(word, offset_, pairs);
+    } else {
+      convert_word<T, kValues>(word, pairs);
 #pragma unroll
-    for (std::uint32_t& pair : pairs) pair = quantised::scaled<T, kValues>(pair, offset_, scales_[index / 2]);
+      for (std::uint32_t& pair : pairs) pair = quantised::scaled<T, kValues>(pair, offset_, scales_[index / 2]);
+    }
   }
 
  private:
   std::uint32_t scales_[2];
+  CodeScale<T, kValues> codes_[2];
   std::uint32_t offset_;
 };
 
@@ -162,7 +226,8 @@ class PieceScales {
 template <class T, Values kValues>
 class ExactPiece {
  public:
-  __device__ explicit ExactPiece(const Piece<kValues>& piece) : offset_(quantised::offset_of<T, kValues>(piece.zero)) {}
+  __device__ explicit ExactPiece(const Piece<kValues, false>& piece)
+      : offset_(quantised::offset_of<T, kValues>(piece.zero)) {}
 
   __device__ void convert(std::uint32_t word, int, std::uint32_t (&pairs)[kWordPairs<kValues>]) const {
     convert_word<T, kValues>(word, pairs);
@@ -174,10 +239,17 @@ class ExactPiece {
   std::uint32_t offset_;
 };
 
+// Returns the factor for sums of products with codes that CodeScale has converted.
+template <class T>
+__device__ inline float code_factor(Values values) {
+  return values == Values::kInt4 && quantised::kSmallInts<T, Values::kInt4> ? quantised::kSmallSumGrow : 1.0F;
+}
+
 // Returns the factor for the sum of a row's products. `row` is the row's number among all experts' rows.
 template <class T>
 __device__ inline float quantised_sum_factor(const QuantisedMatrix& m, std::int64_t row) {
   float factor = m.factor == nullptr ? 1.0F : m.factor[row];
+  if (has_codes(m)) return factor * code_factor<T>(m.format.values);
   if (m.num_groups == 1) factor *= reinterpret_cast<const float*>(m.scales)[WeightRow(m, row).scale];
   switch (m.format.values) {
     case Values::kE4M3: return factor * quantised::kSumGrow<T, Values::kE4M3>;

@@ -9,8 +9,8 @@
 namespace tessera::cuda::moe {
 
 // Converts eight columns of a piece to pairs. `eight` is the number of the eight within the piece.
-template <class T, Values kValues>
-__device__ inline void convert_eight(const PieceScales<T, kValues>& scales, const uint4& words, int eight,
+template <class T, Values kValues, bool kCodes>
+__device__ inline void convert_eight(const PieceScales<T, kValues, kCodes>& scales, const uint4& words, int eight,
                                      std::uint32_t (&pairs)[4]) {
   const std::uint32_t all[] = {words.x, words.y, words.z, words.w};
   if constexpr (quantised::is_packed(kValues)) {
@@ -41,18 +41,18 @@ class QuantisedRows {
   }
 
   __device__ void add(const T* const (&of_row)[2], bool has_high, float (&sum)[2][4]) const {
-    with_values(m_.format.values, [&]<Values kValues>() { add_of<kValues>(of_row, has_high, sum); });
+    with_values(m_, [&]<Values kValues, bool kCodes>() { add_of<kValues, kCodes>(of_row, has_high, sum); });
   }
 
  private:
-  template <Values kValues>
+  template <Values kValues, bool kCodes>
   __device__ void add_of(const T* const (&of_row)[2], bool has_high, float (&sum)[2][4]) const {
     constexpr int kColumns = kPieceColumns<kValues>;
     constexpr int kStep = kWarps * 4 * kColumns;
     const int cols = static_cast<int>(m_.cols);
     const int lane = static_cast<int>(threadIdx.x) % kWarp;
     const int warp = static_cast<int>(threadIdx.x) / kWarp;
-    Piece<kValues> next[2];
+    Piece<kValues, kCodes> next[2];
     const auto fetch = [&](int column) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) next[half].load(m_, rows_[half], column, cols);
@@ -61,9 +61,10 @@ class QuantisedRows {
     fetch(begin + lane % 4 * kColumns);
     for (int first = begin; first < cols; first += kStep) {
       const int column = first + lane % 4 * kColumns;
-      const Piece<kValues> now[2] = {next[0], next[1]};
+      const Piece<kValues, kCodes> now[2] = {next[0], next[1]};
       fetch(column + kStep);
-      const PieceScales<T, kValues> scales[2] = {PieceScales<T, kValues>(now[0]), PieceScales<T, kValues>(now[1])};
+      const PieceScales<T, kValues, kCodes> scales[2] = {PieceScales<T, kValues, kCodes>(now[0]),
+                                                         PieceScales<T, kValues, kCodes>(now[1])};
 #pragma unroll
       for (int eight = 0; eight < kColumns / 8; ++eight) {
         const auto load = [&](const T* of, bool wanted) {
@@ -76,7 +77,7 @@ class QuantisedRows {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
           std::uint32_t w[4];
-          convert_eight<T, kValues>(scales[half], now[half].words, eight, w);
+          convert_eight(scales[half], now[half].words, eight, w);
           multiply_tile<T>(sum[half], {x[0][0], x[1][0], x[0][1], x[1][1]}, w[0], w[1]);
           multiply_tile<T>(sum[half], {x[0][2], x[1][2], x[0][3], x[1][3]}, w[2], w[3]);
         }
@@ -106,20 +107,22 @@ class QuantisedCopy {
 
   __device__ void begin(unsigned, int number) {
     const int column = number * kDepth + half() * kHalf;
-    with_values(m_.format.values, [&]<Values kValues>() {
+    with_values(m_, [&]<Values kValues, bool kCodes>() {
+      constexpr int kPieces = kHalf / kPieceColumns<kValues>;
 #pragma unroll
-      for (int i = 0; i < kHalf / kPieceColumns<kValues>; ++i) {
-        Piece<kValues> piece;
+      for (int i = 0; i < kPieces; ++i) {
+        Piece<kValues, kCodes> piece;
         piece.load(m_, from_, column + i * kPieceColumns<kValues>, end_);
         words_[i] = piece.words;
         scales_[i] = piece.scale;
+        if (kPieces == 1) scales_[1] = piece.second;
         zero_ = piece.zero;
       }
     });
   }
 
   __device__ void end(unsigned to) {
-    with_values(m_.format.values, [&]<Values kValues>() { store<kValues>(to); });
+    with_values(m_, [&]<Values kValues, bool kCodes>() { store<kValues, kCodes>(to); });
   }
 
  private:
@@ -130,16 +133,17 @@ class QuantisedCopy {
   __device__ static int row() { return static_cast<int>(threadIdx.x) / kOfRow; }
   __device__ static int half() { return static_cast<int>(threadIdx.x) % kOfRow; }
 
-  template <Values kValues>
+  template <Values kValues, bool kCodes>
   __device__ void store(unsigned to) const {
     constexpr int kPieces = kHalf / kPieceColumns<kValues>;
 #pragma unroll
     for (int i = 0; i < kPieces; ++i) {
-      const PieceScales<T, kValues> scales(Piece<kValues>{.words = words_[i], .scale = scales_[i], .zero = zero_});
+      const PieceScales<T, kValues, kCodes> scales(Piece<kValues, kCodes>{
+          .words = words_[i], .scale = scales_[i], .second = scales_[kPieces == 1 ? 1 : i], .zero = zero_});
 #pragma unroll
       for (int eight = 0; eight < 4 / kPieces; ++eight) {
         std::uint32_t pairs[4];
-        convert_eight<T, kValues>(scales, words_[i], eight, pairs);
+        convert_eight(scales, words_[i], eight, pairs);
         const uint4 columns = columns_of<T, kValues>(pairs);
         const int chunk = half() * (kHalf / 8) + i * (4 / kPieces) + eight;
         asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(chunk_at(to, kRows + row(), chunk)),

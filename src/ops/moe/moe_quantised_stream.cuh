@@ -8,6 +8,7 @@
 //   - to partial sums (kSums), if the columns that a quad reads at a time share a scale: the products with the unscaled
 //     values are summed in float32, and this sum is multiplied by the scale;
 //   - to values (kValues), if groups are smaller: a value times its scale is rounded to T. NVFP4's products are exact.
+//     Codes of GGUF's blocks (kCodes) have float16 scales, and perhaps offsets.
 #pragma once
 
 #include "tessera/ops/cuda/l2_prefetch.cuh"
@@ -16,7 +17,7 @@
 
 namespace tessera::cuda::moe {
 
-enum class ScaleOf { kSums, kValues };
+enum class ScaleOf { kSums, kValues, kCodes };
 
 // Columns of k that a quad reads at a time.
 template <Values kValues>
@@ -34,7 +35,9 @@ struct QuantisedStream {
   static constexpr int kColumnMultiple = kQuadColumns<kValues>;
   static constexpr int kPieces = kPacked ? 1 : 2;     // pieces of a thread in a chunk
   static constexpr int kPieceBytes = kTeam * 4 * 16;  // bytes from a thread's first piece to its second
-  static constexpr bool kHasFactors = kScaleOf == ScaleOf::kValues;
+  static constexpr bool kCodes = kScaleOf == ScaleOf::kCodes;
+  static constexpr bool kHasFactors = kScaleOf != ScaleOf::kSums;
+  using OnePiece = Piece<kValues, kCodes>;
 
   __host__ __device__ static int row_bytes(int columns) { return kPacked ? columns / 2 : columns; }
   __host__ __device__ static int more_bytes(int) { return 0; }
@@ -47,6 +50,7 @@ struct QuantisedStream {
 
   // Returns the factor for a row's sums. `row` is the row's number among all experts' rows.
   __device__ static float factor(const Matmul<T>& m, std::int64_t row) {
+    if constexpr (kCodes) return code_factor<T>(kValues);
     return (m.matrix.factor == nullptr ? 1.0F : m.matrix.factor[row]) * quantised::kSumGrow<T, kValues>;
   }
 
@@ -70,7 +74,10 @@ struct QuantisedStream {
       prefetch_to_l2(bytes + last);
     };
     const WeightRow row(w, number);
-    if constexpr (kValues == Values::kE2M1) {
+    if constexpr (kCodes) {
+      const std::int64_t bytes = w.format.scales == QuantisedFormat::Scales::kPairs ? 4 : 2;
+      lines(w.scales + row.scale * bytes, w.num_groups * bytes);
+    } else if constexpr (kValues == Values::kE2M1) {
       lines(w.scales + row.scale, w.num_groups);
     } else {
       lines(reinterpret_cast<const float*>(w.scales) + row.scale, w.num_groups);
@@ -111,19 +118,30 @@ struct QuantisedStream {
         const int group = at >> p.group_shift;
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-          if constexpr (kValues == Values::kE2M1) {
+          if constexpr (kCodes) {
+            const std::uint32_t scale = from_[half] + static_cast<std::uint32_t>(group);
+            bits_[d][half] = code_scale(w, scale);
+            if constexpr (kValues == Values::kInt4) {
+              const bool small = p.group_shift == 4;
+              second_[half] = small ? code_scale(w, scale + 1) : bits_[d][half];
+              zeros_[half] = code_zero(w);
+            }
+          } else if constexpr (kValues == Values::kE2M1) {
             bits_[d][half] = *reinterpret_cast<const std::uint16_t*>(w.scales + from_[half] + group);
           } else {
             bits_[d][half] = reinterpret_cast<const std::uint32_t*>(w.scales)[from_[half] + group];
           }
-          if constexpr (kValues == Values::kInt4)
+          if constexpr (kValues == Values::kInt4 && !kCodes)
             zeros_[half] = w.zeros == nullptr ? 8 : w.zeros[zeros_from_[half] + group];
         }
       }
     }
 
-    __device__ Piece<kValues> piece(int d, int half, const uint4& words) const {
-      return {.words = words, .scale = bits_[d][half], .zero = kValues == Values::kInt4 ? zeros_[half] : 0};
+    __device__ OnePiece piece(int d, int half, const uint4& words) const {
+      return {.words = words,
+              .scale = bits_[d][half],
+              .second = kCodes && kValues == Values::kInt4 ? second_[half] : bits_[d][half],
+              .zero = kValues == Values::kInt4 ? zeros_[half] : 0};
     }
     __device__ float of_sums(int d, int half) const { return __uint_as_float(bits_[d][half]); }
 
@@ -131,6 +149,7 @@ struct QuantisedStream {
     std::uint32_t from_[2];
     std::uint32_t zeros_from_[2];
     std::uint32_t bits_[kPieces][2];
+    std::uint32_t second_[2];  // int4 codes: scales of the last half of the piece
     int zeros_[2];
   };
 
@@ -145,9 +164,9 @@ struct QuantisedStream {
       // Past the last column of the row x is 0, so any piece of the row will do.
       const int byte = min(mine + d * kPieceBytes, row_bytes(columns) - 16);
       const unsigned char* const from = slot + lane / 4 * pitch + byte;
-      const Piece<kValues> low = scales.piece(d, 0, *reinterpret_cast<const uint4*>(from));
-      const Piece<kValues> high = scales.piece(d, 1, *reinterpret_cast<const uint4*>(from + 8 * pitch));
-      if constexpr (kScaleOf == ScaleOf::kValues) {
+      const OnePiece low = scales.piece(d, 0, *reinterpret_cast<const uint4*>(from));
+      const OnePiece high = scales.piece(d, 1, *reinterpret_cast<const uint4*>(from + 8 * pitch));
+      if constexpr (kScaleOf != ScaleOf::kSums) {
         multiply_pieces(low, high, x, d, sum);
       } else {
         float partial[4] = {};
@@ -159,10 +178,11 @@ struct QuantisedStream {
   }
 
  private:
-  using Converter = std::conditional_t<kScaleOf == ScaleOf::kValues, PieceScales<T, kValues>, ExactPiece<T, kValues>>;
+  using Converter =
+      std::conditional_t<kScaleOf == ScaleOf::kSums, ExactPiece<T, kValues>, PieceScales<T, kValues, kCodes>>;
 
-  __device__ static void multiply_pieces(const Piece<kValues>& low, const Piece<kValues>& high, const uint4 (&x)[4],
-                                         int d, float (&sum)[4]) {
+  __device__ static void multiply_pieces(const OnePiece& low, const OnePiece& high, const uint4 (&x)[4], int d,
+                                         float (&sum)[4]) {
     const Converter of_low(low);
     const Converter of_high(high);
     const std::uint32_t words[2][4] = {{low.words.x, low.words.y, low.words.z, low.words.w},

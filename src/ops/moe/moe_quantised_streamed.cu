@@ -16,6 +16,7 @@ using namespace cuda::moe;
 std::optional<ScaleOf> scale_place(const QuantisedMatrix& m) {
   const QuantisedFormat& f = m.format;
   if (!has_whole_pieces(m) || m.rows > kMostStackRows) return std::nullopt;
+  if (has_codes(m)) return ScaleOf::kCodes;
   if (f.values == Values::kE2M1) return ScaleOf::kValues;
   if (f.factor) return std::nullopt;
   if (m.num_groups == 1) return ScaleOf::kSums;
@@ -36,6 +37,9 @@ Result<StreamedLaunch<T>> launch_of(const ExpertsProblem& p, const Matmul<T>& m,
       return down_launch<T, Block, Warp>(p, m, multiprocessors);
     }
   };
+  if (has_codes(m.matrix))
+    return m.matrix.format.values == Values::kInt8 ? with.template operator()<Values::kInt8, ScaleOf::kCodes>()
+                                                   : with.template operator()<Values::kInt4, ScaleOf::kCodes>();
   switch (m.matrix.format.values) {
     case Values::kE4M3: return with.template operator()<Values::kE4M3, ScaleOf::kSums>();
     case Values::kInt8: return with.template operator()<Values::kInt8, ScaleOf::kSums>();

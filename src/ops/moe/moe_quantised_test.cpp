@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <numeric>
+#include <optional>
 
 #include "tessera/ops/moe/moe_experts.h"
 #include "tessera/ops/quantised/quantised_test_util.h"
@@ -18,7 +19,12 @@ using Scales = QuantisedFormat::Scales;
 struct ExpertsFormat {
   const char* name;
   QuantisedFormat format;
+  std::optional<QuantisedFormat> down = std::nullopt;  // the format of down if it is another
 };
+
+constexpr QuantisedFormat codes_of(Values values, Scales scales, std::int64_t group) {
+  return {.values = values, .scales = scales, .group_rows = 1, .group_cols = group};
+}
 
 constexpr std::int64_t kWholeRow = 1 << 20;
 const ExpertsFormat kExpertsFormats[] = {
@@ -31,7 +37,20 @@ const ExpertsFormat kExpertsFormats[] = {
     {"int4_zeros_64", {.values = Values::kInt4, .group_rows = 1, .group_cols = 64, .zeros = true}},
     {"int4_zeros_128", {.values = Values::kInt4, .group_rows = 1, .group_cols = 128, .zeros = true}},
     {"mxfp4_16", {.values = Values::kE2M1, .group_rows = 1, .group_cols = 16}},
-    {"nvfp4", {.values = Values::kE2M1, .scales = Scales::kE4M3, .group_rows = 1, .group_cols = 16, .factor = true}}};
+    {"nvfp4", {.values = Values::kE2M1, .scales = Scales::kE4M3, .group_rows = 1, .group_cols = 16, .factor = true}},
+    {"codes_of_q4_0", codes_of(Values::kInt4, Scales::kFloat16, 32)},
+    {"codes_of_q4_k", codes_of(Values::kInt4, Scales::kPairs, 32)},
+    {"codes_of_q2_k", codes_of(Values::kInt4, Scales::kPairs, 16)},
+    {"codes_of_q8_0", codes_of(Values::kInt8, Scales::kFloat16, 32)},
+    {"codes_of_q5_k_and_q6_k", codes_of(Values::kInt8, Scales::kPairs, 32),
+     codes_of(Values::kInt8, Scales::kFloat16, 16)},
+    {"codes_of_q4_k_and_q6_k", codes_of(Values::kInt4, Scales::kPairs, 32),
+     codes_of(Values::kInt8, Scales::kFloat16, 16)},
+    {"codes_of_q8_0_and_q4_0", codes_of(Values::kInt8, Scales::kFloat16, 32),
+     codes_of(Values::kInt4, Scales::kFloat16, 32)},
+    {"fp8_and_int4",
+     {.values = Values::kE4M3, .group_rows = 32, .group_cols = 32},
+     QuantisedFormat{.values = Values::kInt4, .group_rows = 1, .group_cols = 32}}};
 
 struct ExpertsSizes {
   std::int64_t tokens, top_k, experts, hidden, intermediate;
@@ -90,12 +109,12 @@ void make_subnormal(QuantisedCase& matrix, std::int64_t cols) {
 }
 
 // Makes operands whose x is so small that sums of gate and up are near 1.
-QuantisedExpertsCase make_case(DType dtype, const QuantisedFormat& format, QuantisedExpertsCase c,
+QuantisedExpertsCase make_case(DType dtype, const ExpertsFormat& formats, QuantisedExpertsCase c,
                                Chosen chosen = Chosen::kSeveral) {
   const ExpertsSizes& s = c.sizes;
   const std::int64_t rows = 2 * s.intermediate;
-  const QuantisedFormat of_gate_up = format_for(format, rows);
-  const QuantisedFormat of_down = format_for(format, s.hidden);
+  const QuantisedFormat of_gate_up = format_for(formats.format, rows);
+  const QuantisedFormat of_down = format_for(formats.down.value_or(formats.format), s.hidden);
   QuantisedCase gate_up = random_quantised(of_gate_up, s.experts * rows, s.hidden, 3);
   QuantisedCase down = random_quantised(of_down, s.experts * s.hidden, s.intermediate, 23);
   if (c.subnormal) make_subnormal(gate_up, s.hidden);
@@ -114,10 +133,11 @@ QuantisedExpertsCase make_case(DType dtype, const QuantisedFormat& format, Quant
                                {"activation", c.activation},
                                {"limit", 0.5},
                                {"gate_up_bias", c.biases},
-                               {"down_bias", c.biases},
-                               {"down_group_rows", of_down.group_rows},
-                               {"down_group_cols", of_down.group_cols}};
+                               {"down_bias", c.biases}};
   c.attributes.insert(c.attributes.end(), more.begin(), more.end());
+  for (const auto& [name, value] : of_down.attributes())
+    if (name == "values" || name == "scales" || name.starts_with("group_"))
+      c.attributes.emplace_back("down_" + name, value);
   c.gate_up = std::move(gate_up.values);
   c.down = std::move(down.values);
   return c;
@@ -156,12 +176,12 @@ std::vector<double> expected_of(const QuantisedExpertsCase& c) {
 
 class QuantisedExperts : public ::testing::TestWithParam<std::tuple<ExpertsFormat, DType>> {
  protected:
-  const QuantisedFormat& format() const { return std::get<0>(GetParam()).format; }
+  const ExpertsFormat& formats() const { return std::get<0>(GetParam()); }
   DType dtype() const { return std::get<1>(GetParam()); }
 
   // Checks the operator. Allows a few roundings of values near the greatest one.
   void check(QuantisedExpertsCase in, Chosen chosen = Chosen::kSeveral) const {
-    const QuantisedExpertsCase c = make_case(dtype(), format(), std::move(in), chosen);
+    const QuantisedExpertsCase c = make_case(dtype(), formats(), std::move(in), chosen);
     const std::vector<double> expected = expected_of(c);
     double greatest = 1;
     for (const double value : expected) greatest = std::max(greatest, std::abs(value));
@@ -205,7 +225,7 @@ TEST_P(QuantisedExperts, TakeManyRowsOfAnExpert) {
 // Numbers below 2^-6 are subnormal, and conversions to other types may lose them. They are tested alone, because beside
 // larger numbers nobody would notice the loss.
 TEST_P(QuantisedExperts, TakeSubnormalNumbers) {
-  if (format().values != Values::kE4M3 || format().group_rows != 1) return;
+  if (formats().format.values != Values::kE4M3 || formats().format.group_rows != 1) return;
   for (const std::int64_t tokens : {2, 20, 140}) check({.sizes = {tokens, 2, 3, 128, 64}, .subnormal = true});
 }
 
@@ -224,7 +244,7 @@ TEST_P(QuantisedExperts, TakeLongRows) {
 TEST_P(QuantisedExperts, DeterministicBitsDoNotDependOnOtherRows) {
   ForwardContext context;
   context.limits.deterministic = true;
-  const QuantisedExpertsCase c = make_case(dtype(), format(), {.sizes = {300, 4, 16, 96, 64}});
+  const QuantisedExpertsCase c = make_case(dtype(), formats(), {.sizes = {300, 4, 16, 96, 64}});
   expect_any_row_count(kMoeExperts, kMoeExpertsCpu, c.operands, {0, 1, 2}, {1, 3, 8, 60, 299}, c.attributes, context);
 }
 
