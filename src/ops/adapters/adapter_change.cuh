@@ -18,7 +18,8 @@ __device__ inline std::int32_t module_of(const AdapterRanges& ranges, std::int64
   return ranges.modules[i];
 }
 
-// A tile's columns of y: eight from `first` on and eight from `second` on.
+// The sixteen columns of y of a tile: eight from `first` on and eight from `second` on. With a gate the second eight
+// are up's columns; else they follow the first.
 struct TileColumns {
   int first;
   int second;
@@ -28,26 +29,38 @@ struct TileColumns {
 struct NoChange {
   template <int kEights, bool kGated>
   struct OfTiles {
+    struct Results {
+      __device__ float at(int, int) const { return 0; }
+    };
     __device__ OfTiles(const NoChange&, int) {}
     __device__ void load_b(const TileColumns&) {}
     __device__ void load_t(const TileColumns&) {}
-    template <class Sums>
-    __device__ void add(const TileColumns&, Sums&) const {}
+    __device__ void store(const TileColumns&, Results&) const {}
   };
+  __device__ static float changed(float y, float) { return y; }
 };
 
-// Adds the change to a warp's sums of tiles. The kernel has eight warps that multiply tiles of sixteen columns of y.
-// Warp w adds the change of row w of x, and with kEights = 2 that of row w + 8, by tensor-core products of b and t. t
-// is split into two 16-bit numbers, whose sum has at least 16 bits of precision. The first 16 ranks of b and t are
-// loaded before the tile's products, because loads take long while weights stream.
+// Makes a linear's kernel add the change of adapters. Like adapter_add, the kernel rounds the linear's value before it
+// adds the change.
 template <class T>
 struct AdapterChange {
   AdapterAddArgs in;
 
-  // kGated: the second eight columns are of another module than the first.
+  __device__ static float changed(float y, float change) { return rounded<T>(y) + change; }
+
+  // Computes the change for tiles of sixteen columns of y, in a kernel with eight warps that multiply. Warp w computes
+  // row w of x, and with kEights = 2 row w + 8, by tensor-core products of b and t; t is split into two 16-bit numbers
+  // (split_two()). b and t are loaded before the tile's products, because loads take long while weights stream. kGated:
+  // the second eight columns are of another module than the first.
   template <int kEights, bool kGated>
   class OfTiles {
    public:
+    // The change of a tile, in shared memory; 0 for rows without an adapter.
+    struct Results {
+      float values[kEights * 8][17];  // [row of x][column of the tile], padded so that columns are in different banks
+      __device__ float at(int row, int column) const { return values[row][column]; }
+    };
+
     // `rows` is the number of rows of x. May run before the preceding kernels have ended.
     __device__ OfTiles(const AdapterChange& change, int rows) : in_(change.in) {
 #pragma unroll
@@ -60,56 +73,53 @@ struct AdapterChange {
       for (int e = 0; e < kEights; ++e)
         if (slots_[e] >= 0) b_[e] = part_of_b(e, columns, 0);
     }
-    // Loads t for a tile.
+    // Loads t, ranks and scales for a tile.
     __device__ void load_t(const TileColumns& columns) {
 #pragma unroll
       for (int e = 0; e < kEights; ++e)
 #pragma unroll
-        for (int m = 0; m < kModules; ++m)
-          if (slots_[e] >= 0) t_[e][m] = part_of_t(e, module(columns, m), 0);
+        for (int m = 0; m < kModules; ++m) {
+          if (slots_[e] < 0) continue;
+          const std::int32_t module = module_of(in_.ranges, m == 0 ? columns.first : columns.second);
+          const std::int32_t at = slots_[e] * in_.modules + module;
+          ranks_[e][m] = in_.ranks[at];
+          scales_[e][m] = in_.scales[at];
+          t_[e][m] = part_of_t(e, module, 0);
+        }
     }
 
-    // Adds the change to the sums of the tile that was loaded last: with kEights = 1 a sum has rows of w first, else
-    // rows of x.
-    __device__ void add(const TileColumns& columns, float (&sums)[kEights == 1 ? 1 : 2][2][4]) const {
+    // Writes the change of the warp's rows in the tile that was loaded last.
+    __device__ void store(const TileColumns& columns, Results& results) const {
 #pragma unroll
       for (int e = 0; e < kEights; ++e) {
-        if (slots_[e] < 0) continue;
-        Modules of;
-#pragma unroll
-        for (int m = 0; m < kModules; ++m) {
-          of.numbers[m] = module(columns, m);
-          const std::int32_t at = slots_[e] * in_.modules + of.numbers[m];
-          of.ranks[m] = in_.ranks[at];
-          of.scales[m] = in_.scales[at];
+        Sums sums = {};
+        if (slots_[e] >= 0) {
+          add_products(e, columns, 0, b_[e], sums);
+          for (std::int32_t depth = kDepth; depth < max(ranks_[e][0], ranks_[e][kModules - 1]); depth += kDepth)
+            add_products(e, columns, depth, part_of_b(e, columns, depth), sums);
         }
-        add_products(e, of, 0, b_[e], sums);
-        for (std::int32_t depth = kDepth; depth < max(of.ranks[0], of.ranks[kModules - 1]); depth += kDepth)
-          add_products(e, of, depth, part_of_b(e, columns, depth), sums);
+        // In the results of multiply_tile() a lane has two neighbouring rows of x of two columns of y.
+        if (lane() % 4 != row(0) / 2) continue;
+#pragma unroll
+        for (int h = 0; h < 2; ++h)
+          results.values[row(e)][h * 8 + lane() / 4] =
+              slots_[e] < 0 ? 0.0F : scales_[e][kGated ? h : 0] * (row(0) % 2 == 0 ? sums[h * 2] : sums[h * 2 + 1]);
       }
     }
 
    private:
     static constexpr int kDepth = 16;  // ranks of a product
     static constexpr int kModules = kGated ? 2 : 1;
+    using Sums = float[4];  // results of multiply_tile(): sixteen columns of y by eight rows of x
     struct PartOfB {
       std::uint32_t at[2][2];  // [half of the columns][half of the ranks]: two columns of the lane's rank
     };
     struct PartOfT {
-      float at[2][2];  // [half of the ranks]: two neighbouring ranks; zeros unless the lane has the row
-    };
-    struct Modules {
-      std::int32_t numbers[kModules];
-      std::int32_t ranks[kModules];
-      float scales[kModules];
+      float at[2][2];  // [half of the ranks]: two neighbouring ranks; zeros unless the lane has the warp's row
     };
 
     __device__ static int lane() { return static_cast<int>(threadIdx.x) % kWarp; }
     __device__ static int row(int e) { return static_cast<int>(threadIdx.x) / kWarp + e * 8; }
-
-    __device__ std::int32_t module(const TileColumns& columns, int m) const {
-      return module_of(in_.ranges, m == 0 ? columns.first : columns.second);
-    }
 
     __device__ PartOfB part_of_b(int e, const TileColumns& columns, std::int32_t depth) const {
       PartOfB part;
@@ -140,52 +150,35 @@ struct AdapterChange {
       return part;
     }
 
-    __device__ void add_products(int e, const Modules& of, std::int32_t depth, const PartOfB& of_b,
-                                 float (&sums)[kEights == 1 ? 1 : 2][2][4]) const {
+    __device__ void add_products(int e, const TileColumns& columns, std::int32_t depth, const PartOfB& part,
+                                 Sums& sums) const {
       std::uint32_t b[2][2];
 #pragma unroll
       for (int h = 0; h < 2; ++h)
 #pragma unroll
         for (int p = 0; p < 2; ++p) {
-          const bool within = depth + p * 8 + lane() / 4 < of.ranks[kGated ? h : 0];
-          b[h][p] = transpose_matrix(within ? of_b.at[h][p] : 0);
+          const bool within = depth + p * 8 + lane() / 4 < ranks_[e][kGated ? h : 0];
+          b[h][p] = transpose_matrix(within ? part.at[h][p] : 0);
         }
-      std::uint32_t t[kModules][2][2];  // [module][high and low bits][half of the ranks]
 #pragma unroll
       for (int m = 0; m < kModules; ++m) {
-        const PartOfT of_t = depth == 0 ? t_[e][m] : part_of_t(e, of.numbers[m], depth);
-#pragma unroll
-        for (int p = 0; p < 2; ++p) {
-          const float v0 = of_t.at[p][0] * of.scales[m];
-          const float v1 = of_t.at[p][1] * of.scales[m];
-          t[m][0][p] = pack_two<T>(v0, v1);
-          const float2 high = unpack_two<T>(t[m][0][p]);
-          t[m][1][p] = pack_two<T>(v0 - high.x, v1 - high.y);
-        }
-      }
-#pragma unroll
-      for (int bits = 0; bits < 2; ++bits) {
-        if constexpr (kEights == 1 && !kGated) {
-          multiply_tile<T>(sums[0][bits], {b[0][0], b[1][0], b[0][1], b[1][1]}, t[0][bits][0], t[0][bits][1]);
-        } else if constexpr (kEights == 1) {
-          multiply_tile<T>(sums[0][bits], {b[0][0], 0, b[0][1], 0}, t[0][bits][0], t[0][bits][1]);
-          multiply_tile<T>(sums[0][bits], {0, b[1][0], 0, b[1][1]}, t[1][bits][0], t[1][bits][1]);
-        } else {
-#pragma unroll
-          for (int h = 0; h < 2; ++h) {
-            const std::uint32_t(&of_x)[2] = t[kGated ? h : 0][bits];
-            if (e == 0) {
-              multiply_tile<T>(sums[h][bits], {of_x[0], 0, of_x[1], 0}, b[h][0], b[h][1]);
-            } else {
-              multiply_tile<T>(sums[h][bits], {0, of_x[0], 0, of_x[1]}, b[h][0], b[h][1]);
-            }
-          }
-        }
+        const std::int32_t module = module_of(in_.ranges, m == 0 ? columns.first : columns.second);
+        const PartOfT t = depth == 0 ? t_[e][m] : part_of_t(e, module, depth);
+        const SplitPair low = split_two<T>(t.at[0][0], t.at[0][1]);
+        const SplitPair high = split_two<T>(t.at[1][0], t.at[1][1]);
+        const bool first = !kGated || m == 0;
+        const bool second = !kGated || m == 1;
+        const std::uint32_t rows[4] = {first ? b[0][0] : 0, second ? b[1][0] : 0, first ? b[0][1] : 0,
+                                       second ? b[1][1] : 0};
+        multiply_tile<T>(sums, rows, low.rounded, high.rounded);
+        multiply_tile<T>(sums, rows, low.rest, high.rest);
       }
     }
 
     const AdapterAddArgs& in_;
     std::int32_t slots_[kEights];  // negative: the row has no adapter
+    std::int32_t ranks_[kEights][kModules];
+    float scales_[kEights][kModules];
     PartOfB b_[kEights];
     PartOfT t_[kEights][kModules];
   };

@@ -9,7 +9,7 @@
 // lose more time at their start than they gain. shrink_many has blocks of up to 64 rows of x and 48 rows of A, so that
 // x is read only once for these 48 rows. Its sums have one order for any number of rows, so deterministic forwards use
 // it for few rows too. In add_tiles a warp takes 64 columns of y and the rows of a chunk, 16 at a time. It splits a
-// value of t into two 16-bit numbers, whose sum has at least 16 bits of precision, and multiplies both by b.
+// value of t into two 16-bit numbers (split_two()), and multiplies both by b.
 #pragma once
 
 #include <cstdint>
@@ -321,9 +321,9 @@ __global__ void __launch_bounds__(kAddWarps* kWarp) add_tiles(const AdapterAddAr
         const bool within = is_row[i % 2] && r + pair < rank;
         const float v0 = within ? t[i % 2][r] : 0.0F;
         const float v1 = within && r + pair + 1 < rank ? t[i % 2][r + 1] : 0.0F;
-        high[i] = pack_two<T>(v0, v1);
-        const float2 rest = unpack_two<T>(high[i]);
-        low[i] = pack_two<T>(v0 - rest.x, v1 - rest.y);
+        const SplitPair both = split_two<T>(v0, v1);
+        high[i] = both.rounded;
+        low[i] = both.rest;
       }
       const ColumnPairs b0(rows[0], rows[1]);
       const ColumnPairs b1(rows[2], rows[3]);

@@ -78,6 +78,18 @@ __device__ inline float2 unpack_two(std::uint32_t pair) {
     return __half22float2(reinterpret_cast<const __half2&>(pair));
   }
 }
+// Two numbers as pairs of T, and what rounding took from them, rounded to T too.
+struct SplitPair {
+  std::uint32_t rounded;
+  std::uint32_t rest;
+};
+// Splits two numbers. The sum of both parts has at least 16 bits of precision; with float16, of numbers above 2^-9.
+template <class T>
+__device__ inline SplitPair split_two(float low, float high) {
+  const std::uint32_t rounded = pack_two<T>(low, high);
+  const float2 values = unpack_two<T>(rounded);
+  return {rounded, pack_two<T>(low - values.x, high - values.y)};
+}
 // Rounds two numbers to T. Converting two at once is four times as fast as converting them one by one.
 template <class T>
 __device__ inline float2 rounded_two(float low, float high) {

@@ -134,6 +134,8 @@ const std::vector<AdaptedCase>& adapted_cases() {
       {.rows = 8, .in = 4096, .ranges = {1792, 1792}, .modules = {0, 1}, .rank = 16, .gate = "gelu_mul"},
       {.rows = 7, .in = 32, .ranges = {16}, .modules = {0}, .rank = 4},
       {.rows = 13, .in = 1024, .ranges = {512, 256}, .modules = {0, 1}, .rank = 16},
+      {.rows = 12, .in = 512, .ranges = {256, 128}, .modules = {0, 1}, .rank = 40},
+      {.rows = 6, .in = 512, .ranges = {24, 40}, .modules = {0, 1}, .rank = 20},
       {.rows = 16, .in = 1024, .ranges = {256, 256}, .modules = {0, 1}, .rank = 16, .gate = "silu_mul"}};
   return all;
 }

@@ -62,8 +62,8 @@ __device__ inline void sync_multiplying() { asm volatile("bar.sync 1, %0;" ::"n"
 
 // Stores the results of a tile to y, from column `first` on. total(row of x, row of the tile) gives a sum in float32.
 // The warps that multiply call it; each thread has at most one value.
-template <class T, bool kGated, class Total>
-__device__ inline void store_tile(const Streamed<T>& p, int first, const Total& total) {
+template <class T, bool kGated, class Change, class Results, class Total>
+__device__ inline void store_tile(const Streamed<T>& p, const Results& changes, int first, const Total& total) {
   constexpr int kColumns = kGated ? kTileRows / 2 : kTileRows;
   static_assert(kMaxRows * kTileRows <= kWarps * kWarp);
   const int row = static_cast<int>(threadIdx.x) / kColumns;
@@ -74,10 +74,12 @@ __device__ inline void store_tile(const Streamed<T>& p, int first, const Total& 
     if constexpr (kGated) {
       float up = total(row, kColumns + at);
       if (p.bias != nullptr) up += to_float(p.bias[p.n + first + at]);
-      y = gated<T>(p.gate, y, up);
+      y = gated<T>(p.gate, Change::changed(y, changes.at(row, at)),
+                   Change::changed(up, changes.at(row, kColumns + at)));
     }
     const std::int64_t out = static_cast<std::int64_t>(row) * p.n + first + at;
     if (p.residual != nullptr) y += to_float(p.residual[out]);
+    if constexpr (!kGated) y = Change::changed(y, changes.at(row, at));
     p.y[out] = from_float<T>(y);
   }
 }
@@ -106,7 +108,10 @@ __global__ void __launch_bounds__((kWarps + 1) * kWarp, kAtOnce || kHeld == 1 ? 
   constexpr int kHalves = kTileRows / 8;  // groups of eight rows of w
   extern __shared__ __align__(128) unsigned char shared[];
   __shared__ SharedBarrier full[kMostSlots], empty[kMostSlots];
+  using Changes = typename Change::template OfTiles<kEights, kGated>;
+  static_assert(kWarps == 8, "each of the warps computes the change of one row of eight");
   __shared__ Tile sums[2][kWarps];
+  __shared__ typename Changes::Results of_adapters[2];
   constexpr int kColumns = kGated ? kTileRows / 2 : kTileRows;  // columns of y in a tile
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
@@ -153,7 +158,7 @@ __global__ void __launch_bounds__((kWarps + 1) * kWarp, kAtOnce || kHeld == 1 ? 
     return;
   }
 
-  typename Change::template OfTiles<kEights, kGated> changes(change, p.m);
+  Changes changes(change, p.m);
   const auto columns_of_y = [&](int tile) {
     return TileColumns{.first = tile * kColumns, .second = tile * kColumns + (kGated ? p.n : 8)};
   };
@@ -257,7 +262,7 @@ __global__ void __launch_bounds__((kWarps + 1) * kWarp, kAtOnce || kHeld == 1 ? 
         }
       }
     }
-    changes.add(columns_of_y(tile), sum);
+    changes.store(columns_of_y(tile), of_adapters[buffer]);
     if (tile + step < tiles) changes.load_b(columns_of_y(tile + step));
     auto& mine_of_all = sums[buffer][warp].sums;
     const int pair_of_lane = lane % 4 * 2;
@@ -282,7 +287,7 @@ __global__ void __launch_bounds__((kWarps + 1) * kWarp, kAtOnce || kHeld == 1 ? 
       for (int w = 0; w < kWarps; ++w) t += sums[buffer][w].at(r, w_row);
       return t;
     };
-    store_tile<T, kGated>(p, tile * kColumns, total);
+    store_tile<T, kGated, Change>(p, of_adapters[buffer], tile * kColumns, total);
     buffer ^= 1;
   }
 #endif
