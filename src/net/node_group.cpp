@@ -11,6 +11,15 @@ namespace tessera {
 
 namespace {
 
+// Returns the name of a node in errors: "node 1 of 2 (127.0.0.1:4711; ranks 2 to 3)".
+std::string name_of(int node, int nodes, const std::string& address, int ranks) {
+  const int each = ranks / nodes;
+  const std::string of_node = each == 0   ? ""
+                              : each == 1 ? fmt::format("; rank {}", node)
+                                          : fmt::format("; ranks {} to {}", node * each, (node + 1) * each - 1);
+  return fmt::format("node {} of {} ({}{})", node, nodes, address, of_node);
+}
+
 void tell(const NodeGroup::TakeEnd& take_end, int node, const Status& why) {
   try {
     take_end(node, why);
@@ -28,7 +37,7 @@ void tell(const NodeGroup::TakeEnd& take_end, int node, const Status& why) {
 Result<std::shared_ptr<NodeGroup>> NodeGroup::join(const NodeHello& own, const NodeGroupOptions& options) {
   std::shared_ptr<NodeGroup> group(new NodeGroup(own.nodes, own.node));
   const auto add = [&](int node, Socket socket) {
-    std::string name = fmt::format("node {} of {} ({})", node, own.nodes, socket.peer());
+    std::string name = name_of(node, own.nodes, socket.peer(), options.ranks);
     group->links_[static_cast<std::size_t>(node)] =
         std::make_unique<NodeLink>(std::move(socket), std::move(name), options.silence);
   };

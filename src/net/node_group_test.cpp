@@ -68,6 +68,16 @@ TEST(NodeGroup, FramesGoBothWays) {
 }
 
 // The refused node ends at once. Node 0 waits for a matching node until its own time limit has passed.
+TEST(NodeGroup, TheNameOfANodeHasItsRanks) {
+  NodeGroupOptions how = options(testing::free_port());
+  how.ranks = 4;
+  std::future<Joined> leader = std::async(std::launch::async, [&] { return NodeGroup::join(hello(2, 0), how); });
+  const Joined follower = NodeGroup::join(hello(2, 1), how);
+  ASSERT_TRUE(follower.ok()) << follower.status().to_string();
+  EXPECT_THAT((*follower)->name(0), HasSubstr("; ranks 0 to 1)"));
+  EXPECT_THAT((*leader.get())->name(1), HasSubstr("; ranks 2 to 3)"));
+}
+
 TEST(NodeGroup, BothSidesNameTheDifference) {
   NodeHello version = hello(2, 1);
   version.version = "1.1";

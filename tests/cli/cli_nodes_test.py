@@ -165,7 +165,7 @@ class Nodes(NodesCliTest):
         self.ends([nodes[0]])
         self.assertLess(time.monotonic() - began, 10)
         self.assertEqual(code, 1, errors)
-        self.assertRegex(errors, r"tessera: error: node 0 of 2 \(127\.0\.0\.1:\d+\) is gone")
+        self.assertRegex(errors, r"tessera: error: node 0 of 2 \(127\.0\.0\.1:\d+; rank 0\) is gone")
 
 
 if __name__ == "__main__":

@@ -191,7 +191,8 @@ Result<std::shared_ptr<NodeGroup>> join_nodes(const EngineOptions& options, cons
   const std::chrono::milliseconds limit = rank_limit(options);
   const NodeGroupOptions how{.address = TRY(parse_node_address(options.dist_init_addr)),
                              .join_limit = limit,
-                             .silence = std::min(kMostSilence, limit / 2)};
+                             .silence = std::min(kMostSilence, limit / 2),
+                             .ranks = all_ranks(options)};
   return NodeGroup::join(TRY(node_hello(options, device)), how).with_context("dist_init_addr");
 }
 

@@ -14,13 +14,10 @@
 namespace tessera {
 namespace {
 
-// Returns the error of a group that ended because of a lost node. It names the ranks of that node.
-Status lost_with(const std::string& node, int first, int count, const Status& why) {
+// Returns the error of a group that ended because of a lost node.
+Status lost_with(const std::string& node, const Status& why) {
   try {
-    const std::string ranks =
-        count == 1 ? fmt::format("rank {}", first) : fmt::format("ranks {} to {}", first, first + count - 1);
-    return device_lost(fmt::format("{}; lost with the node: {}",
-                                   why.ok() ? node + " is gone: the node left the group" : why.message(), ranks));
+    return why.ok() ? device_lost(node + " is gone: the node left the group") : why;
   } catch (const std::exception&) {  // too little memory for a longer message
     return device_lost("a node is gone");
   }
@@ -50,8 +47,8 @@ void RankGroup::start_nodes(int ranks_here) {
       return data_loss(fmt::format("it sent an answer of rank {}, which is not its own", wired.rank));
     return channel_->take_reply(wired.rank, wired.number, std::move(wired.answer));
   });
-  nodes_->when_ended([this, ranks_here](int node, const Status& why) {
-    channel_->lose(lost_with(nodes_->name(node), node * ranks_here, ranks_here, why));
+  nodes_->when_ended([this](int node, const Status& why) {
+    channel_->lose(lost_with(nodes_->name(node), why));
     {
       const std::lock_guard lock(when_lost_mutex_);
       if (when_lost_) when_lost_();
