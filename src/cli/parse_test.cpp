@@ -95,58 +95,6 @@ TEST(Parse, ServedNameIsTheGivenModel) {
             "n");
 }
 
-TEST(Parse, ReadsTheFlagsOfBenchServe) {
-  const Result<CommandLine> line = parse({"bench",
-                                          "serve",
-                                          "--model-path",
-                                          "m",
-                                          "--num-prompts",
-                                          "7",
-                                          "--request-rate",
-                                          "2,0.5,inf",
-                                          "--arrivals",
-                                          "uniform",
-                                          "--input-len",
-                                          "20",
-                                          "--output-len",
-                                          "5",
-                                          "--random-range-ratio",
-                                          "0.5",
-                                          "--max-concurrency",
-                                          "3",
-                                          "--seed",
-                                          "4",
-                                          "--warmup",
-                                          "0",
-                                          "--graphs",
-                                          "off,on",
-                                          "--json"});
-  ASSERT_TRUE(line.ok()) << line.status().message();
-  const BenchServeOptions& options = std::get<BenchServeOptions>(line->command);
-  EXPECT_EQ(options.engine.model_path, "m");
-  EXPECT_EQ(options.load.num_prompts, 7);
-  EXPECT_THAT(options.request_rates, ElementsAre(2, 0.5, std::numeric_limits<double>::infinity()));
-  EXPECT_EQ(options.load.arrivals, Arrivals::kUniform);
-  EXPECT_EQ(options.load.input_tokens, 20);
-  EXPECT_EQ(options.load.output_tokens, 5);
-  EXPECT_EQ(options.load.range_ratio, 0.5);
-  EXPECT_EQ(options.max_concurrency, 3);
-  EXPECT_EQ(options.load.seed, 4U);
-  EXPECT_EQ(options.warmup, 0);
-  EXPECT_THAT(options.graphs, ElementsAre(false, true));
-  EXPECT_TRUE(options.json);
-
-  const Result<CommandLine> elsewhere = parse({"bench", "serve", "--url", "http://x", "--api-key", "k", "--vocab-size",
-                                               "100", "--served-model-name", "n", "--trace", "t"});
-  ASSERT_TRUE(elsewhere.ok()) << elsewhere.status().message();
-  const BenchServeOptions& there = std::get<BenchServeOptions>(elsewhere->command);
-  EXPECT_EQ(there.url, "http://x");
-  EXPECT_EQ(there.api_key, "k");
-  EXPECT_EQ(there.vocab_size, 100);
-  EXPECT_EQ(there.served_model_name, "n");
-  EXPECT_EQ(there.load.trace, "t");
-}
-
 TEST(Parse, ReadsEngineOptions) {
   const EngineOptions engine = generate_options({"--tokenizer-path",
                                                  "t",
@@ -356,22 +304,6 @@ INSTANTIATE_TEST_SUITE_P(
         WrongLine{{"bench", "--model-path", "m"}, "bench of what is missing"},
         WrongLine{{"bench", "speed", "--model-path", "m"},
                   "bench: \"speed\" is not accepted; prefill, decode, graphs, startup, profile, vision, serve is"},
-        WrongLine{{"bench", "serve"}, "--model-path is missing"},
-        WrongLine{{"bench", "serve", "--model-path", "m", "--url", "http://x"}, "--model-path does not go with --url"},
-        WrongLine{{"bench", "serve", "--url", "http://x", "--graphs", "on"}, "--graphs does not go with --url"},
-        WrongLine{{"bench", "serve", "--url", "http://x", "--api-key", "a\nb"},
-                  "--api-key: a line break is not accepted"},
-        WrongLine{{"bench", "serve", "--model-path", "m", "--api-key", "k"},
-                  "--api-key does not go with a server of this process"},
-        WrongLine{{"bench", "serve", "--model-path", "m", "--trace", "t", "--input-len", "3"},
-                  "--input-len does not go with --trace"},
-        WrongLine{{"bench", "serve", "--model-path", "m", "--request-rate", "2,,4"}, "--request-rate: \"\""},
-        WrongLine{{"bench", "serve", "--model-path", "m", "--request-rate", "0"}, "--request-rate: \"0\""},
-        WrongLine{{"bench", "serve", "--model-path", "m", "--random-range-ratio", "2"}, "--random-range-ratio: 2"},
-        WrongLine{{"bench", "serve", "--model-path", "m", "--graphs", "on,of"}, "--graphs: \"of\""},
-        WrongLine{{"bench", "serve", "--model-path", "m", "--arrivals", "all"}, "--arrivals: \"all\""},
-        WrongLine{{"bench", "serve", "--model-path", "m", "--repeat", "3"}, "--repeat does not go with bench serve"},
-        WrongLine{{"bench", "serve", "--model-path", "m", "--num-tokens", "3"}, "--num-tokens does not go with"},
         WrongLine{{"bench", "decode", "--model-path", "m", "--num-prompts", "3"},
                   "--num-prompts does not go with bench decode"},
         WrongLine{generate_with({"--input-file", "f", "--output-file", "o"}), "--input-file has its own prompts"},

@@ -36,15 +36,35 @@ Load random_load(const LoadOptions& options) {
   return load;
 }
 
-}  // namespace
+// Gives each request an adapter. Arrivals and lengths stay as they are without adapters.
+void draw_adapters(Load& load, const LoadOptions& options) {
+  if (options.adapters.empty()) return;
+  std::vector<double> weights(options.adapters.size(), 1.0);
+  if (options.adapter_draw == AdapterDraw::kSkewed)
+    for (std::size_t i = 0; i < weights.size(); ++i)
+      weights[i] = std::pow(static_cast<double>(i + 1), -options.zipf_exponent);
+  std::discrete_distribution<std::size_t> draw(weights.begin(), weights.end());
+  std::mt19937_64 random(mixed(options.seed));
+  for (std::size_t i = 0; i < load.requests.size(); ++i) {
+    const bool in_turn = options.adapter_draw == AdapterDraw::kInTurn;
+    load.requests[i].adapter = options.adapters[in_turn ? i % options.adapters.size() : draw(random)];
+  }
+}
 
-Result<Load> make_load(const LoadOptions& options) {
-  if (options.trace.empty()) return random_load(options);
+Result<Load> recorded_load(const LoadOptions& options) {
   Load load{.requests = TRY(read_trace(options.trace, options.num_prompts)), .recorded = true};
   std::stable_sort(load.requests.begin(), load.requests.end(),
                    [](const LoadRequest& a, const LoadRequest& b) { return a.arrival_s < b.arrival_s; });
   const double first = load.requests.front().arrival_s;
   for (LoadRequest& request : load.requests) request.arrival_s -= first;
+  return load;
+}
+
+}  // namespace
+
+Result<Load> make_load(const LoadOptions& options) {
+  Load load = options.trace.empty() ? random_load(options) : TRY(recorded_load(options));
+  draw_adapters(load, options);
   return load;
 }
 

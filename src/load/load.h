@@ -13,11 +13,16 @@
 namespace tessera {
 
 enum class Arrivals : std::uint8_t { kPoisson, kUniform };
+// Which of the adapters a request names: any, all equally probable; each in turn; or the first ones most often.
+enum class AdapterDraw : std::uint8_t { kUniform, kInTurn, kSkewed };
 
 struct LoadOptions {
   std::string trace{};  // a file in one of the formats of trace.h; "": random requests
   std::int64_t num_prompts = 100;
   std::uint64_t seed = 0;
+  std::vector<std::string> adapters{};  // names of adapters; each request uses one. Empty: requests use the model alone
+  AdapterDraw adapter_draw = AdapterDraw::kUniform;
+  double zipf_exponent = 1.5;  // kSkewed: adapter i is as probable as 1 / (i + 1)^exponent (Zipf's law)
   // Used only for random requests:
   Arrivals arrivals = Arrivals::kPoisson;
   std::int64_t input_tokens = 512;
@@ -29,6 +34,7 @@ struct LoadRequest {
   double arrival_s = 0;  // seconds after the first request
   std::int64_t input_tokens = 0;
   std::int64_t output_tokens = 0;
+  std::string adapter{};  // the name of its adapter; "": none
   // The ids of the prompt's blocks of kBlockTokens tokens, if the trace has such ids. Equal ids mean equal tokens.
   std::vector<std::int64_t> blocks{};
 };

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <map>
 
 #include "tessera/load/trace.h"
 #include "tessera/text/test_data.h"
@@ -121,6 +122,36 @@ TEST(Load, ClipsRequestsToTheContext) {
   EXPECT_EQ(load.requests[1].input_tokens, 60);
   EXPECT_EQ(load.requests[2].output_tokens, 99);
   EXPECT_EQ(load.requests[2].input_tokens, 1);
+}
+
+TEST(Load, AdaptersAreDrawnAsAsked) {
+  LoadOptions options{.num_prompts = 4000, .adapters = {"a", "b", "c"}};
+  const auto counts_of = [](const Load& load) {
+    std::map<std::string, double> counts;
+    for (const LoadRequest& request : load.requests) ++counts[request.adapter];
+    return counts;
+  };
+  for (const auto& [name, count] : counts_of(*make_load(options))) EXPECT_NEAR(count, 1333, 150) << name;
+
+  options.adapter_draw = AdapterDraw::kSkewed;
+  options.zipf_exponent = 1;
+  const Load skewed = *make_load(options);
+  std::map<std::string, double> counts = counts_of(skewed);
+  EXPECT_NEAR(counts["a"], 4000 * 6 / 11, 150);
+  EXPECT_NEAR(counts["b"], 4000 * 3 / 11, 150);
+  EXPECT_NEAR(counts["c"], 4000 * 2 / 11, 150);
+
+  options.adapter_draw = AdapterDraw::kInTurn;
+  const Load in_turn = *make_load(options);
+  EXPECT_EQ(in_turn.requests[0].adapter, "a");
+  EXPECT_EQ(in_turn.requests[5].adapter, "c");
+
+  options.adapters.clear();
+  const Load plain = *make_load(options);
+  for (std::size_t i = 0; i < plain.requests.size(); ++i) {
+    EXPECT_EQ(plain.requests[i].adapter, "");
+    EXPECT_EQ(plain.requests[i].arrival_s, skewed.requests[i].arrival_s);
+  }
 }
 
 TEST(Load, PromptsShareOnlyTheirBlocks) {

@@ -20,7 +20,8 @@ std::string request_body(const LoadTarget& target, const LoadRequest& request, s
       // With return_token_ids, servers that know it send a chunk for each token, even if it adds no text.
       R"("stream":true,"return_token_ids":true,)"
       R"("stream_options":{{"include_usage":true,"continuous_usage_stats":true}}}})",
-      Json(target.model).dump(), fmt::join(prompt_ids(request, index, source), ","), request.output_tokens);
+      Json(request.adapter.empty() ? target.model : request.adapter).dump(),
+      fmt::join(prompt_ids(request, index, source), ","), request.output_tokens);
 }
 
 Result<ClientRun> send(const LoadTarget& target, const Load& load, const std::vector<double>& times,

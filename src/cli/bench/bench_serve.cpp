@@ -116,6 +116,7 @@ Json options_json(const BenchServeOptions& options) {
   Json json = Json::object();
   const LoadOptions& load = options.load;
   json.set("num_prompts", load.num_prompts).set("seed", load.seed);
+  json.set("lora_name", Json::Array(load.adapters.begin(), load.adapters.end()));
   if (load.trace.empty()) {
     json.set("arrivals", load.arrivals == Arrivals::kPoisson ? "poisson" : "uniform");
     json.set("input_len", load.input_tokens).set("output_len", load.output_tokens);
@@ -164,7 +165,9 @@ std::string title(const BenchServeOptions& options) {
       load.trace.empty() ? fmt::format("{} tokens in and {} out", load.input_tokens, load.output_tokens) : load.trace;
   const std::string server =
       options.url.empty() ? fmt::format("{}, on {}", options.engine.model_path, options.engine.device) : options.url;
-  return fmt::format("serve of {}: {} of {}\n\n", server, plural(load.num_prompts, "request"), requests);
+  const std::string adapters =
+      load.adapters.empty() ? "" : fmt::format(", with {}", plural(std::ssize(load.adapters), "adapter"));
+  return fmt::format("serve of {}: {} of {}{}\n\n", server, plural(load.num_prompts, "request"), requests, adapters);
 }
 
 std::string to_text(const std::vector<Run>& runs) {

@@ -11,6 +11,7 @@ namespace tessera::cli {
 namespace {
 
 constexpr std::int64_t kMost = 1 << 24;  // the largest accepted number of tokens or requests
+constexpr int kMostAdapters = 1024;      // the most names behind --lora-name
 
 // Calls `take` with each item of a list such as "a,b,c".
 Status for_each_item(const std::string& text, const std::function<Status(const std::string&)>& take) {
@@ -93,6 +94,7 @@ void BenchServeFlags::add_load_flags(CommandFlags& add) {
             }));
   add_text(add, "--trace", "FILE", "instead: arrivals and lengths of Azure's CSV or Mooncake's JSON lines",
            Goes::kAlways, load.trace);
+  add_adapter_flags(add);
   add_integer(add, "--max-concurrency", "most requests under way (any number)", Goes::kAlways,
               options_.max_concurrency);
   add_integer(add, "--warmup", "requests before each run that do not count (4)", Goes::kAlways, options_.warmup, 0);
@@ -100,6 +102,31 @@ void BenchServeFlags::add_load_flags(CommandFlags& add) {
             noting(Goes::kAlways, [&load](const std::string& flag, const std::string& text) {
               load.seed = static_cast<std::uint64_t>(TRY(parse_integer(flag, text, {0})));
               return ok_status();
+            }));
+}
+
+void BenchServeFlags::add_adapter_flags(CommandFlags& add) {
+  LoadOptions& load = options_.load;
+  add.values("--lora-name", "NAME", "adapters that requests name, one each; the model's own name stands for none",
+             noting(Goes::kAlways,
+                    [&load](const std::string& flag, const std::string& text) -> Status {
+                      if (text.empty()) return invalid_argument(fmt::format("{}: a name is empty", flag));
+                      load.adapters.push_back(text);
+                      return ok_status();
+                    }),
+             kMostAdapters);
+  add.value("--lora-request-distribution", "uniform|distinct|skewed",
+            "which adapter: any, each in turn, or the first ones most often (uniform)",
+            noting(Goes::kWithAdapters, [&load](const std::string& flag, const std::string& text) {
+              static constexpr std::array<std::string_view, 3> kNames = {"uniform", "distinct", "skewed"};
+              load.adapter_draw = static_cast<AdapterDraw>(TRY(parse_choice(flag, text, kNames)));
+              return ok_status();
+            }));
+  add.value("--lora-zipf-alpha", "X", "skewed: adapter i is as probable as 1 / i to the power of X (1.5)",
+            noting(Goes::kWithAdapters, [&load](const std::string& flag, const std::string& text) {
+              load.zipf_exponent = TRY(parse_number(flag, text));
+              if (load.zipf_exponent >= 0) return ok_status();
+              return invalid_argument(fmt::format("{}: {} is not accepted; 0 and more is", flag, text));
             }));
 }
 
@@ -130,6 +157,8 @@ Result<BenchServeOptions> BenchServeFlags::finish(const EngineOptions& engine, b
   };
   if (const std::string flag = given(Goes::kWithRandom); !flag.empty() && !options_.load.trace.empty())
     return misplaced(flag, "--trace, whose requests have their own");
+  if (const std::string flag = given(Goes::kWithAdapters); !flag.empty() && options_.load.adapters.empty())
+    return invalid_argument(fmt::format("{} has no effect without --lora-name", flag));
   if (has_url()) {
     if (const std::string flag = given(Goes::kWithModel); !flag.empty()) return misplaced(flag, "--url");
     if (!engine.model_path.empty()) return misplaced("--model-path", "--url, whose server has its model");

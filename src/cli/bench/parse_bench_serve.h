@@ -23,7 +23,7 @@ class BenchServeFlags {
   Result<BenchServeOptions> finish(const EngineOptions& engine, bool json);
 
  private:
-  enum class Goes : std::uint8_t { kAlways, kWithRandom, kWithUrl, kWithModel };
+  enum class Goes : std::uint8_t { kAlways, kWithRandom, kWithAdapters, kWithUrl, kWithModel };
   // Returns a function that records that the flag was given, and then calls `take`.
   CommandFlags::Take noting(Goes goes, CommandFlags::Take take);
   // Returns the first given flag that applies only under the condition `goes`; "" if there is none.
@@ -33,6 +33,7 @@ class BenchServeFlags {
   void add_text(CommandFlags& add, const std::string& name, const std::string& type, const std::string& help, Goes goes,
                 std::string& to);
   void add_load_flags(CommandFlags& add);
+  void add_adapter_flags(CommandFlags& add);
   void add_server_flags(CommandFlags& add);
 
   BenchServeOptions options_;
