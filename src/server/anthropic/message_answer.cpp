@@ -40,6 +40,7 @@ class MessageAnswer final : public Answer {
     if (end != nullptr) {
       output_tokens_ = std::ssize(end->output_ids);
       cached_tokens_ = end->cached_tokens;
+      drafts_ = end->drafts;
       matched_ = std::move(end->matched.text);
       finish_ = event.finish;
     }
@@ -137,7 +138,9 @@ class MessageAnswer final : public Answer {
     json.key("cache_creation_input_tokens").value(0);
     json.key("cache_read_input_tokens").value(cached_tokens_);
     json.key("output_tokens").value(output_tokens_);
-    json.key("output_tokens_details").object().key("thinking_tokens").value(thinking_tokens_).end_object();
+    json.key("output_tokens_details").object().key("thinking_tokens").value(thinking_tokens_);
+    write_draft_counts(json, drafts_);
+    json.end_object();
     json.end_object();
   }
 
@@ -257,6 +260,7 @@ class MessageAnswer final : public Answer {
   std::int64_t output_tokens_ = 0;
   std::int64_t thinking_tokens_ = 0;
   std::int64_t cached_tokens_ = 0;
+  DraftTotals drafts_{};
   // State of a stream:
   bool begun_ = false;
   int index_ = 0;                    // index of the open block, or of the next block if none is open

@@ -155,6 +155,15 @@ TEST(MessageAnswer, AWholeMessageHasItsBlocksInOrder) {
   EXPECT_EQ(at(body, "usage.cache_read_input_tokens"), Json(6));
 }
 
+TEST(MessageAnswer, UsageCountsDraftsIfThereWereAny) {
+  Completion end = end_of(4, 9, 6);
+  EXPECT_EQ(whole(style_of(false), {"a"}, FinishReason::kStop, end).dump().find("prediction"), std::string::npos);
+  end.drafts.add(3, 2);
+  const Json body = whole(style_of(false), {"a"}, FinishReason::kStop, end);
+  EXPECT_EQ(at(body, "usage.output_tokens_details.accepted_prediction_tokens"), Json(2));
+  EXPECT_EQ(at(body, "usage.output_tokens_details.rejected_prediction_tokens"), Json(1));
+}
+
 TEST(MessageAnswer, StopReasonsSayWhatEndedTheText) {
   MessageStyle style = style_of(false);
   EXPECT_EQ(at(whole(style, {"a"}, FinishReason::kLength), "stop_reason"), Json("max_tokens"));

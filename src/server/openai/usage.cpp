@@ -4,6 +4,12 @@
 
 namespace tessera {
 
+void write_draft_counts(JsonWriter& json, const DraftTotals& drafts) {
+  if (drafts.steps == 0) return;
+  json.key("accepted_prediction_tokens").value(drafts.kept);
+  json.key("rejected_prediction_tokens").value(drafts.drafted - drafts.kept);
+}
+
 void write_usage(JsonWriter& json, const Usage& usage) {
   json.object().key("prompt_tokens").value(usage.prompt_tokens);
   json.key("completion_tokens").value(usage.completion_tokens);
@@ -12,10 +18,7 @@ void write_usage(JsonWriter& json, const Usage& usage) {
   if (usage.image_tokens > 0) json.key("image_tokens").value(usage.image_tokens);
   json.end_object();
   json.key("completion_tokens_details").object().key("reasoning_tokens").value(usage.reasoning_tokens);
-  if (usage.drafts.steps > 0) {
-    json.key("accepted_prediction_tokens").value(usage.drafts.kept);
-    json.key("rejected_prediction_tokens").value(usage.drafts.drafted - usage.drafts.kept);
-  }
+  write_draft_counts(json, usage.drafts);
   json.end_object();
   json.end_object();
 }

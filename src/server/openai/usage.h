@@ -20,6 +20,8 @@ struct Usage {
 };
 
 void write_usage(JsonWriter& json, const Usage& usage);
+// Writes the counts of drafts as members of an open object of "usage", if there were any.
+void write_draft_counts(JsonWriter& json, const DraftTotals& drafts);
 
 // Returns the finish reason in OpenAI's words: "stop", "length", or "abort" for a request that /abort_request ended; ""
 // before the end.

@@ -27,7 +27,9 @@ void write_response_usage(JsonWriter& json, const Usage& usage) {
   json.key("input_tokens_details").object().key("cached_tokens").value(usage.cached_tokens);
   json.key("cache_write_tokens").value(0).end_object();
   json.key("output_tokens").value(usage.completion_tokens);
-  json.key("output_tokens_details").object().key("reasoning_tokens").value(usage.reasoning_tokens).end_object();
+  json.key("output_tokens_details").object().key("reasoning_tokens").value(usage.reasoning_tokens);
+  write_draft_counts(json, usage.drafts);
+  json.end_object();
   json.key("total_tokens").value(usage.prompt_tokens + usage.completion_tokens).end_object();
 }
 
@@ -121,6 +123,7 @@ void ResponseAnswer::on_event(std::size_t, const RequestEvent& event, Completion
   if (end != nullptr) {
     usage_.completion_tokens = std::ssize(end->output_ids);
     usage_.cached_tokens = end->cached_tokens;
+    usage_.drafts = end->drafts;
   }
   if (style_.stream && event_is_due(usage_.completion_tokens, style_.interval, event.finish)) send_delta(stream);
 }

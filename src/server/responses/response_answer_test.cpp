@@ -130,6 +130,7 @@ TEST(ResponseAnswer, ACutOffResponseIsIncomplete) {
   ResponseAnswer answer(response_style(true));
   std::string stream = on_event(answer, 0, step("a"), nullptr);
   Completion end = end_of(1, 5, 0);
+  end.drafts.add(3, 1);
   stream += on_event(answer, 0, last("", FinishReason::kLength), &end);
   stream += answer.last_events();
   const Json event = numbered_events(stream).back();
@@ -137,6 +138,8 @@ TEST(ResponseAnswer, ACutOffResponseIsIncomplete) {
   EXPECT_EQ(at(event, "response.status"), Json("incomplete"));
   EXPECT_EQ(at(event, "response.incomplete_details.reason"), Json("max_output_tokens"));
   EXPECT_EQ(at(event, "response.output.0.status"), Json("incomplete"));
+  EXPECT_EQ(at(event, "response.usage.output_tokens_details.accepted_prediction_tokens"), Json(1));
+  EXPECT_EQ(at(event, "response.usage.output_tokens_details.rejected_prediction_tokens"), Json(2));
 }
 
 TEST(ResponseAnswer, AnEmptyTextIsAnEmptyMessage) {
