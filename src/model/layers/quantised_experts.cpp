@@ -38,11 +38,12 @@ Result<WeightFormat> set_stored_formats(LayerBuilder& b, const Matrices& all) {
 
 // Sets the formats of matrices that are stored as GGUF blocks, and returns the format of gate_up. Returns an
 // unquantised format if operators cannot take the blocks or their codes; the blocks are then converted to numbers.
-// Operators take groups of sixteen rows, so the sizes must be multiples of sixteen. A rank's slice of a row must have
-// whole blocks. The gate and up matrices of all experts of the layer must have one block type, and the down matrices
-// must have one block type.
+// Whole blocks are taken in groups of sixteen rows, so the sizes must then be multiples of sixteen. A rank's slice of a
+// row must have whole blocks. The gate and up matrices of all experts of the layer must have one block type, and the
+// down matrices must have one block type.
 WeightFormat set_blocks(LayerBuilder& b, const ExpertParts& parts, const Matrices& all) {
-  if (parts.hidden_size() % kPackedRows != 0 || parts.local_size() % kPackedRows != 0) return {};
+  const bool packed = !b.options().block_codes;
+  if (packed && (parts.hidden_size() % kPackedRows != 0 || parts.local_size() % kPackedRows != 0)) return {};
   std::array<std::optional<WeightFormat>, 2> found;  // [0]: gate_up, [1]: down
   for (std::size_t i = 0; i < all.size(); ++i) {
     for (LinearPart& matrix : *all[i]) {
@@ -167,9 +168,9 @@ Result<std::optional<QuantisedExperts>> add_quantised_experts(LayerBuilder& b, c
     return std::optional(add_mxfp4_experts(b, prefix, parts.local_experts(), format, all));
   QuantisedWeights up_stack = TRY(stack_of(prefix + "gate_up_proj", gate_up, other_gate_up));
   QuantisedWeights down_stack = TRY(stack_of(prefix + "down_proj", down, other_down));
-  QuantisedExperts experts{.attributes = up_stack.format.attributes(), .format = format};
-  experts.attributes.emplace_back("quantised", true);
   const ir::Attributes of_gate_up = up_stack.format.attributes();
+  QuantisedExperts experts{.attributes = of_gate_up, .format = format};
+  experts.attributes.emplace_back("quantised", true);
   for (const auto& [name, value] : down_stack.format.attributes())
     if (std::ranges::find(of_gate_up, std::pair(name, value)) == of_gate_up.end())
       experts.attributes.emplace_back("down_" + name, value);

@@ -10,8 +10,8 @@
 //
 // With bfloat16, the type in which models with MXFP4 compute, MXFP4 uses any of these algorithms but "plain"; with
 // other types it uses "plain". Quantised matrices use any algorithm but "one token", through moe_quantised_stream.cuh,
-// moe_quantised_readers.cuh and moe_hopper_quantised.cuh (bfloat16). They use "plain" if a scale covers fewer columns
-// than 16 bytes hold, which no published format has. A deterministic forward uses "grouped" or "plain", because in the
+// moe_quantised_readers.cuh and moe_hopper_quantised.cuh (bfloat16). They use "plain" unless has_whole_pieces(), which
+// holds for all published formats. A deterministic forward uses "grouped" or "plain", because in the
 // other algorithms the order of sums depends on the batch. So in a deterministic forward a row's bits do not depend on
 // other rows. Every launch has a fixed shape; the kernels read the router's choice from device memory.
 #include <algorithm>

@@ -41,8 +41,9 @@ Result<Formats> formats_of(const ir::Node& node) {
     return invalid_argument(
         fmt::format("{}: values = \"{}\" and down_values = \"{}\"; either both or neither must be a type of blocks",
                     node.op, values, of_down));
-  const Formats formats{.gate_up = TRY(QuantisedFormat::of(node)),
-                        .down = TRY(QuantisedFormat::of(node_of_down(node)))};
+  Formats formats;
+  formats.gate_up = TRY(QuantisedFormat::of(node));
+  formats.down = TRY(QuantisedFormat::of(node_of_down(node)));
   const std::string inputs = string_attribute(node, "inputs", "plain");
   if (inputs != "plain" && (inputs != "block" || !formats.gate_up.is_blocks()))
     return invalid_argument(

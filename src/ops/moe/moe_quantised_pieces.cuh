@@ -3,7 +3,7 @@
 //
 // Scales are applied in two places. If a scale belongs to a whole row, it is multiplied with sums, by sum_factor().
 // Other scales are multiplied with values, which rounds the weights to T. Only NVFP4's weights are exact. "Codes" are
-// the integers of GGUF's blocks (block_codes.h): their scales are float16 and may have offsets.
+// the integers of GGUF's blocks (block_codes.h): their scales are float16, may have offsets, and always go with values.
 #pragma once
 
 #include "tessera/ops/cuda/is_aligned.h"
@@ -56,7 +56,7 @@ __device__ inline std::uint32_t code_scale(const QuantisedMatrix& m, std::uint32
   if (m.format.scales == QuantisedFormat::Scales::kPairs) return reinterpret_cast<const std::uint32_t*>(m.scales)[at];
   return reinterpret_cast<const std::uint16_t*>(m.scales)[at];
 }
-// Returns the zero of codes: 8 for int4 without offsets. int8 has none.
+// Returns the zero of codes: 8 for int4 without offsets. It is ignored for int8.
 __device__ inline int code_zero(const QuantisedMatrix& m) {
   return m.format.scales == QuantisedFormat::Scales::kPairs ? 0 : 8;
 }

@@ -157,7 +157,7 @@ class QuantisedCopy {
   int end_;  // values from this column on are 0
   WeightRow from_;
   uint4 words_[2] = {};
-  std::uint32_t scales_[2] = {};
+  std::uint32_t scales_[2] = {};  // one for each of two pieces, or for each half of one piece of codes
   int zero_ = 0;
 };
 

@@ -75,7 +75,7 @@ struct QuantisedStream {
     };
     const WeightRow row(w, number);
     if constexpr (kCodes) {
-      const std::int64_t bytes = w.format.scales == QuantisedFormat::Scales::kPairs ? 4 : 2;
+      const std::int64_t bytes = w.format.scales == QuantisedFormat::Scales::kPairs ? 4 : 2;  // size of a scale
       lines(w.scales + row.scale * bytes, w.num_groups * bytes);
     } else if constexpr (kValues == Values::kE2M1) {
       lines(w.scales + row.scale, w.num_groups);
@@ -97,8 +97,9 @@ struct QuantisedStream {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const int of_row = static_cast<int>((static_cast<float>(rows[half]) + 0.5F) * p.inverse_group_rows);
-        from_[half] = static_cast<std::uint32_t>(of_row * groups);
-        if constexpr (kValues == Values::kInt4) zeros_from_[half] = static_cast<std::uint32_t>(rows[half] * groups);
+        from_[half] = static_cast<std::uint32_t>(of_row) * static_cast<std::uint32_t>(groups);
+        if constexpr (kValues == Values::kInt4)
+          zeros_from_[half] = static_cast<std::uint32_t>(rows[half]) * static_cast<std::uint32_t>(groups);
       }
     }
 
