@@ -30,7 +30,8 @@ PATTERN_VALUES = 1 << 20
 
 
 class BlockType:
-    """A type of blocks: its number in files, its block size in bytes, and the offsets of the float16 scales in a block."""
+    """A type of blocks: its number in files, its block size in bytes, and where a block has float16 scales: their offsets, and
+    the factor of each, which makes the mean of random values about 0."""
 
     def __init__(self, kind, elements, size, scales):
         self.kind, self.elements, self.size, self.scales = kind, elements, size, scales
@@ -39,13 +40,15 @@ class BlockType:
         """Returns a million random values, whose scales are about 0.001."""
         data = bytearray(draw.randbytes(PATTERN_VALUES // self.elements * self.size))
         for block in range(0, len(data), self.size):
-            for at in self.scales:
-                data[block + at : block + at + 2] = struct.pack("<e", draw.uniform(0.0005, 0.0015))
+            scale = draw.uniform(0.0005, 0.0015)
+            for at, factor in self.scales.items():
+                data[block + at : block + at + 2] = struct.pack("<e", scale * factor)
         return bytes(data)
 
 
-BLOCK_TYPES = {"q4_0": BlockType(2, 32, 18, [0]), "q8_0": BlockType(8, 32, 34, [0]), "q4_k": BlockType(12, 256, 144, [0, 2]),
-               "q5_k": BlockType(13, 256, 176, [0, 2]), "q6_k": BlockType(14, 256, 210, [208])}
+BLOCK_TYPES = {"q4_0": BlockType(2, 32, 18, {0: 1}), "q8_0": BlockType(8, 32, 34, {0: 1}),
+               "q4_k": BlockType(12, 256, 144, {0: 1, 2: 7.5}), "q5_k": BlockType(13, 256, 176, {0: 1, 2: 15.5}),
+               "q6_k": BlockType(14, 256, 210, {208: 1})}
 
 
 def tensors_of(config, matrix):
@@ -108,7 +111,8 @@ def values_of(config):
 
 def write_gguf(config, path, blocks):
     """Writes a GGUF file of version 3: header, keys, tensors' offsets, then their data. Weights repeat a pattern of random
-    values, in the type `blocks`, or in bfloat16 if it is None."""
+    values, in the type `blocks`, or in bfloat16 if it is None. Routers are random numbers of their own, so that they choose
+    all experts equally."""
     draw = random.Random(1)
     if blocks:
         pattern = blocks.pattern(draw)
@@ -127,8 +131,11 @@ def write_gguf(config, path, blocks):
         offset += -(-size // ALIGNMENT) * ALIGNMENT
     with open(path, "wb") as file:
         file.write(header + bytes(-len(header) % ALIGNMENT))
-        for size, (_, _, kind) in zip(sizes, tensors):
-            data = struct.pack("<f", 1.0) * (size // 4) if kind == F32 else pattern
+        for size, (name, _, kind) in zip(sizes, tensors):
+            data = pattern
+            if kind == F32:
+                is_router = name.endswith("ffn_gate_inp")
+                data = array.array("f", (draw.gauss(0, 0.02) if is_router else 1.0 for _ in range(size // 4))).tobytes()
             for begin in range(0, size, len(data)):
                 file.write(data[: size - begin])
             file.write(bytes(-size % ALIGNMENT))
