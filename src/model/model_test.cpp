@@ -233,10 +233,14 @@ TEST(BuildModel, GgufExpertsBecomeCodesOfTheirOwnTypes) {
   EXPECT_EQ(type_of(5), "f16[2048, 32]");
   EXPECT_EQ(type_of(6), "f16[2048, 16]");
 
-  // Half of a row of down has 128 columns, which is half of a block.
+  // Half of a row of down has 128 columns: half of a block, and eight groups.
   options.tp_size = 2;
   const ModelGraphs half = *build_model(config, options, built_in_ops(), built_in_families());
-  EXPECT_FALSE(experts_of(half).attribute_or("quantised", false));
+  EXPECT_EQ(half.body.values[experts_of(half).operands[4].index()].type.to_string(), "u8[2048, 128]");
+  EXPECT_EQ(half.body.values[experts_of(half).operands[6].index()].type.to_string(), "f16[2048, 8]");
+  options.block_codes = false;
+  const ModelGraphs whole = *build_model(config, options, built_in_ops(), built_in_families());
+  EXPECT_FALSE(experts_of(whole).attribute_or("quantised", false));
 }
 
 TEST(BuildModel, RefusesPartsOfTheExpertsThatDoNotDivide) {

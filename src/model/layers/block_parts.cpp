@@ -17,7 +17,7 @@ WeightSpec content_of(const std::string& name, std::span<const LinearPart> parts
   for (const LinearPart& part : parts) {
     const BlockStorage storage{
         .type = type.type, .rows = part.tensor_rows, .cols = part.tensor_cols, .content = content};
-    const auto elements_of = [&](std::int64_t cols) { return cols / type.elements * storage.per_block(); };
+    const auto elements_of = [&](std::int64_t cols) { return cols * storage.per_block() / type.elements; };
     if (weight.parts.empty()) weight.type = {dtype, {sum_of_rows(parts), elements_of(part.cols)}};
     TensorSlice slice = part.slice;
     if (part.slice.dim == 1) slice = {.dim = 1, .begin = elements_of(slice.begin), .size = elements_of(slice.size)};

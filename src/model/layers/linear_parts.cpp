@@ -7,6 +7,7 @@
 
 #include "tessera/base/ceil_div.h"
 #include "tessera/model/layers/block_parts.h"
+#include "tessera/ops/quantised/blocks/block_codes.h"
 #include "tessera/ops/quantised/blocks/packed_layout.h"
 
 namespace tessera {
@@ -376,8 +377,11 @@ Result<QuantisedWeights> quantised_weights(const std::string& name, std::span<co
     if (part.format.is_nvfp4()) TRY(check_slice(part, kNvfp4Group, "as so many values share a scale"));
     if (part.format.values == FormatValues::kInt4 || part.format.is_mxfp4())
       TRY(check_slice(part, 2, "as a byte has two values"));
-    if (part.format.is_blocks())
+    if (part.format.codes) {
+      TRY(check_slice(part, block_codes_format(part.format.blocks)->group_cols, "as so many values share a scale"));
+    } else if (part.format.is_blocks()) {
       TRY(check_slice(part, block_type_info(part.format.blocks).elements, "as a block has so many values"));
+    }
   }
   if (parts[0].format.codes) return block_code_weights(name, parts);
   if (parts[0].format.is_blocks()) return block_weights(name, parts);

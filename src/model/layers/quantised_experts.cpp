@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "tessera/ops/moe/moe_experts.h"
-#include "tessera/ops/quantised/blocks/packed_layout.h"
+#include "tessera/ops/quantised/blocks/block_codes.h"
 
 namespace tessera {
 namespace {
@@ -38,19 +38,20 @@ Result<WeightFormat> set_stored_formats(LayerBuilder& b, const Matrices& all) {
 
 // Sets the formats of matrices that are stored as GGUF blocks, and returns the format of gate_up. Returns an
 // unquantised format if operators cannot take the blocks or their codes; the blocks are then converted to numbers.
-// Whole blocks are taken in groups of sixteen rows, so the sizes must then be multiples of sixteen. A rank's slice of a
-// row must have whole blocks. The gate and up matrices of all experts of the layer must have one block type, and the
-// down matrices must have one block type.
-WeightFormat set_blocks(LayerBuilder& b, const ExpertParts& parts, const Matrices& all) {
-  const bool packed = !b.options().block_codes;
-  if (packed && (parts.hidden_size() % kPackedRows != 0 || parts.local_size() % kPackedRows != 0)) return {};
+// A rank's slice of a row must have whole blocks, or whole groups of codes; so the sizes are multiples of sixteen, and
+// operators can take blocks in groups of sixteen rows. The gate and up matrices of all experts of the layer must have
+// one block type, and the down matrices must have one block type.
+WeightFormat set_blocks(LayerBuilder& b, const Matrices& all) {
   std::array<std::optional<WeightFormat>, 2> found;  // [0]: gate_up, [1]: down
   for (std::size_t i = 0; i < all.size(); ++i) {
     for (LinearPart& matrix : *all[i]) {
       std::optional<WeightFormat>& first = found[i % 2];
       const std::optional<WeightFormat> own = b.blocks_of(matrix.tensor);
       if (!first) first = own;
-      if (!own || *own != *first || matrix.cols % block_type_info(own->blocks).elements != 0) return {};
+      if (!own || *own != *first) return {};
+      const std::int64_t whole =
+          own->codes ? block_codes_format(own->blocks)->group_cols : block_type_info(own->blocks).elements;
+      if (matrix.cols % whole != 0) return {};
       matrix.format = *own;
     }
   }
@@ -155,7 +156,7 @@ Result<std::optional<QuantisedExperts>> add_quantised_experts(LayerBuilder& b, c
   WeightFormat format;
   const bool has_blocks = parts.are_separate() && b.options().stored_blocks;
   if (has_blocks) {
-    format = set_blocks(b, parts, all);
+    format = set_blocks(b, all);
     if (format.is_unquantised()) return std::optional<QuantisedExperts>();
   } else if (parts.are_separate()) {
     format = TRY(set_stored_formats(b, all));

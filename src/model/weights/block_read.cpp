@@ -28,16 +28,25 @@ std::int64_t BlockStorage::per_block() const {
 
 namespace {
 
-// A rectangle of a matrix: consecutive blocks of consecutive rows.
+// A rectangle of a matrix: the same elements of consecutive rows, and the blocks that they are made from.
 struct BlockPiece {
   std::int64_t first_row = 0;
   std::int64_t rows = 0;
   std::int64_t first_block = 0;  // index of the first block within a row
   std::int64_t blocks = 0;
+  std::int64_t skipped = 0;   // elements of the part before the piece in its first block
+  std::int64_t elements = 0;  // elements of the part in a row of the piece
 };
 
-// Returns the rectangle that the runs cover, or nothing if a run begins or ends within a block or the runs exceed the
-// matrix. `size` is the number of elements in the runs.
+// Returns how many elements of the part may not be divided: those of a block, or of a group of codes.
+std::int64_t indivisible(const BlockStorage& storage) {
+  if (storage.content == BlockStorage::Content::kBlocks) return storage.per_block();
+  const std::int64_t groups = block_type_info(storage.type).elements / block_codes_format(storage.type)->group_cols;
+  return storage.per_block() / groups;
+}
+
+// Returns the rectangle that the runs cover, or nothing if a run begins or ends within indivisible elements or the runs
+// exceed the matrix. `size` is the number of elements in the runs.
 std::optional<BlockPiece> piece_of(const SliceRuns& runs, const BlockStorage& storage, std::int64_t size) {
   const BlockTypeInfo& type = block_type_info(storage.type);
   const std::int64_t per_block = storage.per_block();
@@ -47,8 +56,11 @@ std::optional<BlockPiece> piece_of(const SliceRuns& runs, const BlockStorage& st
   const BlockPiece piece{.first_row = runs.start / row,
                          .rows = runs.num_runs > 1 ? runs.num_runs : ceil_div(runs.run, row),
                          .first_block = first / per_block,
-                         .blocks = count / per_block};
-  const bool whole = storage.cols % type.elements == 0 && first % per_block == 0 && count % per_block == 0 &&
+                         .blocks = ceil_div(first % per_block + count, per_block),
+                         .skipped = first % per_block,
+                         .elements = count};
+  const std::int64_t least = indivisible(storage);
+  const bool whole = storage.cols % type.elements == 0 && first % least == 0 && count % least == 0 &&
                      first + count <= row && piece.rows * count == size && piece.first_row + piece.rows <= storage.rows;
   return whole ? std::optional(piece) : std::nullopt;
 }
@@ -74,6 +86,18 @@ void for_each_sixteen(const StoredTensor& stored, const BlockTypeInfo& type, con
   }
 }
 
+// Copies the piece's elements of `rows` rows from `made`, the part that is made from all of the piece's blocks. The
+// rows begin with row `first` of the piece.
+template <class T>
+void copy_rows(const BlockPiece& piece, std::int64_t first, std::int64_t rows, std::span<const T> made,
+               std::byte* dst) {
+  const auto of_row = static_cast<std::size_t>(std::ssize(made) / rows);
+  for (std::int64_t r = 0; r < rows; ++r)
+    std::memcpy(dst + static_cast<std::size_t>((first + r) * piece.elements) * sizeof(T),
+                made.data() + static_cast<std::size_t>(r) * of_row + piece.skipped,
+                static_cast<std::size_t>(piece.elements) * sizeof(T));
+}
+
 // Writes the codes or the scales, as storage.content says. In a format with offsets (kPairs), each scale is followed by
 // its offset. Returns whether all scales and offsets fit in float16.
 bool write_codes(const StoredTensor& stored, const BlockStorage& storage, const BlockPiece& piece, std::byte* dst) {
@@ -90,24 +114,20 @@ bool write_codes(const StoredTensor& stored, const BlockStorage& storage, const 
     std::vector<float> offsets(pairs ? groups : 0);
     split_blocks(storage.type, blocks, count,
                  {.codes = codes.data(), .scales = scales.data(), .offsets = offsets.data()});
-    const std::int64_t at = first * piece.blocks * storage.per_block();
     if (storage.content == BlockStorage::Content::kCodes) {
-      if (format.values_of_byte() == 2) {
-        pack_pairs(codes, {dst + at, numbers / 2});
-      } else {
-        std::memcpy(dst + at, codes.data(), numbers);
-      }
-      return;
+      if (format.values_of_byte() == 1) return copy_rows(piece, first, rows, std::span<const std::uint8_t>(codes), dst);
+      std::vector<std::byte> packed(numbers / 2);
+      pack_pairs(codes, packed);
+      return copy_rows(piece, first, rows, std::span<const std::byte>(packed), dst);
     }
-    auto* to = reinterpret_cast<Float16*>(dst) + at;
+    std::vector<Float16> made;
+    made.reserve(groups * (pairs ? 2 : 1));
     for (std::size_t i = 0; i < groups; ++i) {
-      const auto put = [&](float x) {
-        *to = from_float<Float16>(x);
-        if (!std::isfinite(to_float(*to++))) finite = false;
-      };
-      put(scales[i]);
-      if (pairs) put(offsets[i]);
+      made.push_back(from_float<Float16>(scales[i]));
+      if (pairs) made.push_back(from_float<Float16>(offsets[i]));
     }
+    if (!std::ranges::all_of(made, [](Float16 x) { return std::isfinite(to_float(x)); })) finite = false;
+    copy_rows(piece, first, rows, std::span<const Float16>(made), dst);
   });
   return finite;
 }
@@ -127,7 +147,7 @@ Status read_blocks(const StoredTensor& stored, const BlockStorage& storage, cons
     const std::int64_t first = runs.start % row;
     return invalid_argument(fmt::format(
         "tensor \"{}\": {} elements from element {} of row {} on, in {} runs; accepted: blocks of {}, {} elements each",
-        stored.name, runs.run, first, runs.start / row, runs.num_runs, type.name, storage.per_block()));
+        stored.name, runs.run, first, runs.start / row, runs.num_runs, type.name, indivisible(storage)));
   }
   if (storage.content != Content::kBlocks) {
     if (write_codes(stored, storage, *piece, dst.data())) return ok_status();

@@ -86,23 +86,30 @@ TEST_F(BlockRead, RowsInAnotherOrderArePacked) {
 // Reads the codes and scales of a slice of columns. The numbers computed from them must be those of the matrix.
 TEST_F(BlockRead, CodesAndScalesGiveTheNumbersOfASlice) {
   const auto numbers_of = [&](std::int64_t row, std::int64_t rows, std::int64_t first, std::int64_t cols) {
-    const std::vector<std::uint8_t> blocks = plain(row, rows, first / 256 * 144, cols / 256 * 144);
-    std::vector<float> numbers(static_cast<std::size_t>(rows * cols));
-    dequantise(BlockType::kQ4_K, blocks.data(), rows * cols / 256, numbers.data());
+    const std::vector<std::uint8_t> blocks = plain(row, rows, 0, kRowBytes);
+    std::vector<float> all(static_cast<std::size_t>(rows * kCols));
+    dequantise(BlockType::kQ4_K, blocks.data(), rows * kCols / 256, all.data());
+    std::vector<float> numbers;
+    for (std::int64_t r = 0; r < rows; ++r)
+      numbers.insert(numbers.end(), all.begin() + r * kCols + first, all.begin() + r * kCols + first + cols);
     return numbers;
   };
   const auto read_as = [&](BlockStorage::Content content, std::int64_t per_block, std::int64_t element, int dim,
                            std::int64_t begin, std::int64_t size) {
     const BlockStorage storage{.type = BlockType::kQ4_K, .rows = kRows, .cols = kCols, .content = content};
     EXPECT_EQ(storage.per_block(), per_block);
-    if (dim == 1) begin = begin / 256 * per_block, size = size / 256 * per_block;
+    if (dim == 1) begin = begin * per_block / 256, size = size * per_block / 256;
     const SliceRuns runs =
         *slice_runs(std::vector{kRows, kCols / 256 * per_block}, {.dim = dim, .begin = begin, .size = size});
     std::vector<std::byte> to(static_cast<std::size_t>(runs.num_elements() * element));
     EXPECT_TRUE(read_blocks(tensor(), storage, runs, to).ok());
     return to;
   };
-  for (const auto& [dim, begin, size] : {std::tuple<int, std::int64_t, std::int64_t>{0, 5, 20}, {1, 256, 256}}) {
+  for (const auto& [dim, begin, size] : {std::tuple<int, std::int64_t, std::int64_t>{0, 5, 20},
+                                         {1, 256, 256},
+                                         {1, 0, 32},
+                                         {1, 192, 160},
+                                         {1, 384, 96}}) {
     const std::vector<std::byte> codes = read_as(BlockStorage::Content::kCodes, 128, 1, dim, begin, size);
     const std::vector<std::byte> scales = read_as(BlockStorage::Content::kScales, 16, 2, dim, begin, size);
     const std::vector<float> expected =
@@ -131,6 +138,12 @@ TEST_F(BlockRead, WrongTypesAndDividedBlocksAreRefused) {
   test::expect_error(read(tensor(), {}, BlockType::kQ5_K), StatusCode::kInvalidArgument, {"w.weight", "Q5_K"});
   test::expect_error(read(tensor(), {.dim = 1, .begin = 100, .size = 144}), StatusCode::kInvalidArgument,
                      {"w.weight", "144 elements from element 100 of row 0", "144 elements each"});
+  const BlockStorage codes{
+      .type = BlockType::kQ4_K, .rows = kRows, .cols = kCols, .content = BlockStorage::Content::kCodes};
+  const SliceRuns half_a_group = *slice_runs(std::vector<std::int64_t>{kRows, 256}, {.dim = 1, .begin = 8, .size = 16});
+  std::vector<std::byte> to(static_cast<std::size_t>(kRows * 16));
+  test::expect_error(read_blocks(tensor(), codes, half_a_group, to), StatusCode::kInvalidArgument,
+                     {"w.weight", "16 elements from element 8 of row 0", "16 elements each"});
   const StoredTensor columns = tensor({.cols = {.a = 2, .b = 256}});
   test::expect_error(read(columns, {}), StatusCode::kInvalidArgument, {"w.weight", "blocks of Q4_K"});
 }

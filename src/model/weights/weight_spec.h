@@ -114,11 +114,11 @@ struct RoundedStorage {
 };
 
 // A matrix [rows, cols] that is stored as blocks of a GGUF file. The part is a slice of the matrix's rows, or of whole
-// blocks of all rows. With kBlocks the part is bytes [rows, bytes of a row of blocks] in the layout of packed_layout.h.
-// This layout interleaves sixteen consecutive rows, so only the last part of a weight may have a number of rows that is
-// not a multiple of sixteen. With kCodes the part is bytes [rows, bytes of a row of codes]. With kScales the part is
-// float16 [rows, groups of a row], or has twice as many columns if the format has pairs of a scale and an offset
-// (block_codes.h).
+// blocks of all rows, or, with kCodes and kScales, of whole groups of all rows. With kBlocks the part is bytes [rows,
+// bytes of a row of blocks] in the layout of packed_layout.h. This layout interleaves sixteen consecutive rows, so only
+// the last part of a weight may have a number of rows that is not a multiple of sixteen. With kCodes the part is bytes
+// [rows, bytes of a row of codes]. With kScales the part is float16 [rows, groups of a row], or has twice as many
+// columns if the format has pairs of a scale and an offset (block_codes.h).
 struct BlockStorage {
   enum class Content : std::uint8_t { kBlocks, kCodes, kScales };
   BlockType type = BlockType::kQ8_0;
