@@ -3,9 +3,11 @@
 // no network.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tessera/base/status.h"
@@ -15,6 +17,8 @@ namespace tessera {
 enum class Arrivals : std::uint8_t { kPoisson, kUniform };
 // Which of the adapters a request names: any, all equally probable; each in turn; or the first ones most often.
 enum class AdapterDraw : std::uint8_t { kUniform, kInTurn, kSkewed };
+// SGLang's names of them, in the same order.
+inline constexpr std::array<std::string_view, 3> kAdapterDraws = {"uniform", "distinct", "skewed"};
 
 struct LoadOptions {
   std::string trace{};  // a file in one of the formats of trace.h; "": random requests
@@ -22,7 +26,7 @@ struct LoadOptions {
   std::uint64_t seed = 0;
   std::vector<std::string> adapters{};  // names of adapters; each request uses one. Empty: requests use the model alone
   AdapterDraw adapter_draw = AdapterDraw::kUniform;
-  double zipf_exponent = 1.5;  // kSkewed: adapter i is as probable as 1 / (i + 1)^exponent (Zipf's law)
+  double zipf_exponent = 1.5;  // kSkewed: adapter i, counted from 1, has a probability in proportion to 1 / i^exponent
   // Used only for random requests:
   Arrivals arrivals = Arrivals::kPoisson;
   std::int64_t input_tokens = 512;

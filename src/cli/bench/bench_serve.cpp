@@ -117,6 +117,10 @@ Json options_json(const BenchServeOptions& options) {
   const LoadOptions& load = options.load;
   json.set("num_prompts", load.num_prompts).set("seed", load.seed);
   json.set("lora_name", Json::Array(load.adapters.begin(), load.adapters.end()));
+  if (!load.adapters.empty()) {
+    json.set("lora_request_distribution", kAdapterDraws[static_cast<std::size_t>(load.adapter_draw)]);
+    if (load.adapter_draw == AdapterDraw::kSkewed) json.set("lora_zipf_alpha", load.zipf_exponent);
+  }
   if (load.trace.empty()) {
     json.set("arrivals", load.arrivals == Arrivals::kPoisson ? "poisson" : "uniform");
     json.set("input_len", load.input_tokens).set("output_len", load.output_tokens);

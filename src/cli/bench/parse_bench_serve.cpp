@@ -118,12 +118,11 @@ void BenchServeFlags::add_adapter_flags(CommandFlags& add) {
   add.value("--lora-request-distribution", "uniform|distinct|skewed",
             "which adapter: any, each in turn, or the first ones most often (uniform)",
             noting(Goes::kWithAdapters, [&load](const std::string& flag, const std::string& text) {
-              static constexpr std::array<std::string_view, 3> kNames = {"uniform", "distinct", "skewed"};
-              load.adapter_draw = static_cast<AdapterDraw>(TRY(parse_choice(flag, text, kNames)));
+              load.adapter_draw = static_cast<AdapterDraw>(TRY(parse_choice(flag, text, kAdapterDraws)));
               return ok_status();
             }));
-  add.value("--lora-zipf-alpha", "X", "skewed: adapter i is as probable as 1 / i to the power of X (1.5)",
-            noting(Goes::kWithAdapters, [&load](const std::string& flag, const std::string& text) {
+  add.value("--lora-zipf-alpha", "X", "skewed: the probability of adapter i is in proportion to 1 / i^X (1.5)",
+            noting(Goes::kWithSkew, [&load](const std::string& flag, const std::string& text) {
               load.zipf_exponent = TRY(parse_number(flag, text));
               if (load.zipf_exponent >= 0) return ok_status();
               return invalid_argument(fmt::format("{}: {} is not accepted; 0 and more is", flag, text));
@@ -159,6 +158,10 @@ Result<BenchServeOptions> BenchServeFlags::finish(const EngineOptions& engine, b
     return misplaced(flag, "--trace, whose requests have their own");
   if (const std::string flag = given(Goes::kWithAdapters); !flag.empty() && options_.load.adapters.empty())
     return invalid_argument(fmt::format("{} has no effect without --lora-name", flag));
+  const bool skewed = !options_.load.adapters.empty() && options_.load.adapter_draw == AdapterDraw::kSkewed;
+  if (const std::string flag = given(Goes::kWithSkew); !flag.empty() && !skewed)
+    return invalid_argument(
+        fmt::format("{} has no effect without --lora-name and --lora-request-distribution skewed", flag));
   if (has_url()) {
     if (const std::string flag = given(Goes::kWithModel); !flag.empty()) return misplaced(flag, "--url");
     if (!engine.model_path.empty()) return misplaced("--model-path", "--url, whose server has its model");

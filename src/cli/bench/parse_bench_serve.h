@@ -23,7 +23,7 @@ class BenchServeFlags {
   Result<BenchServeOptions> finish(const EngineOptions& engine, bool json);
 
  private:
-  enum class Goes : std::uint8_t { kAlways, kWithRandom, kWithAdapters, kWithUrl, kWithModel };
+  enum class Goes : std::uint8_t { kAlways, kWithRandom, kWithAdapters, kWithSkew, kWithUrl, kWithModel };
   // Returns a function that records that the flag was given, and then calls `take`.
   CommandFlags::Take noting(Goes goes, CommandFlags::Take take);
   // Returns the first given flag that applies only under the condition `goes`; "" if there is none.

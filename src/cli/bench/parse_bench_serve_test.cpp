@@ -60,9 +60,9 @@ TEST(ParseBenchServe, ReadsItsFlags) {
   EXPECT_THAT(options.graphs, ElementsAre(false, true));
   EXPECT_TRUE(options.json);
 
-  const Result<CommandLine> elsewhere =
-      parse({"bench", "serve", "--url", "http://x", "--api-key", "k", "--vocab-size", "100", "--served-model-name", "n",
-             "--trace", "t", "--lora-name", "a", "b", "--lora-request-distribution", "skewed"});
+  const Result<CommandLine> elsewhere = parse({"bench", "serve", "--url", "http://x", "--api-key", "k", "--vocab-size",
+                                               "100", "--served-model-name", "n", "--trace", "t", "--lora-name", "a",
+                                               "b", "--lora-request-distribution", "skewed", "--lora-zipf-alpha", "2"});
   ASSERT_TRUE(elsewhere.ok()) << elsewhere.status().message();
   const BenchServeOptions& there = std::get<BenchServeOptions>(elsewhere->command);
   EXPECT_EQ(there.url, "http://x");
@@ -72,6 +72,7 @@ TEST(ParseBenchServe, ReadsItsFlags) {
   EXPECT_EQ(there.load.trace, "t");
   EXPECT_THAT(there.load.adapters, ElementsAre("a", "b"));
   EXPECT_EQ(there.load.adapter_draw, AdapterDraw::kSkewed);
+  EXPECT_EQ(there.load.zipf_exponent, 2);
 }
 
 TEST(ParseBenchServe, WrongLinesNameTheFlag) {
@@ -93,7 +94,7 @@ TEST(ParseBenchServe, WrongLinesNameTheFlag) {
       WrongLine{{"bench", "serve", "--model-path", "m", "--request-rate", "0"}, "--request-rate: \"0\""},
       WrongLine{{"bench", "serve", "--model-path", "m", "--random-range-ratio", "2"}, "--random-range-ratio: 2"},
       WrongLine{{"bench", "serve", "--model-path", "m", "--lora-zipf-alpha", "2"},
-                "--lora-zipf-alpha has no effect without --lora-name"},
+                "--lora-zipf-alpha has no effect without --lora-name and"},
       WrongLine{{"bench", "serve", "--model-path", "m", "--lora-name", "a", "--lora-zipf-alpha", "-1"},
                 "--lora-zipf-alpha: -1"},
       WrongLine{{"bench", "serve", "--model-path", "m", "--graphs", "on,of"}, "--graphs: \"of\""},
