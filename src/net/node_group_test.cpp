@@ -42,6 +42,15 @@ std::vector<Joined> join(const std::vector<NodeHello>& hellos, const NodeGroupOp
   return joined;
 }
 
+TEST(NodeGroup, TheNameOfANodeHasItsRanks) {
+  NodeGroupOptions how = options(testing::free_port());
+  how.ranks = 4;
+  const std::vector<Joined> joined = join({hello(2, 0), hello(2, 1)}, how);
+  for (const Joined& node : joined) ASSERT_TRUE(node.ok()) << node.status().to_string();
+  EXPECT_THAT((*joined[0])->name(1), HasSubstr("; ranks 2 to 3)"));
+  EXPECT_THAT((*joined[1])->name(0), HasSubstr("; ranks 0 to 1)"));
+}
+
 TEST(NodeGroup, FramesGoBothWays) {
   const std::vector<Joined> joined = join({hello(3, 0), hello(3, 1), hello(3, 2)}, options(testing::free_port()));
   std::vector<std::promise<std::string>> got(3);
@@ -68,16 +77,6 @@ TEST(NodeGroup, FramesGoBothWays) {
 }
 
 // The refused node ends at once. Node 0 waits for a matching node until its own time limit has passed.
-TEST(NodeGroup, TheNameOfANodeHasItsRanks) {
-  NodeGroupOptions how = options(testing::free_port());
-  how.ranks = 4;
-  std::future<Joined> leader = std::async(std::launch::async, [&] { return NodeGroup::join(hello(2, 0), how); });
-  const Joined follower = NodeGroup::join(hello(2, 1), how);
-  ASSERT_TRUE(follower.ok()) << follower.status().to_string();
-  EXPECT_THAT((*follower)->name(0), HasSubstr("; ranks 0 to 1)"));
-  EXPECT_THAT((*leader.get())->name(1), HasSubstr("; ranks 2 to 3)"));
-}
-
 TEST(NodeGroup, BothSidesNameTheDifference) {
   NodeHello version = hello(2, 1);
   version.version = "1.1";
