@@ -31,13 +31,14 @@ PATTERN_VALUES = 1 << 20
 
 class BlockType:
     """A type of blocks: its number in files, its block size in bytes, and where a block has float16 scales: their offsets, and
-    the factor of each, which makes the mean of random values about 0."""
+    the factor of each. What the second scale is multiplied by is subtracted; its factor is the mean code, so that the mean
+    of random values is about 0."""
 
     def __init__(self, kind, elements, size, scales):
         self.kind, self.elements, self.size, self.scales = kind, elements, size, scales
 
     def pattern(self, draw):
-        """Returns a million random values, whose scales are about 0.001."""
+        """Returns a million random values, whose first scales are about 0.001."""
         data = bytearray(draw.randbytes(PATTERN_VALUES // self.elements * self.size))
         for block in range(0, len(data), self.size):
             scale = draw.uniform(0.0005, 0.0015)
@@ -51,9 +52,9 @@ BLOCK_TYPES = {"q4_0": BlockType(2, 32, 18, {0: 1}), "q8_0": BlockType(8, 32, 34
                "q6_k": BlockType(14, 256, 210, {208: 1})}
 
 
-def tensors_of(config, matrix):
+def tensors_of(config, matrix, down):
     """Returns the tensors in the order of the file as [(name, shape, type)]: llama.cpp's names, Hugging Face's shapes.
-    Matrices have the type `matrix`."""
+    Matrices have the type `matrix`, those of feed-forward layers' down the type `down`."""
     architecture = ARCHITECTURES[config["architectures"][0]]
     hidden, inner, heads = config["hidden_size"], config["intermediate_size"], config["num_attention_heads"]
     kv_heads = config.get("num_key_value_heads", heads)
@@ -74,7 +75,8 @@ def tensors_of(config, matrix):
     for layer in range(config["num_hidden_layers"]):
         for name, shape in of_layer:
             numbers = len(shape) == 1 or name == "ffn_gate_inp"
-            tensors.append((f"blk.{layer}.{name}", shape, F32 if numbers else matrix))
+            of_matrix = down if name.startswith("ffn_down") else matrix
+            tensors.append((f"blk.{layer}.{name}", shape, F32 if numbers else of_matrix))
     return tensors
 
 
@@ -109,33 +111,36 @@ def values_of(config):
     return packed
 
 
-def write_gguf(config, path, blocks):
+def write_gguf(config, path, blocks, down):
     """Writes a GGUF file of version 3: header, keys, tensors' offsets, then their data. Weights repeat a pattern of random
-    values, in the type `blocks`, or in bfloat16 if it is None. Routers are random numbers of their own, so that they choose
+    values, in the type `blocks`, those of down in the type `down`, or in bfloat16 if these are None. Routers are random numbers of their own, so that they choose
     all experts equally."""
     draw = random.Random(1)
-    if blocks:
-        pattern = blocks.pattern(draw)
-    else:
+    types = {kind.kind: kind for kind in (blocks, down) if kind}
+    patterns = {kind: block.pattern(draw) for kind, block in types.items()}
+    if not blocks:
         values = array.array("f", (draw.gauss(0, 0.02) for _ in range(PATTERN_VALUES)))
-        pattern = array.array("H", (bits >> 16 for bits in memoryview(values).cast("B").cast("I"))).tobytes()
-    tensors = tensors_of(config, blocks.kind if blocks else BF16)
+        patterns[BF16] = array.array("H", (bits >> 16 for bits in memoryview(values).cast("B").cast("I"))).tobytes()
+    tensors = tensors_of(config, blocks.kind if blocks else BF16, down.kind if down else BF16)
     keys = values_of(config)
     header = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(keys)) + b"".join(keys)
     sizes, offset = [], 0
     for name, shape, kind in tensors:
         count = math.prod(shape)
-        size = 4 * count if kind == F32 else count // blocks.elements * blocks.size if blocks else 2 * count
+        size = 4 * count if kind == F32 else 2 * count
+        if kind in types:
+            size = count // types[kind].elements * types[kind].size
         header += text(name + ".weight") + struct.pack(f"<I{len(shape)}QIQ", len(shape), *reversed(shape), kind, offset)
         sizes.append(size)
         offset += -(-size // ALIGNMENT) * ALIGNMENT
     with open(path, "wb") as file:
         file.write(header + bytes(-len(header) % ALIGNMENT))
         for size, (name, _, kind) in zip(sizes, tensors):
-            data = pattern
             if kind == F32:
                 is_router = name.endswith("ffn_gate_inp")
                 data = array.array("f", (draw.gauss(0, 0.02) if is_router else 1.0 for _ in range(size // 4))).tobytes()
+            else:
+                data = patterns[kind]
             for begin in range(0, size, len(data)):
                 file.write(data[: size - begin])
             file.write(bytes(-size % ALIGNMENT))
@@ -186,8 +191,11 @@ def main():
     parser.add_argument("--num-tokens", type=positive_list, default=[16, 128, 512, 2048], help="of prompts")
     parser.add_argument("--context", type=positive_list, default=[16, 1024], help="tokens before the decoded ones")
     parser.add_argument("--type", choices=BLOCK_TYPES, help="of the weights; bfloat16 if it is absent")
+    parser.add_argument("--down-type", choices=BLOCK_TYPES, help="of feed-forward layers' down, as Q4_K_M has q6_k; --type's")
     parser.add_argument("config", type=pathlib.Path, help="config.json of a Qwen3, dense or a mixture, or of a Llama")
     options = parser.parse_args()
+    if options.down_type and not options.type:
+        parser.error("--down-type goes with --type")
     config = json.loads(options.config.read_text())
     if config.get("architectures", [""])[0] not in ARCHITECTURES:
         parser.error(f"{options.config}: architectures {config.get('architectures')} is not accepted; "
@@ -195,7 +203,7 @@ def main():
     turns = []
     with tempfile.TemporaryDirectory() as folder:
         gguf = pathlib.Path(folder) / "model.gguf"
-        write_gguf(config, gguf, BLOCK_TYPES.get(options.type))
+        write_gguf(config, gguf, BLOCK_TYPES.get(options.type), BLOCK_TYPES.get(options.down_type or options.type))
         for _ in range(options.turns):
             turns.append((llama_cpp(options, gguf), tessera(options, gguf)))
     print(f"{'':16}{'llama.cpp':>10}{'Tessera':>10}{'ratio':>8}  of a turn")

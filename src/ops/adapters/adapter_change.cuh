@@ -1,5 +1,5 @@
-// Lets the kernel of a linear also add the change of low-rank adapters, so that adapter_add need not run. The change is
-// added to the linear's sums in float32, before they are rounded.
+// Lets the kernel of a linear also add the change of low-rank adapters, so that adapter_add need not run. Like
+// adapter_add, the kernel rounds the linear's value before it adds the change.
 #pragma once
 
 #include <cstdint>
@@ -40,8 +40,6 @@ struct NoChange {
   __device__ static float changed(float y, float) { return y; }
 };
 
-// Makes a linear's kernel add the change of adapters. Like adapter_add, the kernel rounds the linear's value before it
-// adds the change.
 template <class T>
 struct AdapterChange {
   AdapterAddArgs in;
@@ -55,9 +53,10 @@ struct AdapterChange {
   template <int kEights, bool kGated>
   class OfTiles {
    public:
-    // The change of a tile, in shared memory; 0 for rows without an adapter.
+    // The change of a tile, in shared memory. It is −0 where an adapter changes nothing, because adding −0 keeps all
+    // bits.
     struct Results {
-      float values[kEights * 8][17];  // [row of x][column of the tile], padded so that columns are in different banks
+      float values[kEights * 8][16];  // [row of x][column of the tile]
       __device__ float at(int row, int column) const { return values[row][column]; }
     };
 
@@ -92,6 +91,7 @@ struct AdapterChange {
     __device__ void store(const TileColumns& columns, Results& results) const {
 #pragma unroll
       for (int e = 0; e < kEights; ++e) {
+        __syncwarp();  // the lanes that stored
         Sums sums = {};
         if (slots_[e] >= 0) {
           add_products(e, columns, 0, b_[e], sums);
@@ -103,7 +103,9 @@ struct AdapterChange {
 #pragma unroll
         for (int h = 0; h < 2; ++h)
           results.values[row(e)][h * 8 + lane() / 4] =
-              slots_[e] < 0 ? 0.0F : scales_[e][kGated ? h : 0] * (row(0) % 2 == 0 ? sums[h * 2] : sums[h * 2 + 1]);
+              slots_[e] < 0 || ranks_[e][kGated ? h : 0] == 0
+                  ? -0.0F
+                  : scales_[e][kGated ? h : 0] * (row(0) % 2 == 0 ? sums[h * 2] : sums[h * 2 + 1]);
       }
     }
 

@@ -16,7 +16,7 @@
 // So a kernel may read them before the preceding kernels have ended.
 //
 // A row's result depends only on that row, its slot and the number of rows. In a deterministic forward it does not
-// depend on the number of rows either. Sums are float32, and are rounded once, when y is written.
+// depend on the number of rows either. The change's sums are float32, and are rounded once, when y is written.
 #pragma once
 
 #include <cstddef>

@@ -84,6 +84,7 @@ struct SplitPair {
   std::uint32_t rest;
 };
 // Splits two numbers. The sum of both parts has at least 16 bits of precision; with float16, of numbers above 2^-9.
+// Precondition: T can hold both.
 template <class T>
 __device__ inline SplitPair split_two(float low, float high) {
   const std::uint32_t rounded = pack_two<T>(low, high);

@@ -128,7 +128,7 @@ const std::vector<AdaptedCase>& adapted_cases() {
   static const std::vector<AdaptedCase> all{
       {.rows = 1, .in = 4096, .ranges = {4096, 1024, 1024}, .modules = {0, 1, 2}, .rank = 16},
       {.rows = 8, .in = 4096, .ranges = {4096, 1024, 1024}, .modules = {0, 1, 2}, .rank = 16, .bias = true},
-      {.rows = 5, .in = 1152, .ranges = {320, 64}, .modules = {0, 1}, .rank = 8},
+      {.rows = 5, .in = 1152, .ranges = {320, 64}, .modules = {0, 1}, .rank = 12},
       {.rows = 8, .in = 14336, .ranges = {4096}, .modules = {0}, .rank = 16, .residual = true},
       {.rows = 3, .in = 2048, .ranges = {512, 512}, .modules = {0, 1}, .rank = 40, .gate = "silu_mul"},
       {.rows = 8, .in = 4096, .ranges = {1792, 1792}, .modules = {0, 1}, .rank = 16, .gate = "gelu_mul"},

@@ -61,7 +61,8 @@ struct Streamed {
 __device__ inline void sync_multiplying() { asm volatile("bar.sync 1, %0;" ::"n"(kWarps * kWarp) : "memory"); }
 
 // Stores the results of a tile to y, from column `first` on. total(row of x, row of the tile) gives a sum in float32.
-// The warps that multiply call it; each thread has at most one value.
+// `changes` has what adapters add: to gate and up before the gate's function, else to the value with its residual. The
+// warps that multiply call it; each thread has at most one value.
 template <class T, bool kGated, class Change, class Results, class Total>
 __device__ inline void store_tile(const Streamed<T>& p, const Results& changes, int first, const Total& total) {
   constexpr int kColumns = kGated ? kTileRows / 2 : kTileRows;

@@ -56,7 +56,7 @@ __device__ inline std::uint32_t code_scale(const QuantisedMatrix& m, std::uint32
   if (m.format.scales == QuantisedFormat::Scales::kPairs) return reinterpret_cast<const std::uint32_t*>(m.scales)[at];
   return reinterpret_cast<const std::uint16_t*>(m.scales)[at];
 }
-// Returns the zero of codes: 8 for int4 without offsets. It is ignored for int8.
+// Returns the zero of codes: 8 without offsets, else 0. It is ignored for int8.
 __device__ inline int code_zero(const QuantisedMatrix& m) {
   return m.format.scales == QuantisedFormat::Scales::kPairs ? 0 : 8;
 }
