@@ -113,8 +113,8 @@ def values_of(config):
 
 def write_gguf(config, path, blocks, down):
     """Writes a GGUF file of version 3: header, keys, tensors' offsets, then their data. Weights repeat a pattern of random
-    values, in the type `blocks`, those of down in the type `down`, or in bfloat16 if these are None. Routers are random numbers of their own, so that they choose
-    all experts equally."""
+    values, in the type `blocks`, those of down in the type `down`, or in bfloat16 if these are None. Routers are random
+    numbers of their own, so that they choose all experts equally."""
     draw = random.Random(1)
     types = {kind.kind: kind for kind in (blocks, down) if kind}
     patterns = {kind: block.pattern(draw) for kind, block in types.items()}

@@ -306,14 +306,25 @@ class LlamaCppModel(unittest.TestCase):
             with self.subTest(type=name):
                 self.check(wide, blocks, {0: 4, blocks.kind: blocks.size / blocks.elements})
 
-    def check(self, config, blocks, bytes_of):
-        """Writes a model and reads its header; `bytes_of` has the bytes of a value by the tensor's type."""
+    def test_mixtures_have_routers_and_a_type_for_down(self):
+        mixture = {**self.CONFIG, "architectures": ["Qwen3MoeForCausalLM"], "hidden_size": 256, "head_dim": 128,
+                   "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 512}
+        q4_k, q6_k = (anchor_llama_cpp.BLOCK_TYPES[name] for name in ("q4_k", "q6_k"))
+        bytes_of = {0: 4, **{kind.kind: kind.size / kind.elements for kind in (q4_k, q6_k)}}
+        found = self.check(mixture, q4_k, bytes_of, q6_k, "qwen3moe", 12)
+        self.assertEqual(found["blk.1.ffn_down_exps.weight"], ([512, 256, 4], q6_k.kind))
+        self.assertEqual(found["blk.1.ffn_gate_exps.weight"], ([256, 512, 4], q4_k.kind))
+        self.assertEqual(found["blk.1.ffn_gate_inp.weight"], ([256, 4], 0))
+
+    def check(self, config, blocks, bytes_of, down=None, architecture="qwen3", of_layer=11):
+        """Writes a model and reads its header; `bytes_of` has the bytes of a value by the tensor's type. Returns the shape, as
+        the file has it, and the type of each tensor."""
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "model.gguf"
-            anchor_llama_cpp.write_gguf(config, path, blocks)
+            anchor_llama_cpp.write_gguf(config, path, blocks, down or blocks)
             data = path.read_bytes()
         magic, version, tensors, keys = struct.unpack("<4sIQQ", data[:24])
-        self.assertEqual((magic, version, tensors), (b"GGUF", 3, 2 + 2 * 11))
+        self.assertEqual((magic, version, tensors), (b"GGUF", 3, 2 + 2 * of_layer))
         at = 24
 
         def text():
@@ -332,17 +343,20 @@ class LlamaCppModel(unittest.TestCase):
             else:
                 numbers[key], = struct.unpack_from({4: "<I", 6: "<f"}[kind], data, at)
                 at += 4
-        self.assertEqual(numbers["general.architecture"], "qwen3")
-        self.assertEqual(numbers["qwen3.attention.key_length"], config["head_dim"])
+        self.assertEqual(numbers["general.architecture"], architecture)
+        self.assertEqual(numbers[f"{architecture}.attention.key_length"], config["head_dim"])
         end = 0
+        found = {}
         for _ in range(tensors):
             name = text()
             dims, = struct.unpack_from("<I", data, at)
             *shape, kind, offset = struct.unpack_from(f"<{dims}QIQ", data, at + 4)
             at += 4 + 8 * dims + 12
             self.assertEqual(offset, -(-end // 32) * 32, name)
+            found[name] = shape, kind
             end = offset + math.prod(shape) * bytes_of[kind]
         self.assertEqual(len(data), -(-at // 32) * 32 + -(-int(end) // 32) * 32)
+        return found
 
 
 class RequestFields(unittest.TestCase):
