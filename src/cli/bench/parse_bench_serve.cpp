@@ -158,8 +158,8 @@ Result<BenchServeOptions> BenchServeFlags::finish(const EngineOptions& engine, b
     return misplaced(flag, "--trace, whose requests have their own");
   if (const std::string flag = given(Goes::kWithAdapters); !flag.empty() && options_.load.adapters.empty())
     return invalid_argument(fmt::format("{} has no effect without --lora-name", flag));
-  const bool skewed = !options_.load.adapters.empty() && options_.load.adapter_draw == AdapterDraw::kSkewed;
-  if (const std::string flag = given(Goes::kWithSkew); !flag.empty() && !skewed)
+  if (const std::string flag = given(Goes::kWithSkew);
+      !flag.empty() && options_.load.adapter_draw != AdapterDraw::kSkewed)
     return invalid_argument(
         fmt::format("{} has no effect without --lora-name and --lora-request-distribution skewed", flag));
   if (has_url()) {

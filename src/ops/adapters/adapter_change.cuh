@@ -79,7 +79,7 @@ struct AdapterChange {
 #pragma unroll
         for (int m = 0; m < kModules; ++m) {
           if (slots_[e] < 0) continue;
-          const std::int32_t module = module_of(in_.ranges, m == 0 ? columns.first : columns.second);
+          const std::int32_t module = module_at(columns, m);
           const std::int32_t at = slots_[e] * in_.modules + module;
           ranks_[e][m] = in_.ranks[at];
           scales_[e][m] = in_.scales[at];
@@ -91,7 +91,7 @@ struct AdapterChange {
     __device__ void store(const TileColumns& columns, Results& results) const {
 #pragma unroll
       for (int e = 0; e < kEights; ++e) {
-        __syncwarp();  // the lanes that stored
+        __syncwarp();  // joins the lanes that stored with the others, because all lanes must multiply
         Sums sums = {};
         if (slots_[e] >= 0) {
           add_products(e, columns, 0, b_[e], sums);
@@ -121,6 +121,10 @@ struct AdapterChange {
     };
 
     __device__ static int lane() { return static_cast<int>(threadIdx.x) % kWarp; }
+    // Returns the number of the tile's module m.
+    __device__ std::int32_t module_at(const TileColumns& columns, int m) const {
+      return module_of(in_.ranges, m == 0 ? columns.first : columns.second);
+    }
     __device__ static int row(int e) { return static_cast<int>(threadIdx.x) / kWarp + e * 8; }
 
     __device__ PartOfB part_of_b(int e, const TileColumns& columns, std::int32_t depth) const {
@@ -164,8 +168,7 @@ struct AdapterChange {
         }
 #pragma unroll
       for (int m = 0; m < kModules; ++m) {
-        const std::int32_t module = module_of(in_.ranges, m == 0 ? columns.first : columns.second);
-        const PartOfT t = depth == 0 ? t_[e][m] : part_of_t(e, module, depth);
+        const PartOfT t = depth == 0 ? t_[e][m] : part_of_t(e, module_at(columns, m), depth);
         const SplitPair low = split_two<T>(t.at[0][0], t.at[0][1]);
         const SplitPair high = split_two<T>(t.at[1][0], t.at[1][1]);
         const bool first = !kGated || m == 0;

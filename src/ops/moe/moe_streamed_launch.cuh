@@ -128,9 +128,9 @@ Result<StreamedLaunch<T>> block_launch(const ExpertsProblem& p, const Matmul<T>&
 }
 
 // Returns how many teams of one warp a block of down has, if `slots` stages with all of k fit; 0: a team is a whole
-// block. Each team needs a stage with all
-// of k, so a multiprocessor runs one block. The number is a multiple of kCopyingWarps, as is that of slots. If the last
-// of several rounds of blocks leaves too many multiprocessors idle, two blocks on each are faster.
+// block. Each team needs a stage with all of k, so a multiprocessor runs one block. The number is a multiple of
+// kCopyingWarps, as is that of slots. If the last of several rounds of blocks leaves too many multiprocessors idle, two
+// blocks on each are faster.
 inline int teams_of_down(const ExpertsProblem& p, int slots, std::int64_t multiprocessors) {
   constexpr int kFewestTeams = 8;
   constexpr double kLeastBusy = 0.8;
