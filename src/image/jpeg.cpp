@@ -16,7 +16,7 @@
 namespace tessera {
 namespace {
 
-constexpr std::string_view kFormat = "JPEG";
+constexpr std::string_view kJpeg = "JPEG";
 // The maximum number of scans in a file. The limit is needed because even a scan of a few bytes makes a decoder process
 // the whole image. Encoders write about ten scans.
 constexpr int kMostScans = 100;
@@ -132,15 +132,15 @@ class JpegReader {
 
 Result<StoredImage> decode_jpeg(std::span<const std::byte> file, const DecodeLimits& limits) {
   JpegReader reader(file);
-  if (!reader.read_header()) return unreadable_image(kFormat, reader.reason);
-  TRY(check_image_size(kFormat, reader.width(), reader.height(), limits));
+  if (!reader.read_header()) return unreadable_image(kJpeg, reader.reason);
+  TRY(check_image_size(kJpeg, reader.width(), reader.height(), limits));
   if (reader.colours() != 1 && reader.colours() != 3 && reader.colours() != 4) {
-    return unreadable_image(kFormat, fmt::format("it has {} components; accepted are 1, 3 and 4", reader.colours()));
+    return unreadable_image(kJpeg, fmt::format("it has {} components; accepted are 1, 3 and 4", reader.colours()));
   }
   StoredImage stored{make_image(static_cast<std::int32_t>(reader.width()), static_cast<std::int32_t>(reader.height()))};
   std::vector<std::uint8_t> row(reader.is_cmyk() ? static_cast<std::size_t>(reader.width()) * 4 : 0);
   stored.orientation = reader.orientation();
-  if (!reader.read_pixels(stored.image.rgb.data(), row.data())) return unreadable_image(kFormat, reader.reason);
+  if (!reader.read_pixels(stored.image.rgb.data(), row.data())) return unreadable_image(kJpeg, reader.reason);
   return stored;
 }
 

@@ -12,7 +12,7 @@
 namespace tessera {
 namespace {
 
-constexpr std::string_view kFormat = "WebP";
+constexpr std::string_view kWebp = "WebP";
 
 // Returns the content of the first chunk with this name. Returns nothing if the file has no such chunk.
 std::span<const std::byte> find_chunk(std::span<const std::byte> file, std::string_view name) {
@@ -55,9 +55,9 @@ Result<StoredImage> decode_webp(std::span<const std::byte> file, const DecodeLim
   WebPDecoderConfig config;
   if (WebPInitDecoderConfig(&config) == 0) return internal_error("libwebp has another version than its header");
   const VP8StatusCode header = WebPGetFeatures(bytes_of(file), file.size(), &config.input);
-  if (header != VP8_STATUS_OK) return unreadable_image(kFormat, words_of(header));
-  if (config.input.has_animation != 0) return unreadable_image(kFormat, "it is animated; accepted are still images");
-  TRY(check_image_size(kFormat, config.input.width, config.input.height, limits));
+  if (header != VP8_STATUS_OK) return unreadable_image(kWebp, words_of(header));
+  if (config.input.has_animation != 0) return unreadable_image(kWebp, "it is animated; accepted are still images");
+  TRY(check_image_size(kWebp, config.input.width, config.input.height, limits));
 
   StoredImage stored{make_image(config.input.width, config.input.height)};
   config.output.colorspace = MODE_RGB;
@@ -66,7 +66,7 @@ Result<StoredImage> decode_webp(std::span<const std::byte> file, const DecodeLim
   config.output.u.RGBA.stride = config.input.width * 3;
   config.output.u.RGBA.size = stored.image.rgb.size();
   const VP8StatusCode pixels = WebPDecode(bytes_of(file), file.size(), &config);
-  if (pixels != VP8_STATUS_OK) return unreadable_image(kFormat, words_of(pixels));
+  if (pixels != VP8_STATUS_OK) return unreadable_image(kWebp, words_of(pixels));
   stored.orientation = exif_orientation(exif_of(file));
   return stored;
 }

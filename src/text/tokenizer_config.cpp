@@ -8,7 +8,7 @@ namespace tessera {
 namespace {
 
 // Reads "<s>", {"content": "<s>", …} or null.
-Result<std::string> read_token(const Field& field) {
+Result<std::string> read_token_text(const Field& field) {
   if (field.absent()) return std::string();
   if (field.json().is_object()) return field.member("content").string();
   if (!field.json().is_string()) return field.invalid("accepted: a string, an object with \"content\", or null");
@@ -55,10 +55,10 @@ Result<TokenizerConfig> TokenizerConfig::load(const std::string& directory) {
     const Json json = TRY(Json::parse(*text, path));
     if (!json.is_object()) return Field(path, "the document", &json).invalid("accepted: an object");
     const auto field = [&](const char* key) { return Field(path, key, json.find(key)); };
-    config.bos_token = TRY(read_token(field("bos_token")));
-    config.eos_token = TRY(read_token(field("eos_token")));
-    config.pad_token = TRY(read_token(field("pad_token")));
-    config.unk_token = TRY(read_token(field("unk_token")));
+    config.bos_token = TRY(read_token_text(field("bos_token")));
+    config.eos_token = TRY(read_token_text(field("eos_token")));
+    config.pad_token = TRY(read_token_text(field("pad_token")));
+    config.unk_token = TRY(read_token_text(field("unk_token")));
     config.add_bos_token = TRY(read_flag(field("add_bos_token")));
     config.add_eos_token = TRY(read_flag(field("add_eos_token")));
     config.legacy = TRY(read_flag(field("legacy")));

@@ -16,10 +16,6 @@ std::optional<Bound> tighter(const std::optional<Bound>& a, const std::optional<
   return (a->value > b->value) == (sign > 0) ? a : b;
 }
 
-long double value_of(const Json& number) {
-  return number.is_int() ? static_cast<long double>(number.as_int()) : static_cast<long double>(number.as_double());
-}
-
 // Returns the first integer within a bound, in the direction of `sign`.
 long double first_integer(const Bound& bound, int sign) {
   const long double whole = sign > 0 ? std::ceil(bound.value) : std::floor(bound.value);
@@ -32,6 +28,10 @@ bool within(const NumberSet& set, long double value) {
 }
 
 }  // namespace
+
+long double value_of(const Json& number) {
+  return number.is_int() ? static_cast<long double>(number.as_int()) : static_cast<long double>(number.as_double());
+}
 
 NumberSet both(const NumberSet& a, const NumberSet& b) {
   NumberSet out{.integer = a.integer || b.integer,

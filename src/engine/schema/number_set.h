@@ -36,6 +36,9 @@ struct NumberSet {
   auto operator<=>(const NumberSet&) const = default;
 };
 
+// Returns the exact value of a JSON number. Precondition: `number` is one.
+long double value_of(const Json& number);
+
 NumberSet both(const NumberSet& a, const NumberSet& b);
 // Returns true only if the set is empty; it may miss some empty sets.
 bool provably_empty(const NumberSet& set);

@@ -6,14 +6,6 @@
 #include "tessera/engine/schema/schema_reader.h"
 
 namespace tessera::schema {
-namespace {
-
-long double value_of(const Json& number) {
-  return number.is_int() ? static_cast<long double>(number.as_int()) : static_cast<long double>(number.as_double());
-}
-
-}  // namespace
-
 // Reads a bound. In draft 4, `exclusive_key` says whether the bound of `key` is exclusive. In later drafts it has a
 // bound of its own, which is exclusive.
 Result<std::optional<NumberSet::Bound>> SchemaReader::bound(std::string_view key, std::string_view exclusive_key,

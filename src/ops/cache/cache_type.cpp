@@ -9,21 +9,21 @@
 namespace tessera {
 namespace {
 
-constexpr std::size_t kScales = 2;
+constexpr std::size_t kScaleOperands = 2;
 
 }  // namespace
 
 bool is_cache_type(ir::DType dtype) { return ir::is_floating_point(dtype) || has_cache_scales(dtype); }
 
 Status check_cache_scales(const ir::OpSignature& s, ir::DType cache, std::size_t least, std::size_t most) {
-  const std::size_t scales = has_cache_scales(cache) ? kScales : 0;
+  const std::size_t scales = has_cache_scales(cache) ? kScaleOperands : 0;
   const std::size_t operands = s.operands.size();
   if (operands < least + scales || operands > most + scales)
     return refuse(s, fmt::format("{} operands with a cache of {}; {} to {} are accepted, with {} scales", operands,
                                  ir::dtype_name(cache), least + scales, most + scales, scales));
   constexpr std::array kNames{"k_scale", "v_scale"};
   for (std::size_t i = 0; i < scales; ++i)
-    TRY(expect_type(s, operands - kScales + i, kNames[i], {ir::DType::kFloat32, {1}}));
+    TRY(expect_type(s, operands - kScaleOperands + i, kNames[i], {ir::DType::kFloat32, {1}}));
   return ok_status();
 }
 

@@ -9,7 +9,7 @@
 namespace tessera {
 namespace {
 
-constexpr std::string_view kMark = "tessera1.";
+constexpr std::string_view kReasoningMark = "tessera1.";
 constexpr std::size_t kSumDigits = 16;
 
 // Returns the 64-bit FNV-1a hash, as hexadecimal digits.
@@ -22,12 +22,12 @@ std::string checksum(std::string_view text) {
 }  // namespace
 
 std::string encode_reasoning(std::string_view text) {
-  return fmt::format("{}{}.{}", kMark, checksum(text), to_base64(text));
+  return fmt::format("{}{}.{}", kReasoningMark, checksum(text), to_base64(text));
 }
 
 std::optional<std::string> decode_reasoning(std::string_view encoded) {
-  if (!encoded.starts_with(kMark)) return std::nullopt;
-  encoded.remove_prefix(kMark.size());
+  if (!encoded.starts_with(kReasoningMark)) return std::nullopt;
+  encoded.remove_prefix(kReasoningMark.size());
   if (encoded.size() < kSumDigits + 1 || encoded[kSumDigits] != '.') return std::nullopt;
   std::optional<std::string> text = from_base64(encoded.substr(kSumDigits + 1));
   if (!text || checksum(*text) != encoded.substr(0, kSumDigits)) return std::nullopt;

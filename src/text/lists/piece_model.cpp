@@ -5,22 +5,15 @@
 #include <cstring>
 #include <string>
 
+#include "tessera/text/sentencepiece/proto_fields.h"
 #include "tessera/text/sentencepiece/sentencepiece_tokenizer.h"
 
 namespace tessera {
 namespace {
 
-// Field numbers of sentencepiece_model.proto, and its number for byte-pair encoding.
-constexpr std::uint32_t kPieces = 1;
-constexpr std::uint32_t kTrainerSpec = 2;
-constexpr std::uint32_t kNormalizerSpec = 3;
-constexpr std::uint32_t kPiece = 1;
-constexpr std::uint32_t kScore = 2;
-constexpr std::uint32_t kType = 3;
-constexpr std::uint32_t kModelType = 3;
-constexpr std::uint32_t kByteFallback = 35;
-constexpr std::uint32_t kAddDummyPrefix = 3;
-constexpr std::uint32_t kRemoveExtraWhitespaces = 4;
+using namespace proto_fields;
+
+// The model_type of byte-pair encoding.
 constexpr std::uint64_t kBpe = 2;
 
 // Writes the fields of one message of a protocol buffer.
@@ -59,9 +52,9 @@ std::string as_sentencepiece(const TokenLists& lists) {
     const TokenKind kind = lists.kinds.empty() ? TokenKind::kNormal : lists.kinds[id];
     bytes |= kind == TokenKind::kByte;
     model.bytes(kPieces, Message()
-                             .bytes(kPiece, lists.tokens[id])
-                             .real(kScore, lists.scores[id])
-                             .number(kType, static_cast<std::uint64_t>(kind))
+                             .bytes(kPieceText, lists.tokens[id])
+                             .real(kPieceScore, lists.scores[id])
+                             .number(kPieceKind, static_cast<std::uint64_t>(kind))
                              .text());
   }
   model.bytes(kTrainerSpec, Message().number(kModelType, kBpe).number(kByteFallback, bytes ? 1 : 0).text());

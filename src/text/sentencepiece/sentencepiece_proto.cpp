@@ -4,21 +4,12 @@
 #include <cstring>
 #include <optional>
 
+#include "tessera/text/sentencepiece/proto_fields.h"
+
 namespace tessera {
 namespace {
 
-// Field numbers of sentencepiece_model.proto.
-constexpr std::uint64_t kPieces = 1;
-constexpr std::uint64_t kPieceText = 1;  // fields of a piece
-constexpr std::uint64_t kPieceScore = 2;
-constexpr std::uint64_t kPieceKind = 3;
-constexpr std::uint64_t kTrainerSpec = 2;
-constexpr std::uint64_t kNormalizerSpec = 3;
-constexpr std::uint64_t kSelfTestData = 4;
-constexpr std::uint64_t kTreatWhitespaceAsSuffix = 24;  // a field of trainer_spec
-constexpr std::uint64_t kPrecompiledCharsmap = 2;       // a field of normalizer_spec
-constexpr std::uint64_t kAddDummyPrefix = 3;
-constexpr std::uint64_t kRemoveExtraWhitespaces = 4;
+using namespace proto_fields;
 
 // A normalizer_spec with an empty charsmap and both flags off. If a field is repeated, the last one counts.
 constexpr std::string_view kNoNormalization("\x1a\x06\x12\x00\x18\x00\x20\x00", 8);
