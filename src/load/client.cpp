@@ -14,6 +14,7 @@
 #include <ctime>
 #include <limits>
 #include <optional>
+#include <queue>
 #include <utility>
 
 #include "tessera/load/stream_record.h"
@@ -65,10 +66,11 @@ struct Transfer {
   Clock::time_point start{};  // start of the run
   std::array<char, CURL_ERROR_SIZE> error{};
 
-  void prepare(std::size_t request, std::string request_body, RequestRecord& record, Clock::time_point run_start) {
+  void prepare(std::size_t request, std::string request_body, RequestRecord& record, bool keep_ids,
+               Clock::time_point run_start) {
     index = request;
     body = std::move(request_body);
-    stream.emplace(record);
+    stream.emplace(record, keep_ids);
     refusal.clear();
     error[0] = '\0';
     start = run_start;
@@ -218,6 +220,44 @@ struct LoadClient::Impl {
 
 namespace {
 
+// The requests that are not sent yet and whose time is known, the earliest first.
+class Waiting {
+ public:
+  // Adds the requests that wait for no other one.
+  Waiting(const ClientLoad& load, Clock::time_point start) : load_(load), followers_(load.send_at_s.size()) {
+    for (std::size_t i = 0; i < load.send_at_s.size(); ++i) {
+      if (load.after.empty() || load.after[i] < 0) {
+        add(i, start);
+      } else {
+        followers_[static_cast<std::size_t>(load.after[i])].push_back(i);
+      }
+    }
+  }
+  // Adds the requests that waited for the end of this one.
+  void end(std::size_t request, Clock::time_point now) {
+    for (const std::size_t follower : followers_[request]) add(follower, now);
+  }
+  bool empty() const { return queue_.empty(); }
+  Clock::time_point next_time() const { return queue_.top().first; }
+  std::size_t take() {
+    const std::size_t request = queue_.top().second;
+    queue_.pop();
+    return request;
+  }
+
+ private:
+  using Entry = std::pair<Clock::time_point, std::size_t>;  // requests of one moment are sent in the load's order
+
+  void add(std::size_t i, Clock::time_point from) {
+    const std::chrono::duration<double> wait(load_.send_at_s[i]);
+    queue_.emplace(from + std::chrono::duration_cast<Clock::duration>(wait), i);
+  }
+
+  const ClientLoad& load_;
+  std::vector<std::vector<std::size_t>> followers_;  // [requests]
+  std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue_;
+};
+
 // Returns the reason why a finished transfer failed; "" if it succeeded.
 std::string failure_of(const Transfer& transfer, CURLcode code) {
   if (code != CURLE_OK) return transfer.error[0] != '\0' ? transfer.error.data() : curl_easy_strerror(code);
@@ -270,24 +310,22 @@ Result<ClientRun> LoadClient::run(const ClientLoad& load) {
   ClientRun run{.records = std::vector<RequestRecord>(count)};
   const Clock::time_point start = Clock::now();
   const double cpu_before = thread_cpu_seconds();
-  const auto time_of = [&](std::size_t i) {
-    return start + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(load.send_at_s[i]));
-  };
-
+  Waiting waiting(load, start);
   std::vector<std::unique_ptr<Transfer>> under_way(count);
-  std::size_t next = 0;
   std::size_t active = 0;
   for (std::size_t ended = 0; ended < count;) {
     // Starts only one request per round, so that making the next body does not delay this request.
-    if (next < count && active < most && time_of(next) <= Clock::now()) {
+    if (!waiting.empty() && active < most && waiting.next_time() <= Clock::now()) {
       std::unique_ptr<Transfer> transfer = impl_->idle_transfer();
       if (transfer == nullptr) return resource_exhausted("no memory for libcurl");
-      transfer->prepare(next, load.body(next), run.records[next], start);
+      const std::size_t next = waiting.take();
+      transfer->prepare(next, load.body(next, run.records), run.records[next], load.keep_ids, start);
       impl_->transfers.add(transfer->easy.get());
-      under_way[next++] = std::move(transfer);
+      under_way[next] = std::move(transfer);
       ++active;
     }
-    impl_->transfers.step(next < count && active < most ? time_of(next) : Clock::time_point::max());
+    const bool may_send = !waiting.empty() && active < most;
+    impl_->transfers.step(may_send ? waiting.next_time() : Clock::time_point::max());
     CURLcode code = CURLE_OK;
     while (CURL* easy = impl_->transfers.take_ended(code)) {
       Transfer* transfer = nullptr;
@@ -298,6 +336,7 @@ Result<ClientRun> LoadClient::run(const ClientLoad& load) {
       } else {
         transfer->stream->end();
       }
+      waiting.end(transfer->index, Clock::now());
       if (load.on_end) load.on_end(transfer->index);
       impl_->idle.push_back(std::move(under_way[transfer->index]));
       ++ended;

@@ -1,7 +1,8 @@
-// A client of a server: sends completions over HTTP at given times and reads their streams on the calling thread. Only
-// client.cpp uses libcurl.
+// A client of a server: sends completions over HTTP at given times, or after others have ended, and reads their streams
+// on the calling thread. Only client.cpp uses libcurl.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -17,9 +18,13 @@ namespace tessera {
 
 // Completions to send and stream (POST /v1/completions).
 struct ClientLoad {
-  std::span<const double> send_at_s;                   // [requests], ascending
-  std::function<std::string(std::size_t index)> body;  // makes the body directly before the request is sent
-  std::int64_t max_concurrency = 0;                    // simultaneous requests; 0: no limit
+  std::span<const double> send_at_s;  // [requests], from the start of the run, or from the end of request after[i]
+  // [requests] or empty. after[i]: the request that must have ended before request i is sent; -1: none.
+  std::span<const std::ptrdiff_t> after = {};
+  // Makes the body directly before the request is sent. `records` [requests] has what is known of all requests so far.
+  std::function<std::string(std::size_t index, std::span<const RequestRecord> records)> body;
+  bool keep_ids = false;             // fill RequestRecord::output_ids
+  std::int64_t max_concurrency = 0;  // simultaneous requests; 0: no limit
   std::function<void(std::size_t index)> on_end = {};
 };
 

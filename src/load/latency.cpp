@@ -43,9 +43,10 @@ LoadResult load_result(std::span<const RequestRecord> records) {
     ++result.completed;
     result.input_tokens += record.input_tokens;
     result.output_tokens += record.output_tokens;
+    if (record.cached_tokens) result.cached_tokens = result.cached_tokens.value_or(0) + *record.cached_tokens;
     first_sent = std::min(first_sent, record.sent_s);
     last_end = std::max(last_end, record.end_s);
-    ttft.push_back(1e3 * (record.first_token_s - record.sent_s));
+    ttft.push_back(record.ttft_ms());
     e2e.push_back(1e3 * (record.end_s - record.sent_s));
     if (record.output_tokens > 1) {
       tpot.push_back(1e3 * (record.end_s - record.first_token_s) / static_cast<double>(record.output_tokens - 1));
@@ -60,6 +61,11 @@ LoadResult load_result(std::span<const RequestRecord> records) {
   return result;
 }
 
+Json to_json(const Distribution& values) {
+  Json json = Json::object();
+  return std::move(json.set("mean", values.mean).set("p50", values.p50).set("p90", values.p90).set("p99", values.p99));
+}
+
 Json to_json(const LoadResult& result) {
   Json json = Json::object();
   json.set("completed", result.completed).set("failed", result.failed);
@@ -67,14 +73,12 @@ Json to_json(const LoadResult& result) {
   for (const auto& [reason, count] : result.failures) failures.set(reason, count);
   json.set("failures", std::move(failures)).set("seconds", result.seconds);
   json.set("input_tokens", result.input_tokens).set("output_tokens", result.output_tokens);
+  json.set("cached_tokens", result.cached_tokens ? Json(*result.cached_tokens) : Json());
   json.set("requests_per_second", result.per_second(result.completed));
   json.set("input_tokens_per_second", result.per_second(result.input_tokens));
   json.set("output_tokens_per_second", result.per_second(result.output_tokens));
   for (const LatencyMetric& metric : kLatencyMetrics) {
-    const Distribution& values = result.*metric.values;
-    Json entry = Json::object();
-    entry.set("mean", values.mean).set("p50", values.p50).set("p90", values.p90).set("p99", values.p99);
-    json.set(metric.name, std::move(entry));
+    json.set(metric.name, to_json(result.*metric.values));
   }
   return json;
 }

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -20,7 +21,11 @@ struct RequestRecord {
   std::vector<float> gaps_s{};  // times from one token to the next; tokens that come together share one gap
   std::int64_t input_tokens = 0;
   std::int64_t output_tokens = 0;
-  std::string failure{};  // the reason of the failure; "": success
+  std::optional<std::int64_t> cached_tokens{};  // of the prompt, from the server's prefix cache, if it reports them
+  std::vector<std::int64_t> output_ids{};       // if the client was asked to keep them and the server reports them
+  std::string failure{};                        // the reason of the failure; "": success
+
+  double ttft_ms() const { return 1e3 * (first_token_s - sent_s); }
 };
 
 struct Distribution {
@@ -40,10 +45,11 @@ struct LoadResult {
   double seconds = 0;                              // time from the first request sent to the last token
   std::int64_t input_tokens = 0;
   std::int64_t output_tokens = 0;
-  Distribution ttft{};  // time to first token
-  Distribution tpot{};  // time per output token after the first, one value a request
-  Distribution itl{};   // inter-token latency: each gap between tokens, over all requests
-  Distribution e2e{};   // end-to-end latency: from sending to the last token
+  std::optional<std::int64_t> cached_tokens{};  // unset: the server reported none
+  Distribution ttft{};                          // time to first token
+  Distribution tpot{};                          // time per output token after the first, one value a request
+  Distribution itl{};                           // inter-token latency: each gap between tokens, over all requests
+  Distribution e2e{};                           // end-to-end latency: from sending to the last token
 
   double per_second(std::int64_t count) const { return seconds > 0 ? static_cast<double>(count) / seconds : 0; }
 };
@@ -59,6 +65,7 @@ inline constexpr std::array<LatencyMetric, 4> kLatencyMetrics = {{{"ttft_ms", "T
                                                                   {"itl_ms", "ITL", &LoadResult::itl},
                                                                   {"e2e_ms", "end to end", &LoadResult::e2e}}};
 
+Json to_json(const Distribution& values);
 Json to_json(const LoadResult& result);
 
 }  // namespace tessera

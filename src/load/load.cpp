@@ -4,10 +4,15 @@
 #include <cmath>
 #include <random>
 
+#include "tessera/load/agents.h"
 #include "tessera/load/trace.h"
 
 namespace tessera {
 namespace {
+
+// These bits distinguish the index of a request, and the text of a part, from the id of a block.
+constexpr std::uint64_t kIndexBit = std::uint64_t{1} << 63;
+constexpr std::uint64_t kPartBit = std::uint64_t{1} << 62;
 
 // Returns a pseudo-random number made from a state by splitmix64.
 std::uint64_t mixed(std::uint64_t state) {
@@ -63,16 +68,20 @@ Result<Load> recorded_load(const LoadOptions& options) {
 }  // namespace
 
 Result<Load> make_load(const LoadOptions& options) {
-  Load load = options.trace.empty() ? random_load(options) : TRY(recorded_load(options));
+  Load load;
+  if (options.agents.sessions > 0) {
+    load = TRY(agent_load(options));
+  } else {
+    load = options.trace.empty() ? random_load(options) : TRY(recorded_load(options));
+  }
   draw_adapters(load, options);
   return load;
 }
 
 Result<std::vector<double>> arrivals_at(const Load& load, double per_second) {
   std::vector<double> times(load.requests.size(), 0.0);
-  if (std::isinf(per_second)) return times;
   double rate = 1;
-  if (load.recorded && load.requests.size() > 1) {
+  if (load.recorded && load.requests.size() > 1 && !std::isinf(per_second)) {
     const double span = load.requests.back().arrival_s;
     if (span <= 0) {
       return invalid_argument(
@@ -81,7 +90,10 @@ Result<std::vector<double>> arrivals_at(const Load& load, double per_second) {
     }
     rate = static_cast<double>(load.requests.size() - 1) / span;
   }
-  for (std::size_t i = 0; i < times.size(); ++i) times[i] = load.requests[i].arrival_s * rate / per_second;
+  for (std::size_t i = 0; i < times.size(); ++i) {
+    const LoadRequest& request = load.requests[i];
+    times[i] = request.after ? request.arrival_s : request.arrival_s * rate / per_second;
+  }
   return times;
 }
 
@@ -97,22 +109,35 @@ std::int64_t clip_to_context(Load& load, std::int64_t context) {
   return clipped;
 }
 
-std::vector<std::int64_t> prompt_ids(const LoadRequest& request, std::size_t index, const PromptSource& source) {
+std::vector<std::int64_t> prompt_ids(const LoadRequest& request, std::size_t index, const PromptSource& source,
+                                     std::span<const RequestRecord> records) {
   const std::uint64_t salt = mixed(mixed(source.seed) ^ source.run);
+  const auto drawn = [&](std::uint64_t text, std::int64_t position) {
+    const std::uint64_t number = mixed(mixed(salt ^ mixed(text)) + static_cast<std::uint64_t>(position));
+    return static_cast<std::int64_t>(number % static_cast<std::uint64_t>(source.vocab_size));
+  };
   std::vector<std::int64_t> ids;
   ids.reserve(static_cast<std::size_t>(request.input_tokens));
+  for (const PromptPart& part : request.parts) {
+    const bool has_output = part.output_of && *part.output_of < records.size();
+    const std::span<const std::int64_t> output =
+        has_output ? std::span(records[*part.output_of].output_ids) : std::span<const std::int64_t>();
+    for (std::int64_t i = 0; i < part.tokens; ++i)
+      ids.push_back(i < std::ssize(output) ? output[static_cast<std::size_t>(i)] : drawn(kPartBit | part.text, i));
+  }
+  if (!request.parts.empty()) {
+    ids.resize(static_cast<std::size_t>(request.input_tokens));  // shorter if it was clipped
+    return ids;
+  }
   for (std::int64_t i = 0; i < request.input_tokens; ++i) {
     const auto block = static_cast<std::size_t>(i / kBlockTokens);
-    // A token outside of blocks is drawn by the request's index. The highest bit distinguishes the index from a block's
-    // id.
-    std::uint64_t text = (std::uint64_t{1} << 63) | index;
+    std::uint64_t text = kIndexBit | index;  // a token outside of blocks is drawn by the request's index
     std::int64_t position = i;
     if (block < request.blocks.size()) {
       text = static_cast<std::uint64_t>(request.blocks[block]);
       position = i % kBlockTokens;
     }
-    const std::uint64_t drawn = mixed(mixed(salt ^ mixed(text)) + static_cast<std::uint64_t>(position));
-    ids.push_back(static_cast<std::int64_t>(drawn % static_cast<std::uint64_t>(source.vocab_size)));
+    ids.push_back(drawn(text, position));
   }
   return ids;
 }

@@ -1,16 +1,19 @@
 // Makes the requests of a load: when each arrives, how long its prompt and output are, and which prompts share a
-// beginning. The requests are random, or they are the first requests of a recorded trace. This file uses no clock and
-// no network.
+// beginning. The requests are random, the first requests of a recorded trace, or sessions of agents. This file uses no
+// clock and no network.
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "tessera/base/status.h"
+#include "tessera/load/latency.h"
 
 namespace tessera {
 
@@ -20,6 +23,15 @@ enum class AdapterDraw : std::uint8_t { kUniform, kInTurn, kSkewed };
 // SGLang's names of them, in the same order.
 inline constexpr std::array<std::string_view, 3> kAdapterDraws = {"uniform", "distinct", "skewed"};
 
+// Sessions of coding agents (agents.h).
+struct AgentOptions {
+  std::int64_t sessions = 0;          // 0: the load has no agents
+  std::int64_t turns = 43;            // of a session, as vLLM reports of recorded agents (vllm#57103)
+  std::int64_t first_tokens = 16384;  // of a session's first prompt; three quarters are the system prompt
+  std::int64_t context = 120000;      // tokens of a session's last prompt
+  double tool_seconds = 0;            // from the end of an answer to the next turn
+};
+
 struct LoadOptions {
   std::string trace{};  // a file in one of the formats of trace.h; "": random requests
   std::int64_t num_prompts = 100;
@@ -27,20 +39,35 @@ struct LoadOptions {
   std::vector<std::string> adapters{};  // names of adapters; each request uses one. Empty: requests use the model alone
   AdapterDraw adapter_draw = AdapterDraw::kUniform;
   double zipf_exponent = 1.5;  // kSkewed: adapter i, counted from 1, has a probability in proportion to 1 / i^exponent
-  // Used only for random requests:
+  AgentOptions agents{};       // with sessions, instead of random requests
+  // Used only without a trace:
   Arrivals arrivals = Arrivals::kPoisson;
-  std::int64_t input_tokens = 512;
-  std::int64_t output_tokens = 128;
-  double range_ratio = 1;  // lengths are drawn from [ratio · length, length]
+  std::int64_t input_tokens = 512;   // of random requests
+  std::int64_t output_tokens = 128;  // of a request
+  double range_ratio = 1;            // the lengths of random requests are drawn from [ratio · length, length]
+};
+
+// A stretch of a prompt: drawn tokens, or the output of another request.
+struct PromptPart {
+  std::int64_t tokens = 0;
+  std::uint64_t text = 0;  // equal numbers mean equal drawn tokens
+  // The output of the load's request with this index. Tokens that the output lacks, because the server does not report
+  // its ids, are drawn.
+  std::optional<std::size_t> output_of{};
 };
 
 struct LoadRequest {
-  double arrival_s = 0;  // seconds after the first request
+  double arrival_s = 0;                // seconds after the first request, or after the end of the request `after`
+  std::optional<std::size_t> after{};  // the load's request with this index must have ended before this one is sent
   std::int64_t input_tokens = 0;
   std::int64_t output_tokens = 0;
   std::string adapter{};  // the name of its adapter; "": none
   // The ids of the prompt's blocks of kBlockTokens tokens, if the trace has such ids. Equal ids mean equal tokens.
   std::vector<std::int64_t> blocks{};
+  std::vector<PromptPart> parts{};  // the whole prompt, if it consists of parts
+  // The number of tokens at the beginning of the prompt that the requests before it in its session, or all sessions,
+  // have computed: what an unlimited prefix cache holds.
+  std::int64_t known_tokens = 0;
 };
 
 inline constexpr std::int64_t kBlockTokens = 512;  // Mooncake's block size
@@ -54,8 +81,9 @@ struct Load {
 Result<Load> make_load(const LoadOptions& options);
 
 // Returns the time in seconds at which each request is sent if they come at `per_second` on average; infinity sends all
-// at once. The arrivals of a trace are all scaled by one factor. Returns kInvalidArgument if all arrivals of a trace
-// are at one moment, because then they have no rate.
+// at once. The arrivals of a trace are all scaled by one factor. For a request with `after` it is the time since the
+// end of that request, which has no rate. Returns kInvalidArgument if all arrivals of a trace are at one moment,
+// because then they have no rate.
 Result<std::vector<double>> arrivals_at(const Load& load, double per_second);
 
 // Shortens prompts so that prompt and output fit into `context` tokens. Also shortens an output that leaves no room for
@@ -63,13 +91,14 @@ Result<std::vector<double>> arrivals_at(const Load& load, double per_second);
 std::int64_t clip_to_context(Load& load, std::int64_t context);
 
 // Makes the token ids of prompts, all below vocab_size. The ids depend only on (seed, run, index), or on (seed, run,
-// block) if the request has blocks. Prompts of different runs have nothing in common, so no run finds another's prompts
-// in a prefix cache.
+// block) if the request has blocks, or on (seed, run, text) and the outputs in `records` if it has parts. Prompts of
+// different runs have nothing in common, so no run finds another's prompts in a prefix cache.
 struct PromptSource {
   std::uint64_t seed = 0;
   std::uint64_t run = 0;
   std::int64_t vocab_size = 0;
 };
-std::vector<std::int64_t> prompt_ids(const LoadRequest& request, std::size_t index, const PromptSource& source);
+std::vector<std::int64_t> prompt_ids(const LoadRequest& request, std::size_t index, const PromptSource& source,
+                                     std::span<const RequestRecord> records = {});
 
 }  // namespace tessera

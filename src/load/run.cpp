@@ -4,31 +4,41 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <span>
 #include <utility>
-#include <vector>
 
 #include "tessera/base/json.h"
 
 namespace tessera {
 namespace {
 
+constexpr int kPromptRanges = 4;
+
 // Writes the body as text, because building a JSON tree of thousands of ids would show in the client's times.
 std::string request_body(const LoadTarget& target, const LoadRequest& request, std::size_t index,
-                         const PromptSource& source) {
+                         const PromptSource& source, std::span<const RequestRecord> records) {
   return fmt::format(
       R"({{"model":{},"prompt":[{}],"max_tokens":{},"temperature":0,"ignore_eos":true,"skip_special_tokens":false,)"
       // With return_token_ids, servers that know it send a chunk for each token, even if it adds no text.
       R"("stream":true,"return_token_ids":true,)"
       R"("stream_options":{{"include_usage":true,"continuous_usage_stats":true}}}})",
       Json(request.adapter.empty() ? target.model : request.adapter).dump(),
-      fmt::join(prompt_ids(request, index, source), ","), request.output_tokens);
+      fmt::join(prompt_ids(request, index, source, records), ","), request.output_tokens);
 }
 
 Result<ClientRun> send(const LoadTarget& target, const Load& load, const std::vector<double>& times,
                        const PromptSource& source, const LoadRunOptions& options, bool counts) {
-  ClientLoad asked{.send_at_s = times,
-                   .body = [&](std::size_t i) { return request_body(target, load.requests[i], i, source); }};
+  ClientLoad asked{.send_at_s = times, .body = [&](std::size_t i, std::span<const RequestRecord> records) {
+                     return request_body(target, load.requests[i], i, source, records);
+                   }};
+  std::vector<std::ptrdiff_t> after;
   if (counts) {
+    for (const LoadRequest& request : load.requests) {
+      after.push_back(request.after ? static_cast<std::ptrdiff_t>(*request.after) : -1);
+      asked.keep_ids = asked.keep_ids || !request.parts.empty();
+    }
+    asked.after = after;
     asked.max_concurrency = options.max_concurrency;
     if (options.on_end) asked.on_end = [&](std::size_t) { options.on_end(); };
   }
@@ -77,6 +87,9 @@ Result<LoadRun> run_load(const LoadTarget& target, Load load, const LoadRunOptio
     if (done.records[i].input_tokens == 0) done.records[i].input_tokens = load.requests[i].input_tokens;
   }
   run.result = load_result(done.records);
+  for (std::size_t i = 0; i < times.size(); ++i)
+    if (done.records[i].failure.empty()) run.known_tokens += load.requests[i].known_tokens;
+  if (run.known_tokens > 0) run.latencies = prompt_latencies(load, done.records, kPromptRanges);
   run.cpu_share = done.cpu_share;
   return run;
 }

@@ -5,8 +5,10 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "tessera/base/status.h"
+#include "tessera/load/agents.h"
 #include "tessera/load/client.h"
 #include "tessera/load/latency.h"
 #include "tessera/load/load.h"
@@ -37,6 +39,9 @@ struct LoadRun {
   LoadResult result;
   std::int64_t clipped = 0;  // requests that were shortened to the context
   double cpu_share = 0;      // share of a core that this client used
+  // For agents: the prompts' tokens that an unlimited prefix cache would have held, and latencies by prompt length.
+  std::int64_t known_tokens = 0;
+  std::vector<PromptLatency> latencies{};
 };
 
 // Sends the load on the calling thread until the last request has ended. Counts failed requests. Returns an error only

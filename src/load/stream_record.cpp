@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <optional>
 #include <utility>
 
 #include "tessera/base/json.h"
@@ -16,6 +18,22 @@ std::int64_t usage_of(const Json& event, std::string_view key) {
   const Json* usage = event.find("usage");
   const Json* count = usage == nullptr ? nullptr : usage->find(key);
   return count != nullptr && count->is_int() ? count->as_int() : -1;
+}
+
+// Returns "usage": {"prompt_tokens_details": {"cached_tokens": …}}.
+std::optional<std::int64_t> cached_tokens_of(const Json& event) {
+  const Json* usage = event.find("usage");
+  const Json* details = usage == nullptr ? nullptr : usage->find("prompt_tokens_details");
+  const Json* cached = details == nullptr ? nullptr : details->find("cached_tokens");
+  return cached != nullptr && cached->is_int() ? std::optional(cached->as_int()) : std::nullopt;
+}
+
+// Appends the ids of a choice's new tokens to `ids`.
+void append_ids(const Json& choice, std::vector<std::int64_t>& ids) {
+  const Json* list = choice.find("token_ids");
+  if (list == nullptr || !list->is_array()) return;
+  for (const Json& id : list->as_array())
+    if (id.is_int()) ids.push_back(id.as_int());
 }
 
 const Json* first_choice(const Json& event) {
@@ -60,6 +78,7 @@ void StreamRecord::event(std::string_view data, double now_s) {
     return;
   }
   if (const std::int64_t input = usage_of(*event, "prompt_tokens"); input >= 0) record_.input_tokens = input;
+  if (const std::optional<std::int64_t> cached = cached_tokens_of(*event); cached) record_.cached_tokens = cached;
   const std::int64_t told = usage_of(*event, "completion_tokens");
   const Json* choice = first_choice(*event);
   if (choice == nullptr) {
@@ -67,6 +86,7 @@ void StreamRecord::event(std::string_view data, double now_s) {
     record_.output_tokens = std::max(record_.output_tokens, told);
     return;
   }
+  if (keep_ids_) append_ids(*choice, record_.output_ids);
   const Json* text = choice->find("text");
   const bool has_text = text != nullptr && text->is_string() && !text->as_string().empty();
   tokens(told >= 0 ? told : record_.output_tokens + (has_text ? 1 : 0), now_s);

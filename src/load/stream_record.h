@@ -11,8 +11,8 @@ namespace tessera {
 
 class StreamRecord {
  public:
-  // `record` must outlive this object.
-  explicit StreamRecord(RequestRecord& record) : record_(record) {}
+  // `record` must outlive this object. `keep_ids`: fills output_ids, if the server sends ids (return_token_ids).
+  StreamRecord(RequestRecord& record, bool keep_ids) : record_(record), keep_ids_(keep_ids) {}
 
   // Takes bytes of the body that came at `now_s`. Each event says how many tokens there are so far
   // (stream_options.continuous_usage_stats). If the server does not report this, each event with text counts as one
@@ -27,6 +27,7 @@ class StreamRecord {
   void fail(std::string reason);
 
   RequestRecord& record_;
+  bool keep_ids_;
   ServerEvents events_;
   bool done_ = false;
 };

@@ -20,7 +20,7 @@ std::string usage(int prompt, int output) {
 
 TEST(StreamRecord, TokensThatComeTogetherShareTheirGap) {
   RequestRecord record;
-  StreamRecord stream(record);
+  StreamRecord stream(record, /*keep_ids=*/false);
   stream.push(chunk("a", usage(9, 1)), 1);
   stream.push(chunk("bc", usage(9, 3)), 2);
   stream.push(chunk("d", usage(9, 4)), 2.25);
@@ -36,7 +36,7 @@ TEST(StreamRecord, TokensThatComeTogetherShareTheirGap) {
 
 TEST(StreamRecord, WithoutUsageEachTextCountsAsAToken) {
   RequestRecord record;
-  StreamRecord stream(record);
+  StreamRecord stream(record, /*keep_ids=*/false);
   for (const char* text : {"", "a", "b", ""}) stream.push(chunk(text), 1);
   stream.push("data: [DONE]\n\n", 1);
   stream.end();
@@ -45,12 +45,29 @@ TEST(StreamRecord, WithoutUsageEachTextCountsAsAToken) {
   EXPECT_THAT(record.gaps_s, ElementsAre(0.0F));
 }
 
+TEST(StreamRecord, KeepsIdsAndCachedTokensIfAskedTo) {
+  const std::string bytes =
+      "data: {\"choices\":[{\"text\":\"a\",\"token_ids\":[4,7]}],\"usage\":" + usage(9, 2) +
+      "}\n\ndata: {\"choices\":[{\"text\":\"\",\"token_ids\":[1]}],\"usage\":" + usage(9, 3) +
+      "}\n\ndata: {\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"prompt_tokens_details\":{\"cached_tokens\":8}}}"
+      "\n\ndata: [DONE]\n\n";
+  for (const bool keep : {false, true}) {
+    RequestRecord record;
+    StreamRecord stream(record, keep);
+    stream.push(bytes, 1);
+    stream.end();
+    EXPECT_EQ(record.failure, "");
+    EXPECT_EQ(record.cached_tokens, 8);
+    EXPECT_EQ(record.output_ids, keep ? std::vector<std::int64_t>({4, 7, 1}) : std::vector<std::int64_t>());
+  }
+}
+
 TEST(StreamRecord, EventsMayBeCutAnywhere) {
   std::string bytes = ": comment\r\n" + chunk("a", usage(2, 1)) + "event: x\r\n" + chunk("b", usage(2, 2));
   bytes += "data:[DONE]\r\n\r\n";
   for (std::size_t cut = 0; cut <= bytes.size(); ++cut) {
     RequestRecord record;
-    StreamRecord stream(record);
+    StreamRecord stream(record, /*keep_ids=*/false);
     stream.push(std::string_view(bytes).substr(0, cut), 1);
     stream.push(std::string_view(bytes).substr(cut), 2);
     stream.end();
@@ -62,7 +79,7 @@ TEST(StreamRecord, EventsMayBeCutAnywhere) {
 TEST(StreamRecord, RecordsWhyARequestFailed) {
   const auto failure = [](const std::string& bytes) {
     RequestRecord record;
-    StreamRecord stream(record);
+    StreamRecord stream(record, /*keep_ids=*/false);
     stream.push(bytes, 1);
     stream.end();
     return record.failure;

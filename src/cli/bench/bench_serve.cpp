@@ -65,6 +65,7 @@ class LoadBench {
   LoadBench(const BenchServeOptions& options, Load load) : options_(options), load_(std::move(load)) {}
 
   // Runs the load at all rates, one after another.
+  std::int64_t num_requests() const { return std::ssize(load_.requests); }
   Status run(const LoadTarget& target, std::optional<bool> graphs, std::vector<Run>& runs) const {
     if (options_.request_rates.empty()) {
       const std::optional<double> rate = load_.recorded ? std::optional<double>() : INFINITY;
@@ -115,7 +116,7 @@ Json rate_json(double rate) { return std::isinf(rate) ? Json("inf") : Json(rate)
 Json options_json(const BenchServeOptions& options) {
   Json json = Json::object();
   const LoadOptions& load = options.load;
-  json.set("num_prompts", load.num_prompts).set("seed", load.seed);
+  json.set("num_prompts", load.agents.sessions > 0 ? Json() : Json(load.num_prompts)).set("seed", load.seed);
   json.set("lora_name", Json::Array(load.adapters.begin(), load.adapters.end()));
   if (!load.adapters.empty()) {
     json.set("lora_request_distribution", kAdapterDraws[static_cast<std::size_t>(load.adapter_draw)]);
@@ -123,10 +124,15 @@ Json options_json(const BenchServeOptions& options) {
   }
   if (load.trace.empty()) {
     json.set("arrivals", load.arrivals == Arrivals::kPoisson ? "poisson" : "uniform");
-    json.set("input_len", load.input_tokens).set("output_len", load.output_tokens);
-    json.set("random_range_ratio", load.range_ratio);
+    json.set("output_len", load.output_tokens);
   } else {
     json.set("trace", load.trace);
+  }
+  if (const AgentOptions& agents = load.agents; agents.sessions > 0) {
+    json.set("agents", agents.sessions).set("agent_turns", agents.turns).set("agent_context", agents.context);
+    json.set("agent_first_len", agents.first_tokens).set("agent_tool_seconds", agents.tool_seconds);
+  } else if (load.trace.empty()) {
+    json.set("input_len", load.input_tokens).set("random_range_ratio", load.range_ratio);
   }
   Json::Array rates;
   for (const double rate : options.request_rates) rates.push_back(rate_json(rate));
@@ -142,6 +148,18 @@ Json drafts_json(const ServedDrafts& drafts) {
   return std::move(json.set("kept_at", Json::Array(drafts.kept_at.begin(), drafts.kept_at.end())));
 }
 
+Json agents_json(const LoadRun& run) {
+  Json::Array latencies;
+  for (const PromptLatency& range : run.latencies) {
+    Json entry = Json::object();
+    entry.set("least_input_tokens", range.least_tokens).set("end_input_tokens", range.end_tokens);
+    entry.set("requests", range.requests).set("mean_new_tokens", range.new_tokens);
+    latencies.push_back(std::move(entry.set("ttft_ms", to_json(range.ttft))));
+  }
+  Json json = Json::object();
+  return std::move(json.set("known_tokens", run.known_tokens).set("latencies", std::move(latencies)));
+}
+
 Json to_json(const BenchServeOptions& options, const std::vector<Run>& runs) {
   Json json = Json::object();
   json.set("bench", "serve").set("model", options.url.empty() ? Json(options.engine.model_path) : Json());
@@ -155,6 +173,7 @@ Json to_json(const BenchServeOptions& options, const std::vector<Run>& runs) {
     entry.set("client_cpu_share", run.done.cpu_share);
     const Json measured = to_json(run.done.result);
     for (const auto& [key, value] : measured.as_object()) entry.set(key, value);
+    if (run.done.known_tokens > 0) entry.set("agents", agents_json(run.done));
     entry.set("drafts", run.drafts ? drafts_json(*run.drafts) : Json());
     if (run.times) entry.set("profile", to_json(*run.times));
     list.push_back(std::move(entry));
@@ -163,22 +182,33 @@ Json to_json(const BenchServeOptions& options, const std::vector<Run>& runs) {
   return std::move(json.set("comparison", to_json(compare(runs))));
 }
 
+std::string requests_text(const LoadOptions& load) {
+  if (const AgentOptions& agents = load.agents; agents.sessions > 0)
+    return fmt::format("{} of {} up to {} tokens, {} tokens out", plural(agents.sessions, "agent"),
+                       plural(agents.turns, "turn"), count_text(agents.context), load.output_tokens);
+  return fmt::format(
+      "{} of {}", plural(load.num_prompts, "request"),
+      load.trace.empty() ? fmt::format("{} tokens in and {} out", load.input_tokens, load.output_tokens) : load.trace);
+}
+
 std::string title(const BenchServeOptions& options) {
   const LoadOptions& load = options.load;
-  const std::string requests =
-      load.trace.empty() ? fmt::format("{} tokens in and {} out", load.input_tokens, load.output_tokens) : load.trace;
   const std::string server =
       options.url.empty() ? fmt::format("{}, on {}", options.engine.model_path, options.engine.device) : options.url;
   const std::string adapters =
       load.adapters.empty() ? "" : fmt::format(", with {}", plural(std::ssize(load.adapters), "adapter"));
-  return fmt::format("serve of {}: {} of {}{}\n\n", server, plural(load.num_prompts, "request"), requests, adapters);
+  return fmt::format("serve of {}: {}{}\n\n", server, requests_text(load), adapters);
 }
 
 std::string to_text(const std::vector<Run>& runs) {
   std::vector<LabelledResult> rows;
   std::string notes;
   for (const Run& run : runs) {
-    rows.push_back({.label = run.label, .result = run.done.result, .drafts = run.drafts});
+    rows.push_back({.label = run.label,
+                    .result = run.done.result,
+                    .drafts = run.drafts,
+                    .known_tokens = run.done.known_tokens,
+                    .latencies = run.done.latencies});
     if (run.done.clipped > 0)
       notes += fmt::format("  {}: {} shortened to the context\n", run.label, plural(run.done.clipped, "request"));
     for (const auto& [reason, count] : run.done.result.failures)
@@ -186,6 +216,7 @@ std::string to_text(const std::vector<Run>& runs) {
   }
   std::string text = throughput_table(rows) + "\n" + latency_table(rows);
   if (const std::string drafts = drafts_table(rows); !drafts.empty()) text += "\n" + drafts;
+  if (const std::string agents = agents_tables(rows); !agents.empty()) text += "\n" + agents;
   if (!notes.empty()) text += "\n" + notes;
   const std::string comparison = to_text(compare(runs));
   if (!comparison.empty()) text += "\n" + comparison;
@@ -227,7 +258,7 @@ Status bench_here(const BenchServeOptions& options, const LoadBench& bench, std:
     std::unique_ptr<LocalServer> server =
         TRY(LocalServer::start({.engine = engine,
                                 .model_name = options.served_model_name,
-                                .connections = static_cast<std::size_t>(options.load.num_prompts) + kFurtherConnections,
+                                .connections = static_cast<std::size_t>(bench.num_requests()) + kFurtherConnections,
                                 .profile = !options.profile.empty()}));
     const std::size_t first = runs.size();
     const std::unique_ptr<LoadClient> client = TRY(LoadClient::create(server->url(), ""));
@@ -246,8 +277,12 @@ Status bench_here(const BenchServeOptions& options, const LoadBench& bench, std:
 Status run_bench_serve(const BenchServeOptions& options) {
   allow_open_files();
   std::signal(SIGPIPE, SIG_IGN);
-  Load load = TRY(make_load(options.load).with_context("--trace"));
-  if (std::ssize(load.requests) < options.load.num_prompts)
+  const auto made = [&]() -> Result<Load> {
+    if (options.load.trace.empty()) return make_load(options.load);
+    return make_load(options.load).with_context("--trace");
+  };
+  Load load = TRY(made());
+  if (options.load.agents.sessions == 0 && std::ssize(load.requests) < options.load.num_prompts)
     log_warn("bench", "the trace has {} requests, fewer than --num-prompts", load.requests.size());
   for (const double rate : options.request_rates) TRY(arrivals_at(load, rate).with_context("--request-rate"));
   const LoadBench bench(options, std::move(load));

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "tessera/cli/table.h"
 
 namespace tessera::cli {
@@ -21,8 +23,9 @@ std::string kept_by_position(const ServedDrafts& drafts) {
 
 std::string throughput_table(std::span<const LabelledResult> runs) {
   Table table({"run", ">done", ">failed", ">seconds", ">requests/s", ">input tokens/s", ">output tokens/s"});
-  for (const auto& [label, result, drafts] : runs) {
-    table.add({label, count_text(result.completed), count_text(result.failed), number_text(result.seconds),
+  for (const LabelledResult& run : runs) {
+    const LoadResult& result = run.result;
+    table.add({run.label, count_text(result.completed), count_text(result.failed), number_text(result.seconds),
                number_text(result.per_second(result.completed)), number_text(result.per_second(result.input_tokens)),
                number_text(result.per_second(result.output_tokens))});
   }
@@ -32,9 +35,9 @@ std::string throughput_table(std::span<const LabelledResult> runs) {
 std::string latency_table(std::span<const LabelledResult> runs) {
   Table table({"ms", "run", ">mean", ">p50", ">p90", ">p99"});
   for (const LatencyMetric& metric : kLatencyMetrics) {
-    for (const auto& [label, result, drafts] : runs) {
-      const Distribution& values = result.*metric.values;
-      table.add({metric.heading, label, number_text(values.mean), number_text(values.p50), number_text(values.p90),
+    for (const LabelledResult& run : runs) {
+      const Distribution& values = run.result.*metric.values;
+      table.add({metric.heading, run.label, number_text(values.mean), number_text(values.p50), number_text(values.p90),
                  number_text(values.p99)});
     }
   }
@@ -48,6 +51,28 @@ std::string drafts_table(std::span<const LabelledResult> runs) {
       table.add({run.label, count_text(run.drafts->steps), count_text(run.drafts->drafted),
                  count_text(run.drafts->kept), number_text(run.drafts->mean_length()), kept_by_position(*run.drafts)});
   return table.empty() ? "" : table.text();
+}
+
+std::string agents_tables(std::span<const LabelledResult> runs) {
+  Table hits({"run", ">input tokens", ">from the prefix cache", ">of all, %", ">of an unlimited cache's, %"});
+  Table latencies({"prompt tokens", "run", ">requests", ">new tokens, mean", ">TTFT ms, mean", ">p50", ">p90", ">p99"});
+  const auto percent = [](std::int64_t part, std::int64_t whole) {
+    return fmt::format("{:.1f}",
+                       100 * static_cast<double>(part) / static_cast<double>(std::max<std::int64_t>(whole, 1)));
+  };
+  for (const LabelledResult& run : runs) {
+    if (run.known_tokens == 0) continue;
+    const std::optional<std::int64_t> cached = run.result.cached_tokens;
+    hits.add({run.label, count_text(run.result.input_tokens), cached ? count_text(*cached) : "not reported",
+              cached ? percent(*cached, run.result.input_tokens) : "",
+              cached ? percent(*cached, run.known_tokens) : ""});
+    for (const PromptLatency& range : run.latencies) {
+      latencies.add({fmt::format("{} to {}", count_text(range.least_tokens), count_text(range.end_tokens - 1)),
+                     run.label, count_text(range.requests), number_text(range.new_tokens), number_text(range.ttft.mean),
+                     number_text(range.ttft.p50), number_text(range.ttft.p90), number_text(range.ttft.p99)});
+    }
+  }
+  return hits.empty() ? "" : hits.text() + "\n" + latencies.text();
 }
 
 }  // namespace tessera::cli

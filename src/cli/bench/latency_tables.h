@@ -1,10 +1,13 @@
 // Formats the results of `bench serve` as tables.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
+#include "tessera/load/agents.h"
 #include "tessera/load/latency.h"
 #include "tessera/load/served_drafts.h"
 
@@ -15,11 +18,16 @@ struct LabelledResult {
   std::string label;
   LoadResult result;
   std::optional<ServedDrafts> drafts = std::nullopt;  // unset: the server does not report them
+  std::int64_t known_tokens = 0;                      // LoadRun's, of a load of agents; 0: no agents
+  std::vector<PromptLatency> latencies{};
 };
 std::string throughput_table(std::span<const LabelledResult> runs);
 std::string latency_table(std::span<const LabelledResult> runs);
 // Returns "" if no run had drafts. The share of accepted drafts at a position is relative to the drafts at that
 // position.
 std::string drafts_table(std::span<const LabelledResult> runs);
+// Returns a table of the tokens that the prefix cache had, and a table of times to first token by prompt length; "" if
+// no run had agents.
+std::string agents_tables(std::span<const LabelledResult> runs);
 
 }  // namespace tessera::cli

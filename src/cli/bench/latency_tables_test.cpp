@@ -32,5 +32,22 @@ TEST(LatencyTables, DraftsAreShownWhereThereWereSome) {
   EXPECT_THAT(drafts_table(runs), HasSubstr("2/s                 40     100    60           2.50  90 50 25"));
 }
 
+TEST(LatencyTables, AgentsShowHitsAndTimesByPromptLength) {
+  std::vector<LabelledResult> runs = {{.label = "2/s", .result = {.input_tokens = 2000, .cached_tokens = 1800}}};
+  EXPECT_EQ(agents_tables(runs), "");
+  runs[0].known_tokens = 1875;
+  runs[0].latencies = {{.least_tokens = 500,
+                        .end_tokens = 1000,
+                        .requests = 7,
+                        .new_tokens = 31,
+                        .ttft = {.mean = 1, .p50 = 2, .p90 = 3, .p99 = 4}}};
+  EXPECT_THAT(agents_tables(runs), HasSubstr("2/s         2,000                  1,800       90.0"));
+  EXPECT_THAT(agents_tables(runs), HasSubstr("96.0\n"));
+  EXPECT_THAT(agents_tables(runs), HasSubstr("500 to 999     2/s         7              31.0"));
+  EXPECT_THAT(agents_tables(runs), HasSubstr("1.00  2.00  3.00  4.00"));
+  runs[0].result.cached_tokens.reset();
+  EXPECT_THAT(agents_tables(runs), HasSubstr("not reported"));
+}
+
 }  // namespace
 }  // namespace tessera::cli

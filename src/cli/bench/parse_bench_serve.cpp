@@ -10,8 +10,9 @@
 namespace tessera::cli {
 namespace {
 
-constexpr std::int64_t kMost = 1 << 24;  // the largest accepted number of tokens or requests
-constexpr int kMostAdapters = 1024;      // the most names behind --lora-name
+constexpr std::int64_t kMost = 1 << 24;           // the largest accepted number of tokens or requests
+constexpr std::int64_t kAgentOutputTokens = 444;  // of a turn, as vLLM reports of recorded agents (vllm#57103)
+constexpr int kMostAdapters = 1024;               // the most names behind --lora-name
 
 // Calls `take` with each item of a list such as "a,b,c".
 Status for_each_item(const std::string& text, const std::function<Status(const std::string&)>& take) {
@@ -30,6 +31,10 @@ Status take_rate(const std::string& flag, const std::string& item, std::vector<d
         fmt::format("{}: \"{}\" is not accepted; numbers above 0 and inf are, like 2,4,inf", flag, item));
   rates.push_back(*rate);
   return ok_status();
+}
+
+Status misplaced(const std::string& flag, std::string_view with) {
+  return invalid_argument(fmt::format("{} does not go with {}", flag, with));
 }
 
 }  // namespace
@@ -72,20 +77,24 @@ void BenchServeFlags::add(CommandFlags& add) {
 
 void BenchServeFlags::add_load_flags(CommandFlags& add) {
   LoadOptions& load = options_.load;
-  add_integer(add, "--num-prompts", "requests of a run (100)", Goes::kAlways, load.num_prompts);
+  add_integer(add, "--num-prompts", "requests of a run (100)", Goes::kWithoutAgents, load.num_prompts);
   add.value("--request-rate", "LIST", "arrivals a second on average, a run each: 2,4,inf (inf; a trace's own)",
             noting(Goes::kAlways, [this](const std::string& flag, const std::string& text) {
               return for_each_item(
                   text, [&](const std::string& item) { return take_rate(flag, item, options_.request_rates); });
             }));
-  add.value("--arrivals", "poisson|uniform", "how random requests come (poisson)",
-            noting(Goes::kWithRandom, [&load](const std::string& flag, const std::string& text) {
+  add.value("--arrivals", "poisson|uniform", "how random requests, or sessions of agents, come (poisson)",
+            noting(Goes::kWithDrawn, [&load](const std::string& flag, const std::string& text) {
               static constexpr std::array<std::string_view, 2> kNames = {"poisson", "uniform"};
               load.arrivals = static_cast<Arrivals>(TRY(parse_choice(flag, text, kNames)));
               return ok_status();
             }));
   add_integer(add, "--input-len", "tokens of a random prompt (512)", Goes::kWithRandom, load.input_tokens);
-  add_integer(add, "--output-len", "tokens of its output (128)", Goes::kWithRandom, load.output_tokens);
+  add.value("--output-len", "N", "tokens of its output (128; of agents 444)",
+            noting(Goes::kWithDrawn, [this](const std::string& flag, const std::string& text) {
+              output_tokens_ = TRY(parse_integer(flag, text, {1, kMost}));
+              return ok_status();
+            }));
   add.value("--random-range-ratio", "X", "lengths from X times those on, 0 to 1 (1)",
             noting(Goes::kWithRandom, [&load](const std::string& flag, const std::string& text) {
               load.range_ratio = TRY(parse_number(flag, text));
@@ -93,7 +102,8 @@ void BenchServeFlags::add_load_flags(CommandFlags& add) {
               return invalid_argument(fmt::format("{}: {} is not accepted; 0 to 1 is", flag, text));
             }));
   add_text(add, "--trace", "FILE", "instead: arrivals and lengths of Azure's CSV or Mooncake's JSON lines",
-           Goes::kAlways, load.trace);
+           Goes::kWithoutAgents, load.trace);
+  add_agent_flags(add);
   add_adapter_flags(add);
   add_integer(add, "--max-concurrency", "most requests under way (any number)", Goes::kAlways,
               options_.max_concurrency);
@@ -102,6 +112,22 @@ void BenchServeFlags::add_load_flags(CommandFlags& add) {
             noting(Goes::kAlways, [&load](const std::string& flag, const std::string& text) {
               load.seed = static_cast<std::uint64_t>(TRY(parse_integer(flag, text, {0})));
               return ok_status();
+            }));
+}
+
+void BenchServeFlags::add_agent_flags(CommandFlags& add) {
+  AgentOptions& agents = options_.load.agents;
+  add_integer(add, "--agents", "instead: sessions of coding agents, whose turns send the whole conversation again",
+              Goes::kAlways, agents.sessions);
+  add_integer(add, "--agent-turns", "turns of a session (43)", Goes::kWithAgents, agents.turns, 2);
+  add_integer(add, "--agent-first-len", "tokens of a session's first prompt; all share three quarters of it (16384)",
+              Goes::kWithAgents, agents.first_tokens, 4);
+  add_integer(add, "--agent-context", "tokens of a session's last prompt (120000)", Goes::kWithAgents, agents.context);
+  add.value("--agent-tool-seconds", "X", "from the end of an answer to the next turn (0)",
+            noting(Goes::kWithAgents, [&agents](const std::string& flag, const std::string& text) {
+              agents.tool_seconds = TRY(parse_number(flag, text));
+              if (agents.tool_seconds >= 0) return ok_status();
+              return invalid_argument(fmt::format("{}: {} is not accepted; 0 and more is", flag, text));
             }));
 }
 
@@ -150,18 +176,28 @@ void BenchServeFlags::add_server_flags(CommandFlags& add) {
            options_.profile);
 }
 
-Result<BenchServeOptions> BenchServeFlags::finish(const EngineOptions& engine, bool json) {
-  const auto misplaced = [](const std::string& flag, std::string_view with) {
-    return invalid_argument(fmt::format("{} does not go with {}", flag, with));
-  };
-  if (const std::string flag = given(Goes::kWithRandom); !flag.empty() && !options_.load.trace.empty())
-    return misplaced(flag, "--trace, whose requests have their own");
+Status BenchServeFlags::check_load() const {
+  const bool has_agents = options_.load.agents.sessions > 0;
+  if (const std::string flag = given(Goes::kWithoutAgents); !flag.empty() && has_agents)
+    return misplaced(flag, "--agents");
+  if (const std::string flag = given(Goes::kWithAgents); !flag.empty() && !has_agents)
+    return invalid_argument(fmt::format("{} has no effect without --agents", flag));
+  for (const Goes goes : {Goes::kWithDrawn, Goes::kWithRandom})
+    if (const std::string flag = given(goes); !flag.empty() && !options_.load.trace.empty())
+      return misplaced(flag, "--trace, whose requests have their own");
+  if (const std::string flag = given(Goes::kWithRandom); !flag.empty() && has_agents)
+    return misplaced(flag, "--agents, whose prompts have their own lengths");
   if (const std::string flag = given(Goes::kWithAdapters); !flag.empty() && options_.load.adapters.empty())
     return invalid_argument(fmt::format("{} has no effect without --lora-name", flag));
   if (const std::string flag = given(Goes::kWithSkew);
       !flag.empty() && options_.load.adapter_draw != AdapterDraw::kSkewed)
     return invalid_argument(
         fmt::format("{} has no effect without --lora-name and --lora-request-distribution skewed", flag));
+  return ok_status();
+}
+
+Result<BenchServeOptions> BenchServeFlags::finish(const EngineOptions& engine, bool json) {
+  TRY(check_load());
   if (has_url()) {
     if (const std::string flag = given(Goes::kWithModel); !flag.empty()) return misplaced(flag, "--url");
     if (!engine.model_path.empty()) return misplaced("--model-path", "--url, whose server has its model");
@@ -170,6 +206,8 @@ Result<BenchServeOptions> BenchServeFlags::finish(const EngineOptions& engine, b
   }
   if (options_.api_key.find_first_of("\r\n") != std::string::npos)
     return invalid_argument("--api-key: a line break is not accepted; one line is");
+  LoadOptions& load = options_.load;
+  load.output_tokens = output_tokens_.value_or(load.agents.sessions > 0 ? kAgentOutputTokens : load.output_tokens);
   options_.engine = engine;
   options_.json = json;
   return options_;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,7 +24,17 @@ class BenchServeFlags {
   Result<BenchServeOptions> finish(const EngineOptions& engine, bool json);
 
  private:
-  enum class Goes : std::uint8_t { kAlways, kWithRandom, kWithAdapters, kWithSkew, kWithUrl, kWithModel };
+  enum class Goes : std::uint8_t {
+    kAlways,
+    kWithDrawn,  // with random requests and agents
+    kWithRandom,
+    kWithAgents,
+    kWithoutAgents,
+    kWithAdapters,
+    kWithSkew,
+    kWithUrl,
+    kWithModel
+  };
   // Returns a function that records that the flag was given, and then calls `take`.
   CommandFlags::Take noting(Goes goes, CommandFlags::Take take);
   // Returns the first given flag that applies only under the condition `goes`; "" if there is none.
@@ -33,10 +44,14 @@ class BenchServeFlags {
   void add_text(CommandFlags& add, const std::string& name, const std::string& type, const std::string& help, Goes goes,
                 std::string& to);
   void add_load_flags(CommandFlags& add);
+  void add_agent_flags(CommandFlags& add);
   void add_adapter_flags(CommandFlags& add);
+  // Checks conditions on the flags of the load.
+  Status check_load() const;
   void add_server_flags(CommandFlags& add);
 
   BenchServeOptions options_;
+  std::optional<std::int64_t> output_tokens_;
   std::vector<std::pair<Goes, std::string>> given_;
 };
 

@@ -75,6 +75,25 @@ TEST(ParseBenchServe, ReadsItsFlags) {
   EXPECT_EQ(there.load.zipf_exponent, 2);
 }
 
+TEST(ParseBenchServe, ReadsTheFlagsOfAgents) {
+  const auto load_of = [](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), {"bench", "serve", "--model-path", "m", "--agents", "3"});
+    const Result<CommandLine> line = parse(arguments);
+    return line.ok() ? std::get<BenchServeOptions>(line->command).load : LoadOptions();
+  };
+  const LoadOptions usual = load_of({});
+  EXPECT_EQ(usual.agents.sessions, 3);
+  EXPECT_EQ(usual.output_tokens, 444);
+  const LoadOptions own = load_of({"--agent-turns", "5", "--agent-first-len", "100", "--agent-context", "900",
+                                   "--agent-tool-seconds", "0.5", "--output-len", "9", "--arrivals", "uniform"});
+  EXPECT_EQ(own.agents.turns, 5);
+  EXPECT_EQ(own.agents.first_tokens, 100);
+  EXPECT_EQ(own.agents.context, 900);
+  EXPECT_EQ(own.agents.tool_seconds, 0.5);
+  EXPECT_EQ(own.output_tokens, 9);
+  EXPECT_EQ(own.arrivals, Arrivals::kUniform);
+}
+
 TEST(ParseBenchServe, WrongLinesNameTheFlag) {
   struct WrongLine {
     std::vector<std::string> arguments;
@@ -90,6 +109,19 @@ TEST(ParseBenchServe, WrongLinesNameTheFlag) {
                 "--api-key does not go with a server of this process"},
       WrongLine{{"bench", "serve", "--model-path", "m", "--trace", "t", "--input-len", "3"},
                 "--input-len does not go with --trace"},
+      WrongLine{{"bench", "serve", "--model-path", "m", "--trace", "t", "--output-len", "3"},
+                "--output-len does not go with --trace"},
+      WrongLine{{"bench", "serve", "--model-path", "m", "--agents", "3", "--trace", "t"},
+                "--trace does not go with --agents"},
+      WrongLine{{"bench", "serve", "--model-path", "m", "--agents", "3", "--num-prompts", "2"},
+                "--num-prompts does not go with --agents"},
+      WrongLine{{"bench", "serve", "--model-path", "m", "--agents", "3", "--input-len", "2"},
+                "--input-len does not go with --agents"},
+      WrongLine{{"bench", "serve", "--model-path", "m", "--agent-turns", "2"},
+                "--agent-turns has no effect without --agents"},
+      WrongLine{{"bench", "serve", "--model-path", "m", "--agents", "3", "--agent-turns", "1"}, "--agent-turns: "},
+      WrongLine{{"bench", "serve", "--model-path", "m", "--agents", "3", "--agent-tool-seconds", "-1"},
+                "--agent-tool-seconds: -1"},
       WrongLine{{"bench", "serve", "--model-path", "m", "--request-rate", "2,,4"}, "--request-rate: \"\""},
       WrongLine{{"bench", "serve", "--model-path", "m", "--request-rate", "0"}, "--request-rate: \"0\""},
       WrongLine{{"bench", "serve", "--model-path", "m", "--random-range-ratio", "2"}, "--random-range-ratio: 2"},

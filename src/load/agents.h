@@ -1,0 +1,35 @@
+// Makes the load of coding agents: sessions of many turns, each of which sends the whole conversation again. All
+// sessions share a system prompt. A turn's prompt is the previous prompt, the output of the previous turn, and new
+// tokens, such as the result of a tool. Some sessions have a sub-agent, which begins a conversation of its own with the
+// system prompt while its session waits, and a branch: one request that continues the session's conversation beside
+// its next turn.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "tessera/base/status.h"
+#include "tessera/load/latency.h"
+#include "tessera/load/load.h"
+
+namespace tessera {
+
+// Makes options.agents.sessions sessions, whose beginnings arrive as options.arrivals says. Requests of one session are
+// neighbours in the load. LoadRequest::after names the request that must have ended before. Returns kInvalidArgument if
+// the context has no room for the turns. Preconditions: there is a session, and a session has at least two turns.
+Result<Load> agent_load(const LoadOptions& options);
+
+// The requests of a run whose prompts have from `least_tokens` to below `end_tokens` tokens.
+struct PromptLatency {
+  std::int64_t least_tokens = 0;
+  std::int64_t end_tokens = 0;
+  std::int64_t requests = 0;  // those that succeeded
+  double new_tokens = 0;      // the mean number of tokens that are not in LoadRequest::known_tokens
+  Distribution ttft{};        // in milliseconds
+};
+// Divides the requests of a load into `ranges` equal ranges of prompt lengths. records[i] belongs to load.requests[i].
+// Ranges without requests are left out.
+std::vector<PromptLatency> prompt_latencies(const Load& load, std::span<const RequestRecord> records, int ranges);
+
+}  // namespace tessera

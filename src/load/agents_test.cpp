@@ -1,0 +1,130 @@
+// Catches: a turn whose prompt does not begin with the previous prompt and its output, sessions that share more than
+// their system prompt, a sub-agent that its session does not wait for, and known tokens that no cache can have.
+#include "tessera/load/agents.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+namespace tessera {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr std::int64_t kOutput = 20;
+
+LoadOptions options_of(std::int64_t sessions) {
+  return {.seed = 7,
+          .agents = {.sessions = sessions, .turns = 12, .first_tokens = 400, .context = 3000, .tool_seconds = 0.5},
+          .output_tokens = kOutput};
+}
+
+std::vector<std::int64_t> ids_of(const Load& load, std::size_t i, const std::vector<RequestRecord>& records) {
+  return prompt_ids(load.requests[i], i, {.seed = 1, .run = 1, .vocab_size = 1 << 20}, records);
+}
+
+std::int64_t common_tokens(const std::vector<std::int64_t>& a, const std::vector<std::int64_t>& b) {
+  return std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin();
+}
+
+// Records in which request i gave `kOutput` tokens with the id i.
+std::vector<RequestRecord> answered(const Load& load) {
+  std::vector<RequestRecord> records(load.requests.size());
+  for (std::size_t i = 0; i < records.size(); ++i)
+    records[i].output_ids.assign(static_cast<std::size_t>(kOutput), static_cast<std::int64_t>(i));
+  return records;
+}
+
+TEST(AgentLoad, KnownTokensAreInEarlierPromptsAndOutputs) {
+  const Load load = *agent_load(options_of(5));
+  const std::vector<RequestRecord> records = answered(load);
+  std::vector<std::vector<std::int64_t>> texts;  // prompts with their outputs
+  for (std::size_t i = 0; i < load.requests.size(); ++i) {
+    const LoadRequest& request = load.requests[i];
+    std::vector<std::int64_t> ids = ids_of(load, i, records);
+    EXPECT_EQ(std::ssize(ids), request.input_tokens);
+    std::int64_t known = 0;
+    for (const std::vector<std::int64_t>& text : texts) known = std::max(known, common_tokens(text, ids));
+    EXPECT_EQ(known, request.known_tokens) << i;
+    ids.insert(ids.end(), records[i].output_ids.begin(), records[i].output_ids.end());
+    texts.push_back(std::move(ids));
+  }
+}
+
+TEST(AgentLoad, SessionsHaveTheirTurnsAndEndAtTheContext) {
+  const Load load = *agent_load(options_of(40));
+  std::int64_t sessions = 0;
+  std::int64_t longest = 0;
+  std::set<std::size_t> waited_for;
+  std::int64_t shared = 0;  // requests that two or more others wait for
+  for (std::size_t i = 0; i < load.requests.size(); ++i) {
+    const LoadRequest& request = load.requests[i];
+    longest = std::max(longest, request.input_tokens);
+    if (!request.after) {
+      ++sessions;
+      EXPECT_EQ(request.input_tokens, 400);
+      continue;
+    }
+    EXPECT_LT(*request.after, i);
+    EXPECT_EQ(request.arrival_s, 0.5);
+    shared += !waited_for.insert(*request.after).second;
+  }
+  EXPECT_EQ(sessions, 40);
+  EXPECT_EQ(longest, 3000);
+  // A sub-agent of three turns and a branch begin when the same request ends; 44 % of sessions have both.
+  EXPECT_NEAR(static_cast<double>(shared), 40 * 0.44, 9);
+  EXPECT_EQ(std::ssize(load.requests), 40 * 12 + 4 * shared);
+}
+
+TEST(AgentLoad, OnlySessionsHaveARate) {
+  const Load load = *agent_load(options_of(3));
+  const std::vector<double> times = *arrivals_at(load, 0.25);
+  const std::vector<double> at_once = *arrivals_at(load, INFINITY);
+  for (std::size_t i = 0; i < times.size(); ++i) {
+    EXPECT_EQ(times[i], load.requests[i].after ? 0.5 : 4 * load.requests[i].arrival_s);
+    EXPECT_EQ(at_once[i], load.requests[i].after ? 0.5 : 0);
+  }
+}
+
+TEST(AgentLoad, OutputsThatTheServerDoesNotReportAreDrawn) {
+  const Load load = *agent_load(options_of(1));
+  const std::vector<std::int64_t> ids = ids_of(load, 1, {});
+  EXPECT_EQ(common_tokens(ids_of(load, 0, {}), ids), 400);
+  EXPECT_EQ(std::ssize(ids), load.requests[1].input_tokens);
+  EXPECT_EQ(ids, ids_of(load, 1, std::vector<RequestRecord>(load.requests.size())));
+}
+
+TEST(AgentLoad, RefusesAContextWithoutRoomForTheTurns) {
+  LoadOptions options = options_of(1);
+  options.agents.context = 400 + 11 * (kOutput + 1);
+  EXPECT_TRUE(agent_load(options).ok());
+  --options.agents.context;
+  EXPECT_THAT(agent_load(options).status().message(), HasSubstr("--agent-context: 630 is not accepted"));
+  EXPECT_THAT(agent_load(options).status().message(), HasSubstr("at least 631"));
+}
+
+TEST(PromptLatencies, AreGroupedByPromptLength) {
+  Load load;
+  std::vector<RequestRecord> records;
+  for (const std::int64_t tokens : {10, 20, 90, 100}) {
+    load.requests.push_back({.input_tokens = tokens, .known_tokens = tokens - 5});
+    records.push_back({.sent_s = 1, .first_token_s = 1 + 1e-3 * static_cast<double>(tokens), .input_tokens = tokens});
+  }
+  load.requests.push_back(load.requests.back());
+  records.push_back(records.back());
+  records.back().failure = "lost";
+  const std::vector<PromptLatency> latencies = prompt_latencies(load, records, 4);
+  ASSERT_EQ(latencies.size(), 2U);
+  EXPECT_EQ(latencies[0].requests, 2);
+  EXPECT_NEAR(latencies[0].ttft.mean, 15, 1e-6);
+  EXPECT_EQ(latencies[1].least_tokens, 78);
+  EXPECT_EQ(latencies[1].end_tokens, 104);
+  EXPECT_NEAR(latencies[1].ttft.p50, 95, 1e-6);
+  EXPECT_EQ(latencies[1].new_tokens, 5);
+}
+
+}  // namespace
+}  // namespace tessera
