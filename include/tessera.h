@@ -24,9 +24,9 @@
  * tessera_free.
  *
  * Threads. Several threads may call any functions at once, also with the same handle. The exceptions are
- * tessera_close and tessera_request_free: once one has begun, nobody else may use its handle. Each engine runs
- * forwards on its own thread; engines of one process are independent. A forked process must not use an engine of its
- * parent. */
+ * tessera_close and tessera_request_free: once one of them has begun, no other call may use its handle. Each engine
+ * runs forwards on its own thread; engines of one process are independent. A forked process must not use an engine of
+ * its parent. */
 #ifndef TESSERA_H
 #define TESSERA_H
 
@@ -88,11 +88,11 @@ tessera_code tessera_open(const char* options, tessera_engine** engine, tessera_
  * nothing for NULL. */
 tessera_code tessera_close(tessera_engine* engine, tessera_error** error);
 
-/* Returns TESSERA_OK, or the error for which the engine no longer serves, such as a lost device. */
+/* Returns TESSERA_OK, or the error that ended the engine's service, such as a lost device. */
 tessera_code tessera_health(tessera_engine* engine, tessera_error** error);
 
-/* Describes what these options would run: pieces, split operators, sizes, rules and memory, in the form of `tessera
- * explain --format json`. Reads only config.json. */
+/* Describes the engine that these options would open, as `tessera explain --format json` does: pieces, split operators,
+ * sizes, rules and memory. Reads only the config.json of the model. */
 tessera_code tessera_explain(const char* options, char** json, tessera_error** error);
 /* Describes an engine and its work as JSON: "model" (as in GET /get_model_info) and "engine" (options, plan, notes,
  * forwards by reason and size, requests, cache and memory, as in GET /get_server_info). Waits for the running step. It
@@ -104,12 +104,13 @@ tessera_code tessera_metrics(tessera_engine* engine, char** json, tessera_error*
 
 /* ---- Texts and tokens ---- */
 
-/* Converts a text to token ids. `text_size` is the number of bytes, and the text may then contain NUL bytes; SIZE_MAX
- * means that it ends at its first NUL. If `special` is not 0, adds the tokens with which the model's prompts begin or
- * end. The caller owns *ids, which may be NULL if *count is 0. */
+/* Converts a text to token ids. `text_size` is the text's size in bytes, so that the text may contain NUL bytes. If
+ * `text_size` is SIZE_MAX, the text ends at its first NUL byte. If `special` is not 0, adds the tokens with which the
+ * model's prompts begin or end. The caller owns *ids, which may be NULL if *count is 0. */
 tessera_code tessera_tokenize(tessera_engine* engine, const char* text, size_t text_size, int special, int32_t** ids,
                               size_t* count, tessera_error** error);
-/* Converts token ids to a text. If `skip_special` is not 0, leaves out special tokens. `text_size` may be NULL. */
+/* Converts token ids to a text. If `skip_special` is not 0, leaves out special tokens. *text_size becomes the text's
+ * size in bytes, without the NUL byte at its end; `text_size` may be NULL. */
 tessera_code tessera_detokenize(tessera_engine* engine, const int32_t* ids, size_t count, int skip_special, char** text,
                                 size_t* text_size, tessera_error** error);
 /* Returns the prompt that the model's chat template makes of a chat request's body: {"messages": [...], "tools":
@@ -120,9 +121,10 @@ tessera_code tessera_apply_chat_template(tessera_engine* engine, const char* bod
 
 /* ---- Requests ---- */
 
-/* A request is a path of the server and its body, and its answer is what the server would send:
- *   /generate             SGLang's: texts or ids, sampling_params, return_logprob, ...
- *   /v1/completions, /v1/chat/completions, /v1/embeddings, /v1/rerank, /v1/score      OpenAI's and their like
+/* A request has a path and a body, as an HTTP request to the server has. Its answer is the body that the server would
+ * send:
+ *   /generate             SGLang's API: texts or ids, sampling_params, return_logprob, ...
+ *   /v1/completions, /v1/chat/completions, /v1/embeddings, /v1/rerank, /v1/score      OpenAI's API, and similar ones
  * docs/serving.md has every field. With "stream": true the answer comes piece by piece. */
 
 typedef enum tessera_event_kind {
@@ -139,14 +141,15 @@ typedef struct tessera_event {
   size_t json_size; /* bytes, without the NUL */
 } tessera_event;
 
-/* Called on the engine's thread for each event in turn. One exception is the last event of a request that tessera_close
- * ends: it comes on the thread that closes the engine. The event and its text are valid until the callback returns. All
- * forwards of the engine wait meanwhile, so a callback should take microseconds: pass the text to a thread of your own.
- * It may call any function that does not wait. Those that wait (tessera_close, tessera_info, tessera_ask,
- * tessera_request_next and tessera_request_wait, of any engine) are refused with TESSERA_FAILED_PRECONDITION.
- * tessera_request_free may free other requests of this engine. It must not free the callback's own request. It must not
- * free a request of another engine either, because it would not wait for that request's callback. A result other than 0
- * cancels the request, and an error event follows. No exception may leave the callback. */
+/* A callback for events. The engine's thread calls it for each event in turn. One exception is the last event of a
+ * request that tessera_close ends: it comes on the thread that closes the engine. The event and its text are valid
+ * until the callback returns. All forwards of the engine wait meanwhile, so a callback should take microseconds: pass
+ * the text to a thread of your own. The callback may call any function that does not wait. Functions that wait
+ * (tessera_close, tessera_info, tessera_ask, tessera_request_next and tessera_request_wait, of any engine) are refused
+ * with TESSERA_FAILED_PRECONDITION. tessera_request_free may free other requests of this engine. It must not free the
+ * callback's own request. It must not free a request of another engine either, because it would not wait for that
+ * request's callback. A result other than 0 cancels the request, and an error event follows. No exception may leave the
+ * callback. */
 typedef int (*tessera_on_event)(void* user, const tessera_event* event);
 
 typedef struct tessera_submission {
@@ -158,8 +161,9 @@ typedef struct tessera_submission {
   void* user;                /* for on_event */
 } tessera_submission;
 
-/* Reads and tokenises the body on the calling thread, then gives the request to the engine. A wrong body is an error
- * here. Copies its arguments. on_event may be called before this function returns. */
+/* Reads and tokenises the body on the calling thread, then gives the request to the engine. If the body is wrong, this
+ * function returns the error, and no event follows. Copies its arguments. on_event may be called before this function
+ * returns. */
 tessera_code tessera_submit(tessera_engine* engine, const tessera_submission* submission, tessera_request** request,
                             tessera_error** error);
 
@@ -175,8 +179,8 @@ tessera_code tessera_request_wait(tessera_request* request, int64_t timeout_ms, 
 /* Ends the request with an error event, TESSERA_CANCELLED. Has no effect on a request that has ended. Returns at
  * once. */
 void tessera_request_cancel(tessera_request* request);
-/* Cancels a request that has not ended, and frees it. Waits for a running callback; none is called after the return.
- * Within a callback: see tessera_on_event. Does nothing for NULL. */
+/* Frees a request; cancels it first if it has not ended. Waits for a running callback. After the return, no callback is
+ * called any more. Within a callback: see tessera_on_event. Does nothing for NULL. */
 void tessera_request_free(tessera_request* request);
 
 /* Submits a request that is not streamed, waits, and returns the whole answer. */

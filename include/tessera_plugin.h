@@ -94,8 +94,8 @@ enum {
   TESSERA_PLUGIN_F8E4M3 = 6 /* only for caches, whose operators then take two scales */
 };
 
-/* The symbols for sizes that vary: tokens, requests, longest query, wanted rows, patches, and pages of the four cache
- * groups. In a decode B is the number of rows, and Q is 1. */
+/* The symbols for sizes that vary: tokens (T), requests (B), tokens of the longest query (Q), wanted rows (R), patches
+ * (S), and pages of the four cache groups (P to P3). In a decode B is the number of rows, and Q is 1. */
 enum {
   TESSERA_PLUGIN_T = 0,
   TESSERA_PLUGIN_B = 1,
@@ -206,7 +206,7 @@ typedef struct tessera_plugin_operator {
   int32_t (*infer)(void* self, const tessera_plugin_node* node, tessera_plugin_type* results, size_t* num_results,
                    tessera_plugin_error* error);
   /* 1 if a row of the results depends only on the same row of the operands and on weights, so that padding rows change
-   * nothing. 0 requires kernels with a planner, which tells them which rows count. */
+   * nothing. If it is 0, the operator's kernels need a planner, whose plans tell them which rows are not padding. */
   int32_t row_independent;
   int32_t capturable;       /* 0: never part of a recorded graph; forwards are always cut at it */
   int32_t split_by_default; /* forwards are cut at it unless --cuda-graph-split-ops names others */
@@ -214,13 +214,13 @@ typedef struct tessera_plugin_operator {
    * names, and "$name" stands for an attribute's value. It may use the engine's operators and those that this plugin
    * added before. Null: there is no such form.
    *   "%s = silu(%gate)  %y = mul(%s, %up)  return %y"
-   * A native form also needs the example below, by which it is checked: types of the operands, and attributes. */
+   * A native form needs the example below, with which the host checks it: types of the operands, and attributes. */
   const char* native_form;
   const tessera_plugin_type* example; /* [num_operands] */
   const tessera_plugin_attribute* example_attributes;
   size_t num_example_attributes;
   /* 1: a pass "fuse_<name>", which runs before the engine's fuse_native_forms, replaces each native form in a graph by
-   * the operator. The operator's attributes are those with the same names in the native form's nodes. */
+   * the operator. The operator's attributes are copied from attributes with the same names of the replaced nodes. */
   int32_t fuses;
 } tessera_plugin_operator;
 
@@ -279,7 +279,7 @@ typedef struct tessera_plugin_planner {
 /* ---- Kernels
  * --------------------------------------------------------------------------------------------------------- */
 
-/* What a kernel is bound to: one node with one set of sizes. */
+/* The node and the set of sizes to which a kernel is bound. */
 typedef struct tessera_plugin_call {
   size_t size;
   const tessera_plugin_node* node;
@@ -287,11 +287,11 @@ typedef struct tessera_plugin_call {
   size_t num_operands;
   const tessera_plugin_tensor* results;
   size_t num_results;
-  tessera_plugin_address workspace; /* of workspace_bytes() bytes, shared by all kernels of the stream */
+  tessera_plugin_address workspace; /* scratch memory of workspace_bytes() bytes, shared by all kernels of the stream */
   tessera_plugin_address plan; /* its handle is null if the kernel has no planner, and in workspace_bytes() */
   const tessera_plugin_limits* limits;
   int32_t is_decode; /* batches have one row for each request */
-  void* device;      /* what a plugin's device made in open(); null on other devices */
+  void* device;      /* the object that a plugin's device made in open(); null on other devices */
 } tessera_plugin_call;
 
 /* A kernel: implements an operator on one type of device. It is bound once for each size, and then only enqueued. */
@@ -307,7 +307,7 @@ typedef struct tessera_plugin_kernel {
    * each time, eagerly and while the stream records. `stream`:
    *   "cpu"       null; the call itself computes, and the host repeats the call for every replay of a graph
    *   "cuda"      cudaStream_t
-   *   a plugin's  what its create_stream() made */
+   *   a plugin's  the object that its create_stream() made */
   int32_t (*enqueue)(const void* bound, void* stream, tessera_plugin_error* error);
   void (*release)(void* bound); /* null: there is nothing to free */
   /* Computes the bytes of scratch memory that the bound kernel needs; the addresses in `call` are null. Null: no
@@ -324,9 +324,9 @@ typedef struct tessera_plugin_kernel {
 
 typedef struct tessera_plugin_properties {
   size_t size;
-  const char* name;         /* of this device, for messages and logs; valid until close() */
+  const char* name;         /* the device's name, for messages and logs; valid until close() */
   int64_t memory_bytes;     /* the most memory that this process may use */
-  int32_t threads;          /* its processors, or the worker threads of a kernel */
+  int32_t threads;          /* the device's processors, or the worker threads of a kernel */
   int32_t on_host;          /* kernels run on the host's cores, and enqueue() returns when they have ended */
   int32_t has_pointers;     /* handle + offset is an address that kernels can use; 0: handles only name buffers */
   int32_t has_bf16;         /* matrix units accept bfloat16 */
@@ -339,7 +339,7 @@ typedef struct tessera_plugin_properties {
   const char* why_no_graphs;
 } tessera_plugin_properties;
 
-/* The bound operators of a part of a forward, in order. A device captures them. */
+/* The bound operators of a part of a forward, in order. tessera_plugin_device::capture() makes a graph of them. */
 typedef struct tessera_plugin_steps {
   size_t size;
   size_t count;
@@ -358,7 +358,7 @@ typedef struct tessera_plugin_device {
   size_t size;
   void* self;
   const char* type;     /* unique: "opencl"; --device names it */
-  int32_t has_ordinals; /* "opencl:1" is a name too */
+  int32_t has_ordinals; /* 1: a device's name may have an ordinal, as in "opencl:1" */
 
   /* Opens the device with this ordinal. Returns NOT_FOUND, with the reason, if this machine has no such device. */
   int32_t (*open)(void* self, int32_t ordinal, void** device, tessera_plugin_properties* properties,
@@ -391,7 +391,8 @@ typedef struct tessera_plugin_device {
   int32_t (*upload)(void* stream, tessera_plugin_address to, const void* data, size_t bytes,
                     tessera_plugin_error* error);
   int32_t (*download)(void* stream, void* data, tessera_plugin_address from, size_t bytes, tessera_plugin_error* error);
-  /* Copy and fill. A recording stream records them like kernels. The two ranges of a copy do not overlap. */
+  /* Enqueue a copy or a fill. A stream that records keeps both in the recording, as it keeps kernels. The two ranges of
+   * a copy do not overlap. */
   int32_t (*copy)(void* stream, tessera_plugin_address to, tessera_plugin_address from, size_t bytes,
                   tessera_plugin_error* error);
   int32_t (*fill)(void* stream, tessera_plugin_address to, uint8_t value, size_t bytes, tessera_plugin_error* error);
@@ -473,7 +474,7 @@ typedef struct tessera_plugin_program {
   /* Adds the node unchanged; the device's registered kernel runs it. */
   int32_t (*keep_node)(const struct tessera_plugin_program* program, size_t node, tessera_plugin_error* error);
   /* Adds a kernel of the compiler's own for any part of the work. `node` has indices of values as operands and results;
-   * `op` and attributes are as the kernel wants them. `kernel` has no planner. `listing` says what the kernel computes,
+   * `op` and attributes are whatever the kernel reads. `kernel` has no planner. `listing` says what the kernel computes,
    * for explain; it may be null. */
   int32_t (*add_instruction)(const struct tessera_plugin_program* program, const tessera_plugin_piece_node* node,
                              const tessera_plugin_kernel* kernel, const char* listing, tessera_plugin_error* error);
@@ -485,8 +486,8 @@ typedef struct tessera_plugin_compiler {
   size_t size;
   void* self;
   const char* name; /* its name in --piecewise-cuda-graph-compiler */
-  /* Writes everything on which its programs depend besides piece and device: its version and options. Equal texts
-   * promise equal programs, and handles are stored under this text for later processes. */
+  /* Writes everything on which the compiler's programs depend besides piece and device: its version and options.
+   * Equal texts mean equal programs, and handles are stored under this text for later processes. */
   void (*hash)(void* self, const tessera_plugin_text* out);
   /* Compiles the piece. `handle` is JSON from which load() can make the same program again. If nothing is written to
    * it, the program is not stored. */
@@ -517,7 +518,7 @@ typedef struct tessera_plugin_pass {
 typedef struct tessera_plugin_model {
   size_t size;
   const char* config_json; /* the result of config(); the members of a text_config are also at the top level */
-  int32_t dtype;           /* of activations, and of the matrices by which they are multiplied */
+  int32_t dtype;           /* the type of activations, and of the matrices by which they are multiplied */
   int32_t kv_cache_dtype;  /* with F8E4M3, operators on keys and values take scales: k_scale and v_scale, f32[1] */
   int64_t page_size;      /* tokens: the second dimension of the states for keys and values */
   int64_t max_requests;   /* the size of input last_ids: i32[max_requests] */
@@ -653,7 +654,7 @@ typedef struct tessera_plugin_chat_format {
   void* self;
   const char* name;
   int32_t finds;          /* FINDS_REASONING, FINDS_CALLS, or their sum */
-  int32_t special_tokens; /* its marks are special tokens, which the text then contains; 0: they are left out */
+  int32_t special_tokens; /* 1: marks are special tokens, so the text keeps these; 0: they are left out */
   /* A text in this format. When the format is added, the host reads the text whole, and again cut at every byte. The
    * pieces must be the same, and contain reasoning or a whole call, as `finds` says. */
   const char* example;
@@ -683,11 +684,11 @@ typedef struct tessera_plugin_chat_format {
 typedef struct tessera_plugin_host {
   size_t size;
   uint32_t abi;        /* TESSERA_PLUGIN_ABI of the engine */
-  const char* version; /* of the engine: "1.2.0" */
+  const char* version; /* the engine's version: "1.2.0" */
   int32_t (*add_operator)(const struct tessera_plugin_host* host, const tessera_plugin_operator* op,
                           tessera_plugin_error* error);
   int32_t (*add_kernel)(const struct tessera_plugin_host* host, const tessera_plugin_kernel* kernel,
-                        tessera_plugin_error* error); /* after its operator and its device */
+                        tessera_plugin_error* error); /* add it after its operator and its device */
   int32_t (*add_device)(const struct tessera_plugin_host* host, const tessera_plugin_device* device,
                         tessera_plugin_error* error);
   int32_t (*add_compiler)(const struct tessera_plugin_host* host, const tessera_plugin_compiler* compiler,
@@ -703,13 +704,13 @@ typedef struct tessera_plugin_host {
    * least `grain`. It is for kernels on "cpu". */
   void (*parallel_for)(int64_t count, int64_t grain, void (*body)(void* context, int64_t begin, int64_t end),
                        void* context);
-  void* registry; /* the host's own */
+  void* registry; /* used by the host only */
   int32_t (*add_chat_format)(const struct tessera_plugin_host* host, const tessera_plugin_chat_format* format,
                              tessera_plugin_error* error);
 } tessera_plugin_host;
 
-/* What a plugin exports: its identity, which is read before any of its code runs. It also exports the function that
- * adds its components. */
+/* A plugin's identity, which the plugin exports. The host reads it before any of the plugin's code runs. The plugin
+ * also exports the function that adds its components. */
 typedef struct tessera_plugin_info {
   size_t size;
   uint32_t abi;

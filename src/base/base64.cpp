@@ -46,7 +46,7 @@ std::optional<std::string> from_base64(std::string_view text) {
       word = word << 6 | digit;
     }
     if ((word & ((1u << (24 - 8 * (digits - 1))) - 1)) != 0)
-      return std::nullopt;  // the unused bits of the last digit must be 0
+      return std::nullopt;  // to_base64() leaves the unused bits of the last digit 0
     for (std::size_t k = 0; k + 1 < digits; ++k) bytes += static_cast<char>(word >> (16 - 8 * k) & 255);
   }
   return bytes;

@@ -1,6 +1,7 @@
 // bfloat16 and IEEE half precision as storage types; arithmetic uses float32. Conversions are branch-free bit
-// operations, so loops over them vectorise on any target and do not depend on flush-to-zero modes. They round to
-// nearest, ties to even. Subnormals and infinities are exact; NaN becomes a quiet NaN.
+// operations, so loops over them vectorise on any target and do not depend on flush-to-zero modes. Conversions to
+// float32 are exact. Conversions from float32 round to nearest, ties to even; their results may be subnormal or
+// infinite, and NaN becomes a quiet NaN.
 #pragma once
 
 #include <bit>
@@ -20,7 +21,7 @@ struct Float16 {
 
 TESSERA_INLINE float to_float(float x) { return x; }
 TESSERA_INLINE float to_float(BFloat16 x) { return std::bit_cast<float>(static_cast<std::uint32_t>(x.bits) << 16); }
-// Converts without branches. Subnormals, infinities and NaN are exact too.
+// Exact for subnormals, infinities and NaN too.
 TESSERA_INLINE float to_float(Float16 x) {
   const std::uint32_t magnitude = static_cast<std::uint32_t>(x.bits & 0x7fff) << 13;
   const std::uint32_t sign = static_cast<std::uint32_t>(x.bits & 0x8000) << 16;
@@ -54,8 +55,8 @@ TESSERA_INLINE Float16 from_float<Float16>(float x) {
   const std::uint32_t bits = all & 0x7fffffffu;
   // For a magnitude of 65520 or more, rounding carries into exponent 31, which means infinity.
   const std::uint32_t normal = (bits - ((127u - 15u) << 23) + 0xfffu + ((bits >> 13) & 1u)) >> 13;
-  // A result below 2^-14 is subnormal. Adding 0.5 aligns its last bit, 2^-24, with the float's last bit, so the
-  // addition rounds correctly.
+  // A result below 2^-14 is subnormal. The last bit of a subnormal is 2^-24, which is also the last bit of a float
+  // between 0.5 and 1. So adding 0.5 rounds correctly.
   const std::uint32_t subnormal =
       std::bit_cast<std::uint32_t>(std::bit_cast<float>(bits) + 0.5f) - std::bit_cast<std::uint32_t>(0.5f);
   const std::uint32_t special = bits > 0x7f800000u ? 0x7e00u : 0x7c00u;

@@ -19,7 +19,7 @@ struct Float8E4M3 {
 TESSERA_INLINE float number_of_e4m3(std::uint32_t v) {
   const std::uint32_t magnitude = (v & 0x7fu) << 20;
   // A normal number only needs another exponent bias, 127 instead of 7. A subnormal number becomes the fraction of a
-  // normal float, and that float's leading one is then subtracted.
+  // normal float; subtracting that float's leading bit, 2^-6, leaves the number.
   const float normal = std::bit_cast<float>(magnitude + (120u << 23));
   const float subnormal = std::bit_cast<float>(magnitude + (121u << 23)) - std::bit_cast<float>(121u << 23);
   float value = magnitude < (1u << 23) ? subnormal : normal;
@@ -37,8 +37,8 @@ TESSERA_INLINE Float8E4M3 from_float<Float8E4M3>(float x) {
   constexpr std::uint32_t kGreatest = 0x43e00000u;  // 448
   const std::uint32_t bounded = bits < kGreatest ? bits : kGreatest;
   const std::uint32_t normal = (bounded - (120u << 23) + 0x7ffffu + ((bounded >> 20) & 1u)) >> 20;
-  // Adding 2^14 aligns the last bit of a subnormal number, 2^-9, with the float's last bit, so the addition rounds
-  // correctly.
+  // The last bit of a subnormal number is 2^-9, which is also the last bit of a float between 2^14 and 2^15. So adding
+  // 2^14 rounds correctly.
   const float base = std::bit_cast<float>(141u << 23);
   const std::uint32_t subnormal =
       std::bit_cast<std::uint32_t>(std::bit_cast<float>(bounded) + base) - std::bit_cast<std::uint32_t>(base);

@@ -29,12 +29,13 @@ namespace {
 std::atomic<MappedRange*> all_ranges = nullptr;
 std::mutex ranges_mutex;
 std::size_t page_size = 0;
-struct sigaction other_action = {};  // the action for SIGBUS before this handler was installed
+struct sigaction other_action = {};  // the action for SIGBUS that on_missing_page() has replaced
 
 static_assert(std::atomic<std::uintptr_t>::is_always_lock_free && std::atomic<bool>::is_always_lock_free,
               "the handler reads these");
 
-// Does what the process would do without this handler. If this function returns, the same access faults again.
+// Does what the process would do without this handler. If this function returns, the access that faulted is repeated
+// and faults again.
 void pass_on(int signal, siginfo_t* info, void* context) {
   if ((other_action.sa_flags & SA_SIGINFO) != 0) {
     other_action.sa_sigaction(signal, info, context);

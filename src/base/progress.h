@@ -12,7 +12,7 @@ class Progress {
   // Starts a bar. If `unit` is "B", bytes are printed in MiB; any other unit is printed after the number. If `enabled`
   // is false, nothing is drawn.
   Progress(std::string title, std::int64_t total, std::string unit, bool enabled);
-  ~Progress();  // completes the line
+  ~Progress();  // draws the bar a last time and ends its line
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 

@@ -139,11 +139,11 @@ T take_value(Result<T>&& r) {
 }
 }  // namespace internal
 
-// Evaluates to the value of a Result, or to nothing for an ok Status, or returns the error from the enclosing function.
-// g++, clang++ and nvcc accept this statement expression. When a TRY returns early, g++ 12 leaks the members of a
-// braced initialiser that are already built, the first captures of a lambda, and memory that `new` has allocated. A TRY
-// must therefore be in a statement of its own before such an expression (tools/check_try.py). A TRY is harmless as the
-// first member of an initialiser and as a function's argument.
+// Evaluates to the value of a Result, or to nothing for an ok Status. If there is an error, returns it from the
+// enclosing function. g++, clang++ and nvcc accept this statement expression. When a TRY returns early, g++ 12 leaks
+// the members of a braced initialiser that are already built, the first captures of a lambda, and memory that `new` has
+// allocated. A TRY must therefore be in a statement of its own before such an expression (tools/check_try.py). As the
+// first member of an initialiser, or as a function's argument, a TRY leaks nothing.
 #define TRY(...) TESSERA_TRY_NUMBERED(__COUNTER__, __VA_ARGS__)
 // The counter makes the variable's name unique, so that a TRY may be used in another TRY's argument.
 #define TESSERA_TRY_NUMBERED(number, ...) TESSERA_TRY_NUMBERED_(number, __VA_ARGS__)

@@ -21,7 +21,7 @@ class Timeline {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // A phase. Times are seconds from the origin.
+  // A phase. Times are in seconds from the timeline's origin (its constructor's argument).
   struct Phase {
     std::string name;
     double begin_s = 0;
@@ -61,7 +61,8 @@ class Timeline {
   double end_s() const;
   // Returns the part of end_s() that no phase covers, in seconds.
   double uncovered_s() const;
-  // Returns a log line in milliseconds: "312.4 ms (process 0.0-9.1, plan 12.2-30.5 …; 1.3 in none of these)".
+  // Returns a log line whose times are in milliseconds: "312.4 ms (process 0.0-9.1, plan 12.2-30.5 …; 1.3 in none of
+  // these)".
   std::string line() const;
 
  private:

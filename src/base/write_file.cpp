@@ -47,7 +47,7 @@ Status replace_file(const fs::path& path, std::string_view content) {
 
 Status replace_link(const fs::path& path, const fs::path& target) {
   const fs::path temporary = beside(path);
-  ::unlink(temporary.c_str());  // an earlier process with the same process id may have left it
+  ::unlink(temporary.c_str());  // an earlier process with the same process id may have left such a file
   if (::symlink(target.c_str(), temporary.c_str()) != 0) return file_error("make the link", temporary);
   return rename_file(temporary, path);
 }

@@ -1,4 +1,4 @@
-// Chooses the function that reads a request's body. The request's path decides which function this is.
+// Chooses the function that reads a request's body by the request's path.
 #pragma once
 
 #include <string_view>
@@ -9,8 +9,8 @@
 
 namespace tessera::capi {
 
-// Reads and tokenises the body of a request to `path`. `model` outlives the job. If `path` takes no requests, the error
-// has HTTP status 404 and lists the paths that take requests.
+// Reads and tokenises the body of a request to `path`. `model` must outlive the job. If `path` takes no requests, the
+// error has HTTP status 404 and lists the paths that take requests.
 ApiResult<ApiJob> prepare(const ServedModel& model, std::string_view path, std::string_view body);
 
 }  // namespace tessera::capi

@@ -38,7 +38,8 @@ Result<OpenOptions> read_options(const char* text, ModelContent content) {
   return options;
 }
 
-// Replaces the names of options in messages of lower layers by the names that the caller used.
+// Returns `status` with another message: lower layers name options in their own way, and the caller's names replace
+// those names.
 Status in_words_of(const OpenOptions& options, const Status& status) {
   return {status.code(), with_flags(status.message(), options.values)};
 }

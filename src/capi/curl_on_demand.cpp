@@ -1,7 +1,7 @@
-// Loads libcurl for libtessera.so from the system at its first use, instead of linking it. With its dependencies
-// libcurl would be a sixth of the Python wheel, and only downloads, images named by URL and `bench serve` use it. The
-// functions here have libcurl's own declarations from its header; like all other symbols of the library they are
-// hidden. If the system has no libcurl, every call fails, and curl_easy_strerror() says why.
+// Loads the system's libcurl into libtessera.so at its first use. The library is not linked with libcurl, because
+// libcurl and its dependencies would make up a sixth of the Python wheel, and only downloads, images named by URL and
+// `bench serve` use it. The functions here have libcurl's own declarations from its header; like all other symbols of
+// the library they are hidden. If the system has no libcurl, every call fails, and curl_easy_strerror() says why.
 //
 // Threads: libcurl's own rules apply.
 #define CURL_DISABLE_TYPECHECK
@@ -56,7 +56,7 @@ F* find(F* /*like*/, const char* name) {
     static auto* const found = find(&NAME, #NAME);  \
     if (found != nullptr) found ARGUMENTS;          \
   }
-// Defines a function with one value after OPTION: a pointer, a long or a curl_off_t, which all come in the same
+// Defines a function with one value after OPTION: a pointer, a long or a curl_off_t, which are all passed in the same
 // register.
 #define ON_DEMAND_VALUE(RESULT, NAME, HANDLE, handle, OPTION, option, OTHERWISE)        \
   RESULT NAME(HANDLE* handle, OPTION option, ...) {                                     \

@@ -95,7 +95,7 @@ Result<std::string> EmbeddedEngine::ask_engine(std::function<std::string(Engine&
     return future.get();
   } catch (const std::future_error&) {
     TRY(health());
-    return internal_error("the engine's thread dropped a question without an answer; ask again");
+    return internal_error("the engine's thread dropped the call; repeat it");
   }
 }
 
@@ -121,7 +121,7 @@ void EmbeddedEngine::take_all(std::span<EngineThread::Event> events) {
     {
       const std::lock_guard lock(jobs_mutex_);
       const auto found = jobs_.find(event.ticket);
-      if (found == jobs_.end()) continue;  // the event was on its way when its job ended
+      if (found == jobs_.end()) continue;  // the engine had sent the event before the job ended
       job = found->second;
       if (event.event.finish != FinishReason::kNone) jobs_.erase(found);
     }
@@ -171,7 +171,7 @@ void EmbeddedEngine::end_with(Job& job, tessera_code code, const ApiError& error
       if (jobs_.erase(ticket) == 0) continue;
     }
     const std::shared_lock alive(thread_mutex_);
-    if (!stopped_) thread_->cancel(ticket);  // after stop() the thread drops all requests
+    if (!stopped_) thread_->cancel(ticket);  // stop() ends the thread, and all requests with it
   }
   job.events->push({.kind = TESSERA_EVENT_ERROR, .code = code, .json = error.to_json(), .message = error.message});
   job.api.answer.reset();

@@ -27,8 +27,8 @@ namespace tessera::capi {
 
 class EmbeddedEngine {
  public:
-  // One request of the protocols, with its engine requests and its events. After submission, only the engine's thread
-  // uses the first four members.
+  // One request of the server's protocols, with its engine requests and its events. After submission, only the engine's
+  // thread uses the first four members.
   struct Job {
     ApiJob api;
     Ticket first = 0;

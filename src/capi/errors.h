@@ -19,7 +19,7 @@ struct tessera_error {
 namespace tessera::capi {
 
 tessera_code code_of(StatusCode code);
-// Returns the code for a protocol's error, chosen by its HTTP status.
+// Returns the code that belongs to the HTTP status of the error.
 tessera_code code_of(const ApiError& error);
 
 // Sets *error and returns the code. Leaves *error alone if `error` is null or memory ran out.

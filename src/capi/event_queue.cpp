@@ -7,9 +7,9 @@
 namespace tessera::capi {
 namespace {
 
-thread_local int callbacks = 0;  // number of callbacks that this thread is inside of
+thread_local int callbacks = 0;  // number of callbacks that run on this thread now
 
-// The longest timeout; longer ones would overflow the clock.
+// The longest timeout: a year. A timeout near the limit of 64 bits would overflow the clock.
 constexpr std::int64_t kLongestMs = std::int64_t{1000} * 60 * 60 * 24 * 365;
 
 }  // namespace

@@ -43,8 +43,7 @@ class EventQueue {
   // Waits until the last event was added and its callback has returned. Returns false on a timeout.
   bool wait(std::int64_t timeout_ms);
   bool ended();
-  // Stops the callbacks. When this function returns, no callback runs. The exception is a callback that itself called
-  // this function.
+  // Stops the callbacks. When this function returns, no callback runs, unless a callback itself called this function.
   void detach();
 
  private:

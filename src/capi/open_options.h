@@ -21,11 +21,11 @@ struct OpenOptions {
   ModelSource model;
   std::vector<std::string> log_levels;
   std::vector<std::string> warnings;  // warnings about options that have no effect
-  std::vector<FlagValue> values;      // for option names in messages
+  std::vector<FlagValue> values;      // the options as the caller named them, for with_flags()
 };
 
 // Reads options in JSON or YAML, with the keys of a configuration file. Opens no configuration file. `load_plugin` is
-// used as CommonFlags::load_plugin. Errors name line, key, value and what is accepted.
+// used like CommonFlags::load_plugin. Errors name line, key, value and what is accepted.
 Result<OpenOptions> read_open_options(std::shared_ptr<const Registry> registry, const std::string& text,
                                       std::function<Status(const std::string& file)> load_plugin = {});
 

@@ -104,7 +104,7 @@ TEST(Requests, ATimeoutDoesNotEndTheRequest) {
 struct Seen {
   std::mutex mutex;
   std::vector<int> kinds;
-  int most = 1 << 30;  // number of chunks before the callback cancels
+  int most = 1 << 30;  // the callback cancels the request at this number of events
   std::thread::id thread;
 };
 

@@ -13,8 +13,8 @@ namespace tessera::cli {
 
 class CheckpointFolder {
  public:
-  // Checks `folder`, which need not exist, and changes nothing. Returns kInvalidArgument if it is not a folder,
-  // contains `config`, or is not empty while `overwrite` is false.
+  // Checks `folder`, which need not exist, and changes nothing. Returns kInvalidArgument if `folder` exists and is not
+  // a folder, if it is the folder of the file `config`, or if it is not empty and `overwrite` is false.
   static Result<CheckpointFolder> check(const std::string& folder, const std::filesystem::path& config, bool overwrite);
 
   // Returns kResourceExhausted if `bytes` exceeds the file system's free space plus the space that begin() frees.

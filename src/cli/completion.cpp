@@ -33,7 +33,7 @@ std::vector<std::string> words_of(const ShownCommand& command, std::span<const S
   return {};
 }
 
-// Escapes a text for single quotes.
+// Makes a text usable between single quotes: replaces each single quote by `quote`.
 std::string quoted(std::string_view text, std::string_view quote) {
   std::string out;
   for (const char c : text) {

@@ -7,7 +7,7 @@
 namespace tessera::cli {
 
 enum class Treatment {
-  kTaken,    // does what SGLang's flag does, as far as the test that uses the table checks
+  kTaken,    // has the effect of SGLang's flag, as far as the test that uses this table checks it
   kNothing,  // accepted without effect, because the program always does what the flag asks for
   kWarned,   // accepted with a warning that the flag has no effect or has another name
 };

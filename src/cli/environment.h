@@ -27,7 +27,8 @@ Status take_environment(const Environment& get, CommandLine& line);
 FlagValue* find_free_flag(CommandLine& line, std::string_view flag);
 void set_from_environment(FlagValue& flag, Json value);
 
-// Returns a warning for each set variable that has no effect here. Each warning names the flag to use instead.
+// Returns a warning for each variable that has no effect here although it is set to something other than "", "0" or
+// "false". Each warning names the flag to use instead.
 std::vector<std::string> environment_warnings(const Environment& get);
 
 }  // namespace tessera::cli

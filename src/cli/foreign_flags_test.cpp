@@ -43,13 +43,13 @@ TEST(ForeignFlags, MeanTheSameAsOurFlags) {
   EXPECT_EQ(engine({"--disable-overlap-schedule"}).overlap_schedule, false);
   EXPECT_FALSE(engine({}).overlap_schedule.has_value());
   EXPECT_THAT(parse_foreign({"--gpu-memory-utilization", "0.5", "--mem-fraction-static", "0.5"}).status().message(),
-              StartsWith("--gpu-memory-utilization goes without --mem-fraction-static"));
+              StartsWith("--gpu-memory-utilization is an alias of --mem-fraction-static"));
 }
 
 const std::vector<std::string> kWholeExperts[] = {
     {"--enable-expert-parallel"}, {"--enable-ep-moe"}, {"--enable-deepep-moe"}, {"--moe-a2a-backend", "deepep"}};
 
-// Parses `words` together with `flag`, which asks for experts that are not divided.
+// Parses `words` together with `flag`, which asks for whole experts on each rank.
 Result<CommandLine> parse_with(std::vector<std::string> words, const std::vector<std::string>& flag) {
   words.insert(words.end(), flag.begin(), flag.end());
   return parse_foreign(words);
@@ -76,8 +76,9 @@ TEST(ForeignFlags, WholeExpertsRefuseAnotherNumberOfParts) {
     for (const std::string parts : {"1", "2"}) {
       std::string words = flag[0];
       if (flag.size() > 1) words += " " + flag[1];
-      EXPECT_THAT(parse_with({"--tp-size", "4", "--ep-size", parts}, flag).status().message(),
-                  StartsWith("--ep-size: " + parts + " goes without " + words + ", which is taken as --ep-size 4"));
+      EXPECT_THAT(
+          parse_with({"--tp-size", "4", "--ep-size", parts}, flag).status().message(),
+          StartsWith("--ep-size " + parts + " contradicts " + words + ", which sets --ep-size to --tp-size (4)"));
     }
 }
 

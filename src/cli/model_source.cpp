@@ -16,7 +16,7 @@ Status find_model(Command& command, const ModelSource& source) {
   const auto find = [&](auto& options) -> Status {
     if constexpr (requires { options.engine; }) {
       EngineOptions& engine = options.engine;
-      // The command uses another process's server, which has the model.
+      // Without a model's path, the command uses another process's server, which has the model.
       if (engine.model_path.empty()) return ok_status();
       const bool needs_weights =
           !std::is_same_v<decltype(options), ExplainOptions&> && engine.load_format != LoadFormat::kDummy;

@@ -154,7 +154,7 @@ struct BenchServeOptions {
   bool json = false;
 };
 
-// Makes the measurements that an idle server would make.
+// `tune`: makes the measurements that an idle server would make.
 struct TuneOptions {
   EngineOptions engine;
   bool json = false;
@@ -162,7 +162,7 @@ struct TuneOptions {
 
 enum class CacheAction : std::uint8_t { kInfo, kClear };
 
-// Shows or clears what earlier runs stored in the cache folder.
+// `cache`: shows or clears what earlier runs stored in the cache folder.
 struct CacheOptions {
   CacheAction action = CacheAction::kInfo;
   bool json = false;
@@ -174,7 +174,7 @@ struct PullCommandOptions {
   std::string cache_dir;  // "": from the environment
 };
 
-// Writes a checkpoint of random weights.
+// `make-checkpoint`: writes a checkpoint of random weights.
 struct MakeCheckpointOptions {
   std::shared_ptr<const Registry> registry;  // has the model families and operators
   std::string config;                        // path of a config.json, or of a folder that has one
@@ -185,7 +185,7 @@ struct MakeCheckpointOptions {
   bool overwrite = false;
 };
 
-// Writes a checkpoint with quantised weights.
+// `quantize`: writes a checkpoint with quantised weights.
 struct QuantizeOptions {
   std::shared_ptr<const Registry> registry;  // has the model families
   std::string input;                         // path or hub id

@@ -12,9 +12,10 @@
 
 namespace tessera::cli {
 
-// Parses `arguments`, without the program's name. Flags may name the devices and compilers of `registry`, which the
-// returned options keep. `load_plugin` is explained at CommonFlags::load_plugin. Every error concerns the command line
-// (exit code 2) and names the flag, its value and what is accepted. Reads no file except the one that --config names.
+// Parses `arguments`, without the program's name. Flags may name the devices and compilers of `registry`. The returned
+// options share `registry`. `load_plugin` is explained at CommonFlags::load_plugin. Every error concerns the command
+// line (exit code 2) and names the flag, its value and what is accepted. Reads no file except the one that --config
+// names.
 Result<CommandLine> parse_command_line(std::shared_ptr<const Registry> registry,
                                        const std::vector<std::string>& arguments,
                                        std::function<Status(const std::string& file)> load_plugin = {});

@@ -44,7 +44,7 @@ class CompletionParser final : public CommandParser {
 
   EngineOptions* engine() override { return nullptr; }
   Result<Command> finish() override {
-    if (!given_) return invalid_argument("completion of which shell is missing: accepted are bash, zsh, fish");
+    if (!given_) return invalid_argument("completion needs a shell: bash, zsh or fish");
     return Command(ShowText{completion(shell_, common_.program->shown())});
   }
 

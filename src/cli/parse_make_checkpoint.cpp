@@ -51,7 +51,7 @@ class MakeCheckpointParser final : public CommandParser {
 
   Result<Command> finish() override {
     if (options_.config.empty() || options_.folder.empty())
-      return invalid_argument("make-checkpoint of what, and where, is missing: give a config.json and a new folder");
+      return invalid_argument("make-checkpoint needs a config.json and a new folder");
     return Command(options_);
   }
 

@@ -39,8 +39,8 @@ TEST(ParseMakeCheckpoint, WrongLinesAreRefusedNamingTheFlag) {
     const Result<CommandLine> line = parse_make(words);
     return line.ok() ? std::string("accepted") : line.status().message();
   };
-  EXPECT_THAT(refusal({}), HasSubstr("make-checkpoint of what, and where, is missing"));
-  EXPECT_THAT(refusal({"c"}), HasSubstr("make-checkpoint of what, and where, is missing"));
+  EXPECT_THAT(refusal({}), HasSubstr("make-checkpoint needs a config.json"));
+  EXPECT_THAT(refusal({"c"}), HasSubstr("make-checkpoint needs a config.json"));
   EXPECT_THAT(refusal({"c", "d", "e"}), HasSubstr("unexpected argument \"e\""));
   EXPECT_THAT(refusal({"c", "d", "--seed", "-1"}), HasSubstr("--seed: \"-1\" is not accepted"));
   EXPECT_THAT(refusal({"c", "d", "--dtype", "int8"}), HasSubstr("--dtype: \"int8\" is not accepted; auto, float32"));

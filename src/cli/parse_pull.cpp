@@ -33,7 +33,7 @@ class PullParser final : public CommandParser {
   EngineOptions* engine() override { return nullptr; }
 
   Result<Command> finish() override {
-    if (options_.model.id.empty()) return invalid_argument("pull of what is missing: give a model's id, org/name");
+    if (options_.model.id.empty()) return invalid_argument("pull needs a model's id, org/name");
     return Command(options_);
   }
 

@@ -45,8 +45,7 @@ class QuantizeParser final : public CommandParser {
 
   Result<Command> finish() override {
     if (options_.input.empty() || options_.output.empty())
-      return invalid_argument(
-          "quantize of what, and where to, is missing: give a model, and a file NAME.gguf or a folder");
+      return invalid_argument("quantize needs a model and an output, a file NAME.gguf or a folder");
     if (options_.type.empty())
       return invalid_argument(fmt::format("--type is missing; accepted: {}", output_type_names()));
     options_.source = common_.model;

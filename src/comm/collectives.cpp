@@ -20,8 +20,8 @@ std::int64_t place_of(const Communicator& communicator, std::int64_t rank) {
   return communicator.world_rank() - communicator.rank() + rank;
 }
 
-// Adds up elements [begin, end) of all tensors, in the tensors' order. Writes the sum of element i to element i -
-// origin of each tensor in `to`.
+// Adds up elements [begin, end) of all tensors, in the tensors' order. Writes the sum of the elements i to the element
+// (i - origin) of each tensor in `to`.
 template <class T>
 TESSERA_CPU_CLONES void reduce_range(std::span<const TensorView> tensors, std::span<const TensorView> to,
                                      std::int64_t begin, std::int64_t end, std::int64_t origin = 0) {
@@ -74,8 +74,8 @@ void Communicator::leave() {
   group_->meet(/*ends_call=*/true);
 }
 
-// Checks that the ranks are in the same call with equal shapes. On node 0 it compares all ranks, on any other node only
-// that node's ranks.
+// Checks that the ranks are in the same call with tensors of equal type and shape. On node 0 it compares all ranks, on
+// any other node only that node's ranks.
 Status Communicator::check_agreement() const {
   const auto base = static_cast<std::size_t>(group_->follows() ? group_->first : 0);
   const auto end = static_cast<std::size_t>(group_->follows() ? group_->first + group_->here : group_->size());

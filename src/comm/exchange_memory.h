@@ -11,7 +11,7 @@
 namespace tessera {
 
 // The device memory that NCCL takes for a communicator, measured with two ranks on H200s
-// (docs/measurements/several-gpus.md). NCCL cannot tell it in advance.
+// (docs/measurements/several-gpus.md). NCCL has no function that predicts it.
 inline constexpr std::int64_t kNcclBytes = std::int64_t{870} << 20;
 
 // The bytes of one rank's values in the largest forward.

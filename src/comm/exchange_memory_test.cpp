@@ -29,7 +29,7 @@ void run_steps(Pipeline& from, Pipeline& to, const std::vector<std::int64_t>& va
     }
 }
 
-TEST(ExchangeMemory, ALinkOfAHostKeepsWhatIsPredicted) {
+TEST(ExchangeMemory, AHostLinkTakesThePredictedMemory) {
   constexpr RankLayout kTwo{.tp_size = 1, .pp_size = 2};
   for (const std::vector<std::int64_t>& values : {std::vector<std::int64_t>{1000}, {1000, 30}, {7, 8, 9}}) {
     Pipeline pipeline(kTwo, std::chrono::seconds(20));
@@ -53,7 +53,7 @@ TEST(ExchangeMemory, LargeValuesCountWhileTheyWait) {
   EXPECT_EQ(pipeline.bytes(0), 0) << "their memory is given back";
 }
 
-TEST(ExchangeMemory, ALinkBetweenNodesKeepsWhatIsPredicted) {
+TEST(ExchangeMemory, ALinkBetweenNodesTakesThePredictedMemory) {
   constexpr RankLayout kTwo{.tp_size = 1, .pp_size = 2};
   const std::unique_ptr<Nodes> nodes = make_stage_nodes(2, kTwo);
   run_steps(*nodes->rank(1).pipeline(), *nodes->rank(0).pipeline(), {1000}, 20);

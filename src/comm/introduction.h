@@ -11,7 +11,7 @@
 namespace tessera {
 
 // Exchanges `mine` with all ranks and returns every rank's value, in rank order. Blocks until every rank of the
-// communicator has called it. Errors are those of all_gather().
+// communicator has called introduce(). Errors are those of all_gather().
 template <class Introduction>
 Result<std::vector<Introduction>> introduce(Communicator& communicator, Introduction mine) {
   static_assert(std::is_trivially_copyable_v<Introduction>);

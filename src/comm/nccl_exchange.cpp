@@ -24,7 +24,8 @@ namespace {
 
 constexpr std::chrono::milliseconds kLook(50);
 // After the group's end, the watching thread waits this long for the rank to end by itself. A rank that does not end
-// hangs in a kernel or a call. The thread then waits this long again for a running call to return, and aborts.
+// hangs in a kernel or a call. The thread then waits equally long for a running call to return, and then aborts NCCL's
+// communicator.
 constexpr std::chrono::seconds kRankEnds(1);
 // The longest wait for the watching thread to end. The thread may be inside an NCCL abort, which waits for NCCL's own
 // threads and for threads that serve the machine's other processes. Or the thread may be telling a node that no longer
@@ -260,7 +261,8 @@ NcclExchange::~NcclExchange() {
   if (shared_->watched.wait_for(kAbortLimit) == std::future_status::ready) {
     shared_->watch.join();
   } else {
-    log_error("engine", "NCCL does not end what rank {} has begun, which is left behind", communicator_->world_rank());
+    log_error("engine", "rank {}: the thread that watches NCCL did not end within {} s; it is abandoned",
+              communicator_->world_rank(), kAbortLimit.count());
     shared_->watch.detach();
   }
   communicator_->take_back(&shared_->ended);

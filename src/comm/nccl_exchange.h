@@ -9,10 +9,11 @@
 // All ranks get the same bits. NCCL adds in the tensor's type, in an order that it chooses by size and connections.
 //
 // How a group ends: every 50 ms a thread of each rank checks whether the group has ended (a node was lost, a rank
-// failed). It also checks whether NCCL has lost a connection, and then ends the group. If a rank does not end by itself
-// within a second, it hangs in a kernel or in an NCCL call. An NCCL call then gets one second more. Then the thread
-// aborts NCCL's communicator. Kernels that wait for other GPUs now end with incomplete results. Readers of these
-// results see that the group has ended.
+// failed). The thread also checks whether NCCL has lost a connection, and in this case ends the group. After the end of
+// the group, the rank has one second to end by itself. If it does not, it hangs in a kernel or in an NCCL call. The
+// thread waits at most one more second for an NCCL call to return. It then aborts NCCL's communicator. The abort ends
+// kernels that wait for other GPUs; their results are incomplete. Readers of these results see that the group has
+// ended.
 //
 // A rank that ends by itself does not destroy its NCCL communicator, which exists until the process ends. Destroying it
 // would make NCCL wait for the machine's other processes, and these end only later, when this process tells them. Until
@@ -33,8 +34,8 @@
 
 namespace tessera {
 
-// One rank's part of the exchange. The Communicator must outlive it. It may be destroyed once the rank has no running
-// launch and the graphs that recorded its collectives are gone.
+// One rank's part of the exchange. The Communicator must outlive the exchange. The exchange may be destroyed once the
+// rank has no running launch and the graphs that recorded the exchange's collectives are gone.
 class NcclExchange final : public DeviceExchange {
  public:
   struct Place {
@@ -50,8 +51,8 @@ class NcclExchange final : public DeviceExchange {
   // NcclLibrary.
   static Result<std::shared_ptr<NcclExchange>> of(Communicator& communicator, const Place& place);
   // Returns the exchange of a pipeline link between two processes: the link to the next stage, or the one from the
-  // previous stage. It has two ranks, and the sender is the first. If there is no exchange yet, makes it together with
-  // the other rank. Returns the same errors as of().
+  // previous stage. The exchange has two ranks, and the sender is the first. If there is no exchange yet, makes it
+  // together with the other rank. Returns the same errors as of().
   static Result<std::shared_ptr<NcclExchange>> link(Communicator& communicator, bool to_next, const Place& place);
   ~NcclExchange() override;
   NcclExchange(const NcclExchange&) = delete;

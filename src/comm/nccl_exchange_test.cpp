@@ -1,6 +1,6 @@
 // Catches: ranks that do not share rank 0's id; a rank that continues although the ranks' settings differ; a start that
 // waits for ever; a communicator that is not aborted when its group ends (kernels and calls would wait for ever) or is
-// used after that; and a library that is used although it is incomplete, too old or a different one. The tests run over
+// used after that; and a library that is used although it is too old or lacks a function. The tests run over
 // connections of two nodes, with a fake NCCL that moves no data (testing/fake_nccl.h).
 #include "tessera/comm/nccl_exchange.h"
 
@@ -118,7 +118,7 @@ TEST_F(Nccl, AllRanksOfAllNodesShareOneCommunicator) {
     EXPECT_EQ((*made[3])->ranks(), 4);
     EXPECT_EQ(nodes->rank(3).device_state().bytes(), kTaken);
     EXPECT_EQ((*made[3])->library().version_text(), "2.28.9");
-    // If the exchange exists already, of() waits for nobody.
+    // If the exchange exists already, of() returns at once.
     EXPECT_EQ(NcclExchange::of(nodes->rank(2), place(2)).value(), *made[2]);
     std::vector<float> x(16);
     change([](FakeNccl& fake) { fake.calls.clear(); });

@@ -54,8 +54,8 @@ class NcclLibrary {
   static constexpr const char* kFile = "libnccl.so.2";
   static constexpr int kOldest = 21600;  // 2.16.0, the first version for CUDA 12
 
-  // Loads `file`, as dlopen() does; the library stays loaded. Returns kNotFound if it cannot be loaded; the error names
-  // it and says where to get NCCL. Returns kUnimplemented if it is too old or lacks a function.
+  // Loads `file`, as dlopen() does; the library stays loaded. Returns kNotFound if the file cannot be loaded; the error
+  // names the file and says where to get NCCL. Returns kUnimplemented if the library is too old or lacks a function.
   static Result<std::shared_ptr<const NcclLibrary>> open(const std::string& file = kFile);
 
   const NcclFunctions& call() const { return call_; }
@@ -63,8 +63,8 @@ class NcclLibrary {
   std::string version_text() const { return version_text(version_); }  // "2.28.9"
   static std::string version_text(int version);
 
-  // Converts a function's result to a Status with NCCL's message. Returns kDeviceLost for most errors, because ranks
-  // that failed in a collective cannot start again, and kInternal for wrong arguments.
+  // Converts a function's result to a Status with NCCL's message. Returns kInternal for wrong arguments. Returns
+  // kDeviceLost for all other errors, because ranks that failed in a collective cannot start again.
   Status check(int result, std::string_view function) const;
 
  private:

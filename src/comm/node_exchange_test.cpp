@@ -1,6 +1,5 @@
-// Catches: ranks on several nodes that get other bits than ranks on one node; results of an aborted collective that are
-// mistaken for those of a later one; a rank that waits for a lost node; and tensors of another shape or type that are
-// accepted.
+// Catches: ranks on several nodes that get other bits than ranks on one node; a result of an aborted collective that a
+// later collective takes; a rank that waits for a lost node; and tensors of another shape or type that are accepted.
 //
 // All nodes of a group run in this process, and each has its end of the connections.
 #include "tessera/comm/node_exchange.h"
@@ -193,7 +192,7 @@ TEST(NodeExchange, RanksThatDisagreeGetAnError) {
   }
 }
 
-// The ranks that disagree are on a node other than node 0, which does the addition.
+// Node 0 does the addition. The ranks that disagree are both on the other node.
 TEST(NodeExchange, RanksOfOneNodeThatDisagreeGetAnError) {
   const std::unique_ptr<Nodes> made = make_nodes(2, 4);
   run_ranks(4, [&](int r) {

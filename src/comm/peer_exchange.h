@@ -1,5 +1,6 @@
-// Exchanges values between the GPUs of a tensor-parallel group whose ranks are threads of one process. The exchange
-// needs no host code, barrier or flag, because every rank has a mailbox on its GPU, and the other ranks write into it.
+// Exchanges values between the GPUs of a tensor-parallel group whose ranks are threads of one process. Every rank has a
+// mailbox on its GPU, and the other ranks write into it. The content of a word shows whether it has arrived (see
+// below), so the exchange needs no host code, no barrier, and no flag for arrived values.
 //
 // One launch of the exchange is a turn. A mailbox has three buffers. In turn t a rank writes to buffer t mod 3 of every
 // other rank's mailbox, and reads buffer t mod 3 of its own mailbox. Before turn t all words of these buffers are
@@ -49,16 +50,17 @@ struct Peers {
   const std::uint32_t* stop = nullptr;
 };
 
-// Returns kInternal with `what` and CUDA's message if `error` is an error, and clears it.
+// If `error` is an error, returns kInternal with `what` and CUDA's message, and clears the runtime's last error.
 Status cuda_status(cudaError_t error, std::string_view what);
-// Lets the current GPU `own` access the memory of GPU `other` from now on. Returns kUnimplemented if it cannot.
+// Lets the current GPU `own` access the memory of GPU `other` from now on. Returns kUnimplemented if the two GPUs do
+// not support this.
 Status reach_peer(int own, int other);
 
 // Sets all words of the mailbox to kAbsent on the current GPU, and waits until this is done.
 cudaError_t clear_mailbox(std::byte* mailbox, std::size_t bytes);
 
-// One rank's part of the exchange. The Communicator must outlive it. It may be destroyed once the rank has no running
-// launch.
+// One rank's part of the exchange. The Communicator must outlive the exchange. The exchange may be destroyed once the
+// rank has no running launch.
 class PeerExchange final : public DeviceExchange {
  public:
   // Returns the communicator's exchange. If there is none, makes it together with all other ranks, and blocks until

@@ -38,7 +38,8 @@ struct LinkEnd {
   const std::uint32_t* stop = nullptr;
 };
 
-// One side of the link. The Communicator must outlive it. It may be destroyed once the rank has no running launch.
+// One side of the link. The Communicator must outlive the PeerLink. The PeerLink may be destroyed once the rank has no
+// running launch.
 class PeerLink final : public DeviceExchange {
  public:
   // Returns the communicator's link to the next stage, or the one from the previous stage. If there is none, makes it

@@ -121,8 +121,9 @@ Status Pipeline::take_value(std::vector<std::byte>& payload) {
   if (head->epoch != epoch_ || !ended_.ok()) return ok_status();  // no rank waits for this value any more
   Link& from = link(head->rank, sender(head->rank, way), way);
   if (head->number != from.sent || from.sent - from.received >= kMostWaiting)
-    return data_loss(fmt::format("it sent value {} to rank {}, which has received {} of {} and lets {} wait",
-                                 head->number, head->rank, from.received, from.sent, kMostWaiting));
+    return data_loss(fmt::format(
+        "it sent value {} to rank {}, which has received {} of {} values; they come in order, and at most {} may wait",
+        head->number, head->rank, from.received, from.sent, kMostWaiting));
   const std::size_t place = from.sent % kMostWaiting;
   from.bytes[place] = std::max(from.bytes[place], payload.size());
   from.values[place].swap(payload);

@@ -1,12 +1,13 @@
 // Pipeline parallelism: each stage is a range of consecutive layers, and ranks pass values from one stage to the next.
 // Rank r of a stage sends to rank r of the next stage. There are also links in the other direction. A link is a FIFO.
 //
-// Both sides run the same steps in the same order, so values need no names; only their size in bytes is checked.
+// Both sides of a link run the same steps in the same order, so values need no names; only their size in bytes is
+// checked.
 //
-// Between ranks on CPUs, values wait in host memory (Pipeline). Between GPUs of a process they wait in the receiver's
-// memory (peer_link.h). A sender waits while kMostWaiting values have not been received. Stages may be on several
-// nodes; each node holds whole stages. A value from another node travels over the connection (stage_wire.h) and waits
-// at the receiver; between GPUs it travels by NCCL (nccl_exchange.h).
+// Between ranks on CPUs, values wait in host memory (Pipeline), and a sender waits while kMostWaiting values of the
+// link have not been received. Between GPUs of a process, values wait in the receiver's memory (peer_link.h). Stages
+// may be on several nodes; each node holds whole stages. A value from another node travels over the connection
+// (stage_wire.h) and waits at the receiver; between GPUs it travels by NCCL (nccl_exchange.h).
 #pragma once
 
 #include <array>
@@ -48,7 +49,7 @@ class Pipeline {
   // free within the limit. Returns kCancelled once the pipeline has ended.
   Status send(int rank, Way way, std::span<const std::byte> bytes);
   // Receives the next value sent to this rank in direction `way`; with kToNext it comes from the previous stage.
-  // Returns kInternal if the value and `to` differ in size.
+  // Returns kInternal if the value and `to` differ in size. Ends the pipeline if no value arrives within the limit.
   Status receive(int rank, Way way, std::span<std::byte> to);
 
   // Makes every waiting or later call return `why`. Only the first call of end() counts.
@@ -91,7 +92,7 @@ class Pipeline {
   const std::unique_ptr<StageWire> wire_;  // null: all ranks are in this process
   mutable std::mutex mutex_;
   std::condition_variable moved_;
-  std::vector<Link> links_;  // indexed by [stage that sends to the next][rank][way]
+  std::vector<Link> links_;  // [pairs of neighbouring stages][ranks in a stage][Way]; see link_index()
   std::uint64_t epoch_ = 0;
   Status ended_;
 };

@@ -34,7 +34,7 @@ class StageWire {
   // Sends a frame. Returns kDeviceLost if the destination node is gone.
   Status send(FrameKind kind, const StageFrame& head, std::span<const std::byte> value);
   // Returns the first bytes of a frame for a rank of this node, or nothing if the frame was passed on. Returns
-  // kDataLoss if it cannot be read.
+  // kDataLoss if the frame cannot be read.
   Result<std::optional<StageFrame>> open(FrameKind kind, std::span<const std::byte> payload);
 
  private:

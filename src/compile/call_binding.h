@@ -19,8 +19,8 @@ struct CallViews {
   std::vector<TensorView> operands;
   std::vector<TensorView> results;
 };
-// Returns the instruction's tensors. `addresses` is [values]. If it is empty, all addresses are null, for callers that
-// need only the sizes.
+// Returns the tensors of `call` in the bucket. `addresses` has one address for each value of the program. If
+// `addresses` is empty, the tensors have null addresses, which suffices for callers that need only the sizes.
 Result<CallViews> views_of(const Program& program, const ir::Node& call, const ir::Bucket& bucket,
                            std::span<const DeviceAddress> addresses);
 
@@ -39,14 +39,14 @@ struct KernelCall {
   }
 };
 
-// Binds consecutive instructions. A join that extends past the last of them is not used. Returns one operator for each
-// instruction. The operator of a joined kernel stands at the last of its instructions, and the operators of its other
-// instructions are null.
+// Binds consecutive instructions. Does not use a joined kernel that would also run instructions after `calls`. Returns
+// one operator for each instruction. The operator of a joined kernel stands at the last of its instructions, and the
+// operators of its other instructions are null.
 Result<std::vector<std::unique_ptr<BoundOp>>> bind_calls(const Program& program, std::span<const KernelCall> calls,
                                                          const BindTarget& target);
 
-// Enqueues the operator on `on`, which is `stream` or its side stream. Checks the recording's status too, because a
-// kernel may ignore the error of a call that is forbidden during capture.
+// Enqueues the operator on `on`, which is `stream` or its side stream. If `stream` records, also checks the status of
+// the recording, because a kernel may ignore the error of a call that is forbidden during capture.
 Status enqueue_checked(const BoundOp& op, Stream& on, const Stream& stream);
 
 }  // namespace tessera

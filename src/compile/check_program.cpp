@@ -45,9 +45,9 @@ class Checker {
                                         value.of_piece.value(), piece_.values.size()));
     const ir::Value& original = piece_.value(value.of_piece);
     if (original.kind == value.kind && original.type == value.type) return ok_status();
-    return internal_error(fmt::format("{} %{}: {} stands for {} %{}: {}", ir::value_kind_name(value.kind), value.name,
-                                      value.type.to_string(), ir::value_kind_name(original.kind), original.name,
-                                      original.type.to_string()));
+    return internal_error(fmt::format("{} %{} of type {} does not match the piece's {} %{} of type {}",
+                                      ir::value_kind_name(value.kind), value.name, value.type.to_string(),
+                                      ir::value_kind_name(original.kind), original.name, original.type.to_string()));
   }
 
   Status check_instruction(const Instruction& instruction) {
@@ -76,8 +76,8 @@ class Checker {
     return ok_status();
   }
 
-  // Checks that the program makes an output. Memory that the piece only allocates needs no instruction, because a later
-  // piece may write it.
+  // Checks that the program makes `output`, which is an output of the piece. If the piece only allocates the memory of
+  // `output`, no instruction needs to write it, because a later piece may write it.
   Status check_output(ir::ValueId output) const {
     const ir::Value& value = piece_.value(output);
     if (value.kind != ir::ValueKind::kResult) return ok_status();

@@ -3,7 +3,8 @@
 // (compiler_registry.h).
 //
 // A compiler's result can be kept for later processes: compile() returns a handle together with the program. In a later
-// process, load() makes the program from the piece and that handle. compile_piece() does both through the cache.
+// process, load() makes the program from the piece and that handle. compile_piece() calls load() if the cache has a
+// handle, and compile() otherwise.
 #pragma once
 
 #include <string>
@@ -72,7 +73,7 @@ std::string structure_key(const ir::Graph& piece);
 
 struct CompiledPiece {
   Program program;
-  bool loaded = false;  // the program was made from a handle in the cache
+  bool loaded = false;  // whether the handle was read from the cache folder, so that nothing was compiled
 };
 // Loads the piece's program from the cache, or compiles the piece and saves its handle in the cache. Checks the program
 // (check_program.h). Errors name the compiler.

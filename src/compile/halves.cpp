@@ -18,7 +18,7 @@ bool is_rows_of_tokens(const ir::Type& type) {
   ir::Bucket one;
   one[ir::Symbol::kTokens] = 1;
   const Result<std::int64_t> rows = type.shape[0].evaluate(one);
-  // If another dimension depends on the number of tokens, the rows of a half would have another length.
+  // If another dimension depends on the number of tokens, a row of a half would be shorter than a row of the whole.
   const bool same_rows =
       std::all_of(type.shape.begin() + 1, type.shape.end(), [](const ir::Dim& d) { return d.constant().has_value(); });
   return same_rows && rows.ok() && *rows > 0 && type.shape[0] == ir::Dim(ir::Symbol::kTokens) * *rows;
@@ -39,7 +39,7 @@ bool works_by_rows(const Program& program, const Instruction& instruction) {
   return std::ranges::all_of(call.operands, is_served) && std::ranges::all_of(call.results, is_served);
 }
 
-// One step of a run in halves: the calls of one half up to an exchange, and the exchange of that half.
+// One step of a run in halves: the kernels of one half up to its next exchange, and this exchange.
 struct Stage {
   std::vector<std::pair<std::string, std::unique_ptr<BoundOp>>> kernels;  // each with its name for errors
   std::string exchange_text;
@@ -92,8 +92,9 @@ void add_to(Hasher& hash, const ir::Attribute& attribute) {
   }
 }
 
-// Returns a hash of the operators, their sizes, and how joined kernels group them. It depends on nothing else, because
-// all ranks must get the same value.
+// Returns a hash of the operators with their attributes, generated code and tensor sizes, and of the number of kernels
+// in each stage, which shows how joined kernels group the operators. Addresses are left out, because all ranks must get
+// the same hash.
 std::uint64_t choice_of(std::span<const KernelCall> calls, std::span<const Stage> stages) {
   Hasher hash;
   for (const Stage& stage : stages) hash.add(stage.kernels.size());

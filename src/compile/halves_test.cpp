@@ -58,7 +58,8 @@ auto is_run(std::size_t first, std::size_t end) {
   return AllOf(Field(&Halves::first, first), Field(&Halves::end, end));
 }
 
-// A stream with a side stream. Kernels of logged() do nothing but write their names to the log of the stream.
+// A stream that writes to a log what is enqueued on it, and its forks and joins. `side` is its side stream. Kernels of
+// logged() compute nothing.
 class LoggedStream final : public Stream {
  public:
   explicit LoggedStream(std::vector<std::string>& log, std::string suffix = "", Stream* side = nullptr)
@@ -258,9 +259,9 @@ TEST_F(HalvesTest, ComputeTheSameAsTheWhole) {
   }
 }
 
-// Ranks warm up together, so all ranks must choose the same variants. A variant must therefore depend on the sizes
-// alone.
-TEST_F(HalvesTest, AreAVariantOfTheirSizes) {
+// Ranks warm up together, so all ranks must get the same variants. Two bindings at equal sizes must therefore have the
+// same variant, although their addresses differ.
+TEST_F(HalvesTest, VariantDependsOnSizesOnly) {
   const Program program = program_of(kLayer, cpu_kernels());
   const auto variant = [&](std::int64_t count) {
     const BoundProgram bound = bind(program, count);

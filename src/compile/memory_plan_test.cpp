@@ -59,7 +59,8 @@ std::int64_t most_alive(const std::vector<LiveRange>& ranges) {
   return most;
 }
 
-// Checks that no two ranges that are live in one step share a byte. Returns "" if the plan obeys this rule.
+// Returns the first fault of the plan, or "" if there is none. Offsets must be multiples of kA, fixed offsets must be
+// kept, and each range must end before size_bytes. No two ranges that are live in one step may share a byte.
 std::string first_fault(const std::vector<LiveRange>& ranges, const MemoryPlan& plan) {
   if (plan.offsets.size() != ranges.size()) return "offsets are missing";
   for (std::size_t i = 0; i < ranges.size(); ++i) {

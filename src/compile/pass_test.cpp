@@ -104,7 +104,7 @@ TEST(PassList, NamesAreDistinctAndEveryPassIsDescribed) {
   }
 }
 
-// Each pass leaves work for the next one.
+// Every pass finds something to change in this graph, partly because of what the passes before it have changed.
 TEST(PassList, ThePassesWorkTogether) {
   const ir::Graph before = parse_statements(R"(
       %f = cast(%h) {dtype = "f32"}
@@ -115,7 +115,8 @@ TEST(PassList, ThePassesWorkTogether) {
       %n = rms_norm(%s2, %w) {eps = 1e-05}
       %g = silu(%s1)
       return %n, %g, %b)");
-  // %b, an output, stays a copy of the input %h; the cast to f32 is dead.
+  // %b becomes a cast of the input %h to its own type. This cast stays, because an output may not share memory with an
+  // input. The cast to f32 is dead.
   const Result<PassRun> run = run_passes(before, built_in_ops());
   ASSERT_TRUE(run.ok()) << run.status().to_string();
   EXPECT_EQ(ir::to_text(run->graph), graph(R"(

@@ -174,7 +174,7 @@ std::optional<Json> ProfileCache::look(std::string_view kind, const Hash128& key
 void ProfileCache::save(std::string_view kind, const Hash128& key, const Json& value) {
   if (options_.root.empty()) return;
   Status status = write(kind, key, value);
-  // Another process may have cleared the cache after the folder was made.
+  // If another process cleared the cache after write() had made the folder, the second attempt makes the folder again.
   if (status.code() == StatusCode::kNotFound) status = write(kind, key, value);
   if (!status.ok())
     return warn_once(

@@ -39,7 +39,7 @@ class ProfileCache {
   bool enabled() const { return !options_.root.empty(); }
   // Returns the entry, or nothing if there is none. `kind` consists of lower-case letters and '_'.
   std::optional<Json> load(std::string_view kind, const Hash128& key);
-  // Like load(), for entries that another process may have written meanwhile; does not count as a hit.
+  // Like load(), but does not count as a hit. Used to look again for an entry that another process may have written.
   std::optional<Json> look(std::string_view kind, const Hash128& key);
   std::int64_t hits() const { return hits_; }  // entries that load() found
   // Writes the entry, replacing an existing one. Takes some milliseconds: a write, a sync and a listing of the folder.

@@ -121,9 +121,9 @@ TEST_F(ProfileCacheTest, EveryChangedByteIsSeen) {
 TEST_F(ProfileCacheTest, ForeignEntriesAreIgnoredWithOneWarningAndReplaced) {
   ProfileCache writer = cache();
   for (int n = 0; n < 4; ++n) writer.save("costs", key_of(n), value_of(n));
-  // This file belongs to another key.
+  // The file of key 1 holds the entry of key 0.
   fs::copy_file(path_of("costs", 0), path_of("costs", 1), fs::copy_options::overwrite_existing);
-  // This file belongs to another kind.
+  // A file of the kind "other" holds an entry of the kind "costs".
   fs::copy_file(path_of("costs", 0), path_of("other", 0));
   std::string old = read(path_of("costs", 2));
   const std::string version = "\"tessera_profile\": 1";
@@ -220,7 +220,7 @@ TEST_F(ProfileCacheTest, TheOldestOfTooManyEntriesAreDeleted) {
   EXPECT_TRUE(fs::exists(path_of("costs", 8).string() + ".2-0.new"));
 }
 
-TEST_F(ProfileCacheTest, ListAndClearKnowTheirOwn) {
+TEST_F(ProfileCacheTest, ListAndClearTouchOnlyCacheFiles) {
   EXPECT_THAT(*list_profiles(root_), IsEmpty());
   EXPECT_THAT(*clear_profiles(root_), IsEmpty());
   ProfileCache some = cache();
@@ -283,7 +283,7 @@ TEST_F(ProfileCacheTest, ProcessesAtOnce) {
     children.push_back(in_child([&] {
       for (int round = 0; round < 400; ++round) {
         for (int n = 0; n < kEntries; ++n) {
-          ProfileCache reader = cache();  // a new cache each time, which would warn again
+          ProfileCache reader = cache();  // a new object, because each object warns only once
           const std::optional<Json> read_back = reader.load("costs", key_of(n));
           if (read_back && read_back->find("n")->as_int() != n) return false;
         }

@@ -52,12 +52,12 @@ struct Instruction {
   // graph need not have such a node: a compiler may invent the operator's name.
   ir::Node call;
   InstructionKernel kernel;
-  ir::RowUse rows = ir::RowUse::kMixed;  // the operator's use of rows; generated code works by rows
+  ir::RowUse rows = ir::RowUse::kMixed;  // how the operator uses rows; generated code works row by row
   std::vector<ir::Dim> grid{};           // blocks in x, y and z if the compiler decides them; empty: binding decides
   std::string listing{};  // readable lines of what generated code computes; empty for a registered kernel
-  // The joins in order of preference: in each bucket the first one that accepts the bucket runs. In buckets of at most
-  // `most_rows` rows, the operands and results of all joined instructions stay live until the last of these
-  // instructions.
+  // The joins in order of preference: in each bucket the first one that accepts the bucket runs. If the first operand
+  // has at most Join::most_rows rows in a bucket, the operands and results of all instructions of that join stay live
+  // until the last of these instructions.
   std::vector<Join> joins{};
 };
 

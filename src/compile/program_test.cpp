@@ -42,7 +42,7 @@ class ProgramTest : public ::testing::Test {
     return eager_program(parse(text, built_in_ops()), built_in_ops(), kernels);
   }
 
-  // Binds with the scratch that the steps need.
+  // Binds the program with a workspace of the size that its instructions need.
   Result<BoundProgram> bind(const Program& program, const ValueMemory& values, std::int64_t size) {
     const std::size_t scratch = TRY(program.workspace_bytes(tokens(size), *device_, context_));
     workspaces_.push_back(TRY(device_->allocate(scratch, "workspace")));

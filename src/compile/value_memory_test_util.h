@@ -79,7 +79,7 @@ class ValueMemory {
     EXPECT_TRUE(stream_.upload(addresses_[i], bytes.data(), bytes_[i]).ok());
   }
   void write(std::string_view name, const std::vector<float>& values) { write_bytes(name, to_bytes(values)); }
-  // Fills every result with NaN, as it was at the start.
+  // Fills every result with NaN, as the constructor does.
   void poison_results() {
     for (std::size_t i = 0; i < program_.values.size(); ++i) {
       if (program_.values[i].kind != ir::ValueKind::kResult) continue;

@@ -18,8 +18,8 @@ class OpenRecording {
  public:
   // Opens a recording. If one is already open, returns a kFailedPrecondition error that names both.
   Status open(const Stream& stream, const std::string& what);
-  // Closes the recording. If the recording is void, returns an error that says why. Does nothing if `stream` has none
-  // open.
+  // Closes the recording. If the recording is void, or if another thread began it, returns an error that says so. Does
+  // nothing if `stream` has none open.
   Status close(const Stream& stream);
 
   // Returns kFailedPrecondition for calls that the recording thread may not make.

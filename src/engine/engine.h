@@ -68,11 +68,11 @@ class Engine {
   Result<RequestId> submit(Request request);
   bool idle() const { return steps_.idle(); }
   // Schedules and enqueues one forward and collects results. On a device that runs asynchronously, these are the
-  // results of the previous forward, so the next forward is enqueued before the last tokens are read. Returns the
-  // events of every request that progressed, possibly none. They are valid until the next call, and the caller may move
-  // from them. Allocates nothing in a steady decode without drafts.
+  // results of the forward before it, so a forward is enqueued before the tokens of the previous one are read. Returns
+  // the events of every request that progressed, possibly none. The events are valid until the next call, and the
+  // caller may move from them. Allocates nothing in a steady decode without drafts.
   Result<std::span<RequestEvent>> step() { return steps_.step(); }
-  // Returns when the next step() should be called while a forward runs: requests that are submitted until then still
+  // Returns the time at which to call step() next. While a forward runs, requests that are submitted until then still
   // join the next forward (step_pace.h). The time is in the past if step() should be called at once.
   std::chrono::steady_clock::time_point step_due() const { return steps_.due(); }
   // Returns a finished request's completion, once.
@@ -93,9 +93,10 @@ class Engine {
   std::int64_t measured_algorithms() const { return model_->profiles->measured_algorithms(); }
   std::int64_t measured_schedules() const { return model_->profiles->measured_schedules(); }
 
-  // Returns the ranks or replicas that this engine computes with. If one of them fails, step() returns its error.
+  // Returns the ranks or replicas that compute forwards together with this engine. If one of them fails, step() returns
+  // its error.
   Peers& peers() { return *model_->peers; }
-  // Returns an error if no further step can succeed, because a node of the model is lost.
+  // Returns an error if no further step can succeed because a node was lost.
   Status health() const { return model_->peers->health(); }
 
   EngineStats stats() const;
@@ -105,7 +106,7 @@ class Engine {
   // within measured work.
   Status start_profile() { return report_.recorder().start(); }
   EngineProfile end_profile() { return report_.recorder().end(); }
-  // Returns the profiler for work between steps; null while no profile is recorded.
+  // Returns the profiler that measures work between steps; null while no profile is recorded.
   StepProfiler* profiler() const { return report_.recorder().profiler(); }
   // Return the adapters that requests may name, and the linears that adapters may change (null if none are served).
   // Adapter::load() takes the layout and device() on any thread; the pool belongs to the engine's thread.
@@ -115,10 +116,10 @@ class Engine {
   Device& device() const { return runner().device(); }
   // Removes all prefixes that no running request uses.
   void flush_prefix_cache() { scheduler_.flush_prefixes(); }
-  // Empties the prefix cache and gives `sink` what changes in it from now on, beginning with BlocksCleared. An empty
+  // Empties the prefix cache, and from now on reports its changes to `sink`, beginning with BlocksCleared. An empty
   // `sink` ends these reports. Precondition: idle().
   void observe_cache(CacheEventSink sink);
-  // Gives the changes since the last call to the sink. Does nothing without a sink or without changes.
+  // Reports the changes of the prefix cache since the last report. Does nothing without a sink or without changes.
   void report_cache_events() {
     if (!cache_log_.empty()) cache_sink_(cache_log_.take());
   }

@@ -28,7 +28,7 @@ constexpr std::int64_t kVocab = 512;
 class EngineFeatures : public test::EngineRuns {};
 INSTANTIATE_TEST_SUITE_P(, EngineFeatures, ::testing::Bool(), test::overlap_name);
 
-// Returns the log-probabilities of the token after token `position`.
+// Returns the log-probability of every token of the vocabulary as the token after `position`.
 std::vector<double> log_softmax(const std::vector<float>& logits, std::size_t position) {
   const auto row = logits.begin() + static_cast<std::ptrdiff_t>(position * kVocab);
   const double greatest = *std::max_element(row, row + kVocab);
@@ -105,7 +105,7 @@ TEST_P(EngineFeatures, ABiasAndPenaltiesDecideGreedyTexts) {
   Request only = request(6, 5);
   only.sampling.logit_bias = {{TokenId(77), 100.0F}};
   EXPECT_THAT(run_one(*engine, only).output_ids, ::testing::Each(TokenId(77)));
-  // This checkpoint's logits are close together, so a penalty of two forbids a token that occurred.
+  // This checkpoint's logits are close together, so a frequency penalty of two excludes a token that has occurred.
   only.sampling.frequency_penalty = 2;
   only.sampling.logit_bias = {{TokenId(77), 3.0F}, {TokenId(78), 2.5F}};
   Request free = only;

@@ -44,8 +44,8 @@ struct GraphOptions {
   bool measure_costs = true;
   bool debug = false;                         // enable_torch_compile_debug_mode
   bool torch_compile = false;                 // enable_torch_compile: small decodes use the fused compiler
-  std::int64_t torch_compile_max_batch = 32;  // torch_compile_max_bs: the most requests of these decodes
-  bool vit_cuda_graph = false;  // enable_vit_cuda_graph: tower graphs of exact sizes, captured on first use
+  std::int64_t torch_compile_max_batch = 32;  // torch_compile_max_bs: the most requests of such a decode
+  bool vit_cuda_graph = false;  // enable_vit_cuda_graph: graphs of the tower for exact sizes, captured on first use
   std::vector<std::string> disabled_passes;  // names of passes; compile/pass.h
 };
 
@@ -86,7 +86,7 @@ struct DraftOptions {
   bool by_layer() const {
     return source == DraftSource::kAuto || source == DraftSource::kLayer || source == DraftSource::kEagle;
   }
-  // Returns the most drafts of a request in a step by the chosen source.
+  // Returns the limit of drafts per request and step for the chosen source.
   std::int64_t most() const { return by_layer() ? layer_steps : most_tokens; }
 };
 
@@ -117,11 +117,12 @@ struct EngineOptions {
   // tp_size, each expert is on one rank.
   int ep_size = 1;
   int pp_size = 1;  // pipeline stages of neighbouring layers, each with tp_size ranks
-  // Index of this engine among the engines that share the requests. Its devices follow those of the earlier engines on
-  // this node.
+  // Index of this engine among the engines that share the requests. Its devices come after those of the engines on this
+  // node with a lower index.
   int replica = 0;
   int replicas = 1;  // number of these engines, over all nodes
-  // Set if the replicas are ranks that share the experts but have requests of their own; they need `lockstep` to run.
+  // True for data-parallel attention: the replicas are ranks that share the experts of one model, but have requests of
+  // their own. `lockstep` must then be set.
   bool dp_attention = false;
   std::shared_ptr<Lockstep> lockstep{};
   // The number of processes that share the ranks equally, one on each machine. With several, node 0 has the engine and
@@ -135,9 +136,8 @@ struct EngineOptions {
   // that SGLang and vLLM use. Any other checkpoint is quantised at the start to the format named here: fp8, int8, int4
   // or nvfp4. Empty: weights stay as they are.
   std::string quantization{};
-  // The format to which the head (lm_head) is quantised at the start, beside or without `quantization`, which leaves
-  // the head as it is: fp8, int8, int4 or nvfp4. A tied head becomes a matrix of its own. Empty: the head stays as it
-  // is.
+  // The format to which the head (lm_head) is quantised at the start: fp8, int8, int4 or nvfp4. Empty: the head stays
+  // as it is, also with `quantization`. A tied head becomes a matrix of its own.
   std::string lm_head_quantization{};
   // Type of the KV cache: a name that dtype accepts, or "fp8_e4m3"; auto: the type of the activations.
   std::string kv_cache_dtype = "auto";
@@ -157,10 +157,11 @@ struct EngineOptions {
   bool is_embedding = false;
   bool disable_radix_cache = false;  // no prompt uses the prefix cache
   bool deterministic = false;        // the bits of a request's results do not depend on other requests
-  // Runs prefill forwards of many tokens in two halves if there are several ranks: one half is exchanged while the
-  // other is computed.
+  // With several ranks, cuts prefill forwards of many tokens into two halves. The ranks exchange the results of one
+  // half while they compute the other half.
   bool two_batch_overlap = false;
-  // Forwards of fewer tokens are not cut in two, because their halves would not fill a device; at least 2.
+  // The fewest tokens of a forward that is cut into two halves; at least 2. The halves of a shorter forward would not
+  // fill a device.
   std::int64_t two_batch_least_tokens = 1024;
   double mem_fraction_static = 0;  // share of memory for weights and KV cache; 0: chosen by the plan
   std::uint64_t random_seed = 0;   // 0: a random seed is drawn
@@ -172,16 +173,17 @@ struct EngineOptions {
   MemoryPlanKind memory_plan = MemoryPlanKind::kPlanned;
   // The folder that keeps measured costs and chosen algorithms from run to run; empty: nothing is kept.
   std::string cache_dir{};
-  // The bytes of device memory for image rows, both those in use and those that are kept for later prompts; 0: chosen
-  // by the plan. An image that needs more memory makes it grow.
+  // The bytes of device memory for image rows: those in use and those kept for later prompts. 0: chosen by the plan.
+  // The memory grows for an image that needs more.
   std::int64_t image_cache_bytes = 0;
   // Replaces the model's vision tower; for tests.
   std::shared_ptr<ImageEncoder> image_encoder{};
-  // Forward costs of this model on this device, measured in earlier runs. PrefillSchedule::kAuto chooses its ladder by
-  // them.
+  // Costs of forwards of this model on this device, measured in earlier runs. PrefillSchedule::kAuto uses them to
+  // choose the sizes of its graphs.
   std::optional<CostTable> known_costs{};
   bool show_progress = false;
-  // Phases of the program since the process started. Unset: the timeline begins with the engine.
+  // The phases of the program's start so far, on a timeline that begins with the process. Unset: the timeline begins
+  // with the engine.
   std::optional<Timeline> start{};
 };
 

@@ -25,7 +25,7 @@ using test::run_one;
 using test::sampled;
 using test::small_options;
 
-// Makes the runner refuse forwards of more than `max_tokens` until the scope ends, like a fault in service.
+// Makes the runner refuse forwards of more than `max_tokens` tokens until the scope ends, as if they failed in service.
 class ForwardFault {
  public:
   ForwardFault(Engine& engine, std::int64_t max_tokens)
@@ -100,7 +100,7 @@ TEST_P(EngineRuns, TextsEndAtTheirLimitAndAtTheContexts) {
 }
 
 TEST_P(EngineRuns, AnEndTokenStopsTheTextAndIsHidden) {
-  // The checkpoint's end token is 2. The test searches for a seed that draws it, because no other token ends a text.
+  // The checkpoint's only end token is 2. The test searches for a seed with which that token is sampled.
   const std::unique_ptr<Engine> engine = make();
   bool stopped = false;
   for (std::int64_t seed = 0; seed < 200 && !stopped; ++seed) {
@@ -151,7 +151,7 @@ TEST_P(EngineRuns, ScoringReturnsEveryPromptTokensLogits) {
   EXPECT_EQ(done.logits.size(), 40u * 512);
   EXPECT_THAT(done.output_ids, IsEmpty());
   EXPECT_EQ(done.finish, FinishReason::kLength);
-  // The last row's best token is the one that generation gives.
+  // The token with the greatest logit in the last row is the one that generation chooses.
   const auto row = done.logits.end() - 512;
   EXPECT_THAT(run_one(*engine, request(40, 1)).output_ids,
               ElementsAre(TokenId(static_cast<std::int32_t>(std::max_element(row, done.logits.end()) - row))));

@@ -29,7 +29,8 @@ struct EngineThread::Impl {
   using Task = std::function<void(Engine&)>;
   using Command = std::variant<Submit, Cancel, Abort, Task>;
 
-  // Idle time before a measurement; pauses between two requests of one client are seldom longer.
+  // Idle time before a measurement begins. A client's next request seldom comes later than this, so measurements seldom
+  // delay it.
   static constexpr std::chrono::milliseconds kRestBeforeMeasuring{20};
 
   Impl(Engine& engine, Sink sink, std::function<void()> failed)
@@ -87,7 +88,7 @@ struct EngineThread::Impl {
     engine_.peers().leave(engine_.runner());
   }
 
-  // Returns whether this engine has work of its own, or another engine needs it for a forward.
+  // Returns whether this engine has requests, or another engine needs it for a common forward.
   bool has_work() const { return !engine_.idle() || engine_.peers().awaiting(); }
 
   // Fails all requests if a node was lost, even while no step runs.
@@ -104,7 +105,8 @@ struct EngineThread::Impl {
     carried_out_ = 0;
   }
 
-  // Refuses the command that threw and those after it, so that no request is left without an end.
+  // Refuses the command that threw an exception and those after it, so that each of their requests still gets a last
+  // event.
   void refuse_rest(std::vector<Command>& commands, const Status& error) {
     for (; carried_out_ < commands.size(); ++carried_out_) {
       if (const Submit* submit = std::get_if<Submit>(&commands[carried_out_]))
@@ -157,7 +159,8 @@ struct EngineThread::Impl {
     Result<RequestId> id = health_.ok() ? engine_.submit(std::move(submit.request)) : Result<RequestId>(health_);
     if (id.ok()) {
       ids_.emplace(submit.ticket, *id);
-      // This insertion comes last, because fail_all() ends the requests in this map, and refuse_rest() ends all others.
+      // Inserts into this map last: fail_all() ends the requests in it, and refuse_rest() ends the request whose
+      // command threw.
       tickets_.emplace(*id, submit.ticket);
     } else {
       events_.push_back(
@@ -189,7 +192,7 @@ struct EngineThread::Impl {
   void carry_out(const Task& task) { task(engine_); }
 
   void step() {
-    idle_work_left_ = true;  // the step may capture a size or bind a kernel that idle work then measures
+    idle_work_left_ = true;  // the step may have captured a size or bound a kernel, which idle work can measure
     Result<std::span<RequestEvent>> moved = engine_.step();
     if (!moved.ok()) {
       fail_all(std::move(moved).status());

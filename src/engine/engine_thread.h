@@ -31,8 +31,8 @@ class EngineThread {
   // Receives the events of one step, in order; the sink may move from them.
   using Sink = std::function<void(std::span<Event> events)>;
 
-  // `failed` is called once, on the engine's thread, when the engine fails for good. By then the events that end its
-  // requests were delivered, and health() returns the reason. It may be empty.
+  // Calls `failed` once, on the engine's thread, when the engine fails for good. Before the call, the last events of
+  // the engine's requests have been delivered, and health() returns the reason. `failed` may be empty.
   EngineThread(Engine& engine, Sink sink, std::function<void()> failed = {});
   // Cancels the remaining requests without events, and joins the thread.
   ~EngineThread();
@@ -50,7 +50,8 @@ class EngineThread {
 
   // Statistics as of the last step.
   EngineStats stats() const;
-  // Returns ok, or why the engine no longer serves (a lost device). All requests then fail with this error.
+  // Returns ok, or the error for which the engine no longer serves (a lost device). All requests then fail with this
+  // error.
   Status health() const;
 
  private:

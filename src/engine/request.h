@@ -25,15 +25,15 @@ struct Patches;
 
 using RequestId = StrongId<struct RequestIdTag, std::int64_t>;
 
-// How the next token is chosen. Random numbers depend only on (seed, choice, position). The steps run in this order:
-// repetition, frequency and presence penalties; logit bias; bad words; the mask of allowed tokens or of the grammar;
-// temperature; top_k; top_p of the rest; min_p; the draw (ops/sampling/sample.h, ops/sampling/logit_edits.h).
+// Says how the next token is chosen. Random numbers depend only on (seed, choice, position). The steps run in this
+// order: repetition, frequency and presence penalties; logit bias; bad words; the mask of allowed tokens or of the
+// grammar; temperature; top_k; top_p of the rest; min_p; the draw (ops/sampling/sample.h, ops/sampling/logit_edits.h).
 struct SamplingParams {
   double temperature = 0;  // 0: greedy, the most probable token
   std::int64_t top_k = 0;  // keep the k most probable; 0: all
   double top_p = 1;        // keep the smallest set of at least this probability; (0, 1]
   double min_p = 0;        // keep tokens with at least this probability relative to the most probable one; [0, 1]
-  double repetition_penalty = 1;  // applied to tokens of prompt and output: logit / p or logit · p; (0, 10]
+  double repetition_penalty = 1;  // for tokens of prompt or output: logit / p if positive, else logit · p; (0, 10]
   double frequency_penalty = 0;   // multiplied by the token's count in the output, then subtracted; [-2, 2]
   double presence_penalty = 0;    // subtracted once for each token in the output; [-2, 2]
   std::vector<std::pair<TokenId, float>> logit_bias{};  // added to the token's logit; [-100, 100]
@@ -61,7 +61,7 @@ struct StopConditions {
   // Before the output has this many tokens, no token that ends a text is chosen, and stop strings are not searched for.
   std::int64_t min_new_tokens = 0;
   std::vector<std::string> texts{};  // stop strings; need a tokenizer
-  std::vector<TokenId> ids{};        // stop ids beside the model's own end tokens
+  std::vector<TokenId> ids{};        // stop ids in addition to the model's own end tokens
   bool ignore_eos = false;           // the model's end tokens do not end the text
   bool keep_matched = false;         // the stop string or stop id stays in the output
 };
@@ -75,7 +75,7 @@ inline constexpr double kMaxTimeoutSeconds = 1e9;
 // Log-probabilities of the model's own distribution, before penalties, masks and temperature.
 struct LogprobOptions {
   std::optional<int> output{};    // for each output token and its n most probable alternatives; 0 to kMaxTopLogprobs
-  std::optional<int> prompt{};    // the same for prompt tokens, which are then computed even if they are cached
+  std::optional<int> prompt{};    // the same for prompt tokens; they are then computed even if they are cached
   std::int64_t prompt_start = 0;  // index of the first prompt token with log-probabilities; token 0 has none
 };
 
@@ -119,8 +119,8 @@ struct Request {
   bool return_graph_info = false;       // the completion lists how the forwards ran
   bool skip_special_tokens = true;      // leave special tokens out of the text
   bool wants_text = true;               // events and completion have the text; ignored without a tokenizer
-  // Generates nothing; the completion has the logits of prompt token `score_from` and of all later ones. A classifier
-  // returns the logits of its labels, and those of the last token classify the whole text.
+  // The request generates nothing; its completion has the logits at prompt token `score_from` and at all later ones.
+  // From a classifier these are the logits of its labels; those at the last token classify the whole text.
   bool score = false;
   std::int64_t score_from = 0;  // below the number of prompt tokens
   // Generates nothing if set; the completion has one vector pooled from the prompt's normed hidden states.

@@ -23,7 +23,7 @@ TEST(CheckSampling, AcceptsValidParameters) {
   for (const SamplingParams& p : good) EXPECT_TRUE(check_sampling(p).ok()) << p.temperature;
 }
 
-TEST(CheckSampling, RefusesOthersWithFieldValueAndWhatIsAccepted) {
+TEST(CheckSampling, ErrorsNameFieldValueAndAcceptedRange) {
   const struct {
     SamplingParams params;
     const char* message;

@@ -13,7 +13,7 @@ namespace tessera {
 
 class Engine;
 
-// Receives the events of the request with this index.
+// Receives each event, and the index of its request among those given to run_requests().
 using OnEvent = std::function<void(std::size_t index, const RequestEvent& event)>;
 
 // Implements Engine::run().

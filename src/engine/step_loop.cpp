@@ -41,7 +41,7 @@ StepPace::Clock::time_point StepLoop::due() const {
   return model_.steps.paced && !scheduler_.reads_at_once() ? pace_.due() : StepPace::Clock::time_point{};
 }
 
-// Copies adapters to the slots that the scheduled batch is the first to use.
+// Writes adapters to those slots on the device that the scheduled batch is the first to use.
 Status StepLoop::write_adapters() {
   Status status = ok_status();
   std::int64_t written = 0;
@@ -54,7 +54,7 @@ Status StepLoop::write_adapters() {
   return status;
 }
 
-// Schedules a batch behind those in flight and enqueues it.
+// Schedules a batch after those in flight and enqueues it.
 Status StepLoop::submit_next(bool overlap) {
   ScheduledBatch& next = flights_.next();
   const StepPace::Clock::time_point begin = StepPace::Clock::now();
@@ -82,7 +82,8 @@ Status StepLoop::submit_next(bool overlap) {
   return ok_status();
 }
 
-// Until the time of a draft is known, predictions leave it out.
+// Tells DraftSlowdown that a step begins. The step is measured only if all requests decode and, if a layer drafts, once
+// the time of a draft is known. Until then, predictions lack that time.
 void StepLoop::begin_measured(const ScheduledBatch& next, StepPace::Clock::time_point begin) {
   if (next.entries.empty() || next.phase() != ForwardPhase::kDecode || (layer_drafts_ && draft_ms() == 0)) {
     slowdown_.begin(std::nullopt, begin);
@@ -118,14 +119,14 @@ Status StepLoop::collect_oldest() {
   }
   // The next-token layer reads the forward's rows only if a sequence may draft (reads_at_once(), which also keeps
   // step() from enqueueing forwards ahead). Forwards that were enqueued before such a sequence arrived may still be in
-  // flight. Then the layer does not read, because they may have overwritten its inputs.
+  // flight. In that case the layer reads nothing, because these forwards may have overwritten its inputs.
   if (layer_drafts_ && scheduler_.reads_at_once() && flights_.count() == 0) layer_drafts_->read(oldest);
   flights_.end_oldest();
   return ok_status();
 }
 
-// A draft is kept if it equals the token that was sampled from the row before it. The draft's own row was then computed
-// behind the right tokens, so that row gives the next token.
+// Accepts drafts in order. A draft is accepted if it equals the token that was sampled from the row before it. The
+// draft's own row was then computed after the right tokens, so the token sampled from it is the next one.
 void StepLoop::collect(const ScheduledBatch& batch, ScheduledBatch::Entry entry, const StepOutputs& outputs) {
   std::optional<RequestEvent> event = collector_.collect(batch, entry, outputs, profiler());
   std::int64_t kept = 0;

@@ -54,7 +54,7 @@ class StepLoop {
 
  private:
   Status submit_next(bool overlap);
-  // Tells the slowdown that `next` begins, whose scheduling began at `begin`.
+  // Tells DraftSlowdown that the step of `next` began at `begin`.
   void begin_measured(const ScheduledBatch& next, StepPace::Clock::time_point begin);
   Status write_adapters();
   Status submitted(ScheduledBatch& batch, const Decision& decision, StepPace::Clock::time_point begin);

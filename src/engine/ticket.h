@@ -5,7 +5,7 @@
 
 namespace tessera {
 
-// Chosen by the caller; unique among the requests that have not ended.
+// The caller chooses the ticket. It is unique among the requests that have not ended.
 using Ticket = std::uint64_t;
 
 }  // namespace tessera

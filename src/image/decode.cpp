@@ -50,8 +50,9 @@ Status check_image_size(std::string_view format, std::int64_t width, std::int64_
                     height, limits.most_ratio));
   }
   if (limits.take_memory == nullptr) return ok_status();
-  // The image takes 3 bytes per pixel, and 3 more while it is turned. Decoding takes up to 9 more for the coefficients
-  // of a progressive JPEG, and up to 4 more in libwebp.
+  // The image takes 3 bytes per pixel. A second copy of 3 bytes per pixel exists while the EXIF orientation is applied.
+  // While the file is decoded, a progressive JPEG takes up to 9 more bytes per pixel for its coefficients, and libwebp
+  // up to 4 more bytes per pixel.
   const std::int64_t bytes_of_pixel = format == "JPEG" ? 12 : 8;
   return (*limits.take_memory)(width * height * bytes_of_pixel);
 }

@@ -24,10 +24,11 @@
 
 namespace tessera {
 
-// Limits for a file and for the size in its header. They are checked before memory for pixels is allocated.
+// Limits for the bytes of a file and for the image size in the file's header. They are checked before memory for pixels
+// is allocated.
 struct DecodeLimits {
   std::int64_t most_bytes = std::int64_t{64} << 20;  // size of the file
-  // Number of pixels. Decoding takes 3 bytes per pixel, and up to 9 more for a progressive JPEG.
+  // Number of pixels. take_memory gets 12 bytes per pixel for a JPEG, and 8 for any other format.
   std::int64_t most_pixels = std::int64_t{64} << 20;
   std::int32_t most_side = 32768;  // pixels
   double most_ratio = 200;  // longer side divided by the shorter side; the image processors refuse greater ratios
@@ -38,8 +39,8 @@ struct DecodeLimits {
 };
 
 // Decodes a whole file. Thread-safe; keeps no reference to `file`. Returns the errors of take_memory. Returns
-// invalid_argument if the file is not an image in one of these formats, is damaged, truncated or animated, or exceeds a
-// limit. In the last case the message has the limit and the file's value.
+// invalid_argument if the file is not an image in one of these formats, is damaged or truncated, is an animated WebP,
+// or exceeds a limit. In the last case the message has the limit and the file's value.
 Result<Image> decode_image(std::span<const std::byte> file, const DecodeLimits& limits = {});
 
 }  // namespace tessera

@@ -134,8 +134,8 @@ std::string gif_screen(std::uint16_t width, std::uint16_t height, const std::str
   return file + std::string(3, '\0') + rest;
 }
 
-// These GIFs have no frame, and this TIFF has no strips. The size in the header must be refused before frame or strips
-// are read.
+// The GIFs state sizes but have no pixels. The BMP and the TIFF state larger sizes than their pixels have. These sizes
+// must be refused before pixels are read.
 TEST(Decoding, ChecksTheSizesOfGifBmpAndTiffFirst) {
   const std::string frame("\x2c\0\0\0\0\xff\xff\xff\xff\0\2", 11);
   EXPECT_THAT(refusal(gif_screen(1, 1, frame)), HasSubstr("the GIF image has 65535 × 65535 pixels"));

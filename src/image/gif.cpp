@@ -65,7 +65,8 @@ Result<std::optional<int>> find_frame(GifFileType& gif) {
   }
 }
 
-// Writes one pixel. A colour index outside of the palette becomes a grey of this value, as in Pillow.
+// Writes one pixel. If the colour index is outside of the palette, the pixel is grey with the index as its value, as in
+// Pillow.
 void put_pixel(const ColorMapObject* colours, int index, std::uint8_t* rgb) {
   const bool known = colours != nullptr && index < colours->ColorCount;
   const auto grey = static_cast<std::uint8_t>(index);

@@ -26,8 +26,8 @@ std::string read_file(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-// Reads one tensor's float32 values from a safetensors file. SafetensorsFile cannot be used here, because it belongs to
-// a higher layer.
+// Reads one tensor's float32 values from a safetensors file. SafetensorsFile cannot be used here, because its folder
+// is in a higher layer than src/image.
 std::vector<float> read_tensor(const std::string& file, const std::string& name) {
   std::uint64_t header_size = 0;
   std::memcpy(&header_size, file.data(), sizeof header_size);

@@ -94,7 +94,7 @@ ImageProcessorConfig default_processor_config(std::string_view model_type) {
 }
 
 Result<ImageProcessorConfig> parse_processor_config(const Json& json, std::string_view what) {
-  if (!json.is_object()) return invalid_argument(fmt::format("{} is no JSON object", what));
+  if (!json.is_object()) return invalid_argument(fmt::format("{} is not a JSON object", what));
   constexpr std::int64_t kMostSide = 256;
   constexpr std::int64_t kMostRepeats = 16;
   constexpr std::int64_t kBicubic = 3;
@@ -118,9 +118,8 @@ Result<ImageProcessorConfig> parse_processor_config(const Json& json, std::strin
   TRY(reader.integer("min_pixels", kMostPixels, config.min_pixels));
   TRY(reader.integer("max_pixels", kMostPixels, config.max_pixels));
   if (config.min_pixels > config.max_pixels) {
-    return invalid_argument(
-        fmt::format("{}: the least number of pixels is {}, the most {}; accepted is no more than that", what,
-                    config.min_pixels, config.max_pixels));
+    return invalid_argument(fmt::format("{}: the least number of pixels is {}, which must not be above the most, {}",
+                                        what, config.min_pixels, config.max_pixels));
   }
   TRY(reader.positive("rescale_factor", config.rescale_factor));
   TRY(reader.colours("image_mean", 0, config.mean));

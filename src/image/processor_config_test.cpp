@@ -56,12 +56,13 @@ TEST(ProcessorConfig, RefusesUnsupportedProcessing) {
   EXPECT_THAT(why_refused(R"({"size": {"longest_edge": 1000000000000}})"),
               HasSubstr("size: longest_edge is 1000000000000"));
   EXPECT_THAT(why_refused(R"({"size": 224})"), HasSubstr("size is 224"));
-  EXPECT_THAT(why_refused(R"({"min_pixels": 10, "max_pixels": 9})"), HasSubstr("is 10, the most 9"));
+  EXPECT_THAT(why_refused(R"({"min_pixels": 10, "max_pixels": 9})"),
+              HasSubstr("is 10, which must not be above the most, 9"));
   EXPECT_THAT(why_refused(R"({"image_std": [1, 0, 1]})"), HasSubstr("image_std is [1, 0, 1]"));
   EXPECT_THAT(why_refused(R"({"image_mean": [1, 2]})"), HasSubstr("three numbers"));
   EXPECT_THAT(why_refused(R"({"rescale_factor": 0})"), HasSubstr("rescale_factor is 0; accepted: numbers above 0"));
   EXPECT_THAT(why_refused(R"({"image_processor_type": "CLIPImageProcessor"})"), HasSubstr("CLIPImageProcessor"));
-  EXPECT_THAT(why_refused("[]"), HasSubstr("is no JSON object"));
+  EXPECT_THAT(why_refused("[]"), HasSubstr("is not a JSON object"));
   EXPECT_EQ(read_processor_config("/nowhere/preprocessor_config.json").status().code(), StatusCode::kNotFound);
 }
 

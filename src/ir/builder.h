@@ -30,7 +30,7 @@ class GraphBuilder {
   // `ops` must outlive the builder.
   GraphBuilder(std::string graph_name, const OpTable& ops);
 
-  // Each of the next functions declares a value. A second declaration of a weight (a tied head) returns the first
+  // Each of the next three functions declares a value. A second declaration of a weight (a tied head) returns the first
   // value; the types must agree.
   ValueId input(std::string name, Type type);
   ValueId weight(std::string name, Type type);

@@ -235,8 +235,9 @@ Result<Dim> Dim::parse(std::string_view text) {
   return DimParser(text).parse();
 }
 
-// Compares the factors of the two products. Affine forms over the rationals have a unique factorisation, so two
-// products are equal if their numeric factors agree and they have the same primitive factors, in any order.
+// An element count is a product of dimensions, which are affine forms. Over the rationals, such a product has a unique
+// factorisation. Two counts are therefore equal if their numeric factors agree and they have the same primitive
+// factors, in any order.
 bool same_element_count(const Shape& a, const Shape& b) {
   struct Product {
     Int128 numerator = 1;

@@ -23,7 +23,7 @@ struct PictureCluster {
 };
 
 struct PictureOptions {
-  // Borrowed for the call. If null, operators that split, view or allocate look like kernels.
+  // Must outlive the drawing. If null, operators that split, view or allocate look like kernels.
   const OpTable* ops = nullptr;
   std::vector<PictureCluster> clusters;
   // [nodes]: the index of each node's cluster in `clusters`, or -1 for a node without a cluster. Empty if there are no

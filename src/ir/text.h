@@ -26,7 +26,7 @@
 //   value      = "%"name
 //   name       = {letter | digit | "_" | "."} | string           bare if possible
 //   op         = word | string                                   quoted if it is a keyword or no word
-//   type       = dtype "[" [dimension {"," dimension}] "]"       f32 f16 bf16 i32 i64 u8; dimensions as in ir/type.h
+//   type       = dtype "[" [dimension {"," dimension}] "]"       dtypes and dimensions as in ir/type.h
 //   integers   = "[" [integer {"," integer}] "]"
 //   word       = (letter | "_") {letter | digit | "_" | "."}
 //   string     = '"' … '"' with \" \\ \n \t and \xHH

@@ -1,7 +1,7 @@
 // Element types, symbolic dimensions and shapes.
 //
-// A forward's graph is built once with symbolic sizes; a Bucket later assigns a number to every
-// symbol. Dimensions are affine in the symbols with exact division: (2*T + 8)/4.
+// A forward's graph is built once with symbolic sizes. A Bucket later assigns a number to every symbol. A dimension is
+// an affine form of the symbols, divided by a constant without a remainder: (2*T + 8)/4.
 #pragma once
 
 #include <array>
@@ -53,8 +53,8 @@ struct Bucket {
   std::string to_string() const;  // "T=16 B=1"; "no sizes" if all are 0
 };
 
-// (constant + Σ coefficient·symbol) / divisor, kept in lowest terms. The division must be exact for every bucket with
-// which it is evaluated. Arithmetic never overflows: a dimension whose numbers would leave 64 bits becomes
+// A dimension: (constant + Σ coefficient·symbol) / divisor, kept in lowest terms. The division must be exact for every
+// bucket with which it is evaluated. Arithmetic never overflows: a dimension whose numbers would leave 64 bits becomes
 // unrepresentable, stays so, and fails in evaluate() and parse().
 class Dim {
  public:

@@ -37,7 +37,8 @@ class Random {
   std::mt19937_64 random_{7};
 };
 
-// Compares the value of a sum or product of dimensions with the sum or product of their values, if these exist.
+// Computes sums, multiples and quotients of two dimensions, and compares their values with the same computations on the
+// two dimensions' values. Skips dimensions that cannot be evaluated.
 TEST(Dim, ArithmeticAgreesWithNumbers) {
   Random random;
   int compared = 0;

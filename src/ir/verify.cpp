@@ -109,7 +109,8 @@ class Verifier {
     return ok_status();
   }
 
-  // Checks that a state has the pages of one group as its first dimension.
+  // Checks that only a state's first dimension is a number of pages, and that this number belongs to one existing
+  // group.
   Status check_group_states() const {
     for (const ValueId id : graph_.states) {
       const Type& type = graph_.value(id).type;

@@ -185,7 +185,7 @@ TEST(Verify, AllocatedMemoryIsWrittenBeforeItIsRead) {
   EXPECT_EQ(broken_text("%a = empty_like(%x) %v = split_columns(%a) store(%x, mut %v) return %a"), "no error");
 }
 
-TEST(Verify, AnOperatorThatRunsNothingIsNoSplitOp) {
+TEST(Verify, AnOperatorThatRunsNothingCannotSplit) {
   static const OpDecl kIdle{.name = "idle",
                             .summary = "breaks a rule",
                             .operands = {{"x"}},

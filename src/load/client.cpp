@@ -49,7 +49,7 @@ void set_common(CURL* easy, const std::string& url, curl_slist* headers) {
   curl_easy_setopt(easy, CURLOPT_URL, url.c_str());
   curl_easy_setopt(easy, CURLOPT_HTTPHEADER, headers);
   curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_1_1);
-  curl_easy_setopt(easy, CURLOPT_PROXY, "");  // no proxy, because its time would be measured
+  curl_easy_setopt(easy, CURLOPT_PROXY, "");  // no proxy, because its delay would be measured too
   curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
   curl_easy_setopt(easy, CURLOPT_USERAGENT, "tessera");
   curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
@@ -117,7 +117,8 @@ class Transfers {
 
   void add(CURL* easy) { curl_multi_add_handle(multi_.get(), easy); }
 
-  // Waits until a transfer is ready, at most until `until`, and advances the transfers that are ready.
+  // Waits until a transfer is ready or libcurl's timer expires, but not beyond `until` and at most kLongestWait. Then
+  // advances the transfers that are ready.
   void step(Clock::time_point until) {
     if (timer_ <= Clock::now()) {
       timer_ = Clock::time_point::max();
@@ -135,7 +136,7 @@ class Transfers {
     }
   }
 
-  // Removes and returns the next transfer that has ended; null if there is none.
+  // Removes and returns the next transfer that has ended, and sets `code` to its result. Returns null if there is none.
   CURL* take_ended(CURLcode& code) {
     int left = 0;
     while (const CURLMsg* message = curl_multi_info_read(multi_.get(), &left)) {
@@ -154,7 +155,7 @@ class Transfers {
     curl_multi_socket_action(multi_.get(), socket, mask, &running);
   }
 
-  // Rounds up, because after a wait that ends early the loop would spin.
+  // Returns how long step() may wait. Rounds up, because the caller's loop would spin if a wait ended before `until`.
   int milliseconds_to(Clock::time_point until) const {
     const Clock::time_point end = std::min(until, timer_);
     const Clock::time_point now = Clock::now();
@@ -279,7 +280,7 @@ Result<std::unique_ptr<LoadClient>> LoadClient::create(std::string url, const st
   auto impl = std::make_unique<Impl>();
   impl->url = std::move(url);
   curl_slist* headers = curl_slist_append(nullptr, "Content-Type: application/json");
-  // Sends an empty "Expect" header. Otherwise libcurl would ask before it sends a long prompt, and wait for the answer.
+  // Removes the header "Expect". With it, libcurl would wait for the server's consent before it sends a long prompt.
   headers = curl_slist_append(headers, "Expect:");
   if (!api_key.empty()) headers = curl_slist_append(headers, ("Authorization: Bearer " + api_key).c_str());
   impl->headers.reset(headers);
@@ -314,7 +315,8 @@ Result<ClientRun> LoadClient::run(const ClientLoad& load) {
   std::vector<std::unique_ptr<Transfer>> under_way(count);
   std::size_t active = 0;
   for (std::size_t ended = 0; ended < count;) {
-    // Starts only one request per round, so that making the next body does not delay this request.
+    // Starts only one request per round, because step() sends it. If a round started two, the first one would be sent
+    // only after the body of the second one is made.
     if (!waiting.empty() && active < most && waiting.next_time() <= Clock::now()) {
       std::unique_ptr<Transfer> transfer = impl_->idle_transfer();
       if (transfer == nullptr) return resource_exhausted("no memory for libcurl");

@@ -1,5 +1,5 @@
-// A client of a server: sends completions over HTTP at given times, or after others have ended, and reads their streams
-// on the calling thread. Only client.cpp uses libcurl.
+// A client of a server: sends requests for completions over HTTP, at given times or after others have ended, and reads
+// the streamed answers, on the calling thread. Only client.cpp uses libcurl.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@
 
 namespace tessera {
 
-// Completions to send and stream (POST /v1/completions).
+// Requests for completions (POST /v1/completions) whose answers are streamed.
 struct ClientLoad {
   std::span<const double> send_at_s;  // [requests], from the start of the run, or from the end of request after[i]
   // [requests] or empty. after[i]: the request that must have ended before request i is sent; -1: none.

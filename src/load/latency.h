@@ -17,8 +17,9 @@ namespace tessera {
 struct RequestRecord {
   double sent_s = 0;
   double first_token_s = 0;
-  double end_s = 0;             // when the last token came
-  std::vector<float> gaps_s{};  // times from one token to the next; tokens that come together share one gap
+  double end_s = 0;  // when the last token came
+  // Times from one token to the next. If n tokens arrive together, each gets 1/n of the time since the token before.
+  std::vector<float> gaps_s{};
   std::int64_t input_tokens = 0;
   std::int64_t output_tokens = 0;
   std::optional<std::int64_t> cached_tokens{};  // of the prompt, from the server's prefix cache, if it reports them
@@ -37,7 +38,8 @@ struct Distribution {
 // Computes mean and percentiles; all are 0 if there are no values. Percentiles are interpolated like numpy's.
 Distribution distribution(std::vector<double> values);
 
-// The results of the requests that succeeded. Latencies are in milliseconds.
+// The results of a load. Requests that failed are only counted, in `failed` and `failures`. Latencies are in
+// milliseconds.
 struct LoadResult {
   std::int64_t completed = 0;
   std::int64_t failed = 0;

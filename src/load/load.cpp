@@ -41,7 +41,7 @@ Load random_load(const LoadOptions& options) {
   return load;
 }
 
-// Gives each request an adapter. Arrivals and lengths stay as they are without adapters.
+// Gives each request an adapter. The requests' arrivals and lengths are the same as in a load without adapters.
 void draw_adapters(Load& load, const LoadOptions& options) {
   if (options.adapters.empty()) return;
   std::vector<double> weights(options.adapters.size(), 1.0);

@@ -18,9 +18,10 @@
 namespace tessera {
 
 enum class Arrivals : std::uint8_t { kPoisson, kUniform };
-// Which of the adapters a request names: any, all equally probable; each in turn; or the first ones most often.
+// Which of the adapters a request names. kUniform: a random one, all with the same probability. kInTurn: each in turn.
+// kSkewed: a random one, the first ones most often.
 enum class AdapterDraw : std::uint8_t { kUniform, kInTurn, kSkewed };
-// SGLang's names of them, in the same order.
+// SGLang's names of the enumerators of AdapterDraw, in the same order.
 inline constexpr std::array<std::string_view, 3> kAdapterDraws = {"uniform", "distinct", "skewed"};
 
 // Sessions of coding agents (agents.h).
@@ -90,9 +91,10 @@ Result<std::vector<double>> arrivals_at(const Load& load, double per_second);
 // a prompt. Returns the number of shortened requests.
 std::int64_t clip_to_context(Load& load, std::int64_t context);
 
-// Makes the token ids of prompts, all below vocab_size. The ids depend only on (seed, run, index), or on (seed, run,
-// block) if the request has blocks, or on (seed, run, text) and the outputs in `records` if it has parts. Prompts of
-// different runs have nothing in common, so no run finds another's prompts in a prefix cache.
+// The inputs of prompt_ids() that are the same for all requests of a run. prompt_ids() makes a prompt's token ids, all
+// below vocab_size. The ids depend only on (seed, run, index), or on (seed, run, block) if the request has blocks, or
+// on (seed, run, text) and the outputs in `records` if it has parts. Prompts of different runs have nothing in common,
+// so no run finds another's prompts in a prefix cache.
 struct PromptSource {
   std::uint64_t seed = 0;
   std::uint64_t run = 0;

@@ -20,7 +20,7 @@ std::string request_body(const LoadTarget& target, const LoadRequest& request, s
                          const PromptSource& source, std::span<const RequestRecord> records) {
   return fmt::format(
       R"({{"model":{},"prompt":[{}],"max_tokens":{},"temperature":0,"ignore_eos":true,"skip_special_tokens":false,)"
-      // With return_token_ids, servers that know it send a chunk for each token, even if it adds no text.
+      // With return_token_ids, servers that support it send a chunk for each token, even if the token adds no text.
       R"("stream":true,"return_token_ids":true,)"
       R"("stream_options":{{"include_usage":true,"continuous_usage_stats":true}}}})",
       Json(request.adapter.empty() ? target.model : request.adapter).dump(),
@@ -73,8 +73,7 @@ Result<LoadRun> run_load(const LoadTarget& target, Load load, const LoadRunOptio
   } else {
     for (const LoadRequest& request : load.requests) times.push_back(request.arrival_s);
   }
-  // The prompts of a warm-up are drawn with an even number, and the prompts of a run with an odd number. No run
-  // therefore has the prompts of a warm-up.
+  // PromptSource::run is even for a warm-up and odd for a run, so no run has the prompts of a warm-up.
   const auto warmups = std::min(static_cast<std::size_t>(options.warmup), load.requests.size());
   const std::vector<double> at_once(warmups, 0.0);
   PromptSource source{.seed = options.seed, .run = 2 * options.number, .vocab_size = target.vocab_size};

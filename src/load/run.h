@@ -26,7 +26,7 @@ struct LoadTarget {
 Result<LoadTarget> ask_target(LoadClient& client, const std::string& model, std::int64_t vocab_size);
 
 struct LoadRunOptions {
-  std::optional<double> rate{};      // requests per second on average; infinity: all at once; unset: as recorded
+  std::optional<double> rate{};      // requests per second on average; infinity: all at once; unset: at arrival_s
   std::uint64_t seed = 0;            // seed of the prompts
   std::uint64_t number = 0;          // runs with different numbers share no prompt
   std::int64_t warmup = 0;           // requests before the run, which do not count

@@ -1,5 +1,5 @@
-// Reads a server's counters of speculative decoding. They are read before and after a load, and the difference belongs
-// to the load.
+// Reads a server's counters of speculative decoding. The counts of a load are the difference between the counters after
+// and before it.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +13,9 @@ namespace tessera {
 
 // Counters since the server's start.
 struct ServedDrafts {
-  std::int64_t steps = 0;    // forwards of a request that had drafts
-  std::int64_t drafted = 0;  // tokens
-  std::int64_t kept = 0;     // tokens among them that were output
+  std::int64_t steps = 0;    // forwards with draft tokens, counted for each request
+  std::int64_t drafted = 0;  // draft tokens
+  std::int64_t kept = 0;     // accepted draft tokens, which were output
   // [positions]: drafted and kept tokens by a draft's position in its step; the first draft has index 0.
   std::vector<std::int64_t> drafted_at{};
   std::vector<std::int64_t> kept_at{};

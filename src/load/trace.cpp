@@ -33,7 +33,7 @@ std::optional<T> take_number(std::string_view& text, char behind) {
   return value;
 }
 
-// Converts a time such as "2023-11-16 18:17:03.9799600", with or without an offset from UTC, to seconds.
+// Converts a time such as "2023-11-16 18:17:03.9799600" to seconds. Ignores an offset from UTC such as "+00:00".
 std::optional<double> seconds_of(std::string_view text) {
   const auto year = take_number<int>(text, '-');
   const auto month = take_number<unsigned>(text, '-');

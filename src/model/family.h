@@ -21,7 +21,7 @@ namespace tessera {
 class LayerBuilder;
 struct ModelOptions;
 
-// The graph of a forward, with a spec for each of its weights.
+// The graph of a family's body, with a spec for each of its weights.
 struct FamilyBody {
   ir::Graph graph;
   std::vector<WeightSpec> weights = {};

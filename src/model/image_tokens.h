@@ -23,7 +23,8 @@ struct ImageTokens {
   friend bool operator==(const ImageTokens&, const ImageTokens&) = default;
 };
 
-// Reads the members of a config.json that has a "vision_config". Ids must be below `vocab_size`.
+// Reads the ids from a config.json that has a "vision_config". They must be below `vocab_size`. The caller sets
+// deepstack_levels.
 Result<ImageTokens> read_image_tokens(const Fields& fields, std::int64_t vocab_size);
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
-// Catches: layers that read another layer's per-layer embeddings. A split has a limited number of results, so that many
-// layers need several splits, where such a mistake is likely.
+// Catches: layers that read another layer's per-layer embeddings. One split has at most 8 results, so a model with more
+// layers splits the results again, which makes such a mistake likely.
 #include <map>
 
 #include "tessera/model/config/config_test_util.h"

@@ -53,8 +53,9 @@ Status check_stages(const ModelConfig& config, const ModelFamily& family, int st
     return unimplemented(
         fmt::format("pp_size: {} stages of {}, which has a vision tower; 1 is accepted", stages, family.architecture));
   if (family.make_body || family.change_body)
-    return unimplemented(fmt::format("pp_size: {} stages of {}, whose body was given as a whole; 1 is accepted", stages,
-                                     family.architecture));
+    return unimplemented(
+        fmt::format("pp_size: {} stages of {}, whose body is written as text or changed by its family; 1 is accepted",
+                    stages, family.architecture));
   return ok_status();
 }
 
@@ -95,12 +96,13 @@ Result<ir::Graph> finish(LayerBuilder& b, ir::ValueId output, const char* name, 
   return graph;
 }
 
-// Returns the formats of linears that are stored as `stored` says, and quantised to `format` at the start, if any.
+// Returns the formats of linears that are stored as `stored` says. If `format` is given, unquantised linears are
+// quantised to it while they are read.
 WeightFormats at_start(const WeightFormats& stored, const std::optional<StartFormat>& format) {
   return format ? stored.quantised_at_start(*format) : stored;
 }
 
-// Moves what the builder noted about formats to the model's notes.
+// Moves the builder's records about the formats of linears to `graphs`.
 void take_notes(LayerBuilder& b, ModelGraphs& graphs) {
   std::ranges::move(b.take_stored(), std::back_inserter(graphs.stored));
   std::ranges::move(b.take_dequantised(), std::back_inserter(graphs.dequantised));
@@ -139,8 +141,8 @@ Result<DraftGraphs> build_draft(const ModelConfig& config, const ModelOptions& o
   return draft;
 }
 
-// Adds the next-token layer to the last stage. Its weights that no other part of a stage uses are weights_elsewhere of
-// the other stages.
+// Adds the next-token layer to the last stage. On another stage, adds to weights_elsewhere those of the layer's weights
+// that this stage does not use.
 Status add_draft(const ModelConfig& config, const ModelOptions& options, const ir::OpTable& ops,
                  const ModelFamily& family, ModelGraphs& graphs) {
   const auto before = static_cast<std::ptrdiff_t>(graphs.weights.size());
@@ -243,12 +245,14 @@ Result<ModelGraphs> build_model(const ModelConfig& config, const ModelOptions& o
   TRY(check_stages(config, *family, options.pp_size));
   if (options.dp_size > 1 && (family->make_body || family->change_body))
     return unimplemented(
-        fmt::format("enable_dp_attention: {}, whose body was given as a whole, is not accepted", family->architecture));
+        fmt::format("enable_dp_attention: {}, whose body is written as text or changed by its family, is not accepted",
+                    family->architecture));
   if (options.eagle != nullptr && (family->make_body || family->change_body))
     return unimplemented(
-        fmt::format("EAGLE-3 for {}, whose body was given as a whole, is not supported", family->architecture));
+        fmt::format("EAGLE-3 for {}, whose body is written as text or changed by its family, is not supported",
+                    family->architecture));
   if (family->make_body && config.formats.at_start())
-    return unimplemented(fmt::format("quantization: {}, whose body was given as a whole, is not quantised at the start",
+    return unimplemented(fmt::format("quantization: {}, whose body is written as text, is not quantised at the start",
                                      family->architecture));
   ModelGraphs graphs;
   graphs.dp_size = options.dp_size;

@@ -5,8 +5,8 @@
 //   sampler  logits, sampling parameters → sampled_ids i32[R]
 //   choose   choice_logits f32[R, vocab], edited in place; edits, sampling parameters → sampled_ids i32[R]
 //   tower    patches of images → rows of embeddings, if the model has a vision tower
-//   draft    draft_hidden, draft_rows, input_ids, positions … → hidden, if a next-token layer is requested; it has a
-//            head of its own
+//   draft    draft_hidden, draft_rows, input_ids, positions … → hidden, if a next-token layer is requested; the
+//            layer's head and sampler are graphs of their own
 //   logprobs choice_logits f32[R, vocab], logprob_targets → log-probabilities of these and of the most probable tokens
 //
 // With pipeline parallelism these are the graphs of one stage. A stage's body ends with the transfer of hidden states
@@ -40,9 +40,9 @@ struct EagleDraft;
 
 struct ModelOptions {
   ir::DType dtype = ir::DType::kFloat32;  // type of activations
-  // Types of the weights and of the KV cache. If absent, `dtype`. Matmuls support only weights of the activations'
-  // type. Attention can read a cache of any type (ops/cache/cache_type.h), except that latent attention supports only
-  // floating-point types.
+  // The types of the weights and of the KV cache. An absent type is `dtype`. Matmuls support only weights of the
+  // activations' type. Attention can read a cache of any type (ops/cache/cache_type.h), except that latent attention
+  // supports only floating-point types.
   std::optional<ir::DType> weight_dtype = std::nullopt;
   std::optional<ir::DType> kv_cache_dtype = std::nullopt;
   std::int64_t page_size = 16;         // number of tokens in a KV cache page
@@ -82,7 +82,8 @@ struct ModelOptions {
   // The format to which the head is quantised while it is read. A tied head becomes a matrix of its own.
   std::optional<StartFormat> head_format = std::nullopt;
   std::int64_t draft_vocab = 0;  // a next-token layer drafts the ids below this number; 0: all ids
-  // The most drafts of a request in a forward. A recurrent layer keeps their rows until the request's next forward.
+  // The maximum number of draft tokens of a request in a forward. A recurrent layer keeps the rows of these tokens
+  // until the request's next forward.
   std::int64_t max_drafts = 0;
   // The pipeline stage to build: a range of consecutive layers (model/stages.h).
   int pp_stage = 0;
@@ -134,8 +135,8 @@ struct DequantisedWeight {
   std::string reason;
 };
 
-// A matrix of a model whose linears are quantised at the start. It is rounded to `format`. If `format` is empty, the
-// matrix is not quantised, and `reason` says why.
+// A matrix of a model whose linears are quantised at the engine's start, while they are read. The matrix is rounded to
+// `format`. If `format` is empty, the matrix is not quantised, and `reason` says why.
 struct WeightAtStart {
   std::string module;       // as in StoredMatrix
   std::string format = {};  // describe(WeightFormat), or empty
@@ -157,10 +158,10 @@ struct ModelGraphs {
   ir::Graph sampler;
   ir::Graph choose;
   ir::Graph logprobs;
-  std::vector<WeightSpec> weights;        // weights of body, head and tower
-  std::vector<StoredMatrix> stored = {};  // matrices of body and head, each once; empty if none is quantised
+  std::vector<WeightSpec> weights;        // weights of all graphs that this stage runs
+  std::vector<StoredMatrix> stored = {};  // matrices of body, head and draft; empty if none is quantised
   std::vector<DequantisedWeight> dequantised = {};
-  std::vector<WeightAtStart> at_start = {};   // matrices of body and head, each once
+  std::vector<WeightAtStart> at_start = {};   // matrices of body, head and draft
   std::vector<LayerInfo> layers = {};         // [layers] or empty; becomes ForwardContext::layers
   std::vector<AdaptableLinear> linears = {};  // linears of body and head that adapters may change
   std::optional<VisionGraph> vision = std::nullopt;
@@ -171,7 +172,7 @@ struct ModelGraphs {
   bool has_head = true;
   int dp_size = 1;                                 // ModelOptions::dp_size
   std::vector<WeightSpec> weights_elsewhere = {};  // weights that only other stages use
-  // The graphs of forwards of prompts, if they are not `body` and `head`.
+  // The graphs that prefills run, if they are not `body` and `head`.
   std::optional<PrefillGraphs> prefill = std::nullopt;
 
   std::optional<AdaptedGraphs> adapted = std::nullopt;  // absent if no adapters are served

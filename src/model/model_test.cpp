@@ -135,8 +135,8 @@ TEST(BuildModel, RanksDivideTheVocabulary) {
     }
 }
 
-// The family's body declares the whole table, but with several ranks the tied head is a slice of the table. Without the
-// check, rank 1 would use the first rows of the table as its slice.
+// The family's body declares the whole table, but with several ranks the tied head is a slice of the table. If
+// build_model() accepted this, rank 1 would use the first rows of the table as its slice.
 TEST(BuildModel, RefusesAWeightThatDiffersInTheHead) {
   FamilyRegistry families;
   ModelFamily family = *built_in_families().find("LlamaForCausalLM");
@@ -233,7 +233,7 @@ TEST(BuildModel, GgufExpertsBecomeCodesOfTheirOwnTypes) {
   EXPECT_EQ(type_of(5), "f16[2048, 32]");
   EXPECT_EQ(type_of(6), "f16[2048, 16]");
 
-  // Half of a row of down has 128 columns: half of a block, and eight groups.
+  // With two ranks, each rank has 128 columns of a row of down: half of a block, or eight groups.
   options.tp_size = 2;
   const ModelGraphs half = *build_model(config, options, built_in_ops(), built_in_families());
   EXPECT_EQ(half.body.values[experts_of(half).operands[4].index()].type.to_string(), "u8[2048, 128]");
@@ -296,7 +296,8 @@ TEST(BuildModel, RefusesRanksThatHeadsDoNotDivideAmong) {
                StatusCode::kInvalidArgument, {"num_attention_heads is 4", "3 ranks"});
 }
 
-// Counts how often each row of each matrix is loaded by any of the ranks.
+// One rank must load each row of gate_up_proj and each query row of qkv_proj. On four ranks, two ranks load each of the
+// two KV heads.
 TEST(BuildModel, RanksHoldEveryRowOfAJointTensor) {
   const ModelConfig config = small("Phi3ForCausalLM");
   for (const int ranks : {1, 2, 4}) {

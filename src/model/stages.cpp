@@ -19,7 +19,7 @@ namespace {
 using ir::ValueId;
 using ir::ValueKind;
 
-// Finds for each value of a body where it is read, and which nodes a stage may repeat.
+// Finds the last node that reads each value of a body, and the nodes that several stages may compute.
 class BodyReads {
  public:
   BodyReads(const ir::Graph& body, const BodyCuts& cuts) : body_(body), last_use_(body.values.size(), -1) {

@@ -140,8 +140,9 @@ TEST(TakeStage, AValueWithoutTokenRowsIsNotSent) {
   EXPECT_THAT(stage_text(body, {0, 1}), HasSubstr("send_to_next takes X[T, N], not f32[2]"));
 }
 
-// Checks three families, one of them with experts. The stages together must have each node with weights exactly once,
-// and all weights of the model.
+// Checks three families, one of them with experts. Each weight must be in exactly one stage, except constants and a
+// tied embedding, which several stages may have. Each stage must know all weights of the model, its own and those
+// elsewhere.
 TEST(BuildModel, StagesHaveTheModelsWeights) {
   for (const char* architecture : {"LlamaForCausalLM", "Gemma2ForCausalLM", "Qwen3MoeForCausalLM"}) {
     SCOPED_TRACE(architecture);

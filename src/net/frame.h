@@ -31,7 +31,7 @@ enum class FrameKind : std::uint64_t {
   kRestart = 11,
   kStageValue = 12,  // a value that a rank sends to the next stage of a pipeline
   kStageTaken = 13,  // how many stage values the next stage has received
-  kForward = 14,     // a rank waits for all others; the payload is the number of its forward pass
+  kForward = 14,     // a forward pass has begun, in which all ranks take part; the payload is its number
   kStop = 15,        // all servers end, because one does; the payload is the number of that server's node
   kDone = 16,        // the node has no more requests; from node 0: no node has requests any more
 };

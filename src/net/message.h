@@ -14,7 +14,7 @@
 //   TRY(reader.list("positions", batch.positions));
 //   TRY(reader.finish());
 //
-// A reader trusts nothing: it returns kDataLoss with the field's name for a truncated, too long or malformed message.
+// A reader checks all data. It returns kDataLoss with the field's name for a truncated, too long or malformed message.
 #pragma once
 
 #include <cstddef>

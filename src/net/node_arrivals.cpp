@@ -48,13 +48,13 @@ Result<std::optional<NodeHello>> NodeArrivals::hear(Unheard& unheard) {
       return data_loss(fmt::format("its first message is of kind {}", static_cast<int>(unheard.reader.kind())));
     return std::optional<NodeHello>(TRY(unpack_hello(unheard.reader.payload())));
   }
-  if (NetClock::now() >= unheard.limit) return data_loss("it did not say who it is in time");
+  if (NetClock::now() >= unheard.limit) return data_loss("it did not send its hello in time");
   return std::optional<NodeHello>();
 }
 
 void NodeArrivals::add(Socket socket) {
   if (unheard_.size() == limits_.unheard) {
-    log_refusal(unheard_.front().socket, "too many others came before it said who it is");
+    log_refusal(unheard_.front().socket, "too many other connections came before its hello");
     unheard_.pop_front();
   }
   unheard_.push_back(

@@ -7,7 +7,7 @@
 //   nodes->start();
 //   TRY(nodes->send(0, FrameKind::kAnswer, std::array{std::as_bytes(std::span(answer))}));
 //
-// The port trusts its network, like the ports of NCCL and torch.distributed: anyone who reaches it can take part.
+// The port has no authentication, like the ports of NCCL and torch.distributed: anyone who can reach it can take part.
 // Nothing received is executed. A malformed frame ends the connection, and lengths are checked before they are used. A
 // node does not fully check whether the numbers in node 0's commands make sense.
 #pragma once

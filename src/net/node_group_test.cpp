@@ -186,7 +186,7 @@ TEST(NodeGroup, AForeignClientIsIgnored) {
   EXPECT_TRUE(leader.get().ok());
 }
 
-// The hello may be from anybody, so node 0 keeps waiting for its own nodes.
+// A hello that does not match may come from anybody, so node 0 refuses it and keeps waiting for its own nodes.
 TEST(NodeGroup, AForeignHelloDoesNotEndTheStart) {
   const std::uint16_t port = testing::free_port();
   std::future<Joined> leader =
@@ -203,7 +203,7 @@ TEST(NodeGroup, AForeignHelloDoesNotEndTheStart) {
   EXPECT_TRUE(led.ok()) << led.status().to_string();
 }
 
-// There are more connections than node 0 could read one after another before the node gives up.
+// There are so many silent connections that node 1 would give up if node 0 waited for one after another.
 TEST(NodeGroup, SilentStrangersDoNotDelayTheStart) {
   const std::uint16_t port = testing::free_port();
   std::future<Joined> leader =
@@ -249,7 +249,8 @@ TEST(NodeGroup, LeavingWithAnErrorTellsTheLoss) {
   EXPECT_THAT(why.message(), AllOf(HasSubstr("node 0 of 3 (127.0.0.1:"), HasSubstr("is gone: node 1")));
 }
 
-// Whenever a node ends, node 0 makes the others leave. If node 0 ends by itself, no other node counts as lost.
+// Here node 0 leaves with an error when another node ends. If node 0 itself ends first, the other nodes must still see
+// an orderly end.
 TEST(NodeGroup, AnOrderlyEndIsNoLossOfOtherNodes) {
   for (int round = 0; round < 50; ++round) {
     const std::vector<Joined> joined = join({hello(3, 0), hello(3, 1), hello(3, 2)}, options(testing::free_port()));
@@ -282,7 +283,7 @@ TEST(NodeGroup, AnEndIsReportedAgainIfMemoryRunsOut) {
 
 TEST(NodeGroup, ASilentNodeIsLost) {
   Two two(400);
-  two.group(0).start();  // the other node's thread, which would send signs of life, does not run
+  two.group(0).start();  // the other node's thread, which would send heartbeats, does not run
   const Status why = two.ends[0].get_future().get();
   EXPECT_EQ(why.code(), StatusCode::kDeviceLost);
   EXPECT_THAT(why.message(), AllOf(HasSubstr("node 1 of 2 (127.0.0.1:"), HasSubstr("the node sent nothing for 0.4 s")));
@@ -293,7 +294,7 @@ TEST(NodeGroup, ASilentNodeIsLost) {
   EXPECT_EQ(two.ends[1].get_future().get().code(), StatusCode::kDeviceLost);
 }
 
-// Signs of life come four times within the allowed silence, so a busy machine may miss three of them.
+// Heartbeats are sent four times within the allowed silence, so a busy machine may miss three of them.
 TEST(NodeGroup, SignsOfLifePreventALoss) {
   Two two(2'000);
   two.group(0).start();

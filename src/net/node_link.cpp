@@ -10,7 +10,7 @@ namespace tessera {
 namespace {
 
 constexpr std::chrono::milliseconds kLook(100);    // how often a thread checks the time
-constexpr std::chrono::milliseconds kAlive(1000);  // a sign of life is sent if no frame was sent for this long
+constexpr std::chrono::milliseconds kAlive(1000);  // a heartbeat is sent if no frame was sent for this long
 constexpr std::chrono::milliseconds kLast(2000);   // how long the other end may take to read the last frames
 
 }  // namespace
@@ -48,7 +48,8 @@ void NodeLink::end() {
   if (thread_.joinable()) thread_.join();
 }
 
-// Sends a sign of life. Does nothing while another thread sends, because that thread's frame is a sign of life too.
+// Sends a heartbeat, a frame of kind kAlive. Does nothing while another thread sends, because that thread's frame shows
+// the other end as well that this node is alive.
 void NodeLink::say_alive(NetClock::time_point now) {
   const std::unique_lock lock(sending_, std::try_to_lock);
   if (!lock.owns_lock() || ended_ || now - last_sent_ < std::min(kAlive, silence_ / 4)) return;

@@ -32,7 +32,7 @@ Result<Addresses> resolve(const NodeAddress& address) {
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
   const int error = ::getaddrinfo(address.host.c_str(), std::to_string(address.port).c_str(), &hints, &found);
-  if (error != 0) return not_found(fmt::format("the name is not known: {}", ::gai_strerror(error)));
+  if (error != 0) return not_found(fmt::format("the host's name cannot be resolved: {}", ::gai_strerror(error)));
   return Addresses(found, &freeaddrinfo);
 }
 
@@ -40,7 +40,7 @@ Socket open_socket(const addrinfo& at) {
   return Socket(::socket(at.ai_family, at.ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC, at.ai_protocol));
 }
 
-// Disables Nagle's algorithm, because messages are small and awaited.
+// Disables Nagle's algorithm, which would delay small messages for which the other end waits.
 void send_at_once(const Socket& socket) {
   const int on = 1;
   ::setsockopt(socket.descriptor(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
@@ -92,7 +92,7 @@ std::string NodeAddress::text() const {
 Result<NodeAddress> parse_node_address(std::string_view text) {
   const auto wrong = [&] {
     return invalid_argument(fmt::format(
-        "\"{}\" is not accepted; HOST:PORT is, with a port of 1 to 65535, and of IPv6 [ADDRESS]:PORT", text));
+        "\"{}\" is not accepted; accepted: HOST:PORT, or [ADDRESS]:PORT for IPv6, with a port from 1 to 65535", text));
   };
   const std::size_t colon = text.rfind(':');
   if (colon == std::string_view::npos || colon == 0) return wrong();
@@ -147,7 +147,7 @@ Status Socket::send(std::span<const std::span<const std::byte>> parts, std::chro
       if (errno == EINTR) continue;
       if (!would_block(errno)) return gone(errno);
       if (ready(descriptor_, POLLOUT, limit)) continue;
-      return device_lost(fmt::format("it took no bytes for {} s", std::chrono::duration<double>(limit).count()));
+      return device_lost(fmt::format("it accepted no bytes for {} s", std::chrono::duration<double>(limit).count()));
     }
     for (auto taken = static_cast<std::size_t>(sent); first < left.size() && taken > 0;) {
       const std::size_t n = std::min(taken, left[first].iov_len);
@@ -205,7 +205,7 @@ Result<std::optional<Socket>> Listener::accept(NetClock::time_point deadline) {
     }
     // Ignores errors of a connection that broke before it was accepted.
     if (!would_block(errno) && errno != EINTR && errno != ECONNABORTED && errno != EPROTO)
-      return internal_error(fmt::format("accepting connections: {}", error_text(errno)));
+      return internal_error(fmt::format("connections cannot be accepted: {}", error_text(errno)));
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - NetClock::now());
     if (left.count() <= 0 || !ready(socket_.descriptor(), POLLIN, left)) return std::optional<Socket>();
   }
@@ -220,7 +220,7 @@ void wait_to_read(std::span<const int> descriptors, NetClock::time_point deadlin
 
 Result<Socket> connect_until(const NodeAddress& address, NetClock::time_point deadline) {
   constexpr std::chrono::seconds kOneTry(5);  // time limit for one of a name's addresses
-  std::string reason = "there was no time";
+  std::string reason = "the time limit had passed before the first attempt";
   while (NetClock::now() < deadline) {
     const Result<Addresses> found = resolve(address);
     if (!found.ok()) reason = found.status().message();

@@ -51,7 +51,7 @@ class Socket {
   Result<std::size_t> receive(std::span<std::byte> to, std::chrono::milliseconds limit);
   // Ends this side's sending. The other end reads the end of the stream after the data already sent.
   void end_sending();
-  // Wakes the threads that wait in this socket, with an error.
+  // Ends the connection in both directions. Threads that wait in this socket return with an error.
   void shut_down();
 
  private:

@@ -133,7 +133,8 @@ TEST(BuiltInOps, SplitOpsMixTokensOrRanks) {
   }
 }
 
-// A view has one operand, and its result shares that operand's memory.
+// Views and allocations write to no operand. A view has exactly one operand, because its result shares that operand's
+// memory.
 TEST(BuiltInOps, ViewsAndAllocationsMutateNothing) {
   for (const ir::OpDecl* decl : built_in_ops().all()) {
     if (decl->execution == ir::Execution::kKernel) continue;

@@ -110,7 +110,7 @@ Result<DeviceRegistry::Named> DeviceRegistry::parse(std::string_view name) const
     if (type.takes_choice) accepted += fmt::format(" and {}:N", type.name);
     any_choice |= type.takes_choice;
   }
-  return invalid_argument(fmt::format("\"{}\" is no device; accepted are {}{}", name, accepted,
+  return invalid_argument(fmt::format("\"{}\" is not the name of a device; accepted: {}{}", name, accepted,
                                       any_choice ? ", or with \",sm_80\" to act as an older GPU" : ""));
 }
 

@@ -37,7 +37,7 @@ struct DeviceType {
 };
 
 // One thread adds all devices and kernels before any thread reads the registry. After that the registry is immutable
-// and thread-safe. Pointers that it returns live as long as the registry.
+// and thread-safe. Pointers that it returns are valid as long as the registry exists.
 class DeviceRegistry {
  public:
   DeviceRegistry();
@@ -77,9 +77,9 @@ class DeviceRegistry {
 
 DeviceRegistry built_in_devices();  // has the devices cpu and cuda
 
-// The symbol that libtessera_cuda.so exports, named kBackendSymbol. `interface` must equal the program's
-// kBackendInterface, because library and program pass C++ types to each other. The layout of these types depends on
-// version and compiler.
+// The type of the symbol that libtessera_cuda.so exports, which is named kBackendSymbol. `interface` must equal the
+// program's kBackendInterface, because library and program pass C++ types to each other. The layout of these types
+// depends on version and compiler.
 struct BackendExport {
   const char* interface = nullptr;
   const Backend* backend = nullptr;

@@ -9,9 +9,9 @@
 namespace tessera {
 namespace {
 
-constexpr int kMostWords = 1024;  // one flag may have at most this many values behind it
+constexpr int kMostWords = 1024;  // the maximum number of values after one flag
 
-// Reads {"lora_name": …, "lora_path": …} of SGLang, or {"name": …, "path": …} of vLLM.
+// Reads SGLang's {"lora_name": …, "lora_path": …} or vLLM's {"name": …, "path": …}.
 Result<AdapterPath> parse_object(const std::string& flag, const std::string& text) {
   const Json json = TRY(Json::parse(text, flag));
   const auto member = [&](std::string_view ours, std::string_view theirs) -> std::optional<std::string> {

@@ -76,8 +76,8 @@ class Reader final : public YAML::EventHandler {
     ++depth_;
   }
 
-  // Adds a value of the open key, or an item of its list. Drops deeper values, because their container is refused
-  // anyway.
+  // Stores `value` as the value of the last key, or as an item of that key's list. Drops values in deeper containers,
+  // because check_shape() refuses such containers.
   void add(const YAML::Mark& mark, YAML::anchor_t anchor, Json value) {
     if (anchor != 0) fail(mark, "anchors are not accepted");
     if (!is_map_ || !error_.ok()) return;

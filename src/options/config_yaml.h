@@ -1,4 +1,4 @@
-// Reads YAML. No other file includes the YAML library.
+// Reads configuration files in YAML. Only config_yaml.cpp includes the YAML library.
 #pragma once
 
 #include <string>

@@ -36,7 +36,8 @@ Status take_kv_cache_dtype(const std::string& flag, const std::string& text, Eng
   return ok_status();
 }
 
-// Takes a registered compiler's name. SGLang's name "inductor" selects Tessera's fused compiler.
+// Returns a function that takes a registered compiler's name. SGLang's name "inductor" selects Tessera's fused
+// compiler.
 CommandFlags::Take compiler_name(const CompilerRegistry& known, std::string& name) {
   return [&known, &name](const std::string& flag, const std::string& text) {
     name = text == "inductor" ? kFusedCompiler : text;
@@ -44,7 +45,7 @@ CommandFlags::Take compiler_name(const CompilerRegistry& known, std::string& nam
   };
 }
 
-// Takes only `accepted`; refuses other values as unsupported.
+// Returns a function that takes only `accepted` and refuses other values as unsupported.
 CommandFlags::Take only(const std::string& accepted) {
   return [accepted](const std::string& flag, const std::string& text) {
     if (text == accepted) return ok_status();
@@ -54,7 +55,8 @@ CommandFlags::Take only(const std::string& accepted) {
 
 void add_model_flags(CommandFlags& add, EngineOptions& engine, CommonFlags& common) {
   add.group("Model");
-  // Takes --plugin first, so that the flags below can name a plugin's additions.
+  // Adds --plugin first. Values are taken in the order in which the flags are added, so the flags below can name a
+  // plugin's additions.
   add.values("--plugin", "FILE", "library with operators, compilers, devices … of its own; repeatable",
              [&common](const std::string& flag, const std::string& text) {
                if (!common.load_plugin) return unimplemented(fmt::format("{}: this program loads no plugins", flag));

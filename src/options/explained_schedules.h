@@ -19,12 +19,13 @@ struct ExplainedSchedule {
 };
 
 // Returns the schedules, by kernel and rows, of the kernels that the fused compiler generates for the plan's prefill
-// and decode graphs. Returns none if no runner uses that compiler or nothing was measured.
+// and decode graphs. The list is empty if no runner uses that compiler or nothing was measured.
 Result<std::vector<ExplainedSchedule>> explained_schedules(const EngineOptions& options, const EnginePlan& plan,
                                                            const Device& device);
 
-// Returns [{"kernel": …, "rows": …, "chosen": 64, "own": 128, "us": {"128": 3.1, "64": 2.8, …}}, …]. "chosen" is the
-// fastest schedule, "own" the one that the device chooses without measurements, and "us" has the measured times in µs.
+// Returns [{"kernel": …, "rows": …, "chosen": 64, "own": 128, "us": {"128": 3.1, "64": 2.8, …}}, …]. The device names
+// each schedule by a number, here 64 and 128. "chosen" is the fastest schedule, "own" the one that the device chooses
+// without measurements, and "us" has the measured times in µs.
 Json to_json(const std::vector<ExplainedSchedule>& schedules);
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
-// Gathers the facts that the command `explain` shows, and writes them as JSON. The facts come only from options and
-// config.json.
+// Gathers the facts that the command `explain` shows, and writes them as JSON. The facts come from the options, the
+// model's files, the device's properties and the measurements of earlier starts. No weights are loaded.
 #pragma once
 
 #include <cstdint>

@@ -55,7 +55,8 @@ std::vector<std::string> spread(const std::vector<std::string>& arguments) {
   return words;
 }
 
-// Returns the first flag of `hidden` that has no value after it or is given twice.
+// Returns the first argument that is a flag of `hidden` and is given without a value or more than once; "" if there is
+// none.
 std::string miscounted(const std::vector<std::string>& arguments, const std::vector<std::string>& hidden) {
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const std::string flag = arguments[i].substr(0, arguments[i].find('='));
@@ -68,8 +69,8 @@ std::string miscounted(const std::vector<std::string>& arguments, const std::vec
   return "";
 }
 
-// Returns the error for a flag with too few or too many values. The parsing library's own message is not used, because
-// it shows internals and does not name flags that the help omits.
+// Returns the error for a flag with too few or too many values. `message` is the parsing library's message. Users do
+// not see it, because it shows internals and does not name flags that the help omits.
 Status wrong_count(const std::string& message, const std::vector<std::string>& arguments,
                    const std::vector<std::string>& hidden) {
   std::string flag = message.substr(0, message.find_first_of(": "));

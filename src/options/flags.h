@@ -31,7 +31,7 @@ class Option;
 
 namespace tessera {
 
-// Shown in place of a secret flag's value; not accepted as a value itself.
+// Shown in place of a secret flag's value. A secret flag refuses this text as its value.
 inline constexpr std::string_view kLeftOut = "(left out)";
 
 enum class FlagSource : std::uint8_t { kDefault, kFile, kCommandLine, kEnvironment };
@@ -52,7 +52,8 @@ class CommandFlags {
   std::vector<std::string> flags() const;  // all names with dashes
   // Appends to `names` the names of all flags that take a value and that the help omits.
   void append_hidden(std::vector<std::string>& names) const;
-  // Returns the value of every flag except --help. Call it after parsing.
+  // Returns the value of every flag except --help and the flag that names the configuration file. Call it after
+  // parsing.
   std::vector<FlagValue> flag_values() const;
 
   // Sets the heading under which the help lists the following flags. If it is "", the help omits them, and
@@ -66,8 +67,8 @@ class CommandFlags {
   // Adds a flag with a value. `names`: "--dtype" or "--model-path,--model"; errors use the first name. With
   // "--model-path,--model,MODEL" the value may also be a positional argument, called MODEL in the help. `type` is the
   // value's name in the help and its type in a configuration file: "N" and "1" stand for a whole number, "X" for a
-  // number, "BYTES" and "COUNT" for a whole number or a string, "LIST" for one or several of any of these. Any other
-  // type stands for a string. `initial` is the flag's default value, or null if it has none.
+  // number, "BYTES" and "COUNT" for a whole number or a string, "LIST" for a number, a string, or a list of them. Any
+  // other type stands for a string. `initial` is the flag's default value, or null if it has none.
   void value(const std::string& names, const std::string& type, const std::string& help, Take take, Json initial = {});
   // Adds a flag that may be given several times. Each time, 1 to `most_words` values follow it.
   void values(const std::string& names, const std::string& type, const std::string& help, Take take,
@@ -78,7 +79,8 @@ class CommandFlags {
   // Adds a positional argument, which is a word without a flag. `type` is as in value(), or "".
   void word(const std::string& name, const std::string& type, const std::string& help, Take take);
 
-  // Adds a switch: "--flag" or "--flag=true" turn it on; "--flag=false" overrides a configuration file.
+  // Adds a switch. "--flag" and "--flag=true" turn it on. "--flag=false" turns it off, even if the configuration file
+  // turns it on.
   void flag(const std::string& names, const std::string& help, bool& to);
   void text(const std::string& names, const std::string& type, const std::string& help, std::string& to);
   void integer(const std::string& names, const std::string& help, IntegerRange range, std::int64_t& to);
@@ -131,7 +133,7 @@ class CommandFlags {
     Take take{};
     Json initial{};
     std::vector<std::string> texts{};  // texts as they were given
-    std::function<Json()> taken{};     // the resulting value, if the texts do not show it
+    std::function<Json()> taken{};     // returns the resulting value; null: `texts` show it
     FlagSource source = FlagSource::kDefault;
     std::string place{};  // "file:line", if the value is from the configuration file
   };
@@ -144,7 +146,7 @@ class CommandFlags {
   CLI::App& app_;
   std::string group_;
   std::string listed_in_;
-  std::deque<Entry> entries_;  // in order; a deque, so that addresses stay valid
+  std::deque<Entry> entries_;  // in the order of adding; a deque, so that addresses stay valid
   const Entry* config_file_ = nullptr;
 };
 

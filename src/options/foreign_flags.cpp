@@ -18,7 +18,7 @@ constexpr std::array<std::string_view, 7> kGrammars = {"xgrammar", "outlines", "
 constexpr std::array<std::string_view, 7> kTasks = {"auto",     "generate", "embed", "embedding",
                                                     "classify", "score",    "reward"};
 
-// Takes a value that must be one of `choices`.
+// Returns a function that takes one of `choices` and stores it in `to`.
 CommandFlags::Take choice_of(std::span<const std::string_view> choices, std::string& to) {
   return [choices, &to](const std::string& flag, const std::string& text) {
     to = choices[TRY(parse_choice(flag, text, choices))];
@@ -27,7 +27,7 @@ CommandFlags::Take choice_of(std::span<const std::string_view> choices, std::str
 }
 
 // The values of --quantization, as SGLang and vLLM name them: formats of stored checkpoints, and formats to which a
-// checkpoint may be quantised. "none" has no effect.
+// checkpoint may be quantised. "none" and "auto" have no effect.
 constexpr std::array<std::string_view, 19> kFormats = {
     "none",     "fp8",          "int8",         "int4",     "nvfp4",       "fbgemm_fp8", "compressed-tensors",
     "modelopt", "modelopt_fp8", "modelopt_fp4", "gptq",     "gptq_marlin", "awq",        "awq_marlin",
@@ -40,7 +40,7 @@ bool asks_for_whole_prompts(const ForeignFlags& foreign) {
 
 bool asks_for_embeddings(const ForeignFlags& foreign) { return foreign.task == "embed" || foreign.task == "embedding"; }
 
-// Takes a number, which must be above 0.
+// Returns a function that takes a number above 0.
 CommandFlags::Take positive(std::optional<double>& to) {
   return [&to](const std::string& flag, const std::string& text) {
     to = TRY(parse_number(flag, text));
@@ -66,10 +66,10 @@ std::string whole_experts_flag(const ForeignFlags& foreign) {
 void add_foreign_flags(CommandFlags& add, ForeignFlags& foreign) {
   add.group("Launch commands of SGLang and vLLM");
   add.value("--schedule-policy,--scheduling-policy", "fcfs|priority|lpm|random|lof|dfs-weight|routing-key",
-            "fcfs and priority are what is done: by priority, then in order of arrival; others only warn",
+            "fcfs, priority: requests run by priority, then in order of arrival; other values only warn",
             choice_of(kPolicies, foreign.schedule_policy));
   add.value("--grammar-backend,--guided-decoding-backend", "xgrammar|outlines|llguidance|none",
-            "xgrammar is what constrains outputs; others only warn", choice_of(kGrammars, foreign.grammar_backend));
+            "xgrammar constrains outputs; other values only warn", choice_of(kGrammars, foreign.grammar_backend));
   add.text("--attention-backend", "NAME", "warns: kernels are chosen by device and shape", foreign.attention_backend);
   add.value("--schedule-conservativeness", "X", "warns: requests are admitted as the KV cache has room",
             positive(foreign.conservativeness));
@@ -87,15 +87,15 @@ void add_foreign_flags(CommandFlags& add, ForeignFlags& foreign) {
   add.flag("--enable-expert-parallel", "--ep-size with --tp-size's number", foreign.expert_parallel);
   add.flag("--enable-ep-moe", "the same", foreign.ep_moe);
   add.flag("--enable-deepep-moe", "the same", foreign.deepep_moe);
-  add.value(
-      "--moe-a2a-backend", "none|deepep|mooncake",
-      "others than none are taken as --ep-size with --tp-size's number; warns: the ranks add up, with no all-to-all",
-      choice_of(kExchanges, foreign.moe_a2a_backend));
-  add.flag("--enable-prefix-caching", "as it is anyway; =false is --disable-radix-cache", foreign.prefix_caching);
-  add.flag("--enable-chunked-prefill", "as it is anyway; =false is --chunked-prefill-size -1", foreign.chunked_prefill);
+  add.value("--moe-a2a-backend", "none|deepep|mooncake",
+            "any value except none sets --ep-size to --tp-size's number; warns: there is no all-to-all",
+            choice_of(kExchanges, foreign.moe_a2a_backend));
+  add.flag("--enable-prefix-caching", "on by default; =false means --disable-radix-cache", foreign.prefix_caching);
+  add.flag("--enable-chunked-prefill", "on by default; =false means --chunked-prefill-size -1",
+           foreign.chunked_prefill);
   add.flag("--no-enable-chunked-prefill", "--chunked-prefill-size -1", foreign.no_chunked_prefill);
   add.value("--task", "auto|generate|embed|classify|score|reward",
-            "embed is --is-embedding; what else a model does its files say", choice_of(kTasks, foreign.task));
+            "embed means --is-embedding; otherwise the model's files decide", choice_of(kTasks, foreign.task));
   add.value("--quantization", "none|fp8|int8|int4|nvfp4|gptq|awq|compressed-tensors|modelopt|…",
             "fp8, int8, int4 and nvfp4 quantise a checkpoint that is not quantised; another format than a quantised "
             "checkpoint's is refused",
@@ -106,12 +106,12 @@ void add_foreign_flags(CommandFlags& add, ForeignFlags& foreign) {
 Status finish_foreign_flags(const ForeignFlags& foreign, EngineOptions& engine) {
   if (foreign.memory_utilization) {
     if (engine.mem_fraction_static != 0)
-      return invalid_argument("--gpu-memory-utilization goes without --mem-fraction-static, as which it is taken");
+      return invalid_argument("--gpu-memory-utilization is an alias of --mem-fraction-static; give only one of them");
     engine.mem_fraction_static = *foreign.memory_utilization;
   }
   if (const std::string flag = whole_experts_flag(foreign); !flag.empty()) {
     if (foreign.ep_size && *foreign.ep_size != engine.tp_size)
-      return invalid_argument(fmt::format("--ep-size: {} goes without {}, which is taken as --ep-size {}, as --tp-size",
+      return invalid_argument(fmt::format("--ep-size {} contradicts {}, which sets --ep-size to --tp-size ({})",
                                           *foreign.ep_size, flag, engine.tp_size));
     engine.ep_size = engine.tp_size;
   }
@@ -148,10 +148,11 @@ void warn_about_foreign_flags(const ForeignFlags& foreign, const EngineOptions& 
     warnings.push_back(
         fmt::format("{} has no effect with --tp-size 1: the one rank has all experts whole", whole_experts));
   if (has_exchange(foreign) && expert_ranks > 1)
-    warnings.push_back(fmt::format("--moe-a2a-backend {} is taken as --ep-size with --tp-size's number: every rank {}",
-                                   foreign.moe_a2a_backend,
-                                   engine.dp_attention ? "gets the rows of all, and the sums of its own"
-                                                       : "has all tokens, so that an all-reduce joins the experts"));
+    warnings.push_back(
+        fmt::format("--moe-a2a-backend {} sets --ep-size to --tp-size's number, without an all-to-all: every rank {}",
+                    foreign.moe_a2a_backend,
+                    engine.dp_attention ? "gets the rows of all, and the sums of its own"
+                                        : "has all tokens, so that an all-reduce joins the experts"));
   if (foreign.conservativeness)
     warnings.emplace_back(
         "--schedule-conservativeness has no effect: requests are admitted as the KV cache has room, and the last one "
@@ -166,7 +167,7 @@ void warn_about_foreign_flags(const ForeignFlags& foreign, const EngineOptions& 
                     engine.chunked_prefill_size));
   if (foreign.task == "classify" || foreign.task == "score" || foreign.task == "reward")
     warnings.push_back(fmt::format(
-        "--task {} has no effect: whether a model is a classifier is said by its config.json", foreign.task));
+        "--task {} has no effect: the model's config.json decides whether it is a classifier", foreign.task));
   warn_about_ineffective_flags(foreign.ineffective, warnings);
   if (foreign.memory_utilization)
     warnings.push_back(

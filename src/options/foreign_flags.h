@@ -15,7 +15,7 @@
 namespace tessera {
 
 struct ForeignFlags {
-  std::string attention_backend{};  // "" in this and the other texts: the flag was not given
+  std::string attention_backend{};  // "" here and in the other strings: the flag was not given
   std::string schedule_policy{};
   std::string grammar_backend{};
   std::string moe_a2a_backend{};
@@ -31,7 +31,7 @@ struct ForeignFlags {
   bool no_chunked_prefill = false;
   std::string task{};
   std::string quantization{};
-  std::optional<int> ep_size{};  // Tessera's own --ep-size: flags that ask for whole experts do not override it
+  std::optional<int> ep_size{};  // --ep-size; if it differs from --tp-size, a flag for whole experts is refused
   IneffectiveFlags ineffective{};
 };
 

@@ -1,4 +1,4 @@
-// Finds models that are named by an id of the Hugging Face hub.
+// Finds the folder of a model that is given by its path or by an id of the Hugging Face hub.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace tessera {
 
-// Options for a model that is named by a hub id.
+// Options for finding a model. Only `gguf_file` has an effect on a model that is given by its path.
 struct ModelSource {
   std::string revision;   // empty: main
   std::string gguf_file;  // the GGUF file in the model's folder or hub repository; empty: the path or id is complete

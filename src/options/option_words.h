@@ -1,6 +1,7 @@
-// Renames options in messages. The layers below name options without dashes (mem_fraction_static), because they do not
-// know where options come from. Users of the command line know the options as flags, so errors, log lines and explain's
-// notes are reworded for them. Programs give options by name, so for them the flags in messages are replaced by names.
+// Renames options in messages. Messages of the layers below have the names of options (mem_fraction_static), because
+// those layers do not know where options come from. The command line calls with_flags() for errors, log lines and
+// explain's notes, because its users know options as flags (--mem-fraction-static). Messages of this layer have flags.
+// The C interface calls with_option_names() for log lines, because programs give options by name.
 #pragma once
 
 #include <span>

@@ -13,7 +13,8 @@
 namespace tessera {
 namespace {
 
-// Takes a parser's name. finish_protocol_flags() checks it later, when plugins have added their formats.
+// Returns a function that takes a parser's name. finish_protocol_flags() checks the name later, when plugins have added
+// their formats.
 CommandFlags::Take name_of_parser(std::string& to) {
   return [&to](const std::string& flag, const std::string& text) -> Status {
     if (text.empty()) return invalid_argument(flag + ": the value is empty");

@@ -19,8 +19,9 @@ struct ProtocolFlags {
 // Adds the flags to the current group. Parsing them fills `server`, `engine` and `flags`.
 void add_protocol_flags(CommandFlags& add, ServerOptions& server, EngineOptions& engine, ProtocolFlags& flags);
 
-// Checks and completes the options that depend on several flags. Call it after all flags are taken, and before a
-// model's name is replaced by its folder.
+// Checks and completes the options that depend on several flags. Call it after all flags are taken. Call it before
+// engine.model_path is replaced by the model's folder, because the served name defaults to the model's name as it was
+// given.
 Status finish_protocol_flags(const ProtocolFlags& flags, const EngineOptions& engine, ServerOptions& server);
 
 }  // namespace tessera

@@ -33,8 +33,9 @@ std::string range_text(IntegerRange range) {
   return bounded ? fmt::format("from {} to {}", range.min, range.max) : fmt::format("of {} or more", range.min);
 }
 
-// Reads a number without sign or exponent, perhaps with a suffix. Returns nothing if it is not a whole number, or too
-// large for a double to represent exactly.
+// Reads a number without sign or exponent, perhaps with a suffix. Returns nothing if the result is not a whole number.
+// With a suffix, also returns nothing if the result exceeds 2^53, up to which a double represents every whole number
+// exactly.
 std::optional<std::int64_t> whole_count(std::string_view text) {
   constexpr std::string_view kPowers = "kmgt";
   const std::string_view digits = text.substr(0, text.find_first_not_of("0123456789."));

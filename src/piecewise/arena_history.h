@@ -16,7 +16,7 @@ namespace tessera {
 
 // An output of a forward, and the forward that made it.
 struct OutputView : TensorView {
-  std::uint64_t generation = 0;  // 0: made by no counted forward
+  std::uint64_t generation = 0;  // 0: no counted forward made it
 };
 
 class ArenaHistory {
@@ -27,8 +27,8 @@ class ArenaHistory {
   void begin_forward(std::int64_t kept_bytes);
   std::uint64_t generation() const { return generation_; }
 
-  // Returns kInternal if a later forward may have written `view` or a part of it. Memory outside of the arena stays
-  // fresh.
+  // Returns kInternal if a later forward may have written `view` or a part of it. A view of memory outside the arena is
+  // always fresh.
   Status check_fresh(const OutputView& view) const;
 
  private:

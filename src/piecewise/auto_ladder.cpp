@@ -9,7 +9,7 @@
 namespace tessera {
 namespace {
 
-// A size is left out if a forward of the next size costs at most this share more.
+// A size is left out if its cost is less than the next larger size's cost by at most this share of that cost.
 constexpr double kSameCost = 0.005;
 
 struct Addition {

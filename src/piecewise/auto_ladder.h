@@ -1,5 +1,5 @@
-// Chooses the sizes of prefill graphs by cost: the sizes that save the most padding time. Either all token counts have
-// the same weight, or each count has the number of observed forwards as its weight. Pure functions.
+// Chooses the sizes of prefill graphs by cost: the sizes that save the most padding time. All token counts have the
+// same weight, or the weight of a count is the number of forwards that were observed with it. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ using TokenCost = std::function<double(std::int64_t tokens)>;
 // Returns the cost to use before anything was measured, in units of one token's cost: `tokens` plus a constant for
 // reading the weights once. On an H200, reading the weights takes as long as computing about 250 tokens of Llama-3-8B,
 // or about 600 tokens of Qwen3-0.6B. On a CPU the numbers are smaller (docs/measurements/graphs.md). The constant is at
-// the low end of these numbers. Padding then looks expensive, so the ladder gets more sizes, because an unnecessary
-// size does less harm than a missing one.
+// the low end of these numbers, so padding looks expensive and the ladder gets more sizes. An unnecessary size does
+// less harm than a missing one.
 double prior_token_cost(std::int64_t tokens);
 
 // [tokens]: how often a forward has that many tokens, in any unit.
@@ -36,7 +36,7 @@ PaddingWaste padding_waste(std::span<const std::int64_t> sizes, const TokenCost&
 
 struct LadderGoal {
   // No sizes are added once padding takes at most this share of the time. If `cost` is prior_token_cost, the real share
-  // may be higher: 2 % by that estimate are 2.5 % by the measured times of Qwen3-0.6B on an H200.
+  // may be higher: for Qwen3-0.6B on an H200, an estimate of 2 % corresponds to 2.5 % of the measured time.
   double time_waste = 0.02;
   double exact = 1;  // no sizes are added once at least this share of all forwards has an exact size
   std::size_t most_sizes = 96;

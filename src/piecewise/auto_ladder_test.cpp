@@ -77,7 +77,7 @@ TEST(AutoLadder, DropsSizesThatCostAsMuchAsTheNext) {
 }
 
 TEST(AutoLadder, AddsSizesWhereTimeIsLost) {
-  // Forwards of more than 7000 tokens take ten times as long, so sizes belong there.
+  // Forwards of more than 7000 tokens take ten times as long per token as shorter forwards. Padding costs most there.
   const TokenCost cost = [](std::int64_t tokens) { return static_cast<double>(tokens) * (tokens > 7000 ? 10 : 1); };
   const auto above = [](const Sizes& sizes) { return std::ranges::count_if(sizes, [](auto s) { return s > 7000; }); };
   EXPECT_GE(above(auto_ladder(8192, cost)), 2 * above(prefill_ladder(8192)));

@@ -44,7 +44,7 @@ class BoundForward {
   // data that earlier forwards left in memory.
   Status warm_up(KernelVariants& warm, Stream& stream) const;
   void add_variants(KernelVariants& variants) const;
-  // Makes a graph of each piece that runs something. If it fails there is no graph, and run() still works.
+  // Makes a graph of each piece that has kernels. After a failure no piece has a graph, and run() still works.
   Status capture(const PiecewiseBackend& backend, Stream& stream);
   bool captured() const { return replay_steps_.has_value(); }
   // Launches the graphs and enqueues the operators between them. If nothing was captured, enqueues every kernel.
@@ -59,8 +59,8 @@ class BoundForward {
   // Launches the graph of the whole forward. Precondition: has_full_graph().
   Status replay_full(Stream& stream) const;
 
-  // Runs replay() if `graphs` is true, otherwise run(). Calls `passed` after it enqueued each part, so that the caller
-  // can time the parts within the forward.
+  // Runs replay() if `graphs` is true, otherwise run(). After each part that enqueues anything, calls `passed`, so that
+  // the caller can time the parts of the forward.
   using PartPassed = std::function<Status(std::size_t part)>;
   Status run_in_parts(bool graphs, Stream& stream, const PartPassed& passed);
   // Returns how many times all kernels were enqueued, by run() or run_in_parts(), before capture() succeeded.

@@ -25,7 +25,7 @@ Planner planner_of(const Change& change) {
     Ranges changed(ranges.begin(), ranges.end());
     for (LiveRange& r : changed) change(r);
     MemoryPlan plan = TRY(plan_memory(changed));
-    for (std::size_t i = 0; i < ranges.size(); ++i)  // values are misplaced, but memory is not short
+    for (std::size_t i = 0; i < ranges.size(); ++i)  // values may overlap, but all lie within the arena
       plan.size_bytes = std::max(plan.size_bytes, plan.offsets[i] + ranges[i].bytes);
     return plan;
   };

@@ -14,7 +14,7 @@ class Chain {
   explicit Chain(std::string name) { graph_.name = std::move(name); }
 
   Status append(const ir::Graph& next) {
-    std::vector<ir::ValueId> to;  // [next.values.size()]: the chain's values
+    std::vector<ir::ValueId> to;  // [next.values.size()]: for each value of `next`, its value in the chain
     const auto base = static_cast<std::int32_t>(graph_.nodes.size());
     for (const ir::Value& value : next.values) to.push_back(TRY(place(value, base, next.name)));
     for (ir::Node node : next.nodes) {
@@ -42,8 +42,8 @@ class Chain {
       if (const auto it = linkable_.find(value.name); it != linkable_.end()) {
         const ir::Type& have = graph_.value(it->second).type;
         if (have == value.type) return it->second;
-        return invalid_argument(fmt::format("chaining {}: %{} is {} before and {} in {}", graph_.name, value.name,
-                                            have.to_string(), value.type.to_string(), source));
+        return invalid_argument(fmt::format("chaining {}: %{} has type {} in an earlier graph and type {} in {}",
+                                            graph_.name, value.name, have.to_string(), value.type.to_string(), source));
       }
     }
     ir::Value copy = value;

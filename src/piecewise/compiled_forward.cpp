@@ -52,7 +52,8 @@ class ForwardCompiler {
     return program;
   }
 
-  // Removes the halves if running them would change the result, and adds a note with the reason.
+  // If no program can run in halves, or if running in halves would change the result, makes all programs run whole, and
+  // adds a note with the reason.
   void check_halves() {
     const std::string why = why_not_in_halves(forward_);
     if (why.empty()) return;

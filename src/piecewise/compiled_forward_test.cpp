@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 using testing::kCuts;
 using testing::tokens;
 
-// Two equal layers of a piece and a split op, followed by a piece.
+// Two equal layers, each of which becomes a piece and a split op, and then a last piece.
 constexpr const char* kLayers = R"(graph @layers {
   input %x: f32[T, 8]
   weight %w.0: f32[8, 8]

@@ -174,7 +174,10 @@ Status Executable::capture(const ir::Bucket& bucket) {
 
 Status Executable::capture_full(const ir::Bucket& bucket) {
   BoundForward* const forward = TRY(find(bucket));
-  if (!can_be_full()) return failed_precondition(fmt::format("{} is not cut, or has to be", graph_.name));
+  if (!can_be_full())
+    return failed_precondition(
+        fmt::format("{}: a full graph needs a forward that is cut into pieces and whose operators can all be captured",
+                    graph_.name));
   const ForwardStates::Scope full(env_.context.states, ForwardState::kFull);
   const ForwardStates::Scope capturing(env_.context.states, ForwardState::kCapturing);
   return forward->capture_full(env_.backend, env_.stream);

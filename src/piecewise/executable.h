@@ -121,26 +121,26 @@ class Executable {
   Status capture(const ir::Bucket& bucket);
   // Replays the bucket; does what run() does if it is not captured.
   Status replay(const ir::Bucket& bucket) const;
-  // Runs replay() if `graphs` is true, otherwise run(). Calls `passed` after each enqueued part.
+  // Runs replay() if `graphs` is true, otherwise run(). Calls `passed` after each part that enqueues anything.
   Status run_in_parts(const ir::Bucket& bucket, bool graphs, const BoundForward::PartPassed& passed) const;
   bool captured(const ir::Bucket& bucket) const;
   // The functions below make and launch one graph of a whole forward, split operators included. The graph is only for
   // batches in which every request has several rows. It exists in addition to the pieces' graphs, and runs the same
-  // kernels on the same memory. capture_full() returns kFailedPrecondition unless can_be_full(). Precondition:
-  // captured(bucket).
+  // kernels on the same memory. capture_full() returns kFailedPrecondition unless can_be_full(), and has the
+  // precondition captured(bucket).
   bool can_be_full() const { return graph_.parts.size() > 1 && graph_.capturable; }
   Status capture_full(const ir::Bucket& bucket);
   bool has_full_graph(const ir::Bucket& bucket) const;
   void drop_full_graph(const ir::Bucket& bucket);
   Status replay_full(const ir::Bucket& bucket) const;  // precondition: has_full_graph(bucket)
-  // Returns output i, in the order of the source graph. Valid until the next forward in this arena.
+  // Returns the output with this index in the order of the source graph. Valid until the next forward in this arena.
   Result<OutputView> output(const ir::Bucket& bucket, std::size_t index) const;
 
   // Functions to inspect a forward or to time it: its parts, their single instructions, and the addresses of a part's
-  // values. Precondition of the first five: bound(bucket).
+  // values. Precondition of all but entries(): bound(bucket).
   Status run_instruction(const ir::Bucket& bucket, std::size_t part, std::size_t instruction) const;
-  // Returns whether running the instruction alone does nothing, because a joined kernel computes it together with a
-  // later instruction (ops/contract/op.h).
+  // Returns whether running the instruction alone does nothing, because the operator of a later instruction computes it
+  // too. That operator is a joined kernel (ops/contract/op.h) or runs a range in halves (compile/halves.h).
   Result<bool> runs_later(const ir::Bucket& bucket, std::size_t part, std::size_t instruction) const;
   Status replay_part(const ir::Bucket& bucket, std::size_t part) const;
   Result<TensorView> value(const ir::Bucket& bucket, std::size_t part, ir::ValueId id) const;
@@ -150,8 +150,8 @@ class Executable {
   // Returns one entry for each part, whether the bucket is bound or not.
   Result<std::vector<PartEntry>> entries(const ir::Bucket& bucket) const;
 
-  // Fills the memory that the bucket's values will use with NaN: the arena except its reserved bytes, or the isolated
-  // memory.
+  // Fills with NaN the memory in which the bucket's values lie: the isolated memory, or the arena except its reserved
+  // bytes.
   Status poison(const ir::Bucket& bucket);
   // Returns an error if a kernel wrote outside the memory of its values. Only for isolated memory.
   Status check_guards(const ir::Bucket& bucket) const;

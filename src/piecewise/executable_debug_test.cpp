@@ -109,7 +109,7 @@ TEST(ExecutableDebug, StepsOneByOneAreTheForward) {
                             return ok_status();
                           }),
             want);
-  // Values are found where their kernels put them.
+  // value() returns the address at which a kernel wrote the value.
   const CompiledPart& last = executable->parts().back();
   const Result<TensorView> e = executable->value(tokens(8), executable->parts().size() - 1, last.outputs.back());
   ASSERT_TRUE(e.ok()) << e.status().to_string();
@@ -128,7 +128,7 @@ TEST(ExecutableDebug, OutputsAreOfTheForwardThatMadeThem) {
   EXPECT_TRUE(history.check_fresh(made).ok());
   ASSERT_TRUE(executable->replay(tokens(24)).ok());
   EXPECT_FALSE(history.check_fresh(made).ok());
-  // The output is also stale if it is requested only now.
+  // A view that is requested after the later forward is stale too.
   EXPECT_FALSE(history.check_fresh(*executable->output(tokens(8), 0)).ok());
   EXPECT_TRUE(history.check_fresh(*executable->output(tokens(24), 0)).ok());
 }

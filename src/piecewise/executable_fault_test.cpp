@@ -119,7 +119,7 @@ TEST(ExecutableFaults, ASplitOpThatFailsNamesItself) {
   const std::unique_ptr<Executable> executable = *bench.create(kCuts);
   ASSERT_TRUE(executable->bind(tokens(9)).ok());
   ASSERT_TRUE(executable->capture(tokens(9)).ok());
-  bench.device().set_plan({.launch_fails_at = 1});  // replays launch only split ops
+  bench.device().set_plan({.launch_fails_at = 1});  // in a replay, only split ops count as launches
   EXPECT_THAT(executable->replay(tokens(9)).message(),
               AllOf(HasSubstr("split op 1: store"), HasSubstr("operator store (mut %out1)")));
 }

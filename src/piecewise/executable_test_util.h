@@ -112,7 +112,8 @@ class ExecutableBench {
   CompilerContext compiler_context() { return {.device = *device_, .ops = bench_ops(), .kernels = bench_kernels()}; }
   // Uses this compiler instead of the eager one from now on.
   void use_compiler(std::unique_ptr<Compiler> compiler) { compiler_ = std::move(compiler); }
-  // Uses this compiler for buckets of up to `most` tokens. Larger buckets still use the other compiler.
+  // Uses this compiler for buckets of up to `most` tokens. Larger buckets use the compiler of use_compiler(), or the
+  // eager compiler.
   void use_compiler_up_to(std::int64_t most, std::unique_ptr<Compiler> compiler) {
     small_compiler_ = std::move(compiler);
     most_ = most;

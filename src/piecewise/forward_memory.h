@@ -26,7 +26,7 @@ struct ForwardMemoryOptions {
 struct SlotPlan {
   std::vector<std::int64_t> offsets;   // [slots]: offset in the arena; -1: not in the arena, or without memory
   std::int64_t size_bytes = 0;         // the arena size that this plan needs
-  std::int64_t lower_bound_bytes = 0;  // most bytes live at once: the need of an optimal plan
+  std::int64_t lower_bound_bytes = 0;  // most bytes that are live at once; no plan needs less
 };
 
 class ForwardMemory {
@@ -36,8 +36,8 @@ class ForwardMemory {
   static Result<ForwardMemory> create(const CompiledForward& forward, ForwardMemoryOptions options);
 
   const Liveness& liveness() const { return liveness_; }
-  // Plans the bucket. Returns kInternal if the bucket exceeds the largest one, or if the planner places a value outside
-  // of its plan.
+  // Plans the bucket. Returns kInternal if the bucket exceeds the largest one, or if the planner places a value beyond
+  // the arena size that its plan states.
   Result<SlotPlan> plan(const ir::Bucket& bucket) const;
   // Returns the bytes that all values would take together if no two of them shared memory.
   Result<std::int64_t> unshared_bytes(const ir::Bucket& bucket) const;

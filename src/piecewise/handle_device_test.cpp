@@ -73,7 +73,7 @@ TEST(HandleDevice, RunsCapturesAndReplaysPieces) {
   const std::unique_ptr<Compiler> compiler = make_eager_compiler({.device = *device, .ops = ops, .kernels = kernels});
 
   const std::vector<std::string> cuts{"cut"};
-  // The arenas' sizes come from a first executable, whose arenas stay empty.
+  // A first executable only tells how large the arenas must be. Its own arenas stay empty.
   std::unique_ptr<Arena> none = device->create_arena({.reserve_bytes = kDeviceAlignment, .name = "none"}).value();
   const auto make = [&](Arena& arena, Arena& workspace) {
     return *Executable::create(*split_graph(graph, ops, cuts), *compiler,

@@ -42,7 +42,7 @@ std::vector<std::int64_t> decode_ladder(std::int64_t max_batch) {
 Result<std::vector<std::int64_t>> parse_ladder(std::span<const std::string> values, std::string_view flag) {
   const auto wrong = [&](std::string_view value) {
     return invalid_argument(fmt::format(
-        "{}: \"{}\" is no size; accepted are whole numbers from 1 to {}, as \"[64,128]\", \"64,128\" or 64 128", flag,
+        "{}: \"{}\" is not a size; accepted: whole numbers from 1 to {}, as \"[64,128]\", \"64,128\" or 64 128", flag,
         value, kMaxLadderSize));
   };
   std::vector<std::int64_t> sizes;

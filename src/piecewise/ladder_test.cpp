@@ -17,7 +17,7 @@ using ::testing::IsEmpty;
 
 using Sizes = std::vector<std::int64_t>;
 
-// 42 sizes.
+// The default ladder of up to 2048 tokens, which has 42 sizes.
 const Sizes kTo2048 = {4,   8,   12,  16,  20,  24,  28,  32,  48,  64,   80,   96,   112,  128,
                        144, 160, 176, 192, 208, 224, 240, 256, 288, 320,  352,  384,  416,  448,
                        480, 512, 576, 640, 704, 768, 832, 896, 960, 1024, 1280, 1536, 1792, 2048};

@@ -20,9 +20,9 @@ struct Liveness {
     std::int32_t first;  // step that first writes it; steps count instructions through all parts
     std::int32_t last;   // step that uses it last; for an output: the number of steps
   };
-  // Extends a range to `step` in some buckets. Instructions that run as one kernel, or in halves, use all their values
-  // until the last of these instructions. The extension holds for buckets in which `instruction` of `program` has at
-  // most `most_rows` rows, or for buckets that run in `halves`.
+  // Extends a range to `step`, but only in some buckets. Instructions that run as one joined kernel, or in halves, use
+  // all their values until the last of these instructions. The extension holds for buckets in which `instruction` of
+  // `program` has at most `most_rows` rows, or for buckets that run in `halves`.
   struct Extension {
     std::int32_t range = -1;
     std::int32_t step = -1;
@@ -33,14 +33,14 @@ struct Liveness {
   };
   std::vector<Range> ranges;
   std::vector<Extension> extensions;
-  std::vector<std::int32_t> range_of_slot;  // [slots]: index into ranges; -1: from outside, or used by no instruction
+  std::vector<std::int32_t> range_of_slot;  // [slots]: index into ranges; -1: made outside the forward, or never used
 };
 
 // Finds the ranges of all slots. Returns kInvalidArgument if there is an output that no instruction makes.
 Result<Liveness> analyze_liveness(const CompiledForward& forward);
 
-// Returns the ranges with the bucket's sizes. `output_offsets` fixes the places of the outputs, [outputs]; it may be
-// empty.
+// Returns the ranges with the bucket's sizes. `output_offsets` has the fixed offset of each output; if it is empty, no
+// offset is fixed.
 Result<std::vector<LiveRange>> live_ranges(const CompiledForward& forward, const Liveness& liveness,
                                            const ir::Bucket& bucket, std::span<const std::int64_t> output_offsets);
 

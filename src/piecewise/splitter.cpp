@@ -40,8 +40,8 @@ class PartBuilder {
   }
 
  private:
-  // Returns the part's id for a value of the source graph, and adds the value at its first use. `producer` is set for
-  // results.
+  // Returns the part's id for a value of the source graph, and adds the value at its first use. `producer` is the node
+  // of the part that makes the value; kNoNode: an operand.
   ir::ValueId local(ir::ValueId outer, ir::NodeId producer) {
     if (const auto it = local_.find(outer); it != local_.end()) return it->second;
     ir::Graph& graph = part_.graph;
@@ -64,7 +64,8 @@ class PartBuilder {
   std::unordered_map<ir::ValueId, ir::ValueId> local_;
 };
 
-// Returns the last node that reads or writes each value; nodes.size() for outputs of the graph.
+// Returns for each value the last node that has it as an operand: nodes.size() for an output of the graph, and 0 if no
+// node has it as an operand.
 std::vector<std::size_t> last_uses(const ir::Graph& graph) {
   std::vector<std::size_t> last(graph.values.size(), 0);
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
@@ -74,7 +75,8 @@ std::vector<std::size_t> last_uses(const ir::Graph& graph) {
   return last;
 }
 
-// Returns [graph.nodes.size()]: whether the forward is cut at the node.
+// Returns for each node whether the forward is cut there. Sets stitched.capturable, and adds a note to `stitched` for
+// each operator at which the forward is cut only because it cannot be captured.
 Result<std::vector<bool>> split_nodes(const ir::Graph& graph, const ir::OpTable& ops,
                                       const std::vector<std::string>& split_ops, StitchingGraph& stitched) {
   const std::set<std::string_view> wanted(split_ops.begin(), split_ops.end());

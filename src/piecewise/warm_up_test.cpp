@@ -18,8 +18,8 @@ using testing::tokens;
 
 std::vector<std::string> enqueued;  // kernels run outside of recordings, as "name/choice"
 
-// A kernel whose code depends on the number of rows: each range of kRowsAlike row counts has a variant of its own. With
-// kRowsAlike = 0 there is one variant.
+// A kernel whose code depends on the number of rows: kRowsAlike successive row counts share a variant. With kRowsAlike
+// = 0 all row counts share one variant.
 template <int kRowsAlike>
 class VariedKernel final : public BoundOp {
  public:

@@ -14,8 +14,9 @@
 
 namespace tessera::plugin {
 
-// The size in bytes that a table has in the first version of this TESSERA_PLUGIN_ABI, up to the table's last member.
-// This size never changes. Later versions only append members, so plugins that were built earlier still load.
+// The size in bytes of a table in the first version of this TESSERA_PLUGIN_ABI, up to the end of the last member that
+// the table had in that version. This size never changes. Later versions only append members, so plugins that were
+// built earlier still load.
 template <class Table>
 inline constexpr std::size_t kFirstSize = 0;
 

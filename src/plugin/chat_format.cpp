@@ -43,7 +43,7 @@ class PluginChatFormat final : public ChatFormat {
 };
 
 // Passes the text to a parser in fragments of `bytes` bytes and returns all pieces. Consecutive pieces of the same kind
-// are joined.
+// are joined, except kCall.
 Result<std::vector<ChatPiece>> read_text(const ChatFormat& format, Part part, std::string_view text,
                                          std::size_t bytes) {
   const std::unique_ptr<ChatParser> parser = TRY(format.begin({.part = part}));

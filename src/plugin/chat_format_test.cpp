@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 using Kind = ChatPiece::Kind;
 using Part = ChatFormat::Part;
 
-// What the plugin's parser does, and what the tests observe. Each test sets `push`. Only one parser exists at a time.
+// Controls the plugin's parser and records its calls. Each test sets `push`. Only one parser exists at a time.
 struct Behaviour {
   std::int32_t (*push)(std::string_view text, const tessera_plugin_pieces* pieces, tessera_plugin_error* error);
   int live = 0;                                // parsers that exist

@@ -11,8 +11,9 @@
 namespace tessera::plugin {
 namespace {
 
-// Limits on a parser's output. A byte of text becomes at most six bytes of JSON ("\u001f"), plus the names of members,
-// so output above these limits cannot come from the model's text.
+// A parser's output has at most kFreeBytes bytes, plus kBytesPerByte bytes for each byte of text. A byte of text
+// becomes at most six bytes of JSON ("\u001f"), and the names of members are added, so more output cannot come from the
+// model's text.
 constexpr std::size_t kBytesPerByte = 16;
 constexpr std::size_t kFreeBytes = 64 * 1024;
 
@@ -65,7 +66,7 @@ std::int32_t PluginChatParser::has_function(const tessera_plugin_chat* chat, con
   const auto& self = *static_cast<const PluginChatParser*>(chat->host);
   if (name == nullptr || bytes == 0) return 0;
   if (chat->tools == nullptr) return 1;
-  // Compares the sizes first, so that it never reads more bytes than a known name has, even if `bytes` is wrong.
+  // Compares the sizes first, so that no more bytes of `name` are read than a known name has, even if `bytes` is wrong.
   return std::ranges::any_of(self.functions_,
                              [&](const std::string& known) {
                                return known.size() == bytes && known.compare(0, bytes, name, bytes) == 0;

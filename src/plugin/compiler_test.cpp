@@ -118,7 +118,7 @@ TEST_F(PluginCompilers, RunsAGroupByItsOwnKernel) {
   EXPECT_EQ(piece.program.value(piece.program.instructions[0].call.results[0]).name, "y");
 }
 
-TEST_F(PluginCompilers, AMistakeIsAnErrorWithTheCompilersName) {
+TEST_F(PluginCompilers, ErrorsNameTheCompiler) {
   const std::pair<Does, const char*> mistakes[] = {{Does::kNamesNoValue, "operands 0 is value 99; there are 3"},
                                                    {Does::kForgetsANode, "a"},
                                                    {Does::kFails, "not this piece"}};

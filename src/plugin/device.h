@@ -1,6 +1,6 @@
-// A plugin's device. It implements the contract of device.h with the functions of a plugin's table. It refuses calls
-// that the contract forbids, such as calls while a recording is open, copies without addresses and empty operations, so
-// that the plugin never gets such a call.
+// A plugin's device. It implements the contract of device/device.h with the functions of a plugin's table. It refuses
+// calls that the contract forbids, such as calls while a recording is open, copies without addresses and empty
+// operations, so that the plugin never gets such a call.
 #pragma once
 
 #include <atomic>
@@ -25,7 +25,7 @@ class DeviceTable {
 
   const tessera_plugin_device* get() const { return &table_; }
   std::string_view type() const { return table_.type; }
-  // Returns the reason why the most recently opened device records no graphs, which the engine's start plan shows.
+  // Returns the reason why the most recently opened device records no graphs. The engine's start plan shows it.
   // Returns "" if the device records graphs, or if no device was opened.
   std::string why_no_graphs() const;
   void note_opened(std::string why_no_graphs) const;

@@ -94,7 +94,8 @@ std::array<std::uint8_t, kBytes> content(Stream& stream, DeviceAddress from) {
   return bytes;
 }
 
-// Makes each of four allocations fail in turn. The error must name the allocation, and nothing may leak.
+// Makes each of four requests for memory fail in turn: two allocations, and an arena's creation and growth. The error
+// must name the allocation or arena, and nothing may leak.
 TEST(PluginDevice, AFailedAllocationLeaksNothing) {
   const auto allow = function_of<void(int)>("device_allow");
   const auto live = function_of<int()>("device_live");
@@ -205,7 +206,7 @@ TEST(PluginDevice, ItsOwnCaptureReplacesTheRecording) {
   ASSERT_TRUE(piece->launch(*stream).ok());
   EXPECT_THAT(content(*stream, memory->data()), ::testing::Each(7)) << "this capture has the steps in reverse";
 
-  // A step of this program fails. Only its capture may fail.
+  // A step of this program fails. Only the capture of this program may fail.
   const BoundProgram broken(program, {}, fills({}, {7, 9}));
   const Status status = backend.capture(broken, *stream, "broken piece").status();
   EXPECT_THAT(status.message(), HasSubstr("capture of 'broken piece'"));

@@ -1,4 +1,4 @@
-// The table of functions with which a plugin adds operators, kernels and more to a registry while it registers.
+// The table of functions with which a plugin adds operators, kernels and more to a registry during its registration.
 #pragma once
 
 #include <memory>
@@ -21,7 +21,7 @@ class Host {
   Host(const Host&) = delete;
   Host& operator=(const Host&) = delete;
 
-  // Returns the table, which lives as long as this object. A plugin may keep the table for log() and parallel_for().
+  // Returns the table, valid as long as this object. A plugin may keep the table for log() and parallel_for().
   const tessera_plugin_host* table() const { return &table_; }
   // Refuses all further additions.
   void close() { table_.registry = nullptr; }

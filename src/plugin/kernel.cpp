@@ -121,8 +121,8 @@ Status Kernel::check_shapes(const BindArgs& args) const {
   const std::vector<ir::Type> results = TRY(operator_->infer({operands, args.node}));
   const auto refuse = [](std::string_view found, std::string_view wanted) {
     return internal_error(
-        fmt::format("the operator's shape rule breaks its word: for the sizes of this bucket it says "
-                    "{}, for all sizes it said what is {} here",
+        fmt::format("the operator's shape rule is inconsistent: it gives {} for the sizes of this bucket, but its "
+                    "answer for all sizes is {} here",
                     found, wanted));
   };
   if (results.size() != args.results.size())

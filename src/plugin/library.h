@@ -10,8 +10,8 @@
 
 namespace tessera::plugin {
 
-// A loaded library that has the two symbols of tessera_plugin.h for this version of the interface. It stays loaded
-// while the object lives.
+// A loaded library that has the two symbols of tessera_plugin.h for this version of the interface. It stays loaded as
+// long as the object exists.
 class Library {
  public:
   // Opens `file`, a path with a slash, so that the library search path is not used. Returns kNotFound if the file does

@@ -119,7 +119,7 @@ TEST(CopyTable, FirstVersionsAreFrozen) {
   EXPECT_EQ(kFirstSize<tessera_plugin_chat_format>, 88u);
 }
 
-// If another thread forks a process at the same moment, this process inherits the pipe and keeps it open.
+// If another thread forks a process at the same moment, the forked process inherits the pipe and keeps it open.
 // run_in_child() must return when its own child ends, and must not wait until the pipe is closed.
 TEST(RunInChild, EndsWithTheChildDespiteAnOpenPipe) {
   const auto start = std::chrono::steady_clock::now();

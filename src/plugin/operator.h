@@ -21,7 +21,7 @@ class Operator : public std::enable_shared_from_this<Operator> {
   Operator(const Operator&) = delete;
   Operator& operator=(const Operator&) = delete;
 
-  // Returns the declaration. The declaration and its copies are valid while this object lives.
+  // Returns the declaration. The declaration and its copies are valid as long as this object exists.
   const ir::OpDecl& decl() const { return decl_; }
   bool is_row_independent() const { return table_.row_independent != 0; }
   // Returns whether the plugin wants a pass that replaces each occurrence of the native form in a graph by the

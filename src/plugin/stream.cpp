@@ -18,7 +18,7 @@ Status PluginStream::run(DeviceCall what, const F& function) const {
 
 PluginStream::~PluginStream() {
   PluginStream::abandon_recording();
-  // Waits first, because the interface promises the plugin that free_stream() gets only streams whose work has ended.
+  // Waits first, because tessera_plugin.h guarantees that free_stream() gets only streams whose work has ended.
   // Ignores an error, because a destructor cannot report it.
   (void)PluginStream::synchronize();
   call_and_forget([this] { device_.table()->free_stream(handle_); });

@@ -123,7 +123,8 @@ class DecoderLayers : public ::testing::Test {
   const KernelTable plain_ = kernels_.with(**kernels_.get("rms_norm"));
 };
 
-// Compares decodes of these requests. If there is no graph for one request, a single request runs with a padding row.
+// Compares one decode for each case, which lists the lengths of its requests. `smallest` is the smallest decode size.
+// If it is 2, a single request runs with a padding row.
 void compare(Made* joined, Made* each, const std::vector<std::vector<std::int64_t>>& cases, std::int64_t smallest) {
   double greatest = 0;
   for (const std::vector<std::int64_t>& lengths : cases) {

@@ -27,8 +27,8 @@ class EmbeddingRows {
   static Result<std::int64_t> bytes_needed(const ir::Graph& body, std::int64_t rows, const Device& device);
 
   void add_to(ExternalValues& externals) const;
-  // Commits memory for at least the first `rows` rows, and never releases any. Returns kResourceExhausted if the device
-  // has no memory for them or if the graph was built for fewer rows.
+  // Commits memory for at least the first `rows` rows. Committed memory is never released. Returns kResourceExhausted
+  // if the device has no memory for them or if the graph was built for fewer rows.
   Status reserve(std::int64_t rows);
   std::int64_t rows() const { return rows_; }  // rows with committed memory
   std::int64_t row_values() const { return static_cast<std::int64_t>(row_values_); }

@@ -61,7 +61,7 @@ struct ForwardCounters {
   void add(const ForwardCounters& more);
   // Returns the counts of a key; null if no forward had it.
   const ForwardCount* find(const ForwardKey& key) const;
-  // Return sums over keys.
+  // Return sums over all keys with this reason, or with this runner and size.
   std::int64_t forwards(Reason reason) const;
   ForwardCount of_size(RunnerKind runner, std::int64_t size) const;
 };

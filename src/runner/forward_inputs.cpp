@@ -107,8 +107,9 @@ Status check_hidden(const ForwardInputs& inputs, const ForwardLimits& limits) {
   const std::int64_t tokens = inputs.batch.num_tokens();
   const std::int64_t rows = inputs.hidden_rows.empty() ? tokens : std::ssize(inputs.hidden_rows);
   if (std::ssize(inputs.hidden_states) != rows * limits.hidden_size) {
-    return internal_error(fmt::format("space for {} values of hidden states, {} tokens of {} are wanted",
-                                      inputs.hidden_states.size(), rows, limits.hidden_size));
+    return internal_error(
+        fmt::format("the buffer holds {} values of hidden states, but {} tokens × {} values are needed",
+                    inputs.hidden_states.size(), rows, limits.hidden_size));
   }
   for (std::size_t i = 0; i < inputs.hidden_rows.size(); ++i) {
     const std::int32_t row = inputs.hidden_rows[i];
@@ -122,8 +123,8 @@ Status check_hidden(const ForwardInputs& inputs, const ForwardLimits& limits) {
 Status check_outputs(const ForwardInputs& inputs, const ForwardLimits& limits) {
   const auto rows = static_cast<std::size_t>(inputs.batch.num_wanted_rows());
   if (!inputs.logits.empty() && inputs.logits.size() != rows * static_cast<std::size_t>(limits.vocab_size)) {
-    return internal_error(
-        fmt::format("space for {} logits, {} rows of {} are wanted", inputs.logits.size(), rows, limits.vocab_size));
+    return internal_error(fmt::format("the buffer holds {} logits, but {} rows × {} values are needed",
+                                      inputs.logits.size(), rows, limits.vocab_size));
   }
   TRY(check_hidden(inputs, limits));
   if (!inputs.logprob_targets.empty() && inputs.logprob_targets.size() != rows) {

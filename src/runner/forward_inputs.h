@@ -12,7 +12,8 @@
 
 namespace tessera {
 
-// Spans are borrowed for the call. An output whose span is empty is not computed.
+// The spans of inputs must stay valid until the call that takes this object returns, and the spans of outputs until the
+// forward is collected. An output whose span is empty is not computed.
 struct ForwardInputs {
   const ForwardBatch& batch;
   // Positions for models with three-dimensional rotary positions; other models ignore them.

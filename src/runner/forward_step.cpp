@@ -9,9 +9,9 @@
 namespace tessera {
 namespace {
 
-// Indices of the outputs of the head of PrefillGraphs, and of a decode graph whose body has one output. If the body has
-// further outputs, they come after the hidden states, and run_decode() adds their number to kLogits and kSampled. A
-// head without PrefillGraphs does not output the hidden states, so run_head() subtracts 1 from kLogits and kSampled.
+// Output indices of two graphs: the head of PrefillGraphs, and a decode graph whose body has one output. Further
+// outputs of the body come after the hidden states, so run_decode() adds their number to kLogits and kSampled. A head
+// without PrefillGraphs does not output the hidden states, so run_head() subtracts 1 from kLogits and kSampled.
 constexpr std::size_t kHidden = 0;
 constexpr std::size_t kLogits = 1;
 constexpr std::size_t kSampled = 2;
@@ -36,7 +36,8 @@ Status ForwardStep::run(const ForwardInputs& inputs, const Decision& decision, S
                                                                       : ok_status();
 }
 
-// Runs the body on padding. The body needs at least one token, so it gets one dummy token on the reserved page.
+// Runs the body, or the decode graph, on padding. A forward needs at least one token, so it gets one dummy token on the
+// reserved page.
 Status ForwardStep::run_idle_forward(const Decision& decision) {
   const bool decodes = decision.runner == RunnerKind::kDecode;
   GraphRunner& runner = parts_.runner(decodes ? RunnerRole::kDecode : RunnerRole::kPrefill);
@@ -189,7 +190,7 @@ Status ForwardStep::run_head_for_hidden(const ForwardInputs& inputs, bool adapte
   return ok_status();
 }
 
-// Reads with one download for each run of neighbouring rows.
+// Downloads consecutive rows with one copy.
 Status ForwardStep::read_hidden(const OutputView& hidden, std::span<const std::int32_t> rows, std::span<float> to) {
   TRY(launcher_.check_fresh(hidden));
   const ir::DType dtype = parts_.model.graphs.body.value(parts_.model.graphs.body.outputs[0]).type.dtype;

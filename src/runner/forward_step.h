@@ -27,7 +27,8 @@ class ForwardStep {
   // Enqueues the forward and the downloads of its results. Precondition: check() accepted the inputs, and the
   // decision's size is captured or eager. Allocates nothing for sizes that were seen before.
   Status run(const ForwardInputs& inputs, const Decision& decision, StepResults::Slot& results);
-  // Enqueues the body on padding alone, so that other ranks can compute their tokens (ModelRunner::run_idle_forward).
+  // Enqueues a forward of padding alone: the body, or the decode graph. Other ranks need this forward to compute their
+  // tokens (ModelRunner::run_idle_forward).
   Status run_idle_forward(const Decision& decision);
   Launcher& launcher() { return launcher_; }
   // Returns, after an error of run(), whether a graph failed to launch, so that no result of the forward was kept.
@@ -46,7 +47,8 @@ class ForwardStep {
   Status keep_for_drafts(const ForwardInputs& inputs, const Executable& made, const ir::Bucket& bucket);
   Status run_head(const ForwardInputs& inputs, bool adapters, StepResults::Slot& results);
   Status take_rows(const ForwardInputs& inputs, const HeadRows& rows, StepResults::Slot& results);
-  // Computes hidden states of the wanted rows. Runs the head of PrefillGraphs, which holds the rest of the last layer.
+  // Computes the hidden states of inputs.hidden_rows, or of all tokens if that list is empty. Runs the head of
+  // PrefillGraphs on these rows, because it holds the rest of the last layer.
   Status run_head_for_hidden(const ForwardInputs& inputs, bool adapters);
   // Reads the given `rows` of an output as floats. If `rows` is empty, reads the first rows, as many as `to` holds.
   Status read_hidden(const OutputView& hidden, std::span<const std::int32_t> rows, std::span<float> to);

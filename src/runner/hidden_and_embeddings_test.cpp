@@ -130,7 +130,7 @@ TEST(HiddenStates, SpaceForAnotherNumberIsRefused) {
   std::vector<float> hidden(7);
   EXPECT_THAT(
       bench.runner->forward({.batch = make_batch(kTwo, Rows::kNone), .hidden_states = hidden}).status().message(),
-      HasSubstr("space for 7 values of hidden states, 30 tokens"));
+      HasSubstr("the buffer holds 7 values of hidden states, but 30 tokens"));
 }
 
 // Returns the checkpoint's embedding of a token.
@@ -150,7 +150,7 @@ struct Embedded {
   std::vector<float> values;
 };
 
-// Gives `tokens` consecutive embedding rows that begin with `first_row`.
+// Gives the batch's tokens with the indices `tokens` an embedding each, in consecutive rows from `first_row` on.
 Embedded with_embeddings(RunnerBench& bench, ForwardBatch batch, const std::vector<std::size_t>& tokens,
                          std::int32_t first_row) {
   Embedded made{.batch = std::move(batch), .values = {}};

@@ -92,9 +92,10 @@ class ModelRunner {
   // fewer than max_in_flight() forwards are in flight. Allocates nothing for sizes that were seen before.
   Result<Decision> submit(const ForwardInputs& inputs);
   // Makes an idle forward. With data parallelism (ModelGraphs::dp_size), a rank without tokens must still take part in
-  // the other ranks' forward (steps/data_parallel.cpp). run_idle_forward() only enqueues, but waits if max_in_flight()
-  // idle forwards run already. end_idle_forwards() waits for all of them, as idle_work() does, and returns an error of
-  // the last one.
+  // the other ranks' forward (steps/data_parallel.cpp). run_idle_forward() waits until the ranks agree on a graph, and
+  // if max_in_flight() idle forwards run already, until the oldest has ended. Then it only enqueues.
+  // end_idle_forwards() waits for all idle forwards, and returns the error of this wait. idle_work() calls
+  // end_idle_forwards() first.
   Status run_idle_forward() { return way_->run_idle_forward(); }
   Status end_idle_forwards() { return way_->end_idle_forwards(); }
   // Waits for the oldest forward in flight. The forward is no longer in flight afterwards, even after an error.

@@ -76,7 +76,8 @@ TEST_P(ForwardWays, PaddingChunksAndBatchesStayWithinTheTolerance) {
   bench.logits({{ids(7, 5)}}, Rows::kNone);
   EXPECT_LE(greatest_difference(bench.logits({{ids(13, 5), 7}}, Rows::kLast), row(eager, 12)), kRunTolerance)
       << "chunks";
-  // Computes the request's last token in one forward with other requests' decodes and with a prompt.
+  // Computes the request's last token twice more: in a forward with decodes of other requests, and in one with a
+  // prompt.
   bench.logits({{ids(8, 6)}, {ids(12, 5)}, {ids(5, 7)}}, Rows::kNone);
   const std::vector<float> decoded =
       bench.logits({{ids(9, 6), 8}, {ids(13, 5), 12}, {ids(6, 7), 5}}, Rows::kAll, false, &decision);

@@ -30,7 +30,7 @@ Result<OpPlans> OpPlans::create(Device& device, const Source& source, StepBuffer
     std::unique_ptr<OpPlan> plan =
         TRY(op.kernel->planner->make(device, plan_args(op, source), step)
                 .with_context(fmt::format("planning {} for cache group {}", op.op, op.group)));
-    // An operator without the attribute has no cache, although its plan counts as one of group 0.
+    // An operator without the attribute "group" has no cache, even though its plan is listed under group 0.
     const bool has_states = source.is_state_group(op.nodes[0].node->attribute_or("group", std::int64_t{-1}));
     if (source.limits.drafts && has_states && !plan->plans_requests())
       return unimplemented(

@@ -16,7 +16,7 @@ namespace tessera {
 
 class OpPlans {
  public:
-  // The inputs of plans. Graphs and kernels are borrowed for the call.
+  // The arguments from which plans are made. create() and bytes_needed() use graphs and kernels only during the call.
   struct Source {
     std::span<const ir::Graph* const> graphs;
     const KernelTable& kernels;
@@ -34,8 +34,8 @@ class OpPlans {
   // Returns the device memory that create() will take, in bytes.
   static Result<std::int64_t> bytes_needed(Device& device, const Source& source);
 
-  // Adds the plans to the context. Kernels bound with that context find their plans through this object. The object may
-  // be moved, but must outlive the kernels.
+  // Adds pointers to the plans to the context, where kernels find their plans when they are bound. This object may be
+  // moved, but must outlive the kernels.
   void add_to(ForwardContext& context) const;
   // Calls every plan with these arguments (OpPlan::plan). In a decode, each draft is passed as a request of one row,
   // except to plans that need whole requests. Allocates nothing for batches no larger than earlier ones.

@@ -32,14 +32,14 @@ struct RunnerOptions : StepLimits {
   std::vector<std::int64_t> prefill_sizes;  // tokens, ascending
   std::vector<std::int64_t> decode_sizes;   // rows: requests and their drafts, ascending
   CaptureMode capture = CaptureMode::kEager;
-  bool measure_costs = true;  // measured in idle moments, for dispatch; never if forwards are deterministic
+  bool measure_costs = true;  // measures costs for dispatch in idle moments; never if forwards are deterministic
   // Captures a full graph, in addition to the pieces, for each prefill size that was measured to be faster with it.
   bool choose_full = false;
   bool debug = false;  // runs every forward in debug mode (runner/verify/debug_mode.h), which is slow
   // Prefill forwards of at least this many tokens run as two halves (compile/halves.h); 0: no forward does.
   std::int64_t halves_from = 0;
   bool decode_padding = true;
-  // Operators at which prefill graphs are cut; empty with graphs.prefill_whole.
+  // Operators at which prefill graphs are cut; empty if graphs.prefill_whole is set.
   std::vector<std::string> split_ops;
   std::vector<std::string> decode_split_ops;  // operators at which decode graphs are cut
   std::int64_t max_drafts = 0;                // most drafts of a request in a forward; 0: no request has drafts
@@ -47,9 +47,10 @@ struct RunnerOptions : StepLimits {
   std::string compiler = "eager";  // a compiler of the registry
   std::string decode_compiler;  // compiler of decode forwards of up to decode_compiler_max requests; empty: `compiler`
   std::int64_t decode_compiler_max = 0;
-  std::string cache_dir;  // folder in which the compiler keeps compiled programs; empty: nowhere
-  // The cache in that folder. All executables of one plan share it, so the runner does not compile again what the
-  // memory prediction compiled. One thread uses it. Null: each executable opens its own.
+  std::string cache_dir;  // folder in which the compiler keeps compiled programs; empty: it keeps none
+  // The cache in the folder cache_dir. The executables of the memory prediction and of the runner share this object, so
+  // the runner does not compile again what the prediction has compiled. Only one thread may use it. Null: each
+  // executable opens a cache of its own.
   std::shared_ptr<ProfileCache> programs{};
   MemoryPlanKind memory_plan = MemoryPlanKind::kPlanned;
   Planner planner = plan_memory;         // tests replace it by a faulty one

@@ -48,7 +48,8 @@ Status RunnerParts::allocate() {
   if (graphs.draft) draft_hidden_ = std::make_unique<DraftHidden>(TRY(DraftHidden::create(graphs.draft->body, device)));
   if (graphs.adapted) adapters_ = TRY(AdapterTables::create(graphs.adapted->layout, device, *stream_));
 
-  // The plans take their part of the step buffer before the inputs, so that the short lists of both are adjacent.
+  // The plans reserve their part of the step buffer before the inputs do. The lists of the plans then lie next to the
+  // row inputs, which are short too.
   step_ = std::make_unique<StepBuffer>();
   const auto planned = all_graphs(graphs);
   extend_context_.limits = plan_limits(options);

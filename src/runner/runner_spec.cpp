@@ -72,8 +72,9 @@ std::int64_t max_padded_tokens(const RunnerOptions& options) {
 
 std::int64_t max_head_rows(const RunnerOptions& options) {
   const std::int64_t decoded = options.decode_sizes.empty() ? 0 : options.decode_sizes.back();
-  // One run should hold the rows of all running requests, because each run reads the weights again. The limit of 2 *
-  // kMaxHeadRows requests keeps the memory of the logits at most twice that of kMaxHeadRows rows.
+  // One run should hold the rows of all running requests, because each run reads the weights again. Above 2 *
+  // kMaxHeadRows requests, several runs share the rows, so that the logits take no more memory. A decode graph needs
+  // the logits of all of its rows at once in any case.
   return std::max({kMaxHeadRows, decoded, std::min(options.max_requests, 2 * kMaxHeadRows)});
 }
 

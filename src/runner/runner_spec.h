@@ -31,8 +31,8 @@
 
 namespace tessera {
 
-// The least limit of wanted rows in one run of the head; max_head_rows() returns the limit itself. The limit bounds the
-// memory of logits when all tokens' logits are wanted.
+// The head computes a limited number of wanted rows in one run: max_head_rows(), which is at least this constant. The
+// limit bounds the memory of logits when all tokens' logits are wanted.
 inline constexpr std::int64_t kMaxHeadRows = 256;
 
 // The role of a runner in a step. A list of specs has one spec of each role, in this order. The roles of drafts and of

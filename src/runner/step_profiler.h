@@ -65,8 +65,8 @@ class StepProfiler {
   // `device` and `stream` must outlive the profiler. Waits for the stream.
   static Result<std::unique_ptr<StepProfiler>> start(Device& device, Stream& stream);
 
-  // Measures host work until it is destroyed. Scopes nest, and time counts for the innermost one. If `profiler` is
-  // null, measures nothing.
+  // Measures one kind of host work, from the construction of the scope to its destruction. Scopes nest, and time counts
+  // for the innermost scope. If `profiler` is null, measures nothing.
   class Scope {
    public:
     Scope(StepProfiler* profiler, HostWork work) : profiler_(profiler) {
@@ -82,8 +82,8 @@ class StepProfiler {
     StepProfiler* profiler_;
   };
 
-  // Call the next functions in this order to mark the parts of one forward. A forward that fails before submitted() is
-  // dropped when the next one begins.
+  // For one forward, call begin_forward(), begin_device(), mark() after each part, and submitted(), in this order. A
+  // forward that fails before submitted() is dropped when the next forward begins.
   void begin_forward();
   // Starts the forward's device time here. A second call does nothing.
   Status begin_device();

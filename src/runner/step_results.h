@@ -32,8 +32,8 @@ class StepResults {
 
   // Prepares a slot for a forward that check() accepted.
   Slot& begin(int slot, const ForwardInputs& inputs);
-  // Returns the results once the device has written them; valid until begin() is called again for the slot. Call it at
-  // most once.
+  // Returns the results, which are valid until the next begin() for the slot. Call it at most once for each begin(),
+  // after the device has written the results.
   StepOutputs finish(int slot);
 
  private:

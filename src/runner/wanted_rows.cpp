@@ -25,9 +25,9 @@ using ir::ValueId;
 using ir::ValueKind;
 using AttributeEntry = ir::Attributes::value_type;  // attributes are sorted by name
 
-// Returns whether a row of the node's results depends only on the same row of its operands. A kernel without state and
-// planner does not know which rows belong to one sequence, and padding rows must not change other rows. A kernel with
-// neither state nor planner therefore treats each row alone.
+// Returns whether a row of the node's results depends only on the same row of its operands. A kernel with neither state
+// nor planner does not know which rows belong to one sequence, and padding rows must not change other rows. It
+// therefore treats each row alone.
 bool works_by_rows(const ir::Graph& graph, const ir::Node& node, const ir::OpTable& ops, const KernelTable& kernels) {
   const ir::OpDecl* decl = ops.find(node.op);
   const KernelDef* kernel = kernels.find(node.op);

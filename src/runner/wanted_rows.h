@@ -16,12 +16,13 @@
 
 namespace tessera {
 
-// Takes a body with one output and a head that gathers rows of it, both after the passes. The new body outputs the
-// values that the new head reads, under their old names. The new head outputs the hidden states [R, N] of the wanted
-// rows, followed by the old head's outputs. A moved node may read only one kind of inputs with rows [T], the slots,
-// which show it the padding rows. In the new head, input_names::kRowMarks replaces the slots. If an output is computed
-// for wanted rows alone, its other rows are undefined. Returns std::nullopt if no node can be moved, or if a
-// handed-over value does not consist of whole rows.
+// Takes a body with one output and a head that gathers rows of it, both after the passes. Moves nodes from the end of
+// the body to the head. The new body outputs the values that the new head reads, under their old names. The new head
+// outputs the hidden states [R, N] of the wanted rows, followed by the old head's outputs. The slots tell a moved node
+// which rows are padding. In the new head, input_names::kRowMarks replaces the slots. If an output is computed for
+// wanted rows alone, its other rows are undefined. Returns std::nullopt if no node can be moved, if a moved node reads
+// another input than the slots, or if it reads a value of the body that does not consist of whole rows, is a view, or
+// is written later.
 Result<std::optional<PrefillGraphs>> end_with_wanted_rows(const ir::Graph& body, const ir::Graph& head,
                                                           const ir::OpTable& ops, const KernelTable& kernels);
 

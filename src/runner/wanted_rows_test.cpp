@@ -103,7 +103,8 @@ TEST(WantedRows, AreAllThatTheLastAttentionComputes) {
   EXPECT_TRUE(made->body.nodes.back().attribute_or(kWantedRowsOnly, false));
 }
 
-// The body ends with a second operator that does not work by rows, and this operator reads the attention's result.
+// The new body ends with kv_store, which does not work by rows and reads the attention's result. The attention must
+// therefore compute all rows.
 TEST(WantedRows, DoNotLimitAnAttentionThatTheBodyReads) {
   const auto made = graphs_of(R"(  kv_store(%a, %a, %slots.full, mut %k, mut %v)
   %hidden: f32[T, 8] = linear(%a, %w) {bias = false}

@@ -1,5 +1,5 @@
-// An ApiJob is one HTTP request as work for the engine. It has the requests that the engine gets, and the Answer, which
-// turns the events of these requests into the response.
+// An ApiJob is the work of one HTTP request: the requests for the engine, and the Answer that turns the events of these
+// requests into the response.
 #pragma once
 
 #include <functional>
@@ -23,13 +23,15 @@ class Answer {
   // Takes the next event of request `index`. `end` is null except at the request's last event. Appends to `stream` the
   // text that a stream sends now: whole server-sent events, or nothing. Not called for an event with an error.
   virtual void on_event(std::size_t index, const RequestEvent& event, Completion* end, std::string& stream) = 0;
-  // Returns, after on_event(), ok or the reason why there can be no answer. After an error no other function is called.
+  // Returns ok, or the reason why there can be no answer. Called after each on_event(), and by some makers of jobs
+  // before the first event. After an error, only stream_failure() is called.
   virtual Status failure() const { return ok_status(); }
   // Returns the text that a stream sends before stream_end(). Called after the last event of all requests.
   virtual std::string last_events() { return ""; }
   // Returns a stream's content type.
   virtual std::string_view stream_type() const { return "text/event-stream"; }
-  // Return the end of a stream that succeeds, and of one that fails after it has begun. The defaults are OpenAI's.
+  // Return the text that ends a stream: after success, or after a failure when the stream has begun. The defaults are
+  // OpenAI's.
   virtual std::string stream_end() const { return "data: [DONE]\n\n"; }
   virtual std::string stream_failure(const ApiError& error) const {
     return "data: " + error.to_json() + "\n\n" + stream_end();
@@ -38,12 +40,12 @@ class Answer {
   virtual bool keeps_alive() const { return false; }
   // Returns the text that a stream sends while the engine is silent, even before the first event.
   virtual std::string keep_alive() { return ""; }
-  // Returns the end of a stream whose job another request cancelled (LiveJobs::cancel).
+  // Returns the text that ends a stream if another HTTP request cancelled its job (LiveJobs::cancel).
   virtual std::string cancelled() { return ""; }
   // Returns the body of an answer that is not streamed. Called after the last event of all requests.
   virtual std::string body() = 0;
-  // Returns the body in parts if it may be large or slow enough to hold up other streams; else nothing. The parts
-  // borrow from the answer, and no other function is called after this one.
+  // Returns the body in parts if making it at once could delay other streams; otherwise nothing. The parts borrow from
+  // the answer, and no other function is called after this one.
   virtual std::optional<JsonParts> large_body() { return std::nullopt; }
   // Returns, in parts, events of a stream that on_event() held back because they may be large. The stream sends
   // last_events() after these events.

@@ -1,5 +1,5 @@
-// POST routes whose bodies are read on a pool's thread. The readers of job_routes() make a job for the engine; those of
-// build_routes() make the whole answer.
+// POST routes whose bodies are read on a pool's thread. A reader of job_routes() makes a job for the engine. A reader
+// of build_routes() makes the whole answer.
 #pragma once
 
 #include <span>
@@ -12,7 +12,7 @@
 
 namespace tessera {
 
-// A POST route. The readers may be slow, because they run on a pool's thread.
+// A POST route. `read` may be slow, because it runs on a pool's thread.
 template <class Made>
 struct ReadRoute {
   const char* path;

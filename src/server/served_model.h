@@ -51,7 +51,7 @@ struct ServedModel {
   std::string eos_token{};
   std::string tool_call_parser{};  // "generic": see server/tools/generic_tools.h; "": tools are refused
   std::string reasoning_parser{};  // "": no parser
-  // The plugin formats with the names of the two parsers above. Null for a parser that belongs to the server itself.
+  // The plugin formats that the two names above select; null if the name is that of a built-in parser.
   std::shared_ptr<const ChatFormat> call_format{};
   std::shared_ptr<const ChatFormat> reasoning_format{};
   bool allow_unknown_fields = false;            // unknown fields of requests are ignored
@@ -65,8 +65,8 @@ struct ServedModel {
   double grammar_seconds = kMaxCompileSeconds;
 
   // Checks what can be checked before there is an engine. Errors: a given chat template that cannot be read or parsed,
-  // an unknown parser name, and a plugin format that has the name of a format of the server. An error begins with the
-  // name of the flag or of the format.
+  // an unknown parser name, and a plugin format that has the name of a built-in format. An error begins with the name
+  // of the flag or of the format.
   static Status check(const ServerOptions& options, const ChatFormats& formats);
   // `engine` outlives the result. Errors: those of check(), and an adapter that has the model's own name.
   static Result<ServedModel> create(const ServerOptions& options, const Engine& engine);
@@ -88,8 +88,8 @@ struct ServedModel {
   // Checks the name in protocols whose clients need not give one: like check_name(), but also accepts "unknown",
   // because gateways write this if their client gave no name.
   ApiStatus check_routed_name(const Json& body) const;
-  // Returns the adapter that `asked`, the model name in a request, means: "adapter" or "model:adapter". Returns "" if
-  // `asked` means no adapter.
+  // Returns the adapter that `asked`, the model name in a request, selects. The name has the form "adapter" or
+  // "model:adapter". Returns "" if `asked` selects no adapter.
   std::string adapter_of(std::string_view asked) const;
   // Returns the adapter that the field "model" names. If the field names no adapter, checks the model's name by
   // `check_model`, and returns "" or that function's error.

@@ -23,7 +23,7 @@ bool is_template_source(const std::string& given) {
   return given.find("{{") != std::string::npos || given.find("{%") != std::string::npos;
 }
 
-// Returns the parser that was asked for, or else the one guessed from the template.
+// Returns the name of the parser that the flag asks for, "" if it asks for "none", or `guess` if it asks for nothing.
 Result<std::string> choose_parser(const std::string& flag, const std::string& asked, std::string_view guess,
                                   std::vector<std::string_view> names, const std::vector<std::string_view>& outside) {
   for (const std::string_view name : outside) {
@@ -45,8 +45,8 @@ Status choose_parsers(const ServerOptions& options, const ChatFormats& formats, 
   if (guess.empty()) guess = kGenericToolParser;
   model.tool_call_parser = TRY(choose_parser("--tool-call-parser", options.tool_call_parser, guess,
                                              tool_call_parser_names(), formats.names(Part::kCalls)));
-  // If the template shows no tools, the prompt never shows the model the format of the parser that a flag names, so the
-  // model would not write calls in that format. The generic parser is used instead.
+  // A template that shows no tools cannot show the model the call format of the parser that a flag names. The model
+  // would not write calls in this format, so the generic parser is used.
   const bool shows_tools = tool_source.find("tools") != std::string::npos;
   if (!model.tool_call_parser.empty() && !shows_tools) model.tool_call_parser = kGenericToolParser;
   model.call_format = formats.find(model.tool_call_parser, Part::kCalls);

@@ -48,7 +48,7 @@ using Prepare = decltype(ReadRoute<ApiJob>::read);
 using Build = decltype(ReadRoute<std::string>::read);
 using Answering = std::function<void(const Call& call)>;
 
-// The name that metrics and the log give to the route of a request whose path has no route or was not looked up.
+// The route's name in the metrics and the log if the request's path has no route or was not looked up.
 constexpr std::string_view kNoRoute = "other";
 
 }  // namespace
@@ -97,7 +97,7 @@ struct Server::Impl {
     http = TRY(
         HttpServer::create(std::move(http_options), [this](HttpExchange exchange) { handle(std::move(exchange)); }));
     jobs.emplace(hooks(), *metrics);
-    // The phase "server" of the start ends here, because the server listens now and the engine gets its thread next.
+    // Records the phase "server" of the start. It ends here: the server listens, and the engine gets its thread next.
     engine.start().record("server", began, Timeline::Clock::now());
     const auto take = [this](std::span<EngineThread::Event> moved) {
       if (events.push(moved)) http->post([this] { dispatch_events(); });
@@ -144,7 +144,7 @@ struct Server::Impl {
       log_warn("server", "{}", kGenericToolNote);
   }
 
-  // Returns the number of threads that wait for images from other servers, in addition to the working threads.
+  // Returns how many threads the pool for images needs in addition, because as many may wait for other servers.
   std::size_t most_fetches() const {
     return model.images && model.images->fetcher ? static_cast<std::size_t>(UrlFetchOptions().most_at_once) : 0;
   }
@@ -196,7 +196,7 @@ struct Server::Impl {
     std::optional<HttpResponse> refused = refuse_head(head, route, name);
     if (!refused) return std::nullopt;
     metrics->answered(name, refused->status);
-    if (options.log_requests) log_info("server", "{} {} {} by its head", head.method, name, refused->status);
+    if (options.log_requests) log_info("server", "{} {} {}: its body was not read", head.method, name, refused->status);
     return refused;
   }
 
@@ -249,7 +249,7 @@ struct Server::Impl {
     });
   }
 
-  // Starts a request that a pool's thread answers alone.
+  // Starts a request that a pool's thread answers without the engine.
   void run_build(Call call, Build build) {
     reader->read<std::string>(std::move(call), build,
                               [](const Call& built, ApiResult<std::string> body) { answer(built, std::move(body)); });

@@ -32,13 +32,13 @@ class Server {
 
   // Returns the URL of the server: "http://127.0.0.1:30000".
   std::string address() const;
-  // Serves on the calling thread until stop() has completed or all engines have failed for good. If they have failed,
+  // Serves on the calling thread until stop() has completed or all engines have failed for good. After such a failure,
   // running requests end with the engines' error. For `last_answers_s` more seconds, /health and new requests are
-  // answered 503 with this error. Then run() returns it.
+  // answered 503 with this error. Then run() returns the error.
   Status run();
   // Drains the server; then run() returns. Callable from any thread. From now on /health and new requests are answered
   // 503. Running requests have up to `drain_s` seconds before they end with an error. Connections are accepted while
-  // requests run, and for at least `notice_s` seconds. A second call shortens the wait.
+  // requests run, and for at least `notice_s` seconds. A further call can only shorten these times.
   void stop(double drain_s, double notice_s = 0);
   // Opens the access log's file again, so that it can be rotated. Callable from any thread. Lines of requests that end
   // before this call are in the earlier file.

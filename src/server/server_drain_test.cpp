@@ -1,5 +1,5 @@
-// Catches: a server that is told to stop and cuts off streams, accepts requests that it will not finish, or tells load
-// balancers too late.
+// Catches: a stopping server that cuts off streams, accepts requests that it will not finish, or informs load balancers
+// too late.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

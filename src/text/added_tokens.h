@@ -38,12 +38,14 @@ struct AddedSpan {
 // Const functions are thread-safe.
 class AddedTokens {
  public:
-  // Reads added tokens. `normalizer` may be null. Returns an error if an id or a content appears twice, or if the
-  // model's vocabulary has the content with another id or the id with another content.
+  // Reads the array "added_tokens"; there are no added tokens if `field` is absent. `normalizer` may be null. Returns
+  // an error if an id or a content appears twice, or if the model's vocabulary has the content with another id or the
+  // id with another content.
   static Result<AddedTokens> create(const Field& field, const Vocabulary& model, const Normalizer* normalizer);
 
-  // Cuts `text` at the added tokens whose member `normalized` equals the argument. The leftmost match comes first. If
-  // several tokens match at one offset, the longest counts. Special tokens are found only if `parse_special`.
+  // Cuts `text` at the added tokens whose member `normalized` equals the argument. Matches do not overlap: the leftmost
+  // match counts and, if several tokens match at one offset, the longest. Special tokens are found only if
+  // `parse_special`.
   std::vector<AddedSpan> split(std::string_view text, bool normalized, bool parse_special) const;
 
   const AddedToken* find(std::string_view content) const;  // null if there is none

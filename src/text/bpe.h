@@ -29,7 +29,7 @@ class Bpe : public TokenModel {
 
  private:
   // The symbols of one piece while they are joined: a doubly linked list in arrays. A joined symbol keeps the index of
-  // its left part. Reused for every piece to save allocations.
+  // its left part. The pieces of one encode() call share a workspace, which saves allocations.
   struct Workspace {
     std::vector<std::int32_t> ids;
     std::vector<std::int32_t> previous;
@@ -40,8 +40,8 @@ class Bpe : public TokenModel {
     std::int32_t rank = 0;
     std::int32_t result = 0;
   };
-  // Whether merging the text of a token results in that token. If so, a piece with this text needs no merging. whole_
-  // caches this answer for each token.
+  // Says whether the merges turn the text of a token into that token. If so, a piece with this text needs no merging.
+  // whole_ caches the answer for each token.
   enum class Whole : std::uint8_t { kUnknown, kYes, kNo };
   static constexpr std::uint64_t kNoPair = ~std::uint64_t{0};
 

@@ -19,7 +19,7 @@ std::optional<unsigned char> symbol_to_byte(char32_t code);
 void append_symbols(std::string& out, std::string_view text);
 
 // Appends the bytes that `symbols` stand for. If some character stands for no byte, appends the whole text unchanged.
-// An added token may contain such a character: a vocabulary has "<|a b|>" as plain text.
+// This happens for an added token such as "<|a b|>": a vocabulary has it as plain text, and a space is not a symbol.
 void append_bytes(std::string& out, std::string_view symbols);
 
 }  // namespace tessera

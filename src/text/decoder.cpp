@@ -92,7 +92,7 @@ class MetaspaceStage : public Stage {
   bool first_ = true;
 };
 
-// Returns the byte of "<0x0A>" (10); -1 for any other token.
+// Returns the byte that a token such as "<0x0A>" stands for (10); -1 for any other token.
 int byte_of_token(std::string_view token) {
   if (token.size() != 6 || !token.starts_with("<0x") || token[5] != '>') return -1;
   int value = 0;
@@ -126,7 +126,8 @@ class ByteFallbackStage : public Stage {
   }
 
  private:
-  // Passes on complete characters, and U+FFFD for each byte that is certainly part of no character.
+  // Passes on complete characters, and U+FFFD for each byte that is certainly part of no character. `all`: no byte
+  // follows, so the bytes of an incomplete character also become U+FFFD.
   void flush(bool all) {
     std::size_t pos = 0;
     while (pos < held_.size()) {
@@ -166,7 +167,8 @@ class ByteLevelStage : public Stage {
   std::string held_;  // beginning of an incomplete character
 };
 
-// Strips one character at both ends of each token. After a Fuse or a ByteLevel, strips at the ends of the whole text.
+// Strips the character spec.content at both ends of each token: at most spec.start times at the beginning and spec.stop
+// times at the end. After a Fuse or a ByteLevel, strips only at the ends of the whole text.
 class StripStage : public Stage {
  public:
   StripStage(const StepSpec& spec, bool fused, Stage& next) : spec_(spec), fused_(fused), next_(next) {}

@@ -12,7 +12,7 @@
 
 namespace tessera {
 
-// Decodes one text. Used by one thread at a time.
+// Decodes texts, one after another. Only one thread at a time may use a stream.
 class TokenStream {
  public:
   virtual ~TokenStream() = default;
@@ -24,8 +24,8 @@ class TokenStream {
 
 // The decoder of a file, from which streams are made. Const functions are thread-safe.
 //
-// It differs from Hugging Face's library for byte tokens ("<0xE2>") that do not form a character. There, a sequence
-// with any fault loses its valid characters too; here each faulty byte becomes one U+FFFD.
+// It differs from Hugging Face's library for byte tokens ("<0xE2>") that do not form a character. In that library, a
+// run of byte tokens with any fault loses its valid characters too. Here, only each faulty byte becomes one U+FFFD.
 class Decoder {
  public:
   enum class Step { kReplace, kByteFallback, kFuse, kStrip, kMetaspace, kByteLevel };

@@ -23,7 +23,8 @@ inline constexpr int kMaxSequenceDepth = 16;
 
 class Field {
  public:
-  // `path` is the field's place in the file ("pre_tokenizer"). If `value` is null, the field is absent.
+  // `path` is the field's place in the file ("pre_tokenizer"). The field is absent if `value` is null or points to a
+  // JSON null.
   Field(std::string file, std::string path, const Json* value)
       : file_(std::move(file)), path_(std::move(path)), value_(value) {}
 

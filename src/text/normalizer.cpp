@@ -155,7 +155,7 @@ class Sequence : public Normalizer {
 
 using NormalizerPtr = std::unique_ptr<Normalizer>;
 
-// Returns -1 if `c` is not a base64 digit.
+// Returns the value of a base64 digit; -1 for any other character.
 int base64_digit(char c) {
   if (c >= 'A' && c <= 'Z') return c - 'A';
   if (c >= 'a' && c <= 'z') return c - 'a' + 26;

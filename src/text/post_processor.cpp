@@ -24,7 +24,8 @@ Result<std::vector<TokenId>> special_token_ids(const Field& special_tokens, cons
   return out;
 }
 
-// Returns nothing if the file has no template for pairs, or if its template does not begin with the first text.
+// Reads the file's template for two texts. Returns nothing if the file has none, or if the template does not contain
+// the first text and then the second text, each once.
 Result<std::optional<PairTemplate>> make_pair(const Field& field) {
   const Field pair = field.member("pair");
   if (pair.absent()) return std::optional<PairTemplate>();

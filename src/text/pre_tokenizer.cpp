@@ -21,7 +21,7 @@ constexpr std::string_view kGpt2Pattern =
 // characters, as in Oniguruma.
 constexpr std::string_view kWords = R"([\w\x{200c}\x{200d}]+|[^\w\s\x{200c}\x{200d}]+)";
 
-// What a split does with its matches.
+// The ways in which a split can treat its matches.
 enum class Behavior { kRemoved, kIsolated, kMergedWithPrevious, kMergedWithNext, kContiguous };
 
 Result<Behavior> make_behavior(const Field& field) {

@@ -5,7 +5,8 @@
 namespace tessera {
 namespace {
 
-// Members of classes: White_Space, and the word characters of Unicode's regular expression report (UTS 18).
+// The insides of two character classes "[…]": White_Space, and the word characters of Unicode's regular expression
+// report (UTS 18).
 constexpr std::string_view kSpace = R"(\p{Z}\x{09}-\x{0d}\x{85})";
 constexpr std::string_view kWord = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
 // Outside a class, Oniguruma's \w also matches these Latin-1 numbers: ² ³ ¹ ¼ ½ ¾.
@@ -117,13 +118,13 @@ class Translator {
       out_ += c == 's' ? kSpace : kWord;
       pos_ += 2;
     } else {
-      // Copies a \S in a class, because PCRE2's \S differs from Oniguruma's only in U+180E.
+      // Copies any other escape. This includes \S, because PCRE2's \S differs from Oniguruma's only in U+180E.
       copy_escape();
     }
     return ok_status();
   }
 
-  // Reads "{2}", "{1,3}", "{2,}", "{,3}", or a literal brace.
+  // Reads "{2}", "{1,3}", "{2,}" or a literal brace. Refuses "{,3}".
   Status interval() {
     std::size_t end = pos_ + 1;
     while (end < regex_.size() && ((regex_[end] >= '0' && regex_[end] <= '9') || regex_[end] == ',')) ++end;

@@ -1,5 +1,5 @@
-// Finds the data of this folder's tests: the repository's own, and real tokenizers if a directory of shared data
-// exists. For tests only.
+// Finds the data files of this folder's tests: the files in the repository, and real tokenizers if a directory of
+// shared data exists. For tests only.
 #pragma once
 
 #include <cstdlib>

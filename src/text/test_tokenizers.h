@@ -23,7 +23,7 @@ inline Tokenizer load_case(const std::string& json, const std::string& name) {
   return *std::move(tokenizer);
 }
 
-// Returns the tokenizer "qwen", "llama3" or "gpt2" of byte_level.json.
+// Returns the tokenizer.json of "qwen", "llama3" or "gpt2" from byte_level.json; "" for another name.
 inline std::string byte_level_json(const std::string& name) {
   const Json file = *Json::read_file(own_data("byte_level.json"));
   for (const Json& item : file.as_array()) {

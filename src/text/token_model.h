@@ -17,8 +17,8 @@ namespace tessera {
 class TokenModel {
  public:
   virtual ~TokenModel() = default;
-  // Appends the ids of the pieces, which are well-formed UTF-8 without added tokens. Returns invalid_argument if a
-  // character has no token and the model has no unknown token.
+  // Appends the ids of the pieces, which are well-formed UTF-8 without added tokens. If a character has no token and
+  // the model has no unknown token, a Unigram returns invalid_argument, and a Bpe leaves the character out.
   virtual Status encode(const Pieces& pieces, std::vector<TokenId>& out) const = 0;
   virtual const Vocabulary& vocabulary() const = 0;
 };

@@ -16,7 +16,7 @@
 namespace tessera {
 namespace {
 
-// The largest text that encode() accepts. Positions inside a piece have 32 bits.
+// The largest text that encode() accepts. It is bounded because positions inside a piece have 32 bits.
 constexpr std::size_t kMaxTextBytes = std::size_t{1} << 30;
 
 // The state of one encode() call.
@@ -25,7 +25,8 @@ class Encoding {
   Encoding(const TokenizerParts& parts, const EncodeOptions& options, std::vector<TokenId>& out)
       : parts_(parts), options_(options), out_(out) {}
 
-  // Looks for added tokens in the given text, then in the normalised text, then runs the model.
+  // Encodes `text`. Looks for added tokens in the text as given, normalises the parts between them, looks for added
+  // tokens in these parts, and runs the model on what remains.
   Status add(std::string_view text) {
     for (const AddedSpan& span : parts_.added.split(text, false, options_.parse_special)) {
       if (span.id >= 0) {
@@ -65,7 +66,7 @@ class Encoding {
   std::vector<TokenId>& out_;
 };
 
-// Returns the tokenizer file of a folder, or the file itself.
+// Returns the tokenizer file in the folder `path`; `path` itself if it is not a folder.
 Result<std::filesystem::path> find_file(const std::string& path) {
   std::error_code unreadable;
   if (!std::filesystem::is_directory(path, unreadable)) return std::filesystem::path(path);

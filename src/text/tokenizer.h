@@ -32,11 +32,12 @@ struct TokenLists;
 struct TokenizerParts;
 
 struct EncodeOptions {
-  // Adds the tokens that the file's post_processor puts around a text, such as a beginning-of-sequence token. Turn it
-  // off for text from a chat template, which writes these tokens itself.
+  // Adds the tokens that the file's post_processor puts around a text, such as a beginning-of-sequence token. Turn the
+  // option off for text from a chat template, because the template writes these tokens itself.
   bool add_special_tokens = true;
-  // Turns "<|im_end|>" in the text into that token. If false, it is encoded as ordinary text. Turn it off for untrusted
-  // text outside a chat template. Added tokens that are not special always match.
+  // Turns the text of a special token, such as "<|im_end|>", into that token. If false, such text is encoded as
+  // ordinary text. Turn the option off for untrusted text outside a chat template. Added tokens that are not special
+  // always match.
   bool parse_special = true;
 };
 

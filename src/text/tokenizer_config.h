@@ -30,8 +30,8 @@ struct TokenizerConfig {
   std::vector<NamedTemplate> chat_templates;  // a single template is named "default"
 
   // Reads `directory`/tokenizer_config.json, then `directory`/chat_template.jinja, which replaces the template
-  // "default". A missing file is not an error and leaves the fields empty. A malformed file is invalid_argument, naming
-  // file, field and value.
+  // "default". A missing file is not an error and leaves the fields empty. Returns invalid_argument for a malformed
+  // file; the message names the file, the field and the value.
   static Result<TokenizerConfig> load(const std::string& directory);
 
   // Returns the template's source, valid as long as this object; null if there is none.

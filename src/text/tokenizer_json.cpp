@@ -54,8 +54,8 @@ class Reader {
         out_.model.set(std::string(key), std::move(member));
       }
     }
-    // Models of other types have vocabularies of other shapes. For those the error must name the type, not the shape,
-    // so the type is checked first.
+    // Models of unsupported types have vocabularies of other shapes. Their errors must name the type, not the shape, so
+    // the type is checked first.
     const Json* type = out_.model.find("type");
     if (type == nullptr && !has_merges) return missing("model.type", "\"BPE\" or \"Unigram\"");
     const Field field(out_.file, "model.type", type);
@@ -135,7 +135,7 @@ class Reader {
   }
 
   Result<Json> convert(dom::element value, int depth) {
-    // Bounds the recursion. simdjson's parser and Json::parse have the same limit, so this function refuses nothing
+    // Bounds the recursion. simdjson's parser and Json::parse have the same limit, so this check refuses no document
     // that they accept.
     if (depth > kMaxJsonDepth) {
       return invalid_argument(out_.file + ": nested deeper than " + std::to_string(kMaxJsonDepth));

@@ -53,7 +53,7 @@ TEST(Tokenizer, ByteLevelEqualsReference) {
     const std::string& name = string_of(item, "name");
     const Tokenizer tokenizer = test::load_case(item.find("tokenizer")->dump(), name);
     expect_rows_equal(tokenizer, item.find("rows")->as_array(), name);
-    // Random ids give ill-formed UTF-8, split characters, and ids without a token.
+    // Random ids include ids without a token, and their bytes contain ill-formed UTF-8 and split characters.
     for (const Json& row : item.find("random")->as_array()) {
       const auto ids = test::ids_of(values(*row.find("ids")));
       EXPECT_EQ(tokenizer.decode(ids), string_of(row, "decoded")) << name << " " << row.dump();

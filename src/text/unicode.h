@@ -45,8 +45,8 @@ std::size_t complete_utf8_prefix(std::string_view text);
 // Returns the number of characters. Each ill-formed part counts as one.
 std::size_t count_characters(std::string_view text);
 
-// Returns the bytes of the extended grapheme cluster (what a reader sees as one character) at `pos`. Precondition:
-// `text` is well-formed, pos < text.size().
+// Returns the number of bytes of the extended grapheme cluster (what a reader sees as one character) at `pos`.
+// Precondition: `text` is well-formed, pos < text.size().
 std::size_t grapheme_length(std::string_view text, std::size_t pos);
 
 enum class NormalForm { kNfc, kNfd, kNfkc, kNfkd };
@@ -61,8 +61,8 @@ bool is_mark(char32_t code);         // M*
 bool is_punctuation(char32_t code);  // P*, and ASCII symbols
 bool is_word(char32_t code);  // the word characters of UTS 18: alphabetic, marks, decimal numbers, connectors, joiners
 bool is_unprintable(char32_t code);  // control, format, surrogate, private, unassigned, separators except U+0020
-bool is_upper(char32_t code);        // has a different lower case
-bool is_lower(char32_t code);        // has a different upper case, or is category Ll
+bool is_upper(char32_t code);        // has a different lower case, and is not category Lt
+bool is_lower(char32_t code);        // is category Ll, or has a different upper case and is not category Lt
 char32_t to_upper(char32_t code);    // simple case mapping
 char32_t to_lower(char32_t code);
 char32_t to_title(char32_t code);

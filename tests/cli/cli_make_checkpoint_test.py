@@ -109,7 +109,7 @@ class MakeCheckpoint(CliTest):
             self.fails(1, [str(self.folder / "config.json"), *words], "make-checkpoint", self.config(**changes),
                        self.folder / "made")
         for words in ([], [self.config()]):
-            self.fails(2, ["make-checkpoint of what, and where, is missing"], "make-checkpoint", *words)
+            self.fails(2, ["make-checkpoint needs a config.json"], "make-checkpoint", *words)
         self.fails(2, ["--max-shard-size"], "make-checkpoint", self.config(), self.folder / "made", "--max-shard-size",
                    "0")
         self.assertFalse((self.folder / "made").exists())

@@ -118,7 +118,7 @@ class Quantize(CliTest):
                             (("--type", ""), ["--type"])):
             self.fails(2, said, "quantize", DEMO, self.out, *words)
         for words in ((), (DEMO,)):
-            self.fails(2, ["quantize of what, and where to, is missing"], "quantize", *words, "--type", "Q8_0")
+            self.fails(2, ["quantize needs a model and an output"], "quantize", *words, "--type", "Q8_0")
         self.assertFalse(self.out.exists())
 
     def test_refuses_what_cannot_be_read_or_written(self):

@@ -41,8 +41,9 @@ EngineOptions bench_engine_options(const BenchOptions& options) {
 Status refuse_ranks(const BenchOptions& options, std::string_view bench, std::string_view what) {
   const bool stages = options.engine.pp_size > 1;
   if (layout_of(options.engine).ranks() == 1) return ok_status();
-  return unimplemented(fmt::format("--{}-size: {} is not accepted by {}, which times {}; 1 is", stages ? "pp" : "tp",
-                                   stages ? options.engine.pp_size : options.engine.tp_size, bench, what));
+  return unimplemented(fmt::format("--{}-size: {} is not accepted by {}, which times {}; accepted: 1",
+                                   stages ? "pp" : "tp", stages ? options.engine.pp_size : options.engine.tp_size,
+                                   bench, what));
 }
 
 Json bench_header(const BenchOptions& options, const Engine& engine) {

@@ -13,7 +13,7 @@ namespace tessera::cli {
 
 Status bench_prefill(const BenchOptions& options);
 Status bench_decode(const BenchOptions& options);
-// Measures each size eagerly, with piecewise graphs, and as one graph. The three runs alternate.
+// Measures each size eagerly, with piecewise graphs, and as one graph. The three forms run in turn.
 Status bench_graphs(const BenchOptions& options);
 Status bench_startup(const BenchOptions& options);
 // Profiles forwards. Also writes a trace to options.output.
@@ -22,7 +22,8 @@ Status bench_profile(const BenchOptions& options);
 // measures the preparation of images.
 Status bench_vision(const BenchOptions& options);
 
-// Returns the engine's options, adapted so that the longest requested forward fits.
+// Returns the engine's options with slots for the requested adapters. If the user gave no chunk size, a chunk is large
+// enough for the longest requested prefill.
 EngineOptions bench_engine_options(const BenchOptions& options);
 // Returns kUnimplemented if there are several ranks. `bench` is the benchmark's name ("bench graphs"), and `what`
 // says what the benchmark times.

@@ -11,7 +11,7 @@
 
 namespace tessera::cli {
 
-// Returns an engine's options with slots for `adapters` adapters (BenchOptions).
+// Returns `options` with slots for `adapters` adapters.
 EngineOptions with_adapter_slots(EngineOptions options, std::int64_t adapters);
 // If adapters are served, fills every adapter slot with pseudo-random matrices of the largest rank. Precondition: no
 // slot is in use.

@@ -41,7 +41,7 @@ struct Samples {
   Timing medians() && { return {median(std::move(wall)), median(std::move(device)), median(std::move(host))}; }
 };
 
-// A function that enqueues the kernels of one forward and then records the event.
+// A function that enqueues the kernels of one forward and then records `end`.
 using Way = std::function<Status(Event& end)>;
 
 // Runs the two ways alternately, so that clock rates and temperature are similar for both. Waits for the device after

@@ -75,7 +75,7 @@ class FormBench {
       forms.push_back({prepare, [&] { return decode().run(*size); }, row.times.eager});
       forms.push_back({prepare, [&] { return decode().replay(*size); }, row.times.full});
     } else if (row.count > most_head_rows()) {
-      return invalid_argument(fmt::format("--batch-size: {} is more than there are decode graphs for; {} are the most",
+      return invalid_argument(fmt::format("--batch-size: {} is too large; the largest graph of the head has {} rows",
                                           row.count, most_head_rows()));
     } else {
       TRY(prefill().make_ready(row.count));

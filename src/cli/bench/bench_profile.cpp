@@ -39,7 +39,7 @@ struct Call {
   }
 };
 
-// Runs all calls back to back, `repeat` times.
+// Runs all calls back to back, `repeat` times after some warm-ups. Stores the times in `calls`.
 Status time_calls(ModelRunner& runner, std::int64_t repeat, std::vector<Call>& calls) {
   std::vector<std::unique_ptr<Event>> passed(calls.size() + 1);
   for (std::unique_ptr<Event>& event : passed) event = TRY(runner.device().create_event(EventKind::kTime));
@@ -143,7 +143,7 @@ std::size_t typical_run(const std::vector<Call>& calls) {
   return *middle;
 }
 
-// Adds a track with all calls, and one span around them. Returns that span's length.
+// Adds a track with all calls, and one span around them. Returns the length of the span around them in ms.
 double add_track(const std::string& name, const std::string& category, std::int64_t process, std::int64_t track,
                  const std::vector<Call>& calls, ChromeTrace& trace) {
   const std::size_t run = typical_run(calls);
@@ -213,7 +213,7 @@ struct OperatorSum {
   std::string name;
   std::int64_t calls = 0;
   double ms = 0;
-  double share = 0;  // share of all operators' time
+  double share = 0;  // share of the eager forward's time
 };
 
 // Returns the sums by operator for each forward, in descending order of time.

@@ -178,8 +178,8 @@ Result<Preprocessing> measure_preprocessing(const ImageProcessorConfig& processo
   return Preprocessing{.threads = threads, .per_second = 1e3 * threads * static_cast<double>(each) / ms_since(start)};
 }
 
-// The engine's own tower, and a second tower. One of them has graphs of fixed budgets, the other has a graph for each
-// number of patches. Both towers share memory and weights.
+// The engine's own tower and, if graphs are on, a second tower that shares its memory and weights. One of the two
+// towers has graphs of fixed budgets, and the other has a graph for each number of patches.
 class Towers {
  public:
   static Result<Towers> create(ModelRunner& runner) {
@@ -229,7 +229,8 @@ struct Case {
   std::int64_t images;
 };
 
-// Returns the requested sizes and counts; if there are none, the default ones that fit into one forward.
+// Returns each requested size with each requested count. Uses the default sizes or counts if none are requested, and
+// then leaves out cases that do not fit into one forward, except those with the first count.
 Result<std::vector<Case>> cases_of(const BenchOptions& options, const ImageProcessorConfig& processor,
                                    std::int64_t max_patches) {
   std::vector<ImageSize> sizes = options.image_sizes;

@@ -1,6 +1,6 @@
-// Catches: flags that switch the wrong graphs, an automatic rule that overrides the user's flags, a flag that overrides
-// an automatic rule although it should not, and a combination of flags that is neither refused nor warned about. The
-// test covers the whole way from the command line to the engine's decision.
+// Catches: flags that switch the wrong graphs; an automatic rule that wrongly overrides a flag; a flag that wrongly
+// overrides an automatic rule; and contradictory flags that are accepted without a warning. The test covers the whole
+// way from the command line to the engine's decision.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -57,7 +57,7 @@ TEST(GraphMatrix, EveryRowGivesItsGraphs) {
        {"--enable-piecewise-cuda-graph is overruled"}},
       {{"--enable-piecewise-cuda-graph", "--disable-cuda-graph"}, false, false, {kDisabled}, {"overruled"}},
       {{"--disable-cuda-graph", "--disable-piecewise-cuda-graph"}, false, false, {kDisabled, kPiecewiseDisabled}, {}},
-      // The flags that disable graphs override the mode.
+      // The mode selects the graphs. Flags that disable graphs override it.
       {{"--cuda-graph-mode", "off"}, false, false, {kOff}, {}},
       {{"--cuda-graph-mode", "piecewise"}, false, true, {}, {}},
       {{"--cuda-graph-mode", "full"}, true, true, {}, {}},

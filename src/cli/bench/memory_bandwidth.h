@@ -1,4 +1,5 @@
-// Measures how fast a device reads its memory. A decode step reads every weight once, so this rate bounds its speed.
+// Measures how fast a device reads its memory. A decode step reads every weight once, so this rate limits how fast the
+// step can be.
 #pragma once
 
 #include <cstdint>

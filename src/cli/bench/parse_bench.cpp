@@ -85,9 +85,9 @@ class BenchParser final : public CommandParser {
                                                                "profile", "vision", "serve"};
     if (what_.empty())
       return invalid_argument(
-          "bench of what is missing: accepted are prefill and decode (forwards, eager and through graphs), graphs "
+          "bench: the kind is missing; accepted: prefill and decode (forwards, eager and through graphs), graphs "
           "(every form of every size in turn), startup (load and capture), profile (a timeline of one forward), "
-          "vision (a tower, eager and through graphs) and serve (a server under load), like tessera bench decode "
+          "vision (a tower, eager and through graphs) and serve (a server under load), as in tessera bench decode "
           "--model-path DIR");
     const std::size_t kind = TRY(parse_choice("bench", what_, kKinds));
     const bool serve = kKinds[kind] == "serve";
@@ -109,7 +109,7 @@ class BenchParser final : public CommandParser {
     if (!options_.output.empty() && !profile) return misplaced("--output");
     if (profile && options_.output.empty()) return invalid_argument("--output is missing: the file of the trace");
     if (profile && options_.num_tokens.empty() && options_.batch_sizes.empty())
-      return invalid_argument("bench profile of what is missing: --num-tokens, --batch-size or both say it");
+      return invalid_argument("bench profile needs --num-tokens, --batch-size or both");
     if (profile && context_given_ && options_.batch_sizes.empty())
       return invalid_argument("--context goes with --batch-size");
     if (repeat_given_ && serve) return misplaced("--repeat");

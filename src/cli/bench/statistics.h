@@ -15,10 +15,10 @@ struct Interval {
 // Returns the middle value, or the larger of the two middle values. Precondition: `values` is not empty.
 double median(std::vector<double> values);
 
-// Returns an interval that contains the median of any sampled distribution with at least 95 % probability. Its ends are
-// two order statistics of the values, because the number of values below the median is binomial. With fewer than six
-// values the interval reaches from the smallest to the largest value, and its probability is 1 - 2^(1 - n).
-// Precondition: `values` is not empty.
+// Returns an interval for the median of the sampled distribution, whatever the distribution is. With six or more
+// values, the interval contains the median with at least 95 % probability. Its ends are two order statistics of the
+// values, because the number of values below the median is binomial. With fewer than six values the interval reaches
+// from the smallest to the largest value, and its probability is 1 - 2^(1 - n). Precondition: `values` is not empty.
 Interval median_interval(std::vector<double> values);
 
 double mean(std::span<const double> values);  // precondition: not empty

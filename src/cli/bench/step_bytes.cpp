@@ -14,7 +14,8 @@
 namespace tessera::cli {
 namespace {
 
-// Returns the bytes of one page, or of one slot, of a layer's state.
+// Returns the bytes of one page, or of one sequence's slot, of a layer's cache. `state` is the type of the cache, and
+// `group` its cache group.
 Result<std::int64_t> page_bytes(const ir::Type& state, std::size_t group) {
   ir::Bucket one;
   one[ir::page_symbol(group)] = 1;

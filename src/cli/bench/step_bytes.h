@@ -20,9 +20,9 @@ struct StepShape {
 };
 
 // Returns the cache bytes that a step reads and writes, summed over the operators of `body`. Keys and values, or
-// latents, count only as far as an operator attends to them. A request's state is read and written. If several layers
-// share a cache, each of them reads it. The few rows that a step adds are ignored. `page_size` is the number of tokens
-// in a page.
+// latents, count only as far as an operator attends to them. A request's state counts once for an operator that reads
+// it, and twice for an operator that also writes it. If several layers share a cache, each of them reads it. The few
+// rows that a step adds are ignored. `page_size` is the number of tokens in a page.
 Result<std::int64_t> cache_bytes(const ir::Graph& body, std::int64_t page_size, const StepShape& step);
 
 // Returns the bytes of the tables of which a step reads only a few rows. `body` only looks up rows of such a table, and
@@ -39,13 +39,13 @@ struct StagePart {
   std::int64_t weights = 0;    // in bytes
   std::int64_t looked_up = 0;  // looked_up_bytes(), included in `weights`
 };
-// Returns the parts of all stages. They are planned before an engine takes the device's memory. Returns the errors of
-// plan_engine().
+// Returns the parts of all stages. Call this before an engine is created, because the planning needs the device's
+// memory to be free. Returns the errors of plan_engine().
 Result<std::vector<StagePart>> stage_parts(const EngineOptions& options);
 
 // Returns all bytes that a step reads and writes on one rank of each stage: the cache's bytes, and each weight once.
-// Lookup tables do not count, because a step reads only a few of their rows. Of the experts, only those that the step's
-// tokens are expected to use count.
+// Lookup tables do not count, because a step reads only a few of their rows. Of the experts' weights, only the
+// share that the step's tokens are expected to use counts.
 Result<std::int64_t> step_bytes(const Engine& engine, std::span<const StagePart> stages, const StepShape& step);
 
 }  // namespace tessera::cli

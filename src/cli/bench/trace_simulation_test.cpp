@@ -1,7 +1,7 @@
-// Catches: published traces of which more than 1 % of the prefill tokens run without graphs; eager tokens without a
+// Catches: published traces in which more than 1 % of the prefill tokens run without graphs; eager tokens without a
 // recorded reason. In the simulation, graphs cover up to 2048 tokens, steps mix prompts with decodes, and some requests
-// want log-probabilities of their prompts. Needs the traces of ../shared/data (or TESSERA_SHARED_DIR). The engine's
-// simulation_test does the same with requests of its own.
+// ask for log-probabilities of their prompts. Needs the traces of ../shared/data (or TESSERA_SHARED_DIR). The engine's
+// simulation_test does the same with generated requests.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -16,8 +16,8 @@
 namespace tessera::cli {
 namespace {
 
-// The number of requests that are simulated. A whole trace would take a minute. With this many requests the share of
-// replayed tokens, which must be 99 %, is stable.
+// The number of requests that are simulated. A whole trace would take a minute. With this many requests, the share of
+// replayed tokens, which must be at least 99 %, is stable.
 constexpr std::int64_t kRequests = 2000;
 
 std::string trace_path(const std::string& name) {

@@ -22,9 +22,9 @@
 namespace tessera::cli {
 namespace {
 
-// The limit of requests that were read and whose answers are not yet written. Answers are written in the order of the
-// input, so one long answer delays the answers after it. This many requests fill four forwards of 256 requests, so the
-// engine still has work during the delay.
+// The greatest number of requests that have been read but whose answers have not been written. Answers are written in
+// the order of the input, so one long answer delays the answers after it. This many requests fill four forwards of 256
+// requests, so the engine still has work during the delay.
 constexpr std::size_t kWindow = 1024;
 
 struct BatchTotals {
@@ -69,7 +69,7 @@ class BatchRun {
     std::string line{};
   };
 
-  // Reads the next line. Returns false at the end of the file.
+  // Reads the next line that is not blank, and starts its request. Returns false at the end of the file.
   bool read_one(std::ifstream& input) {
     std::string line;
     do {

@@ -93,7 +93,7 @@ class Chat {
       Status status = line.starts_with('/') ? command(line) : say(line);
       if (status.ok()) continue;
       // If a person types, the chat goes on after an error, unless output can no longer be written or the device is
-      // lost. In a script any error ends it, because the next line would refer to an answer that does not exist.
+      // lost. In a script any error ends the chat, because the next line may refer to an answer that does not exist.
       if (!terminal_ || status.code() == StatusCode::kDataLoss || status.code() == StatusCode::kDeviceLost)
         return status;
       write_error(status.message() + "\n");
@@ -133,7 +133,8 @@ class Chat {
     return ok_status();
   }
 
-  // Runs a turn of the user and a turn of the model. They become part of the conversation only if both succeed.
+  // Runs a turn of the user and a turn of the model. Both stay in the conversation, unless the model's turn fails
+  // before it has written any content.
   Status say(const std::string& text) {
     messages_.push_back(message("user", text));
     AnswerPrinter printer(terminal_);

@@ -9,8 +9,8 @@
 
 namespace tessera::cli {
 
-// Adds the flags. `title` is their heading in the help; it also says how tokens are sampled if none of the flags is
-// given.
+// Adds the flags. `title` is their heading in the help. The heading also says how tokens are sampled if none of the
+// flags is given.
 void add_sampling_flags(CommandFlags& add, const std::string& title, GivenSampling& given);
 
 // Returns greedy sampling unless a flag says otherwise. A flag that only affects sampling implies temperature 1 if

@@ -23,7 +23,7 @@ std::string explain_dropped_sizes(const GraphInventory& graphs, const EngineOpti
 
 // Returns {"time", "version", "error", "command", "device", "driver", "configuration", "plan"}. The plan has model,
 // pieces, sizes, rules, notes and memory, as `tessera explain --format json` shows them. If a fact is no longer
-// available, the report has the reason instead. The value of --api-key is left out.
+// available, the report has the reason instead. Keys and passwords are left out.
 Json failure_report(const Status& error, const CommandLine& line, const std::vector<std::string>& arguments);
 
 // Writes a new file to the folder failure_reports in `cache_dir`, or in the system's temporary folder if `cache_dir` is
@@ -31,7 +31,8 @@ Json failure_report(const Status& error, const CommandLine& line, const std::vec
 Result<std::string> write_failure_report(const Json& report, const std::string& cache_dir);
 
 // Returns the whole text to print after an error: the free memory, the advice, the report's path (or why there is
-// none), and whom to tell. Returns "" if the error has another cause, or the command runs no engine.
+// none), and whom to tell. Returns "" if the error is not one of compiling or capturing graphs, or if the command runs
+// no engine.
 std::string explain_failure(const Status& error, const CommandLine& line, const std::vector<std::string>& arguments);
 
 }  // namespace tessera::cli

@@ -42,8 +42,8 @@ struct FormResult {
   std::optional<double> eager_ms, pieces_ms, full_ms;  // medians
   std::optional<FormRatio> pieces_to_eager, full_to_eager;
   std::optional<double> cut_us;  // median of the extra time of pieces over one graph, divided by the number of cuts
-  // The time of the default form: pieces for a prefill, one graph for a decode. If the batch was not measured in this
-  // form, the time of the other form.
+  // The time of the default form: pieces for a prefill, one graph for a decode. If the batch was not measured in its
+  // default form, the time of the other of these two forms.
   std::optional<double> graph_ms;
   std::optional<FormRatio> graph_to_eager;
 };

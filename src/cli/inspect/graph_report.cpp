@@ -11,7 +11,7 @@
 namespace tessera::cli {
 namespace {
 
-// Returns the captured sizes of the runner that forwards replayed, ascending.
+// Returns the captured sizes that forwards of this runner replayed, ascending.
 std::vector<std::int64_t> replayed_sizes(RunnerKind runner, const std::vector<ForwardRecord>& forwards) {
   std::set<std::int64_t> sizes;
   for (const ForwardRecord& forward : forwards)
@@ -35,7 +35,7 @@ Json runner_json(const GraphRunner& runner, bool enabled, const std::vector<std:
   return json;
 }
 
-// Returns the captured sizes of the vision tower that forwards replayed, ascending.
+// Returns the captured sizes that the vision tower's forwards replayed, ascending.
 std::vector<std::int64_t> replayed_sizes(const VisionRunner& tower) {
   std::set<std::int64_t> sizes;
   for (const auto& [key, count] : tower.counters().forwards.by_key())

@@ -99,9 +99,9 @@ class TuneParser final : public CommandParser {
   Result<Command> finish() override {
     if (options_.engine.deterministic)
       return invalid_argument(
-          "--enable-deterministic-inference: nothing is measured where the same bits are asked for");
+          "--enable-deterministic-inference does not go with tune, because a deterministic engine measures nothing");
     if (!options_.engine.graphs.measure_costs)
-      return invalid_argument("--disable-cost-measurement: nothing would be measured; tune is for nothing else");
+      return invalid_argument("--disable-cost-measurement does not go with tune, which only measures");
     return Command(options_);
   }
 

@@ -1,5 +1,5 @@
-// Catches: one of several graphs that is not shown or cannot be told from the next, JSON that lacks facts of the text,
-// and a picture of several graphs that no viewer opens.
+// Catches: a graph that is missing from the output or not separated from the next graph, JSON that lacks facts of the
+// text, and several graphs in one SVG file, which no viewer opens.
 #include "tessera/cli/inspect/shown_graphs.h"
 
 #include <gmock/gmock.h>

@@ -21,7 +21,8 @@ class LocalServer {
   static Result<std::unique_ptr<LocalServer>> start(const Options& options);
   // Ends the server and drops running requests.
   ~LocalServer();
-  // Ends the server, drops running requests, and returns the profile. Precondition: it was started with `profile`.
+  // Ends the server, drops running requests, and returns the profile. Precondition: the server was started with
+  // Options::profile.
   static EngineProfile end_profile(std::unique_ptr<LocalServer> server);
 
   std::string url() const;

@@ -15,7 +15,7 @@ namespace tessera::cli {
 Result<long long> start_ticks(std::string_view stat);
 
 // Returns when the process started, with the kernel's precision of one clock tick (10 ms). Returns the current time if
-// the kernel does not tell.
+// the start time cannot be read.
 Timeline::Clock::time_point process_start();
 
 // Adds two phases to the timeline of a command that runs an engine: "process", from the process's start to `began`

@@ -25,10 +25,11 @@
 namespace tessera::cli {
 namespace {
 
-// The time limit for destroying engines after a failure.
+// The time limit for destroying engines after a failure. A node also waits this much longer than the drain time for the
+// other nodes to end.
 constexpr std::chrono::seconds kTakingDown{2};
 
-// Returns an error before the model is loaded if the address is in use or the certificates cannot be used.
+// Checks, before the model is loaded, that the address is free and that the certificates can be used.
 Status check_address(const HttpOptions& options) {
   const Result<std::unique_ptr<HttpServer>> probe = HttpServer::create(options, [](const HttpExchange&) {});
   return probe.ok() ? ok_status() : probe.status();

@@ -23,8 +23,8 @@ void prepare_nodes(const EngineOptions& options);
 void announce_node(const EngineOptions& options);
 
 // Follows node 0 until node 0 ends, instead of running the command. Precondition: node_rank is above 0. Writes to
-// standard error when it has joined and when node 0 has ended. If the command is a server, SIGINT and SIGTERM give node
-// 0 time to end its requests.
+// standard error when this node has joined and when node 0 has ended. If the command is a server, SIGINT and SIGTERM
+// give node 0 time to end its requests.
 Status run_follower(const Command& command);
 
 }  // namespace tessera::cli

@@ -1,5 +1,5 @@
-// Catches: NCCL that uses NVLink multicast although the user did not ask for it, and an environment variable that is
-// changed although NCCL is not used or the user has set it.
+// Catches: NVLink multicast that stays on although the user did not ask for it, and a change of NCCL_NVLS_ENABLE
+// although NCCL is not used or the user has set the variable.
 #include "tessera/cli/serve/several_nodes.h"
 
 #include <gtest/gtest.h>

@@ -18,7 +18,7 @@ Result<std::unique_ptr<Engine>> start_one(EngineOptions options, int replica, bo
   options.show_progress = options.show_progress && shows_progress;
   options.replica = replica;
   Result<std::unique_ptr<Engine>> engine = start_engine(options);
-  // The other replicas wait for this one, so they are told that it failed.
+  // Aborts the group, because the other replicas wait for this one.
   if (!engine.ok() && options.lockstep != nullptr)
     options.lockstep->communicator(replica).abort(engine.status().message());
   return engine;

@@ -110,7 +110,7 @@ TEST_F(Fused, TheNextProcessCompilesNothing) {
   EXPECT_TRUE(again->loaded);
   EXPECT_EQ(builder_.compiled.size(), 2U);
   EXPECT_THAT(ops_of(again->program), ElementsAre("fused.add.rms_norm", "linear", "fused.split.silu.mul"));
-  // Code of another compiler version is not loaded.
+  // Code that another version of the builder made is not loaded.
   builder_.version_text = "2";
   EXPECT_FALSE(compile(kPiece, root_)->loaded);
   EXPECT_EQ(builder_.compiled.size(), 4U);
@@ -132,7 +132,8 @@ TEST_F(Fused, ADamagedEntryIsCompiledAgain) {
   EXPECT_TRUE(compile(kPiece, root_)->loaded);
 }
 
-// The handle's checksum is right, but the handle belongs to another piece.
+// A cache entry with a right checksum may still hold a wrong handle. load() must refuse an empty handle, and a handle
+// in which the code of a kernel is not base64, not a string, or not what the builder wrote.
 TEST_F(Fused, AForeignHandleIsRefused) {
   const Result<std::unique_ptr<Compiler>> compiler = make_fused_compiler(context());
   ASSERT_TRUE(compiler.ok());
@@ -150,8 +151,8 @@ TEST_F(Fused, AForeignHandleIsRefused) {
   }
 }
 
-// Puts each hand-fused operator next to a matmul. If the operator is in a group, the group computes its native form;
-// otherwise the program uses its kernel.
+// Compiles one graph for each hand-fused operator. The fused compiler computes the operator's native form in one
+// generated kernel. The eager compiler uses the operator's registered kernel.
 TEST_F(Fused, NativeFormsAreUsedInsideAndKernelsOutside) {
   const std::map<std::string, std::string> statements = {
       {"add_rms_norm", "%y, %s = add_rms_norm(%x, %r, %w) {eps = 0.5} return %y, %s"},

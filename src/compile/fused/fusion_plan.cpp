@@ -71,8 +71,9 @@ class Planner {
     return lower_group(plan_.graph, memory_, nodes, all).ok();
   }
 
-  // Returns the index of the earliest item that the node could join without changing a result. If it joined an earlier
-  // item, it would run before an item that writes what the node reads, or that reads or writes what the node writes.
+  // Returns the index of the earliest item that the node could join without changing a result. In an earlier item the
+  // node would run too early: before an item that writes what the node reads, or that reads or writes what the node
+  // writes.
   std::size_t first_possible(const Item& item) const {
     std::size_t from = 0;
     for (const ir::ValueId root : item.reads) from = std::max(from, last_write_[root.index()]);
@@ -113,8 +114,8 @@ class Planner {
     return read;
   }
 
-  // Counts the items that read each memory. An output counts as two more readers. read_by_others() leaves out at most
-  // one reader, the item itself, so outputs are always stored.
+  // Counts the items that read the memory of each value. An output counts as two more readers. read_by_others() leaves
+  // out at most one reader, the item itself, so outputs are always stored.
   void count_readers() {
     readers_.assign(plan_.graph.values.size(), 0);
     for (const Item& item : items_)
@@ -126,14 +127,14 @@ class Planner {
   FusionPlan plan_;
   std::vector<ir::ValueId> memory_;  // [values]
   std::vector<Item> items_;          // in execution order
-  // The vectors below are indexed by the value that owns a memory. They hold the last item that reads the memory, the
+  // The vectors below are indexed by the value that owns the memory. They hold the last item that reads the memory, the
   // last item that writes it (0 if there is none), and the number of its readers.
   std::vector<std::size_t> last_read_;
   std::vector<std::size_t> last_write_;
   std::vector<int> readers_;
 };
 
-// Makes a graph of the node alone, with its operands as inputs and states.
+// Makes a graph that contains only `node`. Its operands become inputs, or states if the node writes them.
 ir::Graph graph_of(const ir::Graph& graph, const ir::Node& node) {
   ir::Graph alone{.name = "alone"};
   std::map<ir::ValueId, ir::ValueId> to;
@@ -158,7 +159,7 @@ ir::Graph graph_of(const ir::Graph& graph, const ir::Node& node) {
   return alone;
 }
 
-// Returns whether every operator of the node's native form could be part of a fused group again.
+// Returns whether every operator of the node's native form could be part of a fused group.
 bool comes_back(const ir::Graph& graph, const ir::Node& node, const ir::OpTable& ops) {
   const Result<ir::Graph> expanded = expand_native_forms(graph_of(graph, node), ops);
   if (!expanded.ok()) return false;

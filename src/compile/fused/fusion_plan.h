@@ -1,11 +1,11 @@
 // Decides which operators of a piece are fused into one kernel. The decision is a pure function of the graph, so every
 // device gets the same groups.
 //
-// First the piece is expanded to native forms, which takes hand-fused operators apart; an operator stays whole if a
-// part of its native form could not be fused again. Then the nodes are taken in order. A node joins a group that makes
-// or reads one of its operands, unless the reads and writes of the nodes in between forbid it. Otherwise it begins a
-// group of its own, or runs alone with its registered kernel. If a group has only one operator in the end, that
-// operator runs with its registered kernel.
+// First, hand-fused operators are replaced by their native forms. An operator stays whole if some operator of its
+// native form could not be part of a group. Then the nodes are taken in order. A node joins a group that makes or reads
+// one of its operands, unless the reads and writes of the nodes in between forbid it. Otherwise the node begins a group
+// of its own, or runs alone with its registered kernel. If a group has only one operator in the end, that operator runs
+// with its registered kernel.
 #pragma once
 
 #include <string>

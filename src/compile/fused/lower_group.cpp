@@ -25,7 +25,7 @@ std::optional<std::int64_t> row_width(const ir::Shape& shape, const ir::Dim& row
     }
   }
   const ir::Dim total = symbolic * constant;
-  ir::Bucket some;  // any sizes give the quotient; the comparison below checks it for all buckets
+  ir::Bucket some;  // arbitrary sizes; the comparison below checks the quotient for all buckets
   some.sizes.fill(5040);
   const Result<std::int64_t> elements = total.evaluate(some);
   const Result<std::int64_t> count = rows.evaluate(some);
@@ -64,7 +64,8 @@ class Lowering {
   }
 
  private:
-  // Numbers the results with negative numbers, because results come after the operands, whose count is not yet known.
+  // Returns a provisional negative number for result i. Results are numbered after the operands, whose count is not
+  // known yet.
   static int result_operand(std::size_t i) { return -1 - static_cast<int>(i); }
 
   const ir::Type& type(ir::ValueId id) const { return graph_.value(id).type; }

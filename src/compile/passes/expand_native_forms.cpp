@@ -57,8 +57,8 @@ class Expansion {
     return ok_status();
   }
 
-  // Gives values their final names. New values keep the builder's names, unless a value of the graph already has that
-  // name.
+  // Gives values their final names: values of the graph get back their names, and new values keep the names from the
+  // builder. If a name is already taken, a number is added to the name of the new value.
   void name_values(ir::Graph& expanded) const {
     std::vector<bool> known(expanded.values.size(), false);
     std::unordered_set<std::string> names;
@@ -81,7 +81,7 @@ class Expansion {
   const ir::OpTable& ops_;
   const ExpandsNode& expands_;
   ir::GraphBuilder builder_;
-  std::vector<ir::ValueId> written_;  // [values of graph_]: the same values in the builder
+  std::vector<ir::ValueId> written_;  // [values of graph_]: the builder's value for each
 };
 
 }  // namespace

@@ -1,4 +1,5 @@
-// expand_native_forms replaces operators by their native forms; fuse_native_forms does the reverse.
+// expand_native_forms replaces operators by their native forms, which compute the same with simpler operators.
+// fuse_native_forms does the reverse.
 //
 // Before                                                            After
 //   %normed: f32[T, 8], %sum: f32[T, 8] = add_rms_norm(%x, %r, %w)    %sum: f32[T, 8] = add(%x, %r)

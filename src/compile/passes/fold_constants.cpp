@@ -10,7 +10,8 @@ namespace {
 // Returns whether type `wide` can represent every value of type `narrow`.
 bool holds(ir::DType wide, ir::DType narrow) { return wide == narrow || wide == ir::DType::kFloat32; }
 
-// Returns the product. Returns nothing if it leaves the normal range of float32. Zero is accepted if a factor is zero.
+// Returns the product, rounded to float32. Returns nothing if the product is not a normal number of float32; a product
+// of zero is accepted if a factor is zero.
 std::optional<double> product(double a, double b) {
   const float folded = static_cast<float>(a) * static_cast<float>(b);
   const bool zero = static_cast<float>(a) == 0.0F || static_cast<float>(b) == 0.0F;
@@ -18,8 +19,8 @@ std::optional<double> product(double a, double b) {
   return static_cast<double>(folded);
 }
 
-// Returns whether `outer`, which reads the result of the kernel `inner`, could read inner's operand instead. Both
-// values must be unchanged between the two nodes.
+// Returns whether `outer`, which reads the result of the kernel `inner`, may read inner's operand instead: no node
+// between the two writes the operand or the result.
 bool reads_through(const ir::Graph& graph, const GraphFacts& facts, ir::NodeId inner, ir::NodeId outer) {
   const ir::Node& node = graph.node(inner);
   return !facts.written_between(node.operands[0], inner, outer) &&

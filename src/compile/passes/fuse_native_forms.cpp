@@ -8,8 +8,8 @@
 namespace tessera {
 namespace {
 
-// Replaces the matches in the order of nodes. Skips a match that overlaps an earlier one, so that each can be handled
-// on its own. Returns false if there is no match.
+// Replaces the matches of the form, in the order of nodes. Skips a match that begins before the end of an earlier
+// match, so that no two replaced matches overlap. Returns false if there is no match.
 bool fuse_apart(const FusedForm& form, const NativeForm& example, const ir::OpTable& ops, ir::Graph& graph) {
   const GraphFacts facts(graph, ops);
   std::vector<FormMatch> matches;

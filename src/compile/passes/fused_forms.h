@@ -22,8 +22,9 @@ struct FusedForm {
   // An example that the operator accepts. Every match has the example's booleans; its other attributes may differ.
   std::vector<ir::Type> operands;
   ir::Attributes attributes;
-  // Computes, from the operands' types, those attributes of the operator for which no node of the native form has an
-  // attribute of that name. Null: there are none. It may be called with types that the operator refuses.
+  // Computes attributes of the operator from its operands' types. These are the attributes that cannot be copied from
+  // the matched nodes, because no node of the native form has an attribute of that name. Null: there are none. It may
+  // be called with types that the operator refuses.
   void (*derive)(std::span<const ir::Type> operands, ir::Attributes& attributes) = nullptr;
   // The form to search for; null: the declared native form. It is set if the operator declares no native form but can
   // do the work of other operators.

@@ -1,5 +1,5 @@
-// The facts that a pass needs about a graph before it changes it: which nodes use a value, which value owns the value's
-// memory, and which nodes write that memory.
+// The facts about a graph that a pass needs before it changes the graph: which nodes use a value, which value owns the
+// value's memory, and which nodes write that memory.
 //
 // A view is another name for its operand's memory, so a write through one name changes the value under all names. Views
 // and allocations run nothing: they neither read nor write.
@@ -35,8 +35,8 @@ class GraphFacts {
   bool memory_is_output(ir::ValueId value) const { return memory_is_output_[memory(value).index()]; }
 
   // Returns whether two nodes must keep their order: one of them makes an operand of the other, or writes memory that
-  // the other has as an operand. (A view is a node too. If a node uses a result through a view, the result's producer
-  // and the view must keep their order, and so must the view and that node.)
+  // the other has as an operand. (A view is a node too. If a node uses a result through a view, two pairs must keep
+  // their order: the result's producer and the view, and the view and that node.)
   bool depend(ir::NodeId a, ir::NodeId b) const;
 
   // Returns how the node's operator executes.

@@ -7,8 +7,9 @@
 //   return %y
 //
 // Two nodes compute the same if their operators, attributes and operands are the same (add and mul accept either
-// order), and no node between them writes an operand's memory. Afterwards both results share memory, so neither may be
-// written by a later node. Nodes that write, allocate memory or exchange data with other ranks are not merged.
+// order), and no node between them writes an operand's memory. Merged nodes have one result in one memory, so nodes are
+// not merged if a later node writes one of their results. Nodes that write, allocate memory or exchange data with other
+// ranks are not merged either.
 #pragma once
 
 #include "tessera/compile/pass.h"

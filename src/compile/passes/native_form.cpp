@@ -124,7 +124,8 @@ class Search {
     return fused;
   }
 
-  // Takes the booleans from the form, and all other attributes from the nodes found, under the same name.
+  // Returns the operator's attributes. Booleans come from the form. Every other attribute comes from the first found
+  // node that has an attribute of that name and kind, or from the form's `derive`.
   ir::Attributes gather_attributes(std::span<const ir::Type> types) const {
     ir::Attributes attributes;
     for (const ir::AttributeDecl& declared : decl_.attributes) {
@@ -187,8 +188,8 @@ class Search {
     return std::any_of(users.begin(), users.end(), [this](ir::NodeId user) { return !has_value(nodes_, user); });
   }
 
-  // Returns the last of `places` to which all found nodes can move. They stand there in the native form's order.
-  // Returns nothing if there is no such place.
+  // Returns the last of `places` to which all found nodes can move. After the move, the nodes are in the native form's
+  // order. Returns nothing if there is no such place.
   std::optional<ir::NodeId> find_place(std::vector<ir::NodeId> places) const {
     for (std::size_t i = 0; i < nodes_.size(); ++i)
       for (std::size_t k = i + 1; k < nodes_.size(); ++k)

@@ -7,7 +7,7 @@
 // The result must agree with the nodes in every operator, attribute, type and connection. This step rejects two
 // epsilons that differ, heads of another size, or a split at another place.
 //
-// A match may be replaced if
+// A match may be replaced if both conditions hold:
 //   - no inner value is an output or is used outside of the match. Views that nothing writes through are exempt: two
 //     norms of one value may share the view of its heads, which then stays for the other norm.
 //   - all nodes of the match can move to the place of one of them: between them and that place no node writes what they
@@ -33,8 +33,8 @@ struct NativeForm {
   static Result<NativeForm> create(const ir::OpDecl& decl, const Decompose& decompose,
                                    std::span<const ir::Type> operands, ir::Attributes attributes,
                                    const ir::OpTable& ops);
-  // Makes the native form of the form's example. Returns kInternal if an operand is unused, or if a node uses no result
-  // of earlier nodes, because the search could not reach it.
+  // Makes the native form for the example types and attributes of `form`. Returns kInternal if an operand is unused, or
+  // if a node uses no result of earlier nodes, because the search could not reach it.
   static Result<NativeForm> create(const FusedForm& form, const ir::OpTable& ops);
 };
 
@@ -45,7 +45,7 @@ struct FormMatch {
   ir::Node fused;
 };
 
-// Returns the match whose first node is `first`, if there is one. `example` is the native form of the form's example.
+// Returns the match whose first node is `first`, if there is one. `example` is NativeForm::create(form, ops).
 std::optional<FormMatch> find_native_form(const FusedForm& form, const NativeForm& example, const ir::Graph& graph,
                                           const GraphFacts& facts, const ir::OpTable& ops, ir::NodeId first);
 

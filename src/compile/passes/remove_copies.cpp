@@ -13,7 +13,7 @@ bool is_identity(const ir::Graph& graph, const ir::Node& node) {
   return node.op == "copy" || node.op == "cast" || node.op == "reshape" || node.op == "split";
 }
 
-// Returns whether all nodes after `at` read the same data from the memory of `original` as from that of `copy`.
+// Returns whether all nodes after `at` would still read the same data if `original` replaced `copy`.
 bool indistinguishable(const ir::Graph& graph, const GraphFacts& facts, ir::NodeId at, ir::ValueId original,
                        ir::ValueId copy) {
   if (facts.memory(original) == facts.memory(copy)) return true;

@@ -7,10 +7,10 @@
 //   %y: f32[T, 4] = linear(%f, %w)
 //   return %y
 //
-// A copy stays if a write would make it differ from its original: one of the two is written while the other is still
-// read, or the copy is written and the original must not be written, because it is an input, a weight, a state or an
-// output. A copy also stays if it gives an output memory of its own. SGLang's counterpart is fix_functionalization,
-// which removes the copies that functionalisation puts before every operator that writes.
+// A copy stays if it or its original is written while the other of the two is still read. It also stays if it is
+// written and its original must not be, because the original is an input, a weight, a state or an output. And it stays
+// if it gives an output memory of its own. SGLang's counterpart is fix_functionalization, which removes the copies that
+// functionalisation puts before every operator that writes.
 #pragma once
 
 #include "tessera/compile/pass.h"

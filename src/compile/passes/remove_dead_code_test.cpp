@@ -32,7 +32,7 @@ TEST(RemoveDeadCode, WritesStay) {
             kUnchanged);
 }
 
-TEST(RemoveDeadCode, RanksKeepMeeting) {
+TEST(RemoveDeadCode, ExchangesStay) {
   EXPECT_EQ(after(remove_dead_code, "%g = all_gather(%x) {ranks = 2} %y = silu(%x) return %y"), kUnchanged);
   EXPECT_EQ(after(remove_dead_code, "%g = all_gather_rows(%x) {ranks = 2} %y = silu(%x) return %y"), kUnchanged);
 }

@@ -17,7 +17,7 @@ constexpr std::size_t kMapFrom = std::size_t{1} << 20;
 
 std::size_t page_bytes() { return static_cast<std::size_t>(sysconf(_SC_PAGESIZE)); }
 
-// Asks for huge pages, for fewer TLB misses. A kernel without huge pages ignores the hint.
+// Asks for huge pages, for fewer TLB misses. An operating system without huge pages ignores the hint.
 void advise_huge_pages(void* data, std::size_t bytes) {
   if (bytes >= kHugePage) (void)madvise(data, bytes, MADV_HUGEPAGE);
 }

@@ -82,8 +82,8 @@ class CpuStream : public Stream {
  private:
   friend class CpuGraph;
   Status enqueue(const CpuLaunch& launch);
-  // Checks that the call is allowed now. Every call except launches, begin_recording() and end_recording() does this
-  // first.
+  // Returns an error if `call` is not allowed now. Every operation of the stream begins with enter(), except launches,
+  // begin_recording() and end_recording().
   Status enter(DeviceCall call) const;
 
   CpuDevice& device_;

@@ -238,8 +238,8 @@ TEST(CpuParallel, NestsWithoutMoreThreads) {
   EXPECT_THAT(hits, testing::Each(1));
 }
 
-// Sets a limit of this process's address space that is too large to refuse anything. The destructor restores the old
-// one.
+// Limits this process's address space, to a size so large that nothing is refused. The destructor restores the old
+// limit.
 class AddressLimit {
  public:
   AddressLimit() {

@@ -11,8 +11,8 @@ namespace tessera {
 
 class CpuAllocation final : public Allocation {
  public:
-  // Allocates `bytes`. Precondition: the caller has claimed them from the device. If this fails, the caller gives them
-  // back.
+  // Allocates `bytes`. Precondition: the caller has claimed the bytes from the device. If create() fails, the caller
+  // gives them back.
   static Result<std::unique_ptr<CpuAllocation>> create(CpuDevice& device, std::size_t bytes, std::string_view name);
   ~CpuAllocation() override;
   CpuAllocation(const CpuAllocation&) = delete;

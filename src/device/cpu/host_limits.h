@@ -17,13 +17,13 @@ struct HostCpu {
 struct HostMemory {
   std::int64_t total_bytes = 0;
   std::int64_t available_bytes = 0;  // free, or used by file caches that can be dropped
-  // Whether `ulimit -v` or `-d` is set. Memory that this process maps then counts, even if it is never touched.
+  // Whether `ulimit -v` or `-d` is set. Such a limit also counts memory that is mapped but never touched.
   bool mapped_counts = false;
 };
 
 // Read the limits of this process from the system's files. `root` is "" for this machine; tests pass a folder with
-// proc/ and sys/ of their own. A file that is missing or unreadable sets no limit. Without /proc/meminfo the kernel is
-// asked (sysinfo(2)), which does not count file caches as available. If that fails too, the result is 0 bytes, and
+// proc/ and sys/ of their own. A file that is missing or unreadable sets no limit. Without /proc/meminfo, the memory
+// comes from sysinfo(2), which does not count file caches as available. If that fails too, the result is 0 bytes, and
 // allocations fail with that number in their errors.
 HostCpu read_host_cpu(const std::string& root = "");
 HostMemory read_host_memory(const std::string& root = "");

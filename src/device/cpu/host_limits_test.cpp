@@ -119,8 +119,8 @@ TEST_F(HostLimits, GarbageSetsNoLimit) {
   EXPECT_EQ(read_usable_cores(root()), read_usable_cores(root_ / "nothing"));
 }
 
-// Bugs caught: a flag that is found inside a longer one ("avx512_bf16" in "avx512_bf16x"); a CPU whose name is unknown
-// gets another name than "CPU".
+// Bugs caught: a flag that is found inside a longer one ("avx512_bf16" in "avx512_bf16x"); a CPU of unknown name that
+// is not called "CPU".
 TEST_F(HostLimits, CpuNameAndFlags) {
   EXPECT_EQ(read_host_cpu(root()).name, "CPU");
   write("proc/cpuinfo",

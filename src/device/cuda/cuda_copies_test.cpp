@@ -34,8 +34,7 @@ TEST(CudaCopies, StagingWaitsOnlyWhereTheRingIsFull) {
   EXPECT_EQ(fake.calls("cuStreamSynchronize"), 0);
 }
 
-// Bug caught: pinned memory that is copied twice or read before the stream reaches the copy; and copies between host
-// and device on a side stream, for which synchronize() would not wait.
+// Bug caught: copies between host and device on a side stream, for which synchronize() would not wait.
 TEST(CudaCopies, ASideStreamRefusesHostCopies) {
   const FakeDriver fake;
   const std::unique_ptr<CudaDevice> device = open_fake(fake);
@@ -51,6 +50,7 @@ TEST(CudaCopies, ASideStreamRefusesHostCopies) {
   EXPECT_TRUE(side.fill(memory->data(), 1, 64).ok());
 }
 
+// Bug caught: pinned memory that is copied twice, or read before the stream reaches the copy.
 TEST(CudaCopies, PinnedMemoryIsNotStaged) {
   const FakeDriver fake;
   const std::unique_ptr<CudaDevice> device = open_fake(fake);

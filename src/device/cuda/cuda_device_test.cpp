@@ -167,7 +167,7 @@ TEST_F(CudaGpu, CapturesAreQuick) {
   EXPECT_TRUE(stream_->synchronize().ok());
 }
 
-// Bug caught: large uploads that wait for one copy before they stage the next. Prints the rate beside the rate from
+// Bug caught: large uploads that wait for one copy before they stage the next. Prints the rates from ordinary and from
 // pinned memory.
 TEST_F(CudaGpu, LargeUploads) {
   constexpr std::size_t kBytes = std::size_t{256} << 20;

@@ -90,7 +90,7 @@ TEST(CudaDriver, OrdinalOutOfRangeIsRefused) {
   EXPECT_EQ(open_status({.devices = 0}).code(), StatusCode::kNotFound);
 }
 
-// Bug caught: a driver without a GPU that is reported as an internal error.
+// Bug caught: a driver that finds no GPU, which is reported as an internal error.
 TEST(CudaDriver, NoGpuIsNotFound) {
   FakeDriver fake;
   fake.fail("cuInit", 1, CUDA_ERROR_NO_DEVICE);

@@ -29,7 +29,8 @@ Result<std::unique_ptr<PinnedAllocation>> PinnedAllocation::create(CudaDevice& d
                                                                    std::string_view name) {
   std::unique_ptr<PinnedAllocation> allocation(new PinnedAllocation(device, name));
   if (bytes == 0) return allocation;
-  // Pinned pages are allocated at once. The system kills a process that pins more than its control group allows.
+  // Checks the free memory first. Pinned pages are allocated at once, and the system kills a process that pins more
+  // than its control group allows.
   const std::int64_t available = read_host_memory().available_bytes;
   if (available < 0 || bytes > static_cast<std::size_t>(available)) {
     return out_of_device_memory(DeviceCall::kAllocate, name, bytes, available);

@@ -1,4 +1,4 @@
-// Memory of the CUDA device that is allocated at once: on the GPU, or pinned on the host.
+// Memory blocks of fixed size for the CUDA device: on the GPU, or pinned in host memory.
 #pragma once
 
 #include <memory>

@@ -51,15 +51,15 @@ class CudaStream final : public Stream {
   void abandon_recording() override;
   bool recording() const override { return recording_; }
   Status recording_status() const override;
-  // Returns the name of the last recording; empty before the first one.
+  // Returns the name of the open recording, or else of the last one; empty before the first recording.
   const std::string& recording_what() const { return recording_what_; }
 
  private:
   CudaStream(CudaDevice& device, std::string name);
   // Makes `later` wait for all work enqueued on `earlier` so far, also in a recording.
   Status order(const CudaStream& earlier, const CudaStream& later, CudaEvent& by) const;
-  // Checks that the call is allowed now. Every call except launches, begin_recording() and end_recording() does this
-  // first.
+  // Returns an error if `call` is not allowed now. Every operation of the stream begins with enter(), except launches,
+  // begin_recording() and end_recording().
   Status enter(DeviceCall call) const;
   Status of_the_host_alone() const;
   // Ends the capture, even if this function returns an error. Sets `*graph` to the driver's graph, or to null if there

@@ -61,7 +61,7 @@ Status check_driver_version(const Driver& driver);
 struct DriverCall {
   const char* function = "";  // "cuMemAlloc"
   DeviceCall call = DeviceCall::kLaunch;
-  std::string_view object;  // name of the memory, stream, kernel or recording; borrowed for the call
+  std::string_view object;  // name of the memory, stream, kernel or recording; must outlive this struct
   std::size_t bytes = 0;    // 0 if the call has no size
 };
 

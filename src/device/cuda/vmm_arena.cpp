@@ -7,7 +7,8 @@
 namespace tessera {
 namespace {
 
-// Returns whether the driver refuses the requested kind of memory. Other errors mean that no memory is left.
+// Returns whether the driver refuses the requested kind of memory. The driver reports a lack of memory by another
+// error.
 bool refuses_kind(CUresult result) {
   return result == CUDA_ERROR_NOT_SUPPORTED || result == CUDA_ERROR_NOT_PERMITTED ||
          result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_INVALID_DEVICE;

@@ -164,8 +164,8 @@ TEST_P(DeviceConformance, AbsurdArenaIsRefused) {
   }
 }
 
-// Bug caught: memory that peers import although it consists of several pieces, and a CPU that refuses the option
-// single_handle.
+// Bug caught: an arena with single_handle that moves, loses its content or has the wrong size, and a CPU that refuses
+// this option.
 TEST_P(DeviceConformance, SingleHandleArenaIsAnArena) {
   Result<std::unique_ptr<Arena>> created =
       device_->create_arena({.reserve_bytes = 5 << 20, .name = "exchange", .single_handle = true});

@@ -103,13 +103,13 @@ std::byte* HandleDevice::resolve(DeviceAddress address, std::size_t bytes) const
   return range->second.data + address.offset;
 }
 
-// Returns the host address. Returns no address for zero bytes or missing memory, because the host stream's own checks
-// handle these cases.
+// Returns the host address. Returns a null address if `address` is null or `bytes` is 0, because the host stream's own
+// checks handle these cases.
 Result<DeviceAddress> HandleStream::find(DeviceAddress address, std::size_t bytes) const {
   if (!address || bytes == 0) return DeviceAddress{};
   std::byte* data = device_.resolve(address, bytes);
   if (data != nullptr) return DeviceAddress{data};
-  return invalid_argument(fmt::format("{} bytes at {} are no memory of this device", bytes, address_text(address)));
+  return invalid_argument(fmt::format("{} bytes at {} are not in this device's memory", bytes, address_text(address)));
 }
 
 Status HandleStream::upload(DeviceAddress device, const void* host, std::size_t bytes) {

@@ -4,8 +4,8 @@
 
 namespace tessera {
 
-// Returns a slot without an adapter. If there is none, returns the least recently used slot whose adapter is neither
-// running nor pinned; -1 if there is none either.
+// Returns a slot without an adapter. If every slot has one, returns the least recently used slot whose adapter is
+// neither running nor pinned; -1 if there is no such slot.
 std::int64_t AdapterSlots::free_slot() const {
   std::int64_t best = -1;
   for (std::size_t i = 0; i < slots_.size(); ++i) {
@@ -37,8 +37,8 @@ void AdapterSlots::release(ServedAdapter& adapter) {
   unload(adapter);
 }
 
-// Every later forward would try a failed write again and would fail with it. So an adapter whose write is still pending
-// loses its slot when no running sequence uses the adapter.
+// A write that is still pending may have failed. If the slot kept it, every later forward would try it again and would
+// fail. So this function frees the slot then too.
 void AdapterSlots::unload(ServedAdapter& adapter) {
   if (adapter.running > 0 || adapter.slot < 0) return;
   const bool waits = std::ranges::find(writes_, adapter.slot, &Write::slot) != writes_.end();

@@ -23,11 +23,10 @@ class AdapterSlots {
   bool has_room(const ServedAdapter& adapter) const { return adapter.slot >= 0 || free_slot() >= 0; }
   // Gives the adapter a slot for one more running sequence. Precondition: has_room().
   void acquire(const std::shared_ptr<ServedAdapter>& adapter);
-  // Records that one running sequence no longer uses the adapter. An adapter without running sequences loses its slot
-  // if it was unloaded, or if its write is still pending.
+  // Records that one running sequence no longer uses the adapter. Then does what unload() does.
   void release(ServedAdapter& adapter);
-  // Frees the slot of an adapter that was unloaded or whose write is still pending, if no running sequence uses the
-  // adapter.
+  // Frees the adapter's slot if no running sequence uses the adapter, and either adapter.unloaded is set or the write
+  // to the slot is still pending.
   void unload(ServedAdapter& adapter);
 
   // A slot whose adapter must be written to the device before the next forward.

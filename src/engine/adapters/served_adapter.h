@@ -18,7 +18,7 @@ struct ServedAdapter {
   const std::int64_t number;
   const std::shared_ptr<const Adapter> content;
   const bool pinned = false;  // its slot is not given to another adapter
-  // How many adapters were loaded under this name before.
+  // The number of adapters that were loaded under this name before.
   const std::int64_t earlier_loads = 0;
 
   std::int64_t slot = -1;    // on the device; -1: none

@@ -24,9 +24,10 @@ std::vector<std::uint32_t> mask_of(std::span<const TokenId> tokens, std::int64_t
   return mask;
 }
 
-// Returns whether a request's tokens can be drafted. They cannot if edits of the logits depend on earlier tokens, or if
-// the prompt is embeddings, which have no ids. They cannot if the request wants hidden states, because these would
-// include the hidden states of refused drafts. An output of one or two tokens has no room for a draft.
+// Returns whether drafts may be made for the sequence. Its request must generate at least three tokens, because a
+// shorter output has no room for a draft. Its prompt must have ids, not embeddings. It must not want hidden states,
+// because these would include the hidden states of refused drafts. Edits of its logits must not depend on earlier
+// tokens.
 bool may_draft(const Sequence& sequence) {
   return sequence.request.generates() && sequence.request.stop.max_new_tokens > 2 &&
          sequence.request.input_embeds.empty() && !sequence.request.score && !sequence.wants_hidden() &&
@@ -57,7 +58,8 @@ Result<std::unique_ptr<Sequence>> Admission::admit(Request request) {
   return sequence;
 }
 
-// Checks the request, prepares its embeddings, and lowers max_new_tokens to the room that is left behind the prompt.
+// Checks the request, prepares its embeddings, and lowers max_new_tokens to the number of tokens for which there is
+// room after the prompt.
 Status Admission::check(Request& request) const {
   TRY(check_sampling(request.sampling));
   TRY(check_request(request));
@@ -74,7 +76,8 @@ Status Admission::check(Request& request) const {
   return ok_status();
 }
 
-// Checks that the prompt is ids of the vocabulary or valid embeddings.
+// Checks the ids that the request's options name, and the prompt: it must have ids of the vocabulary, with the
+// request's images at their placeholders, or valid embeddings.
 Status Admission::check_inputs(const Request& request) const {
   TRY(check_chosen_ids(request, model_.config.vocab_size));
   if (!request.input_embeds.empty()) return check_embeddings(request, model_.config.hidden_size);
@@ -91,14 +94,14 @@ Status Admission::check_task(const Request& request) const {
   if (!wants_tokens) return ok_status();
   return invalid_argument(
       model_.embedding
-          ? "the model makes embeddings and no tokens: accepted are requests with a pooling"
-          : "the model is a classifier and makes no tokens: accepted are requests for scores, or with a pooling");
+          ? "the model makes embeddings and no tokens; accepted: requests with a pooling"
+          : "the model is a classifier and makes no tokens; accepted: requests for scores or with a pooling");
 }
 
 Status Admission::check_length(const Request& request) const {
   const std::int64_t length = std::ssize(request.prompt);
   if (request.score && request.score_from >= length) {
-    return invalid_argument(fmt::format("scores begin at prompt token {}; accepted is 0 to {}, the prompt's last",
+    return invalid_argument(fmt::format("scores begin at prompt token {}; accepted is 0 to {}, the prompt's last token",
                                         request.score_from, length - 1));
   }
   const std::int64_t context = max_request_tokens();
@@ -113,12 +116,12 @@ Status Admission::check_length(const Request& request) const {
 
 Status Admission::check_queue(const Request& request) const {
   const std::int64_t most = model_.options.max_queued_requests;
-  // Requests that the next step has room for do not count as queued.
+  // Waiting requests do not count as queued if the next step has room for them.
   const std::int64_t room = model_.runner->options().max_requests - scheduler_.num_running();
   const std::int64_t queued = scheduler_.num_waiting() - room;
   const bool is_limited = most > 0 && request.priority < kProbePriority;
   if (!is_limited || queued < most) return ok_status();
-  return resource_exhausted(fmt::format("{} requests wait already, which is the most (max_queued_requests)", queued));
+  return resource_exhausted(fmt::format("{} requests wait already, the most that max_queued_requests allows", queued));
 }
 
 // Reserves device memory for embedding rows. The rows must hold any single image of the request. For given embeddings,
@@ -129,7 +132,7 @@ Status Admission::reserve_embeddings(const Request& request) {
   if (!request.input_embeds.empty()) rows = std::max(std::ssize(request.prompt), runner.options().max_tokens);
   for (const PromptImage& image : request.images) rows = std::max(rows, image.patches->tokens());
   TRY(runner.reserve_embeddings(rows).with_context(
-      "memory for embeddings of the prompt, which a lower mem_fraction_static would leave"));
+      "memory for the prompt's embeddings (a lower mem_fraction_static leaves more)"));
   scheduler_.grow_embeddings(runner.embedding_rows());
   return ok_status();
 }
@@ -161,8 +164,8 @@ std::unique_ptr<Sequence> Admission::sequence_of(Request request) {
   // With a next-token layer, only few requests draft until trials show that drafts save time (draft_trials.h). Drafts
   // from the text alone need no trials, because whether a text repeats itself does not depend on other requests.
   if (drafts.any() && may_draft(*sequence) && (!is_tried || trials_->begin(sequence->arrived))) {
-    // With forced acceptance, only the layer is to be measured. The forced texts repeat themselves, which would favour
-    // drafts from the text.
+    // With forced acceptance (for measurements), only the layer drafts. Forced texts repeat themselves, so drafts from
+    // the text would otherwise replace the layer's.
     const bool by_layer_alone = by_layer && drafts.forced_tokens > 0;
     sequence->drafter.emplace(by_layer_alone ? 0 : drafts.most_tokens, by_layer ? drafts.layer_steps : 0,
                               is_tried ? trials_ : nullptr);

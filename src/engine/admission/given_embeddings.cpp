@@ -13,7 +13,7 @@ Status check_embeddings(const Request& request, std::int64_t hidden_size) {
   const std::vector<float>& values = request.input_embeds;
   if (!request.images.empty()) return invalid_argument("input_embeds and images are given; accepted is one of them");
   if (values.size() % static_cast<std::size_t>(hidden_size) != 0) {
-    return invalid_argument(fmt::format("input_embeds has {} numbers, which are no rows of the hidden size {}",
+    return invalid_argument(fmt::format("input_embeds has {} numbers, which is not a multiple of the hidden size {}",
                                         values.size(), hidden_size));
   }
   if (!std::ranges::all_of(values, [](float x) { return std::isfinite(x); }))

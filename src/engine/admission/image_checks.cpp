@@ -36,9 +36,8 @@ class PlaceholderCheck {
     for (; next_ < end; ++next_) {
       if (id(next_) != placeholder_) continue;
       return invalid_argument(
-          fmt::format("prompt token {} stands for an image (id {}), and none of the {} images is "
-                      "there",
-                      next_, placeholder_.value(), request_.images.size()));
+          fmt::format("prompt token {} is a placeholder of images (id {}), but none of the {} images is there", next_,
+                      placeholder_.value(), request_.images.size()));
     }
     return ok_status();
   }
@@ -48,8 +47,8 @@ class PlaceholderCheck {
     const PromptImage& image = request_.images[i];
     const std::int64_t end = image.first_token + image.patches->tokens();
     if (image.first_token < next_ || end > std::ssize(request_.prompt)) {
-      return invalid_argument(fmt::format("image {} takes prompt tokens {} to {}; accepted is a place within {} to {}",
-                                          i, image.first_token, end - 1, next_, std::ssize(request_.prompt) - 1));
+      return invalid_argument(fmt::format("image {} takes prompt tokens {} to {}; accepted: a place within {} to {}", i,
+                                          image.first_token, end - 1, next_, std::ssize(request_.prompt) - 1));
     }
     TRY(check_text(image.first_token));
     for (; next_ < end; ++next_) {
@@ -73,10 +72,10 @@ class PlaceholderCheck {
 Status check_images(const Request& request, const ModelConfig& config, const ImageEncoder* encoder) {
   if (request.images.empty()) return ok_status();
   if (!config.images) {
-    return invalid_argument(fmt::format("{} is given, and {} takes none: it is a model of text alone",
+    return invalid_argument(fmt::format("{} is given, but {} takes none: it is a model of text alone",
                                         request.images.size() == 1 ? "an image" : "images", config.architecture));
   }
-  if (encoder == nullptr) return unimplemented("images are given, and the model was loaded without its vision tower");
+  if (encoder == nullptr) return unimplemented("images are given, but the model was loaded without its vision tower");
   PlaceholderCheck check(request, config.images->image);
   for (std::size_t i = 0; i < request.images.size(); ++i) {
     const PromptImage& image = request.images[i];

@@ -1,4 +1,5 @@
-// Checks where the images of a prompt are, and sets the spans of a sequence's images and the positions of its tokens.
+// Checks that a prompt's images and its placeholders fit together. Sets the spans of a sequence's images and the
+// positions of its tokens.
 #pragma once
 
 #include "tessera/base/status.h"

@@ -59,7 +59,7 @@ TEST_P(InputEmbeds, GiveTheSameTextsAsTheirTokens) {
   EXPECT_EQ((*done)[2].cached_tokens, 0) << "nobody knows which tokens they are of";
   EXPECT_EQ((*done)[1].output_ids, run_one(*engine, request(9, 5)).output_ids);
   given.input_embeds.pop_back();
-  EXPECT_THAT(engine->submit(given).status().message(), HasSubstr("are no rows of the hidden size"));
+  EXPECT_THAT(engine->submit(given).status().message(), HasSubstr("is not a multiple of the hidden size"));
 }
 
 TEST_P(InputEmbeds, GiveTheSameTextsInChunksAndAfterPreemption) {
@@ -88,7 +88,7 @@ std::unique_ptr<Sequence> with_embeddings(std::int64_t id, std::int64_t prompt, 
   return made;
 }
 
-// Two prompts of 6 tokens share 8 embedding rows. A row has two values.
+// Two prompts of 6 tokens need 6 embedding rows each, and there are only 8 rows. A row has two values.
 TEST(InputEmbedsScheduling, RowsAreHeldUntilThePromptIsComputed) {
   Scheduler scheduler({.limits = {.max_tokens = 4}}, paged_cache(100, test::kPageSize));
   scheduler.grow_embeddings(8);

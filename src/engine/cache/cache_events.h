@@ -1,5 +1,5 @@
-// What changed in a prefix cache, for observers outside the engine, such as gateways that send a prompt to the server
-// that already has its beginning.
+// Events that say what changed in a prefix cache, for observers outside the engine. A gateway, for example, sends a
+// prompt to the server that already has its beginning.
 //
 // A block is a full page of tokens, which continues the tokens of its parent block. Its id is a 64-bit hash of its
 // tokens and images, of those of all its ancestors, and of the adapter. So two servers with the same page size compute
@@ -44,7 +44,8 @@ using CacheEvents = std::vector<CacheEvent>;  // in the order in which they happ
 using CacheEventSink = std::function<void(CacheEvents events)>;
 
 // Returns the id of the block with the `page_tokens` of `text`; `parent` is 0 for a block that begins a text. Only the
-// hash of such a block includes the adapter itself. Later blocks depend on the adapter through their parents' ids.
+// hash of a block that begins a text includes the text's adapter. Later blocks depend on the adapter through their
+// parents' ids.
 std::uint64_t block_id(std::uint64_t parent, const PrefixTokens& text, std::span<const TokenId> page_tokens,
                        std::span<const PageImage> images);
 

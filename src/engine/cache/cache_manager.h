@@ -19,8 +19,8 @@
 //   state           one slot
 //
 // A state group's slot is copied when a sequence continues from a checkpoint or leaves one behind. The copies run
-// before everything else in the next forward, in the order in which they were requested. A slot that a copy still reads
-// can therefore be taken again at once, because its new owner writes it only after the copy.
+// before everything else in the next forward, in the order in which they were requested. So a slot that a copy will
+// read can be given to another sequence before the copy has run: that sequence writes the slot only after the copy.
 //
 // Pure bookkeeping; used by one thread.
 #pragma once
@@ -89,16 +89,16 @@ class CacheManager {
   // Returns the number of pages that a sequence of `tokens` tokens needs for its admission, besides those it holds
   // already.
   std::int64_t needed(std::size_t g, const SequenceCache& own, std::int64_t tokens) const;
-  // Returns the number of pages that a running sequence is expected to take soon.
+  // Returns the number of pages that a running sequence of `tokens` tokens is expected to take soon.
   std::int64_t headroom(std::size_t g, const SequenceCache& own, std::int64_t tokens) const;
 
-  // The least distance in tokens from the reusable prefix to a branch point. A nearer branch point is ignored, because
-  // neither a forward that ends there nor a checkpoint would be worth its cost.
+  // The least distance in tokens from the end of the reusable prefix to a branch point. A nearer branch point is
+  // ignored, because neither a forward that ends there nor a checkpoint would be worth its cost.
   static constexpr std::int64_t kLeastBranchTokens = 64;
   // Gives `own`, which must be empty, the longest reusable prefix of `tokens`, and its branch point.
   void find(SequenceCache& own, const PrefixTokens& tokens);
   std::int64_t count_known(const PrefixTokens& tokens) const { return prefixes_.count_known(tokens); }
-  // Call the functions of the same names of PrefixCache.
+  // These two call the functions of PrefixCache with the same names.
   void follow(PrefixCache::Path& path, const PrefixTokens& tokens) const { prefixes_.follow(path, tokens); }
   bool finds_all_of(std::span<PrefixCache::Node* const> first, const PrefixTokens& tokens) const {
     return prefixes_.finds_all_of(first, tokens);
@@ -121,8 +121,8 @@ class CacheManager {
 
   // Enters the full pages of `tokens` into the prefix cache. Precondition: they are computed.
   void keep(SequenceCache& own, const PrefixTokens& tokens);
-  // Copies the sequence's slots to checkpoints at its path's last node, if slots are available. Precondition: the slots
-  // hold the states after the path's tokens.
+  // Copies the sequence's states to checkpoints at its path's last node, if free slots are available for them.
+  // Precondition: the slots hold the states after the path's tokens.
   void add_checkpoint(const SequenceCache& own);
   // Hands the slots of an ending sequence to the prefix cache as checkpoints at its path's last node, without a copy.
   void leave_checkpoint(SequenceCache& own);

@@ -126,8 +126,8 @@ TEST_F(CacheManagerTest, AnEvictedWindowPreventsReuse) {
   compute(first, ids(41));
   cache.release(first);
   EXPECT_EQ(cache.count_known(ids(41)), 10);
-  // Takes all but two pages of the window group. The first sequence's cached pages are evicted in the order in which
-  // they left its window.
+  // Takes all but two pages of the window group. This evicts the first sequence's cached pages in the order in which
+  // they left its window, so the pages of its last window remain.
   SequenceCache other;
   cache.find(other, {});
   cache.admit(other, 40, 40);
@@ -139,7 +139,7 @@ TEST_F(CacheManagerTest, AnEvictedWindowPreventsReuse) {
   EXPECT_EQ(cache.count_known(ids(41)), 0);
   EXPECT_EQ(cache.stats(0).cached_pages, 10) << "the paged group has lost nothing";
   cache.release(other);
-  // Recomputed pages replace the missing ones.
+  // Computing the prefix again gives its nodes the missing pages.
   SequenceCache again;
   EXPECT_EQ(compute(again, ids(41)), 0);
   cache.release(again);

@@ -7,8 +7,8 @@
 namespace tessera {
 namespace {
 
-// The division assumes that sequences have this many tokens. A state group gets one slot and one checkpoint for each
-// such sequence.
+// The assumed number of tokens of a sequence. A state group gets one slot and one checkpoint for each sequence of this
+// length that the pages of context would hold.
 constexpr std::int64_t kTokensOfSequence = 1024;
 
 }  // namespace

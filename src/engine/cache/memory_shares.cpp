@@ -71,9 +71,9 @@ Result<ShareInputs> inputs_of(const EngineOptions& options, Device& device, cons
                  .fraction = options.mem_fraction_static};
   if (properties.on_host) {
     in.activations += predicted[MemoryUse::kStepResults];
-    // The host's free memory is not read, because it changes all the time and the system's caches shrink on demand.
-    // With `ulimit -v` or `-d`, everything that this process maps counts. Its code, stacks and heaps then count as
-    // taken. The reserve includes kMappedLater, because the process will map more.
+    // The host's free memory is not subtracted, because it changes all the time and the system's caches shrink on
+    // demand. Under `ulimit -v` or `-d`, the limit covers everything that this process maps. Its code, stacks and heaps
+    // then count as taken. The reserve includes kMappedLater, because the process will map more.
     if (read_host_memory().mapped_counts) {
       in.taken = std::max<std::int64_t>(properties.memory_bytes - device.available_bytes(), 0) / shares;
       in.reserve += kMappedLater / shares;
@@ -174,11 +174,11 @@ Result<std::int64_t> room_for_graphs(const ShareInputs& in) {
                                         kLeastFraction, kMostFraction));
   }
   const std::int64_t left = in.capacity - in.taken;
-  CacheDemand of_one = in.cache;  // the demand of one request, which has one state and one checkpoint at any length
+  CacheDemand of_one = in.cache;  // one request has one state and one checkpoint, however long it is
   of_one.limits.max_requests = 1;
   const std::int64_t cache = cache_bytes(of_one, std::min(in.useful_pages, in.request_pages));
-  // A given fraction is kept as it is. Without a given fraction, the KV cache gets at least a page, and graphs leave it
-  // room for one request.
+  // With a given fraction, forwards and graphs get what the fraction leaves. Without one, forwards leave the KV cache
+  // at least a page, and graphs leave it room for one request.
   const std::int64_t for_forwards =
       in.fraction != 0 ? left - given_share(in) : left - in.weights - in.reserve - cache_bytes(in.cache, 1);
   if (for_forwards < in.activations) {

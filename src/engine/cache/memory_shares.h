@@ -3,7 +3,7 @@
 //
 //   auto:   KV cache = capacity - taken - weights - activations - graphs - reserve. Weights and KV cache take
 //           at most 95 % of the capacity, and the KV cache takes at most 2 GiB on a CPU.
-//   given:  KV cache = fraction · capacity - weights; activations and graphs must fit the rest
+//   given:  KV cache = fraction · capacity - weights; activations and graphs must fit what the fraction leaves
 #pragma once
 
 #include <cstdint>

@@ -125,7 +125,7 @@ TEST(MemoryShares, GraphsLeaveOneStateForALongRequest) {
   EXPECT_EQ(*room_for_graphs(in), 86 * kGiB + kGiB / 2 - 601 * kMiB - 16 * kGiB - 300 * kMiB);
 }
 
-TEST(MemoryShares, ErrorsOfForwardsThatDoNotFitAdvise) {
+TEST(MemoryShares, ErrorsSayHowToMakeForwardsFit) {
   ShareInputs in = gpu();
   in.capacity = 3 * kGiB;
   EXPECT_THAT(room_for_graphs(in).status().message(),

@@ -12,7 +12,7 @@ namespace {
 
 constexpr PageId kNone{0};
 
-// The tokens of one page; a node's key.
+// The ids and images of one page, by which a node finds its children.
 struct PageView {
   std::span<const TokenId> ids;
   std::span<const PageImage> images;
@@ -59,7 +59,7 @@ class PrefixCache::Node {
 
 PrefixCache::PrefixCache(std::span<CachePool> pools, std::int64_t page_size)
     : pools_(pools), page_size_(page_size), root_(std::make_unique<Node>()) {
-  root_->locks = 1;  // so that it is never evicted as a leaf
+  root_->locks = 1;  // never 0, so that the root is never evicted
 }
 
 PrefixCache::~PrefixCache() = default;
@@ -124,7 +124,7 @@ void PrefixCache::use_checkpoint(Node& node, std::size_t group) {
 // Returns how many pages of `tokens` can be reused. Fills `path`, if given, with all nodes along `tokens`.
 std::size_t PrefixCache::match(const PrefixTokens& tokens, Path* path) const {
   const std::size_t full = tokens.size() / static_cast<std::size_t>(page_size_);
-  // For each window group: all pages from this index to the current one are cached.
+  // For each window group: the index from which all pages up to the current one are cached.
   std::array<std::int64_t, ir::kMaxCacheGroups> kept_from{};
   std::size_t usable = 0;
   Node* at = root_.get();
@@ -259,7 +259,7 @@ std::int64_t PrefixCache::num_evictable(std::size_t group) const {
   return pools_[group].options().keeps_all() ? num_unlocked_ : static_cast<std::int64_t>(loose_[group].size());
 }
 
-// Returns all pages of an unlocked leaf to their pools and removes it; returns its parent.
+// Removes an unlocked leaf, and gives its pages back to their pools. Returns the leaf's parent.
 PrefixCache::Node* PrefixCache::remove(Node& leaf) {
   leaves_.erase({leaf.last_used, &leaf});
   for (std::size_t g = 0; g < pools_.size(); ++g) {
@@ -277,8 +277,8 @@ PrefixCache::Node* PrefixCache::remove(Node& leaf) {
   return parent;
 }
 
-// Removes the node and its ancestors as long as they are unlocked leaves without pages. With a paged group, every node
-// has a page.
+// Removes the node if it is an unlocked leaf without pages, and then its ancestors likewise. Does nothing if there is a
+// paged group, because every node has a page of that group.
 void PrefixCache::remove_empty(Node* node) {
   while (node->locks == 0 && node->children.empty() && !node->has_pages()) node = remove(*node);
 }

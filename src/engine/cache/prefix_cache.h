@@ -75,7 +75,7 @@ class PrefixCache {
   // Returns the node's page or checkpoint of a group, or 0 if it has none.
   static PageId page_of(const Node& node, std::size_t group);
 
-  // Enters the full pages of `tokens` behind `path` and locks them. held[group].pages[i] is the i-th page of `tokens`.
+  // Enters the full pages of `tokens` after `path` and locks them. held[group].pages[i] is the i-th page of `tokens`.
   // If the cache already has a page of the same tokens, that page replaces the held one. The held page then returns to
   // its pool, and the sequence's page table gets a new number. Checkpoints are not entered.
   void extend(Path& path, const PrefixTokens& tokens, std::span<GroupPages> held);

@@ -1,5 +1,5 @@
 // Catches: a prefix that is found although it is not there, or missed although it is; a page evicted while in use or
-// before the pages behind it; wrong page counts; and two pages for the same tokens.
+// before the pages after it; wrong page counts; and two pages for the same tokens.
 #include "tessera/engine/cache/prefix_cache.h"
 
 #include <gmock/gmock.h>
@@ -62,7 +62,7 @@ TEST_F(PrefixCacheTest, AnImageIsKnownByItsContent) {
   EXPECT_EQ(cache_.num_nodes(), 0);
 }
 
-TEST(PrefixTokensTest, BeginAlikeUpToTheFirstOtherImage) {
+TEST(PrefixTokensTest, CommonPrefixEndsAtTheFirstDifferentImage) {
   const std::vector<TokenId> tokens = token_ids({1, 9, 9, 2, 9, 9, 3});
   const ImageSpan a{.first_token = 1, .count = 2, .content = {.high = 1, .low = 0}};
   const ImageSpan b{.first_token = 4, .count = 2, .content = {.high = 2, .low = 0}};

@@ -29,8 +29,8 @@ struct ImageSpan {
 struct PrefixTokens {
   std::span<const TokenId> ids;
   std::span<const ImageSpan> images;
-  // The low-rank adapter that computed the keys: its ServedAdapter::number, or 0 if there is none, its name, and
-  // ServedAdapter::earlier_loads. The number alone distinguishes adapters.
+  // The low-rank adapter that computed the keys: its ServedAdapter::number (0: none), its name, and
+  // ServedAdapter::earlier_loads. The number alone identifies an adapter of this engine.
   std::int64_t adapter = 0;
   std::string_view adapter_name;
   std::int64_t adapter_loads = 0;

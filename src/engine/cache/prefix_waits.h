@@ -28,7 +28,7 @@ struct Sequence;
 struct PrefixStanding {
   std::vector<std::uint64_t> hashes;  // [pages hashed so far]: hash of all tokens up to the page's end
   std::int64_t compared = 0;          // number of the newest admission that this sequence was compared with
-  std::int64_t leader = 0;            // number of the admission that shares most with this sequence; 0: none
+  std::int64_t leader = 0;            // admission number of the sequence that shares most pages with this one; 0: none
   std::int64_t shared = 0;            // pages shared with the leader
 
   // Call it when the sequence's tokens have grown, or its place in the queue has changed.

@@ -31,7 +31,7 @@ std::unique_ptr<Sequence> of_tokens(std::int64_t id, const std::vector<std::int3
   return made;
 }
 
-// Follows the definition directly: compares every pair of prompts token by token.
+// Decides what should_wait() should decide: compares the sequence with every running prompt token by token.
 bool naively_waits(const Sequence& sequence, const PrefixTokens& reusable,
                    const std::vector<std::unique_ptr<Sequence>>& running, const CacheManager& cache) {
   std::int64_t shared = 0;
@@ -47,8 +47,8 @@ PrefixTokens all_but_one(const Sequence& sequence) {
   return {std::span(sequence.tokens).first(sequence.tokens.size() - 1), sequence.images};
 }
 
-// Prompts of zeros and ones, many with the same beginning, arrive, are computed page by page, and end. Checks that they
-// wait exactly when naively_waits() says so.
+// Simulates prompts of zeros and ones, many with the same beginning: they arrive, are computed page by page, and end.
+// Checks that they wait exactly when naively_waits() says so.
 void agrees_with_naive(CacheOptions options, std::uint32_t seed) {
   std::mt19937 random(seed);
   CacheManager cache(std::move(options));
@@ -150,7 +150,7 @@ TEST(PrefixWaits, AStepLooksAtNoPromptAgain) {
     scheduler.add(std::move(made));
   }
   ScheduledBatch step;
-  scheduler.next(step);  // the first one is admitted, and all others are compared with it
+  scheduler.next(step);  // the first request is admitted, and all others are compared with it
   EXPECT_EQ(scheduler.num_waiting(), kWaiting - 1);
   scheduler.mark_submitted(step);
   const std::int64_t before = scheduler.prefix_waits().pages_looked_at();

@@ -98,7 +98,7 @@ TEST_P(WindowCache, OutputsEqualThoseWithAllPagesKept) {
       << "greatest difference " << testing::greatest_difference(got.hidden_states, hidden);
 }
 
-// Reuses a prefix after other sequences have overwritten the freed pages.
+// Reuses a prefix after other sequences have overwritten the pages that left the window.
 TEST_P(WindowCache, APrefixIsReusedWithTheSameOutputs) {
   EngineOptions cached = options();
   cached.deterministic = true;

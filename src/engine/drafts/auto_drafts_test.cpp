@@ -1,5 +1,5 @@
-// Catches: speculative_algorithm AUTO that drafts where the model or an option excludes drafts, does not draft where it
-// could, makes a start fail, or does not say what it chose.
+// Catches: a start with speculative_algorithm AUTO that drafts although the model or an option excludes drafts, that
+// does not draft although it could, that fails, or that does not say what it chose.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -5,13 +5,13 @@
 namespace tessera {
 namespace {
 
-// Before any forward is measured, drafts fill a forward up to kCheapRows rows. A forward of that many rows is assumed
-// to take 1 + kCostOfCheapRows times as long as an empty one.
+// Until forwards are measured, drafts fill a forward up to at most kCheapRows rows, and a forward of that many rows is
+// assumed to take 1 + kCostOfCheapRows times as long as an empty one.
 constexpr std::int64_t kCheapRows = 64;
 constexpr double kCostOfCheapRows = 0.5;
 
-// A step with drafts must promise this many times the tokens per time of a step without drafts, because estimates are
-// uncertain and a step with drafts is not scheduled ahead.
+// A step drafts only if its predicted tokens per time are at least this many times those of a step without drafts. The
+// factor is above 1 because estimates are uncertain, and because a step with drafts is not scheduled ahead.
 constexpr double kMargin = 1.04;
 
 double assumed_ms(std::int64_t rows) {
@@ -43,8 +43,8 @@ std::span<const std::int64_t> DraftCounts::choose(std::span<const DraftOffer> of
   const auto forward_ms = [&](std::int64_t rows) {
     return measured ? costs.forward_ms(rows, requests).value_or(assumed_ms(rows)) : assumed_ms(rows);
   };
-  // Returns how much longer a step with prompts takes with `drafts` drafts. If prompts fill the step, drafts take the
-  // places of prompts' rows.
+  // Returns how much longer a step with prompts takes with `drafts` drafts. If prompts fill the step, drafts replace
+  // rows of prompts.
   const auto longer_ms = [&](std::int64_t drafts) {
     if (!measured) return assumed_ms(drafts) - assumed_ms(0);
     const double by_mean = static_cast<double>(drafts) * *plain_ms / static_cast<double>(plain_rows);
@@ -56,8 +56,8 @@ std::span<const std::int64_t> DraftCounts::choose(std::span<const DraftOffer> of
   const double slowdown = measured && costs.slowdown ? costs.slowdown(requests) : 1;
   const double decode_ms = forward_ms(requests);
   const auto tokens = static_cast<double>(requests);
-  // Returns what a step with drafts is worth if `kept` of them are expected to be kept: tokens for its time, or with
-  // prompts the milliseconds that it saves.
+  // Returns the value of a step with drafts of which `kept` are expected to be kept: tokens per time or, for a step
+  // with prompts, the milliseconds that the drafts save.
   const auto worth = [&](std::int64_t drafts, double kept, double layer_ms) {
     if (has_prompts) return kept * decode_ms / tokens - kMargin * (longer_ms(drafts) + layer_ms);
     return (tokens + kept) / ((forward_ms(requests + drafts) + layer_ms) * slowdown);

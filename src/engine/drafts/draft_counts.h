@@ -34,21 +34,23 @@ struct DraftCosts {
 
 class DraftCounts {
  public:
-  // The step without drafts.
+  // A step before drafts are added to it.
   struct Step {
-    std::int64_t requests = 0;     // each computes one row anyway
+    std::int64_t requests = 0;     // requests that decode, each with one row
     std::int64_t room = 0;         // the most drafts that may be added
     std::int64_t prompt_rows = 0;  // rows of prompts that the step computes too
-    bool is_full = false;          // drafts take the places of further rows of prompts
+    bool is_full = false;          // drafts replace rows of prompts, because prompts fill the step
   };
 
   // Returns the number of drafts of each offer, [offers]; valid until the next call. Adds drafts in descending order of
   // their probability, and compares the steps with 0, 1, 2, … drafts up to the room. It does not stop at the first
-  // number that does not pay, because padding makes the costs of forwards grow in steps.
+  // number that does not pay, because padding makes a forward's cost jump at some numbers of rows and stay the same
+  // between them.
   //
-  // A step without prompts should give the most tokens for its time. A step with prompts takes its time for them. There
-  // each kept draft saves its request's share of a later decode, and costs the time by which it makes the step longer.
-  // (If every later step has prompts too, it saves only one of their rows, but its request is still served sooner.)
+  // A step without prompts should give the most tokens for its time. A step with prompts runs for the prompts anyway.
+  // Each kept draft in it saves its request's share of a later decode, and costs the time by which it makes the step
+  // longer. (If every later step has prompts too, a kept draft saves only one row of a later step, but its request is
+  // still served sooner.)
   std::span<const std::int64_t> choose(std::span<const DraftOffer> offers, const Step& step, const DraftCosts& costs);
   // Returns the predicted milliseconds of the chosen step, without the slowdown; 0: it has no drafts, it has prompts,
   // or no costs are measured.

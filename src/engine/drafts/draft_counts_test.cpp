@@ -1,5 +1,6 @@
-// Catches: drafts that cost more than they bring, drafts that are not made although they cost nothing, poor drafts that
-// take the place of another request's good drafts, and a layer that drafts but whose time is not counted.
+// Catches: drafts that cost more than they bring, drafts that are not made although they cost nothing, a request's
+// improbable drafts that take the place of another request's probable ones, and drafts of a layer whose time is not
+// counted.
 #include "tessera/engine/drafts/draft_counts.h"
 
 #include <gmock/gmock.h>
@@ -44,7 +45,7 @@ TEST(DraftCounts, EachDraftMustBringWhatItsRowCosts) {
   EXPECT_THAT(chosen({{.acceptance = 0.9, .most = 4}, {.acceptance = 0.2, .most = 4}}, half), ElementsAre(4, 0));
 }
 
-TEST(DraftCounts, AStepBehindACostlyOneIsFound) {
+TEST(DraftCounts, FindsACheapCountAfterACostlyOne) {
   // A forward of more than one row is padded and takes 2.5 ms. One draft does not pay for that, but two may.
   const DraftCosts padded{
       .forward_ms = [](std::int64_t rows, std::int64_t) { return std::optional(rows == 1 ? 1.0 : 2.5); }};
@@ -53,7 +54,8 @@ TEST(DraftCounts, AStepBehindACostlyOneIsFound) {
 }
 
 TEST(DraftCounts, BesidePromptsADraftCostsARow) {
-  // A decode of one row takes 10 ms, and a row of prompts 0.5 ms, here with one decode among 100 rows.
+  // A decode of one row takes 10 ms, and each row of a step with prompts 0.5 ms. The step has one decode and 99 rows of
+  // prompts.
   DraftCosts costs = flat_until(1, 2);
   costs.prompts_ms = [](std::int64_t rows) { return std::optional(0.5 * static_cast<double>(rows)); };
   DraftCounts counts;

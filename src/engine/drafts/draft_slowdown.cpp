@@ -6,8 +6,8 @@
 namespace tessera {
 namespace {
 
-// How far one step moves its factor towards the step's own ratio, and how far a step without drafts moves the factor of
-// drafts towards that of steps without.
+// kStepWeight: how far one step moves its factor towards the step's own ratio. kRestWeight: how far a step without
+// drafts moves the factor of steps with drafts towards the factor of steps without.
 constexpr double kStepWeight = 1.0 / 8;
 constexpr double kRestWeight = 1.0 / 256;
 // Ratios outside of this range come from single events, for example a stalled host.

@@ -1,6 +1,6 @@
-// Learns how much longer steps of decodes take than their predicted costs say, with drafts and without. The costs of
-// forwards are measured alone, with short contexts and with prompts of one request, so they leave out what grows with
-// requests and drafts together: rows of the head, recurrent states, and the host's work for each token.
+// Learns by which factor decode steps take longer than predicted, with drafts and without. Predictions come from
+// forwards that were measured alone, with short contexts and with prompts of one request. They leave out the costs that
+// grow with the number of requests and drafts: rows of the head, recurrent states, and the host's work for each token.
 //
 // Threads: the engine's.
 #pragma once
@@ -24,15 +24,16 @@ class DraftSlowdown {
     bool has_drafts;
   };
 
-  // Begins a step at `now`, and records the time since the step before it began. Nothing means that the engine does
-  // something else: a step with prompts, a failure, or no step. Then neither time is recorded.
+  // Begins a step at `now`, which ends the step before it, and records how long that step took. Call it without a
+  // `step` if the engine does something else: a step with prompts, handling a failure, or nothing. Then neither the
+  // time before `now` nor the time after it is recorded.
   void begin(std::optional<Step> step, Clock::time_point now);
   // Returns the factor by which steps with drafts take longer than predicted, divided by that of steps without drafts;
-  // 1 if nothing was recorded. In the end it moves towards 1 while no step has drafts, so that drafts are tried again.
+  // 1 if nothing was recorded. While no step has drafts, it moves slowly towards 1, so that drafts are tried again.
   double factor(std::int64_t requests) const;
 
  private:
-  // The factors of loads with the same power of two of requests.
+  // The factors for one range of loads: 1 request, 2 to 3, 4 to 7, and so on.
   struct Factors {
     double drafted = 1;
     double plain = 1;

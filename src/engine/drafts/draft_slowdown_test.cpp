@@ -1,5 +1,5 @@
-// Catches: a slowdown that is not learned, that is learned for other loads too, that counts what slows all steps, that
-// counts times between steps of decodes, or that is never forgotten.
+// Catches: a slowdown that is not learned, or never forgotten; that is also learned for other numbers of requests; that
+// includes what slows all steps; or that includes the time between two decode steps.
 #include "tessera/engine/drafts/draft_slowdown.h"
 
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ TEST_F(DraftSlowdownTest, LearnsTheRatioOfEachLoad) {
   EXPECT_GT(slowdown_.factor(1 << 20), 1);
 }
 
-// Long contexts make steps with and without drafts slower alike.
+// Long contexts make steps with drafts and steps without equally slower.
 TEST_F(DraftSlowdownTest, WhatSlowsAllStepsDoesNotCount) {
   repeat(40, {.requests = 16, .predicted_ms = 9, .has_drafts = false}, 18);
   repeat(40, {.requests = 16, .predicted_ms = 13, .has_drafts = true}, 26);

@@ -7,18 +7,19 @@ namespace tessera {
 namespace {
 
 constexpr std::int64_t kShortestMatch = 3;
-// If a repetition has at least this many tokens, the text's drafts are preferred to the layer's. Such a text mostly
-// goes on repeating itself, and drafts from the text need no forward of the layer.
+// If at least this many of the text's last tokens occurred earlier, drafts come from the text even if there is a layer.
+// A repeated text mostly goes on repeating itself, and drafts from the text need no forward of the layer.
 constexpr std::int64_t kMatchBeforeLayer = 16;
 // The probabilities that are assumed before a request's first drafts are judged.
 constexpr double kKeptOfText = 0.6;
 constexpr double kKeptOfLayer = 0.75;
 // The number of steps without a kept draft after which a request with a layer stops drafting.
 constexpr std::int64_t kPatience = 64;
-// This number is for a request without a layer. It is larger, because texts may begin to repeat themselves late.
+// The number of such steps for a request without a layer. It is larger, because texts may begin to repeat themselves
+// late.
 constexpr std::int64_t kPatienceOfText = 1024;
 // While any request drafts, no step is scheduled ahead, and the layer reads every token. That costs about a twentieth
-// of a step. A kept draft saves a whole step, so one kept draft is taken to pay for this many steps.
+// of each step. A kept draft saves a whole step, so drafts are taken to pay if at least one is kept in this many steps.
 constexpr std::int64_t kStepsOfKept = 16;
 constexpr std::int64_t kStepsToTell = 16;
 
@@ -58,8 +59,7 @@ void Drafter::propose(std::span<const TokenId> tokens, std::int64_t count, std::
     drafts.assign(static_cast<std::size_t>(count), TokenId(0));
     return;
   }
-  // Copies the tokens behind the earlier occurrence. Past the text's last token, the copy goes on with the first
-  // drafts.
+  // Copies the tokens after the earlier occurrence. Past the text's last token, the copy goes on with the first drafts.
   const std::int64_t end = std::ssize(tokens);
   for (std::int64_t i = 0; i < count; ++i) {
     const std::int64_t at = text_.match().end + i;

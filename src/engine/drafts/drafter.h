@@ -1,7 +1,7 @@
 // Drafts the next tokens of one request. The model then computes the last token and all drafts in one forward. The
 // drafts that the model would have chosen too are kept (StepLoop).
 //
-// Drafts come from the request's own text: if its last tokens occurred earlier, the drafts are the tokens behind that
+// Drafts come from the request's own text: if its last tokens occurred earlier, the drafts are the tokens after that
 // occurrence. This needs no weights. If the model has a next-token layer, drafts come from that layer (LayerDrafts),
 // unless the text repeats itself at length.
 #pragma once
@@ -34,16 +34,17 @@ class Drafter {
   // Reads up to `most` of the tokens that it has not read yet, and returns how many. `tokens` is the request's text so
   // far; it only grows from call to call.
   std::int64_t read(std::span<const TokenId> tokens, std::int64_t most);
-  // Returns what can be drafted behind `tokens`, and from which source. Nothing is drafted from the text before all
+  // Returns what can be drafted after `tokens`, and from which source. Nothing is drafted from the text before all
   // tokens are read. Call it once for each decode, before propose().
   DraftOffer offer(std::span<const TokenId> tokens);
-  // Replaces `drafts` by `count` tokens of the last offer. A layer's drafts are 0 until LayerDrafts::complete().
+  // Replaces `drafts` by the first `count` drafts of the last offer. A layer's drafts are 0 until
+  // LayerDrafts::complete().
   void propose(std::span<const TokenId> tokens, std::int64_t count, std::vector<TokenId>& drafts) const;
   // Records how many of the drafts of the last step were kept.
   void judge(std::int64_t drafted, std::int64_t kept);
   // Records a step in which no request drafted.
   void rest() { ++fruitless_, ++steps_; }
-  // Returns whether this request should stop drafting. It should if in too many steps in a row no request drafted or
+  // Returns whether this request should stop drafting, because in too many steps in a row either no request drafted, or
   // none of this request's drafts was kept. Drafting has a cost even in steps without drafts, because the layer reads
   // every token and no step is scheduled ahead.
   bool is_fruitless() const;

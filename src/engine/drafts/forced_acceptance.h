@@ -15,13 +15,13 @@ namespace tessera {
 
 class ForcedAcceptance {
  public:
-  // A step with `most_drafts` drafts gives `tokens_per_step` tokens on average, including the token behind the last
-  // kept draft. Each draft behind kept ones is kept with the same probability, so steps with fewer drafts give fewer
-  // tokens. Precondition: 1 <= tokens_per_step <= most_drafts + 1.
+  // A step with `most_drafts` drafts gives `tokens_per_step` tokens on average, including the token after the last kept
+  // draft. Every draft is kept with the same probability if all drafts before it are kept, so a step with fewer drafts
+  // gives fewer tokens. Precondition: 1 <= tokens_per_step <= most_drafts + 1.
   ForcedAcceptance(double tokens_per_step, std::int64_t most_drafts);
 
-  // Returns the outputs with replaced samples: the sample before each kept draft becomes that draft, and the sample
-  // before the first refused draft differs from it. The samples are valid until the next call.
+  // Returns the outputs with other sampled tokens: the token sampled from the row before a draft equals the draft if
+  // that draft is kept, and differs from the first refused draft. The samples are valid until the next call.
   StepOutputs choose(const ScheduledBatch& batch, const StepOutputs& outputs);
 
  private:

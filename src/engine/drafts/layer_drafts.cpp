@@ -15,7 +15,7 @@ namespace {
 constexpr std::int64_t kMeasuredEvery = 64;
 constexpr std::int64_t kFirstMeasured = 2;
 
-// Does not log a lost rank, because the next forward reports it and ends the engine.
+// Logs an error of the layer, but not a lost rank, because the next forward reports that and ends the engine.
 void log_failure(const Status& status) {
   if (status.code() == StatusCode::kDeviceLost) return;
   log_warn("engine", "the next-token layer failed, so one step runs without its drafts: {}", status.to_string());
@@ -44,7 +44,7 @@ void LayerDrafts::read(const ScheduledBatch& batch) {
     Sequence* const sequence = entry.sequence;
     if (sequence == nullptr) continue;
     if (sequence->drafter) sequence->drafter->set_layer_row(std::nullopt);
-    // The layer reads a row together with the token behind it. The last row of a finished prompt may lack that token.
+    // The layer reads a row together with the token after it. The last row of a finished prompt may lack that token.
     const std::int64_t end = std::min(sequence->computed, std::ssize(sequence->tokens) - 1);
     if (end <= entry.position) continue;
     append_rows(*sequence, entry.position, end - entry.position, cache_, batch_, rope_positions_);
@@ -103,7 +103,8 @@ Status LayerDrafts::make(ScheduledBatch& batch) {
   for (const ScheduledBatch::Entry& entry : batch.entries)
     for (std::int64_t i = 0; i < entry.drafts; ++i) {
       entry.sequence->drafts[static_cast<std::size_t>(i)] = batch.draft_of(entry, i);
-      // The first stage of a pipeline embeds the drafts, and only the last stage has them on its devices.
+      // Makes the forward take the draft's id from input_ids and not from the device: the first stage of a pipeline
+      // embeds the drafts, but only the last stage has them on its devices.
       if (has_stages) batch.batch.input_rows[place_of(entry, i)] = -1;
     }
   return ok_status();

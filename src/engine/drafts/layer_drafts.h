@@ -25,7 +25,7 @@ class LayerDrafts {
   // Precondition: the runner's model has a next-token layer. Both arguments must outlive this object.
   LayerDrafts(ModelRunner& runner, const CacheManager& cache) : runner_(runner), cache_(cache) {}
 
-  // Reads the tokens of a forward whose results were collected, and records the rows that drafts of its sequences
+  // Reads the tokens of a forward whose results were collected, and records the rows from which drafts of its sequences
   // continue. Precondition: no other forward has run since that forward. An error is logged; these sequences then have
   // no drafts in the next step.
   void read(const ScheduledBatch& batch);
@@ -58,7 +58,7 @@ class LayerDrafts {
   RopeAxes rope_positions_;
   std::vector<std::int32_t> hidden_rows_;
   std::vector<Row> rows_;   // entries that still draft
-  std::int32_t made_ = 0;   // drafts of this step, which lie in last_ids
+  std::int32_t made_ = 0;   // number of this step's drafts so far, which are in last_ids
   std::int64_t steps_ = 0;  // number of steps with drafts
   double draft_ms_ = 0;
 };

@@ -1,5 +1,5 @@
 // Catches: drafts of a next-token layer that change what a request gets; rows, positions or pages of another sequence
-// in the layer's forwards; a layer that does not read the tokens of chunked prompts, of cached prefixes, or behind
+// in the layer's forwards; a layer that does not read the tokens of chunked prompts, of cached prefixes, or after
 // refused drafts; and a layer whose drafts are never used.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -105,7 +105,7 @@ TEST(LayerDrafts, QuantisedDraftsChangeNothing) {
   }
 }
 
-// The requests may only answer ids 5 and 400, and the layer can only draft the first.
+// The requests may choose only the ids 5 and 400, and the layer can draft only id 5.
 TEST(LayerDrafts, FewerIdsChangeNothing) {
   for (const char* model : {"mtp-qwen3.5", "mtp-glm4-moe"}) {
     EngineOptions options = options_of(model);
@@ -137,7 +137,8 @@ TEST(LayerDrafts, SizesOfTheDraftsVocabularyAreChecked) {
   EXPECT_THAT(plan_engine(options, device).status().message(), HasSubstr("is not accepted without a next-token layer"));
 }
 
-// Every slot of a recurrent state has memory for the drafts of a step.
+// A slot of a recurrent state has memory for a step's drafts, here 3. A model with such states (mtp-qwen3.5) therefore
+// drafts no more tokens from the text either.
 TEST(LayerDrafts, SlotsOfStatesLimitDraftsFromText) {
   for (const auto& [model, most] : {std::pair("mtp-qwen3.5", 3), std::pair("mtp-glm4-moe", 8)}) {
     testing::DescribedDevice device({.name = "test", .memory_bytes = std::int64_t{8} << 30, .threads = 2});
@@ -148,7 +149,7 @@ TEST(LayerDrafts, SlotsOfStatesLimitDraftsFromText) {
   }
 }
 
-TEST(LayerDrafts, AStoredQuantisedHeadStaysAndIsTold) {
+TEST(LayerDrafts, AStoredQuantisedHeadIsKeptAndReported) {
   EngineOptions options = with_layer(options_of(""));
   options.model_path = testing::data_path("gguf/qwen35-mtp");
   options.drafts.quantization = "int8";
@@ -168,8 +169,8 @@ TEST(LayerDrafts, UnknownQuantisationIsRefused) {
   EXPECT_THAT(Engine::create(options).status().message(), HasSubstr("not accepted without a draft layer"));
 }
 
-// A layer of random weights guesses right about as often as wrong. The drafts of two engines therefore agree only if
-// the layer saw the same hidden states, tokens, keys and values.
+// A layer of random weights guesses right about as often as wrong. So the numbers of kept drafts are close only if the
+// layer saw the same hidden states, tokens, keys and values in both runs.
 TEST(LayerDrafts, DraftsDoNotDependOnTheOtherRequests) {
   const std::vector<Request> requests{request(12, 30), request(20, 30, 2), request(7, 30, 3)};
   std::int64_t alone = 0;

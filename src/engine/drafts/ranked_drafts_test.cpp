@@ -64,8 +64,8 @@ TEST_P(RankedDrafts, OutputsAreThoseOfPlainDecodes) {
   EXPECT_LE(drafting->stats().steps, plain->stats().steps);
 }
 
-// A layer of random weights guesses right about as often as wrong. As many drafts are therefore kept as on one rank
-// only if every rank has its slices of the layer and of the head.
+// A layer of random weights guesses right about as often as wrong. So the number of kept drafts is close to that of one
+// rank only if every rank has its own slices of the layer and of the head.
 TEST_P(RankedDrafts, AsManyDraftsAreKeptAsOnOneRank) {
   RankedModel one = GetParam();
   one.ranks = 1;

@@ -76,7 +76,7 @@ Request random_request(Random& random, bool adapters) {
   return made;
 }
 
-// Runs the requests, up to `company` at once, and cancels the ones in `cancelled` after some steps.
+// Runs the requests, up to `company` at once, and cancels request i after some steps if cancelled[i] is set.
 std::vector<std::vector<TokenId>> run(Engine& engine, const std::vector<Request>& requests, std::size_t company,
                                       const std::vector<bool>& cancelled) {
   std::vector<std::vector<TokenId>> outputs(requests.size());

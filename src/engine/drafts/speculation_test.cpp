@@ -19,7 +19,7 @@ using test::sampled;
 using test::small_options;
 using ::testing::HasSubstr;
 
-// Makes a row's bits independent of the number of rows, so that outputs are equal to the bit.
+// Makes a row's bits independent of the number of rows, so that drafts cannot change the sampled tokens by rounding.
 EngineOptions exact(EngineOptions options) {
   options.deterministic = true;
   return options;
@@ -102,7 +102,8 @@ TEST(Speculation, WindowsSeeTheSameTokens) {
   }
 }
 
-// A recurrent state never includes drafts, so the next forward advances it over kept drafts.
+// A recurrent state does not include the drafts of its forward. The next forward first advances the state over those
+// drafts that were kept.
 TEST(Speculation, RecurrentStatesGoBackOverRefusedDrafts) {
   for (const char* name : {"qwen3.5-text", "qwen3-next"}) {
     EngineOptions options = small_options();

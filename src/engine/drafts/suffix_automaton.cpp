@@ -85,8 +85,8 @@ void SuffixAutomaton::append(TokenId token) {
   s.at(whole).link = link;
   s.last = whole;
   match_ = {.length = s.at(link).length, .end = s.at(link).end};
-  // Sets the newest occurrence of at most kMostUpdates suffix classes, because a text of one repeated token has as many
-  // of these classes as tokens. The other classes keep an older occurrence.
+  // Updates the newest occurrence in at most kMostUpdates suffix classes, because a text of one repeated token has as
+  // many of these classes as tokens. The other classes keep an older occurrence.
   constexpr int kMostUpdates = 32;
   for (int i = 0; i < kMostUpdates && link > kRoot; ++i, link = s.at(link).link) s.at(link).end = end;
 }

@@ -46,7 +46,7 @@ class Grammar {
  private:
   xgrammar::CompiledGrammar compiled_;
   std::shared_ptr<const GrammarVocabulary> vocabulary_;
-  std::size_t bytes_;  // cached, because counting the bytes walks over all masks
+  std::size_t bytes_;  // counted once, because counting walks over all masks
 };
 
 std::int64_t grammar_bytes(const Grammar& grammar) { return static_cast<std::int64_t>(grammar.bytes()); }
@@ -276,7 +276,8 @@ struct GrammarCompiler::Impl {
       return invalid_argument(
           fmt::format("it takes {} bytes; up to {} are accepted", grammar->bytes(), kMaxGrammarMemory));
     }
-    // Refuses a grammar that no text satisfies, or whose first mask takes too long, here rather than in the first step.
+    // Computes a first mask, so that a grammar that no text satisfies, or whose masks take too long, is refused here
+    // and not in a request's first step.
     GrammarMatcher matcher(grammar);
     std::vector<std::uint32_t> mask(vocabulary->allowed.size());
     matcher.fill_mask(mask);

@@ -34,14 +34,14 @@ struct GrammarSpec {
 // Options of the JSON grammars of a compiler.
 struct GrammarOptions {
   // A regular expression for the whitespace between JSON's tokens: blanks, tabs and line ends ("[\n\t ]*"). The counts
-  // of its repetitions are limited to kMaxJsonWhitespace. "": texts are compact, {"a": [1, 2]}, with one blank behind
+  // of its repetitions are limited to kMaxJsonWhitespace. "": texts are compact, {"a": [1, 2]}, with one blank after
   // each colon and comma. Python's json.dumps writes this form, which models know.
   std::string json_whitespace{};
 };
 
-// Limits on what a client may ask for. A grammar beyond them is refused with the reason. A grammar that the output
-// cannot be guaranteed to follow is refused too (a regex with an anchor in its middle or a lookahead, a schema with
-// "contains").
+// Limits on the grammars that clients send. A grammar beyond a limit is refused with the reason. A grammar is also
+// refused if it has a part that cannot be enforced: a regex with an anchor in its middle or a lookahead, a schema with
+// "contains".
 inline constexpr std::size_t kMaxGrammarBytes = 1024 * 1024;    // length of a schema
 inline constexpr std::size_t kMaxPatternBytes = 64 * 1024;      // length of a regex or EBNF
 inline constexpr int kMaxGrammarDepth = 64;                     // nesting of a schema; a regex or EBNF may nest 1000
@@ -66,21 +66,24 @@ inline constexpr int kMaxJsonWhitespace = 32;                   // greatest coun
 // - Other spellings of characters in patterns and lists of names. A character has one form: raw, or escaped if JSON
 // requires it. Characters of a class of more than 1000 characters in the middle of a pattern are only raw. Halves of
 // surrogate pairs are never generated.
-// - Long repetitions in a pattern beside a maxLength of 64 or more. Unbounded repetitions, and repetitions of single
+// - Long repetitions in a pattern that has a maxLength of 64 or more. Unbounded repetitions, and repetitions of single
 // characters, stop at a count with which no text exceeds maxLength. If that count would be below eight, all other
 // repetitions stop too.
 // - Some values of schemas with oneOf, not or if. Objects are generated only if one property shows which of the schemas
 // they match, and arrays only if their number of items or their first item does.
 // - Forms of a format that validators do not agree on (formats.h).
+//
 // Keywords that the standard does not define, and "format" values that it does not define, are treated as annotations.
-// A multipleOf holds for decimals: 0.07 is a multiple of 0.01, although a quotient of doubles is not an integer. These
-// are refused with kUnimplemented: contains; multipleOf of more than 15 digits or decimal places; uniqueItems of items
-// without a list of up to 512 values; a minProperties that needs two or more properties beyond the named ones;
-// unevaluatedProperties beside other schemas; oneOf, not, if and else that exclude values which no grammar here can
-// exclude; in patterns: lookaround (except lookaheads behind the first "^"), backreferences, word boundaries, and
-// syntax that ECMA-262 and Python read differently ("{,3}", "[^]a]"); integers of const and enum that do not fit 64
-// bits; references out of the schema, and $dynamicRef. A property whose name the schema leaves free never gets a name
-// that the schema mentions. Two properties with free names may get the same name.
+// A multipleOf holds for decimals: 0.07 is a multiple of 0.01, although a quotient of doubles is not an integer. A
+// property whose name the schema leaves free never gets a name that the schema mentions. Two properties with free names
+// may get the same name.
+//
+// The following are refused with kUnimplemented: contains; multipleOf of more than 15 digits or decimal places;
+// uniqueItems of items without a list of up to 512 values; a minProperties that needs two or more properties beyond the
+// named ones; unevaluatedProperties together with other schemas; oneOf, not, if and else that exclude values which no
+// grammar here can exclude; in patterns: lookaround (except lookaheads after the first "^"), backreferences, word
+// boundaries, and syntax that ECMA-262 and Python read differently ("{,3}", "[^]a]"); integers of const and enum that
+// do not fit 64 bits; references out of the schema, and $dynamicRef.
 class Grammar;
 
 // Returns the bytes that the grammar takes; requests that share it do not add to them.
@@ -103,7 +106,7 @@ class GrammarCompiler {
   // Returns the grammar if compile() made it lately and still keeps it, else null. Any thread may call it.
   std::shared_ptr<const Grammar> find(const GrammarSpec& spec) const;
   // Compiles a grammar; any thread may call it, after find(). Returns invalid_argument if `spec` is malformed, too
-  // large or too deep (the message says what and where), and unimplemented if it is valid but cannot be guaranteed. No
+  // large or too deep (the message says what and where), and unimplemented if it is valid but cannot be enforced. No
   // input makes it throw, crash or run forever. It takes 1 to 100 ms for common schemas and a vocabulary of 150000. A
   // bound on a string's length adds nothing to that, unless the string also has a pattern that repeats several parts.
   // Then each character that the bound allows adds some 10 ms.
@@ -125,13 +128,13 @@ class GrammarMatcher {
 
   // Returns how many 32-bit words a mask has.
   static std::int64_t mask_words(std::int64_t vocab_size) { return (vocab_size + 31) / 32; }
-  // Fills a mask of mask_words(vocab_size) words. Bit i % 32 of word i / 32 says whether token i may come next. Ids
-  // beyond the tokenizer's, and special tokens other than end ids, are never allowed. If no token can follow, or the
-  // mask takes longer than kMaxMaskSeconds, only end ids are set, and accept() returns the error.
+  // Fills a mask of mask_words(vocab_size) words. Bit i % 32 of word i / 32 is 1 if token i may come next. Ids beyond
+  // the tokenizer's, and special tokens other than end ids, are never allowed. If no token can follow, or the mask
+  // takes longer than kMaxMaskSeconds, only end ids are set, and accept() returns the error.
   void fill_mask(std::span<std::uint32_t> mask);
-  // Fills the masks of the next token and of the token behind each of `drafts`: [drafts + 1, mask_words(vocab_size)].
-  // The text's position does not change. Behind a draft that the grammar forbids, all masks allow every token. This is
-  // harmless, because the draft is refused and the rows behind it are dropped.
+  // Fills the masks of the next token and of the token after each of `drafts`: [drafts + 1, mask_words(vocab_size)].
+  // The text's position does not change. After a draft that the grammar forbids, all masks allow every token. This is
+  // harmless, because the draft is refused and the rows after it are dropped.
   void fill_masks(std::span<const TokenId> drafts, std::span<std::uint32_t> masks);
   // Returns whether fill_mask() sets the token's bit.
   bool allows(TokenId token) const;
@@ -140,7 +143,7 @@ class GrammarMatcher {
   Status accept(TokenId token);
   // Returns ok, or the error that accept() will return; fill_mask() can also cause one.
   Status status() const;
-  // Returns whether only an end token may follow, so that the text may end here without one.
+  // Returns whether only an end token may follow. The text is then complete, and may end without an end token.
   bool finished() const;
 
  private:

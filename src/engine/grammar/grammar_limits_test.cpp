@@ -206,8 +206,8 @@ TEST_F(GrammarLimits, ExpensiveSpecsEndInBoundedTime) {
   }
 }
 
-// The schema reader has no clock. Instead it counts its steps, and must end soon because of their limit. Reads schemas
-// without compiling a grammar.
+// The reader of schemas has a limit on its steps, not on its time. With that limit, every reading must still end soon.
+// The test reads schemas without compiling grammars.
 TEST_F(GrammarLimits, ReadingASchemaEndsSoon) {
   constexpr double kMostSeconds = 6;  // thread time; a tenth of it is usual, and sanitizers take more
   const auto list = [](std::string_view item, int times) {

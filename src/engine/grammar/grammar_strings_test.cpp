@@ -34,8 +34,8 @@ struct Prefix {
   bool complete = false;
 };
 
-// Reads a JSON string, or its beginning. The string has `min` to `max` characters (-1: unbounded) and no half of a
-// surrogate pair.
+// Says whether `text` is a JSON string, or the beginning of one, with `min` to `max` characters (-1: unbounded) and
+// without halves of surrogate pairs.
 Prefix read_string(std::string_view text, int min, int max) {
   constexpr Prefix kNone{false, false};
   constexpr Prefix kOpen{true, false};
@@ -100,7 +100,8 @@ TEST_F(GrammarStrings, EveryMaskIsThatOfTheLengths) {
           if (expected && known) next.push_back(id);
         }
         if (next.empty()) break;
-        // Collects escapes and beginnings of characters, which are rare among all tokens.
+        // Collects the tokens that are rare among all: those with escapes, and those of a single byte, which may begin
+        // a character.
         std::vector<TokenId> rare;
         std::ranges::copy_if(next, std::back_inserter(rare), [&](TokenId id) {
           return bytes[id.index()].find('\\') != std::string::npos || bytes[id.index()].size() == 1;
@@ -159,7 +160,7 @@ TEST_F(GrammarStrings, TextsOfSchemas) {
        {R"("\n\t")", "\"a" + pair + "\"", R"("a long text\n")"},
        {R"("")", R"("\n")", "\"" + pair + "\""}},
       {R"({"type":"string","minLength":2,"maxLength":2})", {R"("\\\\")", R"("\"a")"}, {R"("\\")", R"("\\\\\\")"}},
-      // A string with a pattern beside its length.
+      // A string with a pattern and bounds on its length.
       {R"({"type":"string","pattern":"^[a-z]+$","maxLength":40})",
        {R"("abc")"},
        {R"("")", R"("aBc")", "\"" + std::string(41, 'a') + "\""}},
@@ -203,7 +204,7 @@ TEST_F(GrammarStrings, TextsOfSchemas) {
 }
 
 // xgrammar can count the characters of a repetition instead of writing out every repetition. Counting is correct only
-// if the text behind the repetition begins with none of these characters. This test checks a client's own EBNF.
+// if the text after the repetition begins with none of these characters. This test checks a client's own EBNF.
 TEST_F(GrammarStrings, TextsOfRepetitions) {
   const std::string many(150, 'a');
   const Case cases[] = {

@@ -1,4 +1,5 @@
-// Helpers of the grammar tests: models with a vocabulary, masks as lists, and random texts that follow a grammar.
+// Helpers of the grammar tests: tokenizers with compilers for their vocabularies, masks as lists, and random texts that
+// follow a grammar.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -64,9 +65,9 @@ inline std::vector<TokenId> ids_of(const std::vector<std::uint32_t>& mask) {
   return ids;
 }
 
-// Generates one text: random tokens that the masks allow, then the shortest ending. Checks that the grammar allows an
-// end after no prefix for which `may_end` returns false. With `exact`, also checks that the grammar allows an end after
-// every prefix for which `may_end` returns true.
+// Generates one text: random tokens that the masks allow, then the shortest ending. Checks that the grammar forbids an
+// end after each prefix for which `may_end` returns false. With `exact`, also checks that the grammar allows an end
+// after every prefix for which `may_end` returns true.
 struct Walk {
   Model& model;
   GrammarSpec spec;

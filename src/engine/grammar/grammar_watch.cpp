@@ -59,8 +59,8 @@ void GrammarWatch::check_time() {
 
 }  // namespace tessera
 
-// Functions that xgrammar calls and that the program which links xgrammar defines. xgrammar calls the Log functions
-// because it is built with XGRAMMAR_LOG_CUSTOMIZE, and Checkpoint because of tools/xgrammar.patch.
+// xgrammar declares these functions and calls them; the program that links xgrammar defines them. xgrammar calls the
+// Log functions because it is built with XGRAMMAR_LOG_CUSTOMIZE, and Checkpoint because of tools/xgrammar.patch.
 namespace xgrammar {
 
 // NOLINTBEGIN(readability-identifier-naming): xgrammar calls them by these names

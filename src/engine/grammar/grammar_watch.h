@@ -20,8 +20,8 @@ class GrammarWatch {
   Status run(const std::function<Status()>& work);
   // Returns the warnings that xgrammar gave.
   const std::vector<std::string>& warnings() const { return warnings_; }
-  // Returns the number of time checks in run(), including those of nested watches. It measures work independently of
-  // the machine.
+  // Returns the number of time checks in run(), including those of watches that run inside it. This number measures
+  // work, and is the same on every machine.
   std::int64_t checks() const { return checks_; }
 
   // Records a warning; xgrammar's hooks call it.

@@ -16,7 +16,7 @@ class ImageEncoder {
  public:
   virtual ~ImageEncoder() = default;
 
-  // Returns kInvalidArgument, naming the limit, for an image that encode() would refuse.
+  // Returns kInvalidArgument for an image that encode() would refuse; the message names the limit.
   virtual Status check(const Patches& image) const = 0;
 
   // Writes the rows of the images. Row 0 is at the address `rows`. Image i has images[i]->tokens() rows, the first of

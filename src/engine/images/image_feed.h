@@ -25,8 +25,8 @@ class ImageFeed {
 
   // Enqueues the encoding of those images of the batch that are not written yet.
   Status encode(const ScheduledBatch& batch);
-  // Copies the rows of images to the completions of requests that want them. Waits for the forward; used for scores and
-  // tests.
+  // Copies the images' rows to the completions of requests with `return_images`, for which it waits for the forward.
+  // Scores and tests make requests of this kind.
   Status read_back(const ScheduledBatch& batch);
   // Fills the encoder's part of the statistics.
   void report(ImageStats& stats) const;

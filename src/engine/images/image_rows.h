@@ -39,9 +39,10 @@ class ImageRows {
   // Returns the image's `count` rows, held until release(). Returns null if evicting all rows that no sequence holds
   // would not make enough room.
   Image* take(const Hash128& content, std::int64_t count);
-  // Gives up one take() of the image. Frees rows at once if they were never written.
+  // Undoes one take() of the image. Frees rows at once if they were never written.
   void release(Image& image);
-  // Sets `is_written` of the image. Has no effect if its rows were evicted.
+  // Sets `is_written` of the image. Rows that are then not written and that no sequence holds are freed. Has no effect
+  // if the rows were evicted.
   void set_written(const Hash128& content, bool is_written);
   // Evicts rows that no sequence holds until `count` neighbouring rows are free; returns whether they are.
   bool make_room(std::int64_t count);

@@ -68,7 +68,7 @@ TEST_F(ImageRowsTest, RowsThatWereNotWrittenAreNotKept) {
   EXPECT_TRUE(ranges_.has_room(10));
 }
 
-// Compares with a plain record of who holds which rows.
+// Takes and releases images at random, and checks that no row belongs to two held images.
 TEST_F(ImageRowsTest, RandomUseKeepsRangesApart) {
   std::mt19937 random(7);
   std::vector<ImageRows::Image*> held;

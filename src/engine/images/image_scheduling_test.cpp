@@ -118,7 +118,7 @@ TEST(ImageScheduling, RowsOfAFailedForwardAreEncodedAgain) {
 }
 
 // One sequence's image takes all four embedding rows until its prompt is computed. The other sequence has a higher
-// priority and waits for rows, which must not stop the first.
+// priority and waits for rows. Its wait must not stop the first sequence.
 TEST(ImageScheduling, AWaitingPromptDoesNotBlockHoldersOfRows) {
   Scheduler scheduler({.limits = {.max_tokens = 4}}, paged_cache(100, test::kPageSize), {}, [] { return 2; });
   scheduler.grow_embeddings(4);

@@ -29,7 +29,7 @@ class Collector {
   std::optional<RequestEvent> collect(const ScheduledBatch& batch, const ScheduledBatch::Entry& entry,
                                       const StepOutputs& outputs, StepProfiler* profiler);
 
-  // Adds one more token of a sequence, sampled behind a kept draft, and returns its event.
+  // Adds one more token of a sequence, sampled after a kept draft, and returns its event.
   RequestEvent collect_next(const ScheduledBatch& batch, const ScheduledBatch::Entry& entry, const StepOutputs& outputs,
                             StepProfiler* profiler);
 

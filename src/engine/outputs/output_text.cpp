@@ -31,8 +31,8 @@ std::string OutputText::hand_out(std::string text, bool may_stop) {
   return text;
 }
 
-// Cuts the text at the stop string that is complete first. If several end together, the one that began first counts.
-// Returns whether there is one.
+// Cuts the text at the stop string that ends first. If several end at the same place, cuts at the one that begins
+// first. Returns whether the text contains a stop string.
 bool OutputText::cut_at_stop() {
   std::size_t begin = std::string::npos;
   std::size_t end = std::string::npos;

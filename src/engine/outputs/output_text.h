@@ -16,8 +16,9 @@ class OutputText {
   // `tokenizer` must outlive this object.
   OutputText(const Tokenizer& tokenizer, const Request& request);
 
-  // Returns the new text that is final. If `may_stop` is set, searches for stop strings, and holds back a suffix that
-  // may begin one. Once a stop string is found, matched() returns it, and later calls return no text.
+  // Adds a token. Returns the text that is final and was not returned before. If `may_stop` is set, searches for stop
+  // strings, and holds back a suffix that may be the beginning of one. Once a stop string is found, matched() returns
+  // it, and later calls return no text.
   std::string push(TokenId token, bool may_stop);
   // Returns the text that was held back.
   std::string finish();

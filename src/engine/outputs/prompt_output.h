@@ -1,4 +1,4 @@
-// Adds what a forward computes for a prompt beside its keys and values: log-probabilities, logits, hidden states and
+// Adds what a forward computes for a prompt besides its keys and values: log-probabilities, logits, hidden states and
 // the vector pooled from them. Rows are delivered once, even if a preempted sequence computes them again.
 #pragma once
 

@@ -24,15 +24,15 @@ Status Recovery::not_collected(const Status& error) {
   outcomes_.fail(flights_.oldest(), error);
   flights_.end_oldest();
   // Drops all batches in flight, because they read pages that the failed forward left undefined, directly or through
-  // the prefix cache. In a pipeline, a failed forward also loses steps behind it, and their pages are undefined too.
+  // the prefix cache. In a pipeline, a failed forward also loses later steps, and their pages are undefined too.
   TRY(drop_in_flight(/*fails_oldest=*/false));
   scheduler_.compute_again();
   return ok_status();
 }
 
 // Waits for all forwards in flight and drops their results, so that their sequences are computed again. With
-// `fails_oldest`, the oldest forward that failed ends its requests with the error. Returns whether there was such a
-// forward.
+// `fails_oldest`, the oldest of the forwards that failed is treated differently: its requests end with its error.
+// Returns whether requests ended in this way.
 Result<bool> Recovery::drop_in_flight(bool fails_oldest) {
   bool failed = false;
   while (flights_.count() > 0) {

@@ -1,5 +1,5 @@
-// Recovers from forwards that fail. A failure ends only the requests of its own forward; forwards in flight behind it
-// are computed again.
+// Recovers from forwards that fail. A failure ends only the requests of its own forward; later forwards in flight are
+// computed again.
 #pragma once
 
 #include "tessera/base/status.h"
@@ -17,8 +17,8 @@ class Recovery {
   Recovery(const Peers& peers, Scheduler& scheduler, Flights& flights, Outcomes& outcomes)
       : peers_(peers), scheduler_(scheduler), flights_(flights), outcomes_(outcomes) {}
 
-  // Handles a batch that could not be submitted. If only another rank's failure in an earlier forward caused this, the
-  // batch is computed again. The caller must collect the forwards still in flight before it schedules anything.
+  // Handles a batch that could not be submitted. If the only cause is that another rank failed in an earlier forward,
+  // the batch is computed again. The caller must collect the forwards still in flight before it schedules anything.
   Status not_submitted(const ScheduledBatch& batch, const Status& error);
   // Handles the failure to collect the oldest forward's results.
   Status not_collected(const Status& error);

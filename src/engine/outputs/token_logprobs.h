@@ -8,8 +8,8 @@
 
 namespace tessera {
 
-// Returns the log-probabilities of one row; `row` is its index among the wanted rows. `top` alternatives of each row
-// were computed, and `wanted` of them are returned.
+// Returns the log-probability of `token` and of the `wanted` most probable tokens in one row. `row` is the row's index
+// among the forward's wanted rows, for each of which the `top` most probable tokens were computed.
 inline TokenLogprobs logprobs_of(TokenId token, std::int64_t row, int top, int wanted, const StepOutputs& outputs) {
   TokenLogprobs made{.token = {.id = token, .logprob = outputs.logprobs[static_cast<std::size_t>(row)]}};
   made.top.reserve(static_cast<std::size_t>(wanted));

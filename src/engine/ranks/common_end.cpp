@@ -1,5 +1,7 @@
 #include "tessera/engine/ranks/common_end.h"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <cstdint>
 #include <cstring>
@@ -12,7 +14,9 @@ namespace tessera {
 CommonEnd::CommonEnd(NodeGroup& nodes) : nodes_(nodes) {
   nodes.take(FrameKind::kStop, [this](int from, std::vector<std::byte>& payload) -> Status {
     std::int32_t node = 0;
-    if (payload.size() != sizeof(node)) return data_loss("it ends without saying which node does");
+    if (payload.size() != sizeof(node))
+      return data_loss(
+          fmt::format("its stop message has {} bytes; accepted: {}, a node's number", payload.size(), sizeof(node)));
     std::memcpy(&node, payload.data(), sizeof(node));
     take_stop(node);
     if (nodes_.leads())

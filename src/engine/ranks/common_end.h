@@ -16,7 +16,7 @@ namespace tessera {
 
 class CommonEnd {
  public:
-  // Call before `nodes` are started; `nodes` must end before this object does.
+  // Call it before nodes.start(). `nodes` must end before this object is destroyed.
   explicit CommonEnd(NodeGroup& nodes);
   CommonEnd(const CommonEnd&) = delete;
   CommonEnd& operator=(const CommonEnd&) = delete;

@@ -25,7 +25,7 @@ namespace tessera {
 namespace {
 
 // The time after which a silent node counts as lost. A busy machine may be silent for several seconds. The time is
-// shorter than a rank's limit, so that the error names the node.
+// shorter than rank_limit(), so that the error names the silent node.
 constexpr std::chrono::milliseconds kMostSilence(15'000);
 
 // The device type of CUDA devices. Their names begin with it.
@@ -180,7 +180,7 @@ Result<NodeHello> node_hello(const EngineOptions& options, const DevicePropertie
   if (device.on_host) return hello;
   const std::shared_ptr<const NcclLibrary> nccl = TRY(NcclLibrary::open().with_context("nnodes"));
   hello.options.push_back({"NCCL's version", nccl->version_text()});
-  // Another version of a library chooses other algorithms.
+  // Another version of a library may choose other algorithms.
   const Backend& backend = *TRY(options.registry->devices.backend(device.type));
   hello.options.push_back({"the libraries of a rank", backend.versions ? backend.versions() : std::string()});
   return hello;

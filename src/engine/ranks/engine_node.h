@@ -30,7 +30,7 @@ Result<NodeHello> node_hello(const EngineOptions& options, const DevicePropertie
 // Waits for the other nodes. Returns null for one node.
 Result<std::shared_ptr<NodeGroup>> join_nodes(const EngineOptions& options, const DeviceProperties& device);
 
-// Runs the whole life of a process with node_rank above 0, until node 0 ends or this process leaves. Returns errors of
+// Runs a process with node_rank above 0 from its start until node 0 ends or this process leaves. Returns errors of
 // NodeGroup::join, and kDeviceLost if node 0 is lost. `joined` is called once all nodes are there; it may keep the
 // group in order to leave it later.
 Status follow_engine(const EngineOptions& options, const std::function<Status(std::shared_ptr<NodeGroup>)>& joined);

@@ -12,8 +12,8 @@
 namespace tessera {
 
 // Starts the ranks' threads, waits for the other nodes, and cuts the plan to what fits all ranks. Precondition: there
-// are several ranks. `device` and `plan` are rank 0's. The runner made from the plan then has the group in its options.
-// RankGroup::load with limits_of(plan) loads the weights of all ranks.
+// are several ranks. `device` and `plan` are rank 0's. Puts the group into plan.runner, so that the runner made from
+// the plan works with it. RankGroup::load with limits_of(plan) loads the weights of all ranks.
 Result<std::unique_ptr<RankGroup>> start_ranks(const EngineOptions& options, Device& device, EnginePlan& plan);
 
 // Plans with plan_engine_with_profile(). Cuts the plan as start_ranks() would if all stages had a device like this one.

@@ -116,7 +116,7 @@ TEST_F(UnequalStages, AgreeOnTheLeastOfAllStages) {
   }
 }
 
-// A requested number is kept, and stages that agree on it log nothing.
+// If the options name a number of requests, stages with room for it keep it, and the engine has no note about it.
 TEST_F(UnequalStages, KeepARequestedNumber) {
   EngineOptions options = options_for(3);
   options.max_running_requests = 4;

@@ -36,7 +36,7 @@ Lockstep::Lockstep(std::vector<std::unique_ptr<Communicator>> group, std::shared
 
 Lockstep::~Lockstep() {
   if (nodes_ != nullptr) nodes_->end();  // now, while the objects that its threads call still exist
-  group_.front()->when_ended(nullptr);   // destroying the communicators ends the group, which must call nothing then
+  group_.front()->when_ended(nullptr);   // the communicators' destructors end the group, and must call no rank then
 }
 
 Status Lockstep::health() const {
@@ -89,8 +89,8 @@ void Lockstep::call_all_but(int rank) {
     if (group_[here]->rank() != rank && calls_[here]) calls_[here]();
 }
 
-// Tells the other nodes that a forward has begun. Ignores errors, because a node that cannot be told is lost, and its
-// loss ends the group.
+// Tells the other nodes, except node `except`, that a forward has begun. Ignores errors, because a node that cannot be
+// told is lost, and its loss ends the group.
 void Lockstep::tell_nodes(std::int64_t forward, int except) {
   if (nodes_ == nullptr) return;
   (void)nodes_->tell_all(FrameKind::kForward, std::array{std::as_bytes(std::span(&forward, 1))}, except);
@@ -99,10 +99,11 @@ void Lockstep::tell_nodes(std::int64_t forward, int except) {
 Status Lockstep::take_forward(int node, std::span<const std::byte> payload) {
   std::int64_t forward = 0;
   if (payload.size() != sizeof(forward))
-    return data_loss(fmt::format("it sent {} bytes as the number of a forward; accepted: {} bytes", payload.size(),
+    return data_loss(fmt::format("its forward message has {} bytes; accepted: {}, a forward's number", payload.size(),
                                  sizeof(forward)));
   std::memcpy(&forward, payload.data(), sizeof(forward));
-  // The node took part in the previous forward, as all ranks did, so it can begin only the next one.
+  // A node begins a forward only after the previous one, in which all ranks took part. So the newest forward that it
+  // can begin is the one after the newest known here. Forwards that are known already may be announced late.
   if (forward < 1 || forward > begun_.load() + 1)
     return data_loss(fmt::format("it begins forward {}; accepted: forwards 1 to {}, because {} have begun", forward,
                                  begun_.load() + 1, begun_.load()));

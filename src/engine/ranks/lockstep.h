@@ -1,12 +1,12 @@
-// DP attention: engines that share the experts of one model and attend to requests of their own. Each is a rank with
-// its own scheduler, pages and captured graphs, and all make their forwards together.
+// DP attention: engines that share the experts of one model and compute attention for requests of their own. Each is a
+// rank with its own scheduler, pages and captured graphs, and all make their forwards together.
 //
 //   const std::shared_ptr<Lockstep> group = Lockstep::create(2, limit);
 //   // engine r: EngineOptions{.replica = r, .replicas = 2, .dp_attention = true, .lockstep = group}
 //
 // A rank that has a batch begins a forward and calls the other ranks, which join with a batch of their own or with
-// padding. So the n-th forward of every rank is the same forward, and no forward runs while no rank has work. If a rank
-// fails or its engine ends, the group ends.
+// padding. So the n-th forward of every rank is the same forward. Forwards run only while some rank has requests. If a
+// rank fails or its engine ends, the group ends.
 //
 // With a NodeGroup, several processes each have an equal number of ranks, and each node has its own requests.
 //

@@ -42,7 +42,7 @@ class LockstepPeers final : public Peers {
 }  // namespace
 
 Result<std::unique_ptr<Peers>> join_lockstep(const EngineOptions& options, EnginePlan& plan) {
-  if (options.lockstep == nullptr) return internal_error("ranks with requests of their own have no group");
+  if (options.lockstep == nullptr) return internal_error("dp_attention is set without EngineOptions::lockstep");
   TRY(options.lockstep->agree(options.replica, plan.runner.prefill_sizes, plan.runner.decode_sizes));
   plan.runner.communicator = &options.lockstep->communicator(options.replica);
   return std::make_unique<LockstepPeers>(options.lockstep, options.replica);

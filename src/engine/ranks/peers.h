@@ -1,7 +1,7 @@
 // The peers of an engine: the ranks that compute forwards with it. An engine uses its peers without knowing their kind.
 //
 //   alone     (this class)           one rank: there are no peers, so most functions do nothing
-//   leader    (leader.h)             rank 0 of one model's ranks: it decides, and the other ranks do the same
+//   leader    (leader.h)             rank 0 of one model's ranks: it schedules; the others compute the same forwards
 //   lockstep  (lockstep_peers.h)     one of the replicas that share a model's experts and make their forwards together
 //
 // Threads: the engine's, except where a function says otherwise.
@@ -59,7 +59,7 @@ class Peers {
                                const std::function<Status()>& own) {
     return own();
   }
-  // Returns whether a failed submission makes the forwards in flight lose the values that they exchange.
+  // Returns whether, after a forward could not be submitted, those in flight have lost values that ranks exchange.
   virtual bool lose_exchanges() const { return false; }
 
   // Ends this engine's part in the peers' forwards: they stop waiting for it, and their next steps fail. Returns once

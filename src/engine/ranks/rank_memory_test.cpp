@@ -1,5 +1,5 @@
-// Catches: exchange memory between ranks that an engine's report or its prediction leaves out. The ranks are CPU ranks
-// and stages of one process, and of two nodes, the second of which is a thread of this process.
+// Catches: exchange memory between ranks that an engine's report or its prediction leaves out. The ranks are on CPUs.
+// They are ranks or stages of this process, or of two nodes, the second of which is a thread of this process.
 #include <gtest/gtest.h>
 
 #include <future>
@@ -72,7 +72,7 @@ TEST(RankMemory, RanksOfOneProcessExchangeWithoutMemory) {
   expect_predicted(options, *engine);
 }
 
-TEST(RankMemory, WhatNodesSendIsInReportAndPrediction) {
+TEST(RankMemory, ReportAndPredictionIncludeMessagesBetweenNodes) {
   EngineOptions options = options_of(2, 1);
   options.nnodes = 2;
   options.dist_init_addr = "127.0.0.1:" + std::to_string(testing::free_port());
@@ -83,7 +83,7 @@ TEST(RankMemory, WhatNodesSendIsInReportAndPrediction) {
   {
     const std::unique_ptr<Engine> engine = Engine::create(options).value();
     run_largest(*engine);
-    // The other rank's half of the logits, behind a header.
+    // A message holds a header and the other rank's half of the logits.
     EXPECT_GT(engine->runner().memory()[kCommunication], kChunk * 256 * 4);
     EXPECT_LT(engine->runner().memory()[kCommunication], kChunk * 256 * 4 + 128);
     expect_predicted(options, *engine);

@@ -9,7 +9,7 @@
 namespace tessera {
 namespace {
 
-// The most forwards in flight in a pipeline. More stages do not raise it.
+// The most forwards in flight in a pipeline, however many stages it has.
 constexpr int kMostStepsOfStages = 4;
 
 Status check_lockstep(const EngineOptions& options) {
@@ -31,7 +31,7 @@ Status check_ranks(const EngineOptions& options) {
   TRY(check_nodes(options));
   if (options.dp_attention) TRY(check_lockstep(options));
   if (layout_of(options).ranks() > 1 && options.image_encoder != nullptr)
-    return internal_error("an image encoder of the caller's serves one rank alone");
+    return internal_error("EngineOptions::image_encoder is supported with one rank only");
   return ok_status();
 }
 

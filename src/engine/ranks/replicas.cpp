@@ -57,7 +57,7 @@ void Replicas::abort(Ticket ticket) {
   int replica = 0;
   if (choice_) {
     const std::lock_guard lock(mutex_);
-    // The ticket stays in choice_, because the request still gets a last event, at which follow() removes the ticket.
+    // The ticket stays in choice_. The aborted request still gets a last event, and follow() removes the ticket then.
     replica = choice_->replica_of(ticket);
   }
   if (replica >= 0) threads_[static_cast<std::size_t>(replica)]->abort(ticket);

@@ -4,7 +4,8 @@
 //   Replicas replicas(engines, [&](std::span<EngineThread::Event> events) { … });
 //   replicas.submit(ticket, std::move(request));
 //
-// If an engine fails for good, its requests end with its error and it gets no more; the others continue.
+// If an engine fails for good, its requests end with its error, and it gets no more requests. The other engines
+// continue.
 //
 // Threads: any thread may call all functions. The sink runs on the engines' threads (see EngineThread), sometimes on
 // several of them at once. Nothing else may use the engines until the Replicas are destroyed.

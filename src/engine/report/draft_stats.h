@@ -12,7 +12,7 @@ inline constexpr std::int64_t kMostDrafts = 64;  // most drafts of a request in 
 
 // The drafts of one request, or of several.
 struct DraftTotals {
-  std::int64_t steps = 0;    // forwards with drafts, counted once for each request that had drafts
+  std::int64_t steps = 0;    // forwards with drafts, each counted once per request with drafts
   std::int64_t drafted = 0;  // drafts in these forwards
   std::int64_t kept = 0;     // drafts that were output
 

@@ -27,15 +27,15 @@ struct EngineStats {
   std::int64_t cached_tokens = 0;  // tokens among them that were found in the prefix cache
   std::int64_t output_tokens = 0;
   std::int64_t preemptions = 0;
-  std::int64_t split_chunks = 0;        // steps with prompts that were cut to fill a captured size
-  std::int64_t profile_cache_hits = 0;  // entries of earlier starts that were found on disk
+  std::int64_t split_chunks = 0;        // steps that computed less of their prompts, to fill a captured size
+  std::int64_t profile_cache_hits = 0;  // entries of the profile cache that an earlier start had stored
   std::int64_t steps = 0;
   ImageStats images{};
   DraftStats drafts{};
   ForwardCounters forwards{};
   std::shared_ptr<const GraphInventory> graphs{};  // the current graphs; never null in an engine's snapshot
 
-  // Adds the numbers of another engine with the same options. The graphs stay this engine's.
+  // Adds the numbers of another engine with the same options. Leaves `graphs` unchanged.
   void add(const EngineStats& more);
 
   // Returns the group with the least room, because this group limits admission. If several groups have equally little

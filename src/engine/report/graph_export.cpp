@@ -26,7 +26,7 @@ void add(std::vector<NamedGraph>& graphs, std::string name, const ir::Graph& gra
   graphs.back().picture.ops = &ops;
 }
 
-// Adds the graph of prompts with its parts drawn as clusters, then each part.
+// Adds the prefill graph with its parts drawn as clusters, and then each part as a graph of its own.
 Status add_stitched(const EnginePlan& plan, std::vector<NamedGraph>& graphs) {
   const ir::OpTable& ops = plan.runner.registry->ops;
   const StitchingGraph stitching = TRY(split_graph(plan.graphs.prefill_body(), ops, plan.runner.split_ops));

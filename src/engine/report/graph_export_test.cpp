@@ -84,7 +84,7 @@ TEST_F(GraphExport, HasEveryGraphOfThePlan) {
                           named(graphs, "sampler").graph.nodes.size();
   EXPECT_EQ(named(graphs, "decode").graph.nodes.size(), sum);
 
-  // 3 layers make 3 pieces, each followed by its attention. The head has the operators behind the last attention.
+  // 3 layers make 3 pieces, each followed by its attention. The head has the operators after the last attention.
   const NamedGraph& stitched = named(graphs, "stitched");
   EXPECT_THAT(stitched.text, HasSubstr("3 pieces, 3 split ops"));
   EXPECT_THAT(stitched.picture.clusters, SizeIs(6));

@@ -24,7 +24,7 @@ struct RunnerInventory {
   std::int64_t cached_programs = 0;      // programs among them that came from the profile cache
   std::int64_t shape_compiles = 0;       // sizes bound to kernels and addresses since the start
   std::vector<std::int64_t> captured{};  // sizes, ascending
-  std::vector<std::int64_t> full{};      // sizes that are replayed as one graph, attention inside
+  std::vector<std::int64_t> full{};      // sizes that are replayed as one graph that includes attention
   std::vector<std::int64_t> pending{};   // sizes not captured yet, ascending
   std::vector<std::pair<std::int64_t, std::string>> dropped{};  // sizes that were dropped, and why
   double capture_seconds = 0;

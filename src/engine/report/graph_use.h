@@ -16,7 +16,7 @@ std::string_view forward_phase_name(ForwardPhase phase);  // "prefill" "decode" 
 struct GraphUse {
   ForwardPhase phase = ForwardPhase::kPrefill;
   ForwardKey how{};
-  // The tokens are this request's only. The padding is that of the whole forward, even if other requests were in it.
+  // The tokens count only this request's. The padding is that of the whole forward, which other requests may share.
   ForwardCount count{};
 };
 

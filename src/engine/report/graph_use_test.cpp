@@ -59,7 +59,8 @@ TEST_P(GraphUseOfRequests, GraphUseIsReportedWhereARequestAsks) {
                           "decode decode 1 exact_size 3 3 0"));
 }
 
-// Runs a long prompt beside a decoding text, with log-probabilities, and with embeddings instead of ids.
+// Runs three requests together: one that decodes, one with a long prompt and log-probabilities, and one with embeddings
+// instead of ids.
 TEST_P(GraphUseOfRequests, MixedBatchesLogprobsAndEmbeddingsRunOnGraphs) {
   const std::unique_ptr<Engine> engine = make();
   Request first = request(10, 12);
@@ -96,7 +97,8 @@ TEST_P(GraphUseOfRequests, AFallbackHasItsReason) {
   EXPECT_THAT(shown(run_one(*engine, asked).graph_uses), ElementsAre("prefill eager 0 above_largest_size 1 20 0"));
 }
 
-// The error's context tells which advice applies to a failed start.
+// A start that fails for lack of memory gets other advice if its graphs caused the failure. is_graph_failure()
+// recognises that by the error's context.
 TEST(StartFailure, CompilingAndCapturingAreDistinguished) {
   int of_graphs = 0;
   int of_others = 0;

@@ -24,7 +24,7 @@ const Backend& backend_or_none(const DeviceRegistry& devices, std::string_view t
 }
 
 void warn(const Status& status) {
-  if (!status.ok()) log_warn("cache", "what an earlier start kept is not used: {}", status.message());
+  if (!status.ok()) log_warn("cache", "measurements stored by an earlier start are not used: {}", status.message());
 }
 
 }  // namespace
@@ -131,10 +131,11 @@ Result<bool> ProfileStore::measure_schedules(Device& device) {
 
 void ProfileStore::save_schedules() {
   if (!wanted_ || row_schedules().measured().empty()) return;
-  // Merges the measurements that another process has stored since.
+  // Adds the measurements that another process has stored since the start, so that this save does not drop them.
   if (const std::optional<Json> there = cache_.look(kSchedules, keys_.algorithms)) {
     const Status learnt = row_schedules().remember(*there);
-    if (!learnt.ok()) log_debug("cache", "what is there is replaced: {}", learnt.message());
+    if (!learnt.ok())
+      log_debug("cache", "the stored measurements cannot be read and are replaced: {}", learnt.message());
   }
   save_if_new(kSchedules, keys_.algorithms, row_schedules().to_json(), kept_schedules_);
 }
@@ -143,11 +144,12 @@ void ProfileStore::save(const CostTable& costs) {
   if (wanted_ && !costs.empty()) save_if_new(kCosts, keys_.costs, costs.to_json(), kept_costs_);
   save_schedules();
   if (!one_node_ || backend_->export_algorithms == nullptr) return;
-  // Merges the measurements that another process has stored since. If two processes write at the same time, the last
-  // one wins.
+  // Adds the measurements that another process has stored since the start, so that this save does not drop them. If two
+  // processes write at the same time, the last one wins.
   if (const std::optional<Json> there = cache_.look(kAlgorithms, keys_.algorithms)) {
     const Status learnt = backend_->learn_algorithms == nullptr ? ok_status() : backend_->learn_algorithms(*there);
-    if (!learnt.ok()) log_debug("cache", "what is there is replaced: {}", learnt.message());
+    if (!learnt.ok())
+      log_debug("cache", "the stored measurements cannot be read and are replaced: {}", learnt.message());
   }
   Json algorithms = backend_->export_algorithms();
   if (!algorithms.as_array().empty())

@@ -41,7 +41,7 @@ class ProfileStore {
  public:
   // Stores nothing if options.cache_dir is empty.
   ProfileStore(const EngineOptions& options, const EnginePlan& plan, const DeviceProperties& device);
-  // Uses the caller's backend, which must outlive the store.
+  // Uses `backend` instead of the registry's backend for the device; it must outlive the store.
   ProfileStore(const EngineOptions& options, const EnginePlan& plan, const DeviceProperties& device,
                const Backend& backend);
 
@@ -85,9 +85,9 @@ class ProfileStore {
   Json kept_schedules_;
 };
 
-// Returns plan_engine() with the stored costs. If costs choose the ladder (PrefillSchedule::kAuto) and the cache has
-// costs for these graphs, plans again with them. Stores the costs in options.known_costs, so that the cache is read
-// only once.
+// Returns plan_engine() with the stored costs. If costs decide the ladder of sizes (PrefillSchedule::kAuto) and the
+// cache has costs for these graphs, plans again with these costs. Stores the costs in options.known_costs, so that the
+// cache is read only once.
 Result<EnginePlan> plan_engine_with_profile(EngineOptions& options, Device& device);
 
 }  // namespace tessera

@@ -266,7 +266,7 @@ TEST_F(ProfileStoreTest, ContentThatIsNotOursIsIgnored) {
   cache.save("linears", keys().algorithms, strange);
   ProfileStore some = store();
   EXPECT_TRUE(some.load_costs().empty());
-  EXPECT_THAT(warnings(), HasSubstr("what an earlier start kept is not used: measured costs"));
+  EXPECT_THAT(warnings(), HasSubstr("measurements stored by an earlier start are not used: measured costs"));
   some.restore_algorithms();
   EXPECT_THAT(warnings(), HasSubstr("no list"));
   EXPECT_EQ(given, Json());
@@ -275,7 +275,7 @@ TEST_F(ProfileStoreTest, ContentThatIsNotOursIsIgnored) {
 }
 
 TEST_F(ProfileStoreTest, AnAutomaticLadderUsesTheKnownCosts) {
-  CostTable flat;  // a larger graph costs no more, so one size is enough
+  CostTable flat;  // a larger graph costs no more, so the ladder needs only one size
   for (const std::int64_t size : {4, 2048}) flat.add(RunnerKind::kPrefill, size, 1.0);
   ProfileStore(options_, plan(), device_).save(flat);
   options_.graphs.schedule = PrefillSchedule::kAuto;

@@ -7,7 +7,8 @@
 namespace tessera {
 namespace {
 
-// Appends plain rotary positions for those of the batch's first `rows` rows that have none of their own.
+// Appends plain rotary positions, which are the positions in the text, until the batch's first `rows` rows have some.
+// The rows that lack them are always the last ones.
 void use_plain(const ForwardBatch& batch, std::size_t rows, RopeAxes& rope_positions) {
   for (std::vector<std::int32_t>& axis : rope_positions)
     axis.insert(axis.end(), batch.positions.begin() + std::ssize(axis),

@@ -12,7 +12,7 @@ using test::next_step;
 using test::sequence;
 using test::shown;
 
-// Adds sequence 1 and computes its prompt. It repeats three tokens, so up to eight drafts can be made.
+// Adds sequence 1 and computes its prompt. The prompt repeats three tokens, so up to eight drafts can be made.
 void add_repeating(Scheduler& scheduler) {
   std::unique_ptr<Sequence> repeating = sequence(1, 12, 30);
   for (std::size_t i = 0; i < 12; ++i) repeating->tokens[i] = TokenId(static_cast<std::int32_t>(i % 3));
@@ -23,7 +23,8 @@ void add_repeating(Scheduler& scheduler) {
   Scheduler::settle(first.entries[0], TokenId(0));
 }
 
-// Drafts follow the decode's token. A prompt that fits beside them is computed as a whole.
+// A step of 25 tokens has one decode. A prompt of 20 tokens is computed as a whole, and drafts get the 4 rows that
+// remain. A prompt of 100 tokens fills the step, and drafts get a quarter of its rows.
 TEST(DraftRows, DraftsTakeFewRowsOfPrompts) {
   for (const std::int64_t prompt : {20, 100}) {
     Scheduler scheduler({.limits = {.max_tokens = 25, .max_requests = 16}}, paged_cache(100, kPageSize));

@@ -17,7 +17,7 @@ class Flights {
 
   int count() const { return runner_.in_flight(); }
   int most() const { return runner_.max_in_flight(); }
-  // Returns the batch to schedule behind those in flight. Precondition: fewer than most() forwards are in flight.
+  // Returns the batch to schedule after those in flight. Precondition: fewer than most() forwards are in flight.
   ScheduledBatch& next() { return batches_[static_cast<std::size_t>(count())]; }
 
   // Records that the batch of next() was just enqueued. Its scheduling began at `begin`.

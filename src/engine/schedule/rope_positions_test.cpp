@@ -1,4 +1,4 @@
-// Catches: positions of an image's tokens, or of the tokens behind it, that differ from Hugging Face's or depend on the
+// Catches: positions of an image's tokens, or of the tokens after it, that differ from Hugging Face's or depend on the
 // cuts of a prompt.
 #include "tessera/engine/schedule/rope_positions.h"
 
@@ -17,8 +17,8 @@ TEST(RopePositions, CountUpTogetherInText) {
   for (const std::vector<std::int32_t>& axis : axes) EXPECT_THAT(axis, ElementsAre(5, 6, 7));
 }
 
-// Two tokens of text, an image of 2 rows and 3 columns, one token of text, and directly behind it an image of 3 rows
-// and 1 column.
+// Two tokens of text, an image of 2 rows and 3 columns, one token of text, and directly after it an image of 3 rows and
+// 1 column.
 TEST(RopePositions, TextContinuesBehindAnImagesGreatestPosition) {
   const TokenGrid images[] = {{.first_token = 2, .rows = 2, .columns = 3}, {.first_token = 9, .rows = 3, .columns = 1}};
   const RopePositions positions(images);

@@ -17,10 +17,10 @@ struct ScheduledBatch {
     Sequence* sequence;        // null once the sequence was removed
     std::int64_t new_tokens;   // tokens of the sequence in this forward
     std::int64_t first_token;  // index of the first of these tokens in the forward
-    std::int64_t position;     // position of the first of them in the sequence
+    std::int64_t position;     // position of the first of these tokens in the sequence
     std::int64_t row;          // index of the sampled row among the wanted rows; -1: none is sampled
     std::int64_t next_token;   // index of the sampled token in the sequence
-    std::int64_t drafts;       // number of drafts behind the new tokens; their rows are sampled too, behind `row`
+    std::int64_t drafts;       // number of drafts after the new tokens; their rows are sampled too, after `row`
     // The number of wanted rows for the prompt's log-probabilities or logits. They belong to consecutive tokens of the
     // sequence, the first of which is first_prompt_row.
     std::int64_t prompt_rows;
@@ -70,11 +70,12 @@ struct ScheduledBatch {
   // Adds the next `count` tokens of `sequence`, and its drafts. Precondition: the sequence holds the pages for them and
   // the rows of their images.
   void append(Sequence& sequence, std::int64_t count, const CacheManager& cache, std::int64_t vocab_size);
-  // Returns whether the forward needs the drafts on the host, for fill_draft_masks().
+  // Returns whether the host must know the drafts before the forward, because fill_draft_masks() needs them.
   bool has_draft_masks() const { return !draft_masks_.empty(); }
   // Fills in the masks of sequences with a grammar and drafts. Call it once the drafts are known.
   void fill_draft_masks(std::int64_t vocab_size);
-  // Moves rows that are not sampled behind the sampled ones. Call it once all sequences are added.
+  // Appends the wanted rows that are not sampled to the sampled ones, and completes the lists that not every sequence
+  // filled. Call it once all sequences are added.
   void finish();
 
  private:
@@ -83,7 +84,7 @@ struct ScheduledBatch {
   void append_sampled_row(Sequence& sequence, std::int64_t ahead, std::int64_t vocab_size);
   void append_prompt_rows(Sequence& sequence, Entry& entry);
   void append_hidden_rows(const Sequence& sequence, Entry& entry);
-  // The masks of one sequence's sampled rows, which lie one behind the other.
+  // The masks of one sequence's sampled rows, which follow one another.
   struct DraftMasks {
     Sequence* sequence;
     std::size_t first_word;  // in edits.masks

@@ -50,7 +50,7 @@ std::int64_t Scheduler::schedule(bool decodes, std::int64_t most_chosen, std::in
     const std::int64_t wanted = cut_at_page(sequence, std::min(budget, most));
     if (wanted <= 0) continue;
     std::int64_t count = cache_.fitting(sequence.cache, sequence.computed, wanted);
-    // Preempts the sequences behind this one until a page is free, because a step without entries frees no pages. Does
+    // Preempts the sequences after this one until a page is free, because a step without entries frees no pages. Does
     // not preempt while tokens of another group of decodes (SchedulerOptions::turns) are awaited, because the sequences
     // of that group may end and free pages.
     while (count == 0 && !awaits_tokens() && chosen_.empty() && scheduled.entries.empty() && i + 1 < running_.size()) {
@@ -96,8 +96,8 @@ std::int64_t Scheduler::decodes_of_turn() const {
   return (all + options_.turns - 1) / options_.turns;
 }
 
-// Each chosen sequence keeps its place in its last batch if this batch has that place and no other sequence took it.
-// The other sequences take the free places in order.
+// Orders the chosen sequences by their places. A sequence gets the place that it had in its last batch, if this batch
+// has that place and no other sequence has got it. The other sequences get the free places in order.
 void Scheduler::keep_places() {
   placed_.assign(chosen_.size(), {});
   for (ChosenTokens& chosen : chosen_) {
@@ -222,8 +222,8 @@ void Scheduler::release_cache(Sequence& sequence, bool keep) {
   release_images(sequence, sequence.prompt_tokens());
 }
 
-// Gives the rows back. Other sequences may take them at once, because forwards run in order: a new owner writes the
-// rows after earlier forwards have read them.
+// Gives the rows back, although forwards in flight may still read them. Forwards run in order, so another sequence's
+// forward writes the rows only after those have read them.
 void Scheduler::release_embeddings(Sequence& sequence) {
   if (sequence.first_embedding < 0) return;
   embeddings_.give_back(sequence.first_embedding);

@@ -1,9 +1,9 @@
 // Decides which tokens the next forward computes, and in which pages. Pure bookkeeping: it holds no model and runs
 // nothing.
 //
-// A step takes one decode token of every running sequence, with drafts behind it (step_drafts.h). Prompts fill the step
-// up to `max_tokens` tokens, so a long prompt is computed in chunks beside running decodes. Higher priorities come
-// first, then older sequences. Prompts that each fill the device alone are not computed together (prompt_share.h).
+// A step takes one decode token of every running sequence, with drafts after it (step_drafts.h). Prompts fill the step
+// up to `max_tokens` tokens, so a long prompt is computed in chunks together with running decodes. Higher priorities
+// come first, then older sequences. Prompts that each fill the device alone are not computed together (prompt_share.h).
 // `fit` may shorten the step's prompts, the last one first, so that the step fills a captured size, as long as prompts
 // still make up at least half of the step (drafts not counted). Decodes are never postponed. A decoding sequence keeps
 // its place in the batch as far as possible, because attention plans keep each place's page table on the device and
@@ -93,7 +93,8 @@ class Scheduler {
   bool reads_at_once() const { return num_read_at_once_ > 0; }
   // Records that the forward was enqueued, so that it runs before any later one.
   void mark_submitted(const ScheduledBatch& scheduled);
-  // Forbids reading the ids that the last step left on the device. Precondition: no token is pending.
+  // Makes the next step take its ids from the host and not from what the last step left on the device. Precondition: no
+  // token is pending.
   void forget_rows() {
     for (const auto& sequence : running_) sequence->last_row = -1;
   }
@@ -114,8 +115,8 @@ class Scheduler {
   void forget_results(const ScheduledBatch& scheduled);
   // Adds to `expired` the ids of sequences whose deadline has passed.
   void find_expired(Sequence::Clock::time_point now, std::vector<RequestId>& expired) const;
-  // Makes all running sequences wait again. Keeps nothing that was computed and no token that was to be sampled.
-  // Precondition: no forward is in flight.
+  // Makes all running sequences wait again. Drops everything that was computed and every token that is still to be
+  // sampled. Precondition: no forward is in flight.
   void compute_again();
   // Drops everything in the prefix cache that no running sequence uses.
   void flush_prefixes() { cache_.flush_prefixes(); }

@@ -161,7 +161,7 @@ CacheOptions paged(std::int64_t pages) { return paged_cache(pages, kPageSize); }
 // Returns the largest captured size for up to `tokens` tokens. The captured sizes are 5, 10, 15, ….
 std::int64_t fit(std::int64_t tokens) { return tokens < 5 ? tokens : tokens - tokens % 5; }
 
-// Returns whether `fit` allows the step's number of tokens, or more than half of them are decodes.
+// Returns whether the step has as many tokens as `fit` allows, or decodes take more than half of that number.
 bool fits(const ScheduledBatch& step) {
   std::int64_t decodes = 0;
   for (const ScheduledBatch::Entry& entry : step.entries) decodes += entry.sequence->decodes() ? 1 : 0;
@@ -295,7 +295,7 @@ TEST_P(SchedulerLoads, AgreeWithANaiveMemory) {
   EXPECT_GT(cached_tokens, 1000);
 }
 
-// The chunks of some loads have room for all decodes, and the chunks of other loads do not.
+// In some loads a step has room for all decodes (max_tokens at least max_requests); in others it has not.
 TEST_P(SchedulerLoads, AgreeWherePromptsAreCutToFit) {
   std::int64_t split_chunks = 0;
   for (std::uint64_t seed = 0; seed < 30; ++seed) {
@@ -321,8 +321,8 @@ TEST_P(SchedulerLoads, AgreeWhereNotAllDecodesFitAChunk) {
   }
 }
 
-// Returns the options of caches whose groups together have every kind. Their groups have about `pages` pages, or fewer
-// if they keep less. Some caches have a group that keeps all tokens, and some do not.
+// Returns the options of several caches, whose groups together have every kind. A group has about `pages` pages, or
+// fewer if it keeps fewer tokens. Some caches have a group that keeps all tokens, and some do not.
 std::vector<CacheOptions> families(std::int64_t pages) {
   using enum ir::CacheGroup::Kind;
   const CacheGroupOptions paged{.name = "paged", .num_pages = pages};

@@ -120,7 +120,7 @@ TEST_F(SchedulerTest, APromptsChunksFollowInSeveralSteps) {
   }
 }
 
-// The last sequence takes the place of one that ends; the others keep their places.
+// When a sequence ends, the last sequence takes its place, and the others keep theirs.
 TEST_F(SchedulerTest, DecodesKeepTheirPlaces) {
   Scheduler& scheduler = make({.limits = {.max_tokens = 16}});
   for (const std::int64_t id : {1, 2, 3, 4}) scheduler.add(sequence(id, 3, id == 2 ? 2 : 4));
@@ -343,7 +343,7 @@ TEST_F(SchedulerTest, TheLastSequenceIsPreemptedWherePagesRunOut) {
   scheduler.add(sequence(2, 4, 8));   // one page, grows to three
   std::vector<std::string> steps = all_steps(scheduler);
   EXPECT_EQ(preemptions(), 1);
-  // Sequence 2 is preempted. Sequence 1 takes its cached second page, so 4 of its 9 tokens are still cached at the end.
+  // Sequence 2 is preempted. Sequence 1 takes one of its two cached pages; the other one holds 4 of its 9 tokens.
   EXPECT_THAT(steps, ElementsAre("1:4* 2:4*", "1:1* 2:1*", "1:1* 2:1*", "1:1* 2:1*", "1:1* 2:1*", "1:1*", "1:1*",
                                  "1:1*", "1:1*", "1:1*", "1:1*", "1:1*", "2:5*", "2:1*", "2:1*"))
       << "what 2 had computed was evicted for 1";

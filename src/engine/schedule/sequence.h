@@ -30,11 +30,11 @@ struct Sequence {
   RequestId id;
   Request request;
   std::vector<TokenId> tokens;  // prompt and output
-  std::int64_t pending = 0;     // number of last tokens that forwards in flight have not sampled yet
+  std::int64_t pending = 0;     // number of tokens at the end that forwards in flight have yet to sample
   // The number of tokens with keys and values in the cache, including those that forwards in flight compute.
   std::int64_t computed = 0;
-  // The number of drafts of the last forward that were accepted, and that recurrent states do not include yet. They are
-  // the last computed tokens, and the next forward advances the states over them first. 0 for models without states.
+  // The number of accepted drafts of the last forward, which are the last of the computed tokens. Recurrent states do
+  // not include them yet: the next forward first advances the states over them. 0 for models without states.
   std::int64_t accepted_drafts = 0;
   SequenceCache cache;  // the sequence's pages and slots in all cache groups
   // The first device row of the prompt's given embeddings; -1: none is held. Rows are held from the admission until the
@@ -59,7 +59,7 @@ struct Sequence {
   std::vector<std::uint32_t> allowed;
   std::optional<OutputText> text;  // none: the text is not wanted
   std::optional<Drafter> drafter;  // none: one token is computed at a time
-  std::vector<TokenId> drafts;     // the next forward computes them behind the last token
+  std::vector<TokenId> drafts;     // the next forward computes them after the last token
 
   // The result at the sequence's end. Rows of the prompt are delivered once, even if they are computed again.
   Completion result;

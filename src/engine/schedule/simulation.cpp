@@ -10,7 +10,7 @@
 namespace tessera {
 namespace {
 
-// Returns a token that is distinct for each (what, position).
+// Returns a token that is practically unique for each (what, position).
 TokenId token_of(std::uint64_t what, std::int64_t position) {
   std::uint64_t x = (what + 1) * 0x9e3779b97f4a7c15ULL + static_cast<std::uint64_t>(position);
   x = (x ^ (x >> 31)) * 0xbf58476d1ce4e5b9ULL;
@@ -50,7 +50,8 @@ class Run {
     sequence->order = index;
     for (std::int64_t i = 0; i < request.prompt_tokens; ++i) {
       const auto block = static_cast<std::size_t>(i / options_.block_tokens);
-      // Gives even numbers to blocks and odd numbers to requests.
+      // Blocks pass even numbers to token_of(), and a request's tokens outside its blocks odd ones, so that the two
+      // kinds of tokens differ.
       sequence->request.prompt.push_back(
           block < request.blocks.size()
               ? token_of(2 * static_cast<std::uint64_t>(request.blocks[block]), i % options_.block_tokens)

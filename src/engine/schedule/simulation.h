@@ -42,14 +42,14 @@ double prior_ms(std::int64_t tokens);
 
 struct Simulation {
   ForwardCounters counters;
-  // The number of forwards by their tokens, pure decodes excluded.
+  // The number of forwards by their number of tokens, pure decodes excluded.
   std::map<std::int64_t, std::int64_t> forward_tokens;
-  // The number of prompt tokens that were computed, by replays of either runner or eagerly.
+  // The number of prompt tokens that were computed: in all, by replays of either runner, and eagerly by reason.
   std::int64_t prompt_tokens = 0;
   std::int64_t replayed_prompt_tokens = 0;
   std::map<Reason, std::int64_t> eager_prompt_tokens;
   std::int64_t mixed_forwards = 0;  // forwards with prompts and decodes together
-  // The time of prefill replays, and the time that they would save at their exact sizes.
+  // The time of prefill replays, and the time that they would save if each had its exact size.
   double replay_ms = 0;
   double padding_ms = 0;
   double prefill_ms = 0;  // time of all forwards that are not pure decodes

@@ -169,7 +169,7 @@ TEST(PaddingOfUniformForwards, TakesLittleTimeWithTheAutoSchedule) {
   for (const bool cold : {true, false}) {
     const TokenCost cost = prefill_cost(cold ? std::nullopt : std::optional(measured));
     const std::vector<std::int64_t> sizes = auto_ladder(8192, cost);
-    // The measurements may differ from those with which the ladder was made.
+    // Judges the ladder by the measured costs, even if it was made without measurements (`cold`).
     const PaddingWaste waste = padding_waste(sizes, prefill_cost(measured), uniform);
     const PaddingWaste fixed = padding_waste(prefill_ladder(8192), prefill_cost(measured), uniform);
     std::cout << (cold ? "nothing measured: " : "measured: ") << sizes.size() << " sizes, padding "

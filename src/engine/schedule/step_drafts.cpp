@@ -6,7 +6,7 @@
 namespace tessera {
 namespace {
 
-constexpr std::int64_t kPromptsShare = 4;   // drafts take up to one in so many rows of prompts that fill the step
+constexpr std::int64_t kPromptsShare = 4;   // if prompts fill the step, drafts take at most one row in this many
 constexpr std::int64_t kTokensRead = 8192;  // tokens of texts that drafters read in a step: some two milliseconds
 
 // Counts the pages of each group that are free and not promised to running sequences. Returns the smallest count.
@@ -60,7 +60,7 @@ StepDrafts::Drafted StepDrafts::choose(const Step& step, std::span<const ChosenT
     const std::int64_t end = now + counts[i];
     const std::int64_t pages = cache.pages_for(end) - cache.pages_for(now);
     if (pages > std::max<std::int64_t>(spare, 0)) {
-      drafted.predicted_ms = 0;  // the prediction includes these drafts
+      drafted.predicted_ms = 0;  // the prediction counts these drafts too, which get no pages
       continue;
     }
     sequence.drafter->propose(sequence.tokens, counts[i], sequence.drafts);

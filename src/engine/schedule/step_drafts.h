@@ -35,7 +35,7 @@ class StepDrafts {
   struct Step {
     const Sequences& running;
     std::int64_t most_rows;    // rows that can be sampled; one of them is kept for every running sequence
-    std::int64_t budget;       // tokens that may be computed beside the decodes
+    std::int64_t budget;       // tokens that may be computed in addition to the decodes
     std::int64_t prompt_rows;  // tokens of prompts that the step would compute without drafts
   };
 
@@ -43,7 +43,7 @@ class StepDrafts {
 
   struct Drafted {
     std::int64_t count = 0;   // drafts of all sequences
-    double predicted_ms = 0;  // the step's; 0: no drafts, prompts, no costs measured, or no pages for some drafts
+    double predicted_ms = 0;  // the step's time; 0: no drafts, prompts, no costs measured, or no pages for some drafts
   };
   // Sets the drafts of each sequence that decodes in this step, possibly none, and takes pages for them.
   Drafted choose(const Step& step, std::span<const ChosenTokens> decoding, CacheManager& cache);
@@ -54,9 +54,9 @@ class StepDrafts {
   std::vector<DraftOffer> offers_;  // one offer for each decoding sequence
 };
 
-// Records that the entry's next draft equals the token that was sampled before it. Moves the entry to the row of the
-// token behind the draft. With `has_states` the next forward advances the model's states over the draft, because states
-// do not include drafts. Precondition: the sampled token was settled.
+// Records that the entry's next draft is kept, because it equals the token sampled from the row before it. Moves the
+// entry to the draft's row, which gives the next token. With `has_states` the next forward advances the model's states
+// over the draft, because states do not include drafts. Precondition: the sampled token was settled.
 void keep_draft(ScheduledBatch::Entry& entry, bool has_states);
 
 }  // namespace tessera

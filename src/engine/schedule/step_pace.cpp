@@ -17,8 +17,8 @@ constexpr double kSlackMs = 0.7;
 constexpr std::chrono::seconds kArrivals{1};
 constexpr double kKept = 0.96;  // each added forward multiplies the old sums by this
 constexpr int kFewest = 6;      // a line is used once it has this many forwards
-// A forward's time counts as at most kFar times its estimate. An estimate below kLittle times the mean time of all
-// forwards is replaced by that product in this limit.
+// To limit outliers, a forward's time counts as at most kFar times its estimate. In this limit, an estimate below
+// kLittle times the mean time of all forwards is replaced by that product.
 constexpr double kFar = 2;
 constexpr double kLittle = 0.2;
 

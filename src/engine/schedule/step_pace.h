@@ -4,9 +4,9 @@
 //
 // A forward's time is estimated by a line over its rows, fitted to the last few dozen forwards of its kind. Twice their
 // mean distance from the line is subtracted. A short estimate only loses the chance for requests to join. A long
-// estimate would leave the device idle; so if a forward is found finished, its kind's estimates are cut for the next
-// few forwards. Decode-only forwards are short, and the host must be awake for each of them, so they are awaited in
-// this way only while requests arrive. Pure: the caller gives times.
+// estimate would leave the device idle. So if the host finds a forward already finished, the estimates for its kind are
+// cut for the next few forwards. Decode-only forwards are short, and the host must be awake for each of them, so they
+// are awaited in this way only while requests arrive. The class reads no clock: the caller gives the times.
 #pragma once
 
 #include <array>
@@ -29,8 +29,8 @@ class StepPace {
 
   // Records that a request arrived.
   void arrived(Clock::time_point now) { last_arrival_ = now; }
-  // Records that a forward was enqueued behind those in flight, which are at most kMost. The host scheduled and
-  // enqueued it from `begin` to `end`.
+  // Records that a forward was enqueued after those in flight, which are at most kMost. The host scheduled and enqueued
+  // it from `begin` to `end`.
   void submitted(Step step, Clock::time_point begin, Clock::time_point end);
   // Records that the host waited from `begin` to `end` for the oldest forward's results.
   void collected(Clock::time_point begin, Clock::time_point end);

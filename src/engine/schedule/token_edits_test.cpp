@@ -42,7 +42,7 @@ TEST(TokenEdits, RepetitionCountsPromptAndOutput) {
   EXPECT_THAT(row(edits, 2), UnorderedElementsAre(Pair(1, Pair(2, 0)), Pair(2, Pair(2, 0)), Pair(7, Pair(2, 0))));
 }
 
-TEST(TokenEdits, ABadWordIsForbiddenBehindItsBeginning) {
+TEST(TokenEdits, ForbidsTheLastTokenAfterABadWordsBeginning) {
   TokenEdits edits(asked({.bad_words = {{TokenId(5)}, {TokenId(7), TokenId(8), TokenId(9)}, {TokenId(8), TokenId(6)}}}),
                    {});
   EXPECT_TRUE(edits.follow_text());

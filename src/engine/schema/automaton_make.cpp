@@ -101,12 +101,12 @@ class Builder {
   std::vector<Node> nodes_;
 };
 
-// Whether "$" was passed. After it, no character may follow, except one last newline in the wide reading.
+// Says whether a path has passed "$". After it, no character may follow, except one last newline in the wide reading.
 enum Phase : std::int32_t { kBefore = 0, kEnded = 1, kAfterNewline = 2, kPhases = 3 };
 using Position = std::int32_t;  // node * kPhases + phase
 
 struct Positions {
-  bool consumed = false;  // a character precedes, so "^" does not match
+  bool consumed = false;  // a character precedes these positions, so "^" does not match here
   std::vector<Position> sorted{};
   auto operator<=>(const Positions&) const = default;
 };
@@ -130,7 +130,7 @@ class Subsets {
   }
 
  private:
-  // Divides all characters into classes that no pattern needs to distinguish further.
+  // Divides all characters into classes, so that every set of the regex contains a class whole or not at all.
   Status find_classes() {
     std::set<char32_t> starts = {0, '\n', '\n' + 1, 0xD800, 0xE000};
     std::unordered_set<const CharSet*> known;  // repetitions share their sets
@@ -195,7 +195,7 @@ class Subsets {
   const std::vector<Node>& nodes_;
   Reading reading_;
   WorkLimit& work_;
-  std::vector<std::uint32_t> seen_;  // the round that saw each position last
+  std::vector<std::uint32_t> seen_;  // [position]: the last call of state_of() that reached it
   std::uint32_t round_ = 0;
   Automaton out_;
   std::map<Positions, std::int32_t> ids_;
@@ -211,7 +211,8 @@ Result<Automaton> make_automaton(const Regex& regex, Reading reading, WorkLimit&
   const std::int32_t first = builder.node();
   const std::int32_t last = TRY(builder.add(anywhere, first));
   const Automaton raw = TRY(Subsets(builder.nodes(), reading, work).run(first, last));
-  return minimised(TRY(intersection(raw, TRY(length_automaton(0, -1)), work)), work);  // removes dead ends
+  // The intersection accepts the same texts as `raw`. intersection() is called only because it removes dead ends.
+  return minimised(TRY(intersection(raw, TRY(length_automaton(0, -1)), work)), work);
 }
 
 }  // namespace tessera::schema

@@ -40,8 +40,8 @@ class Partition {
     std::swap(place_[state], place_[other]);
   }
 
-  // Moves the marked states of each block into a new block, unless all of its states are marked. `split` takes the old
-  // and the new block.
+  // Moves the marked states of each block into a new block, unless all of the block's states are marked. Calls
+  // split(old block, new block) for each new block.
   template <class Split>
   void split_marked(const Split& split) {
     for (const std::size_t old : std::exchange(touched_, {})) {

@@ -33,7 +33,7 @@ bool only_blanks(const Regex& regex) {
   return std::ranges::all_of(regex->parts, only_blanks);
 }
 
-// Returns the EBNF of a regex of blanks. Between JSON's tokens, blanks are written without escapes.
+// Returns an EBNF expression for a regex that matches only blanks. Unlike in JSON strings, no character is escaped.
 std::string blanks(const Regex& regex) {
   std::vector<std::string> parts;
   for (const Regex& part : regex->parts) parts.push_back(blanks(part));

@@ -12,7 +12,7 @@ namespace {
 __extension__ using Wide = __int128;
 
 constexpr int kMaxDigits = 18;
-// The most digits of a step, in all and behind the point. Products then have at most 38 digits.
+// The most digits of a step, in total and after the point. Products then have at most 38 digits.
 constexpr int kStepDigits = 15;
 constexpr long double kMostUnits = 1e18L;
 
@@ -45,7 +45,7 @@ std::optional<Decimal> decimal_of(long double value) {
     out.units = out.units * 10 + (c - '0');
     places += fraction ? 1 : 0;
   }
-  // The number is not an integer here, so it has digits behind the point.
+  // The number is not an integer here, so it has digits after the point.
   if (places > kMaxDigits) return std::nullopt;
   out.places = places;
   if (text.starts_with('-')) out.units = -out.units;
@@ -58,7 +58,7 @@ bool is_step(const Decimal& step) {
 
 bool is_multiple(long double value, const Decimal& step) {
   if (std::trunc(value) == value) {
-    // Subtracts step.units as often as it fits; the rest is a small integer, however large the value is.
+    // The rest of the division by step.units is a small integer, however large the value is.
     const auto rest = static_cast<std::int64_t>(std::fmod(value, static_cast<long double>(step.units)));
     return static_cast<Wide>(rest) * power_of_ten(step.places) % step.units == 0;
   }

@@ -22,8 +22,7 @@ void append_escaped(std::string& out, char32_t code, std::string_view special) {
   }
 }
 
-// Returns whether a set is large. Most characters of a large set are raw, so the first of ebnf_json_alternatives() is
-// the raw one.
+// Returns whether a set is large. A large set has raw characters, which are then the first of ebnf_json_alternatives().
 bool is_large(const CharSet& characters) { return characters.size() > 1000; }
 
 const CharSet& raw_characters() {
@@ -31,7 +30,7 @@ const CharSet& raw_characters() {
   return raw;
 }
 
-// Returns any number of characters of the set as a loop inside one rule.
+// Returns an expression for any number of characters of the set, as a loop inside one rule.
 std::string character_loop(const CharSet& characters, EbnfRules& rules) {
   const std::vector<std::string> ways = ebnf_json_alternatives(characters);
   if (ways.size() == 1) return ways.front() + '*';

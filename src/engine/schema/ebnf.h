@@ -18,18 +18,18 @@ std::string ebnf_text(std::string_view utf8);
 // Returns a character class such as [a-z]. Precondition: the set is not empty.
 std::string ebnf_class(const CharSet& characters);
 // Returns an expression for one character of the set inside a JSON string. `"`, `\` and control characters have one
-// escaped form each; all others are raw. A large set has only its raw characters, unless ebnf_counted() applies. The
-// reason is that xgrammar caches token masks for positions within one rule. If a rule ended after every character,
-// xgrammar would try the whole vocabulary at each one. So large sets must not be choices, and loops stay inside one
-// rule. Precondition: the set is not empty.
+// escaped form each; all others are raw. For a large set, the expression has only the raw characters, unless
+// ebnf_counted() applies. The reason is that xgrammar caches token masks for positions within one rule. If a rule ended
+// after every character, xgrammar would test the whole vocabulary at each character. So the expression of a large set
+// must not be a choice, and loops stay inside one rule. Precondition: the set is not empty.
 std::string ebnf_json_character(const CharSet& characters);
 // Returns all alternatives for one character of the set, none of which is a choice.
 std::vector<std::string> ebnf_json_alternatives(const CharSet& characters);
 // Returns the expression repeated `min` to `max` times: "a", "a?", "a*", "a{2,3}", …. max -1: unbounded.
 std::string ebnf_repeat(const std::string& expression, std::int64_t min, std::int64_t max);
-// Returns `min` to `max` characters (max -1: unbounded) of the rule `character`. If the following text begins with none
-// of these characters (for example with a closing quote), xgrammar counts them at a cost that does not depend on their
-// number (tools/xgrammar.patch). Otherwise xgrammar writes out every repetition.
+// Returns an expression for `min` to `max` characters (max -1: unbounded) of the rule `character`. If the following
+// text begins with none of these characters (for example with a closing quote), xgrammar counts them at a cost that
+// does not depend on their number (tools/xgrammar.patch). Otherwise xgrammar writes out every repetition.
 std::string ebnf_counted(const std::string& character, std::int64_t min, std::int64_t max);
 // Returns "(a | b)", or a single alternative as it is. Precondition: `alternatives` is not empty.
 std::string ebnf_choice(const std::vector<std::string>& alternatives);
@@ -38,7 +38,7 @@ class EbnfRules {
  public:
   // Returns the name of a rule with this body; equal bodies share a rule.
   std::string shared(const std::string& body);
-  // Returns a name that no other rule has.
+  // Returns a new name for a rule, which no other rule has.
   std::string fresh_name(std::string_view hint);
   void define(const std::string& name, const std::string& body);
   // Returns the name of ebnf_string_end()'s rule. `body` is called once, with that name, and returns the rule's body.
@@ -57,18 +57,18 @@ class EbnfRules {
   std::unordered_map<std::string, std::string> by_body_;
 };
 
-// Returns the narrow reading of `regex` inside a JSON string. `end` follows each text: it is an expression that begins
-// with a quote, or "". Precondition: the regex has no anchors and matches something.
+// Returns an expression for the texts of the regex's narrow reading, as characters of a JSON string. `end` follows each
+// text: an expression that begins with a quote, or "". Precondition: the regex has no anchors and matches something.
 std::string ebnf_regex(const Regex& regex, EbnfRules& rules, const std::string& end);
 // Returns an expression for the automaton's texts, and adds the rules that it uses. `end` (an expression) follows each
 // text. Precondition: the automaton is not empty.
 std::string ebnf_automaton(const Automaton& automaton, EbnfRules& rules, const std::string& end);
 
-// Returns the rest of any JSON string, with the closing quote. Characters have all their escaped forms; halves of
-// surrogate pairs are left out.
+// Returns an expression for what may follow in any JSON string: characters, in all their escaped forms, and the closing
+// quote. Halves of surrogate pairs are left out.
 std::string ebnf_string_end(EbnfRules& rules);
-// Returns the name of a rule for one character of any JSON string in all its escaped forms; halves of surrogate pairs
-// are left out.
+// Returns the name of a rule for any one character of a JSON string, raw or in one of its escaped forms. Halves of
+// surrogate pairs are left out.
 std::string ebnf_string_character(EbnfRules& rules);
 
 }  // namespace tessera::schema

@@ -1,4 +1,4 @@
-// Defines the strings of those values of "format" that grammars enforce.
+// Defines which strings belong to a "format", for those formats that grammars enforce.
 #pragma once
 
 #include <optional>

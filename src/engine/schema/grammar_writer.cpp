@@ -11,7 +11,7 @@
 namespace tessera::schema {
 namespace {
 
-// The most values of "uniqueItems" that may come in any order; they take 2^6 rules.
+// The most values of "uniqueItems" that may come in any order. Any order of 6 values takes 2^6 rules.
 constexpr std::size_t kMaxAnyOrder = 6;
 constexpr std::size_t kMaxTextBytes = 4u << 20;  // largest size of the grammar in EBNF
 
@@ -88,7 +88,7 @@ Result<std::string> GrammarWriter::array(const ArrayShape& shape, TypeId type) {
   }
   if (open && types_.possible(shape.rest)) elements.more = TRY(type_rule(shape.rest));
   if (shape.prefix.empty()) return bracketed("[", TRY(separated(elements)), "]");
-  // Writes each item of the prefix only behind the one before it.
+  // Writes each item of the prefix only after the one before it.
   const auto listed = static_cast<std::int64_t>(elements.listed.size());
   std::string tail;
   if (!elements.more.empty() && (shape.max < 0 || shape.max > listed)) {
@@ -110,8 +110,8 @@ Result<std::string> GrammarWriter::unique_array(const ArrayShape& shape, TypeId 
       shape.prefix.empty() && types_.possible(shape.rest) ? TRY(few_values(types_, shape.rest)) : std::nullopt;
   if (!few) {
     if (shape.prefix.empty() && !types_.possible(shape.rest)) return bracketed("[", "", "]");
-    return table_.placed(unimplemented("\"uniqueItems\": items that are no short list of values (an enum, booleans, "
-                                       "integers in a small range) cannot be kept apart by a grammar"),
+    return table_.placed(unimplemented("\"uniqueItems\": supported only for items with a short list of values (an "
+                                       "enum, booleans, integers in a small range)"),
                          type);
   }
   std::vector<std::string> values;

@@ -23,7 +23,7 @@ class GrammarWriter {
   GrammarWriter(TypeTable& table, SettledTypes& types, std::string blank)
       : table_(table), types_(types), blank_(std::move(blank)) {}
 
-  // Returns rules in xgrammar's EBNF; "root" is the first. Precondition: types.possible(root).
+  // Returns the rules of the grammar in xgrammar's EBNF, "root" first. Precondition: types.possible(root).
   Result<std::string> write(TypeId root);
 
  private:
@@ -50,11 +50,11 @@ class GrammarWriter {
   Result<std::string> object(const ObjectShape& shape);
   std::string value(const Json& json) const;
 
-  // Writes the elements and their commas.
+  // Returns an expression for the elements with commas between them.
   Result<std::string> separated(const Elements& elements);
   std::string uncounted(const Elements& elements);
   Result<std::string> counted(const Elements& elements);
-  // Writes `min` to `max` of `values` in any order, each at most once.
+  // Returns an expression for `min` to `max` of `values` in any order, each at most once.
   std::string any_order(const std::vector<std::string>& values, std::int64_t min, std::int64_t max);
 
   std::string token(std::string_view text) const;  // with optional blanks around it

@@ -31,7 +31,7 @@ std::string GrammarWriter::uncounted(const Elements& elements) {
   const std::string comma = token(",") + ' ';
   // Computes what may follow each element, from the last element to the first.
   std::string tail = elements.more.empty() ? "" : ebnf_repeat(comma + elements.more, 0, -1);
-  // The texts that begin with each element, the last element first.
+  // Expressions for the lists that begin with each element, the last element first.
   std::vector<std::string> starts;
   if (!elements.more.empty()) starts.push_back(tail.empty() ? elements.more : elements.more + ' ' + tail);
   bool may_be_empty = true;
@@ -63,7 +63,8 @@ Result<std::string> GrammarWriter::counted(const Elements& elements) {
   // Without a maximum, all counts above the minimum are equivalent.
   const std::int64_t top = elements.max >= 0 ? elements.max : elements.min;
   const auto capped = [&](std::int64_t count) { return elements.max < 0 ? std::min(count, top) : count; };
-  // [element, count]: the texts that begin at that element after `count` elements; nothing if there is no such text.
+  // [element, count]: an expression for the rest of the list from that element on, if `count` elements precede; nothing
+  // if every such list has too few or too many elements.
   std::map<std::pair<std::int64_t, std::int64_t>, std::optional<std::string>> known;
   const auto more_from = [&](std::int64_t count) -> std::optional<std::string> {
     const std::int64_t least = std::max<std::int64_t>(elements.min - count, 0);
@@ -110,7 +111,8 @@ Result<std::string> GrammarWriter::counted(const Elements& elements) {
 std::string GrammarWriter::any_order(const std::vector<std::string>& values, std::int64_t min, std::int64_t max) {
   const auto size = static_cast<unsigned>(values.size());
   const std::string comma = token(",") + ' ';
-  // [set of remaining values]: the rest of the text. Small sets come first.
+  // [set of remaining values]: an expression for the rest of the list. Small sets are made first, because larger ones
+  // use them.
   std::map<unsigned, std::string> rest;
   for (unsigned left = 0; left < (1u << size); ++left) {
     const auto count = static_cast<std::int64_t>(size) - std::popcount(left);

@@ -5,8 +5,8 @@
 
 namespace tessera::schema {
 
-// Returns the "$ref" of a schema that is only a reference, or null. If `alone`, keywords beside the "$ref" have no
-// meaning.
+// Returns the "$ref" of a schema that is only a reference, or null. With `alone`, every schema with a "$ref" is one,
+// because other keywords beside it have no meaning.
 const Json* lone_reference(const Json& schema, bool alone);
 // Returns whether every value satisfies `schema`. It does if `schema` is true, or has only annotations ("title",
 // "default", …) and keywords that the standard does not define.

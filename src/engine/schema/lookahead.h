@@ -12,7 +12,7 @@ struct PatternPart {
   bool negated = false;  // texts must not match `pattern`
 };
 
-// Splits the lookaheads behind a leading "^" into patterns of their own: "^(?!a)(?=b)c" becomes "^c", "^(?:b)", and the
+// Splits the lookaheads after a leading "^" into patterns of their own: "^(?!a)(?=b)c" becomes "^c", "^(?:b)", and the
 // negated "^(?:a)". A text matches the pattern if it satisfies all parts. Any other pattern is returned unchanged as
 // the only part; if it has lookaheads, parse_regex() then refuses it.
 std::vector<PatternPart> split_lookaheads(std::string_view pattern);

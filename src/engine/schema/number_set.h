@@ -43,8 +43,8 @@ NumberSet both(const NumberSet& a, const NumberSet& b);
 // Returns true only if the set is empty; it may miss some empty sets.
 bool provably_empty(const NumberSet& set);
 bool contains(const NumberSet& set, const Json& number);
-// Subtracts `other` from `set`: returns the parts below and above `other`. Returns nothing if these may not be the
-// whole difference.
+// Subtracts `other` from `set`: returns the parts below and above `other`. Returns nothing if these parts may not be
+// the whole difference.
 std::optional<std::vector<NumberSet>> without(const NumberSet& set, const NumberSet& other);
 // Returns all numbers of a set of integers if its bounds enclose at most `most` integers; otherwise nothing.
 std::optional<std::vector<std::int64_t>> finite_integers(const NumberSet& set, std::int64_t most);

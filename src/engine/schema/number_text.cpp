@@ -50,7 +50,7 @@ void add_digits(const DigitWalk& walk, const Rest& rest, std::vector<Regex>& cho
   if (walk.on_high) add(last, last, false, true);
 }
 
-// Returns the digits after the point for numbers from 0.`low` to 0.`high`; trailing zeros may be left out.
+// Returns a regex of the digits after the point for numbers from 0.`low` to 0.`high`; trailing zeros may be left out.
 Regex fraction_digits(const DigitWalk& walk) {
   if (walk.left() == 0) return nothing();
   if (!walk.on_low && !walk.on_high) return digits(0, walk.left());
@@ -77,7 +77,7 @@ Regex same_length(const DigitWalk& walk) {
   return make_choice(std::move(choices));
 }
 
-// Returns the integers from `low` to `high`. Precondition: 0 <= low <= high.
+// Returns a regex of the integers from `low` to `high`. Precondition: 0 <= low <= high.
 Regex whole_numbers(std::int64_t low, std::int64_t high) {
   std::vector<Regex> choices;
   const auto length = [](std::int64_t value) { return static_cast<int>(std::to_string(value).size()); };
@@ -89,7 +89,7 @@ Regex whole_numbers(std::int64_t low, std::int64_t high) {
   return make_choice(std::move(choices));
 }
 
-// Returns the decimals from `low` to `high`, which are in units of 10^-places. Precondition: 0 <= low <= high.
+// Returns a regex of the decimals from `low` to `high`, both in units of 10^-places. Precondition: 0 <= low <= high.
 Regex decimals(std::int64_t low, std::int64_t high, int places) {
   const std::int64_t unit = power_of_ten(places);
   const std::int64_t low_whole = low / unit;
@@ -104,7 +104,7 @@ Regex decimals(std::int64_t low, std::int64_t high, int places) {
   return make_choice(std::move(choices));
 }
 
-// Returns the decimals from `low` to `high`, also negative ones. Precondition: low <= high.
+// Does the same as decimals(), but also for negative bounds. Precondition: low <= high.
 Regex signed_decimals(std::int64_t low, std::int64_t high, int places) {
   std::vector<Regex> choices;
   if (high >= 0) choices.push_back(decimals(std::max<std::int64_t>(low, 0), high, places));
@@ -133,7 +133,8 @@ struct Units {
   int places = 0;
 };
 
-// Returns the bound in units of 10^-places, rounded to the decimal text that a reader would see.
+// Returns the bound in units of 10^-places. Rounding gives the decimal that the schema's text has, although the double
+// is not exactly that decimal.
 std::int64_t units_of(long double value, int places) {
   return static_cast<std::int64_t>(std::round(value * static_cast<long double>(power_of_ten(places))));
 }
@@ -193,8 +194,8 @@ Result<Units> units_between(const NumberSet& set) {
   return out;
 }
 
-// Makes an automaton that accepts decimal texts whose number of units is a multiple of `step`. Its state place * step +
-// rest has read `place` digits behind the point, and the units so far leave the remainder `rest`.
+// Makes an automaton that accepts decimal texts whose number of units is a multiple of `step`. In state place * step +
+// rest, `place` digits after the point were read, and the units so far leave the remainder `rest`.
 Automaton multiples_automaton(std::int64_t step, int places) {
   Automaton out{.starts = {0, '-', '.', '/'}};
   for (char32_t c = '0'; c <= ':'; ++c) out.starts.push_back(c);
@@ -204,7 +205,8 @@ Automaton multiples_automaton(std::int64_t step, int places) {
       const std::int64_t scale = power_of_ten(places - place) % step;
       out.accepts.push_back(rest * scale % step == 0 ? 1 : 0);
       const auto here = static_cast<std::int32_t>(place * count + rest);
-      // A digit behind the point moves to the next place. The point itself leads to the states that the last loop adds.
+      // A digit after the point moves to the next place. The point itself leads to states that the loop at the end
+      // adds.
       const bool digits_follow = place < places || places == 0;
       out.next.insert(
           out.next.end(),
@@ -218,7 +220,7 @@ Automaton multiples_automaton(std::int64_t step, int places) {
       out.next.push_back(kNoState);
     }
   }
-  // Adds the states directly behind the point. They accept nothing, because a digit must follow.
+  // Adds the states directly after the point. They accept nothing, because a digit must follow.
   for (std::int64_t rest = 0; places > 0 && rest < step; ++rest) {
     out.accepts.push_back(0);
     out.next.insert(out.next.end(), 4, kNoState);

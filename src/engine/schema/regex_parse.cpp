@@ -147,7 +147,7 @@ class Parser {
     }
     Regex regex = TRY(choice(depth + 1));
     if (!take(")")) return bad("a \"(\" without \")\"");
-    // A group is a node of its own, so repeating it is not a repetition of a repetition.
+    // Forgets the repetition made last. "(a*)*" is allowed, because the group lies between the two repetitions.
     last_ = nullptr;
     return regex;
   }

@@ -1,4 +1,4 @@
-// Looks up places in one JSON schema: the target of a "$ref", and the place of a schema for messages.
+// Finds things in one JSON schema: the schema that a "$ref" refers to, and a schema's place as error messages name it.
 #pragma once
 
 #include <deque>
@@ -22,7 +22,7 @@ class SchemaIndex {
   Result<const Json*> resolve(const Json& from, const std::string& reference) const;
   // Returns the place of `schema`, a part of the root, as a JSON pointer in a fragment: "#/properties/a".
   std::string place(const Json& schema) const;
-  // Returns whether `schema` is of draft 7 or older, in which keywords beside a "$ref" have no meaning.
+  // Returns whether `schema` follows draft 7 or an older draft, in which keywords beside a "$ref" have no meaning.
   bool reference_stands_alone(const Json& schema) const;
 
  private:

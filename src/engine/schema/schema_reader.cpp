@@ -19,7 +19,7 @@ constexpr std::array<std::string_view, 5> kUnheld = {"$dynamicRef", "$recursiveR
 // Larger counts have no effect, because other limits end a text earlier.
 constexpr std::int64_t kMaxCount = 1'000'000'000;
 
-// The steps that leaving one type out of one shape takes from the WorkLimit. They also bound the memory of the results.
+// The number of WorkLimit steps for leaving one type out of one shape. They also bound the memory of the results.
 constexpr std::size_t kLeftOutSteps = 50;
 
 // Returns whether `value` may contain a rounded number: one that is written as an integer, but fits neither 64 bits nor
@@ -37,7 +37,7 @@ bool only_values(const Shapes& shapes) {
                              [](const Shape& shape) { return shape.get<Json>() != nullptr && shape.left_out.empty(); });
 }
 
-// Returns whether one of the shapes is this value. Precondition: only_values(shapes).
+// Returns whether `value` is among the shapes. Precondition: only_values(shapes).
 bool has_value(const Shapes& shapes, const Json& value) {
   return std::ranges::any_of(shapes, [&](const Shape& shape) { return equal_values(*shape.get<Json>(), value); });
 }
@@ -243,8 +243,9 @@ Result<Shapes> SchemaReader::apply_negations(Shapes shapes) {
   return yes;
 }
 
-// Returns what a dependency on the property `name` allows: objects with that property that also have the `required`
-// properties and satisfy `schema` (may be null), objects without that property, and all values that are not objects.
+// Returns the values that satisfy a dependency on the property `name`. If they are objects with that property, they
+// also have the `required` properties and satisfy `schema` (may be null). Objects without that property and all other
+// values satisfy it too.
 Result<Shapes> SchemaReader::with_present(const std::string& name, const std::vector<std::string>& required,
                                           const Json* schema) {
   const TypeId any = TRY(table_.any());

@@ -15,7 +15,7 @@ namespace tessera::schema {
 
 class SchemaReader {
  public:
-  // Keeps references for read().
+  // Keeps references to both arguments, which read() uses.
   SchemaReader(TypeTable& table, const Json& schema) : table_(table), schema_(schema) {}
 
   Result<Shapes> read();

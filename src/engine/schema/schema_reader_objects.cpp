@@ -50,7 +50,7 @@ Result<std::vector<SchemaReader::Matched>> SchemaReader::match_patterns(const Js
     for (const Matched& one : classes) {
       Matched rest = one;
       std::vector<Matched> parts;
-      // Each part gets the names that are in all earlier terms but not in this one.
+      // Each part gets the names that satisfy all terms before this one but not this one.
       for (const TextTerm& term : terms) {
         parts.push_back(rest);
         parts.back().names.terms.push_back(term);
@@ -60,8 +60,8 @@ Result<std::vector<SchemaReader::Matched>> SchemaReader::match_patterns(const Js
       rest.schemas.push_back(&schema);
       parts.insert(parts.begin(), std::move(rest));
       for (Matched& part : parts) {
-        // The first pattern surely leaves names on both sides. Further patterns, and patterns with lookaheads, may
-        // leave a part without names.
+        // Some names match the first pattern and some do not, so neither part is empty. With further patterns, or
+        // lookaheads, a part may have no names.
         const bool sure = first && terms.size() == 1;
         if (!sure && TRY(table_.texts().empty(part.names, Reading::kWide))) continue;
         split.push_back(std::move(part));

@@ -53,7 +53,7 @@ class SettledTypes {
   Result<std::optional<Shapes>> object_apart(const ObjectShape& object, const ObjectShape& other, const LeftOut& what,
                                              std::size_t most);
   Result<std::optional<Shapes>> array_apart(const ArrayShape& array, const ArrayShape& other, const LeftOut& what);
-  // Returns `object` with this property as a member; the object's name classes no longer apply to it.
+  // Returns `object` with this property as a member, and without the property's name in its name classes.
   Result<Shape> with_member(const ObjectShape& object, const Member& member);
   Result<Shape> as_generated(const Shape& shape);
   Status keep_names_apart(ObjectShape& shape);
@@ -71,7 +71,7 @@ class SettledTypes {
   std::vector<TypeId> to_settle_;
   std::vector<TypeId> to_reach_;
   std::vector<Overlap> overlaps_;
-  std::set<std::pair<const Json*, TypeId>> told_apart_;  // place and type of a LeftOut, told apart by apart()
+  std::set<std::pair<const Json*, TypeId>> told_apart_;  // LeftOut::at and type, for which apart() is used
 };
 
 // Returns all values of a type that has at most 512, each a single value or an integer between bounds; otherwise

@@ -79,7 +79,8 @@ Result<bool> SettledTypes::possible(const Shape& shape) {
   return true;
 }
 
-// Visits the types that are still empty until nothing changes; types are few and their graphs shallow.
+// Visits all types that are not known to have a value, again and again until nothing changes. Types are few, and few
+// rounds are needed, because types are not nested deeply.
 Status SettledTypes::find_inhabited() {
   for (bool changed = true; changed;) {
     changed = false;

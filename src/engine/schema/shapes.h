@@ -19,7 +19,7 @@ using TypeId = std::int32_t;  // index in a TypeTable
 struct ArrayShape {
   std::vector<TypeId> prefix{};  // types of the first items
   TypeId rest = 0;               // type of all other items
-  bool implied = true;           // the schema does not mention the other items
+  bool implied = true;           // `rest` is not from the schema, which does not mention other items
   std::int64_t min = 0;
   std::int64_t max = -1;  // -1: unbounded
   bool unique = false;

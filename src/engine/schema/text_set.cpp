@@ -23,8 +23,8 @@ bool lengths_hold(const LengthRange& lengths, const TextSet& set) {
   return lengths.min >= set.min && (set.max < 0 || (lengths.max >= 0 && lengths.max <= set.max));
 }
 
-// Folds a maximum length into a regex of one repeated class beside parts of fixed length: "[a-z][a-z0-9]*" of at most
-// 64 characters becomes "[a-z][a-z0-9]{0,63}". Returns null if `regex` has another form or no text is left.
+// Folds a maximum length into a regex of one repeated class and parts of fixed length: "[a-z][a-z0-9]*" of at most 64
+// characters becomes "[a-z][a-z0-9]{0,63}". Returns null if `regex` has another form or no text is left.
 Regex fold_lengths(const Regex& regex, const TextSet& set) {
   std::vector<Regex> parts = regex->kind == Kind::kSequence ? regex->parts : std::vector<Regex>{regex};
   std::int64_t fixed = 0;
@@ -63,9 +63,9 @@ Regex stopped(const Regex& regex, int count, bool all) {
   return std::make_shared<const RegexNode>(std::move(out));
 }
 
-// Stops repetitions early, so that all texts stay within a long maximal length (a URL of 2083 characters), which would
-// otherwise need an automaton with as many states. Returns null if the length is short, or if repetitions would stop
-// before kLeastCount.
+// Stops repetitions early, so that all texts stay within a long maximum length, such as the 2083 characters of a URL.
+// An exact limit would need an automaton with a state for each number of characters. Returns null if the length is
+// short, or if repetitions would stop before kLeastCount.
 Regex stop_early(const Regex& regex, const TextSet& set) {
   constexpr std::int64_t kLong = 64;
   constexpr int kLeastCount = 8;

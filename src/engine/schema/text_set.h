@@ -42,7 +42,8 @@ class TextSets {
   Result<std::shared_ptr<const Automaton>> automaton(const TextSet& set, Reading reading);
   Result<bool> empty(const TextSet& set, Reading reading);
   Result<bool> contains(const TextSet& set, std::string_view text, Reading reading);
-  // Removes the wide reading of `other` from `set`. The result is exact for generation; its wide reading may keep more.
+  // Removes the texts of other's wide reading from `set`. The set's narrow reading, which is generated, then has none
+  // of them; its wide reading may keep some.
   Status leave_out(TextSet& set, const TextSet& other);
   // Removes `texts` from `set`. Sets that exclude the same texts share an automaton.
   Status leave_out_texts(TextSet& set, std::vector<std::string> texts);

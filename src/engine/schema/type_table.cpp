@@ -137,7 +137,7 @@ Result<Shapes> TypeTable::read(const Json& schema) {
 
 Result<Shapes> TypeTable::product(const Shapes& a, const Shapes& b) {
   Shapes out;
-  std::size_t sets = 0;  // shapes that are no single value; there may be many single values
+  std::size_t sets = 0;  // number of shapes that are not single values, of which there may be many
   for (const Shape& one : a) {
     for (const Shape& other : b) {
       TRY(texts_.work().spend(10));
@@ -162,7 +162,7 @@ Result<Shapes> TypeTable::both(const Shape& a, const Shape& b) {
     const Shape other{.values = value == a.get<Json>() ? b.values : a.values};
     const bool certain = TRY(admits(other, *value, Reading::kNarrow));
     if (!certain && TRY(admits(other, *value, Reading::kWide))) {
-      return unimplemented(fmt::format("validators differ on whether {} is of a pattern or format", value->dump()));
+      return unimplemented(fmt::format("validators disagree on whether {} matches a pattern or format", value->dump()));
     }
     if (!certain) return none;
     out.values = *value;

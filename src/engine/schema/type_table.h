@@ -42,8 +42,9 @@ class TypeTable {
 
   // Returns the intersection of two shapes; nothing if it is obviously empty.
   Result<Shapes> both(const Shape& a, const Shape& b);
-  // Returns the type of the property `name`; never() if no class contains it. Precondition: no member of the shape has
-  // this name. Returns unimplemented if dialects of regular expressions differ.
+  // Returns the type of the property `name`, which is that of the name class that contains it; never() if none does.
+  // Precondition: no member of the shape has this name. Returns unimplemented if dialects of regular expressions
+  // differ.
   Result<TypeId> value_of(const ObjectShape& shape, const std::string& name);
   // Takes the texts of `other` away from `texts`; returns false if nothing is left.
   Result<bool> leave_out(TextSet& texts, TypeId other);

@@ -35,7 +35,7 @@ struct MemoryShares {
   std::int64_t free() const { return capacity - taken - weights - kv_cache - activations - graph_objects; }
 };
 
-// How steps follow one another.
+// Says how far a step may overlap with the step before it.
 struct StepOrder {
   // Whether a step is scheduled and enqueued while the step before it runs.
   bool overlap = false;

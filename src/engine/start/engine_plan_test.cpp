@@ -57,7 +57,8 @@ TEST(EnginePlan, DefaultsOnACpu) {
   EXPECT_THAT(p.notes, IsEmpty());
 }
 
-// Inside a piece, one half is computed while ranks exchange the other half.
+// With two-batch overlap, a piece contains exchanges, because it computes one half of a forward while the ranks
+// exchange the other half. So exchanges are not split operators.
 TEST(EnginePlan, TwoBatchOverlapTakesExchangesIntoPieces) {
   const auto overlap = [](EngineOptions& o) {
     o.tp_size = 2;
@@ -238,7 +239,7 @@ TEST(EnginePlan, NoMoreRequestsRunThanHaveAState) {
     });
   };
   EXPECT_EQ(states([](EngineOptions&) {}).runner.max_requests, 256) << "they fit";
-  // There is a slot and a checkpoint for each 1024 tokens.
+  // The cache of 4096 tokens has a slot and a checkpoint for each 1024 tokens, so 8 requests have room.
   const auto four = [](EngineOptions& o) { o.max_total_tokens = 4096; };
   const EnginePlan p = states(four);
   EXPECT_EQ(p.runner.max_requests, 8);
@@ -281,8 +282,8 @@ TEST(EnginePlan, LatentAttentionHasTheUsualPrefillSizes) {
   }
 }
 
-// Registers a family under an architecture for which a rule turns prefill graphs off. Rules follow the architecture's
-// name.
+// Registers a family under an architecture for which a rule turns prefill graphs off. Rules look only at the
+// architecture's name.
 TEST(EnginePlan, AListedArchitectureHasNoPrefillGraphs) {
   const test::ScratchDir folder;
   Json config = *Json::read_file(kGoldens + "llama/config.json");

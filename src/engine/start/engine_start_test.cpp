@@ -57,8 +57,8 @@ TEST(EngineStart, PhasesFollowEachOtherAndCoverTheStart) {
     EXPECT_LE(each.begin_s, each.end_s) << each.name;
     EXPECT_LE(each.end_s, wall_s) << each.name;
   }
-  // Each phase of `order` needs the one before it. The tokenizer is read on another thread during the phases before
-  // "open weights", and the weights load on another thread during the phases after it.
+  // Each phase of `order` begins after the one before it has ended. The tokenizer is read on another thread during the
+  // phases before "open weights", and the weights load on another thread during the phases after it.
   const std::vector<std::string> order = {"device", "config", "plan", "open weights", "memory", "compile", "capture"};
   for (std::size_t i = 1; i < order.size(); ++i)
     EXPECT_LE(phase[order[i - 1]].end_s, phase[order[i]].begin_s) << order[i - 1] << ", " << order[i];

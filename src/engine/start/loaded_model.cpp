@@ -73,7 +73,7 @@ class ModelStart {
   explicit ModelStart(LoadedModel& model) : model_(model), reading_(start_reading_texts(model.options)) {}
 
   Status open_device();
-  Status plan();          // also starts the peers, which may cut the plan
+  Status plan();          // also starts the peers, which may lower sizes and pages of the plan
   Status take_texts();    // takes the texts that another thread has read
   Status load_weights();  // on another thread, except on the CPU
   Status make_runner();

@@ -26,7 +26,7 @@ namespace tessera {
 
 struct LoadedModel {
   LoadedModel() = default;
-  ~LoadedModel();  // keeps the measurements for later starts
+  ~LoadedModel();  // stores the measurements for later starts
   LoadedModel(const LoadedModel&) = delete;
   LoadedModel& operator=(const LoadedModel&) = delete;
 
@@ -56,7 +56,7 @@ struct LoadedModel {
 // device that the options name. Records the phases of the start (EngineOptions::start, tokenizer, device, config, plan,
 // open weights, load weights, memory, compile, capture and, within it, warm up; libraries, if the device has some to
 // start). The tokenizer is read while the device opens. Except on the CPU, weights load during the phases that follow.
-// The device's libraries start beside all phases after `device`.
+// The device's libraries start in parallel with all phases after `device`.
 Result<std::unique_ptr<LoadedModel>> load_model(EngineOptions options, std::unique_ptr<Device> device);
 
 }  // namespace tessera

@@ -82,8 +82,8 @@ void choose_automatically(PlanDraft& draft) {
           : fmt::format("speculative_algorithm: AUTO decodes without drafts: {}", layer.message()));
 }
 
-// A slot of a recurrent state holds the rows of a step's drafts. Where a layer drafts, longer drafts from the text
-// would make every slot larger.
+// Limits drafts from the text to the number of drafts by a layer. A slot of a recurrent state holds the rows of a
+// step's drafts, so longer drafts from the text would make every slot larger.
 void limit_drafts_from_text(EnginePlan& plan) {
   DraftOptions& drafts = plan.drafts;
   if (!drafts.by_layer() || !plan.config.delta_net || drafts.most_tokens <= drafts.layer_steps) return;

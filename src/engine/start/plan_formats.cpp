@@ -36,8 +36,8 @@ Status apply_quantization(PlanDraft& draft) {
   const std::optional<StartFormat> start = start_format_from_name(asked);
   if (asked.empty() || method_of(asked) == method) return ok_status();
   if (!method.empty()) {
-    // Also accepts the checkpoint's format by the name that quantisation at the start has for it. The name "fp8" is
-    // excluded, because it is also the name of a checkpoint's method, which was compared above.
+    // Also accepts a name of a format for quantisation at the start, if the checkpoint is stored in that format. The
+    // name "fp8" is excluded, because it is also the name of a checkpoint's method, which was compared above.
     if (start && *start != StartFormat::kFp8 && start == config.formats.kind()) return ok_status();
     return invalid_argument(
         fmt::format("quantization: {} is not accepted; the checkpoint is quantised as {}", asked, method));

@@ -100,7 +100,7 @@ struct ModuleCount {
   }
 };
 
-// Adds a fact about how the checkpoint stores its linears: how many are quantised in which format.
+// Adds a fact that says how many of the checkpoint's linears are stored in which quantised format.
 void tell_stored(EnginePlan& plan) {
   std::map<std::string, ModuleCount> formats;
   ModuleCount unquantised;
@@ -189,9 +189,9 @@ Status ask_stored_types(const EngineOptions& options, EnginePlan& plan) {
 }
 
 // Lets the model keep the quantised blocks of a GGUF file where operators take them. On a CPU, operators take whole
-// blocks, and round their inputs, as the file's authors expect, unless the option dtype is float32. On Hopper, kernels
-// take the blocks' integers and scales as separate matrices, and round weights to 16 bits. Models in float32 on a GPU,
-// and all models on other GPUs, expand the blocks to numbers.
+// blocks. They also round their inputs, as the file's authors expect, unless the option dtype is float32. On Hopper,
+// kernels take the blocks' integers and scales as separate matrices, and round weights to 16 bits. On other GPUs, and
+// for models in float32 on any GPU, the blocks are expanded to numbers.
 void keep_blocks(PlanDraft& draft) {
   ModelOptions& model = draft.plan.model;
   const bool on_host = draft.properties().on_host;
@@ -325,7 +325,7 @@ Status check_adapters(const EngineOptions& options) {
   return ok_status();
 }
 
-// Returns the linears of every rank. An adapter is cut into these parts when it is loaded.
+// Returns the linears of every rank. When an adapter is loaded, its matrices are cut into the parts for these linears.
 Result<AdapterLayout::OfRanks> linears_of_ranks(PlanDraft& draft) {
   const Registry& registry = *draft.options.registry;
   AdapterLayout::OfRanks linears;

@@ -34,7 +34,8 @@ Status choose_running(PlanDraft& draft) {
   if (options.two_batch_overlap && exchanges_rows(options)) runner.halves_from = options.two_batch_least_tokens;
   const bool alike = dispatches_alike(options);
   runner.capture = options.graphs.capture.value_or(on_host || alike ? CaptureMode::kEager : CaptureMode::kCore);
-  // Ranks that each dispatch by their own costs would choose different graphs.
+  // If all ranks must dispatch alike, none measures costs, because ranks with different measurements would choose
+  // different graphs.
   runner.measure_costs = options.graphs.measure_costs && !options.deterministic && !alike;
   runner.debug = options.graphs.debug;
   return ok_status();
@@ -82,7 +83,8 @@ Status choose_cuts(PlanDraft& draft) {
     runner.split_ops = given.empty() ? default_split_ops(ops)
                                      : TRY(resolve_split_ops(ops, given).with_context("cuda_graph_split_ops"));
   }
-  // Keeps exchanges between halves of a forward in the same piece as the kernels that run beside them.
+  // With two-batch overlap, exchanges are not cut out, so that they are in the same piece as the other half's kernels,
+  // during which they run.
   if (runner.halves_from > 0 && given.empty())
     std::erase_if(runner.split_ops, [&ops](const std::string& name) {
       const ir::OpDecl* op = ops.find(name);

@@ -43,7 +43,7 @@ std::int64_t largest_image(const std::string& model_path) {
   return processor->max_pixels / (std::int64_t{processor->patch_size} * processor->patch_size);
 }
 
-// Halves the tower's largest forward, down to `usual` patches, until it takes at most a sixteenth of the memory.
+// Halves the tower's largest forward until it takes at most a sixteenth of the memory, or has `usual` patches.
 Status fit_largest_image(PlanDraft& draft, std::int64_t usual) {
   EnginePlan& plan = draft.plan;
   const std::int64_t wanted = plan.runner.vision.max_patches;
@@ -60,7 +60,7 @@ Status fit_largest_image(PlanDraft& draft, std::int64_t usual) {
   return ok_status();
 }
 
-// The number of graphs that are kept if the tower is captured by exact sizes.
+// The number of graphs that are kept if the tower is captured for exact sizes.
 constexpr std::int64_t kExactVisionGraphs = 32;
 
 }  // namespace

@@ -26,19 +26,19 @@ using PlanStep = Status (*)(PlanDraft& draft);
 Status check_values(PlanDraft& draft);  // checks option values that need no model
 
 // Steps in plan_drafts.cpp:
-Status choose_drafts(PlanDraft& draft);  // where drafts come from; refuses them if they cannot be exact
+Status choose_drafts(PlanDraft& draft);  // decides where drafts come from; refuses drafts that cannot be exact
 // Checks the options of drafts that need no model.
 Status check_draft_options(const EngineOptions& options);
 // Adds a fact if drafts use the model's own head although the draft layer is quantised. Needs the plan's graphs.
 void note_draft_head(EnginePlan& plan);
 
 // Steps in plan_formats.cpp, which are parts of read_config() and build_graphs():
-// Checks the requested format against the checkpoint's. If the checkpoint has none, the start quantises the model to
-// the requested format.
+// Checks the requested format against the checkpoint's. If the checkpoint is not quantised, sets the requested format
+// as the one to which the start quantises the model.
 Status apply_quantization(PlanDraft& draft);
 // Sets the format of lm_head_quantization. Refuses it for models without a head of logits, and for GGUF files.
 Status choose_head_format(PlanDraft& draft);
-// Returns an error if the head was to be quantised but is stored quantised, or its rows do not take the format. Needs
+// Returns an error if the head was to be quantised but is stored quantised, or its rows do not fit the format. Needs
 // the plan's graphs.
 Status check_quantised_head(const PlanDraft& draft);
 

@@ -23,7 +23,7 @@ class Adapter {
   //   invalid_argument  a module that the model does not have, or whose matrix has another shape; a LoRA rank above the
   //                     layout's limit or different from the settings'; a module that is not among the targets; A
   //                     without B; a value that is not finite
-  //   unimplemented     tensors of DoRA, biases and whole modules
+  //   unimplemented     tensors of DoRA, biases and whole modules; a folder with only adapter_model.bin
   // PEFT also writes the base model's own matrix (base_layer.weight) if the adapter changes the embedding or the head.
   // This matrix is not read, and a log message names it. Every other tensor is either used or named in an error.
   // Reads the disk and converts on the calling thread, which takes tens of milliseconds for a model of 8 billion

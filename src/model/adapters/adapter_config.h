@@ -18,9 +18,9 @@ namespace tessera {
 
 class AdapterConfig {
  public:
-  // Reads adapter_config.json in `folder`. Returns not_found if there is none; data_loss or invalid_argument for a
-  // value out of range; unimplemented, with the setting's name, for unsupported variants: DoRA, modules_to_save and
-  // others.
+  // Reads adapter_config.json in `folder`. Returns not_found if the file does not exist; data_loss if it cannot be
+  // read; invalid_argument if it is malformed or a value is out of range; unimplemented, with the setting's name, for
+  // unsupported variants: DoRA, modules_to_save and others.
   static Result<AdapterConfig> read(const std::string& folder);
 
   // Returns the LoRA rank that the settings give to a module, such as "model.layers.0.self_attn.q_proj".

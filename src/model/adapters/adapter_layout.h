@@ -50,7 +50,7 @@ struct AdaptableLinear {
   bool embeds = false;
   // Number of experts in the model if the weight is a stack of experts' matrices; otherwise 0.
   std::int64_t experts = 0;
-  double factor = 1;  // the graph multiplies the linear's result by this, so an adapter's change is multiplied too
+  double factor = 1;  // the graph multiplies the linear's result by this, so an adapter's change must be multiplied too
   std::int64_t cols = 0;
   std::int64_t first_col = 0;            // first column of this linear in the modules' matrices
   std::vector<AdaptableModule> modules;  // each module occurs once
@@ -91,8 +91,8 @@ class AdapterLayout {
   // The linears of each rank.
   using OfRanks = std::vector<std::vector<AdaptableLinear>>;
   // Chooses the linears that have a module among the targets. `rank` is the rank whose linears linears() returns.
-  // Returns invalid_argument for limits out of range, a target that matches no linear, and a model in which no linear
-  // is a target.
+  // Returns invalid_argument for limits out of range and for a target that matches no linear. Returns unimplemented if
+  // no linear of the model is chosen.
   static Result<AdapterLayout> create(OfRanks linears, std::size_t rank, AdapterLimits limits, ir::DType dtype);
 
   const std::vector<AdaptableLinear>& linears() const { return linears_[rank_]; }  // the linears of rank()

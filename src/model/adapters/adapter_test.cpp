@@ -163,7 +163,7 @@ TEST(Adapter, RefusesHalvesAndDoublesOfPairs) {
   expect_error(two_names.load(layout_of()), StatusCode::kInvalidArgument, {"two names"});
 }
 
-// An embedding with 3 ids and 4 values for each id, and the head.
+// An embedding with 3 ids and 4 values for each id, and a head that shares its table.
 AdapterLayout layout_of_ends() {
   const AdaptableLinear embedding{.weight = "embed.weight",
                                   .embeds = true,

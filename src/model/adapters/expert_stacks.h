@@ -33,7 +33,7 @@ struct ExpertMatrices {
   std::shared_ptr<const AdapterMatrices> matrices;
 };
 // Splits a stack's A and B into the matrices of each expert, for all ranks. The shapes decide whether the stack holds
-// gate and up, or down. Returns invalid_argument for a module without experts in the layout, for shapes that fit no
+// gate and up, or down. Returns invalid_argument for a stack that the layout does not contain, for shapes that fit no
 // stack, and for an unsupported LoRA rank. Messages begin with `path`.
 Result<std::vector<ExpertMatrices>> cut_expert_stack(const std::string& path, const std::string& module,
                                                      const AdapterMatrix& a, const AdapterMatrix& b,

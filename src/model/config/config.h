@@ -97,8 +97,8 @@ struct ModelConfig {
   std::optional<MlaConfig> mla = std::nullopt;
   std::optional<DeltaNetConfig> delta_net = std::nullopt;
   std::optional<Gemma4Config> gemma4 = std::nullopt;
-  // Number of next-token layers (multi-token prediction). They come after the body's layers, and predict the tokens of
-  // drafts (layers/draft.h).
+  // Number of next-token layers (multi-token prediction). They come after the body's layers, and predict draft tokens
+  // (layers/draft.h).
   std::int64_t draft_layers = 0;
   std::optional<ImageTokens> images = std::nullopt;  // absent if prompts have only text
   // The tower that turns images into embedding rows; absent if the file describes none.

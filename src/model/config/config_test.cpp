@@ -21,7 +21,7 @@ using test::small_config;
 using ::testing::Each;
 using ::testing::ElementsAre;
 
-// Returns whether a tensor does not belong to the text model, but to a vision tower or a next-token layer.
+// Returns whether a tensor belongs to a vision tower or a next-token layer, and not to the text model.
 bool is_beside_text(const std::string& tensor) {
   return tensor.starts_with("mtp.") || tensor.starts_with("model.vision_tower.") ||
          tensor.starts_with("model.embed_vision.");
@@ -314,8 +314,8 @@ TEST(RealConfigs, PublishedModelsHaveTheirKnownSizes) {
 }
 
 // Returns the number of parameters in an element of a tensor. A byte of MXFP4 values holds two parameters, and
-// quantisation scales hold none. The test below compares a checkpoint's parameters with those of the model that its
-// config describes, so that it fails if biases, norms, tying or head sizes are read wrongly.
+// quantisation scales hold none. The test below compares a checkpoint's number of parameters with that of the model
+// that its config describes. It fails if biases, norms, tying or head sizes are read wrongly.
 int parameters_of_element(const StoredTensor& tensor) {
   if (tensor.dtype != StoredDtype::kU8) return 1;
   return tensor.name.ends_with("_blocks") ? 2 : 0;

@@ -1,4 +1,4 @@
-// Gives tests a small config.
+// Makes a small config for tests.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -10,8 +10,8 @@
 
 namespace tessera::test {
 
-// Returns a config with the fields that have no default. The members of the JSON object `changes` replace these fields
-// or are added.
+// Returns a config that has only the fields without a default. The members of the JSON object `changes` replace these
+// fields or are added to them.
 inline Json small_config(const char* architecture, const char* changes = "{}") {
   Json json = *Json::parse(R"({"vocab_size": 512, "hidden_size": 64, "intermediate_size": 160, "num_hidden_layers": 4,
                                "num_attention_heads": 4, "max_position_embeddings": 2048})",

@@ -19,7 +19,8 @@ Result<Json> read_json_object(const std::string& path);
 
 // Formats a value for a message, on one line and of bounded length. Returns "missing" for a null pointer.
 std::string shown_value(const Json* value);
-// Returns at most the first 120 bytes of the text. A longer text is cut between two characters.
+// Returns the text. A text of more than 120 bytes is cut to at most 120 bytes, between two characters, and gets "…" at
+// its end.
 std::string clip_text(std::string text);
 
 class Fields {
@@ -47,7 +48,8 @@ class Fields {
   // Returns access to the members of the object `member`, which is the value of `key`.
   Fields inside(std::string_view key, const Json& member) const;
 
-  // Returns the error `<file>: field "<key>" is <value>; accepted: <accepted>`.
+  // Both functions return the error `<file>: field "<key>" is <value>; accepted: <accepted>`: wrong() as
+  // invalid_argument, unsupported() as unimplemented.
   Status wrong(std::string_view key, std::string_view accepted) const;
   Status unsupported(std::string_view key, std::string_view accepted) const;
 

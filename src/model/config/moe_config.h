@@ -30,7 +30,7 @@ struct MoeConfig {
   std::int64_t groups = 1;            // number of groups; a group is a range of consecutive experts
   std::int64_t groups_per_token = 1;  // the experts are chosen from this many best groups
   double scale = 1.0;                 // factor of the chosen experts' weights, applied after `normalise`
-  bool mxfp4 = false;                 // the experts' matrices are stored, and multiplied, in 4 bits
+  bool mxfp4 = false;                 // the experts' matrices are in MXFP4, in the file and on the device
   // If above 0, the experts' activation is clamped_swiglu (operator moe_experts) with this limit. If 0, the experts'
   // activation is the config's hidden_act.
   double swiglu_limit = 0;

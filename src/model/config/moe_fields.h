@@ -39,7 +39,7 @@ Status read_first_dense(const Fields& fields, std::int64_t first_dense, ModelCon
 Status read_grouped_routing(const Fields& fields, MoeConfig& moe);
 
 // Reads the "quantization_config" of a model in which only the experts are stored in MXFP4, like the published GPT-OSS,
-// and sets moe.mxfp4. Refuses any other method, and any other list of unquantised modules.
+// and sets moe.mxfp4. Refuses any other method, and an unquantised module that the published GPT-OSS does not list.
 Status read_mxfp4(const Json& quantisation, const std::string& file, MoeConfig& moe);
 
 }  // namespace tessera

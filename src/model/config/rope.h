@@ -22,14 +22,16 @@
 
 namespace tessera {
 
+// The formulas compute a pair's frequency from the default f_i = θ^(-2i/d), in which d is the number of rotated
+// dimensions of a head.
 enum class RopeType {
-  kDefault,   // f_i = θ^(-2i/d)
+  kDefault,   // f_i
   kLinear,    // f_i / factor
   kLlama3,    // f_i / factor for long wavelengths, f_i for short ones, a linear ramp in between
   kYarn,      // YaRN's ramp between f_i / factor and f_i; cos and sin are scaled
   kLongRope,  // f_i / factor_i with one of two lists of factors; cos and sin are scaled
-  // Like kLinear, but d is the size of the whole head, and pairs beyond partial_rotary_factor have frequency 0, so that
-  // they are not rotated.
+  // Like kLinear, but d is the size of the whole head. Pairs beyond partial_rotary_factor of the head have frequency 0,
+  // so they are not rotated.
   kProportional,
 };
 std::string_view rope_type_name(RopeType type);  // "default", "linear", …

@@ -27,7 +27,8 @@ constexpr std::int64_t kMaxOriginalPositions = std::int64_t{1} << 27;
 constexpr double kMinTheta = 1.001;
 constexpr double kMaxTheta = 1e15;
 
-// Refuses keys that change the rotation in ways that rope.h does not describe.
+// Refuses keys that change the rotation in ways that rope.h does not describe, and a partial_rotary_factor other than 1
+// if the architecture always rotates the whole head (and the type is not proportional).
 Status refuse_other_rotations(const Fields& fields, const RopeContext& context, RopeType type) {
   const std::optional<double> partial = TRY(fields.optional_number("partial_rotary_factor", 0.0, 1.0));
   if (!context.partial_rotary && type != RopeType::kProportional && partial.value_or(1.0) != 1.0)
@@ -114,7 +115,7 @@ Status read_longrope(const Fields& fields, const RopeContext& context, RopeConfi
 }
 
 // Reads `factor`. If it is absent, the factor of yarn and longrope is max_position_embeddings divided by the original
-// context, and the factor of proportional is 1.
+// context, and the factor of proportional is 1. For other types an absent factor is an error.
 Status read_factor(const Fields& scaling, const RopeContext& context, RopeConfig& rope) {
   const std::optional<double> factor = TRY(scaling.optional_number("factor", 1.0, kMaxFactor));
   if (!factor && (rope.type == RopeType::kLongRope || rope.type == RopeType::kYarn)) {

@@ -1,6 +1,6 @@
 // Catches: a rotation that differs from the one with which a model was trained. With such a rotation the model still
-// produces text, but it gets worse with every position, so that nobody notices at once. The tests compare formulas with
-// references in double, and with numbers that another program computed.
+// produces text. The text gets worse gradually with the position, so the fault is easily overlooked. The tests compare
+// formulas with references in double, and with numbers that another program computed.
 #include "tessera/model/config/rope.h"
 
 #include <cmath>

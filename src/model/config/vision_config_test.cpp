@@ -1,5 +1,5 @@
-// Catches: sizes of a tower that no kernel supports or that contradict the file; fields of published files that are not
-// found.
+// Catches: accepted sizes of a tower that no kernel supports or that contradict the file; a field of a published file
+// that is overlooked.
 #include "tessera/model/config/vision_config.h"
 
 #include <gmock/gmock.h>
@@ -23,7 +23,8 @@ constexpr const char* kVisionConfig =
     R"({"vocab_size": 512, "hidden_size": 64, "intermediate_size": 160, "num_hidden_layers": 4,
     "num_attention_heads": 4, "head_dim": 16, "max_position_embeddings": 2048, "image_token_id": 505, "vision_start_token_id": 503,
     "vision_end_token_id": 504, "rope_scaling": {"type": "default", "mrope_section": [2, 3, 3]}})";
-// The fields of Qwen2.5-VL-7B's published file, except the sizes that belong to the language model.
+// The fields of Qwen2.5-VL-7B's published file, but with fewer blocks and with the hidden size of this test's language
+// model.
 constexpr const char* kWindows = R"({"depth": 4, "hidden_size": 1280, "intermediate_size": 3420, "num_heads": 16,
     "out_hidden_size": 64, "patch_size": 14, "in_chans": 3, "window_size": 112, "fullatt_block_indexes": [1, 3],
     "hidden_act": "silu"})";
@@ -103,7 +104,7 @@ TEST(VisionConfig, OnlyVisionModelsHaveOne) {
   EXPECT_THAT(model("Qwen3VLForConditionalGeneration", "3").status().to_string(), HasSubstr("an object"));
 }
 
-// The tower is a separate graph. Its weights are in the same list as the language model's.
+// The tower is a separate graph. The model's list of weights contains the tower's weights too.
 TEST(VisionConfig, TowersBuild) {
   for (const auto& [architecture, tower] :
        {std::pair{"Qwen2_5_VLForConditionalGeneration", kWindows}, {"Qwen3VLForConditionalGeneration", kPositions}}) {

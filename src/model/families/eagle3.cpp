@@ -97,7 +97,7 @@ Status read_target_ids(EagleDraft& draft, std::int64_t target_vocab) {
     std::int64_t distance = 0;
     std::memcpy(&distance, d2t.data.data() + static_cast<std::size_t>(id) * sizeof(distance), sizeof(distance));
     if (distance < -id || distance >= target_vocab - id)
-      return invalid_argument(fmt::format("{}: d2t[{}] is {}, which makes an id outside the model's {}",
+      return invalid_argument(fmt::format("{}: d2t[{}] is {}; the resulting id is outside the model's {} ids",
                                           draft.checkpoint->model_path(), id, distance, target_vocab));
     draft.target_ids.emplace_back(static_cast<std::int32_t>(id + distance));
   }

@@ -24,7 +24,7 @@
 
 namespace tessera {
 
-// The properties of a draft layer that are known before weights are read.
+// A draft layer, as read_eagle3() finds it in the draft's folder.
 struct EagleDraft {
   ModelConfig config;                    // sizes of the draft layer, whose index is num_hidden_layers - 1
   std::int64_t vocab_size = 0;           // rows of the draft's head
@@ -39,7 +39,7 @@ struct EagleDraft {
 // Reads the folder's config.json and the ids of the draft's head. `target` is the config of the target model. If
 // `reads_weights` is false, only config.json is read and the folder need not contain weights. Returns invalid_argument
 // if sizes of the draft differ from the target's, or if a tensor is missing or wrong; unimplemented for drafts that are
-// not EAGLE-3.
+// not EAGLE-3 or are quantised, and for targets with latent attention.
 Result<EagleDraft> read_eagle3(const std::string& folder, const ModelConfig& target, const FamilyRegistry& families,
                                bool reads_weights);
 

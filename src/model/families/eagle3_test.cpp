@@ -97,7 +97,7 @@ TEST(Eagle3, BrokenTensorsAreRefusedBeforeWeightsAreRead) {
   wrong[wrong.find(d2t) + 8] = '\x7f';
   wrong[wrong.find(d2t.substr(16)) - 7] = '\x7f';
   write(wrong);
-  EXPECT_THAT(read().message(), HasSubstr("d2t[1] is 32639, which makes an id outside the model's 512"));
+  EXPECT_THAT(read().message(), HasSubstr("d2t[1] is 32639; the resulting id is outside the model's 512 ids"));
 }
 
 }  // namespace

@@ -14,8 +14,8 @@ namespace {
 
 using ir::ValueId;
 
-// The rotation table of layers with full attention, and that of layers with a window. If both rotations are equal, both
-// members are the same table.
+// The rotation table of layers with full attention, and that of layers with a window. If both rotations are equal, all
+// layers use `full`. A table that no layer uses is absent.
 struct LayerRopes {
   std::optional<ValueId> full;
   std::optional<ValueId> sliding;
@@ -30,8 +30,8 @@ LayerRopes declare_ropes(LayerBuilder& b, const ModelConfig& config, const Token
   return ropes;
 }
 
-// Gemma Team, arXiv 2408.00118 and 2503.19786. There is a norm before and after attention, and before and after the
-// MLP. Each layer:
+// Builds the body (Gemma Team, arXiv 2408.00118 and 2503.19786). There is a norm before and after attention, and before
+// and after the MLP. Each layer:
 //   h += norm(o(attention(rope(qkv(norm(h))))));  h += norm(down(act(gate(norm(h))) · up(norm(h))))
 ValueId build_body(LayerBuilder& b, const ModelConfig& config) {
   const TokenInputs tokens = declare_token_inputs(b, config);

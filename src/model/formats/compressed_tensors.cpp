@@ -141,7 +141,8 @@ Result<WeightFormat> read_weights(const Fields& all, const Fields& group, const 
   return format;
 }
 
-// Reads "input_activations", which says how inputs are quantised.
+// Reads "input_activations", which says how inputs are quantised. This engine does not round inputs to 4 bits, so
+// inputs of 4 bits count as not rounded.
 Result<Inputs> read_inputs(const Fields& inputs) {
   const std::optional<std::int64_t> bits = TRY(inputs.optional_int("num_bits", 1, 64));
   if (bits == 4) return Inputs::kPlain;

@@ -191,8 +191,8 @@ TEST(GoldenFormats, SettingsMeanTheirFormat) {
   }
 }
 
-// Checks that every quantised linear of a checkpoint has the expected format, both with the types of the stored tensors
-// and by the settings alone. Returns the number of quantised linears.
+// Checks the format of every linear of a checkpoint. A quantised linear must have the expected format, whether the
+// types of the stored tensors are known or only the settings. Returns the number of quantised linears.
 int compare_linears(const GoldenFormat& c, const WeightFormats& formats, const Checkpoint& checkpoint) {
   const StoredTypeOf stored = [&](std::string_view name) -> std::optional<StoredDtype> {
     const StoredTensor* tensor = checkpoint.find(name);
@@ -233,7 +233,7 @@ TEST(GoldenFormats, EveryLinearIsStoredAsRead) {
   }
 }
 
-// Compares the checkpoints in the repository, which have other families and spellings than the shared ones.
+// Compares the checkpoints in the repository. They cover other families and spellings than the shared checkpoints.
 TEST(GoldenFormats, SmallOnesAreStoredAsRead) {
   const WeightFormat rows{.values = Values::kE4M3, .scale = "weight_scale", .block_rows = 1, .inputs = Inputs::kToken};
   const WeightFormat packed{

@@ -26,7 +26,8 @@ class NamePatterns {
  public:
   // Adds a pattern. If a regular expression does not compile, the error says why.
   Status add(std::string_view pattern);
-  // Returns resource_exhausted if a regular expression exceeds its limit of steps on this name.
+  // Returns whether a pattern matches the module or a module that contains it. Returns resource_exhausted if a regular
+  // expression exceeds its limit of steps on this name.
   Result<bool> matches(std::string_view module) const;
   bool empty() const { return rooted_.empty() && anywhere_.empty() && globs_.empty() && regexes_.empty(); }
 

@@ -65,7 +65,7 @@ TEST(NamePatterns, ExpressionsMatchFromTheBeginning) {
   EXPECT_FALSE(matches("re:model[.].*", "lm_head"));
 }
 
-TEST(NamePatterns, ExpressionsOfAbsenceTakeTheNameAsItIs) {
+TEST(NamePatterns, NegativeLookaheadTriesNoOtherPrefixes) {
   constexpr const char* kNotText = "re:^(?!model[.]language_model).*proj$";
   EXPECT_FALSE(matches(kNotText, "model.language_model.layers.0.mlp.up_proj"));
   EXPECT_TRUE(matches(kNotText, "model.visual.blocks.0.proj"));

@@ -47,7 +47,7 @@ TEST(StartFormat, FitsMultiplesOfItsColumns) {
   }
 }
 
-TEST(StartFormat, OfFormatsLeavesStoredOnesAsTheyAre) {
+TEST(StartFormat, StoredFormatsStayUnchanged) {
   const WeightFormats plain;
   EXPECT_FALSE(plain.any());
   const WeightFormats at_start = plain.quantised_at_start(StartFormat::kInt4);
@@ -57,7 +57,7 @@ TEST(StartFormat, OfFormatsLeavesStoredOnesAsTheyAre) {
   EXPECT_TRUE(format_of(at_start, kLinear).is_unquantised()) << "how the checkpoint stores it";
 }
 
-TEST(StartFormat, KindOfSettingsIsThatOfAllTheirGroups) {
+TEST(StartFormat, KindIsTheOneOfAllGroups) {
   EXPECT_EQ(formats_of(kFp8Settings).kind(), StartFormat::kFp8);
   EXPECT_EQ(formats_of(R"({"quant_method": "gptq", "bits": 4, "group_size": 128})").kind(), StartFormat::kInt4);
   EXPECT_EQ(formats_of(R"({"quant_method": "modelopt", "quant_algo": "NVFP4"})").kind(), StartFormat::kNvfp4);

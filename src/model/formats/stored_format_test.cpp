@@ -33,7 +33,7 @@ constexpr const char* kMxfp4Packed = R"({"config_groups": {"g": {"targets": ["Li
 constexpr const char* kMxfp4 = R"({"quant_method": "quark", "global_quant_config": {"weight": {"dtype": "fp4",
     "qscheme": "per_group", "group_size": 32, "scale_format": "e8m0"}}})";
 
-TEST(StoredFormat, TensorsAsTheSettingsSay) {
+TEST(StoredFormat, TensorsThatFitTheSettingsKeepTheFormat) {
   const std::vector<std::pair<const char*, Suffixes>> cases = {
       {kFp8Block, {{"weight", D::kF8E4M3}, {"weight_scale_inv", D::kBF16}}},
       {kGptq, {{"qweight", D::kI32}, {"scales", D::kF16}, {"qzeros", D::kI32}}},

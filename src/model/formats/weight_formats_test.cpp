@@ -50,7 +50,7 @@ TEST(WeightFormats, GptqsOwnFileCountsOnlyWithoutOtherSettings) {
                {"m/quantize_config.json", "\"bits\" is 3"});
 }
 
-TEST(WeightFormats, RememberHowKeysAndValuesAreMeant) {
+TEST(WeightFormats, ReadTheKvCacheFormat) {
   const auto kv = [](const std::string& scheme) {
     return formats_of((R"({"quant_method": "fp8", "kv_cache_scheme": )" + scheme + "}").c_str()).kv_cache();
   };

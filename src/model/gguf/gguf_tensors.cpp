@@ -155,7 +155,8 @@ class Translator {
              make_rows({.matrices = {vector ? column_of(tensor) : matrix_of(tensor)}}, arrangement));
   }
 
-  // Adds the weight or bias of queries or keys. The converter stored the rows of a head in pairs (i, i + half).
+  // Adds the weight or bias of queries or keys. The converter stored the n rows of a head in the order 0, n/2, 1, n/2 +
+  // 1, and so on.
   Status add_pairs(std::string name, const GgufTensor& tensor, std::int64_t heads) {
     const std::int64_t rows = tensor.shape[0];
     if (tensor.shape.size() > 2 || heads < 1 || rows % (2 * heads) != 0)
@@ -187,7 +188,7 @@ class Translator {
     return ok_status();
   }
 
-  // One of two tensors of the file that form a single result. The first one that is read is kept until the other one is
+  // One of two tensors of the file that are joined. The one that is read first is kept here until the other one is
   // read.
   struct Half {
     const GgufTensor* tensor;

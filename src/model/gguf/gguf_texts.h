@@ -22,8 +22,8 @@ Result<TokenizerConfig> gguf_tokenizer_config(const GgufModel& model);
 // Returns the content that generation_config.json would have: the tokens that end an answer, and the sampling defaults.
 Result<GenerationConfig> gguf_generation_config(const GgufModel& model);
 
-// Returns how hidden states become a normalised embedding; nothing for a language model. Returns unimplemented for a
-// reranker, which has a head that scores texts.
+// Returns how hidden states become a normalised embedding; nothing for a language model. Returns unimplemented for
+// other ways of pooling, among them that of a reranker, whose head scores texts.
 Result<std::optional<EmbeddingConfig>> gguf_embedding_config(const GgufModel& model);
 
 }  // namespace tessera

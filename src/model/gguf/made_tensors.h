@@ -50,7 +50,7 @@ struct RowArrangement {
   StoredOrder cols = {};
   NumberChange change = NumberChange::kNone;
 };
-// Returns the elements of `rows` as F32, arranged.
+// Returns the elements of `rows` as F32, with rows and columns permuted and each number changed.
 std::shared_ptr<const TensorElements> make_rows(JoinedRows rows, const RowArrangement& arrangement);
 
 // Returns the elements of `base` as F32, with rows and columns permuted and each number changed. A row of `base` has
@@ -58,8 +58,8 @@ std::shared_ptr<const TensorElements> make_rows(JoinedRows rows, const RowArrang
 std::shared_ptr<const TensorElements> make_reordered(std::shared_ptr<const TensorElements> base, std::int64_t cols,
                                                      const RowArrangement& arrangement);
 
-// make_mxfp4_numbers() returns a matrix as F32 elements. Its row r is made from row first + r · step of `values` and
-// `exponents`, which are stored as make_mxfp4_values() and make_mxfp4_exponents() write them.
+// A selection of rows of an MXFP4 matrix. `values` and `exponents` are stored as make_mxfp4_values() and
+// make_mxfp4_exponents() write them. Row r of the selection is their row first + r · step.
 struct Mxfp4Rows {
   const std::byte* values = nullptr;
   const std::byte* exponents = nullptr;
@@ -67,6 +67,7 @@ struct Mxfp4Rows {
   std::int64_t first = 0;
   std::int64_t step = 1;
 };
+// Returns the selected rows as F32 elements.
 std::shared_ptr<const TensorElements> make_mxfp4_numbers(const Mxfp4Rows& rows);
 
 // Returns the F32 elements of all `parts`, one part after the other. Each part has `elements` elements.
@@ -82,13 +83,14 @@ std::shared_ptr<const TensorElements> make_numbers(std::vector<float> numbers);
 std::shared_ptr<const TensorElements> make_mxfp4_values(JoinedRows rows);
 std::shared_ptr<const TensorElements> make_mxfp4_exponents(JoinedRows rows);
 
-// make_latent_rows() returns F32 elements: for each head, the key rows [key_rows, latent], then the value rows
-// [value_rows, latent]. In `keys` the key rows of a head are transposed: [latent, key_rows].
+// The sizes of one head in the projections of multi-head latent attention from latent vectors to keys and values.
 struct LatentRowSizes {
   std::int64_t key_rows = 0;
   std::int64_t value_rows = 0;
   std::int64_t latent = 0;
 };
+// Returns F32 elements: for each head, the key rows [key_rows, latent], then the value rows [value_rows, latent]. In
+// `keys` the key rows of a head are transposed: [latent, key_rows].
 std::shared_ptr<const TensorElements> make_latent_rows(const StoredBlocks& keys, const StoredBlocks& values,
                                                        const LatentRowSizes& sizes);
 

@@ -14,7 +14,7 @@ enum class TensorForm : std::uint8_t {
   kSkipped,  // not among the result's tensors, because the config contains the same information
   kLessOne,  // norm weights; the file stores Hugging Face's weight plus one
   kRow,      // a matrix with one row, which the file stores as a vector
-  // The rows of each query or key head are stored in pairs (i, i + half) instead of in two halves.
+  // The n rows of each query or key head are stored in the order 0, n/2, 1, n/2 + 1, and so on.
   kQueryRows,
   kKeyRows,
   // A stack of experts [experts, rows, cols]. Each expert becomes a tensor, in whose name the expert's number replaces

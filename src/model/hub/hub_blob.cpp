@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 constexpr int kMaxAttempts = 5;
 constexpr std::int64_t kMaxRetryDelayMs = 60'000;
 
-// Returns `text` as a number. Returns -1 if `text` is not a number from its first to its last character.
+// Returns `text` as a number. Returns -1 if `text` as a whole is not a number of at least 0.
 std::int64_t number_in(std::string_view text) {
   std::int64_t number = -1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);

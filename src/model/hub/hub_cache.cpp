@@ -76,7 +76,8 @@ Result<std::optional<std::string>> find_commit(const HubFolder& folder, const st
   return std::optional<std::string>();
 }
 
-// Returns the files that `content` requires and that the snapshot does not have.
+// Returns the files that `content` requires and that the snapshot does not have. A link to a blob that does not exist
+// counts as a missing file.
 Result<std::vector<std::string>> missing_files(const fs::path& snapshot, ModelContent content) {
   std::set<std::string> missing;
   std::error_code error;

@@ -193,8 +193,9 @@ class Pull {
                                    has_token ? "HF_TOKEN gives no access to it" : "set HF_TOKEN for one of those"));
     }
     if (reply.status == 404 && code == "RevisionNotFound")
-      return not_found(fmt::format("{} has no revision \"{}\" of it", endpoint(), model_.revision));
-    if (reply.status == 404) return not_found(fmt::format("{} does not have it (HTTP status 404)", endpoint()));
+      return not_found(fmt::format("{} has no revision \"{}\" of {}", endpoint(), model_.revision, model_.id));
+    if (reply.status == 404)
+      return not_found(fmt::format("{} does not have the model or file (HTTP status 404)", endpoint()));
     return not_found(fmt::format("{} answers with HTTP status {}", endpoint(), reply.status));
   }
 

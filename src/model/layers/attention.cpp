@@ -101,7 +101,7 @@ ir::ValueId gated_rope_attention(LayerBuilder& b, const AttentionInputs& in, std
     }
     qkv.push_back({.tensor = all[i].tensor, .rows = rows->size, .first_row = rows->begin, .tensor_rows = all[i].rows});
   }
-  // The matmuls are not divided (kNone), because the blocks contain only this rank's rows.
+  // The blocks already contain only this rank's rows, so the linears must not divide them among ranks again (kNone).
   const ir::ValueId gate = b.linear(prefix + "gate_proj", x, gates, config.qkv_bias, Parallel::kNone);
   const ir::ValueId out =
       rope_attention(b, in, layer, b.linear(prefix + "qkv_proj", x, qkv, config.qkv_bias, Parallel::kNone), prefix);

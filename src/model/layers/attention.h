@@ -14,8 +14,8 @@
 
 namespace tessera {
 
-// Returns the cosines and sines for the tokens' positions, f32[T, rotated dimensions of a head]. All layers use this
-// table.
+// Returns the cosines and sines for the tokens' positions, f32[T, rotated dimensions of a head]. All layers with the
+// config's rotation `rope` use this table.
 ir::ValueId rope_table(LayerBuilder& b, const ModelConfig& config, const TokenInputs& inputs);
 // Like rope_table() above, for layers with the rotation `rope` and heads of `head_dim`. `name` is the name of the
 // table's frequencies in the graph.

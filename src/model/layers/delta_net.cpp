@@ -131,7 +131,7 @@ ir::ValueId delta_net(LayerBuilder& b, const ModelConfig& config, std::int64_t l
   if (drafts > 0) of_group.emplace_back("drafts", drafts);
   const TensorSlice heads{.dim = 0, .begin = local.first_value_head, .size = local.value_heads};
 
-  // The matmuls are not divided (kNone), because the blocks contain only this rank's rows.
+  // The blocks already contain only this rank's rows, so the linears must not divide them among ranks again (kNone).
   const ir::ValueId qkvz = b.linear(prefix + "in_proj_qkvz", x, blocks.qkvz, false, Parallel::kNone);
   const ir::ValueId ba = b.linear(prefix + "in_proj_ba", x, blocks.ba, false, Parallel::kNone);
   const ir::ValueId rows =

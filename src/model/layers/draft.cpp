@@ -21,7 +21,8 @@ Status check_draft_layer(const ModelConfig& config, const FamilyRegistry& famili
         fmt::format("the checkpoint has {} next-token layers (MTP); one is supported", config.draft_layers));
   if (family.make_body || family.change_body)
     return unimplemented(fmt::format(
-        "a next-token layer (MTP) of {}, whose body was given as a whole, is not supported", family.architecture));
+        "a next-token layer (MTP) of {}, whose body is written as text or changed by its family, is not supported",
+        family.architecture));
   return ok_status();
 }
 

@@ -7,8 +7,8 @@
 namespace tessera {
 namespace {
 
-// Returns whether each rank has a slice of the vocabulary. If the ranks cannot share the vocabulary equally, each rank
-// has the whole vocabulary.
+// Returns whether each rank has a slice of a table with `rows` rows. If the ranks cannot share the rows equally, each
+// rank has the whole table.
 bool divides(const LayerBuilder& b, std::int64_t rows) {
   return b.options().tp_size > 1 && rows % b.options().tp_size == 0;
 }

@@ -18,6 +18,7 @@ ir::ValueId embed(LayerBuilder& b, const ModelConfig& config, const TokenInputs&
 // Does only the first step of embed(), for models that look up the ids twice or replace some of them. Returns the ids
 // i32[T], including the ids that the last step sampled. ops/embedding/embedding.h describes `attributes`.
 ir::ValueId resolve_ids(LayerBuilder& b, const TokenInputs& inputs, const ir::Attributes& attributes = {});
+// Like embed() above, for `ids` that resolve_ids() returned.
 ir::ValueId embed(LayerBuilder& b, const ModelConfig& config, const TokenInputs& inputs, ir::ValueId ids);
 
 // A table of the checkpoint with a row for each id. If the ranks can share the rows equally, each rank holds a slice of

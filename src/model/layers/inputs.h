@@ -37,9 +37,10 @@ struct HeadInputs {
 };
 HeadInputs declare_head_inputs(LayerBuilder& b, std::int64_t hidden_size);
 
-// Declares one input for each operand of the operator `sample` that follows the logits, in the same order.
+// Declares one input for each operand that the operator `sample` has after the logits. Returns the inputs in the order
+// of the operands.
 std::vector<ir::ValueId> declare_sampling_inputs(ir::GraphBuilder& b);
-// Declares one input for each operand of the operator `logit_edits` that follows the logits, in the same order.
+// Does the same for the operator `logit_edits`.
 std::vector<ir::ValueId> declare_edit_inputs(ir::GraphBuilder& b, std::int64_t vocab_size);
 // Declares the input i32[R] with the ids whose log-probabilities are requested.
 ir::ValueId declare_logprob_targets(ir::GraphBuilder& b);

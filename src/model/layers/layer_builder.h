@@ -31,7 +31,7 @@ enum class Parallel : std::uint8_t {
 
 // Whether the matrix of a linear may be quantised.
 enum class Quantisable : std::uint8_t {
-  kYes,  // quantised if it is stored quantised, or if linears are quantised at the start
+  kYes,  // quantised if it is stored quantised, or if linears are quantised at the engine's start
   // Quantised only if it is stored quantised. For heads, routers and gates, which most published checkpoints leave
   // unquantised.
   kIfStored,
@@ -130,19 +130,19 @@ class LayerBuilder {
   bool has_separate_experts(const std::string& prefix, const std::string& matrix) const;
 
   // Returns the storage from which the matrix [rows, cols] of `module` is loaded dequantised, for an operator that does
-  // not support quantised matrices. If the matrix is quantised, records `reason` as a note. Returns unimplemented for
-  // formats that cannot be dequantised at load.
+  // not support quantised matrices. Records `reason` as a note if the matrix is stored quantised, or if linears are
+  // quantised at the engine's start. Returns unimplemented for formats that cannot be dequantised at load.
   Result<Storage> read_as_numbers(const std::string& module, std::int64_t rows, std::int64_t cols,
                                   std::string_view reason);
 
   // Returns the format to which the unquantised matrix of `module`, with rows of `cols` values, is quantised at the
-  // start. Returns an unquantised format if linears are not quantised at the start. If `cols` is not a multiple of
+  // engine's start. Returns an unquantised format if linears are not quantised then. If `cols` is not a multiple of
   // start_cols(), returns an unquantised format and records the reason.
   WeightFormat format_at_start(const std::string& module, std::int64_t cols);
-  // Records that the unquantised matrix of `module` is not quantised at the start, with the reason. Has no effect if
-  // linears are not quantised at the start.
+  // Records that the unquantised matrix of `module` is not quantised at the engine's start, with the reason. Has no
+  // effect if no linears are quantised then.
   void leave_at_start(const std::string& module, const std::string& reason);
-  // Returns whether linears are quantised at the start.
+  // Returns whether linears are quantised at the engine's start.
   bool quantises_at_start() const { return formats_.at_start().has_value(); }
 
   std::vector<WeightSpec> take_weights() { return std::move(weights_); }

@@ -9,8 +9,8 @@
 namespace tessera {
 namespace {
 
-// Splits x [T, parts · size] into `parts` values [T, size]. The operator split has few results, so the results may have
-// to be split again.
+// Splits x [T, parts · size] into `parts` values [T, size]. The operator split has at most kMaxSplits results, so its
+// results may have to be split again.
 void split_evenly(LayerBuilder& b, ir::ValueId x, std::int64_t parts, std::int64_t size, std::vector<ir::ValueId>& to) {
   if (parts == 1) {
     to.push_back(x);

@@ -11,8 +11,8 @@
 
 namespace tessera {
 
-// Returns X[T, per_layer_input_size] for each layer, or nothing if the model has no per-layer embeddings. The values
-// are
+// Returns X[T, per_layer_input_size] for each layer, or nothing if the model has no per-layer embeddings. With size =
+// per_layer_input_size and hidden = hidden_size, the values are
 //   (table[ids] · √size + norm(projection(embedded) / √hidden)) / √2
 //
 // `ids` i32[T] is the result of resolve_ids(); `embedded` [T, hidden] is the input of the first layer. For a token

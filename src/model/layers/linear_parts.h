@@ -51,11 +51,12 @@ struct QuantisedWeights {
   std::vector<WeightSpec> weights;
 };
 
-// Joins parts with equal formats. Each part keeps the scales of its own tensor. Preconditions: the format is quantised;
-// if it permutes columns, all parts belong to one tensor. Returns invalid_argument if a slice begins or ends within
-// values that are stored together: the two values of a byte, the 16 values of an NVFP4 scale, or a GGUF file's block.
-// Returns unimplemented for padded parts. With LastBlock::kCut the last part may end within a block of rows that share
-// scales. With kWhole every part must consist of whole blocks, as in a stack of experts.
+// quantised_weights() joins parts with equal formats. Each part keeps the scales of its own tensor. Preconditions: the
+// format is quantised; if it permutes columns, all parts belong to one tensor. Returns invalid_argument if a slice
+// begins or ends within values that are stored together: the two values of a byte, the 16 values of an NVFP4 scale, or
+// a GGUF file's block (with WeightFormat::codes, a group of the block). Returns unimplemented for padded parts. The
+// result has one table of scales for all parts. With LastBlock::kCut the last part may end within a block of this
+// table. With kWhole the blocks are so small that every part consists of whole blocks, as a stack of experts needs.
 enum class LastBlock : std::uint8_t { kCut, kWhole };
 Result<QuantisedWeights> quantised_weights(const std::string& name, std::span<const LinearPart> parts,
                                            LastBlock last = LastBlock::kCut);

@@ -24,7 +24,7 @@ ValueId rows_of(LayerBuilder& b, std::int64_t columns) {
 // Stores the tokens' latent vectors and rotated keys in the cache. Returns a value whose rows begin with the queries,
 // local heads · (qk_nope_head_dim + qk_rope_head_dim) columns. If queries have no latent vector, one matmul computes
 // queries, latent vectors and rotated keys, and the returned rows contain all of them. With config.qkv_bias two matmuls
-// are needed, because the queries then have no bias but the others do.
+// are needed, because then latent vectors and rotated keys have biases, but queries do not.
 ValueId queries_and_store(LayerBuilder& b, const AttentionInputs& in, ValueId cache, ValueId x, const std::string& p) {
   const ModelConfig& config = in.config;
   const MlaConfig& mla = *config.mla;

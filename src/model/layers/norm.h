@@ -13,11 +13,11 @@ namespace tessera {
 // Returns the attributes of the model's RMS norms: eps, round_once and unit_offset.
 ir::Attributes norm_attributes(const ModelConfig& config);
 
-// The residual stream h of hidden states, to which every layer adds its outputs. add() only remembers the output. The
-// next norm() adds it, because the operator add_rms_norm adds and norms in one pass over memory.
+// The residual stream h of hidden states, to which every layer adds its outputs. add() only stores the output's id. The
+// next norm() adds the output, because the operator add_rms_norm adds and norms in one pass over memory.
 class ResidualStream {
  public:
-  // `start` [T, hidden] is the embedding. `b` must outlive the stream.
+  // `start` [T, hidden] is the stream's first value, in a body the embedding. `b` must outlive the stream.
   ResidualStream(LayerBuilder& b, ir::ValueId start, const ModelConfig& config)
       : b_(b), sum_(start), hidden_size_(config.hidden_size), attributes_(norm_attributes(config)) {}
 
@@ -25,8 +25,8 @@ class ResidualStream {
   ir::ValueId norm(const std::string& weight);  // RMSNorm(h) with the tensor `weight`
   ir::ValueId value();                          // h
   void scale(ir::ValueId factor);               // h *= factor [1]
-  // Returns RMSNorm(x) with the tensor `weight`, for an x [T, hidden] that is not the stream. A norm after attention
-  // needs this.
+  // Returns RMSNorm(x) with the tensor `weight` for any x [T, hidden]. Families that norm the result of attention need
+  // this.
   ir::ValueId norm_of(ir::ValueId x, const std::string& weight);
 
  private:

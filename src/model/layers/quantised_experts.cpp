@@ -37,10 +37,11 @@ Result<WeightFormat> set_stored_formats(LayerBuilder& b, const Matrices& all) {
 }
 
 // Sets the formats of matrices that are stored as GGUF blocks, and returns the format of gate_up. Returns an
-// unquantised format if operators cannot take the blocks or their codes; the blocks are then converted to numbers.
-// A rank's slice of a row must have whole blocks, or whole groups of codes; so the sizes are multiples of sixteen, and
-// operators can take blocks in groups of sixteen rows. The gate and up matrices of all experts of the layer must have
-// one block type, and the down matrices must have one block type.
+// unquantised format if operators cannot take the blocks or their codes; the blocks are then converted to numbers. A
+// rank's slice of a row must consist of whole blocks or of whole groups of codes, so the lengths of rows are multiples
+// of sixteen. gate and up each have as many rows as down has columns, and down has as many rows as they have columns.
+// The numbers of rows are therefore multiples of sixteen too, so operators can take blocks in groups of sixteen rows.
+// All gate and up matrices of the layer's experts must have the same block type, and so must all down matrices.
 WeightFormat set_blocks(LayerBuilder& b, const Matrices& all) {
   std::array<std::optional<WeightFormat>, 2> found;  // [0]: gate_up, [1]: down
   for (std::size_t i = 0; i < all.size(); ++i) {
@@ -60,8 +61,8 @@ WeightFormat set_blocks(LayerBuilder& b, const Matrices& all) {
   return found[0].value_or(WeightFormat());
 }
 
-// Sets the format in which unquantised matrices are quantised at the start, and returns it. The format must fit the row
-// lengths of both gate_up and down.
+// Sets the format to which unquantised matrices are quantised at the engine's start, and returns it. The format must
+// fit the row lengths of both gate_up and down.
 WeightFormat set_formats_at_start(LayerBuilder& b, const ExpertParts& parts, const Matrices& all) {
   WeightFormat format;
   for (std::vector<LinearPart>* matrices : all)

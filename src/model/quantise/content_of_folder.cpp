@@ -33,7 +33,7 @@ Status write_pooling(const std::string& folder, const ModelConfig& config, GgufC
   if (!embedding) return ok_status();
   if (!embedding->normalise || embedding->pooling == Pooling::kNone)
     return unimplemented(
-        fmt::format("{}: vectors that are not pooled or not normalised cannot be said in a GGUF file; "
+        fmt::format("{}: a GGUF file cannot express vectors that are not pooled or not normalised; "
                     "accepted: both, or a language model",
                     folder));
   constexpr std::pair<Pooling, std::int64_t> kNumbers[] = {

@@ -40,7 +40,7 @@ Mix mix_of(const GgufFileType& type) {
 
 bool is_plain(Type type) { return type == Type::kF32 || type == Type::kF16 || type == Type::kBF16; }
 
-// Returns whether the tensor stays float32, as vectors, norms, routers and convolutions do.
+// Returns whether the tensor is never quantised. This is so for vectors, norms, routers and convolutions.
 bool stays_float32(const GgufSourceTensor& tensor) {
   return tensor.shape.size() < 2 || !tensor.name.ends_with(".weight") || tensor.name.ends_with("norm.weight") ||
          tensor.name.find("ffn_gate_inp") != std::string::npos || tensor.name.find("ssm_conv1d") != std::string::npos ||
@@ -204,7 +204,7 @@ ChosenTypes choose_types(const GgufContent& content, const GgufFileType& type) {
   for (const std::size_t i : order) {
     const GgufSourceTensor& tensor = content.tensors[i];
     if (stays_float32(tensor)) {
-      // In a GGUF source, the tensor keeps the type that the converter chose.
+      // A tensor of a GGUF file keeps the type that it has in that file. A tensor of a folder becomes F32.
       if (content.model != nullptr) chosen.types[i] = tensor.stored;
       continue;
     }

@@ -75,8 +75,8 @@ TEST_P(FolderOutputs, WeightsAreThoseOfAQuantisingStart) {
   for (const auto& [name, bytes] : want) {
     ASSERT_TRUE(got.contains(name)) << name;
     EXPECT_EQ(got.at(name).size(), bytes.size()) << name;
-    // In files, joined linears have the same NVFP4 factor. At the start each linear has its own factor, so the scales
-    // differ.
+    // In files, joined linears have the same NVFP4 factor. An engine that quantises at its start gives each linear its
+    // own factor, so the scales differ.
     EXPECT_TRUE(GetParam().format == StartFormat::kNvfp4 || got.at(name) == bytes) << name;
   }
 }

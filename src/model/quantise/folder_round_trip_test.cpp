@@ -118,7 +118,8 @@ void expect_round_trip(const std::string& folder) {
     const std::vector<float> got = elements_of(*tensor);
     const std::vector<float> wanted = elements_of(*original.find(name));
     ASSERT_EQ(got.size(), wanted.size());
-    // A file stores the norm weights of some families plus one, and the decays as exponentials. Both conversions round.
+    // A file stores w + 1 for the norm weights w of some families, and −exp(x) for the values x of A_log. Both
+    // conversions round.
     const bool rounded =
         (want.unit_offset_norms && name.find("norm") != std::string_view::npos) || name.ends_with("A_log");
     const float most = rounded ? 1e-6F : 0;
@@ -165,7 +166,7 @@ TEST(FolderContent, RefusesByNameWhatFilesCannotSay) {
   refused("olmo2", "architecture Olmo2ForCausalLM as a GGUF file; accepted: LlamaForCausalLM, ");
   refused("mistral-swa", "a window of");
   refused("qwen2-swa", "a window of");
-  refused("gpt-oss", "experts of numbers cannot be said");
+  refused("gpt-oss", "architecture gpt-oss cannot express experts that are not in MXFP4");
   refused("gemma3", "accepted: the family's own order of windows");
 }
 

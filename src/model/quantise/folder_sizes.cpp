@@ -91,13 +91,13 @@ class SizeWriter {
   void number(std::string_view name, double value) { metadata_.set_float32(key(name), value); }
 
   Status cannot_say(std::string_view field, std::string_view accepted) const {
-    return unimplemented(fmt::format("{}: {} cannot be said in a GGUF file of architecture {}; accepted: {}", file_,
-                                     field, architecture_.name, accepted));
+    return unimplemented(fmt::format("{}: a GGUF file of architecture {} cannot express {}; accepted: {}", file_,
+                                     architecture_.name, field, accepted));
   }
 
   Status check() const {
     if (architecture_.name == "gpt-oss" && !config_.moe->mxfp4)
-      return cannot_say("experts of numbers", "experts in MXFP4, as published");
+      return cannot_say("experts that are not in MXFP4", "experts in MXFP4, as published");
     if (config_.hidden_act != architecture_.activation)
       return cannot_say("this hidden_act",
                         architecture_.activation == Activation::kSilu ? "silu" : "gelu_pytorch_tanh");
@@ -236,8 +236,8 @@ Status write_sizes(const ModelConfig& config, const std::string& file, GgufMetad
   return SizeWriter(config, *find_folder_architecture(config), file, metadata).write();
 }
 
-// Computes the formula of Llama 3.1's reference code. The frequencies of long wavelengths are divided by the factor,
-// those of short wavelengths are kept, and those in between are interpolated.
+// Returns the divisors of the frequencies by the formula of Llama 3.1's reference code. The divisor is rope.factor for
+// long wavelengths and 1 for short ones. In between, the frequencies are interpolated.
 std::vector<float> llama3_factors(const ModelConfig& config) {
   const RopeConfig& rope = config.rope;
   const std::int64_t dimensions = rotary_dim(rope, config.head_dim);

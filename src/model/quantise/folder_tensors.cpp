@@ -109,7 +109,8 @@ class FolderTensors {
     return fmt::format("{}: tensor {}", checkpoint_.model_path(), clip_text(Json(tensor.name).dump()));
   }
 
-  // Returns the name with the prefix "model." in place of the prefix that this checkpoint uses.
+  // Returns the name with the prefix "model." in place of config_.tensor_prefix. If the checkpoint's names have no
+  // prefix, puts "model." before every name. Otherwise a name without config_.tensor_prefix stays as it is.
   std::string plain_name(std::string_view name) const {
     if (!has_prefix_) return "model." + std::string(name);
     if (name.starts_with(config_.tensor_prefix))
@@ -177,8 +178,8 @@ class FolderTensors {
     return found != linear_by_numbers_.end() ? found->second : nullptr;
   }
 
-  // Adds `tensor` with its rows permuted and a function applied to each number, as `arrangement` says. If it says
-  // neither and the elements are stored plainly, the writer copies the tensor's bytes.
+  // Adds `tensor` with its rows permuted and a function applied to each number, as `arrangement` says. If `arrangement`
+  // changes nothing and the file stores the elements themselves, the writer can copy the tensor's bytes.
   Status add_rows(const std::string& name, const StoredTensor& tensor, const RowArrangement& arrangement) {
     const bool vector = tensor.shape.size() == 1 && !arrangement.rows.is_same();
     const bool same = arrangement.rows.is_same() && arrangement.change == NumberChange::kNone;
@@ -189,7 +190,7 @@ class FolderTensors {
     return ok_status();
   }
 
-  // Adds queries or keys. In a file, the rows of a head are stored in pairs (i, i + half).
+  // Adds queries or keys. A GGUF file stores the n rows of a head in the order 0, n/2, 1, n/2 + 1, and so on.
   Status add_pairs(const std::string& name, const StoredTensor& tensor, std::int64_t heads) {
     const std::int64_t rows = tensor.shape[0];
     if (rows % (2 * heads) != 0)

@@ -1,4 +1,5 @@
-// Writes the metadata of a tokenizer: lists of tokens, special tokens and chat templates.
+// Writes the metadata of a tokenizer: lists of tokens, special tokens and chat templates. Also writes the sampling
+// defaults.
 #pragma once
 
 #include <string>
@@ -10,9 +11,9 @@
 
 namespace tessera {
 
-// Writes the folder's tokenizer, and checks that the written lists split sample texts into the same tokens. If the
-// folder has no tokenizer, the metadata say so, and a note is added. Returns unimplemented, with the name, for a kind
-// of tokenizer that GGUF files cannot describe.
+// Writes the sampling defaults of generation_config.json and the folder's tokenizer, and checks that the written lists
+// split sample texts into the same tokens. If the folder has no tokenizer, the metadata say so, and a note is added.
+// Returns unimplemented, with the name, for a kind of tokenizer that GGUF files cannot describe.
 Status write_tokenizer(const std::string& folder, const ModelConfig& config, GgufMetadata& metadata,
                        std::vector<std::string>& notes);
 

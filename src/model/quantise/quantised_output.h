@@ -55,7 +55,7 @@ enum class OutputForm : std::uint8_t { kGguf, kSafetensors };
 
 // Returns the form of a type; nothing for an unknown type. The names of GGUF types may be in any case.
 std::optional<OutputForm> output_form(std::string_view type);
-// Returns "F32, F16, …, Q4_K_M, …; fp8, …", for messages.
+// Returns "F32, F16, …, MXFP4_MOE, fp8, …", for messages.
 std::string output_type_names();
 
 // Opens the checkpoint and decides for each tensor how it is written, without writing anything. `model_path` is as

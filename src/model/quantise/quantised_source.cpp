@@ -165,8 +165,8 @@ Result<std::optional<QuantisedSource::Linear>> QuantisedSource::find(const Store
   linear.numbers.name = module + ".weight";
   linear.numbers.dtype = StoredDtype::kF32;
   linear.format = describe(format);
-  // A scale or another part of the linear gives a Linear without elements, because the call for the tensor of the
-  // quantised values also reads these parts.
+  // For a tensor with scales or another part, returns a Linear without elements. The call for the tensor of the
+  // linear's values reads these parts.
   if (name != values_name(format.spelling)) return std::optional(std::move(linear));
   if (tensor.shape.size() != 2)
     return data_loss(fmt::format("{}: tensor {}: shape is {}; accepted: two dimensions", checkpoint_.model_path(),

@@ -1,4 +1,4 @@
-// Reads the linears of a quantised checkpoint dequantised, as float32.
+// Reads the linears of a quantised checkpoint and dequantises them to float32.
 #pragma once
 
 #include <cstdint>

@@ -27,7 +27,7 @@ inline constexpr std::string_view kImageRanges = "image_ranges";
 inline constexpr std::string_view kWindowRanges = "window_ranges";
 // i32[U]: for each token, the index of its row after patches are merged
 inline constexpr std::string_view kTokenOrder = "token_order";
-// i32[S, 4]: rows of the learned position table
+// i32[S, 4]: the rows of the learned position table from which a patch's position embedding is interpolated
 inline constexpr std::string_view kPositionRows = "position_rows";
 inline constexpr std::string_view kPositionWeights = "position_weights";  // f32[S, 4]: weights of these rows
 }  // namespace vision_inputs

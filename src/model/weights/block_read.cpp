@@ -28,17 +28,18 @@ std::int64_t BlockStorage::per_block() const {
 
 namespace {
 
-// A rectangle of a matrix: the same elements of consecutive rows, and the blocks that they are made from.
+// A rectangle of a matrix: the same columns of consecutive rows, and the blocks that contain these columns. An element
+// is a byte of a block, a byte of codes, or a scale, as BlockStorage::content says.
 struct BlockPiece {
   std::int64_t first_row = 0;
   std::int64_t rows = 0;
   std::int64_t first_block = 0;  // index of the first block within a row
   std::int64_t blocks = 0;
-  std::int64_t skipped = 0;   // elements of the part before the piece in its first block
-  std::int64_t elements = 0;  // elements of the part in a row of the piece
+  std::int64_t skipped = 0;   // elements of a row's first block that precede the rectangle
+  std::int64_t elements = 0;  // elements in a row of the rectangle
 };
 
-// Returns how many elements of the part may not be divided: those of a block, or of a group of codes.
+// Returns the number of elements that must be read together: those of a block or, for codes and scales, of a group.
 std::int64_t indivisible(const BlockStorage& storage) {
   if (storage.content == BlockStorage::Content::kBlocks) return storage.per_block();
   const std::int64_t groups = block_type_info(storage.type).elements / block_codes_format(storage.type)->group_cols;
@@ -86,8 +87,8 @@ void for_each_sixteen(const StoredTensor& stored, const BlockTypeInfo& type, con
   }
 }
 
-// Copies the piece's elements of `rows` rows from `made`, the part that is made from all of the piece's blocks. The
-// rows begin with row `first` of the piece.
+// Copies `rows` rows of the piece, beginning with its row `first`, from `made` to their place in `dst`. `made` contains
+// the elements of all blocks of these rows, also those outside of the piece.
 template <class T>
 void copy_rows(const BlockPiece& piece, std::int64_t first, std::int64_t rows, std::span<const T> made,
                std::byte* dst) {

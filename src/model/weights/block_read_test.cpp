@@ -25,7 +25,7 @@ class BlockRead : public ::testing::Test {
  protected:
   BlockRead() : bytes_(static_cast<std::size_t>(kRows * kRowBytes)) {
     for (std::size_t i = 0; i < bytes_.size(); ++i) bytes_[i] = static_cast<std::uint8_t>(i * 7 + i / 251);
-    // Gives the two float16 numbers of each block a small exponent.
+    // Sets the exponents of each block's two float16 numbers to 6, so that the numbers are finite.
     for (std::size_t block = 0; block < bytes_.size(); block += 144)
       for (const std::size_t at : {block + 1, block + 3})
         bytes_[at] = static_cast<std::uint8_t>((bytes_[at] & 0x83) | 0x18);

@@ -19,8 +19,8 @@ constexpr std::int64_t kExperts = 3;
 constexpr std::int64_t kHidden = 4;
 constexpr std::int64_t kExpertSize = 6;  // intermediate size of an expert
 
-// gate_up() returns a number that identifies an element of gate or up of expert e. down() returns a number that
-// identifies an element of down.
+// Each of these functions returns a number that identifies an element of expert e: gate_up() of its gate or up, down()
+// of its down, and bias() of the bias of its gate or up.
 float gate_up(std::int64_t e, std::int64_t row, std::int64_t h, bool up) {
   return static_cast<float>(1000 * (2 * e + (up ? 1 : 0)) + 10 * row + h);
 }
@@ -189,8 +189,8 @@ TEST_F(ExpertsInEveryLayout, BiasesAreSlicedAndAddedOnce) {
   EXPECT_FALSE(second.contains("down_proj.bias"));
 }
 
-// With six ranks and three groups of experts, ranks 2 and 3 have expert 1. Rank 3 has its second half. Rank 2 adds the
-// bias of down.
+// With six ranks and three groups of experts, ranks 2 and 3 share expert 1. Rank 3 has the expert's second half. Rank 2
+// has the first half and adds the bias of down.
 TEST_F(ExpertsInEveryLayout, AllLayoutsGiveTheSamePartOfTheExperts) {
   const auto part = load(kSeparate, 3, 6, /*biases=*/false, /*parts=*/3);
   std::vector<float> rows;

@@ -115,7 +115,7 @@ TEST(BlockScales, AreRoundedToSmallFloatsUnderAFactor) {
   }
 }
 
-TEST(Columns, BelongToTheBlocksInWhichTheyLie) {
+TEST(Columns, MapToTheirBlocks) {
   for (const std::int64_t block : {3, 16, 128}) {
     for (const std::int64_t first : {std::int64_t{0}, std::int64_t{1}, block - 1}) {
       for (const std::size_t count : {1u, 2u, 40u, 300u}) {

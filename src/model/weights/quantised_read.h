@@ -21,7 +21,7 @@ Status read_nibbles(const StoredTensor& words, const NibbleStorage& storage, con
 // Writes float32 scales. Precondition: `scales` has a type that GridStorage names.
 Status read_grid(const StoredTensor& scales, const GridStorage& storage, const SliceRuns& runs,
                  std::span<std::byte> dst);
-// Writes int32. Precondition: `stored` is I32.
+// Writes indices as int32. Precondition: `stored` is I32.
 Status read_indices(const StoredTensor& stored, const IndexStorage& storage, const SliceRuns& runs,
                     std::span<std::byte> dst);
 

@@ -38,8 +38,8 @@ class RandomCheckpoint {
 
   // Plans the checkpoint. `weights` are the weights of a model with one rank (ModelOptions::tp_size 1). Each tensor is
   // stored in the type of the weight that is made from it, or in F32 if weights of different types are made from it.
-  // Returns kUnimplemented for quantised tensors, whose random values are not defined; kInvalidArgument if two weights
-  // contradict each other about a tensor.
+  // Returns kUnimplemented for quantised tensors except experts in MXFP4; kInvalidArgument if two weights contradict
+  // each other about a tensor.
   static Result<RandomCheckpoint> plan(std::span<const WeightSpec> weights, const RandomCheckpointOptions& options);
 
   // Returns the tensors in the order in which the model requests them. A tied LM head has no separate tensor.
@@ -61,7 +61,7 @@ class RandomCheckpoint {
   Status fill(std::size_t tensor, std::int64_t offset, std::span<std::byte> to) const;
   Status write_files(const std::string& folder, const std::function<Status(std::int64_t bytes)>& on_written) const;
 
-  // The weight from which a tensor's values are computed.
+  // The part of a weight for which a tensor's values are made, and how that weight is initialised.
   struct Origin {
     WeightSpec::Init init = WeightSpec::Init::kUniform;
     WeightPart part;

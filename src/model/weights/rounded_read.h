@@ -16,9 +16,9 @@
 
 namespace tessera {
 
-// Returns the factor of the matrix. If the rounding has a factor, this reads all elements of the matrix.
-// Returns invalid_argument if an element is infinite or NaN; the message names tensor and element. Precondition of both
-// functions: `stored` is F32, F16 or BF16 and has the storage's shape.
+// Returns the factor of the matrix. If the rounding has a factor, this reads all elements of the matrix. Returns
+// invalid_argument if an element is infinite or NaN; the message names tensor and element. Precondition, also of
+// read_rounded(): `stored` is F32, F16 or BF16 and has the storage's shape.
 Result<float> read_factor(const StoredTensor& stored, const RoundedStorage& storage);
 
 // Writes the elements `runs` of the part densely to `dst`. storage.content says whether the part contains values,

@@ -28,7 +28,7 @@ enum class StoredDtype : std::uint8_t {
   kU64,
 };
 
-// Returns the bytes of one element.
+// Returns the size of one element in bytes.
 std::int64_t stored_dtype_bytes(StoredDtype dtype);
 
 // Returns safetensors' spelling: "BF16", "F8_E4M3", …

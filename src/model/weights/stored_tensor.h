@@ -23,8 +23,8 @@ class TensorElements {
   // Precondition: these elements lie within the tensor.
   virtual void read(std::int64_t first, std::int64_t count, std::byte* to) const = 0;
   // Returns the blocks (StoredTensor::blocks) of row `row`. All dimensions of the tensor except the last form the rows.
-  // The blocks belong to the file. Returns null if rows of the tensor do not consist of whole blocks, which is so for
-  // all rows or for none. Precondition: the row lies within the tensor.
+  // The blocks are borrowed from the file. Returns null if rows of the tensor do not consist of whole blocks. Either
+  // all rows have blocks or none has. Precondition: the row lies within the tensor.
   virtual const std::byte* row_blocks(std::int64_t /*row*/) const { return nullptr; }
 };
 

@@ -15,7 +15,7 @@
 namespace tessera {
 
 // The part of a tensor with indices begin … begin + size - 1 of dimension `dim`, and all indices of the other
-// dimensions. If size < 0, the whole tensor.
+// dimensions. If size < 0, the slice is the whole tensor.
 struct TensorSlice {
   std::int64_t dim = 0;
   std::int64_t begin = 0;

@@ -88,8 +88,8 @@ void fill_floats(float value, std::span<std::byte> to) {
   for (std::size_t at = 0; at < to.size(); at += sizeof value) std::memcpy(to.data() + at, &value, sizeof value);
 }
 
-// Fills the values or the scales of a matrix that is quantised while it is read. The values are random and the scales
-// are constant, as in a random matrix that is stored quantised.
+// Fills the values, the scales or the factor of a matrix that is quantised while it is read. The values are random, and
+// scales and factor are constant, as in a random matrix that is stored quantised.
 void fill_rounded(const RoundedStorage& storage, StoredDtype dtype, const SliceRuns& runs, std::uint64_t seed,
                   std::span<std::byte> to) {
   if (dtype == StoredDtype::kF32) return fill_floats(storage.dummy, to);

@@ -1,7 +1,7 @@
 // Describes how the weights of a graph are made from a checkpoint. A weight has three independent properties:
 //
-//   value     WeightSpec::type, the type that a kernel reads
-//   dtype     the dtype in the checkpoint, any that the layout accepts; elements are converted while they are read
+//   type      WeightSpec::type: the dtype and shape that a kernel reads
+//   dtype     the dtype in the checkpoint: any that the layout accepts; elements are converted while they are read
 //   layout    WeightPart::storage: how the part's elements are computed from one or several stored tensors
 #pragma once
 
@@ -113,12 +113,12 @@ struct RoundedStorage {
   float dummy = 1;  // in a random model, the value of the factor or, without a factor, of every scale
 };
 
-// A matrix [rows, cols] that is stored as blocks of a GGUF file. The part is a slice of the matrix's rows, or of whole
-// blocks of all rows, or, with kCodes and kScales, of whole groups of all rows. With kBlocks the part is bytes [rows,
-// bytes of a row of blocks] in the layout of packed_layout.h. This layout interleaves sixteen consecutive rows, so only
-// the last part of a weight may have a number of rows that is not a multiple of sixteen. With kCodes the part is bytes
-// [rows, bytes of a row of codes]. With kScales the part is float16 [rows, groups of a row], or has twice as many
-// columns if the format has pairs of a scale and an offset (block_codes.h).
+// A matrix [rows, cols] that is stored as blocks of a GGUF file. A rank's slice of the part consists of whole rows, or
+// of some columns of all rows. These columns must be whole blocks or, with kCodes and kScales, whole groups. With
+// kBlocks the part is bytes [rows, bytes of a row of blocks] in the layout of packed_layout.h. This layout interleaves
+// sixteen consecutive rows, so only the last part of a weight may have a number of rows that is not a multiple of
+// sixteen. With kCodes the part is bytes [rows, bytes of a row of codes]. With kScales the part is float16 [rows,
+// groups of a row], or has twice as many columns if the format has pairs of a scale and an offset (block_codes.h).
 struct BlockStorage {
   enum class Content : std::uint8_t { kBlocks, kCodes, kScales };
   BlockType type = BlockType::kQ8_0;
@@ -171,8 +171,8 @@ struct WeightSpec {
 std::vector<std::int64_t> stored_shape(const WeightPart& part);
 
 // Returns the number of parameters in the tensors from which the weights are made. Each tensor is counted once and
-// completely, even if the weights are slices of it. An element counts as one parameter, except in packed tensors, where
-// it may contain several or none.
+// completely, even if the weights are slices of it. An element counts as one parameter. In a packed tensor it may
+// contain several parameters, and in a tensor of scales, zero points or indices it contains none.
 std::int64_t parameter_count(std::span<const WeightSpec> specs);
 
 }  // namespace tessera

@@ -23,8 +23,8 @@ Result<std::size_t> bytes_of(const WeightSpec& spec) {
   return static_cast<std::size_t>(TRY(ir::size_bytes(spec.type, {}).with_context(spec.name)));
 }
 
-// Returns the size of the largest piece of at most `most` bytes that consists of whole groups of rows. The rows of a
-// group are packed together.
+// Returns the largest number of elements, at most `most`, that form whole groups of sixteen rows. The rows of a group
+// are packed together, so a piece must not divide a group.
 Result<std::int64_t> packed_piece(const WeightPart& part, const SliceRuns& runs, std::int64_t most) {
   const std::int64_t row_bytes = runs.num_runs > 1 ? runs.run : part.shape[1];
   const std::int64_t packed_bytes = kPackedRows * row_bytes;
@@ -48,7 +48,7 @@ Status upload_part(const WeightSpec& spec, const WeightPart& part, StoredDtype d
   return ok_status();
 }
 
-// Writes a part followed by zero rows and columns, in pieces of whole rows.
+// Writes a part, padded with zero rows and columns, in pieces of whole rows.
 Status upload_padded(const WeightSpec& spec, const WeightPart& part, StoredDtype dtype, const SliceRuns& runs,
                      const PartExtent& extent, const WeightSource& source, DeviceAddress to, WeightUpload& upload) {
   const auto element = static_cast<std::size_t>(stored_dtype_bytes(dtype));

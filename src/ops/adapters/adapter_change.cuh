@@ -47,9 +47,9 @@ struct AdapterChange {
   __device__ static float changed(float y, float change) { return rounded<T>(y) + change; }
 
   // Computes the change for tiles of sixteen columns of y, in a kernel with eight warps that multiply. Warp w computes
-  // row w of x, and with kEights = 2 row w + 8, by tensor-core products of b and t; t is split into two 16-bit numbers
-  // (split_two()). b and t are loaded before the tile's products, because loads take long while weights stream. kGated:
-  // the second eight columns are of another module than the first.
+  // the change of row w of x, and with kEights = 2 that of row w + 8 too, by tensor-core products of b and t; t is
+  // split into two 16-bit numbers (split_two()). b and t are loaded before the tile's products, because loads take long
+  // while weights stream. kGated means that the second eight columns belong to another module than the first eight.
   template <int kEights, bool kGated>
   class OfTiles {
    public:
@@ -98,7 +98,8 @@ struct AdapterChange {
           for (std::int32_t depth = kDepth; depth < max(ranks_[e][0], ranks_[e][kModules - 1]); depth += kDepth)
             add_products(e, columns, depth, part_of_b(e, columns, depth), sums);
         }
-        // In the results of multiply_tile() a lane has two neighbouring rows of x of two columns of y.
+        // In the results of multiply_tile() a lane has the sums of two neighbouring rows of x for each of two columns
+        // of y.
         if (lane() % 4 != row(0) / 2) continue;
 #pragma unroll
         for (int h = 0; h < 2; ++h)
@@ -114,7 +115,7 @@ struct AdapterChange {
     static constexpr int kModules = kGated ? 2 : 1;
     using Sums = float[4];  // results of multiply_tile(): sixteen columns of y by eight rows of x
     struct PartOfB {
-      std::uint32_t at[2][2];  // [half of the columns][half of the ranks]: two columns of the lane's rank
+      std::uint32_t at[2][2];  // [half of the columns][half of the ranks]: two neighbouring columns, at one rank
     };
     struct PartOfT {
       float at[2][2];  // [half of the ranks]: two neighbouring ranks; zeros unless the lane has the warp's row

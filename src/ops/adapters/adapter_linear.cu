@@ -117,8 +117,8 @@ std::unique_ptr<BoundOp> make_add_tiles(const AdapterAddArgs& in) {
   });
 }
 
-// Makes an operator with a block for each row of the batch (x of the grid) and for each `size` of the row's `items`
-// values (y of the grid).
+// Makes an operator that computes `items` values for each row of the batch. The grid has the rows along x, and along y
+// a block for every `size` values of a row.
 template <class Args>
 std::unique_ptr<BoundOp> make_by_row(const char* name, void (*kernel)(Args), const Args& in, std::int64_t items,
                                      std::int64_t size) {

@@ -44,7 +44,7 @@ HostTensor ranks(const Case& c) {
               [&](std::int64_t i) { return static_cast<std::int32_t>(of[static_cast<std::size_t>(i)]); });
 }
 
-// Returns the table of rows `first` to `last`. Every slot has rows, and some rows have no adapter.
+// Returns the table of the rows [first, last). Every slot has rows, and some rows have no adapter.
 HostTensor table(std::int64_t first, std::int64_t last) {
   std::vector<std::int32_t> slots;
   for (std::int64_t i = first; i < last; ++i) slots.push_back(static_cast<std::int32_t>(i % 6) - 1);

@@ -50,8 +50,9 @@ Result<std::vector<ir::Type>> infer(const ir::OpSignature& signature) {
   const std::int64_t head_dim = *cache.shape[3].constant();
   const std::int64_t width = q.shape[1].constant().value_or(0);
   if (width < 1 || width % (kv_heads * head_dim) != 0)
-    return invalid_argument(fmt::format("attention's queries {} are no multiple of the cache's {} heads of {}",
-                                        q.to_string(), kv_heads, head_dim));
+    return invalid_argument(fmt::format(
+        "attention's queries are {}; their columns must be a multiple of the cache's {} heads of {} elements",
+        q.to_string(), kv_heads, head_dim));
   if (out != q)
     return invalid_argument(
         fmt::format("attention writes to {}, its queries are {}; they must agree", out.to_string(), q.to_string()));

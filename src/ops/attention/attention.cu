@@ -1,7 +1,7 @@
 // Our own attention kernel on CUDA, for cases without a faster kernel (cuda_attention.h). It supports every dtype,
-// window, softcap and group size, sinks, and head sizes up to 512. Queries in bf16 and f16 run on tensor cores for
-// heads of 512 elements with a cache of the same type (wide_attention.cuh), and for heads of 64, 128 and 256 elements
-// with a cache of E4M3 (float8_attention.cuh); everything else runs in float32.
+// window, softcap and group size, sinks, and head sizes up to 512. Two cases with queries in bf16 or f16 run on tensor
+// cores: heads of 512 elements with a cache of the queries' type (wide_attention.cuh), and heads of 64, 128 or 256
+// elements with a cache of E4M3 (float8_attention.cuh). All other cases run in float32.
 //
 // A block has one KV head and a tile of query rows of one request, where a row is one query head of one token. The keys
 // that its rows see are divided into tiles, too. For each tile of keys the block computes scores, the online softmax
@@ -13,7 +13,7 @@
 //
 // In deterministic forwards a row's bits do not depend on the other rows, for four reasons. Keys are not cut into
 // ranges. Tiles of keys start at the same keys for all rows. A key that a row does not see adds an exact zero. Products
-// are added in a fixed order, in float32 by explicit fused multiply-adds.
+// are added in a fixed order; the float32 kernel adds them by explicit fused multiply-adds.
 #include <algorithm>
 #include <string>
 
@@ -97,13 +97,14 @@ int tile_rows(const CudaAttention& a) {
   return is_wide(a) ? kWideRows : padded_dim(a.shape.head_dim) <= 128 ? 32 : 16;
 }
 
-// Returns the greatest number of tiles that requests with num_rows rows in total can have.
+// Returns an upper bound of the number of tiles, for `requests` requests that have a.num_rows rows in total.
 std::int64_t slots(const CudaAttention& a, std::int64_t requests) {
   return a.num_rows * a.group() / tile_rows(a) + requests;
 }
 
-// Returns the number of ranges into which keys are cut, so that every multiprocessor has about two blocks. The result
-// depends only on the bucket's number of rows, because the function assumes that every row is a request of its own.
+// Returns the number of ranges into which the keys of each tile are cut, so that every multiprocessor has about two
+// blocks. The function counts tiles as if every row were a request of its own. So the result does not depend on how a
+// forward's rows are divided into requests.
 int splits(const CudaAttention& a, int multiprocessors) {
   if (a.deterministic) return 1;
   constexpr std::int64_t kMost = 16;
@@ -150,8 +151,8 @@ Problem make_problem(const CudaAttention& a, int parts) {
           .softcap = static_cast<float>(a.shape.softcap)};
 }
 
-// Binds a kernel with one block for each tile slot. If keys are cut, it also binds a second launch, which joins the
-// results of the ranges. X is the type of the output.
+// Binds a kernel with one block for each tile slot, KV head and range of keys. If there are several ranges, it also
+// binds a second launch, which joins their results. X is the type of the output.
 template <class X, void (*kKernel)(Problem), std::size_t kBytes>
 Result<std::unique_ptr<BoundOp>> bind_kernel(const CudaAttention& a, const Problem& p) {
   const dim3 grid(static_cast<unsigned>(slots(a, a.max_requests())), static_cast<unsigned>(a.shape.kv_heads),
@@ -173,7 +174,7 @@ Result<std::unique_ptr<BoundOp>> bind_kernel(const CudaAttention& a, const Probl
     kKernel<<<grid, kThreads, kBytes, stream>>>(p);
     if (p.splits > 1) cuda::launch_merge_states<float, X>(merge, stream);
   };
-  // Passes the head size as the operator's choice(), because it decides which merge kernel runs.
+  // The head size decides which instantiation of merge_states runs, so it is the operator's choice().
   return make_cuda_op("attention", launches, p.splits > 1 ? static_cast<std::uint64_t>(p.head_dim) : 0);
 }
 

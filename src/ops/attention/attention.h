@@ -9,7 +9,7 @@
 // sees the positions max(0, p - window + 1) … p, or 0 … p if window is 0. With G = Hq / Hkv, query head h reads KV head
 // h / G:
 //
-//   s_j = scale · q·k_j,  or softcap · tanh(s_j / softcap) if softcap > 0;    out = Σ softmax(s)_j · v_j
+//   s_j = scale · q·k_j,  or softcap · tanh(scale · q·k_j / softcap) if softcap > 0;    out = Σ softmax(s)_j · v_j
 //
 // With `sinks` the softmax of head h has one more score, sinks[h], whose value vector is zero. So a sink lowers the
 // weights of the keys and adds nothing to the output ("Efficient Streaming Language Models with Attention Sinks",
@@ -23,8 +23,8 @@
 // Kernels fold k_scale into the factor of the scores, and v_scale into the factor of the output.
 //
 // The operator's plan (AttentionPlan) writes lengths and page tables to static buffers before every forward; the kernel
-// reads them when it runs, so a recorded graph works for any lengths. Rows past query_starts[num_requests] are not
-// written.
+// reads them when it runs, so a recorded graph works for any lengths. Rows from query_starts[num_requests] on are
+// padding and are not written.
 //
 // With `wanted_rows_only` a kernel need not write the rows of `out` that are not in ForwardBatch::wanted_rows. The
 // content of these rows is undefined. A kernel may still compute all rows.
@@ -79,8 +79,8 @@ struct AttentionMetadata {
   std::int64_t max_pages_per_request = 0;
 };
 
-// The plan of `attention` and `latent_attention` for one cache group. It holds lengths and page tables on the host and
-// on the device. It also holds the device's own planner, if the device has one.
+// The plan of `attention` and `latent_attention` for one cache group. It holds lengths and page tables in host memory
+// and in device memory. It also holds the device's own planner, if the device has one.
 class AttentionPlan final : public OpPlan {
  public:
   // Makes a plan. `planner` may be null. Returns kInvalidArgument if a limit is below one.

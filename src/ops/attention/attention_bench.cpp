@@ -2,11 +2,12 @@
 //
 //   attention_bench [DEVICE [CACHE]]      cuda and bf16 by default; CACHE is the type of keys and values, like f8e4m3
 //
-// It prints a line for each case, with a column of microseconds for each kernel ("-" if the kernel does not support the
-// shape), and the host's time for one plan and for binding the first layer. Each case launches several layers in
-// sequence. There are so many layers that their keys and values do not fit in the L2 cache. Decode launches are
-// recorded as one graph. Extend launches are not recorded, because an engine runs them between the recorded pieces of a
-// forward. The figure is the shortest of several runs, divided by the number of layers.
+// It prints a line for each case. For each kernel the line has the time of one layer ("-" if the kernel does not
+// support the shape), and the host's time for one plan and for binding the first layer, in microseconds. Each case
+// launches 2 to 28 layers in sequence, as many as have about 256 MiB of keys and values, so that those of the larger
+// cases do not fit in the L2 cache. Decode launches are recorded as one graph. Extend launches are not recorded,
+// because an engine runs them between the recorded pieces of a forward. The time of a layer is the shortest of several
+// runs, divided by the number of layers.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -42,7 +43,7 @@ struct Case {
   std::int64_t requests;
   std::int32_t query_len;
   std::int32_t cached;
-  // Number of single-row requests. They come before the other requests.
+  // Number of single-row requests in an extend case. They come before the `requests` requests of query_len rows.
   std::int64_t decodes = 0;
   std::int32_t decode_kv_len = 0;
 
@@ -69,8 +70,8 @@ ForwardBatch make_batch(const Case& c, std::int64_t pages) {
     batch.query_lens.push_back(decodes ? 1 : c.query_len);
     batch.kv_lens.push_back(decodes ? c.decode_kv_len : c.kv_len());
     std::vector<PageId>& table = tables.emplace_back();
-    // Consecutive pages of a request are not adjacent in memory, because 7919 shares no factor with the number of
-    // pages.
+    // Consecutive pages of a request lie 7919 pages apart, modulo the number of pages, so they are usually not adjacent
+    // in memory. 7919 is a prime that does not divide the number of pages, so no page is used twice.
     for (std::int64_t filled = 0; filled < batch.kv_lens.back(); filled += kPageSize)
       table.emplace_back(static_cast<std::int32_t>(page++ * 7919 % pages));
   }
@@ -101,7 +102,7 @@ struct Figures {
   double bind_us = 0;    // host time of binding the first layer
 };
 
-// Measures one case on one kernel. There are so many layers that their keys and values do not fit in the L2 cache.
+// Measures one case on one kernel.
 class Measurement {
  public:
   static Result<Figures> run(Device& device, const KernelTable& kernels, const Model& model, const Case& c,

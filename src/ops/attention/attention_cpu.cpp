@@ -1,5 +1,5 @@
-// Attention on the CPU. A forward is cut into tiles by request, KV head and query rows, and each thread takes the next
-// free tile.
+// Attention on the CPU. A forward is cut into tiles by request, KV head and query rows. A thread that has computed a
+// tile takes the next one that no thread has taken yet.
 #include "tessera/ops/attention/attention_cpu.h"
 
 #include <algorithm>
@@ -12,8 +12,8 @@
 namespace tessera {
 namespace {
 
-// Returns the number of requests in the metadata. A request whose rows do not fit in the bucket would be a defect of
-// the runner. This request and all later ones are left out, so that nothing is written out of bounds.
+// Returns the number of requests to compute. If the rows of some request do not fit in the bucket, which would be a
+// defect of the runner, that request and all later ones are left out, so that nothing is written out of bounds.
 std::int64_t count_requests(const AttentionProblem& p) {
   std::int64_t num_requests = *p.metadata.num_requests;
   while (num_requests > 0 && p.metadata.query_starts[num_requests] > p.num_rows) --num_requests;
@@ -30,7 +30,8 @@ std::int64_t choose_tile_rows(const AttentionProblem& p, std::int64_t num_reques
   return std::clamp(round_up((rows + p.workers - 1) / p.workers, kRegisterRows), kLeastTileRows, kTileRows);
 }
 
-// Returns the number of the request's tiles with a wanted row. These are its last tiles.
+// Returns the number of tiles to compute for each KV head of the request: the tile with the first wanted row, and all
+// tiles after it.
 std::int64_t count_tiles(const AttentionProblem& p, std::int64_t request) {
   const std::int64_t tokens = p.metadata.query_starts[request + 1] - p.metadata.query_starts[request];
   const std::int64_t tiles = (tokens * p.group() + p.tile_rows - 1) / p.tile_rows;
@@ -38,7 +39,8 @@ std::int64_t count_tiles(const AttentionProblem& p, std::int64_t request) {
   return first == tokens ? 0 : tiles - first * p.group() / p.tile_rows;
 }
 
-// Returns an array with the index of each request's first work item. Its last entry is the total number of items.
+// Writes the index of each request's first work item to the workspace, and returns the array. The array's last entry is
+// the total number of items. A work item is one tile of one KV head.
 std::int64_t* count_items(const AttentionProblem& p, std::int64_t num_requests) {
   auto* starts = reinterpret_cast<std::int64_t*>(p.workspace);
   std::int64_t count = 0;

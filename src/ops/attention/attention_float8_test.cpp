@@ -85,7 +85,8 @@ TEST(AttentionFloat8Exactness, Float32QueriesMatchTheReferenceClosely) {
   }
 }
 
-// With a cache of E4M3, decode must not fall back to a slower kernel than with a cache of the queries' type.
+// If decode over a cache of the queries' type runs on "hopper", decode over a cache of E4M3 must run on "hopper" too.
+// Otherwise decode over E4M3 must run on our own kernel, because FA2 and cuDNN do not read E4M3.
 TEST(AttentionFloat8Kernels, DecodeTakesTheKernelOfSingleRows) {
   if (!on_cuda()) GTEST_SKIP() << "the CPU has one kernel";
   for (const std::int64_t head_dim : {64, 128, 256, 512}) {
@@ -97,7 +98,7 @@ TEST(AttentionFloat8Kernels, DecodeTakesTheKernelOfSingleRows) {
   }
 }
 
-TEST(AttentionFloat8Shapes, TakesScalesWithSuchACacheAlone) {
+TEST(AttentionFloat8Shapes, AcceptsScalesOnlyWithAFloat8Cache) {
   const ir::Type q{DType::kBFloat16, {ir::Symbol::kTokens, 256}};
   const ir::Type cache{DType::kFloat8E4M3, {ir::Symbol::kPages, 16, 2, 32}};
   const ir::Type wide{DType::kBFloat16, {ir::Symbol::kPages, 16, 2, 32}};

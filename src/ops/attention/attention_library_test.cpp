@@ -23,7 +23,8 @@ TEST_P(AttentionLibrary, ExtendMatchesTheReferenceForEveryGroupSize) {
   for (const std::int64_t group : {1, 4, 5, 8}) check_extend(library_config(GetParam(), 128, 2, group), kMixed);
 }
 
-// The many heads give even a short prompt enough large tiles to fill the device, so no short tiles are used.
+// With so many heads even a short prompt has enough tiles of 128 rows to fill the device, so "fa3" does not use its
+// short tiles of 64 rows.
 TEST_P(AttentionLibrary, ExtendMatchesTheReferenceWithManyHeads) {
   if (!on_cuda()) GTEST_SKIP() << "the CPU has one kind of tiles";
   check_extend(library_config(GetParam(), 128, 2, 34), {{200, 200}, {5, 5}, {70, 90}, {129, 300}, {1, 40}});
@@ -78,8 +79,8 @@ TEST_P(AttentionLibrary, ExtendMatchesTheReferenceForEveryPageSize) {
   }
 }
 
-// An extend operator that is recorded in a prefill's full graph has no launch for single-row requests, because such a
-// graph only runs for requests of several rows.
+// An operator of "fa3" or "fa2" that is recorded in a prefill's full graph has no launch for single-row requests,
+// because such a graph only runs for requests of several rows. The other kernels have no separate launch for them.
 TEST_P(AttentionLibrary, FullGraphLaunchesNothingForSingleRows) {
   const Config c = library_config(GetParam(), 128, 2, 4);
   const std::vector<Request> requests = {{5, 5}, {70, 90}, {2, 300}};
@@ -172,7 +173,8 @@ TEST_P(AttentionLibrary, DecodeMatchesTheReferenceForEveryPageSize) {
   }
 }
 
-// With 64 KV heads these requests fill the device, so no request is cut into chunks and nothing is merged.
+// With 64 KV heads these requests fill the device, so FA2 and our own kernel cut no request's keys and merge nothing.
+// With 2 KV heads they cut keys.
 TEST_P(AttentionLibrary, DecodeMatchesTheReferenceWithManyRequests) {
   std::vector<std::int32_t> kv_lens(40);
   for (std::size_t b = 0; b < kv_lens.size(); ++b) kv_lens[b] = static_cast<std::int32_t>(1 + b * 5);
@@ -193,7 +195,8 @@ TEST_P(AttentionLibrary, DecodeMatchesTheReferenceWithWindowsAndSoftcap) {
     }
 }
 
-// The first case has few requests, with keys that are cut into chunks; the second has many, with keys that are not cut.
+// The last case has enough rows and KV heads to fill the device, so FA2 and our own kernel do not cut its keys. In all
+// other cases they cut keys.
 TEST_P(AttentionLibrary, DecodeMatchesTheReferenceWithSinks) {
   for (const std::int64_t window : {0, 100}) {
     Config c = library_config(GetParam(), 64, 2, 8);

@@ -83,8 +83,8 @@ inline void check_extend(const Config& c, const std::vector<Request>& requests) 
 inline const std::vector<Request> kRagged = {{1, 1},  {5, 5},  {1, 130},   {70, 90},    {1, 64},   {33, 200},
                                              {2, 65}, {1, 97}, {193, 193}, {129, 1000}, {1, 1500}, {96, 192}};
 
-// Records each kernel for `rows` requests while a single short request is planned, and replays it with the requests of
-// each batch.
+// Records each kernel in a graph for `rows` requests, while a single request of one key is planned, and replays the
+// graph with the requests of each batch.
 inline void check_decode(const Config& c, std::int64_t rows, const std::vector<std::vector<std::int32_t>>& batches) {
   struct Step {
     ForwardBatch batch;

@@ -108,8 +108,9 @@ Status AttentionPlan::check_sizes(const ForwardBatch& batch) const {
         fmt::format("{} requests in a forward; the plan was made for {}", batch.num_requests(), limits_.max_requests));
   const CacheGroupBatch& pages = batch.groups[static_cast<std::size_t>(group_)];
   if (pages.page_tables.size() != batch.query_lens.size() || batch.kv_lens.size() != batch.query_lens.size())
-    return internal_error(fmt::format("{} query lengths, {} cache lengths and {} page tables disagree",
-                                      batch.query_lens.size(), batch.kv_lens.size(), pages.page_tables.size()));
+    return internal_error(
+        fmt::format("{} query lengths, {} cache lengths and {} page tables; they must be equal in number",
+                    batch.query_lens.size(), batch.kv_lens.size(), pages.page_tables.size()));
   return ok_status();
 }
 

@@ -1,5 +1,5 @@
-// The device-specific part of attention's plan. It makes the decisions that the device's kernels need on the host
-// before every forward, for example how the work is spread over the multiprocessors. AttentionPlan calls it.
+// The device-specific part of attention's plan. AttentionPlan calls it on the host before every forward. It makes the
+// decisions that the device's kernels need, for example how the work is spread over the multiprocessors.
 #pragma once
 
 #include <cstdint>

@@ -74,8 +74,8 @@ std::int64_t TileSchedule::assign(const TiledRows& rows, std::span<std::int32_t>
     }
   for (std::size_t w = 1; w < starts.size(); ++w) starts[w] += starts[w - 1];
 
-  // Writes the work items of each worker. starts[w] advances with every item of worker w. At the end it is the start of
-  // worker w + 1, so all entries are moved up by one.
+  // Writes the work items of each worker. starts[w] advances with every item of worker w, so at the end it holds the
+  // start of worker w + 1. Afterwards all entries are moved up by one index.
   std::size_t work = 0;
   for (const Tile& tile : tiles_)
     for (std::int64_t head = 0; head < heads_; ++head) {

@@ -1,5 +1,5 @@
-// Divides a forward's work among the blocks of attention's library kernels, on the host. The functions depend only on
-// lengths. They use no device, and allocate nothing after construction.
+// Divides a forward's work among the blocks of attention's library kernels. The functions run on the host and depend
+// only on lengths. They use no device, and allocate nothing after construction.
 //
 // A tile is up to `tile_rows` neighbouring query rows of one request. A chunk is a range of one request's keys. If the
 // keys of a row are cut into several chunks, the chunks' results are merged afterwards.
@@ -110,15 +110,15 @@ struct ChunkGrid {
 // extra blocks take chunks of long rows, which would otherwise run alone at the end. With several requests per resident
 // block no row is cut, because the other requests keep the device busy.
 ChunkGrid chunk_grid(std::int64_t requests, const ChunkLimits& limits);
-// Returns the grid for the requests of a single row in a step that also has longer requests. `split` is always true.
-// The number of blocks never falls as the number of requests grows.
+// Returns the grid for the requests of a single row in an extend step, which may also have requests of several rows.
+// `split` is always true. The number of blocks never falls as the number of requests grows.
 ChunkGrid single_row_grid(std::int64_t requests, const ChunkLimits& limits);
 
 // Divides the keys of single-row requests into chunks of one size, the smallest size that fits in the grid. Requests
 // with more rows have no block. The padding requests, which fill the batch up to `rows` requests, have none either.
 // `window` limits the keys that a row sees; 0: it sees all keys. Returns the number of blocks that compute something;
-// the rest of the grid is marked invalid. Precondition: the grid was made for at least this number of single-row
-// requests.
+// the rest of the grid is marked invalid. Precondition: the grid was made for at least as many single-row requests as
+// the batch has.
 std::int64_t plan_chunks(std::span<const std::int32_t> query_lens, std::span<const std::int32_t> kv_lens,
                          std::int64_t rows, const ChunkGrid& grid, std::int64_t window, const BlockPlan& plan);
 

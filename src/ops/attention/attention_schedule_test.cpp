@@ -259,7 +259,7 @@ TEST(PlanChunks, CutsTheLongestRows) {
 }
 
 // Block b is request b, even if padding leaves blocks unused.
-TEST(PlanChunks, BlockIsRequestWhereNothingIsSplit) {
+TEST(PlanChunks, BlocksMatchRequestsIfKeysAreNotCut) {
   const std::vector<std::int32_t> kv_lens = random_lens(100, 4096, 1);
   const ChunkGrid grid = chunk_grid(120, kLimits);
   ASSERT_FALSE(grid.split);
@@ -268,7 +268,7 @@ TEST(PlanChunks, BlockIsRequestWhereNothingIsSplit) {
   for (std::int32_t b = 0; b < 100; ++b) EXPECT_EQ(blocks.requests[static_cast<std::size_t>(b)], b);
 }
 
-TEST(PlanChunks, UsesTheGridWithoutTinyChunks) {
+TEST(PlanChunks, FillsTheGridWithoutTinyChunks) {
   const ChunkGrid grid = chunk_grid(2, kLimits);
   Blocks blocks(grid.blocks, 2);
   const std::vector<std::int32_t> ones = {1, 1};

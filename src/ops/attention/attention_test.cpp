@@ -1,7 +1,7 @@
 // Catches: a causal or window limit that is off by one; a query head that reads another group's keys; pages that are
 // read out of order or past a request's length; softmax that overflows or loses an earlier block of keys; wrong results
-// for head sizes that are not a multiple of a vector; reads of keys before the window; writes to padded rows; recorded
-// graphs that depend on lengths; plans that do not fit in their buffers.
+// for head sizes that are not a multiple of the vector length; reads of keys before the window; writes to padded rows;
+// recorded graphs that depend on lengths; plans that do not fit in their buffers.
 #include "tessera/ops/attention/attention.h"
 
 #include <gmock/gmock.h>
@@ -67,9 +67,9 @@ TEST_P(Attention, MatchesTheReferenceWithSinks) {
              .softcap = softcap,
              .sinks = true},
             kMixed, "sinks, window " + std::to_string(window) + " softcap " + std::to_string(softcap));
-  // On a GPU this test runs our own kernel (attention.cu). It computes these shapes in float32, except 16-bit heads of
-  // 512 elements, which run on tensor cores (wide_attention.cuh). attention_library_test.cpp checks those, with a
-  // larger tolerance.
+  // On a GPU this test runs our own kernel (attention.cu), which computes all shapes of this test in float32. 16-bit
+  // heads of 512 elements are left out, because they run on tensor cores (wide_attention.cuh).
+  // attention_library_test.cpp checks those, with a larger tolerance.
   for (const std::int64_t head_dim : {20, 64, 128, GetParam() == DType::kFloat32 ? 512 : 256})
     check({.dtype = GetParam(),
            .cache_dtype = GetParam(),
@@ -196,13 +196,13 @@ TEST(AttentionPlan, RefusesBatchesBeyondItsLimits) {
               HasSubstr("1 cache groups, not group 1"));
   ForwardBatch batch = make_batch({{1, 33}}, 16, 1);
   batch.groups[0].own({{PageId(1), PageId(2)}});
-  EXPECT_THAT(error(batch), HasSubstr("request 0: 2 pages of 16 tokens do not hold its 33 tokens"));
+  EXPECT_THAT(error(batch), HasSubstr("request 0: 2 pages of 16 tokens do not hold the request's 33 tokens"));
   for (const std::int32_t page : {-1, 600}) {
     batch.groups[0].own({{PageId(1), PageId(2), PageId(page)}});
     EXPECT_THAT(error(batch), HasSubstr("page " + std::to_string(page) + " is outside the cache's 600"));
   }
   batch.groups[0].page_tables.clear();
-  EXPECT_THAT(error(batch), HasSubstr("0 page tables disagree"));
+  EXPECT_THAT(error(batch), HasSubstr("0 page tables; they must be equal in number"));
   // A plan that fails does not affect the next one.
   bench.plan(make_batch(kMixed, 16, 3));
   EXPECT_THAT(bench.read(bench.attention().metadata().kv_lens + 2, 1), ::testing::ElementsAre(130));
@@ -216,7 +216,8 @@ TEST(AttentionShapes, RefusesOperandsThatDoNotFit) {
   const ir::Attributes good = {{"group", std::int64_t{0}}, {"scale", 1.0}};
   EXPECT_EQ(infer_error(kAttention, {q, cache, cache, q}, good), "");
   const ir::Type narrow{DType::kBFloat16, {ir::Symbol::kTokens, 32}};
-  EXPECT_THAT(infer_error(kAttention, {narrow, cache, cache, narrow}, good), HasSubstr("no multiple of the cache's 2"));
+  EXPECT_THAT(infer_error(kAttention, {narrow, cache, cache, narrow}, good),
+              HasSubstr("must be a multiple of the cache's 2 heads of 32 elements"));
   EXPECT_THAT(infer_error(kAttention, {q, cache, cache, narrow}, good), HasSubstr("writes to bf16[T, 32]"));
   EXPECT_THAT(infer_error(kAttention, {q, q, q, q}, good), HasSubstr("not bf16[T, 256]"));
   const ir::Type other{DType::kBFloat16, {ir::Symbol::kPages, 16, 1, 32}};

@@ -58,7 +58,7 @@ inline constexpr std::int64_t kMaxPages = 520;
 inline constexpr std::int64_t kMaxTokens = 1024;
 
 // Makes a batch. The pages are shuffled, so that consecutive pages of a request are usually not adjacent in memory.
-// Each cache group has another order.
+// Each cache group has an order of its own.
 inline ForwardBatch make_batch(const std::vector<Request>& requests, std::int64_t page_size, std::uint32_t seed,
                                std::size_t groups = 1) {
   ForwardBatch batch;
@@ -196,8 +196,8 @@ inline std::vector<double> reference(const Config& c, const ForwardBatch& batch,
   return out;
 }
 
-// The tolerance of tensor-core kernels, relative to the row's largest element and not to each element, because these
-// kernels round weights and partial sums to the storage type.
+// The tolerance of tensor-core kernels. It is relative to the largest element of a row's head and not to each element,
+// because these kernels round weights and partial sums to the storage type.
 inline constexpr double kLibraryTolerance = 2e-2;
 
 // Compares the first `rows` rows, head by head.

@@ -65,7 +65,7 @@ struct AttentionScratch {
     return round_up(floats * static_cast<std::int64_t>(sizeof(float)), kDeviceAlignment);
   }
 
-  float* q;               // [rows, padded_dim]: the queries times scale
+  float* q;               // [rows, padded_dim]: the queries, times the scale of scores and the scale of keys
   float* keys;            // [padded_dim, kBlockKeys]
   float* values;          // [kBlockKeys, padded_dim]; padded_value_dim columns are used
   float* sums;            // [rows, padded_dim], padded_value_dim columns used: Σ exp(s_j - running max) · v_j so far
@@ -75,7 +75,8 @@ struct AttentionScratch {
   std::int64_t* offsets;  // [kBlockKeys + kPrefetchKeys]: offset of each key from the start of the cache, in elements
 };
 
-// The query rows [row_begin, row_end) of one request and KV head; row r is query head r mod G of token r / G.
+// The query rows [row_begin, row_end) of one request and KV head; with G = group(), row r is query head r mod G of the
+// KV head, of token r / G.
 struct AttentionTile {
   std::int64_t head;
   std::int64_t row_begin;

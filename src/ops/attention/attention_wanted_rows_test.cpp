@@ -80,8 +80,9 @@ double difference(const Config& c, const HostTensor& out, const std::vector<doub
   return worst;
 }
 
-// Checks the wanted rows. A row that is computed in a tile must have the same bits as in a run of all rows. The bits
-// may differ only for a prompt's single wanted row, which may run on another kernel ("hopper").
+// Checks the wanted rows. Each must have the same bits as in a run of all rows. There is one exception if `same_bits`
+// is false: if a prompt's last row is its only wanted row, its bits may differ, because the row may run on another
+// kernel ("hopper").
 void expect_wanted_rows(const Config& c, const std::vector<Request>& requests, const std::vector<std::int32_t>& rows,
                         const HostTensor& all, const HostTensor& wanted, const std::vector<double>& expected,
                         bool same_bits, const std::string& what) {
@@ -151,7 +152,7 @@ TEST(AttentionOfWantedRows, KeepsDeterministicBits) {
   check(c, true);
 }
 
-// The prompts are so short that all short tiles run at once, and that our own kernel splits their keys.
+// The prompts are so short that "fa3" uses its short tiles, and that our own kernel cuts their keys into ranges.
 TEST(AttentionOfWantedRows, ServesShortPrompts) {
   const Config c = config_of(128, 2);
   const std::vector<Request> requests = {{70, 90}, {1, 300}, {40, 40}};
@@ -170,7 +171,7 @@ TEST(AttentionOfWantedRows, ServesShortPrompts) {
 }
 
 // Runs one operator for several steps. Then records the operator in a prefill's full graph, which runs only for
-// requests of several rows, and replays the graph for other steps.
+// requests of several rows, and replays the graph for the steps that have only such requests.
 TEST(AttentionOfWantedRows, FollowsTheWantedRowsOfEachStep) {
   const Config c = of_wanted_rows(config_of(128, 4));
   const std::vector<std::vector<Request>> steps = {

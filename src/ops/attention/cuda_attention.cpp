@@ -24,8 +24,8 @@ namespace {
 // The kernels in order of preference. "tessera" supports every shape that the kernels after it support, so a kernel
 // after it runs only if the user names it.
 constexpr std::array kForExtend{AttentionKernel::kFa3, AttentionKernel::kFa2, AttentionKernel::kTessera};
-// cuDNN's kernel is 2 to 20 % faster than FA2 (attention_bench on an H200), but cuDNN takes 40 to 500 ms to build it
-// for each number of rows.
+// cuDNN's kernel comes last although it is 2 to 20 % faster than FA2 (attention_bench on an H200), because cuDNN takes
+// 40 to 500 ms to build it for each number of rows.
 constexpr std::array kForDecode{AttentionKernel::kHopper, AttentionKernel::kFa2, AttentionKernel::kTessera,
                                 AttentionKernel::kCudnn};
 
@@ -60,9 +60,9 @@ CudaAttention describe(const BindArgs& args) {
                        .workspace = args.workspace.raw()};
 }
 
-// An extend step in two launches: one for requests of a single row, and one for the tiles of longer requests. Most
-// steps need only one of the two launches. A full graph runs only batches without single-row requests. It therefore
-// leaves out the first launch, except if `states_` is null.
+// An extend step in two launches: one for requests of a single row, and one for the tiles of requests of several rows.
+// Most steps need only one of the two launches. A full graph runs only batches without single-row requests, so its
+// recording leaves out the first launch, except if `states_` is null.
 class ExtendInTwo final : public BoundOp {
  public:
   ExtendInTwo(std::unique_ptr<BoundOp> single_rows, std::unique_ptr<BoundOp> tiles, const ExtendWork& work,
@@ -74,8 +74,8 @@ class ExtendInTwo final : public BoundOp {
   }
 
  private:
-  // The type of the tile kernel's operator is enough to tell the variants apart. The single-row kernel follows from it,
-  // and its code is already loaded at bind.
+  // The type of the tile kernel's operator is enough to tell the variants apart, because it determines the single-row
+  // kernel. The single-row kernel's code is already loaded at bind.
   std::uint64_t choice() const override { return tiles_->variant().type.hash_code(); }
 
   std::unique_ptr<BoundOp> single_rows_;
@@ -102,9 +102,9 @@ Result<std::unique_ptr<BoundOp>> bind_extend(AttentionKernel tiles, const CudaAt
   const bool hopper = planner.single_rows(attention.shape) == AttentionKernel::kHopper;
   std::unique_ptr<BoundOp> single_rows =
       TRY(hopper ? bind_decode_attention(attention, planner) : flashinfer::bind_fa2_single_rows(attention, planner));
-  // A full graph normally leaves out the launch for single rows. With wanted_rows_only, "hopper" also computes in that
-  // launch the last row of longer requests that want no other row. A full graph then needs the launch, so ExtendInTwo
-  // gets no states, by which it would leave the launch out.
+  // A full graph normally leaves out the launch for single rows. But if "hopper" runs with wanted_rows_only, the launch
+  // also computes the last row of each request of several rows in which no other row is wanted. Then a full graph needs
+  // the launch. ExtendInTwo gets no states in this case, so it never leaves the launch out.
   const bool takes_last_rows = hopper && attention.shape.wanted_rows_only;
   return std::make_unique<ExtendInTwo>(std::move(single_rows), std::move(op), *work,
                                        takes_last_rows ? nullptr : states);
@@ -112,8 +112,8 @@ Result<std::unique_ptr<BoundOp>> bind_extend(AttentionKernel tiles, const CudaAt
 
 int multiprocessors(const BindArgs& args) { return std::max(1, args.device.properties().threads); }
 
-// Returns the bytes of scratch for our own kernel. No other kernel uses the workspace. The plan, which chooses the
-// kernel, is not known here.
+// Returns the bytes of scratch that our own kernel needs. It returns them whichever kernel will run, because the plan,
+// which chooses the kernel, is not known here. No other kernel uses the workspace.
 Result<std::size_t> workspace_bytes(const BindArgs& args) {
   const CudaAttention attention = describe(args);
   return own_attention_workspace_bytes(attention, multiprocessors(args));
@@ -220,8 +220,8 @@ AttentionKernel choose_single_row_kernel(const AttentionShape& shape, AttentionK
 
 AttentionKernel choose_deterministic_attention_kernel(const AttentionShape& shape, const AttentionTarget& target,
                                                       std::string_view wanted) {
-  // With a window, FA2's tiles of keys start at the first key that a tile's first row sees, so bits would depend on the
-  // tile.
+  // With a window, FA2's tiles of keys start at the first key that the first row of a tile of rows sees, so a row's
+  // bits would depend on its place in the tile. The deterministic variant of FA2 (Fa2Exact) has no softcap.
   const bool fa2 = shape.window == 0 && shape.softcap == 0 &&
                    attention_kernel_serves(AttentionKernel::kFa2, shape, BatchKind::kExtend, target) &&
                    wanted != attention_kernel_name(AttentionKernel::kTessera);

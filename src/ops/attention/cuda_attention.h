@@ -1,7 +1,7 @@
 // Attention on CUDA: the choice of kernel, and the arguments of its launch.
 //
 //   "tessera"  our own (attention.cu): head sizes up to 512, every dtype, window, softcap and sinks; needs no plan
-//   "hopper"   our own for requests of a single row, on Hopper: decode (decode_attention.h)
+//   "hopper"   our own for decode on Hopper (decode_attention.h)
 //   "fa3"      extend on Hopper, without window, softcap and sinks: our own for heads of 128 elements with an even
 //              number of query heads per KV head (prefill_attention.h), otherwise FlashInfer's FlashAttention-3
 //   "fa2"      FlashInfer's FlashAttention-2, on any GPU: extend, and decode with the query heads of a KV head as one
@@ -13,7 +13,7 @@
 // "hopper" also computes the last row of prompts that want no other row.
 //
 // If the cache has another type than the queries, "tessera" runs. There is one exception: with a cache of f8e4m3,
-// "hopper" runs in decode steps.
+// decode steps run on "hopper" where it supports the shape.
 //
 // All kernels but "tessera" need the lists of a CudaAttentionPlanner (cuda_attention_planner.h); without a planner
 // "tessera" runs. Deterministic forwards run the same kernel for extend and decode batches: "fa2" if there is neither
@@ -51,11 +51,13 @@ bool attention_kernel_serves(AttentionKernel kernel, const AttentionShape& shape
 // Checks the name of a kernel. Returns kInvalidArgument if no kernel has this name; "" asks for no particular kernel.
 // If the name is "cudnn" and the machine cannot run cuDNN, the log says why.
 Status check_attention_kernel(std::string_view wanted);
-// Returns `wanted` if it names a kernel that supports the shape, else the fastest kernel that does.
+// Returns `wanted` if it names a kernel that supports the shape. Otherwise returns the first kernel that does, in the
+// order of preference of cuda_attention.cpp, or kTessera if none does.
 AttentionKernel choose_attention_kernel(const AttentionShape& shape, BatchKind kind, const AttentionTarget& target,
                                         std::string_view wanted);
-// Chooses the kernel for requests of a single row in extend steps; longer requests run on `extend`. The result kTessera
-// means that `extend` also computes requests of a single row, in tiles. `decode` is the kernel of decode steps.
+// Chooses the kernel for requests of a single row in extend steps; requests of several rows run on `extend`. The result
+// kTessera means that `extend` also computes requests of a single row, in tiles. `decode` is the kernel of decode
+// steps.
 AttentionKernel choose_single_row_kernel(const AttentionShape& shape, AttentionKernel extend, AttentionKernel decode,
                                          const AttentionTarget& target);
 // Chooses the kernel for both kinds of batches in deterministic forwards. `wanted` has the same meaning as in
@@ -88,7 +90,8 @@ struct CudaAttention {
 };
 
 // The first function returns the bytes of scratch of our own kernel, and the second binds this kernel. The kernel
-// supports every shape. `multiprocessors` is the device's number of multiprocessors.
+// supports every shape with heads of up to kGreatestOwnHeadDim elements; for larger heads the second function returns
+// kUnimplemented. `multiprocessors` is the device's number of multiprocessors.
 std::size_t own_attention_workspace_bytes(const CudaAttention& attention, int multiprocessors);
 Result<std::unique_ptr<BoundOp>> bind_own_attention(const CudaAttention& attention, int multiprocessors);
 

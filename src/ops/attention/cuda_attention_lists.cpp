@@ -114,8 +114,8 @@ std::size_t CudaAttentionPlanner::lay_out_tiles(ShapePlan& plan, std::size_t off
     offset = aligned(offset + range.bytes());
   };
   lay_out(plan.tiles, limits_.max_tokens, flashinfer::fa3_tile_rows(shape.head_dim));
-  // Short tiles are used only for forwards with few tokens. If the tokens are a single prompt, all its short tiles run
-  // at once.
+  // Short tiles are used only for forwards of at most `tokens` tokens. A single prompt of this length has no more short
+  // tiles than run at once.
   const std::int64_t tokens = own ? std::min(limits_.max_tokens, workers / heads * kShortTileRows) : 0;
   if (tokens > 0) lay_out(plan.short_tiles, tokens, kShortTileRows);
   return offset;
@@ -131,7 +131,8 @@ Result<std::size_t> CudaAttentionPlanner::lay_out_chunks(ShapePlan& plan, std::s
   return offset + plan.chunks.bytes();
 }
 
-// Lays out segments. The blocks that run at once are divided equally among the KV heads; each block is a worker.
+// Lays out the lists of segments. The blocks that run at once are divided equally among the KV heads, and a worker has
+// one block for each KV head.
 Result<std::size_t> CudaAttentionPlanner::lay_out_segments(ShapePlan& plan, std::size_t offset,
                                                            std::int64_t multiprocessors) const {
   const int blocks = TRY(decode_attention_residency(plan.shape));

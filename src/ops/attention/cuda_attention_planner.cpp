@@ -88,12 +88,11 @@ Result<std::unique_ptr<CudaAttentionPlanner>> CudaAttentionPlanner::create(Devic
   std::unique_ptr<CudaAttentionPlanner> planner = TRY(decide(device, args));
   for (const ShapePlan& plan : planner->shapes_)
     if (plan.shape.cache_dtype != plan.shape.dtype)
-      log_info(
-          "attention",
-          "queries of {} with a cache of {}: prompts on {}, decodes on {}, as fa3, fa2 and cudnn read caches of the "
-          "queries' type alone",
-          ir::dtype_name(plan.shape.dtype), ir::dtype_name(plan.shape.cache_dtype), attention_kernel_name(plan.extend),
-          attention_kernel_name(plan.decode));
+      log_info("attention",
+               "queries of {} with a cache of {}: prompts run on {}, decodes on {}, because fa3, fa2 and cudnn need a "
+               "cache of the queries' type",
+               ir::dtype_name(plan.shape.dtype), ir::dtype_name(plan.shape.cache_dtype),
+               attention_kernel_name(plan.extend), attention_kernel_name(plan.decode));
   planner->step_ = &step;
   planner->list_offset_ = step.reserve(planner->list_bytes_);
   planner->page_starts_offset_ = step.reserve(planner->page_starts_bytes());
@@ -136,8 +135,9 @@ void CudaAttentionPlanner::plan_extend(ShapePlan& plan, const ForwardBatch& batc
       RowList::kAll);
 }
 
-// Plans the lists of wanted rows, after plan_extend() has planned the lists of all rows. If both lists have segments
-// for the same requests, as in most steps in which no prompt ends, the segments are copied.
+// Plans the lists of wanted rows, after plan_extend() has planned the lists of all rows. If the same requests have
+// segments in both lists, the list of wanted rows is a copy of the list of all rows. This is so in most steps in which
+// no prompt ends.
 void CudaAttentionPlanner::plan_wanted(ShapePlan& plan, const ForwardBatch& batch,
                                        std::span<const std::int32_t> wanted_starts) {
   plan.wanted_work = plan.work;
@@ -153,7 +153,8 @@ void CudaAttentionPlanner::plan_wanted(ShapePlan& plan, const ForwardBatch& batc
   plan.wanted_work.tiles = write_tiles(plan, tiled_wanted_rows(plan, batch, wanted_starts), RowList::kWanted);
 }
 
-// Returns the rows that are divided into tiles: the wanted rows, except those that the single-row kernel computes.
+// Returns the rows that are divided into tiles: each request's rows from the first wanted row on, except rows that the
+// single-row kernel computes.
 TiledRows CudaAttentionPlanner::tiled_wanted_rows(const ShapePlan& plan, const ForwardBatch& batch,
                                                   std::span<const std::int32_t> wanted_starts) {
   for (std::size_t b = 0; b < batch.query_lens.size(); ++b) {
@@ -165,7 +166,7 @@ TiledRows CudaAttentionPlanner::tiled_wanted_rows(const ShapePlan& plan, const F
   return {.query_lens = batch.query_lens, .kv_lens = batch.kv_lens, .first_rows = first_tiled_};
 }
 
-// Writes the lists of tiles, and returns whether there are any.
+// Writes the list of tiles, and returns whether there are any tiles.
 bool CudaAttentionPlanner::write_tiles(ShapePlan& plan, const TiledRows& rows, RowList list) {
   if (plan.extend == AttentionKernel::kFa2)
     return write_blocks(plan, list == RowList::kAll ? plan.blocks : plan.wanted_blocks, rows) > 0;
@@ -198,8 +199,8 @@ std::int64_t CudaAttentionPlanner::write_blocks(const ShapePlan& plan, const Blo
   return tiles;
 }
 
-// Plans the single-row requests. It also writes the unused entries at the list's end, because a recorded launch has
-// blocks for as many requests as fit in its rows.
+// Plans the single-row requests. It also marks the blocks after the grid's as invalid, because a recorded launch has
+// blocks for as many requests as its rows can hold.
 void CudaAttentionPlanner::plan_single_rows(ShapePlan& plan, const ForwardBatch& batch) {
   const auto rows = std::count(batch.query_lens.begin(), batch.query_lens.end(), 1);
   const ChunkGrid grid = single_row_grid(rows, plan.limits);

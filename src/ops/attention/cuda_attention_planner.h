@@ -25,7 +25,7 @@ struct TilePlan {
   std::int64_t workers;
 };
 
-// Describes the work of the next extend forward, on the host.
+// The work of the next extend forward, in host memory.
 struct ExtendWork {
   bool tiles = false;                // whether the kernel for requests with several rows has work
   std::int64_t single_blocks = 0;    // blocks of the launch for requests of a single row; 0: there are no such requests
@@ -71,25 +71,25 @@ class CudaAttentionPlanner final : public AttentionPlanner {
   // runs on the same kernels as the shape that computes all rows. It has its own tiles and segments, but the same
   // chunks.
   AttentionKernel choice(const AttentionShape& shape, BatchKind kind) const;
-  // Returns the kernel for requests of a single row in extend steps: kHopper, kFa2, or kTessera if single rows share
-  // the tiles of the longer requests. Precondition of this function and the following ones: choice() is not kTessera
+  // Returns the kernel for requests of a single row in extend steps: kHopper, kFa2, or kTessera if these rows share
+  // tiles with requests of several rows. Precondition of this function and the following ones: choice() is not kTessera
   // for at least one of the two kinds of batches.
   AttentionKernel single_rows(const AttentionShape& shape) const { return find(shape)->single_rows; }
   // Return device addresses that are valid for the planner's life. Precondition: choice() or single_rows() returns the
-  // kernel in the comment behind the function.
+  // kernel that the comment at the end of the function's line names.
   TilePlan tile_plan(const AttentionShape& shape) const;            // kFa3, in extend steps
   TilePlan short_tile_plan(const AttentionShape& shape) const;      // kFa3 if it is our own kernel, for few tokens
   BlockPlan block_plan(const AttentionShape& shape) const;          // kFa2, in extend and deterministic decode steps
   ChunkedPlan chunked_plan(const AttentionShape& shape) const;      // kFa2, in decode steps and for single rows
   SegmentedPlan segmented_plan(const AttentionShape& shape) const;  // kHopper
   SequencePlan sequence_plan(const AttentionShape& shape) const;    // kCudnn, in decode steps
-  // Returns the most tokens of a forward that can use short_tile_plan(); 0: no forward can.
+  // Returns the greatest number of tokens of a forward that can use short_tile_plan(); 0: no forward can.
   std::int64_t short_tile_tokens(const AttentionShape& shape) const { return find(shape)->short_tiles.tokens; }
-  // Returns the work of an extend step, or null if single rows share the tiles of the longer requests. Otherwise
-  // requests of a single row (decodes beside prompts) are in the chunked or segmented plan, and tiles hold only the
-  // longer requests: a tile has room for 64 or 128 rows, and a tile with a single row would take as long as a full one.
-  // With wanted_rows_only the segmented plan also has the requests of which only the last row is wanted. The content
-  // changes with every plan().
+  // Returns the work of an extend step, or null if requests of a single row share tiles with requests of several rows.
+  // If it is not null, requests of a single row (decodes beside prompts) are in the chunked or segmented plan, and
+  // tiles hold only requests of several rows. The reason is that a tile has room for 64 to 192 rows, and a tile with a
+  // single row would take as long as a full one. With wanted_rows_only the segmented plan also has the requests of
+  // which only the last row is wanted. Every plan() changes the returned ExtendWork.
   const ExtendWork* extend_work(const AttentionShape& shape) const;
   // Returns cuDNN's plans, which are shared by the operators that are bound with this planner.
   cudnn::PlanCache& cudnn_plans() const { return *cudnn_plans_; }

@@ -168,8 +168,8 @@ __device__ inline void load_queries(const DecodeAttention<T>& p, int row, std::u
   const int group = p.parts.heads / p.parts.kv_heads;
   const int head = static_cast<int>(threadIdx.x) / 4;
   const std::int64_t at = static_cast<std::int64_t>(row) * p.parts.heads + static_cast<int>(blockIdx.y) * group + head;
-  // Each of a lane's two registers holds two elements. For E4M3 all four are neighbours; otherwise the second pair lies
-  // 8 elements after the first.
+  // A lane holds four of every 16 elements, in two registers of two elements. For E4M3 all four are neighbours;
+  // otherwise the second pair lies 8 elements after the first.
   const T* const from = p.q + at * kHeadDim + threadIdx.x % 4 * (kIsFloat8<Y> ? 4 : 2);
 #pragma unroll
   for (int d = 0; d < kHeadDim / 16; ++d)
@@ -183,10 +183,10 @@ __device__ inline void load_queries(const DecodeAttention<T>& p, int row, std::u
 template <class T, int kHeadDim>
 struct DecodeSums {
   float out[kHeadDim / 16][4];     // element d · 16 + element_of(l, 0) of both heads, then d · 16 + element_of(l, 1)
-  OnlineSoftmax<BaseTwo> rows[2];  // running max and sum over this lane's keys
+  OnlineSoftmax<BaseTwo> rows[2];  // running max over the warp's keys, and sum over this lane's keys
 };
 
-// Returns which of 16 elements (0 … 15) the half `i` (0 or 1) of a lane's sums holds.
+// Returns the index (0 … 15), among 16 elements of a head, of the element in half `i` (0 or 1) of a lane's sums.
 template <class Y>
 __device__ inline int element_of(int lane, int i) {
   return kIsFloat8<Y> ? lane / 4 * 2 + i : lane / 4 + i * 8;
@@ -201,7 +201,7 @@ __device__ inline void multiply_keys(float (&score)[4], const unsigned char* key
   if constexpr (kIsFloat8<Y>) {
 #pragma unroll
     for (int d = 0; d < kHeadDim / 16; d += 2) {
-      std::uint32_t loaded[4];  // a pack's elements of keys 0 … 7 and 8 … 15, then those of the next pack
+      std::uint32_t loaded[4];  // pack d of keys 0 … 7 and of keys 8 … 15, then pack d + 1 of both
       load_matrices<false>(loaded, pack_in_box<kBytes>(keys, lane % 16, d + lane / 16));
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
@@ -236,7 +236,7 @@ __device__ inline void multiply_values(float (&out)[4], std::uint32_t first, std
   multiply_tile<T>(out, v, low, high);
 }
 
-// Adds 16 keys with known scores to the sums.
+// Turns the scores of 16 keys into weights, in place, and adds the weights and the weighted values to the sums.
 template <class Y, class T, int kHeadDim>
 __device__ inline void add_values(DecodeSums<T, kHeadDim>& sums, float (&score)[4], const unsigned char* values) {
   const int lane = static_cast<int>(threadIdx.x);
@@ -264,7 +264,7 @@ __device__ inline void add_values(DecodeSums<T, kHeadDim>& sums, float (&score)[
   if constexpr (kIsFloat8<Y>) {
 #pragma unroll
     for (int d = 0; d < kHeadDim / 16; d += 2) {
-      std::uint32_t v[4];  // 16 elements of keys 0 … 7 and of keys 8 … 15, then the same of the next pack
+      std::uint32_t v[4];  // pack d of values 0 … 7 and of values 8 … 15, then pack d + 1 of both
       load_matrices<true>(v, pack_in_box<kBytes>(values, lane % 16, d + lane / 16));
       multiply_values<T>(sums.out[d], v[0], v[1], low, high);
       multiply_values<T>(sums.out[d + 1], v[2], v[3], low, high);
@@ -377,7 +377,7 @@ __global__ void __launch_bounds__(kDecodeWarps<kHeadDim>* kWarp, 1)
               sums.out[d][i * 2 + h] * value_scale;
     }
     const KeySegment ended = s;
-    if (next != end) {  // start the load while the warps' sums are joined
+    if (next != end) {  // load the next segment's queries while the warps' sums are joined
       s = *next;
       load_queries<T, Y, kHeadDim>(p, s.row, q);
     }

@@ -1,5 +1,5 @@
-// Binds attention for requests of a single row on Hopper ("hopper", decode_attention.cuh). These requests are those of
-// decode steps, and the decodes beside prompts in extend steps.
+// Binds attention for requests of a single row on Hopper ("hopper", decode_attention.cuh). All requests of a decode
+// step are such requests. In an extend step they are the decodes beside the prompts.
 #pragma once
 
 #include <memory>
@@ -11,15 +11,16 @@ namespace tessera {
 
 class CudaAttentionPlanner;
 
-// Returns whether the kernel supports the shape. It supports head sizes of 64, 128, 256 and 512, up to 8 query heads
-// per KV head, queries in bf16 and f16 with a cache of the same type or of E4M3, and windows, softcaps and sinks.
+// Returns whether the kernel supports the shape on the target. It needs Hopper and page sizes that are multiples of 16
+// tokens. It supports head sizes of 64, 128, 256 and 512, up to 8 query heads per KV head, queries in bf16 and f16 with
+// a cache of the same type or of E4M3, and windows, softcaps and sinks.
 bool decode_attention_serves(const AttentionShape& shape, const AttentionTarget& target);
 
 // Returns the number of keys in a tile. A request is cut only between tiles, so that the warps of a block have equal
 // numbers of keys.
 std::int64_t decode_tile_keys(const AttentionShape& shape);
 // Returns the number of blocks that one multiprocessor of the current device runs at once. Precondition of this and the
-// following function: decode_attention_serves().
+// following function: decode_attention_serves() accepts the shape.
 Result<int> decode_attention_residency(const AttentionShape& shape);
 
 // Binds the kernel. Precondition: the planner chose it for this kind of batch, or for the single rows of extend steps.

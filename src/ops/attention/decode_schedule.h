@@ -46,8 +46,8 @@ constexpr std::int64_t most_segments(std::int64_t requests, std::int64_t workers
 // of the border may hold one of its parts.
 constexpr std::int64_t most_parts(std::int64_t workers) { return 2 * (workers - 1); }
 
-// The requests of a forward, each list [requests]. Request b has segments only if row first_rows[b] is its last row.
-// The segments are for this row.
+// The requests of a forward. Each list has one entry per request. Request b has segments only if row first_rows[b] is
+// its last row. The segments are for this row.
 struct SegmentedRows {
   std::span<const std::int32_t> query_lens;
   std::span<const std::int32_t> kv_lens;

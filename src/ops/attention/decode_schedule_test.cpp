@@ -88,7 +88,7 @@ TEST(PlanSegments, PlansNothingWithoutSingleRows) {
 
 // The first request wants only the last of its rows, the second its last two rows, and the third no row. The fourth
 // request wants its single row, and the fifth does not want its single row.
-TEST(PlanSegments, PlansALastRowThatAloneIsWanted) {
+TEST(PlanSegments, PlansTheLastRowIfOnlyItIsWanted) {
   const SegmentLimits limits{.workers = 4, .tile_keys = 128, .window = 200};
   const Planned p = plan({5, 3, 2, 1, 1}, {600, 3, 700, 40, 50}, limits, {4, 1, 2, 0, 1});
   ASSERT_EQ(p.segments.size(), 3U);
@@ -127,7 +127,7 @@ TEST(PlanSegments, SharesKeysEquallyAmongWorkers) {
 }
 
 // With as many equal requests as workers, each worker takes exactly one request.
-TEST(PlanSegments, DoesNotCutOneEqualRequestPerWorker) {
+TEST(PlanSegments, CutsNoRequestIfEachWorkerHasOne) {
   const Planned p = plan(std::vector<std::int32_t>(16, 1), std::vector<std::int32_t>(16, 1024), {16, 128, 0});
   EXPECT_EQ(p.segments.size(), 16U);
   for (const KeySegment& s : p.segments) EXPECT_EQ(s.parts, 1);

@@ -123,7 +123,7 @@ __device__ inline void copy_queries(const Problem& p, const Rows& rows, int kv_h
 template <int kDim>
 struct Float8Sums {
   float out[kDim / 8][4] = {};
-  cuda::OnlineSoftmax<cuda::BaseTwo> rows[2];  // sums over this lane's keys
+  cuda::OnlineSoftmax<cuda::BaseTwo> rows[2];  // running max over all keys so far, and sum over this lane's keys
 };
 
 template <class T, int kDim>

@@ -46,7 +46,8 @@ struct Problem {
   float softcap;
 };
 
-// A tile of rows and keys in shared memory, for a padded head size. It fits every supported architecture (99 KiB).
+// A tile of rows and keys in shared memory, for a padded head size. It has at most 99 KiB, which every supported
+// architecture has.
 template <int kDim>
 struct Tile {
   static constexpr int kRows = kDim <= 128 ? 32 : 16;
@@ -60,7 +61,8 @@ struct Tile {
   long offsets[kKeys];  // offset of the key from the start of the cache, in elements; -1: no key
 };
 
-// The rows [row_begin, row_begin + rows) of a request and KV head. Row r is query head r mod G of token r / G.
+// The rows [row_begin, row_begin + rows) of a request and KV head. With G = Problem::group, row r is query head r mod G
+// of the KV head, of token r / G.
 struct Rows {
   int request;
   int query_start;
@@ -71,9 +73,9 @@ struct Rows {
 
 __device__ inline int ceil_div(int n, int by) { return (n + by - 1) / by; }
 
-// Finds the rows of a tile slot. The slots of request b begin at query_starts[b] · G / tile_rows + b. A request may
-// have more slots than tiles, but never fewer. So a block finds its request from query_starts alone, without counting
-// the tiles of earlier requests. Returns false if the slot has no wanted rows.
+// Finds the rows of a tile slot. With G = p.group, the slots of request b begin at query_starts[b] · G / tile_rows + b.
+// A request may have more slots than tiles, but never fewer. So a block finds its request from query_starts alone,
+// without counting the tiles of earlier requests. Returns false if the slot has no wanted rows.
 __device__ inline bool find_rows(const Problem& p, int slot, int tile_rows, Rows& out) {
   int n = min(*p.num_requests, p.max_requests);
   while (n > 0 && p.query_starts[n] > p.num_rows) --n;  // a defect of the runner must not cause writes out of bounds
@@ -96,7 +98,7 @@ __device__ inline bool find_rows(const Problem& p, int slot, int tile_rows, Rows
 }
 
 // Loads four neighbouring elements of a row as floats. Elements past head_dim are zero. If head_dim is not a multiple
-// of four, rows are not aligned for a load of four elements.
+// of four, the elements are loaded one by one, because rows are not aligned for a load of four elements.
 template <class T>
 __device__ inline float4 load_four(const T* row, int d, int head_dim) {
   if (head_dim % 4 == 0) {

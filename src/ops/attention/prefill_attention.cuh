@@ -16,9 +16,9 @@
 // kernel still runs, because no kernel writes them: they are copied to the device before the forward. Tiles of keys
 // begin at multiples of kKeys and are taken from the last to the first.
 //
-// Short prompts have too few tiles of 128 rows for all multiprocessors, so the time of a single work item decides. For
-// short prompts both warpgroups of a block compute the same 64 rows, and each takes half of every tile's keys
-// (Share::kKeys).
+// Short prompts have too few tiles of 128 rows for all multiprocessors, so the kernel takes as long as a single work
+// item. To make work items shorter, both warpgroups of a block then compute the same 64 rows, and each takes half of
+// every tile's keys (Share::kKeys).
 //
 // The kernel is bound by arithmetic. Each row, head and visible key needs 4 · head_dim operations, and an H200 has 989
 // dense TFLOP/s.
@@ -84,7 +84,7 @@ struct Shape {
   static constexpr int kRegisters = kJoined ? 144 : 168;
   static constexpr int kCopyingRegisters = 40;
   static constexpr int kComputingRegisters = kJoined ? 192 : 232;
-  static_assert(kSharedBytes <= 232448 - 1024, "what a block may have, and the barriers");
+  static_assert(kSharedBytes <= 232448 - 1024, "a block may have 232448 bytes; 1024 of them hold the barriers");
   static_assert(kCopyingRegisters + kWarpgroups * kComputingRegisters <= (1 + kWarpgroups) * kRegisters);
 };
 

@@ -14,7 +14,7 @@ namespace tessera {
 // is a cluster, and TileWork::head is the index of a group of kPrefillHeads heads.
 inline constexpr std::int64_t kPrefillHeads = 2;
 
-// Rows of a tile of bind_short_prefill_attention().
+// The number of query rows in a tile of bind_short_prefill_attention().
 inline constexpr std::int64_t kShortTileRows = 64;
 
 // Returns whether the kernel supports the shape. Precondition: the planner chose kFa3 for it. The kernel supports heads

@@ -1,6 +1,7 @@
 // The copying warps of a block of prefill attention (prefill_attention.cuh). One warp copies the block's half of each
-// tile of keys. Another one copies the values, and the queries of each work item. The slots of the ring are filled in
-// the order in which the products use them: the keys of a tile, then the values of the tile that was used before it.
+// tile of keys. A second warp copies the block's half of each tile of values, and the queries of each work item. The
+// slots of the ring are filled in the order in which the products use them: the keys of a tile, then the values of the
+// tile that was used before it.
 //
 // A thread needs about 100 cycles to request a box, and the first product waits for all boxes of a tile. So this code
 // computes nothing between the requests of a tile.

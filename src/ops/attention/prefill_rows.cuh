@@ -321,8 +321,9 @@ struct RowsWarpgroup {
     give_turn(warpgroup ^ 1);
   }
 
-  // Writes columns 8 kFirst … 8 (kFirst + kChunks) - 1 to `out`, 16 bytes per thread. The columns pass through the
-  // shared memory of the warpgroup's queries, `staging`, where a row's 16-byte chunks are swizzled by the row's number.
+  // Writes columns 8 kFirst … 8 (kFirst + kChunks) - 1 of the rows to p.out, 16 bytes per store. The columns pass
+  // through the shared memory of the warpgroup's queries, `staging`, where a row's 16-byte chunks are swizzled by the
+  // row's number.
   template <int kFirst, int kChunks>
   __device__ void store(const Work& w, std::uint32_t staging) {
     constexpr int kWarpRows = 16;

@@ -4,8 +4,8 @@
 //
 // Eight warps share a tile of 32 rows: four warps for each group of 16 rows. Each of the four warps computes the scores
 // of a quarter of a tile's keys, and then adds the values of a quarter of the head's elements. Keys and values have one
-// buffer each: the keys of the next tile are loaded while values are added, and the next values are loaded while scores
-// are computed. Two blocks fit on a multiprocessor.
+// buffer each: the values of a tile are loaded while its scores are computed, and the keys of the next tile are loaded
+// while the values are added. On Hopper two blocks fit on a multiprocessor.
 //
 // A row's sums do not depend on other rows, and a key that the row does not see adds an exact zero. So deterministic
 // forwards may use this kernel, like the float32 kernel.
@@ -38,7 +38,7 @@ struct WideShared {
   WideTile<T> keys;
   WideTile<T> values;
   T weights[kWideRows * kWeightStride];
-  // After each tile, each warp's maxima of the scores; after the last tile, each warp's sums.
+  // Holds each warp's maxima of the scores after each tile, and each warp's sums after the last tile.
   float of_warps[kWideGroupWarps][kWideRows];
 };
 
@@ -81,7 +81,7 @@ __device__ inline void load_wide_queries(const Problem& p, const Rows& rows, int
 // One warp's sums for its 16 rows. Lane l has rows l / 4 and l / 4 + 8.
 struct WideSums {
   float out[kWideColumns / 8][4] = {};
-  cuda::OnlineSoftmax<cuda::BaseTwo> rows[2];  // running max and sum over this lane's keys
+  cuda::OnlineSoftmax<cuda::BaseTwo> rows[2];  // running max over all keys so far, and sum over this lane's keys
 };
 
 template <class T>

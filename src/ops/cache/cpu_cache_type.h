@@ -18,7 +18,7 @@ auto dispatch_cache_type(ir::DType dtype, std::string_view what, F&& f) -> declt
   return dispatch_dtype(dtype, what, std::forward<F>(f));
 }
 
-// Returns the number that a cache of Y stores. Caches without scales ignore `scale`.
+// Returns what a cache of type Y stores for `value`. Caches without scales ignore `scale`.
 template <class Y>
 TESSERA_INLINE Y to_cache(float value, [[maybe_unused]] float scale) {
   if constexpr (std::is_same_v<Y, Float8E4M3>) return from_float<Y>(value / scale);

@@ -4,8 +4,8 @@
 //
 // It prints a line for each size of a bfloat16 all-reduce. The line has the microseconds per call of our two methods
 // and of NCCL (0 if NCCL is missing). To measure, it records many calls in a graph and launches the graph on all GPUs
-// at once. The time is the median of several launches, on the GPU that began last, because this GPU did not wait for
-// another.
+// at once. The time of a launch is the shortest of all GPUs' times, that of the GPU that began last, because this GPU
+// did not wait for another. The printed time is the median of several launches.
 #include <dlfcn.h>
 #include <fmt/format.h>
 
@@ -122,7 +122,7 @@ class Bench {
     return ok_status();
   }
 
-  // Returns the microseconds that one enqueue() puts on the rank's stream.
+  // Returns the microseconds that a rank's GPU takes for the work of one enqueue().
   Result<double> time(const std::function<Status(std::size_t rank)>& enqueue) {
     std::vector<std::unique_ptr<RecordedGraph>> graphs(ranks_.size());
     TRY(on_each([&](std::size_t r) -> Status {

@@ -118,7 +118,8 @@ HostTensor data_of(DType dtype, std::vector<std::int64_t> dims, int rank, int ro
   return t;
 }
 
-// Returns the sum over the ranks, added in rank order in float32 and rounded once. Zeros in the result are positive.
+// Returns the sum over the ranks, added in rank order in float32 and rounded once. Zeros in it are positive, because
+// the sum starts from +0.
 std::vector<double> sum_of(DType dtype, const std::vector<std::int64_t>& dims, int ranks, int round) {
   std::vector<float> sum;
   for (int r = 0; r < ranks; ++r) {
@@ -169,8 +170,8 @@ TEST_P(CollectiveRanks, RepeatedCallsOfEverySizeGiveTheSum) {
       TRY(rank.bind(kAllGather, {mine.back()}, {gathered.back()}, {{"ranks", std::int64_t{ranks}}}));
     }
     const std::unique_ptr<RecordedGraph> graph = TRY(rank.record());
-    // Large sizes run once eagerly and once as a graph. Other sizes run five times, because computing the expected sums
-    // takes little time for them.
+    // Large sizes are checked in two rounds, one eager and one with the graph. Other sizes are checked in all five
+    // rounds, because computing the expected sums takes little time for them.
     const auto is_done = [&](std::size_t i, int round) { return round >= (sizes[i][0] >= 1024 ? 2 : 5); };
     for (int round = 0; round < 5; ++round) {
       for (std::size_t i = 0; i < sizes.size(); ++i) {
@@ -211,8 +212,8 @@ TEST_P(CollectiveRanks, ManyCallsInARowGiveTheSum) {
   });
 }
 
-// Each rank looks up ids in its slice of an embedding table. The sum over the ranks must equal the rows of the whole
-// table, also where a row is given instead of looked up.
+// Each rank looks up ids in its slice of an embedding table. The sum over the ranks must equal the rows that a lookup
+// in the whole table gives, also for a token that takes a row of `given` instead of the table.
 TEST_P(CollectiveRanks, SlicesOfATableGiveItsRows) {
   const auto [ranks, dtype] = GetParam();
   const std::int64_t rows = 6;

@@ -41,8 +41,8 @@ class NcclReduceOp final : public BoundOp {
   }
 
  private:
-  // Each size has its own choice(), because NCCL may choose another algorithm for it, and the first call of an
-  // algorithm connects the GPUs.
+  // Returns another number for each size, so that each size is warmed up: NCCL may choose another algorithm for it, and
+  // the first call of an algorithm connects the GPUs.
   std::uint64_t choice() const override { return static_cast<std::uint64_t>(x_.bytes()); }
 
   std::shared_ptr<const NcclExchange> exchange_;

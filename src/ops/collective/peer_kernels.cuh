@@ -1,6 +1,6 @@
 // The kernels of the collectives over mailboxes (peer_exchange.h). Each launch is one turn, and each turn uses the next
 // buffer of every mailbox. Values are sent as Units of 4 or 16 bytes. A thread sends its units to all other ranks
-// before it waits for the units of those ranks, so that no two ranks wait for each other.
+// before it waits for the units of those ranks, so that ranks that wait for each other cannot deadlock.
 //
 // Values are added in rank order in float32, and the sum is rounded once. A rank applies present() to its own values
 // before it adds them, as it does before it sends them, so that every rank adds the same bits.
@@ -48,7 +48,8 @@ __device__ inline void store_mail(Unit<4>* to, const Unit<4>& unit) {
                : "memory");
 }
 
-// Prepares a unit for sending. It replaces words of the value kAbsent, which the receiver would take for missing words.
+// Prepares a unit for sending. Words of the value kAbsent become 0, because the receiver takes kAbsent for a word that
+// has not arrived.
 template <int kWords>
 __device__ inline Unit<kWords> present(Unit<kWords> unit) {
 #pragma unroll
@@ -117,8 +118,8 @@ __device__ inline Unit<kWords>* slot_of(const Peers& peers, const Turn& turn, in
   return buffer + (from < to ? from : from - 1) * units;
 }
 
-// Waits for unit `at` of every other rank's slot in this rank's mailbox, and returns them together with this rank's own
-// unit.
+// Waits for unit `at` of every other rank's slot in this rank's mailbox, and returns all ranks' units in `of_rank`; the
+// own unit is `mine`. Returns early, with missing words, if the group ends.
 template <int kWords>
 __device__ inline void receive(const Peers& peers, const Turn& turn, std::int64_t units, std::int64_t at,
                                const Unit<kWords>& mine, Unit<kWords> (&of_rank)[kMostPeers]) {
@@ -208,8 +209,8 @@ __global__ void __launch_bounds__(kPeerThreads, 1)
   end_turn(peers, turn, (peers.ranks - 1) * units * kWords);
 }
 
-// Adds up x over the ranks by ReduceWay::kTwoSteps. Each rank adds up one part of x. A rank's buffer holds the other
-// ranks' values of that part, and then the sums of all parts.
+// Adds up x over the ranks by ReduceWay::kTwoSteps. Each rank adds up one part of x and sends the sums. A rank's buffer
+// holds first the other ranks' values of the rank's own part, and then the sums of all parts.
 template <class T, int kWords>
 __global__ void __launch_bounds__(kPeerThreads, 1)
     reduce_in_two_steps(const __grid_constant__ Peers peers, Unit<kWords>* x, std::int64_t units) {

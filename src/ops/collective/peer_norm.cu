@@ -1,5 +1,6 @@
 // Runs all_reduce and the following add_rms_norm in one launch, for the few rows of a decode step. Each block has one
-// row. It sends the row, adds up the rows of all ranks, and normalises the sum without writing it to memory first.
+// row. It sends the row, adds up the rows of all ranks and the residual, and normalises this sum in registers, without
+// reading it back from memory.
 #include <utility>
 
 #include "tessera/ops/collective/peer_collectives.h"
@@ -89,7 +90,8 @@ Result<std::unique_ptr<BoundOp>> bind_of(const BindArgs& reduce, const BindArgs&
   const TensorView x = reduce.operands[0];
   const std::int64_t row_bytes = x.cols() * static_cast<std::int64_t>(sizeof(T));
   if (row_bytes % 16 != 0 || row_bytes > 16 * kHeld * kPeerThreads) return std::unique_ptr<BoundOp>();
-  // The squares of longer rows are added in another order than by add_rms_norm, which norms forwards of more rows.
+  // If a row has more units than the block has threads, this kernel adds the squares in another order than
+  // add_rms_norm. Larger forwards run add_rms_norm, so a row's bits would depend on the size of the forward.
   if (reduce.context.limits.deterministic && row_bytes > 16 * kPeerThreads) return std::unique_ptr<BoundOp>();
   std::shared_ptr<PeerExchange> exchange = TRY(PeerExchange::of(*reduce.context.communicator, reduce.device));
   TRY(load_code(reduce_and_norm<T>));

@@ -9,9 +9,9 @@
 namespace tessera::cuda {
 namespace {
 
-// The most blocks of a launch. Block b waits only for block b of each peer. A peer's block b starts sooner or later,
-// because the kernels before it on the peer's GPU do not wait for this block. It may start late if other kernels fill
-// the peer's GPU (two-batch overlap).
+// The most blocks of a launch. Launches of different ranks cannot deadlock: block b waits only for block b of each
+// peer, and that block starts sooner or later, because the kernels before it on the peer's GPU do not wait for this
+// rank's block. It may start late if other kernels fill the peer's GPU (two-batch overlap).
 constexpr std::int64_t kMostBlocks = 128;
 
 LaunchShape shape_of(std::int64_t units) {
@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(kPeerThreads, 1)
   end_turn(peers, turn, (peers.ranks - 1) * units * kWords);
 }
 
-// Computes y[i] = Σ over ranks of their x[rank · stride + i], for i < units.
+// Computes y[i] for i < units: the sum over all ranks of unit r · stride + i of their x, where r is this rank.
 template <class T, int kWords>
 __global__ void __launch_bounds__(kPeerThreads, 1)
     scatter_sums(const __grid_constant__ Peers peers, const Unit<kWords>* x, Unit<kWords>* y, std::int64_t units,

@@ -15,7 +15,7 @@ namespace {
 Status check_bytes(const BindArgs& args, std::int64_t bytes) {
   if (bytes % 4 == 0) return ok_status();
   return unimplemented(
-      fmt::format("{} of {} bytes of a rank between GPUs; multiples of 4 are accepted", args.node.op, bytes));
+      fmt::format("{} between GPUs needs a multiple of 4 bytes per rank, not {}", args.node.op, bytes));
 }
 
 // The exchange for a group of one rank. It copies the rank's rows, which are all rows.

@@ -160,7 +160,8 @@ class Exchange {
   std::unique_ptr<RecordedGraph> graph_;
 };
 
-// Calls body(communicator) → Status on a thread for each rank. No rank ends before all have run.
+// Calls body(communicator, all_done) → Status on a thread for each rank. `body` waits for all_done before it returns,
+// so that no rank ends before all have run.
 template <class Body>
 void exchange_on_ranks(int ranks, const Body& body) {
   const std::vector<std::unique_ptr<Communicator>> group = Communicator::create_group(ranks);
@@ -180,7 +181,7 @@ class RowExchange : public ::testing::TestWithParam<RowGroup> {};
 
 // The bytes of some rows are a multiple of 16; those of others are only a multiple of 4. Some sizes need one block,
 // some many blocks, and some are larger than a mailbox.
-TEST_P(RowExchange, EverySizeInTurnAndAgain) {
+TEST_P(RowExchange, RepeatedExchangesOfEverySizeMatch) {
   const auto [ranks, dtype] = GetParam();
   if (!has_devices_for(ranks)) GTEST_SKIP() << "needs " << ranks << " GPUs";
   std::vector<RowSizes> sizes = {{1, 2}, {3, 64}, {7, 130}, {1, 4096}};

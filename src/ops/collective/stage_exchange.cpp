@@ -22,7 +22,7 @@ Result<std::vector<ir::Type>> infer_exchange(const ir::OpSignature& signature) {
 Result<Communicator*> communicator_of(const BindArgs& args) {
   Communicator* communicator = args.context.communicator;
   if (communicator != nullptr && communicator->pipeline() != nullptr) return communicator;
-  return failed_precondition(fmt::format("{} was built for several stages, and one runs", args.node.op));
+  return failed_precondition(fmt::format("{} was built for several pipeline stages, but only one runs", args.node.op));
 }
 
 std::span<std::byte> bytes_of(const TensorView& x) { return {x.data.raw(), static_cast<std::size_t>(x.bytes())}; }

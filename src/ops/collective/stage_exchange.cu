@@ -33,8 +33,8 @@ __device__ inline void store_counter(std::uint32_t* to, std::uint32_t value) {
   asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(to), "r"(value) : "memory");
 }
 
-// Waits until the counter has reached `value`. Thread 0 of the block waits for the whole block. Returns false if the
-// group ends before that.
+// Waits until the counter has reached `value`. Thread 0 reads the counter, and the other threads of the block wait for
+// thread 0. Returns false if the group ends before that.
 __device__ inline bool wait_for_counter(const std::uint32_t* counter, std::uint32_t value, const std::uint32_t* stop) {
   __shared__ bool reached;
   if (threadIdx.x == 0) {
@@ -122,7 +122,7 @@ Result<std::unique_ptr<BoundOp>> bind_link(const BindArgs& args) {
   const TensorView x = args.operands[0];
   Communicator* communicator = args.context.communicator;
   if (communicator == nullptr || communicator->pipeline() == nullptr)
-    return failed_precondition(args.node.op + " was built for several stages, and one runs");
+    return failed_precondition(args.node.op + " was built for several pipeline stages, but only one runs");
   const Pipeline& pipeline = *communicator->pipeline();
   const int own = communicator->world_rank();
   const auto way = Pipeline::Way::kToNext;

@@ -4,7 +4,7 @@
 //   send_to_next(mut x X[T, N])            x goes to the next stage
 //   receive_from_previous(mut x X[T, N])   x becomes what the previous stage sent, in FIFO order
 //
-// Both operators declare that they write x, so that no pass removes such an operator or changes the order of two.
+// Both operators declare that they write x, so that no pass removes one of them or reorders them.
 #pragma once
 
 #include "tessera/ir/op_decl.h"

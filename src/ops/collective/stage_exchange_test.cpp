@@ -86,7 +86,7 @@ TEST(PipelineOps, EveryStepReceivesWhatItsNeighbourSent) {
 TEST(PipelineOps, OneStageRefusesBothOperators) {
   const auto alone = Communicator::create_group(1);
   EXPECT_THAT(run_side(*alone[0], kSendToNext, {4}, 1).message(),
-              HasSubstr("was built for several stages, and one runs"));
+              HasSubstr("was built for several pipeline stages, but only one runs"));
 }
 
 }  // namespace

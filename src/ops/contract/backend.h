@@ -1,5 +1,5 @@
-// The engine's interface to one type of device. It opens devices, has their kernels, and exports algorithms that
-// libraries have chosen, for later processes.
+// The engine's interface to one type of device. It opens devices, provides their kernels, and exports the algorithms
+// that libraries have chosen, so that later processes can use them.
 #pragma once
 
 #include <functional>

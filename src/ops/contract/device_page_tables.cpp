@@ -37,7 +37,8 @@ Status DevicePageTables::check(std::size_t b, const PageTable& table, std::int64
   if (count > row_entries_)
     return resource_exhausted(fmt::format("{} pages; the plan was made for {}", count, row_entries_));
   if (static_cast<std::int64_t>(count) * page_size_ < kv_len)
-    return internal_error(fmt::format("{} pages of {} tokens do not hold its {} tokens", count, page_size_, kv_len));
+    return internal_error(
+        fmt::format("{} pages of {} tokens do not hold the request's {} tokens", count, page_size_, kv_len));
   for (std::size_t i = known(b, table).size; i < count; ++i) {
     const std::int32_t page = table.pages[i].value();
     if (page < 0 || page >= num_pages_)

@@ -1,6 +1,6 @@
 // The description of one forward: the host's side (ForwardBatch), and the device-side view that captured kernels read
-// (ForwardContext). Everything that varies from step to step is in device memory at fixed addresses, which recorded
-// graphs contain.
+// (ForwardContext). Kernels find everything that varies from step to step in device memory at fixed addresses, because
+// recorded graphs contain these addresses.
 #pragma once
 
 #include <algorithm>
@@ -42,8 +42,8 @@ struct CacheGroupBatch {
   void own(std::vector<std::vector<PageId>> tables);
 };
 
-// Copies the content of one slot of a state group to another slot of the group. Copies run before anything else in the
-// forward.
+// A copy of one slot of a state group to another slot of the group. Copies run after the EmbeddingWrites and before the
+// forward's kernels.
 struct SlotCopy {
   std::size_t group = 0;
   PageId from;
@@ -103,9 +103,9 @@ struct ForwardBatch {
 // The properties of a batch that an executable's kernels may rely on.
 enum class BatchKind : std::uint8_t {
   kExtend,  // no property: any number of requests with any query lengths
-  kDecode,  // each request has one row, and perhaps drafts behind it; rows past the real rows are padding
-  // In batches of both kinds, each row of a decode with drafts is planned as the only row of a request of its own,
-  // except by operators whose plans need whole requests (OpPlan::plans_requests).
+  kDecode,  // each request has one row, and perhaps drafts after it; rows past the real rows are padding
+  // In batches of both kinds, plans get each row of a request with drafts as a separate request of one row. Plans that
+  // need whole requests (OpPlan::plans_requests) are an exception.
 };
 
 class OpPlan;
@@ -119,8 +119,8 @@ struct PlanLimits {
   // If true, a row's bits do not depend on the other rows of a forward, on their number or on how a request is divided
   // into forwards.
   bool deterministic = false;
-  // If true, a forward may have several rows of a decoding request: its token and drafts. Each layer stores their keys
-  // itself, so a kernel must not read the keys of a row's predecessors before its own layer stored them.
+  // If true, a forward may have several rows of a decoding request: its token and drafts. A layer stores the keys of
+  // these rows during the forward, so a kernel must not read the keys of earlier rows before its layer has stored them.
   bool drafts = false;
   // The attention kernel to use for all shapes that it supports; empty: the fastest known.
   std::string attention_kernel = {};
@@ -142,7 +142,7 @@ class ForwardStates;
 // See comm/communicator.h.
 class Communicator;
 
-// What operators read apart from their operands. A runner sets it up once, so that addresses stay the same.
+// Holds what operators read apart from their operands. A runner sets it up once, so that addresses stay the same.
 struct ForwardContext {
   PlanLimits limits;
   std::vector<PlanOfOp> plans;  // empty if only sizes are computed

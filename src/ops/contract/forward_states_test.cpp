@@ -28,7 +28,7 @@ TEST(ForwardStates, NestAndEndWithTheirScope) {
   EXPECT_FALSE(in_state(context, ForwardState::kCapturing));
 }
 
-TEST(ForwardStates, AnErrorEndsThem) {
+TEST(ForwardStates, AnErrorEndsOpenStates) {
   ForwardStates states;
   const auto fails = [&]() -> Status {
     const ForwardStates::Scope capturing(&states, ForwardState::kCapturing);

@@ -1,8 +1,8 @@
-// Defines what the kernels of an operator are. The operator's declaration is in ir/op_decl.h.
+// Defines the kernels of operators (KernelDef) and their bound form (BoundOp). Operators are declared in ir/op_decl.h.
 //
 // A kernel is bound once for a bucket. Binding fixes every address, grid and matmul algorithm. Afterwards only the
 // bound operator's enqueue() runs, eagerly or while a stream records. enqueue() sees device addresses, bucket constants
-// and attributes, but not the batch on the host.
+// and attributes, but not the ForwardBatch.
 //
 // Values that change from step to step are written to static buffers before the forward: the runner's input staging
 // writes the token inputs, and the operator's plan (ops/contract/op_plan.h) writes everything else.
@@ -49,8 +49,8 @@ class BoundOp {
   virtual std::uint64_t choice() const { return 0; }
 };
 
-// Arguments of bind(). All spans and references are valid only during the call; addresses are valid as long as the
-// BoundOp.
+// Arguments of bind(). The spans and `node` are valid only during the call; the addresses and `context` are valid as
+// long as the BoundOp.
 struct BindArgs {
   const ir::Node& node;                  // the graph's node, with its attributes
   std::span<const TensorView> operands;  // in declaration order; an omitted optional operand is absent
@@ -62,8 +62,8 @@ struct BindArgs {
 
 struct OpPlanner;
 
-// A device's implementation of an operator. Its functions may hold an object, such as a plugin's table. Copies of the
-// definition share this object.
+// A device's implementation of an operator. Its functions may capture an object, such as a plugin's table. Copies of
+// the definition share this object.
 struct KernelDef {
   std::string_view op;
   // The implementation's name in errors and in the output of `explain`: "onednn", "cpu".

@@ -1,9 +1,9 @@
-// An operator's plan prepares a forward on the host. For example, it writes the batch's lengths and page tables to
-// device memory, and decides how the work is spread over the multiprocessors. A kernel that needs a plan names an
-// OpPlanner. The runner makes one OpPlan for each planned operator and cache group, and calls plan() of each before
-// every forward. The runner does not know these operators by name. A kernel finds its plan in the ForwardContext when
-// it is bound. When the kernel runs, it reads the plan's data at fixed addresses, so that a recorded graph works for
-// any batch.
+// An operator's plan prepares a forward; its code runs on the CPU. For example, it writes the batch's lengths and page
+// tables to device memory, and decides how the work is spread over the multiprocessors. A kernel that needs a plan
+// names an OpPlanner. The runner makes one OpPlan for each planned operator and cache group, and calls plan() of each
+// before every forward. The runner does not know these operators by name. A kernel finds its plan in the ForwardContext
+// when it is bound. When the kernel runs, it reads the plan's data at fixed addresses, so that a recorded graph works
+// for any batch.
 //
 //   OpPlanner::make(device, args, step) → OpPlan    once per runner, operator and cache group
 //   OpPlan::plan(batch, kind, padded, stream)       before every forward
@@ -40,8 +40,8 @@ class OpPlan {
   // at least the batch's number of requests. For kExtend it is unused. Returns kResourceExhausted if the batch exceeds
   // the limits that the plan was made for, and kInternal if the batch contradicts itself. Allocates nothing.
   virtual Status plan(const ForwardBatch& batch, BatchKind kind, std::int64_t padded_requests, Stream& stream) = 0;
-  // Returns whether plan() needs the rows of a request together, also in a decode. For all other plans, each draft of a
-  // decode is a request of one row (row_requests.h).
+  // Returns whether plan() needs all rows of a request together. Other plans get each row of a request with drafts as a
+  // separate request of one row (runner/row_requests.h).
   virtual bool plans_requests() const { return false; }
   // Returns the bytes of device memory that the plan holds for its life, including its share of the step buffer.
   virtual std::int64_t bytes() const = 0;

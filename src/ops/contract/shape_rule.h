@@ -1,5 +1,6 @@
-// Building blocks of shape rules. Each checks one operand. An error message names the operator, what it got and what it
-// accepts. The number of operands and the kinds of attributes have already been checked (ir::check_node).
+// Building blocks of shape rules. Each checks one operand or one attribute. An error message names the operator, what
+// it got and what it accepts. The number of operands and the kinds of attributes have already been checked
+// (ir::check_node).
 //
 //   Result<std::vector<ir::Type>> infer_rms_norm(const ir::OpSignature& s) {
 //     TRY(expect_floating(s, 0, "x"));

@@ -13,7 +13,7 @@ std::int64_t array_bytes(const PlanLimits& limits) {
   return limits.max_requests * static_cast<std::int64_t>(sizeof(std::int32_t));
 }
 
-// Returns the number of draft rows that the slots of all nodes can hold.
+// Returns the greatest number of draft rows for which the slots of every node have room.
 std::int64_t held_drafts(std::span<const PlannedNode> nodes) {
   std::int64_t held = nodes.empty() ? 0 : INT32_MAX;
   for (const PlannedNode& node : nodes) held = std::min(held, node.node->attribute_or("drafts", std::int64_t{0}));
@@ -76,7 +76,8 @@ Status StatePlan::check(const ForwardBatch& batch) const {
       if ((*lens)[b] > max_drafts_)
         return internal_error(fmt::format("request {} has {} {} drafts; a slot holds {}", b, (*lens)[b],
                                           lens == &batch.draft_lens ? "new" : "accepted", max_drafts_));
-  // With more rows between them, new drafts could take the places of accepted ones in the slot.
+  // A request with accepted and new drafts has exactly one row between them. With more rows, new drafts could overwrite
+  // accepted ones in the slot.
   for (std::size_t b = 0; b < std::min(batch.draft_lens.size(), batch.accepted_drafts.size()); ++b)
     if (batch.draft_lens[b] > 0 && batch.accepted_drafts[b] > 0 && batch.query_lens[b] != batch.draft_lens[b] + 1)
       return internal_error(fmt::format("request {} has {} rows between accepted and new drafts; 1 is accepted", b,

@@ -77,8 +77,8 @@ class StatePlan final : public OpPlan {
 // draft rows that each of its slots holds; without it, no request may have drafts.
 extern const OpPlanner kStatePlanner;
 
-// Finds the plan of the node's operator and cache group, for bind() of kernels. Returns kFailedPrecondition if the
-// context has no such plan.
+// Returns the arrays of the plan that the context has for the node's operator and cache group, for bind() of kernels.
+// Returns kFailedPrecondition if the context has no such plan.
 Result<StateMetadata> find_state_plan(const BindArgs& args);
 
 // Returns the number of requests whose rows all lie among the first `rows` of the forward. A request with later rows

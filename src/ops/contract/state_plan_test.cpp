@@ -44,7 +44,7 @@ TEST(StatePlan, RefusesDraftsFarBehindAcceptedOnes) {
             std::string::npos);
 }
 
-TEST(StatePlan, TakesTheBytesThatItSaid) {
+TEST(StatePlan, TakesTheBytesThatBytesNeededReturns) {
   const PlanArgs args{.nodes = {}, .kernel = "k", .num_pages = 4, .limits = {.max_requests = 37}};
   StepBuffer step;
   const auto plan = StatePlan::create(args, step);

@@ -1,5 +1,5 @@
-// What all CPU kernels share: storage types and their conversions, the macro that compiles a kernel once for each
-// instruction set, and exp, tanh and sigmoid in forms that compilers can vectorise.
+// The code that all CPU kernels share: storage types and their conversions, the macro that compiles a kernel once for
+// each instruction set, and exp, tanh and sigmoid in forms that compilers can vectorise.
 //
 //   template <class T>
 //   TESSERA_CPU_CLONES void silu_row(const T* x, T* y, std::int64_t n) {

@@ -78,13 +78,13 @@ __device__ inline float2 unpack_two(std::uint32_t pair) {
     return __half22float2(reinterpret_cast<const __half2&>(pair));
   }
 }
-// Two numbers as pairs of T, and what rounding took from them, rounded to T too.
+// Two numbers rounded to T, and their two rounding errors, which are rounded to T too. Each member packs two elements.
 struct SplitPair {
   std::uint32_t rounded;
   std::uint32_t rest;
 };
-// Splits two numbers. The sum of both parts has at least 16 bits of precision; with float16, of numbers above 2^-9.
-// Precondition: T can hold both.
+// Splits two numbers. The rounded number plus its rest has at least 16 bits of precision. With float16 this holds only
+// for magnitudes above 2^-9. Precondition: neither number exceeds T's range.
 template <class T>
 __device__ inline SplitPair split_two(float low, float high) {
   const std::uint32_t rounded = pack_two<T>(low, high);

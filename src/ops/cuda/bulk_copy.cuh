@@ -31,7 +31,7 @@ class SharedBarrier {
     asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(shared_address(&state_)), "r"(bytes)
                  : "memory");
   }
-  // Waits until the phase with this parity has ended. Precondition: at most one later phase has ended too.
+  // Waits until the phase with this parity has ended. Precondition: no later phase has ended.
   __device__ void wait(std::uint32_t parity) {
     asm volatile(
         "{\n"

@@ -1,4 +1,5 @@
-// What all CUDA kernels share: storage types and their conversions, 16-byte accesses, and sums over warps and blocks.
+// The code that all CUDA kernels share: storage types and their conversions, 16-byte accesses, and sums over warps and
+// blocks.
 #pragma once
 
 #include <cuda_bf16.h>

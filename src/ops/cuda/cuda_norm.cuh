@@ -37,7 +37,7 @@ __device__ inline float rms_scale(float squares, std::int64_t n, float eps) {
   return 1.0f / sqrtf(squares / static_cast<float>(n) + eps);
 }
 
-// Returns T(values · scale) · w, values · scale · w or values · scale · (1 + w), depending on `form`.
+// Returns T(values · scale) · w, values · scale · w or values · scale · (1 + w), depending on `form`, rounded to T.
 template <class T, int N>
 __device__ inline Pack<T, N> normalised(const Pack<T, N>& values, const Pack<T, N>& w, float scale, NormForm form) {
   Pack<T, N> out;

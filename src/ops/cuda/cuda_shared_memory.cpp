@@ -43,7 +43,7 @@ Result<int> blocks_per_multiprocessor(const void* kernel, int threads, std::size
 Result<int> clusters_at_once(const void* kernel, int threads, int cluster, std::size_t shared_bytes,
                              std::string_view name) {
   TRY(allow_shared_memory(kernel, shared_bytes, name));
-  // Results are kept, because a start of the engine asks thousands of times about a few dozen kernels.
+  // Results are kept, because the engine asks thousands of times about a few dozen kernels when it starts.
   static std::mutex mutex;
   static auto* known = new std::map<std::tuple<int, const void*, int, int, std::size_t>, int>;
   int device = 0;

@@ -44,8 +44,8 @@ struct OnlineSoftmax {
   float sum = 0;  // sum of weights, relative to the running max
 
   // Raises the running max to `now`, which is not below the old one. Multiplies `sum` by a factor of at most 1, and
-  // returns the factor. The caller multiplies its sums of weighted values by the factor. Scores are multiplied by
-  // `scale` before the exponential.
+  // returns the factor. The caller multiplies its sums of weighted values by the factor. A difference of two scores
+  // times `scale` is an exponent.
   template <Keys kKeys = Keys::kSome>
   __device__ float raise(float now, float scale = 1) {
     const float factor =

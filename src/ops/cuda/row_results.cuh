@@ -1,4 +1,5 @@
-// Two ways in which a kernel stores its rows, n values each: Numbers in the storage type, and Rounded as rounded rows.
+// Two ways in which a kernel stores rows of n values. Numbers stores values of the storage type, and Rounded stores
+// rounded rows (rounded_rows.cuh).
 #pragma once
 
 #include <cstdint>

@@ -59,9 +59,10 @@ Result<std::vector<ir::Type>> infer_resolve_ids(const ir::OpSignature& s) {
   if (const ir::Attribute* attribute = s.node.find_attribute("replaced")) {
     const auto& replaced = std::get<std::vector<std::int64_t>>(*attribute);
     if (replaced.size() > kMaxReplacedIds || !std::ranges::all_of(replaced, is_id))
-      return refuse(s, fmt::format("replaced has up to {} ids in [0, {}]", kMaxReplacedIds, kMaxId));
+      return refuse(s, fmt::format("replaced must have at most {} ids, each in [0, {}]", kMaxReplacedIds, kMaxId));
   }
-  if (!is_id(s.node.attribute_or("by", std::int64_t{0}))) return refuse(s, fmt::format("by is in [0, {}]", kMaxId));
+  const std::int64_t by = s.node.attribute_or("by", std::int64_t{0});
+  if (!is_id(by)) return refuse(s, fmt::format("by = {}; it must be in [0, {}]", by, kMaxId));
   return std::vector{ids};
 }
 

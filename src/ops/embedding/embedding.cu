@@ -24,7 +24,8 @@ __global__ void resolve_ids(const IdResolution r) {
   r.out[t] = id;
 }
 
-// Writes rows, each with packs · N values. A row is either a row of the table times T(scale), or a given row unchanged.
+// Writes rows, each with packs · N values. A row is either a row of the table times T(scale), or a given row unchanged;
+// a row outside the table or the given rows becomes zeros.
 template <class T, int N>
 __global__ void scaled_rows(const RowCopy copy, std::int64_t packs, float scale) {
   const std::int64_t t = row_of_thread();
@@ -53,7 +54,7 @@ std::unique_ptr<BoundOp> make_scaled_rows(const RowCopy& copy, std::int64_t cols
                       [=](cudaStream_t stream) { launch(scaled_rows<T, N>, shape, stream, copy, cols / N, scale); });
 }
 
-// Adds given rows to rows of x, in packs of N values. x, the given part and y are [count, packs · N].
+// Adds columns of given rows (GivenSum) to rows of x, in packs of N values. x and y are [count, packs · N].
 template <class T, int N>
 __global__ void add_given(const GivenSum<T> sum, std::int64_t packs) {
   let_next_begin();

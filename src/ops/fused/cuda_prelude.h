@@ -55,7 +55,7 @@ template <int kLanes> __device__ inline float lane_sum(float x) {
   for (int step = kLanes / 2; step > 0; step /= 2) x += __shfl_xor_sync(0xffffffffu, x, step);
   return x;
 }
-// Over a block of kThreads, in every thread; each call of a kernel has a scratch of its own.
+// Returns the sum of x over a block of kThreads threads, in every thread. Each call in a kernel needs its own scratch.
 template <int kThreads> __device__ inline float block_sum(float x, float* scratch) {
   const int lane = threadIdx.x % 32;
   x = lane_sum<32>(x);

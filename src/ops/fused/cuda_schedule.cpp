@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::int64_t kWarp = 32;
 constexpr std::int64_t kBlockThreads = 128;    // threads of a block, if no unit needs a whole block
-constexpr std::int64_t kMaxUnitThreads = 256;  // most threads for a unit; if it has more items, a thread holds several
+constexpr std::int64_t kMaxUnitThreads = 256;  // maximum for a unit; if a unit has more items, a thread holds several
 constexpr std::int64_t kPackBytes = 16;
 
 // Returns the number of elements in a pack: a power of two that divides every position at which the task reads or

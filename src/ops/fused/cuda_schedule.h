@@ -1,6 +1,6 @@
-// The schedule by which the threads of a GPU share a row kernel. Every task (row_kernel.h) has blocks of its own. A
-// unit is a run of elements that is reduced, or, if nothing is reduced, a part of a row. Neighbouring lanes of a warp,
-// or a whole block, work on one unit.
+// The schedule that divides a row kernel's work among the threads of a GPU. Every task (row_kernel.h) has blocks of its
+// own. A unit is a run of elements that is reduced, or, if nothing is reduced, a part of a row. Neighbouring lanes of a
+// warp, or a whole block, work on one unit.
 //
 //   item   `pack` neighbouring elements, loaded at once; with a rotation, also the elements half a head after them
 //   unit   `items` items; each of `lanes` threads has `held` of them in registers

@@ -58,7 +58,7 @@ TEST(CudaSchedule, UnitsFitTheirThreads) {
   }
 }
 
-TEST(CudaLaunch, ArgumentsAreRowsEndsAddressesAndRowsOfOperands) {
+TEST(CudaLaunch, ArgumentsHaveTheOrderOfTheKernel) {
   const RowKernel kernel = norm(64, DType::kBFloat16);
   const std::uint64_t addresses[] = {100, 200, 300};
   const std::int64_t rows[] = {1, 2, 3};

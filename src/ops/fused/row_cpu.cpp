@@ -24,7 +24,8 @@ struct Operand {
 bool is_once(RowOp op) { return op == RowOp::kRepeat || op == RowOp::kWeight; }
 bool has_buffer(const RowValue& value) { return value.op != RowOp::kSlice && value.dtype != ir::DType::kInt32; }
 
-// Calls f with the C++ type of a floating-point dtype. load() has checked that the dtype is floating-point.
+// Calls f with the C++ type of a floating-point dtype. Row kernels compute no other dtypes; their int32 values are
+// slots, which have no buffers.
 template <class F>
 void with_dtype(ir::DType dtype, F&& f) {
   switch (dtype) {
@@ -174,7 +175,8 @@ class CpuRowCode final : public RowKernelCode {
   }
 
   // Returns the possible schedules. A schedule is the number of parts into which the rows are divided. The first one,
-  // which is used until the schedules are measured, makes as many parts as have kMinTaskBytes bytes each.
+  // which is used until the schedules are measured, has so many parts that each reads and writes about kMinTaskBytes
+  // bytes.
   std::vector<std::int64_t> schedules(const BindArgs& args) const override {
     const std::int64_t num_rows = rows(args);
     const std::int64_t most = most_parts(args, num_rows);
@@ -226,7 +228,7 @@ class CpuRowKernels final : public RowKernelBuilder {
   Result<std::shared_ptr<const RowKernelCode>> load(const RowKernel& kernel, const std::string& /*code*/,
                                                     Device& /*device*/) const override {
     if (std::ranges::none_of(kernel.values, [](const RowValue& value) { return value.op == RowOp::kLoad; }))
-      return internal_error("a row kernel that loads no rows");
+      return internal_error("the row kernel loads no operand, so its number of rows is unknown");
     return std::make_shared<const CpuRowCode>(kernel);
   }
 };

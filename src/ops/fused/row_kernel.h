@@ -1,8 +1,8 @@
 // A row kernel: pointwise operators, row reductions and changes of shape as one kernel, described as data. A compiler
 // pass makes it from a group of operators; a device turns it into code (row_kernel_builder.h).
 //
-// Every tensor is seen as `rows` rows: a row of f32[T, 4, 8] has 32 elements. Every value is computed for one row from
-// values of the same row. The text form of a row kernel:
+// Every tensor is treated as `rows` rows: a row of f32[T, 4, 8] has 32 elements. Every value is computed for one row
+// from values of the same row. The text form of a row kernel:
 //
 //   rows T
 //   %0: bf16[64] = load operand 0
@@ -62,13 +62,14 @@ struct RowValue {
   friend bool operator==(const RowValue&, const RowValue&) = default;
 };
 
-// Writes a value to an operand. With `slots`, an int32 value of one element, row r goes to row slots[r] of the operand;
-// a row is dropped if the operand has no row slots[r].
+// Writes a value to an operand. If `slots` is not -1, it is the index of an int32 value of one element, the operand's
+// row to which a row is written. The row is dropped if the operand has no such row.
 struct RowStore {
   int value = -1;
   int operand = -1;
   int slots = -1;
-  ir::DType dtype = ir::DType::kFloat32;  // dtype of the operand; the value is rounded once more
+  // dtype of the operand, to which the value is rounded; it was already rounded to RowValue::dtype
+  ir::DType dtype = ir::DType::kFloat32;
   friend bool operator==(const RowStore&, const RowStore&) = default;
 };
 
@@ -96,8 +97,9 @@ inline constexpr int kMaxRowOperands = 24;
 inline constexpr std::size_t kMaxRowValues = 64;
 
 // Returns the tasks of a kernel, in the order of their first stores. Returns kUnimplemented, with the reason, if no
-// device has code for the kernel. This is the case if a task reduces runs of different lengths, if a slice reads a
-// value that was reduced or rotated, or if there are too many operands.
+// device has code for the kernel. This is the case if a task reduces runs of different lengths or rotates heads of
+// different lengths, if its runs are not whole heads, if a slice reads a value that was reduced or rotated, or if there
+// are too many operands or values.
 Result<std::vector<RowTask>> row_tasks(const RowKernel& kernel);
 
 }  // namespace tessera

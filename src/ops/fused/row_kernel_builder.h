@@ -33,7 +33,7 @@ class RowKernelCode {
 class RowKernelBuilder {
  public:
   virtual ~RowKernelBuilder() = default;
-  // Returns the name under which an instruction shows such a kernel: "cpu" or "nvrtc".
+  // Returns the name under which an instruction shows the row kernels of this builder: "cpu" or "nvrtc".
   virtual std::string_view name() const = 0;
   // Returns what the code depends on besides its source: architecture and compiler. Returns kNotFound, with the places
   // that were tried, if there is no compiler.

@@ -52,7 +52,7 @@ struct MeasuredSchedules {
 
 class RowSchedules {
  public:
-  static constexpr std::size_t kMost = 8192;  // limit of kept problems; each takes about 150 bytes of JSON
+  static constexpr std::size_t kMost = 8192;  // maximum number of problems; each takes about 150 bytes of JSON
 
   std::optional<std::int64_t> chosen(const RowProblem& problem) const;
   // Notes a problem to be measured. Does nothing if the problem was measured or taken already, or if kMost problems
@@ -67,7 +67,8 @@ class RowSchedules {
 
   // Returns [["<32 hexadecimal digits>", rows, "name", chosen, [[schedule, us], …]], …], ascending.
   Json to_json() const;
-  // Learns all of another process's to_json(). Returns kDataLoss for any other value, and then learns nothing.
+  // Learns all results in `json`, which to_json() of another process returned. Returns kDataLoss for any other value,
+  // and then learns nothing.
   Status remember(const Json& json);
   static Result<std::map<RowProblem, MeasuredSchedules>> from_json(const Json& json);
 

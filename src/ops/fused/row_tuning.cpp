@@ -18,7 +18,7 @@ constexpr int kTries = 3;  // launches of each schedule in the first comparison
 constexpr double kSlow = 2;
 constexpr int kRounds = 5;
 constexpr double kRoundMs = 0.5;
-constexpr int kMostLaunches = 100;             // most launches of a schedule in a round
+constexpr int kMostLaunches = 100;             // maximum number of launches of a schedule in a round
 constexpr double kMostMs = 10;                 // longest launch that is measured, in milliseconds
 constexpr double kSmallestGain = 0.02;         // a smaller gain is noise
 constexpr double kGreatestGain = 3;            // a greater gain means that another process used the same cores
@@ -169,9 +169,9 @@ Result<MeasuredSchedules> measure(const RowKernelCode& code, const RowInstance& 
     found.chosen = candidate.schedule;
   }
   if (found.chosen != found.us.front().first && best * kGreatestGain < found.us.front().second)
-    return resource_exhausted(
-        fmt::format("{:.1f} against {:.1f} µs is more than schedules differ by: the measurement was disturbed", best,
-                    found.us.front().second));
+    return resource_exhausted(fmt::format(
+        "schedules took {:.1f} and {:.1f} µs; they never differ by so much, so the measurement was disturbed", best,
+        found.us.front().second));
   return found;
 }
 

@@ -1,6 +1,6 @@
 // Computes head_linear on the CPU. A work item is one head, a strip of 64 columns and up to 96 rows. A worker converts
-// the item's parts of w and x to float32, block by block, and multiplies the blocks. The order of sums is the same for
-// all sizes.
+// the item's parts of w and x to float32, block by block, and multiplies the blocks. The products of an element are
+// added in the order of k, for any number of rows.
 #include "tessera/ops/latent/head_linear.h"
 
 #include <algorithm>
@@ -38,8 +38,8 @@ struct Item {
   std::int64_t rows;
 };
 
-// Copies `count` rows of a transposed w, from row `depth` on, to block[depth][column]. The columns begin at
-// item.column; columns beyond the item's are zeros.
+// Copies `count` rows of a transposed w, from row `depth` on, to the rows 0 … count - 1 of `block`. The columns begin
+// at item.column; columns beyond the item's are zeros.
 template <class T>
 TESSERA_INLINE void copy_weights(const HeadLinearProblem& p, const Item& item, std::int64_t depth, std::int64_t count,
                                  float* block) {
@@ -51,7 +51,8 @@ TESSERA_INLINE void copy_weights(const HeadLinearProblem& p, const Item& item, s
   }
 }
 
-// Copies the transpose of w[item.column …, depth …] to block[depth][column]. Columns beyond the item's are zeros.
+// Copies the transpose of w[item.column …, depth …] to the rows 0 … count - 1 of `block`. Columns beyond the item's are
+// zeros.
 template <class T>
 TESSERA_INLINE void transpose_weights(const HeadLinearProblem& p, const Item& item, std::int64_t depth,
                                       std::int64_t count, float* block) {

@@ -1,7 +1,8 @@
 // Computes head_linear on CUDA. bfloat16 and float16 use a tensor-core kernel with blocks of 64 columns of one head and
-// 16 or 64 rows; other types use a plain kernel. Both add an element's products in the order of k for any number of
-// rows, so a row's bits do not depend on the other rows. Forwards that need not be deterministic use a third kernel for
-// a few rows. It loads w before the preceding kernels have ended.
+// 16 or 64 rows; other types, and sizes that are not whole packs of 16 bytes, use a plain kernel. Both add an element's
+// products in the order of k for any number of rows, so a row's bits do not depend on the other rows. Forwards that
+// need not be deterministic use a third kernel for a few rows if w is transposed. It loads weights before the preceding
+// kernels have ended.
 #include "tessera/ops/latent/head_linear.h"
 
 #include <algorithm>
@@ -281,7 +282,8 @@ Result<std::unique_ptr<BoundOp>> bind_head_linear_cuda(const HeadLinearProblem& 
                          std::to_string(p.rows));
   return dispatch_dtype(dtype, "latent_attention", [&]<class T>() -> Result<std::unique_ptr<BoundOp>> {
     if constexpr (sizeof(T) == 2) {
-      // This kernel needs rows that begin at multiples of 16 bytes, and packs that do not extend past a row's end.
+      // head_tiles and head_columns need rows that begin at multiples of 16 bytes, and packs that do not extend past a
+      // row's end.
       const std::int64_t w_length = p.transposed ? p.n : p.k;
       if (p.k % kPack == 0 && p.x_dim % kPack == 0 && p.x_stride % kPack == 0 && w_length % kPack == 0) {
         const bool few = p.transposed && !p.deterministic && p.rows > 0 && p.rows <= kFewRows;

@@ -56,8 +56,9 @@ Result<std::vector<ir::Type>> infer(const ir::OpSignature& s) {
   const std::int64_t latent = *s.operands[kValues].shape[2].constant();
   const std::int64_t width = *s.operands[kCache].shape[2].constant();
   if (latent > width || (width - latent) % 2 != 0)
-    return refuse(s, fmt::format("values are of {} columns, which leaves no even part of the cache's {} to be rotated",
-                                 latent, width));
+    return refuse(
+        s, fmt::format("values have {} columns; the cache's {} columns minus these must be even and not negative",
+                       latent, width));
   TRY(expect_rank(s, kTable, "table", 2));
   TRY(expect_type(s, kTable, "table", {ir::DType::kFloat32, {q.shape[0], width - latent}}));
   const std::int64_t q_dim = *s.operands[kKeys].shape[1].constant() + width - latent;
@@ -72,7 +73,8 @@ Result<std::vector<ir::Type>> infer(const ir::OpSignature& s) {
   return std::vector<ir::Type>{};
 }
 
-// The scratch memory: queries and latents of all heads, then the workspaces of the kernels that make and read them.
+// The sizes of the queries and of the latents of all heads in the scratch memory. After them comes a workspace, which
+// attention and head_linear use one after the other.
 struct Rows {
   explicit Rows(const BindArgs& args) {
     const LatentSizes sizes = latent_sizes(args);

@@ -74,7 +74,7 @@ bool serves_tensor_cores(const BindArgs& args, const LatentSizes& sizes) {
 
 // Returns whether blocks take tiles of 64 rows instead of 16. Tiles of 64 rows need most of a Hopper multiprocessor's
 // shared memory, and read a key once for four times as many rows. Tiles of 16 rows suit few heads. In a deterministic
-// forward the choice does not depend on the number of rows, because bits must not.
+// forward the choice does not depend on the number of rows, because a row's bits must not depend on it.
 bool takes_large_tiles(const BindArgs& args, const LatentSizes& sizes) {
   constexpr std::int64_t kManyHeads = 32;
   if (args.device.properties().compute_capability != 90) return false;
@@ -82,8 +82,8 @@ bool takes_large_tiles(const BindArgs& args, const LatentSizes& sizes) {
   return sizes.heads >= kManyHeads || (!args.context.limits.deterministic && tiles >= args.device.properties().threads);
 }
 
-// Returns the number of ranges into which keys are cut, so that every multiprocessor has a block. The result depends
-// only on the bucket's number of rows.
+// Returns the number of ranges into which keys are cut, so that every multiprocessor has a block. `blocks` is the
+// number of blocks if no keys are cut. It depends only on the bucket's number of rows, and so does the result.
 int splits_of(const BindArgs& args, std::int64_t blocks) {
   if (args.context.limits.deterministic) return 1;
   const std::int64_t multiprocessors = args.device.properties().threads;
@@ -91,7 +91,7 @@ int splits_of(const BindArgs& args, std::int64_t blocks) {
       std::clamp<std::int64_t>(multiprocessors / std::max<std::int64_t>(blocks, 1), 1, kMostSplits));
 }
 
-// The most rows for join_values(), in which each row reads the value matrices again.
+// The most rows for which join_values() runs. It reads the value matrices once for each row.
 constexpr std::int64_t kFewRows = 8;
 
 Result<Plan> make_plan_of(const BindArgs& args) {

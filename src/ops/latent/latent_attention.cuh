@@ -1,5 +1,6 @@
 // The device code of latent attention on CUDA. A block processes a tile of rows of one request, where a row is one
-// query head of one token, against ranges of the cache's rows. It reads each cache row once for all rows of the tile.
+// query head of one token, and one range of the request's keys. It reads each key's cache row once for all rows of the
+// tile.
 //
 // Tensor cores handle the published sizes, a latent of 512 elements beside 64 rotated elements, in bfloat16 and
 // float16. A tile has 16 · kRowGroups rows. The eight warps form kRowGroups groups, and each group has 16 of these
@@ -55,7 +56,7 @@ __device__ inline Keys keys_of(const Problem& p, const Rows& rows, int split, in
   return {min(split * range, seen), min((split + 1) * range, seen)};
 }
 
-// Rows of the cache, or queries of the same length.
+// A tile of cache rows, or of queries, which have the same length.
 template <class T, int kRows>
 using Tile = cuda::PermutedRows<T, kRows, kPacks>;
 
@@ -113,7 +114,7 @@ struct Sums {
   static constexpr int kWarpKeys = kKeys / kGroupWarps;       // keys for which the warp computes scores
   static constexpr int kWarpColumns = kLatent / kGroupWarps;  // columns for which the warp adds values
   float out[kWarpColumns / 8][4] = {};
-  cuda::OnlineSoftmax<cuda::BaseTwo> rows[2];  // running max and sum over the warp's keys
+  cuda::OnlineSoftmax<cuda::BaseTwo> rows[2];  // running max over all keys so far, and sum over this lane's keys
 };
 
 // Computes q·k for the warp's rows and keys.

@@ -5,23 +5,24 @@
 //                    mut out X[T, H·V]) {group: int, scale: double, interleaved = false}
 //
 // A token's row of the cache holds its latent [C] and then its rotated key [R]; all heads share the row
-// (latent_store.h). The first H·(N + R) of a row's W elements are its query heads. The first N elements of a query head
-// are multiplied by keys that are made from latents. The other R elements are rotated by the row's angles (rotary.h)
-// and rounded to X. Two forms give the same results except for rounding (a ‖ b concatenates a and b):
+// (latent_store.h). The first H·(N + R) of the W elements of a row of q are its query heads. The first N elements of a
+// query head are multiplied by keys that are made from latents. The other R elements are rotated by the row's angles
+// (rotary.h) and rounded to X. Two forms give the same results except for rounding (row_j is the cache row of position
+// j, and a ‖ b concatenates a and b):
 //
 //   absorbed: query = keysᵀ·q[: N] ‖ rotary(q[N :]),   s_j = scale · query·row_j
 //             out = values · (Σ softmax(s)_j · row_j[: C])
 //   direct:   k_j = keys · row_j[: C] ‖ row_j[C :],   v_j = values · row_j[: C]
 //             s_j = scale · (q[: N] ‖ rotary(q[N :]))·k_j,   out = Σ softmax(s)_j · v_j
 //
-// The absorbed form reads one row for all heads, which is faster if a request has few rows. The direct form has a third
-// of the operations, but makes the keys and values of every token that is seen, new or from earlier forwards. The
-// kernel chooses the form of each request; a deterministic forward only uses the absorbed form.
+// The absorbed form reads each cache row once for all heads, which is faster if a request has few rows. The direct form
+// needs a third of the operations, but first makes the keys and values of every token that is seen, new or from earlier
+// forwards. The kernel chooses the form of each request; a deterministic forward only uses the absorbed form.
 //
 // Requests, rows, lengths and pages are defined as in `attention` (attention.h): row i of request b stands at position
 // kv_len - query_len + i and sees the positions up to its own. The operator has an AttentionPlan of its own. The
-// content of rows past the last request is undefined. In a deterministic forward a row's bits are a function of its
-// query, its position and the rows of the cache that it sees.
+// content of rows of `out` after the last request's is undefined. In a deterministic forward a row's bits are a
+// function of its query, its position and the rows of the cache that it sees.
 #pragma once
 
 #include "tessera/ir/op_decl.h"

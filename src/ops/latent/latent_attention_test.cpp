@@ -1,7 +1,7 @@
 // Catches: a causal edge off by one; values that are not the first columns of a row; mixed-up heads or tokens of a
-// tile; pages read out of order or past a request's length; wrong results for sizes that are no multiple of a vector;
-// requests of one form that are computed in the other form's memory or by both forms; recorded graphs that depend on
-// lengths; rows with bits that depend on other rows in a deterministic forward.
+// tile; pages read out of order or past a request's length; wrong results for sizes that are not a multiple of the
+// vector length; requests of one form that are computed in the other form's memory or by both forms; recorded graphs
+// that depend on lengths; rows with bits that depend on other rows in a deterministic forward.
 #include "tessera/ops/latent/latent_attention.h"
 
 #include <gmock/gmock.h>
@@ -108,8 +108,8 @@ TEST_P(LatentAttention, MatchesTheReferenceForDecodesOfPublishedSizes) {
   }
 }
 
-// Replays one graph for each batch. A captured graph holds only addresses and bucket sizes, so replays may have other
-// lengths, pages and requests.
+// Captures one graph and replays it for every batch. A captured graph holds only addresses and bucket sizes, so replays
+// may have other lengths, pages and requests.
 void serve_other_lengths(const LatentConfig& c, std::int64_t rows, const std::vector<std::vector<Request>>& batches) {
   LatentBench bench(c);
   const ForwardBatch recorded = make_batch({{3, 3}}, c.page_size, 1);
@@ -155,7 +155,7 @@ void put_rows(HostTensor& to, std::int64_t row, const HostTensor& rows) {
   std::copy(rows.bytes.begin(), rows.bytes.end(), to.bytes.begin() + at);
 }
 
-// Returns the request's output rows for the positions [begin, end), computed beside `others`.
+// Returns the request's output rows for the positions [begin, end), computed in one batch with `others`.
 HostTensor attend(const LatentConfig& c, const History& history, std::int64_t begin, std::int64_t end,
                   const std::vector<Request>& others, BatchKind kind, std::uint32_t seed) {
   std::vector<Request> requests = others;
@@ -223,7 +223,7 @@ TEST(LatentAttentionShapes, RefusesOperandsThatDoNotFit) {
   EXPECT_THAT(with(1, {DType::kFloat32, {ir::Symbol::kTokens, 8}}), HasSubstr("f32[T, 8]"));
   EXPECT_THAT(with(2, {DType::kBFloat16, {ir::Symbol::kPages, 16, 1, 48}}), HasSubstr("bf16[P, 16, 1, 48]"));
   EXPECT_THAT(with(2, {DType::kBFloat16, {ir::Symbol::kPages, 16, 24}}), HasSubstr("32 columns"));
-  EXPECT_THAT(with(2, {DType::kBFloat16, {ir::Symbol::kPages, 16, 47}}), HasSubstr("no even part"));
+  EXPECT_THAT(with(2, {DType::kBFloat16, {ir::Symbol::kPages, 16, 47}}), HasSubstr("minus these must be even"));
   EXPECT_THAT(with(3, w(3, 24, 32)), HasSubstr("bf16[3, 24, 32]"));
   EXPECT_THAT(with(3, w(4, 24, 16)), HasSubstr("bf16[4, 24, 16]"));
   EXPECT_THAT(with(3, w(4, 0, 32)), HasSubstr("numbers above 0"));

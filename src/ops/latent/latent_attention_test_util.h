@@ -21,7 +21,7 @@ struct LatentConfig {
   std::int64_t heads = 4;
   std::int64_t latent = 32;
   std::int64_t rotated = 16;
-  std::int64_t key = 24;    // size of a head's key made from a latent
+  std::int64_t key = 24;    // size of the part of a head's key that is made from a latent
   std::int64_t value = 16;  // size of a head of the output
   std::int64_t page_size = 16;
   double scale = 0.1;
@@ -172,7 +172,8 @@ inline std::vector<double> latent_reference(const LatentConfig& c, const Forward
 inline void expect_real_rows(const LatentConfig& c, const HostTensor& actual, const std::vector<double>& expected,
                              const std::string& what) {
   const std::int64_t rows = static_cast<std::int64_t>(expected.size()) / (c.heads * c.value);
-  // Latents are rounded before they are multiplied by the matrices of values.
+  // 16-bit latents are rounded before they are multiplied by the matrices of values, so errors are relative to a head's
+  // largest element.
   if (c.dtype != ir::DType::kFloat32) return expect_rows_close(actual, expected, rows, c.value, what);
   Tolerance allowed = tolerance(c.dtype);
   allowed.absolute += 1e-5;

@@ -17,8 +17,8 @@ using cuda::LaunchShape;
 // A request takes the direct form if it has at least this many new rows. Making its keys costs as much as the absorbed
 // form's additional operations for about 130 rows.
 constexpr std::int64_t kLeastRows = 128;
-// There is room for this many made keys for each row of the bucket. They fit in the memory of the absorbed form's
-// queries and latents, because the two forms use this memory one after the other.
+// The number of made keys for which the scratch memory has room, for each row of the bucket. They lie in the memory of
+// the absorbed form's queries and latents, because the two forms use this memory one after the other.
 constexpr std::int64_t kKeysOfRow = 4;
 
 // The operands, in the order of the declaration.

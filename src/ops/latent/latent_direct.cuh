@@ -187,7 +187,7 @@ __device__ inline void load_queries(const Problem& p, const own_attention::Rows&
   }
 }
 
-// Rotates the last kRotated elements of the tile's rows.
+// Rotates the rows of `tile`, which holds the last kRotated elements of each query, in place.
 template <class T>
 __device__ inline void turn_queries(const Problem& p, const own_attention::Rows& rows,
                                     PermutedRows<T, kRows, kColumnPacks>& tile) {
@@ -279,8 +279,7 @@ __global__ void __launch_bounds__(kThreads, 1) attend(const Problem p) {
 
   const float scale_log2 = p.attention.scale * 1.44269504088896f;
   const int first_position = rows.offset + rows.row_begin + first_row;  // position of the warp's first row
-  const int position = first_position + lane / 4;  // position of the lane's first row; its second one is at position +
-                                                   // 8
+  const int position = first_position + lane / 4;  // position of the lane's first row; its second row is 8 later
   const int last_of_group = rows.offset + rows.row_begin + first_of_group + 63;
   float out[kDim / 2] = {};
   cuda::OnlineSoftmax<cuda::BaseTwo> softmax[2];

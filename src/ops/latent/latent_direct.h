@@ -12,8 +12,8 @@
 
 namespace tessera {
 
-// The direct form's settings for a forward with the bucket's number of rows, and the workspace that it needs. If there
-// is no memory for its keys, `least_rows` is INT_MAX.
+// The direct form's settings for a forward with the bucket's number of rows, and the workspace that it needs. If the
+// direct form does not support the operands, the forward or the device, `least_rows` is INT_MAX.
 struct LatentDirect {
   LatentForms forms;
   std::size_t workspace_bytes = 0;

@@ -11,7 +11,7 @@ namespace tessera {
 // The arguments of the selection. Kernels select the requests of each forward on the device, from lengths in device
 // memory. Trivially copyable.
 struct LatentForms {
-  int least_rows = INT_MAX;  // a request with at least this many new rows takes the direct form; INT_MAX: none does
+  int least_rows = INT_MAX;  // requests with fewer new rows take the absorbed form; INT_MAX: all requests do
   int capacity = 0;          // the number of keys that the workspace has room for
   int max_requests = 0;
   int num_rows = 0;                            // rows of the bucket

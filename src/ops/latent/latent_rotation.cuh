@@ -5,7 +5,7 @@
 
 namespace tessera::cuda {
 
-// Converts a value of type X to the storage type To.
+// Stores a value of type X, converted to the storage type To.
 template <class X, class To>
 __device__ inline void store_as(To* to, X value) {
   *to = from_float<To>(to_float(value));

@@ -1,5 +1,6 @@
 // The last step of latent attention for a few rows on CUDA. It joins the ranges of keys of a row and multiplies the
-// latents by the matrix of values. A block loads its part of the matrix before the preceding kernels have ended.
+// latents by the matrix of values. If the matrix is a weight, a block loads its part of it before the preceding kernels
+// have ended.
 #pragma once
 
 #include "tessera/ops/cuda/cuda_launch.cuh"

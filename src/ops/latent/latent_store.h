@@ -10,8 +10,8 @@
 //   cache[slots[t]] = rms_norm(x[t, W - R - C : W - R], weight, eps), rotary(x[t, W - R :])
 //   q[t] = rms_norm(x[t, : Q], q_weight, eps)
 //
-// A row with a slot out of range is not written to the cache. Norm, rotation and interleaved are those of norm.h and
-// rotary.h; results are rounded to X, then to the cache's type.
+// A row with a slot out of range is not written to the cache. norm.h defines the norm, and rotary.h the rotation and
+// `interleaved`. Results are rounded to X, then to the cache's type.
 #pragma once
 
 #include "tessera/ir/op_decl.h"

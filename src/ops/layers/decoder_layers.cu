@@ -73,7 +73,7 @@ bool serves_layer(std::span<const BindArgs> layer, std::span<const BindArgs> one
          kTileKeys / cache.dim(1) <= kWarp;  // each lane of a warp copies one page of a tile of keys
 }
 
-// Returns whether blocks of other processes may run beside our blocks on the current device.
+// Returns whether blocks of other processes may run on the current device at the same time as blocks of this process.
 bool is_shared_with_processes() {
   int device = 0;
   int shared = 0;

@@ -8,11 +8,11 @@
 //   stream ─▶ qkv ─▶ attention over a block's keys ─▶ attention over all keys ─▶ o + stream ─▶ gate and up
 //     ─▶ down + stream
 //
-// Block b has n / 128 rows of each matrix of n rows, from row b · n / 128 on. The matrices o and down have 1024 rows,
-// so block b owns columns 8b … 8b + 7 of the residual stream, and keeps them in registers. Each KV head has 16 blocks,
-// which share the keys of all requests evenly, in tiles of 64. If a norm precedes a product, x is multiplied by the
-// norm's weight before the product, and the product is multiplied by 1/rms after it (layer_products.cuh). Except for
-// that, values are rounded where the operators' own kernels round them.
+// Block b has n / 128 rows of each matrix of n rows, from row b · n / 128 on; gate and up are two matrices here. The
+// matrices o and down have 1024 rows, so block b owns columns 8b … 8b + 7 of the residual stream, and keeps them in
+// registers. Each KV head has 16 blocks, which share the keys of all requests evenly, in tiles of 64. If a norm
+// precedes a product, x is multiplied by the norm's weight before the product, and the product is multiplied by 1/rms
+// after it (layer_products.cuh). Except for that, values are rounded where the operators' own kernels round them.
 #pragma once
 
 #include <cstdint>
@@ -102,7 +102,7 @@ template <class S, int kRows>
 __device__ inline void fill_ring(const Layers& p, const Share<kRows>& share, WeightRing<kSlots>& ring,
                                  LayerShared<kRows>& shared) {
   const int block = static_cast<int>(blockIdx.x);
-  let_copies_see_stores();  // earlier forwards stored keys and values
+  let_copies_see_stores();  // the ring copies keys and values that earlier forwards stored
   for (int l = 0; l < p.num_layers; ++l) {
     const LayerWeights& w = p.layers[l];
     prefetch_map(w.key_pages);

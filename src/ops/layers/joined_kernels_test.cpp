@@ -100,8 +100,8 @@ class Chain {
   DeviceCalls calls_;
 };
 
-// Returns formats whose scales the kernels apply at different places, or a single format if there is no quantised
-// matrix.
+// Returns formats whose scales the kernels apply at different places. If the first operator is not quantised_linear,
+// returns only FP8 blocks.
 std::vector<QuantisedFormat> formats_of(const JoinedKernelDef& joined) {
   using Values = QuantisedFormat::Values;
   const QuantisedFormat blocks{.values = Values::kE4M3, .group_rows = 128, .group_cols = 128};
@@ -115,8 +115,8 @@ std::vector<QuantisedFormat> formats_of(const JoinedKernelDef& joined) {
            .factor = true}};
 }
 
-// The limit of the number of values of a quantised matrix, and of its results. The test makes and compares them one by
-// one, which is slow.
+// The maximum number of values of a quantised matrix, and of the product's results. The test makes and compares values
+// one by one, which is slow.
 constexpr std::int64_t kMostQuantised = std::int64_t{9} << 20;
 
 std::string name_of(const JoinedKernelDef& joined) {

@@ -79,14 +79,14 @@ class Share {
   int last_;
 };
 
-// The sums of the warps of a block.
+// The partial result of each warp of a block: unnormalised outputs, running max, and sum of exponentials.
 struct AttentionSums {
   float outputs[kWarps][kGroup][kHeadDim];
   float running_max[kWarps][kGroup];
   float sums[kWarps][kGroup];
 };
 
-// A lane's cosines and sines.
+// The cosines and sines that rotate a lane's elements.
 struct Rotation {
   float cosines[4];
   float sines[4];
@@ -161,9 +161,10 @@ __device__ inline float over_keys(float x, F&& f) {
   return x;
 }
 
-// Attends to this warp's keys in the request's tiles, which arrive through the ring, and adds the results to `sums`.
-// The warp with the newest key stores that key in the cache. `words` hold the results of the qkv product. `head_norms`
-// holds the weights of both head norms, which arrive with the block's first tile.
+// Attends to this warp's keys in the request's tiles, which arrive through the ring, and stores the results in this
+// warp's part of `sums`. The warp with the newest key stores that key and its value in the cache. `words` holds the
+// results of the qkv product. `head_norms` holds the weights of both head norms, which arrive with the block's first
+// tile.
 template <class S, int kSlots>
 __device__ inline void attend(const Requests& r, int request, Tiles tiles, int kv_head, const TaggedWord* words,
                               std::uint32_t tag, __nv_bfloat16* keys, __nv_bfloat16* values,

@@ -18,7 +18,7 @@
 
 namespace tessera::cuda::decoder_layers {
 
-inline constexpr int kMostGroups = 6;  // most groups of a block in one product
+inline constexpr int kMostGroups = 6;  // upper bound of a block's groups in one product
 
 // Synchronises the warps that multiply, without the warp that fills the ring.
 __device__ inline void sync_multiplying() { asm volatile("bar.sync 1, %0;" ::"n"(kWarps * kWarp) : "memory"); }

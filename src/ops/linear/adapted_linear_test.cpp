@@ -23,7 +23,7 @@ constexpr std::int64_t kSlots = 6;
 struct AdaptedCase {
   std::int64_t rows;
   std::int64_t in;
-  std::vector<std::int64_t> ranges;  // columns of y
+  std::vector<std::int64_t> ranges;  // the number of columns of y in each range
   std::vector<std::int64_t> modules;
   std::int64_t rank;
   std::string_view gate = {};
@@ -38,7 +38,7 @@ struct AdaptedCase {
   std::int64_t num_modules() const { return *std::ranges::max_element(modules) + 1; }
 };
 
-// Which adapters the rows have.
+// Says which adapters the rows have.
 enum class Mix { kNone, kOne, kEach, kSome };
 
 std::int32_t slot_of(Mix mix, std::int64_t row) {
@@ -98,7 +98,7 @@ class AdaptedLinear {
     TRY(calls_.run_each());
     return calls_.download(left_);
   }
-  // Binds a joined kernel; null if it does not support the case.
+  // Binds adapter_shrink and a joined kernel. Returns null if the joined kernel does not support the case.
   Result<std::unique_ptr<BoundOp>> bind(const JoinedKernelDef& joined) {
     const std::vector<BindArgs> args = calls_.args();
     shrink_ = TRY(TRY(test_kernels().get("adapter_shrink"))->bind(args[0]));
@@ -114,11 +114,11 @@ class AdaptedLinear {
  private:
   std::uint32_t seed_ = 1;
   DeviceCalls calls_;
-  TensorView left_;  // the result of the gate or, without a gate, of the linear with its change
+  TensorView left_;  // the result of the gate, or of adapter_add if there is no gate
   std::unique_ptr<BoundOp> shrink_;
 };
 
-// Returns whether a joined kernel replaces the linear of the case, its change and its gate.
+// Returns whether a joined kernel replaces the linear of the case, its adapter_add and its gate.
 bool replaces(const JoinedKernelDef& joined, const AdaptedCase& c) {
   return joined.region == nullptr && joined.ops[0] == "linear" && joined.ops[1] == "adapter_add" &&
          joined.ops[2] == c.gate;

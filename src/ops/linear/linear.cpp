@@ -47,7 +47,7 @@ Result<std::vector<ir::Type>> infer(const ir::OpSignature& signature) {
 enum class Way { kNothing, kDot, kOneDnn, kBlocked };
 
 // The greatest number of rows for dot products if oneDNN has no kernel. Dot products read w only once. The blocked
-// kernel would read w, write it in another form and read that form again.
+// kernel would read w, write it as converted blocks and read these blocks.
 constexpr std::int64_t kMostRowsBeforeBlocked = 8;
 
 Way choose(const LinearProblem& p, bool deterministic) {

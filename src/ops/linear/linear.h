@@ -7,8 +7,8 @@
 // optional operands are present, in that order. Sums are float32 and rounded once. y may be the same memory as
 // residual, and overlaps no other operand.
 //
-// On the CPU, our own kernels compute products of few rows and all float16 products; they convert elements as they load
-// them. oneDNN computes the rest. Bits may differ between row counts, except in a deterministic forward
+// On the CPU, our own kernels compute products of few rows and all float16 products, with operands converted to float32
+// where needed. oneDNN computes the rest. Bits may differ between row counts, except in a deterministic forward
 // (ForwardContext). In such a forward sums have one order for all row counts, on the CPU and on CUDA.
 #pragma once
 

@@ -13,8 +13,8 @@
 
 namespace tessera {
 
-// Computes dot products of rows, for any sizes. For a few rows it reads w once, at the speed of memory. A row's bits do
-// not depend on the number of rows. Precondition: m, n >= 1.
+// The kernel of bind_dot() computes dot products of rows, for any sizes. For a few rows it reads w once, at the speed
+// of memory. A row's bits do not depend on the number of rows. Precondition: m, n >= 1.
 std::size_t dot_workspace_bytes(const LinearProblem& problem);
 Result<std::unique_ptr<BoundOp>> bind_dot(const LinearProblem& problem);
 // Returns the greatest number of rows for which bind_dot() is faster than oneDNN on this machine, for the problem's
@@ -31,7 +31,8 @@ template <class T>
 void dot_columns(const LinearProblem& p, const DotInput<T>* x, std::int64_t begin, std::int64_t end, float* own);
 std::int64_t dot_own_floats(ir::DType dtype, std::int64_t k);
 
-// Converts blocks of the operands to float32 and multiplies them, for any size and floating-point dtype.
+// The kernel of bind_blocked() converts blocks of the operands to float32 and multiplies them, for any size and
+// floating-point dtype.
 std::size_t blocked_workspace_bytes(const LinearProblem& problem);
 Result<std::unique_ptr<BoundOp>> bind_blocked(const LinearProblem& problem);
 

@@ -2,10 +2,10 @@
 // · uᵀ). w has n gate rows g, then n up rows u. The linear's own result is twice as wide as y, and is never stored and
 // read again. At 8192 tokens this saves a fifth of a layer's memory traffic.
 //
-// The tensor map of w places 8 gate rows beside the same 8 up rows in shared memory, so that a thread has both sums of
-// an element. The grid has as many blocks as the device runs at once. Every kGroup rows of tiles form a group. Clusters
-// take the tiles group by group, and within a group column by column, so that concurrent tiles share rows of x and w in
-// L2.
+// The tensor map of w places 8 gate rows beside the 8 up rows of the same columns of y in shared memory, so that a
+// thread has both sums of an element. The grid has as many blocks as the device runs at once. Every kGroup rows of
+// tiles form a group. Clusters take the tiles group by group, and within a group column by column, so that concurrent
+// tiles share rows of x and w in L2.
 //
 // The lower bound of the time is 4 · m · n · k operations at the 989 dense TFLOP/s of an H200.
 #pragma once
@@ -23,7 +23,7 @@ inline constexpr int kResultColumns = 32;
 inline constexpr int kResultRowBytes = kResultColumns * 2;
 inline constexpr int kResultBytes = kHopperRows * kResultRowBytes;
 inline constexpr int kSharedBytes = 1024 + kHopperStages * kHopperStageBytes + kHopperWarpgroups * kResultBytes;
-static_assert(kSharedBytes <= 232448 - 1024, "what a block may have, and the barriers");
+static_assert(kSharedBytes <= 232448 - 1024, "a block may have 232448 bytes; 1024 of them hold the barriers");
 
 template <class T>
 struct GatedLinear {

@@ -19,11 +19,11 @@ namespace {
 using namespace cuda;
 using namespace cuda::split_linear;
 
-// The bytes of shared memory of a block with which two blocks fit on a multiprocessor, and with which only one fits. If
-// all clusters can run at once with a multiprocessor for each block, no multiprocessor may take two blocks. If two
-// blocks fitted, the multiprocessors that become free first would take all blocks, because blocks start when the blocks
-// of the preceding kernel end. An H200 has 132 multiprocessors, but runs only 30 clusters of four with a multiprocessor
-// for each block.
+// With kSharedBytesOfTwo bytes of shared memory for each block, two blocks fit on a multiprocessor; with
+// kSharedBytesOfOne only one fits. The kernel uses kSharedBytesOfOne if all clusters can run at once with a
+// multiprocessor for each block. If two blocks fitted, the multiprocessors that become free first would take all
+// blocks, because blocks start when the blocks of the preceding kernel end. An H200 has 132 multiprocessors, but runs
+// only 30 clusters of four with a multiprocessor for each block.
 constexpr int kSharedBytesOfTwo = 112 * 1024;
 constexpr int kSharedBytesOfOne = 116 * 1024;
 

@@ -71,7 +71,8 @@ __device__ inline float4 load_of_own(std::uint32_t address) {
   return v;
 }
 
-// Adds eight neighbouring sums of all blocks of the cluster. It starts all loads before it adds the first.
+// Sets `total` to eight neighbouring sums, each added over all blocks of the cluster. Starts all loads before the first
+// addition.
 template <int kBlocks>
 __device__ inline void add_blocks(float (&total)[8], std::uint32_t address) {
   float4 parts[kBlocks][2];
@@ -94,9 +95,8 @@ __device__ inline void add_blocks(float (&total)[8], std::uint32_t address) {
   }
 }
 
-// Does the same as the function above for a cluster whose number of blocks is known only at run time: sets `total` to
-// eight neighbouring sums, each added over all blocks. Starts the loads of one half at a time. Precondition: blocks <=
-// kMost.
+// Does the same as the function above for a cluster whose number of blocks is known only at run time. Starts the loads
+// of four of the eight sums at a time. Precondition: blocks <= kMost.
 template <int kMost>
 __device__ inline void add_blocks(float (&total)[8], std::uint32_t address, int blocks) {
 #pragma unroll

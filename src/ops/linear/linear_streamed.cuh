@@ -3,9 +3,9 @@
 // A decode of few requests reads every weight once, and reading a small model's matrix takes less time than starting a
 // kernel. Weights do not depend on the preceding kernels. So a block asks the copy engine (TMA) for its first weights
 // before it waits for those kernels (cuda_launch.cuh), and the weights arrive while they still run. After the wait the
-// block loads all of x at once, as far as registers hold it, because the products need the last columns too.
+// block loads all of x at once, as far as registers hold it, because every tile needs all columns of x.
 //
-// With up to eight rows x takes few registers, and two blocks on a multiprocessor keep 200 KiB of loads under way. With
+// With up to eight rows x takes few registers, and two blocks on a multiprocessor keep 200 KiB of loads in flight. With
 // more rows a multiprocessor has one block at a time. A block processes tiles of 16 rows of w and all of k. A tile is
 // loaded in stages of at most 1024 columns, of sizes as equal as possible. The stages go through a ring in shared
 // memory, without a pause between tiles. Each of eight warps multiplies an eighth of a stage by tensor-core
@@ -27,7 +27,7 @@ namespace tessera::cuda::streamed_linear {
 inline constexpr int kMaxRows = 16;      // greatest number of rows of x
 inline constexpr int kTileRows = 16;     // rows of w in a tile
 inline constexpr int kWarps = 8;         // warps that multiply; a ninth warp loads weights
-inline constexpr int kStepColumns = 32;  // columns of a warp in a step: 16 bytes for each thread
+inline constexpr int kStepColumns = 32;  // columns of a warp in a step: 16 bytes for each thread of a quad
 inline constexpr int kRoundColumns = kWarps * kStepColumns;
 inline constexpr int kMostRounds = 4;                             // greatest number of rounds in a stage
 inline constexpr int kFewRounds = 3;                              // greatest number of rounds in a short stage
@@ -61,8 +61,8 @@ struct Streamed {
 __device__ inline void sync_multiplying() { asm volatile("bar.sync 1, %0;" ::"n"(kWarps * kWarp) : "memory"); }
 
 // Stores the results of a tile to y, from column `first` on. total(row of x, row of the tile) gives a sum in float32.
-// `changes` has what adapters add: to gate and up before the gate's function, else to the value with its residual. The
-// warps that multiply call it; each thread has at most one value.
+// `changes` has what adapters add. With a gate it is added to gate and up before the activation, otherwise to the value
+// with its residual. The warps that multiply call this function; each thread has at most one value.
 template <class T, bool kGated, class Change, class Results, class Total>
 __device__ inline void store_tile(const Streamed<T>& p, const Results& changes, int first, const Total& total) {
   constexpr int kColumns = kGated ? kTileRows / 2 : kTileRows;
@@ -217,7 +217,7 @@ __global__ void __launch_bounds__((kWarps + 1) * kWarp, kAtOnce || kHeld == 1 ? 
           w[half] = *reinterpret_cast<const uint4*>(from + half * 8 * p.row_bytes + d * kRoundColumns * 2);
         add_products(x[i][d], w);
       };
-      // The usual number of rounds runs without a branch between its loads.
+      // The two usual numbers of rounds, kRounds and kRounds - 1, run without a branch between the loads.
       const int steps = steps_of(stage + i);
       if (steps == kRounds) {
 #pragma unroll

@@ -98,7 +98,8 @@ class Operands {
   std::unique_ptr<Allocation> w_, x_, y_, workspace_;
 };
 
-// Times an algorithm, in milliseconds per launch. The result is empty if the library refuses the algorithm.
+// Times algorithms. time() returns an algorithm's milliseconds per launch, or nothing if the library refuses the
+// algorithm.
 class Stopwatch {
  public:
   static Result<Stopwatch> create(Device& device, Stream& stream) {

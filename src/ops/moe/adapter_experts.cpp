@@ -23,7 +23,9 @@ Status check_stack(const ir::OpSignature& s, std::size_t first, std::int64_t mod
   TRY(expect_rank(s, first + 1, name + "_b", 3));
   const ir::Dim slots = s.operands[first + 1].shape[0];
   const std::int64_t rank = s.operands[first + 1].shape[1].constant().value_or(0);
-  if (rank < 1) return refuse(s, fmt::format("{}_b is {}", name, s.operands[first + 1].to_string()));
+  if (rank < 1)
+    return refuse(s, fmt::format("{}_b is {}; its second size, the largest rank, must be at least 1", name,
+                                 s.operands[first + 1].to_string()));
   TRY(expect_type(s, first, name + "_a", {dtype, {slots, modules * rank, columns}}));
   TRY(expect_type(s, first + 1, name + "_b", {dtype, {slots, rank, modules * rows_each}}));
   TRY(expect_type(s, first + 2, name + "_ranks", {ir::DType::kInt32, {slots, modules}}));
@@ -44,13 +46,15 @@ Result<std::vector<ir::Type>> infer_experts(const ir::OpSignature& s) {
   TRY(expect_rank(s, 5, "down", 3));
   const std::int64_t experts = s.operands[5].shape[0].constant().value_or(0);
   const std::int64_t size = s.operands[5].shape[2].constant().value_or(0);
-  if (experts < 1 || size < 1) return refuse(s, fmt::format("down is {}", s.operands[5].to_string()));
+  if (experts < 1 || size < 1)
+    return refuse(
+        s, fmt::format("down is {}; its numbers of experts and of columns must be above 0", s.operands[5].to_string()));
   TRY(expect_type(s, 4, "gate_up", {y.dtype, {experts, 2 * size, hidden}}));
   TRY(expect_type(s, 5, "down", {y.dtype, {experts, hidden, size}}));
   TRY(check_stack(s, 6, 2 * experts, size, hidden));
   TRY(check_stack(s, 10, experts, hidden, size));
   if (!(s.operands[7].shape[0] == s.operands[11].shape[0]) || !(s.operands[7].shape[1] == s.operands[11].shape[1]))
-    return refuse(s, "gate_up and down have tables of the same slots and largest rank");
+    return refuse(s, "the tables of gate_up and down must have the same number of slots and the same largest rank");
   TRY(expect_type(s, 14, "slots", {ir::DType::kInt32, {kAdapterRowLists, y.shape[0]}}));
   const std::string activation = string_attribute(s.node, "activation", "silu");
   if (activation != "silu" && activation != "gelu_tanh")
@@ -70,7 +74,7 @@ float dot(const T* x, const T* w, std::int64_t n) {
   return sum;
 }
 
-// Computes rows again if their adapter changes at least one of their experts.
+// Recomputes the rows whose adapter changes at least one of their experts.
 template <class T>
 class RowsAgain {
  public:

@@ -1,4 +1,4 @@
-// The change that low-rank adapters make to experts (ops/moe/moe_experts.h). The change goes through the experts'
+// The change that low-rank adapters make to experts (ops/moe/moe_experts.h). The change passes through the experts'
 // activation, so it cannot be added to their result. Instead, rows with such an adapter are computed again as a whole:
 //
 //   adapter_experts(mut y X[T, H], x X[T, H], ids i32[T, K], weights f32[T, K], gate_up X[E, 2I, H], down X[E, H, I],
@@ -40,7 +40,7 @@ struct AdapterStack {
   std::int64_t width = 0;  // number of rows of all modules' matrices together
 };
 
-// The operands as a kernel takes them.
+// The operands in the form that the kernels take.
 struct AdapterExpertsArgs {
   void* y = nullptr;
   const void* x = nullptr;
@@ -58,11 +58,11 @@ struct AdapterExpertsArgs {
   std::int64_t intermediate = 0;
   std::int32_t num_slots = 0;
   std::int32_t rank = 0;  // the largest rank of any slot
-  bool gelu = false;      // gelu by tanh instead of silu
+  bool gelu = false;      // the tanh form of GELU instead of SiLU
 };
 AdapterExpertsArgs adapter_experts_args(const BindArgs& args);
 
-// The greatest sizes that a kernel takes.
+// The largest sizes that a kernel supports.
 struct AdapterExpertsLimits {
   std::int64_t hidden;
   std::int64_t intermediate;

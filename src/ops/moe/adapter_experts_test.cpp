@@ -1,6 +1,6 @@
-// Catches: use of the matrices of another expert, slot or rank; a row that is changed although its experts are not;
-// reads for the ids of another GPU's experts; sums that depend on other rows; operands of wrong shapes that are
-// accepted.
+// Catches: products with the matrices of another expert or slot, or with a wrong rank; a row that is changed although
+// its experts are not; weights that are read for an expert that another GPU has; sums that depend on other rows;
+// operands of wrong shapes that are accepted.
 #include "tessera/ops/moe/adapter_experts.h"
 
 #include <gmock/gmock.h>

@@ -5,8 +5,8 @@
 
 namespace tessera {
 
-// Writes `blocks` times 32 values to y. Each block has 16 bytes in `packed` and one byte in `scales`. The values are
-// exact, except for float16, which rounds them. T is float, BFloat16 or Float16.
+// Writes `blocks` times 32 values to y. Each block has 16 bytes in `packed` and one byte in `scales`. T is float,
+// BFloat16 or Float16. Values are exact in the first two types, and are rounded to Float16.
 template <class T>
 void unpack_mxfp4(const std::uint8_t* packed, const std::uint8_t* scales, T* y, std::int64_t blocks);
 

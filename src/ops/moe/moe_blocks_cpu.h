@@ -1,7 +1,7 @@
 // Computes moe_experts on the CPU if its matrices are packed blocks of GGUF. Blocks are multiplied as integers, as in
-// quantised_linear (blocks/block_linear.h). This is possible if inputs may be rounded by block, the types have a packed
-// layout, and no 16 packed rows belong to two experts. multiplies_blocks() checks these conditions. Otherwise blocks
-// are converted to numbers first.
+// quantised_linear (blocks/block_linear.h). This is possible if inputs may be rounded by block, the types of the GGUF
+// blocks have a packed layout, and no group of 16 packed rows contains rows of two experts. multiplies_blocks() checks
+// these conditions. Otherwise blocks are converted to numbers first.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@ inline bool multiplies_blocks(const ExpertsProblem& p) {
   return packed && p.intermediate % kPackedRows == 0 && p.hidden % kPackedRows == 0;
 }
 
-// Byte offsets in a thread's memory: the inputs of a block's rows come first, then sums, then scratch.
+// Byte offsets in a thread's memory. The inputs (blocks::Input) of a block of rows come first, then sums, then scratch.
 struct BlockMemory {
   std::size_t sums = 0;
   std::size_t scratch = 0;
@@ -39,7 +39,8 @@ inline BlockMemory block_memory(const ExpertsProblem& p, std::int64_t rows) {
 }
 
 // Computes y[rows, columns] = x · wᵀ + bias for the rows [first, first + columns) of w. `bias` points to the bias of
-// row `first`, or is null. `own` begins with the inputs made from x.
+// row `first`, or is null. `own` is the thread's memory with the layout `at`; it begins with x, converted by
+// make_inputs().
 template <class T>
 void multiply_blocks(const BlockMatrix& w, std::int64_t first, std::int64_t columns, std::int64_t rows, const T* bias,
                      T* y, std::byte* own, const BlockMemory& at) {

@@ -34,7 +34,7 @@ BlockExpertsCase make_block_case(const BlockExpertsTypes& types, const BlockInpu
   double squares = 0;
   for (const double number : gate_up.numbers) squares += number * number;
   const double mean = std::sqrt(squares / static_cast<double>(gate_up.numbers.size()));
-  // With this bound, sums of gate and up are near 1.
+  // With x between −`most` and `most`, the magnitudes of gate and up are near 1.
   const double most = 2 / (mean * std::sqrt(static_cast<double>(s.hidden)));
   std::vector<std::int32_t> ids;
   for (std::int64_t i = 0; i < s.tokens * s.top_k; ++i)

@@ -93,7 +93,7 @@ Result<std::vector<ir::Type>> infer(const ir::OpSignature& s) {
   const bool down_bias = s.node.attribute_or("down_bias", false);
   const bool mxfp4 = s.node.attribute_or("mxfp4", false);
   const bool quantised = s.node.attribute_or("quantised", false);
-  if (mxfp4 && quantised) return refuse(s, "mxfp4 and quantised; it takes one of them");
+  if (mxfp4 && quantised) return refuse(s, "mxfp4 and quantised are both true; at most one may be");
   const std::size_t biases = std::size_t{gate_up_bias} + std::size_t{down_bias};
   const std::size_t scales = quantised ? TRY(num_quantised_operands(s.node)) : 2 * std::size_t{mxfp4};
   const std::size_t expected = 5 + biases + scales;

@@ -8,12 +8,12 @@
 //   grouped    16-bit types (moe_grouped.cuh): order, gate and up, down, sum
 //   plain      everything else, such as float32 and odd sizes (moe_plain.cuh): the same launches as grouped
 //
-// With bfloat16, the type in which models with MXFP4 compute, MXFP4 uses any of these algorithms but "plain"; with
-// other types it uses "plain". Quantised matrices use any algorithm but "one token", through moe_quantised_stream.cuh,
-// moe_quantised_readers.cuh and moe_hopper_quantised.cuh (bfloat16). They use "plain" unless has_whole_pieces(), which
-// holds for all published formats. A deterministic forward uses "grouped" or "plain", because in the
-// other algorithms the order of sums depends on the batch. So in a deterministic forward a row's bits do not depend on
-// other rows. Every launch has a fixed shape; the kernels read the router's choice from device memory.
+// MXFP4 weights use any of these algorithms but "plain" if x is bfloat16, the type in which models with MXFP4 compute.
+// With other types of x they use "plain". Quantised matrices use any algorithm but "one token", through
+// moe_quantised_stream.cuh, moe_quantised_readers.cuh and moe_hopper_quantised.cuh (bfloat16). They use "plain" if
+// has_whole_pieces() is false; it is true for all published formats. A deterministic forward uses "grouped" or "plain",
+// because in the other algorithms the order of sums depends on the batch. So in a deterministic forward a row's bits do
+// not depend on other rows. Every launch has a fixed shape; the kernels read the router's choice from device memory.
 #include <algorithm>
 
 #include "tessera/ops/moe/moe_hopper.h"
@@ -85,7 +85,7 @@ Result<std::unique_ptr<BoundOp>> bind_way(const BindArgs& args, const ExpertsPro
     if (p.mxfp4) return make_tiles<T, PackedRows, PackedCopy>(p, scratch, multiprocessors, few);
   }
   if constexpr (!std::is_same_v<T, float>) return make_tiles<T, PlainRows, PlainCopy>(p, scratch, multiprocessors, few);
-  return internal_error("moe_experts: tensor cores for float32");
+  return internal_error("moe_experts: no tensor-core kernel for float32");
 }
 
 }  // namespace

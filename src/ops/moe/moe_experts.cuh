@@ -14,7 +14,7 @@ namespace tessera::cuda::moe {
 inline constexpr int kThreads = 256;
 inline constexpr int kWarps = kThreads / kWarp;
 
-// One of the two matmuls. It computes a row y[row, 0 … n) for each pair (token, k) that has an expert:
+// One of the two matmuls. For each token and each of its experts e, it computes a row y[row, 0 … n):
 //   gate and up   y = a(w[e, 0 … n) · x, w[e, n … 2n) · x), where x is the token's row
 //   down          y = w[e, 0 … n) · x, where x is the row that gate and up wrote
 template <class T>
@@ -35,8 +35,8 @@ struct Matmul {
   float limit;
 };
 
-// The descriptions of both matmuls for the tokens from `first_token` on. The first matmul writes `activated` (rows of
-// `intermediate` values). The second reads it and writes `y` (rows of `hidden` values).
+// The two matmuls. matmuls_of() describes them for the tokens from `first_token` on. The first matmul writes
+// `activated` (rows of `intermediate` values). The second reads it and writes `y` (rows of `hidden` values).
 template <class T>
 struct Matmuls {
   Matmul<T> gate_up;
@@ -74,7 +74,8 @@ Matmuls<T> matmuls_of(const ExpertsProblem& p, std::int64_t first_token, T* acti
   return {gate_up, down};
 }
 
-// Activates the sums of gate and up, which include the biases. It rounds as the operator's formula does.
+// Applies the activation to the sums of gate and up, which include the biases. Rounds where the operator's formula
+// rounds, except that the caller rounds the result.
 template <class T>
 __device__ inline float activate(float gate, float up, GatedActivation activation, float limit) {
   gate = rounded<T>(gate);
@@ -89,8 +90,8 @@ __device__ inline float activate(float gate, float up, GatedActivation activatio
   return times_sigmoid(gate, kSwigluAlpha * gate) * (up + 1.0f);
 }
 
-// The order of the columns of x. Kernels that convert weights get pairs of columns that are not neighbours, so x must
-// have the same order.
+// The order in which the columns of x are stored. A kernel that converts weights gets pairs of weights whose columns
+// are not neighbours. x is then stored in the order of these pairs. kGiven means in ascending order.
 //   kPaired       within 32 columns, column 4 i + j goes to place 8 j + i (moe_mxfp4.cuh)
 //   kAlternating  within 16 columns, the columns with even numbers come first (moe_quantised_pieces.cuh)
 enum class ColumnOrder { kGiven, kPaired, kAlternating };

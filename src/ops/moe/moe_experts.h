@@ -10,7 +10,7 @@
 //
 // The first I rows of gate_up[e] give g, and the other rows give u. a(g, u) is:
 //   "silu"            X(silu(g)) · u
-//   "gelu_tanh"       X(gelu(g)) · u, by tanh
+//   "gelu_tanh"       X(gelu(g)) · u, with the tanh form of GELU
 //   "clamped_swiglu"  g' · sigmoid(1.702 g') · (u' + 1), g' = min(g, limit), u' = u cut to ±limit (GPT-OSS)
 //
 // With mxfp4 the matrices have 4 bits a value (OCP Microscaling Formats 1.0): gate_up u8[E, 2I, H/2] and down u8[E, H,
@@ -37,10 +37,10 @@
 // an expert of this rank. Kernels for many rows an expert are chosen by that estimate. Kernels for one or a few tokens,
 // and kernels that stream weights, are chosen by all T · K pairs. The scratch has room for all pairs.
 //
-// moe_experts is one operator and not a chain (sort, two grouped matmuls, activation, sum) for two reasons. A graph
-// would have to plan memory for the intermediate values [T · K, 2I] and [T · K, H] at their worst-case size; here they
-// are workspace. And rows sorted by expert mean nothing to other operators, so there is nothing to fuse with. One
-// operator can also choose its algorithm by size; for a few rows, for example, it does not sort.
+// moe_experts is one operator and not a chain (sort, two grouped matmuls, activation, sum) for three reasons. First, a
+// graph would have to plan memory for the intermediate values [T · K, 2I] and [T · K, H] at their worst-case size; here
+// they are workspace. Second, no other operator uses rows sorted by expert, so there is nothing to fuse with. Third,
+// one operator can choose its algorithm by size; for a few rows, for example, it does not sort.
 //
 // In a deterministic forward a row's bits do not depend on the other rows.
 #pragma once
@@ -68,7 +68,7 @@ struct ExpertsProblem {
   std::int64_t experts = 0;
   std::int64_t routed_experts = 0;  // ≥ `experts`
   std::int64_t hidden = 0;
-  std::int64_t intermediate = 0;  // the part of I that this rank has
+  std::int64_t intermediate = 0;  // I: this rank's part of the intermediate size
   GatedActivation activation = GatedActivation::kSwiglu;
   float limit = 0;                        // the limit of clamped_swiglu
   ir::DType dtype = ir::DType::kFloat32;  // X

@@ -11,8 +11,8 @@
 // 128 rows of each expert, and 1.24 times as fast with 256 rows. With 32 rows it gains nothing. oneDNN's sums depend on
 // the number of rows, so a deterministic forward always uses the dot kernel.
 //
-// Quantised weights are also read from memory once: a block unpacks 48 rows of them into the L2 cache, and multiplies
-// them there. Packed blocks of GGUF are multiplied as they are (moe_blocks_cpu.h).
+// Quantised weights are also read from memory once. A block unpacks its rows of weights (48, or 64 with oneDNN) into
+// the L2 cache, and multiplies them there. Packed blocks of GGUF are multiplied as they are (moe_blocks_cpu.h).
 #include <algorithm>
 #include <atomic>
 
@@ -29,7 +29,7 @@ namespace {
 
 using namespace experts_cpu;  // NOLINT(google-build-using-namespace): only this kernel uses it
 
-constexpr std::int64_t kProductsToWake = 32768;  // about as much work as waking a thread costs
+constexpr std::int64_t kProductsToWake = 32768;  // this number of products takes about as long as waking a thread
 
 struct ClampedSwiglu {
   float limit;
@@ -62,7 +62,7 @@ struct GateUp {
   std::int64_t columns;
 };
 
-// Activates a block. It writes to rows of y that are `stride` apart.
+// Applies `activation` to the gate and up of a block. The rows of y are `stride` apart.
 template <class T, class F>
 TESSERA_CPU_CLONES void activate(const GateUp<T>& in, DotInput<T>* y, std::int64_t stride, F activation) {
   for (std::int64_t r = 0; r < in.rows; ++r) {
@@ -92,7 +92,7 @@ TESSERA_CPU_CLONES void store_row(const float* sum, T* y, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) y[i] = from_float<T>(sum[i]);
 }
 
-// oneDNN's products with an expert's matrices; null if oneDNN is not used.
+// oneDNN's products: `up` is for gate and for up. Both are null if oneDNN is not used.
 struct Products {
   std::unique_ptr<OneDnnBlocks> up;
   std::unique_ptr<OneDnnBlocks> down;
@@ -195,7 +195,8 @@ struct Slice {
     return reinterpret_cast<const std::byte*>(w);
   }
 
-  // Computes y[rows, n] = x[rows, k] · wᵀ + bias by oneDNN or the dot kernel. y has room for computed_rows().
+  // Computes y[rows, n] = x[rows, k] · wᵀ + bias by oneDNN or the dot kernel. oneDNN may compute more rows than x has,
+  // so y has room for OneDnnBlocks::computed_rows(rows) rows.
   Status multiply(const LinearProblem& matmul, const OneDnnBlocks* onednn, const DotInput<T>* x, std::byte* own) const {
     if (uses_onednn(onednn, matmul.m, matmul.n))
       return onednn->run(matmul.m, {.x = reinterpret_cast<const std::byte*>(x),

@@ -20,7 +20,7 @@ inline constexpr std::int64_t kOneDnnColumns = 64;
 // oneDNN is faster than the dot kernel if experts have at least this many rows on average.
 inline constexpr std::int64_t kLeastOneDnnRows = 64;
 static_assert(kBlockRows <= OneDnnBlocks::kMostRows);
-inline constexpr std::int64_t kMostTokens = 2048;  // most tokens computed at a time, which bounds the scratch
+inline constexpr std::int64_t kMostTokens = 2048;  // maximum number of tokens computed at a time; bounds the scratch
 
 // A block of rows of one expert: [first, first + rows) of the rows sorted by expert.
 struct RowBlock {
@@ -34,14 +34,14 @@ struct Layout {
   std::size_t size = 0;
   std::size_t ends;       // i32[experts]: one past the expert's last row found so far
   std::size_t place;      // i32[pairs]: the place of (token, k) among the sorted rows, or -1
-  std::size_t row;        // i32[pairs]: the token of the row at that place
+  std::size_t row;        // i32[pairs]: the token of each sorted row
   std::size_t blocks;     // RowBlock[most blocks]
   std::size_t activated;  // [pairs, I], in the layout that the dot kernel reads
   std::size_t outputs;    // X[pairs, H]
   std::size_t workers;    // the workers' parts, `worker` bytes each
   std::size_t worker = 0;
   std::size_t worker_x = 0;       // inside a worker's part: input rows, in the layout that the dot kernel reads
-  std::size_t worker_gate = 0;    // X[2, kBlockRows, columns of a block]: gate and up, or oneDNN's results of down
+  std::size_t worker_gate = 0;    // X[2, kBlockRows, columns of a block]: gate and up, or the results of down
   std::size_t worker_own = 0;     // scratch of the dot kernel or of oneDNN
   std::size_t worker_w = 0;       // X[columns of a block, H or I]: weights as numbers
   std::size_t worker_codes = 0;   // u8[H or I]: a row's values, a byte each
@@ -85,7 +85,8 @@ inline Layout lay_out(const ExpertsProblem& p, std::int64_t workers, std::size_t
   l.blocks = take(l.size, std::min(p.experts, pairs) + pairs / kBlockRows, sizeof(RowBlock));
   const std::int64_t columns = std::max(kBlockColumns, kOneDnnColumns);
   const std::int64_t rows = OneDnnBlocks::computed_rows(most_block_rows(p));
-  // Has `rows` rows more than there are pairs, because the last block may read up to that many rows past its end.
+  // This part has `rows` rows more than there are pairs, because oneDNN may read up to `rows` rows past the end of the
+  // last block.
   l.activated = take(l.size, (pairs + rows) * p.intermediate, read);
   l.outputs = take(l.size, pairs * p.hidden, element);
   l.workers = l.size;

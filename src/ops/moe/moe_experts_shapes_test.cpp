@@ -11,7 +11,7 @@ namespace {
 using ir::DType;
 using ::testing::HasSubstr;
 
-TEST(MoeExpertsShapes, RefusesWhatDoesNotFit) {
+TEST(MoeExpertsShapes, RefusesOperandsThatDoNotFit) {
   const ir::Dim tokens = ir::Symbol::kTokens;
   const ir::Type x{DType::kBFloat16, {tokens, 64}};
   const ir::Type ids{DType::kInt32, {tokens, 2}};

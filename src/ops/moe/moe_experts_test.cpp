@@ -1,6 +1,7 @@
 // Catches: rows that go through another expert's weights; a lost or doubled token; sums that are added in the wrong
-// order; weights that are read for experts without tokens; experts that leave tokens out; scratch that an uneven choice
-// overruns; padding that reaches a row; and 4-bit weights that are unpacked wrongly.
+// order; weights that are read for experts without tokens; tokens that an expert leaves out; scratch that is too small
+// if most tokens choose the same experts; padding that changes the result of a row; and 4-bit weights that are unpacked
+// wrongly.
 #include "tessera/ops/moe/moe_experts.h"
 
 #include <gtest/gtest.h>
@@ -32,8 +33,9 @@ ir::Attributes attributes_of(const Form& form) {
 
 enum class Choice { kSpread, kOne, kSome, kNone };
 
-// Returns the experts of each token. kSpread gives each token distinct experts, spread over all. kOne gives every token
-// only the last expert. With kSome, some tokens have no expert, and with kNone, no token has one.
+// Returns the experts of each token. kSpread spreads the choices over all experts; a token may choose an expert twice.
+// kOne gives every token only the last expert. With kSome, some tokens have no expert, and with kNone, no token has
+// one.
 HostTensor ids_of(const MoeSizes& s, Choice choice) {
   std::vector<std::int32_t> ids;
   for (std::int64_t t = 0; t < s.tokens; ++t)
@@ -190,8 +192,8 @@ TEST_P(MoeExperts, MatchesTheReference) {
       check(GetParam(), s, form);
 }
 
-// Covers rows of one block, rows whose length is no multiple of the columns of a warp or stage, and more tokens than
-// the kernels without a sort accept.
+// Covers rows of one MXFP4 block, rows whose length is not a multiple of the columns of a warp or stage, and more
+// tokens than the kernels without a sort accept.
 TEST_P(MoeExperts, TakesWeightsOfFourBits) {
   const Form form{.activation = "clamped_swiglu", .gate_up_bias = true, .down_bias = true, .mxfp4 = true};
   for (const MoeSizes& s : {MoeSizes{1, 1, 1, 32, 32}, MoeSizes{1, 4, 8, 96, 160}, MoeSizes{5, 2, 3, 64, 96},
@@ -200,18 +202,19 @@ TEST_P(MoeExperts, TakesWeightsOfFourBits) {
       check(GetParam(), s, f);
   check(GetParam(), {500, 2, 4, 64, 32}, form, Choice::kOne);
   check(GetParam(), {60, 2, 4, 64, 32}, form, Choice::kSome);
-  // Covers one token: with one expert out of four, with one out of five, and without any.
+  // Covers one token whose four or five ids name only one expert, and one token whose ids name none.
   for (const std::int64_t top_k : {4, 5}) check(GetParam(), {1, top_k, 8, 96, 160}, form, Choice::kOne);
   check(GetParam(), {1, 4, 8, 96, 160}, form, Choice::kNone);
 }
 
-// Covers rows that are multiples of 64 columns, for which CUDA has special kernels on Hopper: a part of a chunk and
-// several chunks, more than eight rows of an expert, tiles of all widths, and experts without rows.
+// The lengths of rows are multiples of 64 columns, for which CUDA has special kernels on Hopper. The sizes cover a part
+// of a chunk and several chunks, more than eight rows of an expert, tiles of all widths, and experts without rows.
 TEST_P(MoeExperts, TakesFourBitsInWholeStages) {
   const Form form{.activation = "clamped_swiglu", .gate_up_bias = true, .down_bias = true, .mxfp4 = true};
   for (const MoeSizes& s : {MoeSizes{1, 4, 8, 64, 64}, MoeSizes{3, 4, 8, 1152, 320}, MoeSizes{19, 4, 6, 192, 128}})
     check(GetParam(), s, form);
-  // Covers one token: more columns than a block has slots for, and couples of experts in which one or both are missing.
+  // Covers one token, with more columns than a block's ring has slots for. CUDA multiplies two experts at a time; the
+  // choices leave one or both of them out.
   for (const MoeSizes& s : {MoeSizes{1, 4, 8, 1152, 320}, MoeSizes{1, 5, 8, 192, 2816}, MoeSizes{1, 16, 20, 64, 192}})
     for (const Choice choice : {Choice::kSpread, Choice::kOne, Choice::kNone}) check(GetParam(), s, form, choice);
   check(GetParam(), {12, 2, 4, 128, 64}, form, Choice::kOne);
@@ -243,7 +246,7 @@ TEST_P(MoeExperts, UnpacksEveryFourBitValue) {
   EXPECT_TRUE(std::isnan(run_op(kMoeExperts, kMoeExpertsCpu, operands, attributes_of(form)).results[0].at(1)));
 }
 
-// Scale factors may be far from one, if their product with x or with each other is near one. The kernels' sums must not
+// The scale factors of gate_up may be far from one if their products with x are near one. The kernels' sums must not
 // lose such products. A scale byte of 255 makes the values that it scales NaN, and no other values.
 TEST_P(MoeExperts, FactorsMayBeFarFromOne) {
   if (GetParam() == DType::kFloat16) GTEST_SKIP() << "f16 has no numbers so large";
@@ -251,7 +254,7 @@ TEST_P(MoeExperts, FactorsMayBeFarFromOne) {
   const MoeSizes s{1, 2, 2, 64, 64};
   std::vector<HostTensor> operands = make_operands(GetParam(), s, form);
   const HostTensor near = operands[5];
-  for (const int far : {-100, 100}) {  // the exponent of gate and up; x is scaled by the inverse
+  for (const int far : {-100, 100}) {  // gate_up is scaled by 2^(far / 2), and x by the inverse
     for (std::int64_t i = 0; i < near.size(); ++i) operands[5].set(i, near.at(i) + far / 2.0);
     for (std::int64_t i = 0; i < s.hidden; ++i)
       operands[0].set(i, std::ldexp(1.0 - static_cast<double>(i) / 100, -far / 2));
@@ -268,7 +271,8 @@ TEST_P(MoeExperts, FactorsMayBeFarFromOne) {
     EXPECT_EQ(std::isnan(out.results[0].at(h)), h == 0 || h == s.hidden - 1) << "column " << h;
 }
 
-// Covers more rows of one expert than a block has, and experts without rows. For 60 tokens CUDA has special kernels.
+// Covers more rows of one expert than a block has, and experts without rows. With 60 and with 5 tokens of a 16-bit
+// type, CUDA uses its kernels for few rows.
 TEST_P(MoeExperts, AllTokensMayChooseOneExpert) {
   check(GetParam(), {500, 2, 4, 40, 24}, {}, Choice::kOne);
   check(GetParam(), {60, 2, 4, 40, 24}, {}, Choice::kOne);
@@ -276,7 +280,8 @@ TEST_P(MoeExperts, AllTokensMayChooseOneExpert) {
 }
 
 // Covers sums that CUDA splits among warps, or computes in more stages than fit in shared memory at once. CUDA's decode
-// kernel copies whole rows if several of them fit, so gate and up or down may take parts of rows.
+// kernel copies whole rows of weights if two stages of them fit in its ring, and otherwise parts of rows. Rows of 2304
+// columns do not fit.
 TEST_P(MoeExperts, TakesLongRows) {
   check(GetParam(), {3, 2, 4, 2304, 64}, {.down_bias = true});
   check(GetParam(), {3, 2, 4, 64, 1056}, {.down_bias = true});
@@ -284,8 +289,8 @@ TEST_P(MoeExperts, TakesLongRows) {
   check(GetParam(), {65, 2, 3, 520, 264}, {.gate_up_bias = true});
 }
 
-// Covers sixteen and more rows an expert, for which CUDA has a special kernel on Hopper: tiles of all widths, several
-// tiles an expert, experts without rows, and sizes that leave the last tile of weights and the last stage partly empty.
+// Experts have sixteen or more rows on average, for which CUDA has a special kernel on Hopper. The sizes cover tiles of
+// all widths, several tiles of an expert, experts without rows, and a partly empty last tile of weights and last stage.
 TEST_P(MoeExperts, TakesManyRowsOfAnExpert) {
   const Form with_biases{.activation = "clamped_swiglu", .gate_up_bias = true, .down_bias = true};
   check(GetParam(), {330, 4, 5, 80, 72}, with_biases);
@@ -302,8 +307,8 @@ TEST_P(MoeExperts, TakesLargeExperts) {
   for (const std::int64_t tokens : {3, 33}) check(GetParam(), {tokens, 4, 4, 2048, 768}, {}, Choice::kOne);
 }
 
-// Covers rows that are whole steps of CUDA's decode kernel, with several experts in a block and more than its shared
-// memory holds, groups of eight rows, and an odd number of stages.
+// The lengths of rows are whole steps of CUDA's decode kernel. The sizes cover several experts in a block, more experts
+// than fit in a block's shared memory, groups of eight rows, and an odd number of stages.
 TEST_P(MoeExperts, TakesWholeSteps) {
   const Form with_biases{.activation = "clamped_swiglu", .gate_up_bias = true, .down_bias = true};
   for (const MoeSizes& s : {MoeSizes{1, 2, 8, 64, 32}, MoeSizes{7, 4, 16, 1056, 224}, MoeSizes{40, 6, 9, 160, 96}})
@@ -311,7 +316,7 @@ TEST_P(MoeExperts, TakesWholeSteps) {
   check(GetParam(), {21, 2, 4, 128, 64}, with_biases, Choice::kOne);
   check(GetParam(), {31, 8, 64, 96, 64}, with_biases, Choice::kSome);
   check(GetParam(), {32, 8, 128, 64, 32}, with_biases);
-  check(GetParam(), {32, 8, 64, 64, 704}, {});  // rows of which nine fit a block's shared memory
+  check(GetParam(), {32, 8, 64, 64, 704}, {});  // only nine stages of down fit in a block's shared memory
 }
 
 // Covers more tokens than are computed at a time: 2048 on the CPU, 4096 on CUDA.

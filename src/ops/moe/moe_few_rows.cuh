@@ -5,9 +5,9 @@
 // over all of k, an eighth of k per warp. It loads them straight from global memory into the operands of tensor-core
 // instructions. The instruction's 16 rows of x are the expert's tokens, so one token costs as much as sixteen. No list
 // of tiles is made beforehand. Instead there is a block for each pair (token, k) and each tile of weight rows. A block
-// ends at once if an earlier pair has the same expert, or if its pair has no expert. At most pairs - 1 of the pairs
-// have blocks that end at once, and each such block costs about as much as scheduling it. Therefore this kernel takes
-// at most kMostPairs pairs.
+// ends at once if an earlier pair has the same expert, or if its pair has no expert. Such a block costs only its
+// scheduling, but up to pairs - 1 of the pairs may have such blocks. Therefore this kernel takes at most kMostPairs
+// pairs.
 //
 // Weights of 4 bits need 17 bytes per 32 columns: 4 experts of 2880 x 2880 are 53 MB, 11 µs. Unpacking takes about two
 // instructions per value, in addition to the loads.
@@ -54,7 +54,7 @@ __device__ inline int pairs_of_expert(const std::int32_t* ids, int pairs, int pa
 template <class T>
 class PlainRows {
  public:
-  static constexpr int kBlocks = 0;           // least number of blocks per multiprocessor; 0: the compiler chooses
+  static constexpr int kBlocks = 0;           // minimum number of blocks per multiprocessor; 0: the compiler chooses
   static constexpr bool kScalesSums = false;  // whether sums are multiplied with sum_factor()
 
   __device__ PlainRows(const Matmul<T>& p, std::int64_t low, std::int64_t high)
@@ -92,7 +92,7 @@ class PlainRows {
 template <class T>
 class PackedRows {
  public:
-  static constexpr int kBlocks = 3;  // without a bound, the unpacked words would take more registers than they need
+  static constexpr int kBlocks = 3;  // otherwise the compiler uses more registers for unpacked words than it must
   static constexpr bool kScalesSums = false;
 
   __device__ PackedRows(const Matmul<T>& p, std::int64_t low, std::int64_t high)

@@ -265,7 +265,7 @@ __global__ void __launch_bounds__(kThreads, 2) grouped(const Matmul<T> p, const 
 #pragma unroll
       for (int e = 0; e < kEights; ++e) {
         const int c = column + warp_column + e * 8 + lane % 4 * 2;
-        if (c >= p.n) continue;  // n is even, so column c + 1 is past the end too
+        if (c >= p.n) continue;  // c and n are even, so if c is below n, c + 1 is too
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
           const int row = warp_row + h * 16 + half * 8 + lane / 4;

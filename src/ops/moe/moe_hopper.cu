@@ -14,8 +14,8 @@ using namespace cuda::moe;
 
 // This kernel is used if experts have at least this many rows on average. With 16 rows the narrowest tile, of 32
 // tokens, is half full. With fewer rows every kernel is bounded by reading the weights, and this kernel must copy rows
-// as well. With 4-bit weights the kernel is faster for fewer rows already, because it unpacks weights once for all rows
-// of a tile. 5 is the smallest number that was measured.
+// as well. With 4-bit weights this kernel is faster even for 5 rows, the smallest number that was measured, because it
+// unpacks weights once for all rows of a tile.
 constexpr std::int64_t kRowsOfExpert = 16;
 constexpr std::int64_t kPackedRowsOfExpert = 5;
 

@@ -1,6 +1,6 @@
 // Computes moe_experts' matmuls on Hopper, for a prefill (hopper_matmul.cuh). The rows of x are an expert's tokens. A
-// tile is no wider than its expert's number of rows, because fixed tiles of 128 tokens would compute a quarter more for
-// experts of 256 rows on average.
+// tile is only as wide as its expert's rows require, in steps of 32, because fixed tiles of 128 tokens would compute a
+// quarter more for experts of 256 rows on average.
 //
 // The grid has as many blocks as the device runs at once. Cluster c of n takes the items c, c + n, c + 2n, … of the
 // list of tiles that order_rows() made, so that a recorded graph works for any choice of the router.
@@ -17,8 +17,8 @@
 
 namespace tessera::cuda::moe {
 
-// Two buffers in shared memory for results: each holds 32 tokens by a warpgroup's columns. A row is padded by 16 bytes
-// so that eight rows use all banks.
+// Each warpgroup has two buffers in shared memory for its results. A buffer holds 32 tokens by the warpgroup's columns.
+// Its rows are padded by 16 bytes so that eight rows use all banks.
 template <bool kGateUp>
 inline constexpr int kResultColumns = kGateUp ? 32 : 64;
 template <bool kGateUp>
@@ -28,7 +28,7 @@ inline constexpr int kResultBytes = kHopperStep* kResultRowBytes<kGateUp>;
 template <bool kGateUp>
 inline constexpr int kHopperShared =
     1024 + kHopperStages* kHopperStageBytes + 2 * kHopperWarpgroups* kResultBytes<kGateUp>;
-static_assert(kHopperShared<false> <= 232448 - 1024, "what a block may have, and the barriers");
+static_assert(kHopperShared<false> <= 232448 - 1024, "a block may have 232448 bytes; 1024 of them hold the barriers");
 
 // One of the two matmuls (moe_experts.cuh), over the tiles of `order`.
 template <class T>
@@ -71,7 +71,7 @@ __device__ inline void copy_tiles(const HopperMatmul<T>& p, const HopperRing& ri
   }
 }
 
-// Computes activate() of two packed elements.
+// Returns activate() of two elements, packed into a word.
 template <class T, GatedActivation kActivation>
 __device__ inline std::uint32_t activate_two(float2 gate, float2 up, float limit) {
   gate = rounded_two<T>(gate.x, gate.y);

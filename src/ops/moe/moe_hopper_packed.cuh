@@ -3,8 +3,8 @@
 //
 // Packed weights arrive in boxes of 256 columns through a ring of their own, and their scale factors arrive once for
 // each tile. A thread unpacks a word into pairs of columns four apart (moe_mxfp4.cuh). The second matrix of a product
-// must have the same order of k. So the sort by expert brings rows of x into that order, and the kernel of gate and up
-// stores its results in that order. Within 32 columns, column 4 i + j goes to place 8 j + i.
+// must have the same order of k. So the sort by expert stores the columns of x in that order, and the kernel of gate
+// and up stores its results in that order. Within 32 columns, column 4 i + j goes to place 8 j + i.
 //
 // Unpacking a stage takes a warpgroup about 100 instructions a thread. With 256 tokens a tile, the products of a stage
 // last 1024 cycles of the multiprocessor, and unpacking issues instructions in a fourth of these cycles. In the source,
@@ -27,7 +27,7 @@ inline constexpr int kPackedScales = kHopperWeightRows * kPackedMostBlocks;  // 
 template <bool kGateUp>
 inline constexpr int kPackedShared = 1024 + kPackedStages* kPackedRowsBytes + kPackedBoxes* kPackedBoxBytes +
                                      2 * kPackedScales + 2 * kHopperWarpgroups* kResultBytes<kGateUp>;
-static_assert(kPackedShared<false> <= 232448 - 1024, "what a block may have, and the barriers");
+static_assert(kPackedShared<false> <= 232448 - 1024, "a block may have 232448 bytes; 1024 of them hold the barriers");
 
 // The matmul's arguments. matmul.w maps the packed bytes as bfloat16 elements, in boxes of 64 elements by
 // kHopperWeightRows rows.

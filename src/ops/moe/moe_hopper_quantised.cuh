@@ -26,7 +26,8 @@ inline constexpr ColumnOrder order_of(Values values) {
 template <bool kGateUp>
 inline constexpr int kQuantisedShared = 1024 + kPackedStages* kPackedRowsBytes + kPackedBoxes* kPackedBoxBytes +
                                         2 * kHopperWarpgroups* kResultBytes<kGateUp>;
-static_assert(kQuantisedShared<false> <= 232448 - 1024, "what a block may have, and the barriers");
+static_assert(kQuantisedShared<false> <= 232448 - 1024,
+              "a block may have 232448 bytes; 1024 of them hold the barriers");
 
 // The matmul's arguments. matmul.w maps the bytes of values as elements of 16 bits, in boxes of 64 elements by
 // kHopperWeightRows rows.
@@ -83,7 +84,7 @@ class StageScales {
     const auto last = static_cast<int>(m.num_groups) - 1;
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
-      // A word of four-bit values lies in one half of the 32 columns, which may be groups of their own.
+      // A word of four-bit values lies in one half of the 32 columns. Each half may be a group of its own.
       const int inside = kValues == Values::kE2M1 || (kCodes && quantised::is_packed(kValues))
                              ? static_cast<int>(threadIdx.x) % 4 / 2 * 16
                              : 0;
@@ -132,8 +133,8 @@ __device__ inline void convert_stage(const unsigned char* box, int row, int stag
                                      const StageScales<T, kValues, kCodes> (&scales)[2], PackedOperand& to) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   constexpr int kPairs = kWordPairs<kValues>;
-  constexpr int kWords = 8 / kPairs;                       // words of a row in a stage, for kPairs / 2 steps each
-  const int first = stage % kBoxStages<kValues> * kWords;  // 16-byte chunk in a row of the box
+  constexpr int kWords = 8 / kPairs;                       // words of a row in a stage; each serves kPairs / 2 steps
+  const int first = stage % kBoxStages<kValues> * kWords;  // the stage's first 16-byte chunk in a row of the box
 #pragma unroll
   for (int i = 0; i < kWords; ++i) {
     std::uint32_t pairs[2][kPairs];

@@ -1,6 +1,6 @@
-// Launches the two algorithms of moe_experts that run on every GPU. One sorts rows by expert and cuts them into tiles.
-// The other is for few rows and does not sort. moe_experts.cu chooses among them; the kernels differ in how they read
-// weights.
+// Launches the two tensor-core algorithms of moe_experts that run on every GPU. One sorts rows by expert and cuts them
+// into tiles. The other is for few rows and does not sort. moe_experts.cu chooses among them; the kernels differ in how
+// they read weights.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,8 @@ inline std::int64_t grouped_tile_rows(const ExpertsProblem& p) {
   return most_pairs(p) >= kManyRows * p.routed_experts ? kManyRows : kSomeRows;
 }
 
-// The operator's kernel arguments for some of its tokens, in the form that all algorithms use.
+// The arguments of the kernels in moe_few_rows.cuh, moe_grouped.cuh and moe_plain.cuh, for some of the operator's
+// tokens.
 template <class T>
 struct Launches {
   Matmul<T> gate_up;
@@ -84,8 +85,8 @@ std::unique_ptr<BoundOp> make_few_rows(const ExpertsProblem& p, std::byte* scrat
   });
 }
 
-// A kernel that walks the list of tiles, with the number of blocks that the device runs at once, or fewer if there are
-// fewer tiles.
+// The launch shape of a kernel that walks the list of tiles. It has as many blocks as the device runs at once, or fewer
+// if there are fewer tiles.
 struct TileKernel {
   LaunchShape shape;
   std::size_t shared_bytes = 0;

@@ -19,7 +19,8 @@ __device__ inline std::uint32_t times(std::uint32_t pair, std::uint32_t factors)
   return quantised::times<__nv_bfloat16>(pair, factors);
 }
 
-// The factor 2^(scale - 127) of a block, to be multiplied with pairs of values times 2^-126.
+// A block's factor 2^(scale - 127), in the form that multiplies the results of unpack_raw(), which are 2^-126 times the
+// values.
 class PackedFactor {
  public:
   __device__ explicit PackedFactor(unsigned scale)

@@ -15,7 +15,7 @@ using namespace cuda;
 using namespace cuda::moe;
 using T = __nv_bfloat16;
 
-// Shared memory that is kept for the kernels' own variables, out of what a device allows a block.
+// The bytes of a block's shared memory that are left for the kernels' static variables.
 constexpr std::int64_t kVariables = 8 << 10;
 
 std::int64_t shared_memory() {

@@ -2,22 +2,22 @@
 // moe_one_token_down.cuh).
 //
 // The time is bounded by the bytes of the chosen experts: 4 experts of 3 x 2880 x 2880 are 53 MB, 12 µs at 4.3 TB/s.
-// Unpacking takes 13 instructions for eight values, 6 µs of all schedulers, and runs while bytes arrive. Each row
-// belongs to an expert of its own, so nothing is sorted.
+// Unpacking takes 13 instructions for eight values, 6 µs of all schedulers, and runs while bytes arrive. There is one
+// row for each chosen expert, so nothing is sorted.
 //
-// A block's scale factor multiplies a sum, not each weight. In a step, each thread of a quad has a block of 32 columns
-// of its own, and one tensor-core instruction adds up parts of the four blocks. The instruction's second matrix has
-// eight columns, but x is only one. So column 2q holds the x of thread q's block, and zeros elsewhere. Thread q
-// receives the sums of columns 2q and 2q + 1. In gate and up, the first matrix has rows of gate and of up, both
-// multiplied with column 2q. In down, it has rows of two experts, one for column 2q and the other for column 2q + 1,
-// because each expert has its own x.
+// The scale factor of a block of 32 columns multiplies the block's sum, not each weight. In a step, each thread of a
+// quad has its own block, and one tensor-core instruction adds up products of all four blocks. To keep the four sums
+// apart, the instruction's second matrix has eight columns, of which column 2q holds the x of thread q's block, and
+// zeros for the other blocks. Thread q receives the sums of columns 2q and 2q + 1. In gate and up, the first matrix has
+// rows of gate and of up, both multiplied by column 2q. In down, it has rows of two experts, one for column 2q and the
+// other for column 2q + 1, because each expert has its own x.
 //
 // Weights enter the product as unpack_raw() makes them, times 2^-126, and x enters times 2^60. Neither factor causes a
 // rounding if |x| is below 2^67. A sum of products vanishes in float32 only if its value without these factors is below
 // 2^-83.
 //
-// x lies in the order in which threads multiply it (place_of()). The kernel of gate and up writes its results in this
-// order for the kernel of down.
+// x is stored in the order in which threads multiply it (place_of()). The kernel of gate and up writes its results in
+// this order for the kernel of down.
 #pragma once
 
 #include "tessera/ops/cuda/tensor_core.cuh"
@@ -26,7 +26,7 @@
 namespace tessera::cuda::moe {
 
 inline constexpr int kTokenColumns = 8;              // columns of y whose rows a warp multiplies
-inline constexpr int kTokenStep = 4 * kPackedBlock;  // columns of a warp at a time: a block per thread of a quad
+inline constexpr int kTokenStep = 4 * kPackedBlock;  // columns of k in a step: a block per thread of a quad
 inline constexpr float kTokenScaleOfX = 0x1p60F;
 inline constexpr float kTokenScaleOfSums = 0x1p66F;  // 2^126 / kTokenScaleOfX
 
@@ -51,9 +51,10 @@ struct TwoBlocks {
   unsigned high_scale;
 };
 
-// Adds the product of the low row and x to low_sum, from the thread's even column of the second matrix. Adds the
-// product of the high row to high_sum, from the odd column if kOdd, else from the even one. `x` is the thread's block
-// of x, in pairs; it becomes the thread's column of the second matrix.
+// Adds products of the thread's blocks to low_sum and high_sum. The instruction gives a thread the sums of an even and
+// an odd column of the second matrix. low_sum takes the low row's sum of the even column. high_sum takes the high row's
+// sum of the odd column if kOdd, else of the even one. `x` is the thread's part of the second matrix, in pairs: a block
+// of x, or zeros.
 template <class T, bool kOdd>
 __device__ inline void multiply_blocks(const TwoBlocks& blocks, const uint4 (&x)[4], float& low_sum, float& high_sum) {
   const uint4& a = blocks.low;
@@ -81,8 +82,8 @@ __device__ inline float sum_of_quad(float sum) {
   return sum + __shfl_xor_sync(0xffffffffu, sum, 2);
 }
 
-// Returns the final sum from the sum of all its parts. A scale of 255 must give NaN, and has made the sum infinite.
-// Nothing else makes the sum infinite in float32, for |x| below 2^67.
+// Returns the final sum from the sum of all its parts. A scale of 255 means NaN, but multiply_blocks() makes the sum
+// infinite instead, so an infinite sum becomes NaN here. Nothing else makes the sum infinite if |x| is below 2^67.
 __device__ inline float whole_sum(float sum) { return isinf(sum) ? NAN : sum * kTokenScaleOfSums; }
 
 __device__ inline bool is_expert(int id, int experts) { return id >= 0 && id < experts; }

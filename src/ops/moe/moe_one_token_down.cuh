@@ -115,9 +115,9 @@ __global__ void __launch_bounds__(kTokenDownWarps* kWarp, 3)
     return is_expert(id, p.experts) ? id : -1;
   };
   const int chosen[2] = {expert_of(couple * 2), expert_of(couple * 2 + 1)};
-  // If one expert of a couple is missing, its partner's rows are multiplied twice, which reads nothing more. A couple
-  // without experts has no steps. A warp may also have no step because the other warps have them all. The loops of such
-  // warps begin past the end and load nothing.
+  // If one expert of a couple is missing, its partner's rows are multiplied twice, without additional reads from
+  // memory. A couple without experts has no steps. A warp also has no steps if the other warps take all of them. The
+  // loops of such warps begin past the end and load nothing.
   const int present = max(chosen[0], chosen[1]);
   const int own_step = thread / kWarp / couples;
   const int first_step = own_step < stride && present >= 0 ? own_step : steps;
@@ -143,7 +143,7 @@ __global__ void __launch_bounds__(kTokenDownWarps* kWarp, 3)
   wait_for_previous();
 
   // A warp copies a step's columns of x for both experts at once, 16 lanes for each. Rows of x are padded to whole
-  // steps. The preceding kernel does not write the padding, so zeros replace the weight blocks (kPackedBlock columns)
+  // steps. The preceding kernel does not write the padding, so the copy writes zeros for blocks of kPackedBlock columns
   // past column k.
   auto* const x =
       reinterpret_cast<uint4*>(shared + kTokenDownWarps * walk_bytes(p.k)) + thread / kWarp * (kTokenDownAhead * kWarp);

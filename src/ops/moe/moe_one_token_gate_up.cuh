@@ -7,7 +7,8 @@
 //
 // A unit is 8 columns of y of one expert. Its gate rows and up rows take one slot of the block's ring. The block's
 // warps form teams. The warps of a team share a unit's steps of k, and the teams take units in turn. A slot belongs to
-// one team, so a team is never more than one phase ahead of the slot's barrier.
+// one team, so this team is never more than one phase ahead of the slot's barrier. Therefore a wait, which tests only
+// the parity of a phase, cannot take one phase for another.
 #pragma once
 
 #include "tessera/ops/cuda/bulk_copy.cuh"

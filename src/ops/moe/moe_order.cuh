@@ -34,11 +34,11 @@ __device__ inline void alternate(uint4 (&columns)[2]) {
   columns[1] = arrange(0x7632);
 }
 
-// Sorts the pairs by expert. x: [tokens, packs]; rows: [pairs, packs]. Rows at the end of `rows` that have no expert
-// are left unchanged. An expert's rows are split evenly, in multiples of row_step, into the smallest number of tiles of
-// at most most_rows rows. Experts with larger tiles come first in the list, so that blocks that take tiles at a stride
-// have about the same amount of work. The order of one block's pairs within an expert depends on the order of atomics.
-// This changes no bit of the result, because no sum runs over rows and the place of every pair is stored.
+// Sorts the pairs by expert. x: [tokens, packs]; rows: [pairs, packs]. If some pairs have no expert, the last rows of
+// `rows` are left unchanged. An expert's rows are split evenly, in multiples of row_step, into the smallest number of
+// tiles of at most most_rows rows. Experts with larger tiles come first in the list, so that blocks that take tiles at
+// a stride have about the same amount of work. The order of one block's pairs within an expert depends on the order of
+// atomics. This changes no bit of the result, because no sum runs over rows and the place of every pair is stored.
 template <RowsOfX kRows>
 static __global__ void __launch_bounds__(kOrderThreads)
     order_rows(const uint4* x, const std::int32_t* ids, int tokens, int top_k, int experts, int packs, int most_rows,

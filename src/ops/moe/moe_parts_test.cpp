@@ -80,8 +80,8 @@ class MoeParts : public ::testing::TestWithParam<DType> {
 };
 
 // Expert sizes that reach every kernel: matrix rows whose length is or is not a whole number of a kernel's steps, and
-// 4-bit weights. The tests run each with one token, a decode step's tokens, and prefills whose experts get enough rows
-// for oneDNN.
+// 4-bit weights. The tests run each size with one token, with the tokens of a decode step, and with a prefill of 600
+// tokens, whose experts have enough rows for oneDNN.
 constexpr PartSizes kSizes[] = {{64, 48}, {64, 64}, {72, 64}, {64, 64, true}, {96, 160, true}};
 
 TEST_P(MoeParts, AddUpToTheWhole) {

@@ -24,8 +24,8 @@ struct Formats {
 // Returns the number of operands that a matrix has besides its values.
 std::size_t num_more(const QuantisedFormat& format) { return format.num_operands() - 1; }
 
-// Returns a node whose attributes describe down as those of `node` describe gate_up: an attribute "down_…" takes the
-// place of the attribute with the rest of its name.
+// Returns a copy of `node` whose attributes describe down as those of `node` describe gate_up: each attribute "down_x"
+// replaces the attribute "x".
 ir::Node node_of_down(const ir::Node& node) {
   constexpr std::string_view kPrefix = "down_";
   std::map<std::string, ir::Attribute> attributes(node.attributes.begin(), node.attributes.end());
@@ -50,7 +50,8 @@ Result<Formats> formats_of(const ir::Node& node) {
         fmt::format("{}: inputs = \"{}\"; it must be \"plain\", or \"block\" with blocks", node.op, inputs));
   if (formats.gate_up.is_blocks()) return formats;
   if (formats.gate_up.groups)
-    return invalid_argument(fmt::format("{}: groups = true; experts' columns have no order", node.op));
+    return invalid_argument(
+        fmt::format("{}: groups = true; it must be false, because experts do not support reordered columns", node.op));
   return formats;
 }
 

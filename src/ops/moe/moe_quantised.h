@@ -17,7 +17,7 @@ struct ExpertSizes {
 Result<std::size_t> num_quantised_operands(const ir::Node& node);
 // Checks gate_up, down and their other operands, which begin at operand `first`. moe_experts' shape rule calls it.
 Result<ExpertSizes> check_quantised_experts(const ir::OpSignature& s, std::int64_t hidden, std::size_t first);
-// Sets the matrices and their sizes. Precondition: the shape rule has accepted the node.
+// Sets the problem's matrices, their sizes and rounds_inputs. Precondition: the shape rule has accepted the node.
 void read_quantised_experts(const BindArgs& args, std::size_t first, ExpertsProblem& problem);
 
 }  // namespace tessera

@@ -1,9 +1,10 @@
 // Reads quantised experts' weights (quantised_matrix.h) for moe_experts' kernels, in pieces of 16 bytes of a row: 16
 // neighbouring columns, or 32 if values have four bits.
 //
-// Scales are applied in two places. If a scale belongs to a whole row, it is multiplied with sums, by sum_factor().
-// Other scales are multiplied with values, which rounds the weights to T. Only NVFP4's weights are exact. "Codes" are
-// the integers of GGUF's blocks (block_codes.h): their scales are float16, may have offsets, and always go with values.
+// Scales are applied in two places. If a scale belongs to a whole row, sums are multiplied by it
+// (quantised_sum_factor()). Other scales are multiplied with values, which rounds the weights to T. Only NVFP4's
+// weights are exact. "Codes" are the integers of GGUF's blocks (block_codes.h): their scales are float16, may have
+// offsets, and always multiply values.
 #pragma once
 
 #include "tessera/ops/cuda/is_aligned.h"
@@ -51,12 +52,13 @@ __device__ inline void with_values(const QuantisedMatrix& m, const F& f) {
   }
 }
 
-// Returns the scale of codes with the index `at`, and in the upper half the offset that goes with it, or 0.
+// Returns scale number `at` of a matrix of codes in the lower 16 bits. The upper 16 bits hold the scale's offset, or 0
+// if the format has no offsets.
 __device__ inline std::uint32_t code_scale(const QuantisedMatrix& m, std::uint32_t at) {
   if (m.format.scales == QuantisedFormat::Scales::kPairs) return reinterpret_cast<const std::uint32_t*>(m.scales)[at];
   return reinterpret_cast<const std::uint16_t*>(m.scales)[at];
 }
-// Returns the zero of codes: 8 without offsets, else 0. It is ignored for int8.
+// Returns the zero point of codes: 8 if the format has no offsets, else 0. It is ignored for int8.
 __device__ inline int code_zero(const QuantisedMatrix& m) {
   return m.format.scales == QuantisedFormat::Scales::kPairs ? 0 : 8;
 }
@@ -103,11 +105,12 @@ struct Piece {
   }
 };
 
-// Says whether a word of bytes becomes pairs of the values 0 and 2, and 1 and 3. These pairs need no byte permutation.
+// True if convert_word() makes one pair of a word's bytes 0 and 2, and one of bytes 1 and 3. Such pairs need no byte
+// permutation.
 template <class T, Values kValues>
 inline constexpr bool kAlternates = !quantised::is_packed(kValues) && quantised::kIsBf16<T>;
 
-// Converts a word as quantised_values.cuh does, except that it forms the pairs of kAlternates.
+// Converts a word as quantised_values.cuh does, except that it pairs bytes as kAlternates says.
 template <class T, Values kValues>
 __device__ inline void convert_word(std::uint32_t word, std::uint32_t (&pairs)[kWordPairs<kValues>]) {
   if constexpr (quantised::is_packed(kValues)) {
@@ -115,7 +118,8 @@ __device__ inline void convert_word(std::uint32_t word, std::uint32_t (&pairs)[k
   } else if constexpr (!kAlternates<T, kValues>) {
     quantised::convert_bytes<T, kValues>(word, pairs);
   } else if constexpr (kValues == Values::kE4M3) {
-    // The merge replaces signs that do not belong to the pair by bits of its values.
+    // `signs` has the signs of both pairs. Each merge overwrites the signs of the other pair with bits of its own
+    // pair's values.
     const std::uint32_t signs = word & 0x80808080U;
     pairs[0] = quantised::merge<0x07F007F0U>(word << 4, signs << 8);
     pairs[1] = quantised::merge<0x07F007F0U>(word >> 4, signs);
@@ -158,7 +162,7 @@ __device__ inline uint4 columns_of(const std::uint32_t (&pairs)[4]) {
   return make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
 }
 
-// A scale of codes in the form that converts a word of values.
+// A scale of codes, prepared for the conversion of words.
 template <class T, Values kValues>
 class CodeScale {
  public:
@@ -170,7 +174,7 @@ class CodeScale {
                                                 : quantised::ScaleAndOffset<T, kValues>::of_pair(both.x, both.y);
   }
 
-  // Converts a word to pairs of weights, as convert_word() arranges them. `offset` is offset_of() of the zero.
+  // Converts a word to pairs of weights, as convert_word() arranges them. `offset` is offset_of() of the zero point.
   __device__ void convert(std::uint32_t word, std::uint32_t offset, std::uint32_t (&pairs)[kWordPairs<kValues>]) const {
     if constexpr (quantised::kSmallInts<T, kValues>) {
       quantised::convert_small_nibbles(word, pairs);
@@ -186,7 +190,7 @@ class CodeScale {
   quantised::ScaleAndOffset<T, kValues> of_;
 };
 
-// Converts the words of a piece to weights divided by sum_factor().
+// Converts the words of a piece to weights divided by quantised_sum_factor().
 template <class T, Values kValues, bool kCodes>
 class PieceScales {
  public:

@@ -8,7 +8,7 @@
 //   - to partial sums (kSums), if the columns that a quad reads at a time share a scale: the products with the unscaled
 //     values are summed in float32, and this sum is multiplied by the scale;
 //   - to values (kValues), if groups are smaller: a value times its scale is rounded to T. NVFP4's products are exact.
-//     Codes of GGUF's blocks (kCodes) have float16 scales, and perhaps offsets.
+//     The scales of GGUF's codes (kCodes) are also applied to values; they are float16, and may have offsets.
 #pragma once
 
 #include "tessera/ops/cuda/l2_prefetch.cuh"
@@ -23,7 +23,7 @@ enum class ScaleOf { kSums, kValues, kCodes };
 template <Values kValues>
 inline constexpr int kQuadColumns = 4 * kPieceColumns<kValues>;
 
-// The greatest number of rows of all experts together for which Scales::begin_item() divides exactly.
+// The maximum total number of rows of all experts for which the division in Scales::begin_item() is exact.
 inline constexpr std::int64_t kMostStackRows = std::int64_t{1} << 22;
 
 template <class T, Values kValues, ScaleOf kScaleOf, int kTeamWarps>
@@ -89,8 +89,8 @@ struct QuantisedStream {
   // The scales of a thread's pieces of its two rows.
   class Scales {
    public:
-    // Begins an item. `low` and `high` are the numbers of the thread's two rows among all experts' rows. The division
-    // is exact for up to kMostStackRows rows.
+    // Begins an item. `low` and `high` are the numbers of the thread's two rows among all experts' rows. Rows are
+    // divided by group_rows, which is exact for up to kMostStackRows rows.
     __device__ void begin_item(const Streamed<T>& p, int low, int high) {
       const int rows[2] = {low, high};
       const auto groups = static_cast<int>(p.matmul.matrix.num_groups);
@@ -162,7 +162,7 @@ struct QuantisedStream {
 #pragma unroll
     for (int d = 0; d < kPieces; ++d) {
       if (d >= steps) break;
-      // Past the last column of the row x is 0, so any piece of the row will do.
+      // x is 0 past the row's last column, so any piece of the row can be read there.
       const int byte = min(mine + d * kPieceBytes, row_bytes(columns) - 16);
       const unsigned char* const from = slot + lane / 4 * pitch + byte;
       const OnePiece low = scales.piece(d, 0, *reinterpret_cast<const uint4*>(from));

@@ -19,7 +19,7 @@ using Scales = QuantisedFormat::Scales;
 struct ExpertsFormat {
   const char* name;
   QuantisedFormat format;
-  std::optional<QuantisedFormat> down = std::nullopt;  // the format of down if it is another
+  std::optional<QuantisedFormat> down = std::nullopt;  // the format of down if it differs
 };
 
 constexpr QuantisedFormat codes_of(Values values, Scales scales, std::int64_t group) {
@@ -71,8 +71,8 @@ struct QuantisedExpertsCase {
   std::vector<double> down{};     // [experts, hidden, intermediate]
 };
 
-// Returns the format with blocks of rows that lie within one expert. If a scale covers all rows, each expert gets a
-// scale of its own.
+// Returns `format` with blocks of so few rows that no block has rows of two experts. `rows`: the rows of one expert. If
+// the format has one scale for all rows, each expert gets a scale of its own.
 QuantisedFormat format_for(QuantisedFormat format, std::int64_t rows) {
   format.group_rows = std::gcd(format.group_rows == kWholeRow ? rows : format.group_rows, rows);
   return format;
@@ -98,7 +98,7 @@ HostTensor chosen_ids(const ExpertsSizes& s, Chosen chosen) {
   return int_tensor({s.tokens, s.top_k}, ids);
 }
 
-// Makes the values subnormal numbers of e4m3. Each row has one scale.
+// Replaces the values by subnormal numbers of e4m3. Precondition: each row has one scale.
 void make_subnormal(QuantisedCase& matrix, std::int64_t cols) {
   HostTensor& codes = matrix.operands[0];
   for (std::int64_t i = 0; i < codes.size(); ++i) {
@@ -108,7 +108,7 @@ void make_subnormal(QuantisedCase& matrix, std::int64_t cols) {
   }
 }
 
-// Makes operands whose x is so small that sums of gate and up are near 1.
+// Makes the operands. x is scaled so that the sums of gate and up are near 1.
 QuantisedExpertsCase make_case(DType dtype, const ExpertsFormat& formats, QuantisedExpertsCase c,
                                Chosen chosen = Chosen::kSeveral) {
   const ExpertsSizes& s = c.sizes;
@@ -206,7 +206,7 @@ TEST_P(QuantisedExperts, MatchTheReference) {
   check({.sizes = {32, 8, 128, 64, 64}});  // more experts than the shared memory of CUDA's decode kernel holds
 }
 
-// Covers rows that are not a whole number of 32 columns, or of 8.
+// Covers rows whose length is not a multiple of 32 columns, or of 8.
 TEST_P(QuantisedExperts, TakeOddSizes) {
   for (const ExpertsSizes& s :
        {ExpertsSizes{5, 2, 3, 80, 48}, ExpertsSizes{40, 2, 3, 112, 16}, ExpertsSizes{90, 2, 3, 48, 80},
@@ -214,7 +214,8 @@ TEST_P(QuantisedExperts, TakeOddSizes) {
     check({.sizes = s, .biases = true});
 }
 
-// Covers sixteen and more rows an expert: tiles of all widths on CUDA, several tiles an expert, experts without rows.
+// Experts have sixteen or more rows on average. The sizes cover tiles of all widths on CUDA, several tiles of an
+// expert, and experts without rows.
 TEST_P(QuantisedExperts, TakeManyRowsOfAnExpert) {
   check({.sizes = {330, 4, 5, 128, 64}, .activation = "clamped_swiglu", .biases = true});
   check({.sizes = {601, 2, 4, 64, 192}});
@@ -222,8 +223,8 @@ TEST_P(QuantisedExperts, TakeManyRowsOfAnExpert) {
     check({.sizes = {tokens, 2, 3, 192, 64}, .biases = true}, Chosen::kLast);
 }
 
-// Numbers below 2^-6 are subnormal, and conversions to other types may lose them. They are tested alone, because beside
-// larger numbers nobody would notice the loss.
+// Numbers of e4m3 below 2^-6 are subnormal, and a conversion to another type may lose them. The matrices have no other
+// numbers, because larger ones would hide the loss.
 TEST_P(QuantisedExperts, TakeSubnormalNumbers) {
   if (formats().format.values != Values::kE4M3 || formats().format.group_rows != 1) return;
   for (const std::int64_t tokens : {2, 20, 140}) check({.sizes = {tokens, 2, 3, 128, 64}, .subnormal = true});

@@ -1,4 +1,4 @@
-// Binds moe_experts with quantised experts by tensor cores (moe_quantised_readers.cuh).
+// Binds moe_experts with quantised experts to tensor-core kernels (moe_quantised_readers.cuh).
 #include "tessera/ops/moe/moe_quantised_tiles.h"
 
 #include "tessera/ops/moe/moe_launches.cuh"

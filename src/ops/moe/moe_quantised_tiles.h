@@ -1,5 +1,5 @@
-// Binds moe_experts with quantised experts by tensor cores, on every GPU. It uses the algorithms of moe_grouped.cuh and
-// moe_few_rows.cuh. The classes of moe_quantised_readers.cuh read the weights.
+// Binds moe_experts with quantised experts to the tensor-core kernels that run on every GPU (moe_grouped.cuh,
+// moe_few_rows.cuh). The classes of moe_quantised_readers.cuh read the weights for these kernels.
 #pragma once
 
 #include <cstddef>

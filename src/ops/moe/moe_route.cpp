@@ -178,7 +178,7 @@ Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) {
   return dispatch_dtype(args.operands[0].dtype, "moe_route", [&]<class T>() -> Result<std::unique_ptr<BoundOp>> {
     const RouteProblem p = make_route_problem(args);
     const T* logits = args.operands[0].as<T>();
-    // A row takes about as long as top_k passes over its scores.
+    // A row takes about as long as top_k + 4 passes over its scores.
     const std::int64_t row_bytes = p.experts * (p.top_k + 4) * static_cast<std::int64_t>(sizeof(float));
     return make_cpu_op("moe_route", [=] {
       parallel_rows(p.tokens, row_bytes,

@@ -63,7 +63,7 @@ __device__ float choice_of(const RouteProblem& p, const float* scores, int exper
 }
 
 // Marks the experts of all groups except the best ones as taken. `groups` is shared memory with one element a group:
-// first its key, then whether it stays.
+// first its key, then kTaken if the group stays.
 template <int kPerLane>
 __device__ void exclude_groups(const RouteProblem& p, const float* scores, unsigned* groups, unsigned (&keys)[kPerLane],
                                int lane) {

@@ -236,7 +236,7 @@ TEST_P(MoeRoute, RowsAreIndependentAndZeroRowsAreAccepted) {
 INSTANTIATE_TEST_SUITE_P(Types, MoeRoute, ::testing::Values(DType::kFloat32, DType::kBFloat16, DType::kFloat16),
                          [](const auto& test) { return std::string(ir::dtype_name(test.param)); });
 
-TEST(MoeRouteShapes, RefusesWhatDoesNotFit) {
+TEST(MoeRouteShapes, RefusesOperandsThatDoNotFit) {
   const ir::Type logits{DType::kBFloat16, {ir::Symbol::kTokens, 8}};
   const ir::Type slots{DType::kInt32, {ir::Symbol::kTokens}};
   const ir::Type of_experts{DType::kFloat32, {8}};

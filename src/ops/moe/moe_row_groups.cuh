@@ -23,7 +23,7 @@ struct RowGroups {
   std::uint32_t group[kStreamedPairs];  // expert, first and rows packed into one word
   std::int16_t id[kStreamedPairs];
   std::uint8_t order[kStreamedPairs];  // pairs sorted by expert
-  std::uint8_t begin[kStreamedPairs];  // where an expert's pairs begin in `order`; the index is the expert's first pair
+  std::uint8_t begin[kStreamedPairs];  // [an expert's first pair]: where the expert's pairs begin in `order`
   int2 scratch[kMostGroupingThreads / kWarp];
   int count;
 
@@ -34,8 +34,8 @@ struct RowGroups {
 };
 static_assert(kStreamedPairs <= 256 && kStreamedRows < 16);
 
-// Makes the list of groups. All threads of a block call it, at least `pairs` threads, and the list is complete when it
-// returns. Experts are in the order in which pairs first name them.
+// Makes the list of groups. All threads of a block call it. A block needs at least `pairs` threads. The list is
+// complete when the function returns. Experts are in the order in which pairs first name them.
 __device__ inline void make_groups(const std::int32_t* ids, int pairs, int experts, RowGroups& to) {
   const int pair = static_cast<int>(threadIdx.x);
   int id = -1;

@@ -8,7 +8,7 @@
 
 namespace tessera::cuda::moe {
 
-inline constexpr std::int64_t kMostTokens = 4096;  // most tokens computed at a time, which bounds the scratch
+inline constexpr std::int64_t kMostTokens = 4096;  // maximum number of tokens computed at a time; bounds the scratch
 
 inline std::int64_t most_tokens(const ExpertsProblem& p) { return std::min(p.tokens, kMostTokens); }
 inline std::int64_t most_pairs(const ExpertsProblem& p) { return most_tokens(p) * p.top_k; }

@@ -10,7 +10,7 @@ namespace {
 using namespace cuda;
 using namespace cuda::moe;
 
-// The least number of pairs for 4-bit weights. Up to 32 pairs the kernel for few rows is as fast.
+// The minimum number of pairs for 4-bit weights. Up to 32 pairs the kernel for few rows is as fast.
 constexpr std::int64_t kFewestPackedPairs = 33;
 
 template <class T>

@@ -17,9 +17,10 @@
 //     does not depend on the rows.
 //   - In down k is short, and eight warps would wait for each other longer than they multiply. So a team is one warp,
 //     up to sixteen teams of a block multiply different items, and no sums are exchanged.
-// Further warps request weights. To wait for a slot and start a copy takes them long enough to bound the time of short
-// rows. Hence copies are as long as possible, and teams of one warp have several warps that copy. Each slot is filled
-// by the same warp every time, so that a wait for a slot's phase never mistakes it for an earlier one.
+// Further warps request weights. A warp takes so long to wait for a slot and to start a copy that this bounds the time
+// if rows are short. Therefore copies are as long as possible, and a block with teams of one warp has several warps
+// that copy. Each slot is always filled by the same warp, so that a wait, which tests only the parity of a phase of the
+// slot's barrier, cannot take an earlier phase for the expected one.
 #pragma once
 
 #include "tessera/ops/moe/moe_streams.cuh"
@@ -85,11 +86,11 @@ __global__ void __launch_bounds__(kMostThreads<Weights::kTeam>, Weights::kTeam =
     int column;  // the item's columns of y, in units of kColumns
   };
   const auto block = static_cast<int>(blockIdx.x);
-  // Returns the first item of team or copying warp `number`, which is 0 in gate and up.
+  // Returns the first item of the team or copying warp `number`. In gate and up, `number` is 0.
   const auto first_item = [&](int number) {
     return kGateUp ? Item{block / across, block % across} : Item{number, block};
   };
-  // Moves on by `items` items of the block, which is 1 in gate and up.
+  // Advances by `items` items of the block. In gate and up, `items` is 1.
   const auto advance = [&](Item& item, int items) {
     if constexpr (kGateUp) {
       item.group += group_step;
@@ -175,7 +176,7 @@ __global__ void __launch_bounds__(kMostThreads<Weights::kTeam>, Weights::kTeam =
   [[maybe_unused]] int turn = 0;
   for (Item item = first_item(team); item.group < groups.count; advance(item, p.teams)) {
     float sum[4] = {};
-    // In a team of warps the thread finishes other rows than it multiplies.
+    // In a team of several warps, a thread finishes other weight rows than it multiplies.
     const int last_row = kTeam == 1 ? row : static_cast<int>(threadIdx.x) % 8;
     [[maybe_unused]] float factors[2];
     if constexpr (Weights::kHasFactors) {

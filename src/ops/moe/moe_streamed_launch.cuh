@@ -10,7 +10,7 @@
 
 namespace tessera::cuda::moe {
 
-// How blocks share a multiprocessor's shared memory, measured on an H200.
+// How blocks share a multiprocessor's shared memory. The constants below come from measurements on an H200.
 struct Share {
   std::int64_t blocks;      // blocks of gate and up per multiprocessor
   std::int64_t ring_bytes;  // bytes of a block's ring of weights
@@ -20,13 +20,14 @@ struct Share {
 inline constexpr Share kOneBlock{.blocks = 1, .ring_bytes = 136 * 1024, .fewest = 2};
 // MXFP4: two blocks keep the arithmetic units busier.
 inline constexpr Share kTwoBlocks{.blocks = 2, .ring_bytes = 96 * 1024, .fewest = 2};
-// Quantised weights need as much arithmetic. Short rings leave the L1 cache more room for x.
+// Quantised weights need as much arithmetic as MXFP4. Short rings leave the L1 cache more room for x.
 inline constexpr Share kTwoShortRings{.blocks = 2, .ring_bytes = 68 * 1024, .fewest = 2};
 inline Share share_of(const ExpertsProblem& p) {
   return p.quantised ? kTwoShortRings : p.mxfp4 ? kTwoBlocks : kOneBlock;
 }
 
-// The most bytes of a ring: those of a block of down with teams of one warp, alone on its multiprocessor.
+// The maximum size of a ring in bytes. Blocks of down with teams of one warp may have rings of this size, because each
+// of them is alone on its multiprocessor.
 inline constexpr std::int64_t kMostRingBytes = 200 * 1024;
 
 // A block's ring of stages.
@@ -52,9 +53,9 @@ Ring whole_rows(int k, std::int64_t bytes) {
   return ring_with(k, pitch, kStreamedWeightRows * pitch + Stream::more_bytes(k), bytes);
 }
 
-// Returns a ring of stages that hold about equal parts of k, so the last one is not left with a few columns. Gaps of 64
-// bytes make the distance of rows an odd multiple of 64, so eight threads that read 16 bytes each from two rows use all
-// banks.
+// Returns a ring of stages that hold about equal parts of k, so that the last stage is not left with a few columns.
+// Gaps of 64 bytes make the distance of rows an odd multiple of 64, so eight threads that read 16 bytes each from two
+// rows use all banks.
 template <class Stream>
 Ring parts_of_rows(int k, std::int64_t bytes) {
   const std::int64_t stages = ceil_div(k, Stream::kStageColumns);
@@ -129,8 +130,8 @@ Result<StreamedLaunch<T>> block_launch(const ExpertsProblem& p, const Matmul<T>&
 
 // Returns how many teams of one warp a block of down has, if `slots` stages with all of k fit; 0: a team is a whole
 // block. Each team needs a stage with all of k, so a multiprocessor runs one block. The number is a multiple of
-// kCopyingWarps, as is that of slots. If the last of several rounds of blocks leaves too many multiprocessors idle, two
-// blocks on each are faster.
+// kCopyingWarps, as is that of slots. The result is also 0 if the last of several rounds of blocks would leave too many
+// multiprocessors idle, because two blocks on each multiprocessor are faster then.
 inline int teams_of_down(const ExpertsProblem& p, int slots, std::int64_t multiprocessors) {
   constexpr int kFewestTeams = 8;
   constexpr double kLeastBusy = 0.8;

@@ -10,9 +10,9 @@
 namespace tessera::cuda::moe {
 
 inline constexpr int kStreamedWeightRows = 16;  // weight rows of an item
-inline constexpr int kStreamedSlots = 32;       // greatest number of stages in shared memory
+inline constexpr int kStreamedSlots = 32;       // maximum number of stages in shared memory
 inline constexpr int kTeamOfBlock = 8;          // warps of a team that is a whole block
-inline constexpr int kMostTeams = 16;           // greatest number of teams of one warp in a block
+inline constexpr int kMostTeams = 16;           // maximum number of teams of one warp in a block
 
 // The number of warps of a block that request weights, for teams of `kTeam` warps.
 template <int kTeam>
@@ -22,7 +22,7 @@ template <int kTeam>
 constexpr int streamed_threads(int teams) {
   return (teams * kTeam + kCopyingWarps<kTeam>)*kWarp;
 }
-// The greatest number of threads of a block.
+// The maximum number of threads of a block.
 template <int kTeam>
 inline constexpr int kMostThreads = streamed_threads<kTeam>(kTeam == 1 ? kMostTeams : 1);
 static_assert(kMostThreads<1> <= kMostGroupingThreads && kMostThreads<kTeamOfBlock> <= kMostGroupingThreads);
@@ -48,7 +48,8 @@ struct Streamed {
 };
 
 // Copies the first `bytes` bytes of eight rows from `low` on and of eight rows from `high` on. The rows are `row_bytes`
-// apart, and `pitch` apart in shared memory. Rows without gaps are two copies, others are sixteen. One warp calls it.
+// apart, and `pitch` apart in shared memory. Rows without gaps need two copies, other rows need sixteen. One warp calls
+// it.
 __device__ inline void copy_rows(const void* low, const void* high, int row_bytes, int bytes, int pitch,
                                  unsigned char* to, SharedBarrier& full) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
@@ -75,7 +76,7 @@ struct PlainStream {
   static constexpr int kTeam = kTeamWarps;    // warps that share an item
   static constexpr bool kHasFactors = false;  // whether sums are multiplied with factor()
   static constexpr int kColumns = 8;          // neighbouring columns that a thread reads at once
-  static constexpr int kStageColumns = 1024;  // the most columns of a stage with a part of k
+  static constexpr int kStageColumns = 1024;  // maximum number of columns of a stage that holds a part of k
   static constexpr int kColumnMultiple = 64;  // divides the number of columns of such a stage
 
   // Returns the bytes of `columns` columns of a row.
@@ -139,7 +140,7 @@ struct PackedStream {
   static constexpr int kTeam = kTeamOfBlock;
   static constexpr bool kHasFactors = false;
   static constexpr int kColumns = kPackedBlock;
-  static constexpr int kMostColumns = 4096;  // k is not greater
+  static constexpr int kMostColumns = 4096;  // upper bound of k
 
   __host__ __device__ static int row_bytes(int columns) { return columns / 2; }
   __host__ __device__ static int more_bytes(int columns) { return kStreamedWeightRows * columns / kPackedBlock; }

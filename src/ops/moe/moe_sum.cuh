@@ -5,8 +5,8 @@
 
 namespace tessera::cuda::moe {
 
-// Computes y[t] = Σ_k weights[t, k] · x[place of (t, k)], in the order of k. If `place` is null, the row of a pair is
-// the pair's own number.
+// Computes y[t] = Σ_k weights[t, k] · x[place of (t, k)], in the order of k. If `place` is null, the place of (t, k) is
+// t · top_k + k.
 template <class T, int N>
 __global__ void add_up(const T* x, const std::int32_t* ids, const int* place, const float* weights, T* y,
                        std::int64_t tokens, std::int64_t packs, int top_k, int experts) {

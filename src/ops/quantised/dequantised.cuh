@@ -11,7 +11,7 @@ inline constexpr int kDequantisedThreads = 256;
 inline constexpr int kDequantisedColumns = 16;  // columns of a thread
 
 // Computes each element of the matrix, rounded to T. A thread has kDequantisedColumns columns of a row, which share a
-// scale. Preconditions: k is a multiple of 16, and groups begin at multiples of 16 columns.
+// scale. Preconditions: the number of columns is a multiple of 16, and groups begin at multiples of 16 columns.
 template <class T, Values kValues>
 __global__ void __launch_bounds__(kDequantisedThreads) dequantise(const QuantisedMatrix w, T* to) {
   let_next_begin();

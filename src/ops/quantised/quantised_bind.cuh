@@ -16,7 +16,7 @@ namespace tessera::cuda::quantised {
 // How blocks share a product.
 struct Arrangement {
   int split = 1;                 // blocks of a cluster that split k
-  std::int64_t split_tiles = 0;  // the first tiles, whose k is split
+  std::int64_t split_tiles = 0;  // number of tiles whose k is split; they come first
   bool shared = false;           // two blocks of a cluster share x
   std::int64_t turns = 0;        // an estimate of the time, in stages of a block
 };
@@ -38,12 +38,12 @@ struct BlockMemory {
 
 inline std::int64_t weight_tiles_of(const QuantisedCall& p) { return ceil_div(p.n, std::int64_t{kTileWeights}); }
 
-// Blocks split k if this lowers `turns` and leaves each block at least two stages. As many tiles as possible have one
-// block each, in full waves of all blocks that run at once. The remaining tiles are split. They come first, so that the
-// last blocks to end have begun before the others end. clusters_at_once() gives the number of clusters that run at
-// once, because it does not follow from the number of blocks: an H200 runs 132 blocks at once, but only 30 clusters of
-// four. In a deterministic forward no block splits k, because the choice depends on m and would change the order of
-// sums.
+// Chooses how blocks share the product. They split k if this lowers `turns` and leaves each block at least two stages.
+// The largest possible number of tiles have one block each, in full waves of all blocks that run at once. The others
+// are split, and come first, so that the last whole tiles begin when the short blocks of split tiles end, and not when
+// other whole tiles end. clusters_at_once() gives the number of clusters that run at once, because it does not follow
+// from the number of blocks: an H200 runs 132 blocks at once, but only 30 clusters of four. In a deterministic forward
+// no block splits k, because the choice depends on m and would change the order of sums.
 template <class Product>
 Result<Arrangement> arrange(const char* name, const QuantisedCall& p) {
   constexpr int kN = Product::Ring::kN;
@@ -51,9 +51,9 @@ Result<Arrangement> arrange(const char* name, const QuantisedCall& p) {
   const std::int64_t tiles = ceil_div(p.m, std::int64_t{kN}) * weight_tiles_of(p);
   const std::int64_t stages = ceil_div(p.k, std::int64_t{kStageColumns});
   const std::int64_t most_blocks = kTileBlocks<kN> * p.workers;
-  // Returns the time of `full` waves and of a last wave that has only `rest` of the `most` blocks of a full wave. With
-  // few rows of x the memory bounds the time, so the blocks of a last wave after full waves run faster, up to three
-  // times as fast.
+  // turns_of() returns the time of `full` waves and of a last wave that has only `rest` of the `most` blocks of a full
+  // wave. With few rows of x the memory bounds the time. Then the blocks of a last wave after full waves run faster, up
+  // to three times as fast.
   constexpr bool kBoundByMemory = kTileBlocks<kN> == 2;
   const auto turns_of = [](std::int64_t full, std::int64_t rest, std::int64_t most, std::int64_t of_block,
                            bool after_others) {

@@ -24,8 +24,8 @@ inline constexpr int kTileWarpgroups = 2;
 inline constexpr int kStageColumns = 128;
 inline constexpr int kBoxRowBytes = 128;  // bytes of a row of x in a box
 inline constexpr int kMostTileStages = 8;
-// The most blocks of a cluster that split k. Larger clusters would be faster alone, but after other kernels they wait
-// longer until a group of multiprocessors has room for all their blocks.
+// The maximum number of blocks of a cluster that split k. Larger clusters would be faster alone, but after other
+// kernels they wait longer until a group of multiprocessors has room for all their blocks.
 inline constexpr int kMostSplit = 6;
 inline constexpr int kTileWarps = kTileWarpgroups * kWarpgroup / kWarp;  // warps that multiply
 inline constexpr int kTileSumRow = kTileWeights + 4;
@@ -62,7 +62,7 @@ struct TiledQuantised {
   bool shared;          // two blocks of a cluster share x
   int stages;           // stages of the ring
   int group_shift;      // column k has the scale k >> group_shift of its row
-  bool scales_aligned;  // each four groups of a row have aligned scales, and aligned zeros
+  bool scales_aligned;  // the scales of each four groups of a row are aligned, and so are the zeros
   Gate gate;
 };
 
@@ -133,7 +133,7 @@ struct TileCopies {
   bool scaled;       // each stage has scales of x
 
   __device__ void weights(int slot, int stage) const {
-    ring.full[slot].arrive_and_expect(Ring::kStageBytes + (scaled ? Ring::kN * 4 : 0));  // zeros past w and x count too
+    ring.full[slot].arrive_and_expect(Ring::kStageBytes + (scaled ? Ring::kN * 4 : 0));  // includes zero padding
     const int column = stage * weight_bytes / 2;
     if (p.gate == Gate::kNone) {
       copy_box(ring.weights(slot), p.values, ring.full[slot], column, at.first_weight);
@@ -225,7 +225,7 @@ __device__ inline void sync_blocks(bool of_cluster) {
 }
 
 // Computes a block's part of y with a Product. Grid: clusters of `split` blocks, or of two that share x; the blocks of
-// a cluster are neighbours. The next tile has the next rows of x for the same rows of w, until all rows of x are done.
+// a cluster are neighbours. Consecutive tiles have the same rows of w and the next rows of x, until x has no more rows.
 // Preconditions: n is a multiple of 8, and k is a multiple of 32.
 //
 // A Product has Ring, Element, kWeightRowBytes (of a stage), kScaled (whether stages have scales of x) and
@@ -272,7 +272,7 @@ __global__ void __launch_bounds__(kTileThreads<Product::Ring::kN>, kTileBlocks<P
     float factor[2];
     Product::multiply(p, at, ring, weight, w_rows, sum, factor);
     wait_for_previous();  // before the residual is read and y is written
-    // The sums overwrite stages of the ring. So all warps must have read these stages before.
+    // The sums overwrite stages of the ring, so all warps must have read these stages first.
     asm volatile("bar.sync 1, %0;" ::"n"(kTileWarpgroups * kWarpgroup) : "memory");
     store_tile_sums<kN>(sum, ring.base, weight, factor);
     sync_blocks(p.shared || at.splits);

@@ -15,16 +15,15 @@ namespace {
 using namespace cuda;
 using namespace cuda::quantised;
 
-// Returns whether there are enough rows for the two steps. With fewer rows, converting takes longer than the library's
-// product saves. If values have four bits, the kernel of tiles is nearly as fast as the library, because its tiles then
-// have up to 256 rows. So int4 needs more rows. For e2m1 the kernel of tiles is always faster than the two steps,
-// because it converts e2m1 faster.
+// Returns whether there are enough rows for the two steps to be faster than one kernel. With fewer rows, converting
+// takes longer than the library's product saves. For values of four bits the kernel of tiles is nearly as fast as the
+// library, because its tiles have up to 256 rows. So int4 needs more rows than 8-bit values. The kernel of tiles
+// converts e2m1 faster than int4, so for e2m1 it is always faster than the two steps.
 bool has_rows_enough(const QuantisedCall& p) {
   if (!is_packed(p.w.format.values) || !quantised_tiles_serve(p)) return p.m >= 1024;
   return p.w.format.values == Values::kInt4 && p.m >= 2048;
 }
-// The limit of the scratch memory, which is taken from the memory for the KV cache. Larger matrices use the kernel of
-// tiles.
+// The limit of the scratch memory, which is taken from the memory for the KV cache. Larger matrices are not converted.
 constexpr std::int64_t kMostBytes = std::int64_t{256} << 20;
 
 std::int64_t matrix_bytes(const QuantisedCall& p) { return p.n * p.k * 2; }

@@ -77,7 +77,7 @@ TESSERA_INLINE VecPairs of_int8_codes(const std::uint8_t* p) {
   asm("vpmovsxbd %1, %0" : "=v"(high) : "m"(*reinterpret_cast<const std::uint8_t(*)[16]>(p + 16)));
   const auto first = reinterpret_cast<VecPairs>(__builtin_convertvector(low, Vec16));
   const auto second = reinterpret_cast<VecPairs>(__builtin_convertvector(high, Vec16));
-  // Takes the upper halves of the float32 numbers, which loses nothing.
+  // Takes the upper halves of the float32 numbers. The lower halves are zero, so nothing is rounded.
   const VecPairs upper{1,  3,  5,  7,  9,  11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31,
                        33, 35, 37, 39, 41, 43, 45, 47, 49, 51, 53, 55, 57, 59, 61, 63};
   return __builtin_shuffle(first, second, upper);
@@ -104,7 +104,7 @@ struct PairProducts {
   }
 };
 
-// Multiplies with x as float32. The 16 even values of a step come before its 16 odd ones.
+// Multiplies with x as float32. In x, the 16 even values of a step come before its 16 odd ones.
 struct FloatProducts {
   using X = float;
   static TESSERA_INLINE void add(const float* x, VecPairs const& w, Vec16& sum) {
@@ -119,11 +119,11 @@ TESSERA_INLINE VecPairs zero_of(const QuantisedMatrix& m, std::int64_t row, std:
   return splat(static_cast<std::uint16_t>(zero - 16));  // kIntegers begins with −16
 }
 
-// Returns the number of columns that are multiplied at once. Their sums, the present group's sums and x fit in the
-// registers.
+// Returns the number of columns that are multiplied at once. Their total sums, the sums of the current group and x fit
+// in the registers.
 constexpr int columns_of(int rows) { return rows == 1 ? 4 : rows <= 4 ? 2 : 1; }
 
-// Adds the products of columns whose groups are whole steps.
+// Adds the products of kColumns columns of y. The groups of w are whole steps.
 template <class Products, Values kValues, int kRows, int kColumns>
 TESSERA_INLINE void add_groups(const QuantisedMatrix& m, const typename Products::X* x, std::int64_t column,
                                Vec16 (&total)[kRows][kColumns]) {
@@ -158,8 +158,8 @@ TESSERA_INLINE void add_groups(const QuantisedMatrix& m, const typename Products
   }
 }
 
-// Adds the products of columns whose groups are half a step. The first eight lanes of a step's products have one scale,
-// and the other eight lanes have the next one.
+// Adds the products of kColumns columns of y. The groups of w are half a step. The first eight lanes of a step's
+// products have one scale, and the other eight lanes have the next one.
 template <class Products, Values kValues, int kRows, int kColumns>
 TESSERA_INLINE void add_small_groups(const QuantisedMatrix& m, const typename Products::X* x, std::int64_t column,
                                      Vec16 (&total)[kRows][kColumns]) {

@@ -11,12 +11,12 @@
 namespace tessera {
 
 // Returns whether this machine and the kernel support the matrix. The machine needs AVX-512, and for bfloat16 also its
-// dot product. The matrix needs rows of whole vectors of 32 values, in groups of 16 or of multiples of 32, and no
-// operand `groups`.
+// dot product. Rows of the matrix must have a multiple of 32 values. Groups must have 16 values (but not of int4), a
+// multiple of 32 values, or a whole row. The matrix must have no GGUF blocks, no offsets and no operand `groups`.
 bool quantised_dot_takes(const QuantisedMatrix& m, ir::DType dtype);
 
-// quantised_dot_x_bytes() returns the size of x in the kernel's form. quantised_dot_prepare() writes that form: `rows`
-// rows of m.cols values of `dtype` from `x`.
+// quantised_dot_x_bytes() returns the bytes of x in the kernel's form. quantised_dot_prepare() converts x [rows, cols]
+// of `dtype` to that form and writes it to `to`.
 std::size_t quantised_dot_x_bytes(std::int64_t rows, std::int64_t cols, ir::DType dtype);
 void quantised_dot_prepare(const std::byte* x, std::int64_t rows, std::int64_t cols, ir::DType dtype, std::byte* to);
 

@@ -1,5 +1,6 @@
 // Binds quantised_linear of rounded rows (quantised_fp8.cuh), alone and joined with the operators before and after it.
-// One kernel rounds x, and another one computes the product. cuBLASLt computes the product if it supports the sizes.
+// One kernel rounds x. Then cuBLASLt computes the product if takes_library() is true, and otherwise a kernel of this
+// folder.
 #include "tessera/ops/quantised/quantised_fp8.cuh"
 
 #include <utility>

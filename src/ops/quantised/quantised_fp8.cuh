@@ -1,7 +1,7 @@
 // Computes quantised_linear on Hopper for up to 128 rows of x that are rounded to E4M3 (rounded_rows.cuh), with w in
 // E4M3. The tensor cores multiply E4M3 numbers. quantised_block.cuh has the rest of the kernel, and rounded_many.cuh
-// the kernel for more rows. Tensor cores add with about 14 bits. So the sums of a stage, whose 128 columns are a group,
-// are multiplied with their scales and added in float32.
+// the kernel for more rows. Tensor cores keep only about 14 bits when they add. So the sums of a stage, whose 128
+// columns are a group, are multiplied by their scales and added in float32.
 //
 // The time is bounded by reading w once. A kernel before this one rounds x. If instead each block rounded the rows of
 // its stages, the product would take 1.6 times as long with 64 rows, and 2 to 3 times as long with 128 (measured on an

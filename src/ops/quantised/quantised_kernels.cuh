@@ -28,8 +28,8 @@ struct QuantisedCall : QuantisedProblem {
 Result<std::unique_ptr<BoundOp>> bind_quantised_plain(const QuantisedCall& call);
 
 // Returns whether the streamed kernel supports the call: up to 16 rows of a 16-bit type, whole tiles, and a common
-// format (quantised_streamed.cuh). It needs Hopper, and a forward that is not deterministic. The order of sums does not
-// depend on the number of rows.
+// format (quantised_streamed.cuh). It needs Hopper. The order of its sums does not depend on the number of rows, but a
+// deterministic forward does not use it, because more than 16 rows would use another kernel.
 bool quantised_streamed_serves(const QuantisedCall& call);
 Result<std::unique_ptr<BoundOp>> bind_quantised_streamed(const QuantisedCall& call);
 
@@ -58,7 +58,7 @@ bool quantised_fp8_serves(const QuantisedCall& call);
 // Returns whether cuBLASLt computes the product of rounded rows (rounded_library.h). It computes no gate.
 bool takes_library(const QuantisedCall& call);
 std::size_t quantised_fp8_workspace(const QuantisedCall& call);  // in bytes
-// Binds the operator that writes the rounded rows which the product reads.
+// A function that binds the operator which writes the rounded rows to `to`. The product reads them from there.
 using MakeRows = std::function<std::unique_ptr<BoundOp>(const cuda::RoundedRows& to)>;
 // Binds the rounding and the product. If `make_rows` is empty, a separate launch rounds call.x. Returns null if
 // make_rows returns null.

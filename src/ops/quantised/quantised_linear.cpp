@@ -32,7 +32,8 @@ Result<std::vector<ir::Type>> infer(const ir::OpSignature& s) {
   const MatrixSize size = TRY(expect_quantised(s, 1, format));
   ir::Type y = s.operands[0];
   if (y.shape.back() != ir::Dim(size.cols))
-    return refuse(s, fmt::format("x is {} and w has {} columns; they must be as many", y.to_string(), size.cols));
+    return refuse(s, fmt::format("x is {} and w has {} columns; x's last dimension must equal w's columns",
+                                 y.to_string(), size.cols));
   y.shape.back() = size.rows;
   if (bias) TRY(expect_type(s, 1 + format.num_operands(), "bias", {y.dtype, {size.rows}}));
   if (residual) TRY(expect_type(s, expected - 1, "residual", y));

@@ -8,7 +8,7 @@
 //   plain         everything else (quantised_plain.cu)
 //
 // Only the kernel of rounded rows rounds x. A deterministic forward uses the same kernel for any number of rows, so it
-// never uses the staged or the streamed one.
+// never uses the staged, the streamed or the dequantised one.
 #include "tessera/ops/quantised/quantised_linear.h"
 
 #include "tessera/device/cuda/cuda_device.h"

@@ -2,7 +2,8 @@
 // to multiply a block by x:
 //
 //   blocks      packed blocks of GGUF, and x that is rounded by block: integer products (blocks/block_linear.h)
-//   registers   a few rows of x: w is read once and converted where it is multiplied (quantised_dot.h)
+//   registers   a few rows of x, or any number in a deterministic forward: w is converted where it is multiplied
+//               (quantised_dot.h), so a few rows read it once
 //   oneDNN      many rows: the block is converted to x's type in the cache, and the library multiplies. Sums depend on
 //               the number of rows, so a deterministic forward does not use it.
 //   floats      everything else: the block is converted to float32 in the cache, and linear's dot kernel multiplies
@@ -53,8 +54,8 @@ Problem make_problem(const BindArgs& args) {
 OneDnnBlocks::Shape onednn_shape(const Problem& p) {
   return {.columns = kBlockColumns, .depth = p.k, .dtype = p.dtype, .float_sums = true};
 }
-// Returns the number of rows that oneDNN computes at once. It divides the rows into parts of about equal size, and only
-// the last part may be computed with additional rows.
+// Returns the number of rows that oneDNN computes at once. The rows are divided into parts of about equal size. Only in
+// the last part may oneDNN compute more rows than there are.
 std::int64_t onednn_rows(const Problem& p) {
   const std::int64_t pieces = (p.m + OneDnnBlocks::kMostRows - 1) / OneDnnBlocks::kMostRows;
   return OneDnnBlocks::computed_rows((p.m + pieces - 1) / pieces);
@@ -72,7 +73,7 @@ struct Layout {
   std::size_t workers = 0;  // the threads' parts, after the converted x
   std::size_t worker = 0;   // bytes of a part, which begins with the block's converted weights
   std::size_t sums = 0;     // f32[rows, kBlockColumns]
-  std::size_t own = 0;      // codes of a row, or oneDNN's scratch
+  std::size_t own = 0;      // codes of a row, then oneDNN's scratch
   std::size_t size = 0;
 };
 

@@ -61,7 +61,8 @@ struct Sizes {
   std::int64_t m, n, k;
 };
 
-// Returns sizes that reach every kernel and arrangement of blocks on CUDA, with rows and columns left over.
+// Returns sizes that reach every kernel and the common arrangements of blocks on CUDA. Some have rows and columns past
+// the last whole tile.
 std::vector<Sizes> sizes() {
   std::vector<Sizes> all{{1, 48, 256}, {1, 7, 96}, {5, 130, 320}, {33, 65, 1024}, {70, 130, 352}, {500, 64, 64}};
   if (!on_cuda()) return all;
@@ -129,9 +130,9 @@ TEST_P(QuantisedLinear, DeterministicBitsDoNotDependOnOtherRows) {
   }
 }
 
-// Catches faults of tiles of 192 and 256 rows of x, of three blocks that split k, and of a few more tiles than the
-// blocks that 132 multiprocessors run at once, of which only the first have their k split. The sizes above lead to none
-// of these.
+// Catches faults in arrangements that the sizes above do not lead to: tiles of 192 and 256 rows of x; three blocks that
+// split k; and slightly more tiles than the blocks that 132 multiprocessors run at once, so that only the first tiles
+// have their k split.
 TEST(QuantisedLinearTiles, RareArrangementsMatchTheReference) {
   if (!on_cuda()) GTEST_SKIP() << "only CUDA's kernel has tiles";
   const std::array formats{
@@ -199,7 +200,7 @@ std::vector<double> rounded_inputs(const HostTensor& x, std::int64_t columns, st
 
 class RoundedInputs : public ::testing::TestWithParam<DType> {};
 
-TEST_P(RoundedInputs, MultiplyAsTheCheckpointWasMadeFor) {
+TEST_P(RoundedInputs, AreRoundedAsTheCheckpointRequires) {
   if (!on_cuda()) GTEST_SKIP() << "the CPU's kernel keeps inputs as they are";
   const std::pair<const char*, QuantisedFormat> cases[] = {
       {"group", {.values = Values::kE4M3, .group_rows = 128, .group_cols = 128}},

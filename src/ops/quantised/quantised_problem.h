@@ -13,7 +13,7 @@ namespace tessera {
 // y[m, n] = x[m, k] · wᵀ + bias[n] + residual[m, n], with w [n, k]; x, bias, residual and y are of one dtype. bias and
 // residual may be null.
 struct QuantisedProblem {
-  // Says how the checkpoint's inputs were rounded (quantised_linear.h).
+  // The rounding of x for which the checkpoint was made (quantised_linear.h).
   enum class Inputs : std::uint8_t { kPlain, kToken, kGroup, kBlock };
 
   QuantisedMatrix w;

@@ -16,14 +16,14 @@ namespace {
 using namespace cuda;
 using namespace cuda::quantised;
 
-// The most rows for which this kernel is used, measured on an H200. With more rows of x the streamed kernel is as fast,
-// because every row of x costs more reads from shared memory.
+// The maximum number of rows for which this kernel is used, measured on an H200. With more rows of x the streamed
+// kernel is as fast, because every row of x costs this kernel more reads from shared memory.
 constexpr std::int64_t kMostPackedRows = 4;
 constexpr std::int64_t kMostByteRows = 2;
-// The most bytes of x in shared memory. Beside them there is room for three slots of the ring, or fewer if the scales
-// are large.
+// The maximum number of bytes of x in shared memory. Beside them there is room for three slots of the ring, or fewer if
+// the scales are large.
 constexpr int kMostColumnBytes = 40 << 10;
-// The most shared memory that the ring, the scales and x of a block may take if two blocks are to fit on a
+// The maximum number of bytes of shared memory for the ring, the scales and x of a block, so that two blocks fit on a
 // multiprocessor. Sums and barriers take another 12 KiB.
 constexpr int kMostShared = 100 << 10;
 

@@ -44,8 +44,8 @@ __global__ void __launch_bounds__(kStagedThreads, 2)
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   constexpr int kPerByte = is_packed(kValues) ? 2 : 1;
   constexpr int kLoads = column_loads(kValues);
-  // True: the zeros of int4, and the number that the conversion adds (kOffset), are subtracted from sums and not from
-  // values.
+  // If true, the zeros of int4, and the number that the conversion adds (kOffset), are subtracted from sums and not
+  // from values.
   constexpr bool kSumsOfX = kValues == Values::kInt4 && kScaleOf == ScaleOf::kSums;
   extern __shared__ __align__(1024) unsigned char shared[];
   __shared__ SharedBarrier full[kMostRingSlots], empty[kMostRingSlots], scales_full[2], scales_empty[2];
@@ -135,8 +135,8 @@ __global__ void __launch_bounds__(kStagedThreads, 2)
   constexpr int kScaleSize = scale_size(kValues, kScaleOf);
   const bool two = has_two_groups<kValues>(p);
   float sum[4];
-  // Adds the products of half of the warp's chunk, kQuadBytes of each of its rows. The chunk begins at `from`. `quad`
-  // is the number of these kQuadBytes in a row of w.
+  // Adds the products of half of the warp's chunk. The chunk begins at `from`, and a half has kQuadBytes of each row.
+  // `quad` is the half's index in a row of w, counted in pieces of kQuadBytes.
   const auto add_products = [&](const unsigned char* from, int quad, const unsigned char* of_tile) {
     const unsigned char* const mine = from + row * kChunkBytes + ((quad % 2 * 4 + unit) ^ row) * 16;
     uint4 w[2];

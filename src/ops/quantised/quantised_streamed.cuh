@@ -23,10 +23,10 @@
 
 namespace tessera::cuda::quantised {
 
-inline constexpr int kMostStreamedRows = 16;  // most rows of x
+inline constexpr int kMostStreamedRows = 16;  // maximum number of rows of x
 inline constexpr int kRoundBytes = kStreamWarps * kQuadBytes;
 inline constexpr int kRowPadding = 64;  // bytes past a multiple of 128, so that eight threads read from all banks
-// The most bytes that a ring may have if two blocks are to fit on a multiprocessor.
+// The maximum number of bytes of a ring, so that two blocks fit on a multiprocessor.
 template <int kEights>
 inline constexpr int kMostRingBytes = (kEights == 1 ? 100 : 92) << 10;
 

@@ -12,8 +12,8 @@ using namespace cuda;
 using namespace cuda::quantised;
 
 constexpr int kNotServed = -1;
-// Returns the number of scales of a row in a stage. It is 0 if a scale belongs to a whole row, and kNotServed for other
-// formats.
+// Returns the number of scales of a row in a stage. It is 0 if a scale belongs to a whole row and values have eight
+// bits, and kNotServed if the kernel does not support the format.
 int groups_of_stage(const QuantisedMatrix& w) {
   const QuantisedFormat& f = w.format;
   if (group_shift_of(w) < 0) return kNotServed;

@@ -3,8 +3,8 @@
 // the kernel.
 //
 // If columns within a stage share a scale as a group, the scale is multiplied with the values and the group's offset is
-// added. This rounds the weights to T once; NVFP4's weights stay exact. If a whole row has one scale, it is multiplied
-// with the sums, in float32.
+// added. This rounds the weights to T once; NVFP4's weights stay exact. If a whole row of 8-bit values has one scale,
+// the sums are multiplied by it, in float32.
 //
 // With few rows the time is bounded by reading w once. Converting takes about three instructions a value, and a
 // multiprocessor issues them for 40 values a cycle. If memory delivers w at full speed, converting takes less than half
@@ -20,9 +20,9 @@ inline constexpr int kStageSteps = kStageColumns / 16;
 
 inline constexpr int stage_row_bytes(Values values) { return is_packed(values) ? kStageColumns / 2 : kStageColumns; }
 
-// The copy engine (TMA) permutes the 16-byte chunks of a row of kRowBytes: chunk c of row r is at chunk c ^ x, where x
-// is the number of the row's 128-byte line. Returns the offset of chunk 0 of a row. Chunk c is at this offset ^ 16 c,
-// and the chunks of row r + 8 are 8 kRowBytes further on.
+// The copy engine (TMA) permutes the 16-byte chunks of a row of kRowBytes: chunk c of a row is at chunk c ^ l, where l
+// is the number of the row's 128-byte line modulo the number of chunks in a row. Returns the offset of chunk 0 of a
+// row. Chunk c is at this offset ^ 16 c, and the chunks of row r + 8 are 8 kRowBytes further on.
 template <int kRowBytes>
 __device__ inline std::uint32_t first_chunk(int row) {
   const int byte = row * kRowBytes;
@@ -163,8 +163,8 @@ struct StageScales {
   }
 };
 
-// Converts a thread's values of a step, of a row and of the eighth row after it. `start` is the place of the thread's
-// first value of the stage in shared memory.
+// Converts a thread's values of one step, in a row and in the eighth row after it. `start` is the shared-memory address
+// of the thread's first value in the stage.
 template <class T, Values kValues, StageGroups kGroups>
 __device__ inline void convert_step(std::uint32_t start, int step, const StageScales<T, kValues, kGroups> (&scales)[2],
                                     std::uint32_t (&to)[4]) {
@@ -198,7 +198,7 @@ struct ConvertedProduct {
   static constexpr bool kScaled = false;
   using Ring = TileRing<kN, kTileWeights * kWeightRowBytes, 2>;
   // With many rows a step is converted while the product of the step before it runs. With few rows products are so
-  // short that it is faster to convert the whole stage before the first.
+  // short that it is faster to convert the whole stage before its first product.
   static constexpr bool kInterleaved = kN > 128;
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -216,7 +216,7 @@ struct ConvertedProduct {
     };
 #pragma unroll
     for (float& total : sum) total = 0;
-    // The place of the thread's first value in a stage. Each thread of a quad has two neighbouring values there.
+    // The offset of the thread's first value in a stage. Each thread of a quad has two neighbouring values there.
     const std::uint32_t first = first_chunk<kWeightRowBytes>(weight) + threadIdx.x % 4 * (is_packed(kValues) ? 1 : 2);
     load_scales(at.first / Loaded::kStages * Loaded::kStages);
     for (int s = 0, slot = 0, turn = 0; s < at.count; ++s) {

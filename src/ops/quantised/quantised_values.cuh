@@ -6,7 +6,7 @@
 //         times the value. float16: the hardware converts.
 //   e2m1  the bits move in the same way, which gives 2^-126 times the value in bfloat16, and 2^-14 times in float16.
 //   int4  the bits become the lowest of the mantissa of 128 (bfloat16) or 1024 (float16), which adds the value.
-//   int8  bfloat16: the value itself, by way of float32. float16: the value plus 1024.
+//   int8  bfloat16: the value itself, by way of float32. float16: the value plus 1152 (1024 + 128).
 //
 // Subnormal values become subnormal numbers, and every step is exact. From the result, exact() computes the value
 // itself, and scaled() computes the value times a scale, rounded to the type. The result of scaled() is kSumGrow times
@@ -79,7 +79,8 @@ inline constexpr float kSumGrow = kValues == Values::kE2M1 || (kValues == Values
 template <class T>
 inline constexpr int kOffset = kIsBf16<T> ? 128 : 1024;
 
-// Returns the number that exact() and scaled() subtract from a converted integer whose zero is `zero`, in both halves.
+// Returns the number that exact() and scaled() subtract from a converted integer whose zero is `zero`, in both halves
+// of a register.
 template <class T, Values kValues>
 __device__ inline std::uint32_t offset_of(int zero) {
   if constexpr (kValues == Values::kInt8) return kIsBf16<T> ? 0u : 0x64806480u;  // 1024 + 128
@@ -141,7 +142,7 @@ __device__ inline void convert_nibbles(std::uint32_t word, std::uint32_t (&pairs
 #pragma unroll
     for (int i = 0; i < 4; ++i) pairs[i] = merge<0x000F000Fu>(word >> (4 * i), kBase);
   } else if constexpr (kIsBf16<T>) {
-    // Signs are masked for two pairs at once. The merge replaces a sign that does not belong to the pair by bits of its
+    // Signs are masked for two pairs at once. The merge overwrites the signs of the other pair with bits of this pair's
     // values. The masks are written in assembly, because the compiler knows which bits are zero, and would mask each
     // sign separately. Left shifts run in parallel with logic instructions.
     std::uint32_t even;
@@ -209,7 +210,7 @@ __device__ inline void convert_small_nibbles(std::uint32_t word, std::uint32_t (
 }
 __device__ inline std::uint32_t convert_small_byte(std::uint32_t byte) { return byte * 0x8008u & 0x00780078u; }
 
-// A float16 scale, and the offset that goes with it, in the form that scaled_and_moved() takes.
+// A float16 scale and its group's offset, in the form that scaled_and_moved() takes.
 template <class T, Values kValues>
 struct ScaleAndOffset {
   std::uint32_t scale = 0;

@@ -3,9 +3,9 @@
 // sheet.
 //
 // Rows of x are the first matrix of a product, so a thread has two rows. All its sums of a stage of 128 columns share
-// two scales of x and, in a block of 128 rows of w, one scale of w. The tensor cores add with about 14 bits, so a
-// stage's sums are multiplied with the scales and added in float32. A warpgroup keeps two stages' sums in registers,
-// and adds one while the tensor cores compute the other.
+// two scales of x and, in a block of 128 rows of w, one scale of w. The tensor cores keep only about 14 bits when they
+// add, so a stage's sums are multiplied by the scales and added in float32. A warpgroup keeps two stages' sums in
+// registers, and adds those of one stage while the tensor cores compute those of the other.
 //
 // Blocks are persistent, and process tiles of 128 by 128. Two blocks of a cluster have neighbouring rows of w and the
 // same rows of x, and share the copies of x. (Four blocks that share both matrices are slower, because a GPU runs fewer
@@ -54,7 +54,7 @@ struct ManyRounded {
   int n;  // columns of y
   int k;
   int row_tiles;
-  int items;  // work items: pairs of tiles of w, times tiles of rows
+  int items;  // number of work items: pairs of tiles of w times tiles of rows of x
   Gate gate;
 };
 
@@ -68,8 +68,9 @@ class ManyTile {
   __device__ int row() const { return row_; }
   __device__ int weight() const { return weight_; }
 
-  // Returns the scales of w for even (0) or odd (1) groups of eight rows, one for each stage. With a gate, even groups
-  // are gate rows and odd groups are up rows.
+  // Returns the scales of the tile's rows of w, one for each stage. With a gate, the groups of eight rows with even
+  // numbers are gate rows, whose scales are those for `odd` = 0, and the groups with odd numbers are up rows, whose
+  // scales are those for `odd` = 1. Without a gate, all rows have the same scales.
   __device__ const float* scales_of(int odd) const {
     const bool is_gated = p_.gate != Gate::kNone;
     const int row = is_gated ? weight_ / 2 + odd * p_.n : weight_;
@@ -77,7 +78,7 @@ class ManyTile {
     return p_.w_scales + static_cast<std::int64_t>(min(row, rows - 1) / p_.group_rows) * p_.w_groups;
   }
 
-  // Multiplies the sums with the scales of rows of w.
+  // Multiplies each sum by the scale of its row of w.
   __device__ void scale_rows(float (&sum)[kManySums]) const {
     const bool is_gated = p_.gate != Gate::kNone;
 #pragma unroll
@@ -92,7 +93,7 @@ class ManyTile {
       }
   }
 
-  // Converts two sums of neighbouring columns to elements of y.
+  // Adds the residual to two sums of neighbouring columns, and converts them to elements of y.
   __device__ std::uint32_t finish(float first, float second, int row, int column) const {
     if (p_.residual != nullptr && row < p_.m && column < p_.n) {
       const Pack<T, 2> old = load_pack<T, 2>(p_.residual + static_cast<std::int64_t>(row) * p_.n + column);
@@ -169,7 +170,7 @@ class ManyTile {
 };
 
 // Computes y tile by tile. Grid: a multiple of kManyCluster. Preconditions: n and k are multiples of 16. If w has a
-// scale for each block, its blocks have whole tiles of rows (with a gate, half tiles) and 128 columns.
+// scale for each block, a block has 128 columns, and its rows are whole tiles, or with a gate whole halves of tiles.
 template <class T>
 __global__ void __launch_bounds__(kManyThreads, 1) rounded_many(const __grid_constant__ ManyRounded<T> p) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)

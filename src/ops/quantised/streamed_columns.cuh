@@ -40,8 +40,8 @@ __device__ inline uint4 arrange(const uint4& columns) {
   return columns;
 }
 
-// x in shared memory. The threads of a quad load neighbouring 16 bytes. Rows are padded, so that the eight threads that
-// read together use all banks.
+// x in shared memory. The threads of a quad load neighbouring pieces of 16 bytes. Rows are padded, so that the eight
+// threads that read together use all banks.
 struct StagedColumns {
   unsigned char* columns;  // [m][row_bytes()]
   float* sums;             // [columns / 128][8]: sums of 128 columns of a row of x; only for int4

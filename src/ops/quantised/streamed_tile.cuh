@@ -132,8 +132,8 @@ __device__ inline void convert_word(std::uint32_t word, std::uint32_t (&pairs)[4
   }
 }
 
-// Returns whether the second half of a thread's 16 bytes belongs to the next group. Only kernels that scale values use
-// this.
+// Returns whether the second half of a thread's 16 bytes belongs to the next group. The result matters only if the
+// kernel scales values.
 template <Values kValues, class T>
 __device__ inline bool has_two_groups(const StreamedQuantised<T>& p) {
   return is_packed(kValues) && p.group_shift == 4;

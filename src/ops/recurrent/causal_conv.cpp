@@ -45,7 +45,7 @@ struct Problem {
   std::int64_t width;
   std::int64_t channels;
   std::int64_t taps;
-  std::int64_t slot_rows;  // taps - 1 rows, and drafts behind them
+  std::int64_t slot_rows;  // rows in a slot: taps - 1, and one for each draft that it can hold
   StateMetadata metadata;
 
   T* slot(std::int64_t request) const { return state + metadata.slots[request] * slot_rows * channels; }
@@ -93,8 +93,9 @@ void convolve_rows(const Problem<T>& p, std::int64_t num_requests, std::int64_t 
   }
 }
 
-// Drops the slot's oldest rows and the drafts that were not accepted, and appends the request's newest rows: taps - 1
-// rows before the drafts, then the drafts.
+// Makes the slot hold the request's last taps - 1 rows before its new drafts, and then these drafts. If the forward has
+// fewer than taps - 1 such rows, they follow the newest rows that the slot had, accepted drafts included, or zeros if
+// the request starts here.
 template <class T>
 void keep_last_rows(const Problem<T>& p, std::int64_t request) {
   if (!p.metadata.keeps_state(request)) return;
@@ -103,7 +104,7 @@ void keep_last_rows(const Problem<T>& p, std::int64_t request) {
   T* const slot = p.slot(request);
   for (std::int64_t i = 0; i < p.taps - 1; ++i) {
     T* const to = slot + i * p.channels;
-    const std::int64_t back = p.taps - 1 - i;  // rows from this row to the last new row
+    const std::int64_t back = p.taps - 1 - i;  // row i of the slot becomes the row this many before `end`
     if (back <= new_rows)
       std::copy_n(p.x + (end - back) * p.width, p.channels, to);
     else if (p.metadata.starts_anew(request))

@@ -1,6 +1,7 @@
-// causal_conv on CUDA. A thread processes neighbouring channels of up to kTileRows rows, and loads all inputs of these
-// rows before it computes the first. A separate launch writes the slots, because rows of several blocks read the same
-// slot. In a decode step a thread computes all rows of its request, which are few, and writes the slot.
+// causal_conv on CUDA. A thread processes neighbouring channels of up to kTileRows rows, and loads the inputs of all
+// these rows before it computes the first row. A second launch writes the slots, because blocks of the first launch
+// still read them. In a decode step there is only one launch: a thread computes all rows of its request, which are few,
+// and then writes the slot.
 #include "tessera/ops/recurrent/causal_conv.h"
 
 #include <algorithm>
@@ -29,7 +30,7 @@ struct Conv {
   std::int64_t width;
   std::int64_t channels;
   int taps;
-  int slot_rows;  // taps - 1 rows, and drafts behind them
+  int slot_rows;  // rows in a slot: taps - 1, and one for each draft that it can hold
   int rows_of_block;
   StateMetadata metadata;
 
@@ -39,7 +40,8 @@ struct Conv {
 };
 
 // The weights of a thread's channels. kTaps = 0 means that the number of taps, up to kMaxConvTaps, is only known at run
-// time. Arrays end with the newest row; elements before the first tap are not used.
+// time. Arrays have room for the most taps, and their last element is that of the newest row. So with fewer taps the
+// elements before the first tap are not used.
 template <class T, int N, int kTaps>
 struct Channels {
   static constexpr int kMost = kTaps > 0 ? kTaps : static_cast<int>(kMaxConvTaps);
@@ -133,16 +135,17 @@ __global__ void __launch_bounds__(kThreads) convolve_rows(const Conv<T> c) {
   }
 }
 
-// Drops the slot's oldest rows and the drafts that were not accepted, and appends the request's newest rows: taps - 1
-// rows before the drafts, then the drafts. Each channel belongs to one thread, so a thread may read a row of the slot
-// after it has written an earlier one.
+// Makes the slot hold the request's last taps - 1 rows before its new drafts, and then these drafts. If the forward has
+// fewer than taps - 1 such rows, they follow the newest rows that the slot had, accepted drafts included, or zeros if
+// the request starts here. Only one thread accesses a channel of the slot, so a thread may read a row of the slot after
+// it has written an earlier one.
 template <class T, int N>
 __device__ inline void keep_rows(const Conv<T>& c, const StateRequest& request, std::int64_t channel) {
   const int kept = c.taps - 1;
   T* const slot = c.slot(request, channel);
   const std::int64_t end = request.first_row + request.kept_rows;
   for (int i = 0; i < kept; ++i) {
-    const int back = kept - i;  // row i of the state is this many rows before `end`
+    const int back = kept - i;  // row i of the slot becomes the row this many before `end`
     Pack<T, N> value{};
     if (back <= request.kept_rows)
       value = load_pack<T, N>(c.x + (end - back) * c.width + channel);
@@ -166,8 +169,8 @@ __global__ void __launch_bounds__(kThreads) keep_last_rows(const Conv<T> c) {
   if (request.slot != 0) keep_rows<T, N>(c, request, channel);
 }
 
-// Computes the convolution and updates the slots, for requests of few rows: one, and drafts.
-// Grid: [rows, blocks of channels]. A block has a request, so blocks past the number of requests have no work.
+// Computes the convolution and updates the slots in decode steps, in which a request has one row and its drafts. Grid:
+// [rows, blocks of channels]. A block processes one request, so blocks past the number of requests have no work.
 template <class T, int N, int kTaps>
 __global__ void __launch_bounds__(kThreads) convolve_decodes(const Conv<T> c) {
   constexpr int kRowsAtOnce = 4;

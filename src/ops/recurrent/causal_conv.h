@@ -4,7 +4,7 @@
 //   y[t, c] = silu(Σ_j w[c, j] · x[t - (K - 1) + j, c])
 //
 // Only the first C of a row's W values are read, so that x may be the result of a joint projection. A slot of `state`
-// holds the last K - 1 rows of a request before its drafts (ForwardBatch::draft_lens), oldest first, and behind them up
+// holds the last K - 1 rows of a request before its drafts (ForwardBatch::draft_lens), oldest first, and after them up
 // to D drafts. The rows before the request's next forward are the K - 1 rows that end with the last accepted draft
 // (ForwardBatch::accepted_drafts). For a request that starts at position 0 these rows are zeros, and its slot is not
 // read.

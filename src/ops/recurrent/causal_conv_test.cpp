@@ -41,7 +41,8 @@ void check(DType dtype, const std::vector<StateRequest>& requests, std::int64_t 
   std::int64_t row = 0;
   for (const StateRequest& request : requests) {
     const std::vector<double> all = sequence(dtype, request, channels);
-    // Writes the slot of a request whose first `count` rows are computed, and the `drafts` rows behind them.
+    // Writes the request's slot as it is after the first `count` rows: the last taps - 1 of these rows, and then the
+    // next `drafts` rows as drafts.
     const auto write_slot = [&](HostTensor& to, std::int64_t count, std::int64_t drafts) {
       for (std::int64_t i = 0; i < taps - 1 + drafts; ++i)
         for (std::int64_t c = 0; c < channels; ++c)
@@ -170,7 +171,7 @@ TEST(CausalConvCuts, ChangeNoBits) {
   }
 }
 
-// One recorded graph works for any batch of its number of rows.
+// A graph that was recorded for 12 rows works for every batch of at most 12 rows.
 TEST(CausalConvGraph, ReplaysWithOtherRequests) {
   const HostTensor x = random_tensor(DType::kFloat32, {12, kWidth}, 5);
   const HostTensor w = random_tensor(DType::kFloat32, {kWidth, 4}, 6);

@@ -19,9 +19,10 @@ struct StateRequest {
   bool anew;     // the state starts from zeros
 };
 
-// Returns the number of requests that have all their rows among the first `rows` rows of the forward. If the plan is
-// wrong, the requests from the first misfit on are left out, so that nothing is written out of bounds
-// (count_requests()). Every thread computes the number by itself; with a correct plan the loop ends at once.
+// Returns the number of requests whose rows all lie among the first `rows` rows of the forward. If a wrong plan has a
+// request with later rows, this request and all after it are left out, so that nothing is written out of bounds (as in
+// count_requests(), for the CPU). Every thread computes the number by itself; with a correct plan the loop ends at
+// once.
 __device__ inline int count_requests_on_device(const StateMetadata& metadata, std::int64_t rows) {
   int count = *metadata.lengths.num_requests;
   while (count > 0 && metadata.lengths.query_starts[count] > rows) --count;

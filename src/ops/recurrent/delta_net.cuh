@@ -11,7 +11,7 @@ using namespace cuda;
 
 struct BlockOperands;
 
-// The operands of one row: of the forward, or of a draft in a slot.
+// The operands of one row, which is either a row of the forward or a draft in a slot.
 template <class T>
 struct DeltaRow {
   const T* queries;  // [key_heads, key_dim]; null for a draft in a slot, which only advances the state
@@ -50,7 +50,7 @@ struct DeltaNet {
   int first_chunk;          // first chunk of the window
   int window_chunks;        // the greatest number of chunks in a window
   BlockOperands* operands;  // workspace: [chunks of a window, blocks of 16 rows in a chunk, heads]
-  float* decays;            // like `operands`: exp(G_n), written for the first block of each chunk
+  float* decays;            // indexed like `operands`: exp(G_n) of a chunk, at its first block
 
   __device__ std::int64_t width() const { return 2LL * key_heads * key_dim + 1LL * heads * value_dim; }
   __device__ int keys_width() const { return key_heads * key_dim; }
@@ -58,7 +58,7 @@ struct DeltaNet {
     const T* const queries = qkv + at * width();
     return {queries, queries + keys_width(), queries + 2 * keys_width(), ba + at * 2 * heads};
   }
-  // Returns the place of draft `number` of the slot, whose position in the sequence is `position`.
+  // Returns the place in the slot of draft number `number`, which is at `position` in the sequence.
   __device__ DraftPlace<T> draft(int slot, int number, int position) const {
     const DraftLayout layout{held_drafts, keys_width(), 2 * heads, heads * value_dim};
     T* const first = draft_rows + static_cast<std::int64_t>(slot) * layout.size();

@@ -1,6 +1,7 @@
-// The second kernel of the chunked form of the gated delta net. It goes through a request's chunks of a window and
-// updates the state, using the operands that the first kernel made (delta_net_operands.cuh). Between two windows the
-// state is in the request's slot.
+// The second kernel of the chunked form of the gated delta net. For each request, it takes the chunks that lie in the
+// window one after the other and updates the state, using the operands that the first kernel made
+// (delta_net_operands.cuh, which also explains the symbols below). Between two windows the state is in the request's
+// slot.
 //
 // A block of four warps has kSliceColumns columns of one value head. The state of these columns stays in registers in
 // float32: warp w has 32 of the key's dimensions. In each chunk, warp w computes the rows 16w … 16w + 15. Each lane
@@ -257,7 +258,7 @@ class Chunks {
   ChunkMemory<T, kStages>& m_;
   const int skipped_;      // chunks of the request in earlier windows
   const int chunks_;       // chunks of the request in this window
-  const int first_block_;  // index in the workspace
+  const int first_block_;  // workspace index of the window's first block of 16 rows of the request
   const int warp_ = static_cast<int>(threadIdx.x) / kWarp;
   const int lane_ = static_cast<int>(threadIdx.x) % kWarp;
   const int row_ = lane_ / 4;  // row in a tile of sums; the lane has this row and row_ + 8
@@ -266,8 +267,8 @@ class Chunks {
   float out_[kSliceColumns / 8][4];       // output sums of the warp's rows
 };
 
-// Runs the chunks of a window. A block processes every gridDim.x-th work item. The row-by-row kernel processes the
-// other requests (chunked_rows()).
+// Runs the chunks of a window. A block processes every gridDim.x-th work item. It skips requests for which
+// chunked_rows() is 0: run_rows() computes them.
 template <class T, int kStages>
 __global__ void __launch_bounds__(kChunkThreads) run_chunks(const DeltaNet<T> p) {
   extern __shared__ __align__(128) unsigned char shared[];

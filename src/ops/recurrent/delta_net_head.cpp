@@ -163,8 +163,8 @@ void run_delta_chunk(const DeltaRows& rows, std::int64_t count, const DeltaSizes
   for (std::int64_t i = 0; i < count; ++i) sums[i] = sum += rows.gates[i];
   apply_decay(scratch.keys_keys, scratch.query_keys, sums, rows.betas, count);
 
-  // `values` becomes the right-hand sides in place: v minus the state's prediction for each key. Then it becomes the
-  // solution u.
+  // `values` becomes beta_i · (v_i - exp(G_i) · Sᵀk_i) in place, which is the right-hand side of the system.
+  // solve_lower() then replaces it by the solution u.
   GemmBlock by_state{.a = rows.keys,
                      .a_stride = dk,
                      .b = state,
@@ -198,7 +198,7 @@ void run_delta_chunk(const DeltaRows& rows, std::int64_t count, const DeltaSizes
   gemm_block(by_changes);
 
   scale_floats(state, dk * dv, fast_exp(sum));
-  float left[kDeltaChunk] = {};  // how much the change of row j decays until the last row of the chunk
+  float left[kDeltaChunk] = {};  // exp(G_n - G_j): the decay of row j's change until the last row
   for (std::int64_t j = 0; j < count; ++j) left[j] = fast_exp(sum - sums[j]);
   for (std::int64_t i = 0; i < dk; ++i)
     for (std::int64_t j = 0; j < count; ++j) scratch.keys_t[i * kDeltaChunk + j] *= left[j];

@@ -2,7 +2,8 @@
 // the operands of the products with the state. These operands are scaled, and lie in the order in which lanes read
 // them.
 //
-// G_i is the sum of g up to row i of the chunk, and u = U - W · S (gated_delta_net.h has the formulas of u):
+// G_i is the sum of g up to row i of the chunk, n is the chunk's last row, and u = U - W · S (gated_delta_net.h has the
+// formulas of u):
 //
 //   W = (I + A)⁻¹ · (beta_i · exp(G_i) · k_i)      U = (I + A)⁻¹ · (beta_i · v_i)
 //   A_ij = beta_i · exp(G_i - G_j) · (k_i·k_j) for j < i, else 0
@@ -63,8 +64,8 @@ struct ChunkPlace {
   int block;      // index of its first block of 16 rows in the workspace
 };
 
-// Finds chunk p.first_chunk + in_window of the forward. Returns false if a window has no such chunk, or if the forward
-// has fewer chunks. All lanes of a warp call it.
+// Sets `place` to chunk p.first_chunk + in_window of the forward. Returns false if in_window is past the end of the
+// window, or if the forward has fewer chunks. All lanes of a warp call it.
 template <class T>
 __device__ inline bool find_chunk(const DeltaNet<T>& p, int requests, int in_window, ChunkPlace& place) {
   if (in_window >= p.window_chunks) return false;

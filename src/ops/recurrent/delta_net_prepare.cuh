@@ -1,11 +1,11 @@
 // The first kernel of the gated delta net's chunked form. It computes everything that does not need the state, for all
 // chunks of a window in parallel (delta_net_operands.cuh has the formulas).
 //
-// A block of four warps has one chunk of one value head. Warp w has the rows 16w … 16w + 15 of the products of rows
-// with rows. It also has these rows' 16 x 16 block on the diagonal of I + A, which it inverts in float32. The
-// triangular system is then solved block after block for transposed right-hand sides. So the sums of one product, still
-// in registers, are the operands of the next. Each warp solves for 32 of the key dimensions and 32 of the value
-// dimensions, without synchronising with the other warps.
+// A block of four warps has one chunk of one value head. Warp w has the rows 16w … 16w + 15 of the products k_i·k_j and
+// q_i·k_j. It also has these rows' 16 x 16 block on the diagonal of I + A, which it inverts in float32. Then it solves
+// the triangular system, one block of 16 rows after the other, for 32 of the key dimensions and 32 of the value
+// dimensions, without synchronising with the other warps. The right-hand sides are transposed, so that the sums of one
+// product are the operands of the next without leaving the registers.
 #pragma once
 
 #include "tessera/ops/recurrent/delta_net_operands.cuh"
@@ -222,8 +222,8 @@ class Preparation {
     }
   }
 
-  // Inverts the unit lower triangular block by substitution. Each lane computes one column, and lane + 16 computes the
-  // same column.
+  // Inverts the unit lower triangular block by substitution. Lanes l and l + 16 both compute column l of the inverse,
+  // and each stores half of it.
   __device__ void invert_block() {
     auto& system = m_.own[warp_].system;
     __syncwarp();
@@ -245,7 +245,8 @@ class Preparation {
       if (i / 8 == lane_ / kBlockRows) system.matrix[i][warp_ * kBlockRows + lane_ % kBlockRows] = from_float<T>(x[i]);
   }
 
-  // Loads a block of -A, or an inverse, as right operands for 16 rows.
+  // Loads 16 x 16 block (`block`, `before`) of -A as right operands, or the inverse of the diagonal block if the two
+  // are equal.
   __device__ void load_system(std::uint32_t (&b)[4], int block, int before) const {
     cuda::load_matrices<false>(
         b, &m_.own[block].system.matrix[lane_ / 16 * 8 + lane_ % 8][before * kBlockRows + lane_ / 8 % 2 * 8]);
@@ -320,7 +321,7 @@ class Preparation {
   float query_factors_[2] = {};  // factors of the rows row_ and row_ + 8
 };
 
-// Prepares the chunks of a window. A block processes every gridDim.x-th chunk of a head.
+// Prepares the chunks of a window. A block processes every gridDim.x-th pair of a chunk and a value head.
 template <class T>
 __global__ void __launch_bounds__(kChunkThreads, 4) prepare_chunks(const DeltaNet<T> p) {
   extern __shared__ __align__(128) unsigned char shared[];

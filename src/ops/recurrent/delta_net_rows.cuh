@@ -36,8 +36,9 @@ __device__ inline float column_sum(const float (&parts)[kRowWarps][kWarp], int l
   return sum;
 }
 
-// Loads the operands of `count` rows of a request for one head. Row `first` is a row of the forward; if it is negative,
-// it is a draft in the slot, and row -1 is the last accepted one. Keys and queries are normalised.
+// Loads the operands of `count` rows of a request for one head, beginning with row `first`. Row 0 is the request's
+// first row in the forward. Negative rows are accepted drafts in the slot; row -1 is the last one. Keys and queries are
+// normalised.
 template <class T, int kHeld>
 __device__ inline void load_rows(const DeltaNet<T>& p, const Work& work, int first, int count, RowMemory<kHeld>& to) {
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
@@ -49,7 +50,7 @@ __device__ inline void load_rows(const DeltaNet<T>& p, const Work& work, int fir
     const DraftPlace<T> draft = p.draft(request.slot, request.accepted + r, request.position + r);
     return {nullptr, draft.keys, draft.values, draft.ba};
   };
-  // Each warp first loads what it alone loads, so that no load waits for another.
+  // The last warp loads the gates, and the warp before it the values, so that neither load waits for the other.
   const int column = work.column + lane;
   if (warp == kRowWarps - 1 && lane < count) {
     const Gates gates = load_gates(p, row_of(lane).ba, work.head);
@@ -63,8 +64,8 @@ __device__ inline void load_rows(const DeltaNet<T>& p, const Work& work, int fir
         to.values[i][lane] = column < p.value_dim ? to_float(row_of(i).values[work.head * p.value_dim + column]) : 0.0f;
   }
   const int key_offset = p.key_offset(work.head);
-  // The keys and queries of the rows are vectors, which the warps take in turn. All are loaded before the first is
-  // used.
+  // The keys and queries of the rows are vectors, which the warps take in turn. A warp loads all its vectors before it
+  // uses the first.
   constexpr int kVectors = 2 * kRowsAtOnce / kRowWarps;  // vectors that a warp loads
   constexpr int kLoads = RowMemory<kHeld>::kDims / kWarp;
   float values[kVectors][kLoads];
@@ -149,11 +150,11 @@ __global__ void __launch_bounds__(kRowThreads, kHeld <= 32 ? 7 : 3) run_rows(con
     if (!waited) wait_for_previous();
     waited = true;
 
-    // Accepted drafts come before the request's rows, which begin at 0. Drafts in the slot have no results.
+    // Row 0 is the request's first row in the forward. Accepted drafts have negative numbers, and no results.
     int count = 0;
     for (int first = -work.request.accepted; first < work.request.num_rows; first += count) {
       count = min(kRowsAtOnce, work.request.num_rows - first);
-      __syncthreads();  // the rows before have been used
+      __syncthreads();  // all threads have used the previous rows
       load_rows(p, work, first, count, m);
       __syncthreads();
       for (int i = 0; i < count; ++i) {
@@ -199,7 +200,7 @@ __global__ void __launch_bounds__(kRowThreads, kHeld <= 32 ? 7 : 3) run_rows(con
           p.y[(row * p.heads + work.head) * p.value_dim + column] = from_float<T>(column_sum(m.out[i], lane));
       }
     }
-    // The work is computed again, because `work` would take registers during the loop above.
+    // Calls find_work() again, because `work` would otherwise take registers during the loop above.
     keep_drafts(p, find_work(p, item));
   }
   if (!waited) wait_for_previous();

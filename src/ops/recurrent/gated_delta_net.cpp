@@ -34,8 +34,8 @@ Result<std::vector<ir::Type>> infer(const ir::OpSignature& s) {
   TRY(expect_type(s, 3, "dt_bias", {ir::DType::kFloat32, {heads}}));
   const std::int64_t drafts = s.node.attribute_or("drafts", std::int64_t{0});
   if (drafts < 0 || (drafts > 0) != (s.operands.size() == 6))
-    return refuse(s, fmt::format("drafts is {} beside {} operands; accepted: 0 beside 5, 1 or more beside 6", drafts,
-                                 s.operands.size()));
+    return refuse(s, fmt::format("drafts = {} with {} operands; it must be 0 with 5 operands, and at least 1 with 6",
+                                 drafts, s.operands.size()));
   const DraftLayout layout{.drafts = static_cast<int>(drafts),
                            .keys = static_cast<int>(key_heads * *state[2].constant()),
                            .gates = static_cast<int>(2 * heads),

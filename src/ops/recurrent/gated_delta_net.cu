@@ -1,9 +1,10 @@
-// The gated delta net on CUDA. The row-by-row kernel of delta_net_rows.cuh computes requests of few rows, with drafts
-// or with accepted drafts, all requests of deterministic forwards, and heads that the chunked form does not support.
+// The gated delta net on CUDA. The row-by-row kernel of delta_net_rows.cuh computes requests with few rows, requests
+// with drafts or accepted drafts, all requests of decode steps, of deterministic forwards and of float32, and heads
+// that the chunked form does not support.
 //
 // Tensor cores compute all other requests in chunks, one window of chunks after the other. Two kernels process each
 // window. The kernel of delta_net_prepare.cuh processes all chunks of the window in parallel. Then the kernel of
-// delta_net_chunks.cuh processes them one after the other.
+// delta_net_chunks.cuh processes the chunks of each request one after the other.
 //
 // The launches depend only on the number of rows for which the operator is bound, padding included. Blocks find their
 // requests in the plan's memory when they run, and each processes every gridDim.x-th part of the work.
@@ -30,7 +31,8 @@ using namespace delta_net;
 
 constexpr int kLeastChunkRows = 16;
 
-// Returns the launch shape for up to `items` parts of work: as many blocks as the device runs at once, or fewer.
+// Returns the launch shape for up to `items` parts of work: one block for each, but at most as many blocks as the
+// device can run at once.
 Result<LaunchShape> work_shape(const void* kernel, int threads, std::size_t shared_bytes, std::int64_t items,
                                const Device& device) {
   const int resident = TRY(blocks_per_multiprocessor(kernel, threads, shared_bytes, "gated_delta_net"));
@@ -140,8 +142,8 @@ Result<std::unique_ptr<BoundOp>> bind_typed(const BindArgs& args, const StateMet
   if constexpr (!std::is_same_v<T, float>) {
     const ChunkedForm form = chunked_form(args);
     if (form.serves) {
-      // If all blocks of one request can run at once with a multiprocessor for each, a block has two stages. Otherwise
-      // it has one stage, so that two blocks fit on a multiprocessor.
+      // A block has two stages if every block of one request can have a multiprocessor for itself, and two stages fit
+      // in its shared memory. Otherwise it has one stage, so that two blocks fit on a multiprocessor.
       const bool alone = p.heads * p.slices <= args.device.properties().threads &&
                          TRY(most_shared_memory("gated_delta_net")) >= sizeof(ChunkMemory<T, 2>);
       return alone ? bind_chunked<T, 2>(args, p, form, items) : bind_chunked<T, 1>(args, p, form, items);

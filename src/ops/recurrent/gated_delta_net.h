@@ -16,18 +16,18 @@
 // S [Dk, Dv] is the request's slot of `state`. It starts from zeros if the request's first row in this forward is at
 // position 0. A request's drafts, its last rows (ForwardBatch::draft_lens), are computed on a copy, so that the slot
 // afterwards holds the state before them. The keys, the values and the row of ba of each draft are stored in the
-// request's slot of `draft_rows`. The request's next forward advances S over the drafts that were accepted
-// (ForwardBatch::accepted_drafts) from these rows, before its own rows. Without the attribute `drafts` there is no
-// operand draft_rows. Everything is computed in float32.
+// request's slot of `draft_rows`. The request's next forward uses them to advance S over the drafts that were accepted
+// (ForwardBatch::accepted_drafts), and then computes its own rows. Without the attribute `drafts` there is no operand
+// draft_rows. Everything is computed in float32.
 //
-// A slot of draft_rows holds the values of D drafts, [D, Hv·Dv], and behind them 2·D + 1 places for keys and ba,
+// A slot of draft_rows holds the values of D drafts, [D, Hv·Dv], and after them 2·D + 1 places for keys and ba,
 // [2·D + 1, Hk·Dk + 2·Hv]. The keys and the ba of the draft at position p of the sequence lie in place p mod (2·D + 1).
-// So the new drafts of a request with one other row do not replace accepted drafts, and each block of a kernel may
-// store its part of the new drafts while other blocks still read accepted keys.
+// If a request has only one row besides its drafts, its new drafts do not replace accepted drafts. So each block of a
+// kernel may store its part of the new drafts while other blocks still read accepted keys.
 //
 // The recurrent form computes row by row, by the formulas above. The chunked form computes up to kDeltaChunk rows at a
 // time. The corrections u of a chunk solve a triangular system, so that nearly all work is matrix products. G_i is the
-// sum of g up to row i of the chunk:
+// sum of g up to row i of the chunk, and n is the chunk's last row:
 //
 //   u_i = beta_i · (v_i - exp(G_i) · Sᵀk_i - Σ_{j<i} exp(G_i - G_j) · (k_i·k_j) · u_j)
 //   out_i = exp(G_i) · Sᵀq_i + Σ_{j<=i} exp(G_i - G_j) · (q_i·k_j) · u_j
@@ -55,7 +55,7 @@ extern const KernelDef kGatedDeltaNetCuda;
 struct DraftLayout {
   int drafts;  // D
   int keys;    // Hk·Dk
-  int gates;   // 2·Hv, behind the keys of the same draft
+  int gates;   // 2·Hv; they follow the keys of the same draft
   int values;  // Hv·Dv
 
   constexpr int key_places() const { return 2 * drafts + 1; }

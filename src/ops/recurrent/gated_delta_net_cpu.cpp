@@ -48,7 +48,7 @@ struct DraftPlace {
   T* values;
   T* ba;
 };
-// Returns the place of draft `number` of the request's slot, whose position in the sequence is `position`.
+// Returns the place in the request's slot of draft number `number`, which is at `position` in the sequence.
 template <class T>
 DraftPlace<T> draft_place(const Problem<T>& p, std::int64_t request, std::int64_t number, std::int64_t position) {
   const DraftLayout layout{.drafts = static_cast<int>(p.held_drafts),
@@ -88,7 +88,7 @@ std::int64_t scratch_bytes(const DeltaSizes& sizes) {
 struct Buffers {
   DeltaRows rows;
   DeltaScratch scratch;
-  float* no_state;  // [key_dim, value_dim]: for drafts, and for requests that keep no state
+  float* no_state;  // [key_dim, value_dim]: state that is not kept: of drafts, and of requests without a slot
 };
 
 Buffers make_buffers(float* at, const DeltaSizes& sizes) {
@@ -139,7 +139,8 @@ TESSERA_CPU_CLONES void load_rows(const Problem<T>& p, const SourceRows<T>& from
   }
 }
 
-// Computes the gates in double, because there is only one for each row and head, and sums of g are exponents.
+// Computes the gates in double. Precision matters, because sums of g are exponents, and double costs little, because
+// there is only one gate for each row and head.
 template <class T>
 void load_gates(const Problem<T>& p, const SourceRows<T>& from, std::int64_t count, std::int64_t head,
                 const DeltaRows& rows) {
@@ -221,7 +222,7 @@ void run(const Problem<T>& p) {
     const Buffers own = make_buffers(reinterpret_cast<float*>(p.workspace + begin * scratch_bytes(p.sizes)), p.sizes);
     for (std::int64_t item = next++; item < items; item = next++) run_head(p, item / p.heads, item % p.heads, own);
   });
-  // The heads of a request share its accepted drafts, so new drafts replace them only now.
+  // New drafts may replace accepted ones only now, because all heads of a request read its accepted drafts.
   if (p.held_drafts > 0)
     for (std::int64_t request = 0; request < num_requests; ++request) keep_drafts(p, request);
 }

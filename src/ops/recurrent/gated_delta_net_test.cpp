@@ -23,7 +23,7 @@ struct DeltaSizes {
   std::int64_t width() const { return 2 * key_heads * key_dim + heads * value_dim; }
   std::int64_t state() const { return heads * key_dim * value_dim; }
   std::int64_t keys() const { return key_heads * key_dim; }
-  // Return the numbers of values of a draft's keys with its row of ba, of its values, and of a whole slot of drafts.
+  // Return the number of elements in a draft's keys and row of ba together, in its values, and in a slot of drafts.
   std::int64_t key_width() const { return key_heads * key_dim + 2 * heads; }
   std::int64_t value_width() const { return heads * value_dim; }
   std::int64_t slot_width(std::int64_t held) const { return held * value_width() + (2 * held + 1) * key_width(); }
@@ -90,7 +90,7 @@ Inputs make_inputs(DType dtype, const DeltaSizes& s, const std::vector<StateRequ
   return in;
 }
 
-// Returns the index in draft_rows of draft `number`, at `position`, of a slot: of its keys and ba, and of its values.
+// Return the index in draft_rows at which a draft's keys and ba begin (keys_at), or its values (values_at).
 std::int64_t keys_at(const DeltaSizes& s, std::int64_t held, std::int64_t slot, std::int64_t position) {
   return slot * s.slot_width(held) + held * s.value_width() + position % (2 * held + 1) * s.key_width();
 }
@@ -252,7 +252,7 @@ TEST_P(GatedDeltaNet, EqualsTheReferenceForNoRequestsAndForDecodes) {
 INSTANTIATE_TEST_SUITE_P(DTypes, GatedDeltaNet, ::testing::ValuesIn(kFloatingDTypes),
                          [](const auto& dtype) { return std::string(ir::dtype_name(dtype.param)); });
 
-// The request's rows and its final state, computed in forwards of the given numbers of rows.
+// A request's output rows, as bytes and as values, and its state after forwards with the numbers of rows in `cuts`.
 struct InForwards {
   std::vector<std::byte> rows;
   std::vector<double> values;
@@ -329,7 +329,7 @@ TEST(GatedDeltaNetSlots, SlotZeroIsNeitherReadNorWritten) {
   }
 }
 
-TEST(GatedDeltaNetCuts, MoveValuesByRoundingAlone) {
+TEST(GatedDeltaNetCuts, ChangeValuesOnlyByRounding) {
   const DeltaSizes s{1, 2, 32, 48};
   const Inputs in = make_inputs(DType::kFloat32, s, {{.rows = 150, .slot = 2}}, 0, 5);
   const InForwards whole = run_cut(s, in, kCuts[0], false, false);
@@ -340,7 +340,7 @@ TEST(GatedDeltaNetCuts, MoveValuesByRoundingAlone) {
   }
 }
 
-// One recorded graph works for any batch of its number of rows.
+// A graph that was recorded for 80 rows works for every batch of at most 80 rows.
 TEST(GatedDeltaNetGraph, ReplaysWithOtherRequests) {
   const DeltaSizes s{1, 2, 16, 16};
   constexpr std::int64_t kHeld = 3;

@@ -29,7 +29,7 @@ struct GatedNorm {
 __device__ inline float sigmoid_of(float x) { return 1.0f / (1.0f + expf(-x)); }
 
 // Computes gated_norm. A head takes blockDim.x neighbouring lanes, a power of two up to a warp; a block has blockDim.y
-// heads. When the sum of squares is known, the head's elements are read a second time, from the cache.
+// heads. After the sum of squares is known, a thread reads its elements a second time; they are then in the cache.
 template <class T, int N, class Results>
 __global__ void gated_norm(const GatedNorm<T> p, const Results results) {
   let_next_begin();
@@ -98,7 +98,7 @@ Result<std::unique_ptr<BoundOp>> bind_gated_norm(const BindArgs& args) {
   });
 }
 
-// Computes sigmoid_gate. Each thread takes one pack; the last pack may be short.
+// Returns the results of sigmoid_gate for one pack.
 template <class T, int N>
 __device__ inline Pack<T, N> gated_pack(const Pack<T, N>& values, const Pack<T, N>& gates) {
   Pack<T, N> out;
@@ -108,6 +108,7 @@ __device__ inline Pack<T, N> gated_pack(const Pack<T, N>& values, const Pack<T, 
   return out;
 }
 
+// Computes sigmoid_gate. Each thread takes one pack; the last pack may be short.
 template <class T, int N>
 __global__ void sigmoid_gate(const T* x, const T* gate, T* y, std::int64_t n) {
   let_next_begin();
@@ -121,7 +122,8 @@ __global__ void sigmoid_gate(const T* x, const T* gate, T* y, std::int64_t n) {
   }
 }
 
-// Does what sigmoid_gate() does, but writes the products as rounded rows of whole groups.
+// Computes sigmoid_gate and writes the products as rounded rows (cuda/rounded_rows.cuh). A row consists of whole groups
+// of columns.
 template <class T>
 __global__ void sigmoid_gate_rounded(const T* x, const T* gate, const Rounded<T> y, std::int64_t n) {
   let_next_begin();

@@ -8,8 +8,8 @@
 namespace tessera {
 
 // gated_norm(x X[T, H·D], z X[T, W], w f32[D]) {eps, column = 0} → X[T, H·D]
-//   Computes X(x · 1/√(mean(x²) + eps)) · w · silu(z[column + …]) over each head's D values, rounded to X once more. z
-//   may be a joint projection; the H·D values from `column` on are read.
+//   For each head's D values, computes X(X(x · 1/√(mean(x²) + eps)) · w · silu(z[column + …])), where X(…) rounds to
+//   type X. z may be a joint projection; the H·D values from `column` on are read.
 extern const ir::OpDecl kGatedNorm;
 extern const KernelDef kGatedNormCpu;
 extern const KernelDef kGatedNormCuda;

@@ -37,7 +37,8 @@ __global__ void gated(const T* x, T* y, std::int64_t rows, std::int64_t packs, F
   }
 }
 
-// Does what gated() does, but writes the products as rounded rows of whole groups (cuda/rounded_rows.cuh).
+// Does what gated() does, but writes the products as rounded rows (cuda/rounded_rows.cuh). A row consists of whole
+// groups of columns.
 template <class T, class F>
 __global__ void gated_rounded(const T* x, RoundedRows y, std::int64_t rows, std::int64_t packs, F activation) {
   let_next_begin();

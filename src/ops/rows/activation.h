@@ -1,8 +1,9 @@
 // Activations of feed-forward layers. The arithmetic is float32. The gate's activation is rounded to the storage type
-// before it is multiplied, as in Hugging Face's models. So a fused operator gives the same bits as its native form,
-// which computes it by simpler operators.
+// before it is multiplied, as in Hugging Face's models. So a fused operator gives the same bits as its native form, a
+// sequence of simpler operators.
 //   silu(x) = x / (1 + e^-x)
-//   gelu(x) = x · Φ(x), Φ the normal distribution; with tanh: x/2 · (1 + tanh(√(2/π)·(x + 0.044715·x³)))
+//   gelu(x) = x · Φ(x), where Φ is the distribution function of the standard normal distribution;
+//             with tanh: x/2 · (1 + tanh(√(2/π)·(x + 0.044715·x³)))
 #pragma once
 
 #include "tessera/ir/op_decl.h"

@@ -11,7 +11,7 @@ extern const ir::OpDecl kGatherRows;
 extern const KernelDef kGatherRowsCpu;
 extern const KernelDef kGatherRowsCuda;
 
-// The arguments of a kernel that copies rows, which gather_rows and embedding use. For every i in [0, count), out[i] is
+// The arguments of the kernel with which gather_rows and embedding copy rows. For every i in [0, count), out[i] is
 // given[given_rows[i]] if given_rows[i] is not negative, and table[rows[i] - first_row] otherwise. A row number outside
 // `given` or `table` gives a row of zeros.
 struct RowCopy {

@@ -74,7 +74,7 @@ __global__ void __launch_bounds__(kRowThreads) norm_held(const Norm<T> norm, con
     if (mine(h)) to.store(row, column(h), normalised(held[h], w[h], scale, norm.form));
 }
 
-// Runs the last norm of a layer and the first one of the next layer: normalises x by w0, rounds it as if it were
+// Runs an rms_norm and the add_rms_norm that adds its result: normalises x by w0, rounds the result as if it were
 // stored, and continues like norm_held.
 template <class T, int kHeld>
 __global__ void __launch_bounds__(kRowThreads)
@@ -129,7 +129,8 @@ __global__ void __launch_bounds__(kRowThreads)
     if (mine(h)) to.store(row, column(h), normalised(held[h], w[1][h], scale, norm.form));
 }
 
-// Normalises rows of any length, one block a row. A block reads its row again after the sum, from the cache.
+// Normalises rows of any length, one block a row. After it has added the squares, a block reads its row a second time,
+// from the L1 or L2 cache.
 template <class T, bool kAdd>
 __global__ void norm_reread(const Norm<T> norm, const Numbers<T> to) {
   __shared__ float scratch[kWarp];
@@ -171,7 +172,7 @@ LaunchShape held_shape(std::int64_t rows, std::int64_t n) {
           .block = dim3(static_cast<unsigned>(ceil_div(packs, held * kWarp) * kWarp))};
 }
 
-// Makes the operator with norm_held as its kernel. Precondition: is_held.
+// Makes the operator with norm_held as its kernel. Precondition: is_held<T>(norm.n).
 template <class T, bool kAdd, class To>
 std::unique_ptr<BoundOp> make_held(const char* name, const Norm<T>& norm, const To& to) {
   const LaunchShape shape = held_shape<T>(norm.rows, norm.n);
@@ -247,7 +248,8 @@ std::unique_ptr<BoundOp> make_norm_twice(const BindArgs& first, const BindArgs& 
       [=](cudaStream_t stream) { launch_early(kernel, shape, stream, norm, to, w0, eps0, form0); }, choice);
 }
 
-// Binds both norms as one kernel, which gives the same bits as the two operators.
+// Binds an rms_norm and the add_rms_norm after it as one kernel, which gives the same bits as the two operators.
+// Returns null for float32 and for rows that do not fit in registers.
 Result<std::unique_ptr<BoundOp>> bind_norm_twice(std::span<const BindArgs> calls) {
   switch (calls[0].operands[0].dtype) {
     case ir::DType::kBFloat16: return make_norm_twice<__nv_bfloat16>(calls[0], calls[1]);

@@ -73,7 +73,8 @@ TESSERA_INLINE SinCos sin_cos(float x) {
   const double wide = static_cast<double>(x);
   const double shifted = wide * 0.63661977236758134308 + magic;
   const double q = shifted - magic;
-  // Subtracts π/2 in two parts. The first part has 33 bits, so that its product with q is exact for q up to 2^20.
+  // Subtracts q·π/2 in two parts. The first part of π/2 has 33 bits, so that its product with q is exact for q up to
+  // 2^20.
   double r = wide - q * 1.57079632673412561417;
   r = r - q * 6.07710050650619224932e-11;
   const double s = r * r;
@@ -84,7 +85,8 @@ TESSERA_INLINE SinCos sin_cos(float x) {
   const bool swap = (quadrant & 1) != 0;
   const double a = swap ? cosine : sine;
   const double b = swap ? sine : cosine;
-  // In the four quadrants the sine is s, c, -s, -c, and the cosine is c, -s, -c, s.
+  // For q mod 4 = 0, 1, 2, 3, sin(x) is sin(r), cos(r), -sin(r), -cos(r), and cos(x) is cos(r), -sin(r), -cos(r),
+  // sin(r).
   const double signed_a = (quadrant & 2) != 0 ? -a : a;
   const double signed_b = ((quadrant + 1) & 2) != 0 ? -b : b;
   return {static_cast<float>(signed_a), static_cast<float>(signed_b)};
@@ -105,7 +107,7 @@ TESSERA_CPU_CLONES void table_rows(const std::int32_t* positions, const float* i
   }
 }
 
-// Computes rows begin … end - 1 out of `total`. positions: [3, total].
+// Computes rows begin … end - 1 of the table, which has `total` rows. `positions` is [3, total].
 TESSERA_CPU_CLONES void section_rows(const std::int32_t* positions, std::int64_t total, const RopeSections& sections,
                                      const float* inv_freq, float* table, std::int64_t begin, std::int64_t end,
                                      std::int64_t half, float scale) {
@@ -121,7 +123,7 @@ TESSERA_CPU_CLONES void section_rows(const std::int32_t* positions, std::int64_t
   }
 }
 
-// Rotates one token: `heads` heads of `head_dim` values, the first 2·half of each.
+// Rotates the first 2·half values of each head of one token. The token has `heads` heads of `head_dim` values.
 template <class T>
 TESSERA_INLINE void rotate_token(const T* x, const float* cosines, T* y, std::int64_t heads, std::int64_t head_dim,
                                  std::int64_t half, bool interleaved) {

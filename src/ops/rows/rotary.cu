@@ -19,8 +19,8 @@ struct TableArgs {
   float scale;
 };
 
-// Computes the angle in double, because float32's own range reduction is slow far from zero. All layers use one table,
-// so the table is computed only once in a forward.
+// Writes the cosine and the sine of an angle. It computes them in double, because float32's own range reduction is slow
+// far from zero. The cost is small: all layers use one table, which is computed once in a forward.
 __device__ void write_angle(const TableArgs& args, std::int64_t row, std::int64_t i, float position) {
   double sine;
   double cosine;

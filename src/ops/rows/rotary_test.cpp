@@ -82,7 +82,7 @@ TEST(Rotary, TableOfPositionsInThreeDimensions) {
   }
 }
 
-TEST(Rotary, ATextTokensRowEqualsThePlainOne) {
+TEST(Rotary, EqualPositionsGiveThePlainTable) {
   std::vector<std::int32_t> positions;
   for (std::int32_t t = 0; t < 67; ++t) positions.push_back(t * 613);
   std::vector<std::int32_t> thrice;
@@ -167,7 +167,7 @@ TEST(Rotary, AgreesWithHuggingFace) {
   }
 }
 
-// A rotation keeps lengths, and the scores of two rows depend only on their distance.
+// The score of two rotated rows depends only on the distance between their positions.
 TEST(Rotary, ScoresDependOnDistance) {
   constexpr std::int64_t kDim = 64;
   const HostTensor f = inverse_frequencies(kDim / 2, 1e4);

@@ -14,7 +14,7 @@ namespace tessera::cuda {
 // Makes an operator that copies rows. `name` is a string literal.
 std::unique_ptr<BoundOp> make_row_copy(const char* name, const RowCopy& copy);
 
-// Calls f.operator()<Word>() with the widest type that divides `bytes` evenly (16, 4, 2 or 1 bytes).
+// Calls f.operator()<Word>() with the widest type whose size (16, 4, 2 or 1 bytes) divides `bytes`.
 template <class F>
 auto dispatch_word(std::int64_t bytes, F&& f) {
   if (bytes % 16 == 0) return f.template operator()<uint4>();

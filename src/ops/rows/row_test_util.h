@@ -14,7 +14,7 @@ namespace tessera::testing {
 
 inline constexpr ir::DType kFloatingDTypes[] = {ir::DType::kFloat32, ir::DType::kBFloat16, ir::DType::kFloat16};
 
-// Returns the nearest value of a floating type.
+// Returns the value of `dtype` that is nearest to x.
 inline double rounded_to(ir::DType dtype, double x) {
   const float value = static_cast<float>(x);
   if (dtype == ir::DType::kBFloat16) return static_cast<double>(to_float(from_float<BFloat16>(value)));
@@ -60,9 +60,10 @@ inline void expect_rows_independent(const ir::OpDecl& decl, const KernelDef& ker
   }
 }
 
-// Checks that a row is the same, to the bit, in any range of `counts` neighbouring rows: alone or among others, at the
-// start, in the middle or at the end of the operands, and at other addresses. `operands` must have at least as many
-// rows as the greatest count.
+// Runs the operator on a range of neighbouring rows for each number of rows in `counts`, and checks that the results
+// equal, to the bit, the same rows of a run on all rows. Depending on the number, the range lies at the start, in the
+// middle or at the end of the operands, so a row lies alone or among others, and at other addresses. `operands` must
+// have at least as many rows as the greatest count.
 inline void expect_any_row_count(const ir::OpDecl& decl, const KernelDef& kernel,
                                  const std::vector<HostTensor>& operands, const std::vector<std::size_t>& row_wise,
                                  const std::vector<std::int64_t>& counts, const ir::Attributes& attributes = {},

@@ -21,7 +21,7 @@ Result<ir::Shape> shape_attribute(const ir::OpSignature& s) {
   return shape;
 }
 
-// A number of elements: the product of the constant dimensions, and the symbols.
+// A number of elements: the product of the constant dimensions, and the list of the symbolic dimensions.
 struct Count {
   std::int64_t constant = 1;
   std::vector<ir::Dim> symbolic;
@@ -38,8 +38,8 @@ Count count_of(const ir::Shape& shape) {
   return count;
 }
 
-// Returns whether both shapes have the same number of elements for every value of their symbols. Each symbolic
-// dimension of one shape must occur in the other.
+// Returns whether both shapes have the same number of elements for every value of their symbols. Symbolic dimensions
+// that occur in both shapes are paired. The function also returns false if more than one is then left in a shape.
 bool same_count(const ir::Shape& from, const ir::Shape& to) {
   Count a = count_of(from);
   Count b = count_of(to);

@@ -1,6 +1,6 @@
-// Treats a row of logits as a distribution over tokens, in the order of the draw (token_order.h), for a block of
-// threads. A token has a key and an integer weight, and bins have sums over tokens. Integer sums are the same in any
-// order of addition.
+// The functions with which a block of threads treats a row of logits as a distribution over tokens, in the order of the
+// draw (token_order.h). A token has a key and an integer weight, and a bin holds sums over its tokens. Integer sums are
+// the same in any order of addition.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace tessera::cuda {
 
-// Keys ascend in the order of the draw: by descending logit, and by id for equal logits. All numbers come before
-// kNoToken.
+// Keys ascend in the order of the draw: by descending logit, and by id for equal logits. The key of every logit that is
+// not NaN is less than kNoToken.
 inline constexpr std::uint64_t kNoToken = ~std::uint64_t{0};
 inline constexpr int kIdBits = 32;  // the low bits hold the id
 
@@ -109,8 +109,8 @@ struct Tally {
 __device__ inline Tally operator+(const Tally& a, const Tally& b) { return {a.count + b.count, a.weight + b.weight}; }
 __device__ inline Tally operator-(const Tally& a, const Tally& b) { return {a.count - b.count, a.weight - b.weight}; }
 
-// Counts, weights and ids of bins in shared memory. Atomic additions in shared memory take 32 bits, so a weight is kept
-// as two words with a carry.
+// For each bin, the number of its tokens, their weight and their greatest id, in shared memory. Atomic additions in
+// shared memory take 32 bits, so a weight is kept as two words with a carry.
 template <int kBins>
 struct Histogram {
   unsigned count[kBins];

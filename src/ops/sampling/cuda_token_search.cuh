@@ -1,6 +1,6 @@
 // Finds the shortest prefix of a row's token order with a given number of tokens or a given weight. The row's RowBins
-// must already be filled. The search first finds a bin of 1/16 nat. Then it finds the digits of the key one by one,
-// with one pass over the row for each digit, until one token is left.
+// must already be filled. The search first finds the bin of 1/16 nat in which the prefix ends. Then it finds the digits
+// of the last token's key one by one, with one pass over the row for each digit, until one token is left.
 #pragma once
 
 #include <cooperative_groups.h>
@@ -9,7 +9,7 @@
 
 namespace tessera::cuda {
 
-inline constexpr int kSearchThreads = 1024;  // threads in a block, and digits in a pass
+inline constexpr int kSearchThreads = 1024;  // threads in a block, and possible values of a digit
 inline constexpr int kDigitBits = 10;
 static_assert(kSearchThreads == 1 << kDigitBits && kNatBins <= kSearchThreads && kSearchThreads == kWarp * kWarp);
 
@@ -104,8 +104,9 @@ __device__ inline FoundBin find_bin(const Bin& mine, std::uint64_t need, Measure
   return scratch.found;
 }
 
-// Returns the thread's digit, summed over the blocks that share the row. Their histograms must be complete. Empty
-// digits of other blocks are skipped, because most digits are empty and shared memory of other blocks is slow to read.
+// Returns the bin of the thread's digit, summed over the blocks that share the row. Their histograms must be complete.
+// Most digits are empty, and shared memory of other blocks is slow to read. So only the count is read from a block that
+// has no token with this digit.
 __device__ inline Bin merged_digit(SearchScratch& scratch) {
   const int digit = static_cast<int>(threadIdx.x);
   unsigned filled = 0;  // bit b is set if block b has tokens with this digit
@@ -132,8 +133,8 @@ struct SearchRow {
   Bin bin;  // the calling thread's bin of the row
 };
 
-// A range of keys that may contain the answer, divided into at most kSearchThreads subranges of 2^shift keys. A key's
-// digit is the index of its subrange.
+// A range of keys, divided into at most kSearchThreads subranges of 2^shift keys. A key's digit is the index of its
+// subrange.
 struct KeyRange {
   std::uint64_t first;
   std::uint64_t last;
@@ -197,7 +198,7 @@ struct FirstTokens {
   int last;  // id of its last token
 };
 
-// Returns the shortest prefix with a measure of at least `need`.
+// Returns the shortest prefix whose measure, its number of tokens or its weight, is at least `need`.
 template <int N>
 __device__ FirstTokens search(const SearchRow& row, std::uint64_t need, Measure measure, SearchScratch& scratch) {
   Tally before{0, 0};

@@ -1,5 +1,5 @@
-// Philox4x32-10, a counter-based random number generator: the number is a function of key and counter
-// and has no state. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
+// Philox4x32-10, a counter-based random number generator: its numbers are a function of key and counter, and it has no
+// state. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
 #pragma once
 
 #include <array>

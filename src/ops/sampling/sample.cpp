@@ -41,8 +41,8 @@ Result<std::vector<ir::Type>> infer_sample(const ir::OpSignature& s) {
   return std::vector{ir::Type{ir::DType::kInt32, rows}};
 }
 
-// Returns the lowest index of the greatest value, in one pass over memory. The first block that has this value is
-// searched while it is in the cache.
+// Returns the lowest index of the greatest value. One pass over memory finds this value and the first block that has
+// it; then only this block is searched.
 TESSERA_CPU_CLONES std::int32_t argmax_row(const float* x, std::int64_t n) {
   constexpr std::int64_t kBlock = 4096;
   float best = -std::numeric_limits<float>::infinity();
@@ -115,7 +115,8 @@ struct SampleKernel {
   }
 };
 
-// Returns the number of slots over which rows are distributed: one for each thread. A slot has scratch for one row.
+// Returns the number of slots over which rows are distributed: one for each thread, but at most one for each row. A
+// slot has scratch for one row.
 std::int64_t slots_of(const BindArgs& args) {
   return std::clamp<std::int64_t>(args.operands[0].rows(), 1, std::max(1, args.device.properties().threads));
 }

@@ -221,7 +221,7 @@ __device__ Need need_of(int step, const Sample& s, std::int64_t row, const Tally
   return {__umul64hi(bits, kept.weight) + 1, Measure::kWeight};
 }
 
-// Returns the lowest distance in nats that min_p keeps. A result of -kReach or less keeps all tokens.
+// Returns the least RowScale::nats() that min_p keeps. A result of -kReach or less keeps all tokens.
 __device__ float nats_of_min_p(float min_p) {
   return min_p > 0.0f ? fminf(static_cast<float>(log(static_cast<double>(min_p))), 0.0f) : -INFINITY;
 }
@@ -245,7 +245,7 @@ __global__ void __launch_bounds__(kSearchThreads) draw(const __grid_constant__ S
   const SearchRow search_row{s.logits + row * s.vocab, s.vocab, scale, bins, bin};
 
   Tally kept = block_prefix(bin.tally, scratch).total;
-  __syncthreads();  // all threads have read the scratch, which is used again
+  __syncthreads();  // all threads have read the scratch, which is reused below
   int token = 0;
 #pragma unroll 1  // keeps one copy of the search in the code, for the instruction cache
   for (int step = kTopK; step < kDrawSteps; ++step) {
@@ -266,7 +266,7 @@ __global__ void __launch_bounds__(kSearchThreads) draw(const __grid_constant__ S
 // The number of rows that have scratch at the same time. More rows are processed in groups of this size.
 constexpr std::int64_t kRowsAtOnce = 512;
 
-// Layout of the scratch: the chunks' keys at [0, best), then the bins.
+// Layout of the scratch: the chunks' keys in the first `best_bytes` bytes, then the bins.
 struct SampleScratch {
   Chunks chunks;
   std::size_t best_bytes;

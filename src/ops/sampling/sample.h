@@ -1,9 +1,9 @@
 // Operators that turn logits into token ids.
 //
 // The draw is exact. It is a pure function of one row's logits, parameters and random number; the row's place, the
-// batch and the number of threads do not matter. Therefore weights are integers (token_order.h): a token of logit x
-// weighs ⌊2^42 · e^((x - max) / temperature)⌉ units, so that sums do not depend on the order. A token of less than half
-// a unit, 1e-13 of the most probable token, is never drawn.
+// batch and the number of threads do not matter. To make sums independent of the order of addition, weights are
+// integers (token_order.h): a token of logit x weighs ⌊2^42 · e^((x - max) / temperature)⌉ units, where max is the
+// row's greatest logit. A token of less than half a unit, 1e-13 of the most probable token's weight, is never drawn.
 #pragma once
 
 #include "tessera/ir/op_decl.h"

@@ -235,8 +235,8 @@ TEST(Sample, DegenerateRowsTakeTheArgmax) {
   EXPECT_TRUE(sample(testing::poisoned_tensor(DType::kFloat32, {0, 9}), {}).empty());
 }
 
-// Pearson's statistic of 1e5 draws against the distribution, while seed, choice or position counts up. There are 20
-// tokens, so 19 degrees of freedom: one test in a thousand exceeds 43.8.
+// Compares 1e5 draws with the distribution by Pearson's chi-squared statistic, while seed, choice or position counts
+// up. There are 20 tokens, so 19 degrees of freedom: with correct draws, one test in a thousand exceeds 43.8.
 TEST(Sample, DrawsFollowTheDistribution) {
   constexpr int kDraws = 100000;
   const HostTensor logits = normal_logits(1, 20, 1, 2);

@@ -20,7 +20,7 @@ Result<std::vector<ir::Type>> infer_log_softmax(const ir::OpSignature& s) {
 }
 
 // Computes the sum in one pass over memory, block by block. The sum is kept relative to the running max, and is
-// rescaled when the max grows. Blocks add up in double, so that 150k terms lose nothing.
+// rescaled when the max grows. The sums of blocks are added in double, so that 150k terms lose no precision.
 TESSERA_CPU_CLONES void log_softmax_row(const float* x, float* y, std::int64_t n) {
   constexpr std::int64_t kBlock = 2048;
   float greatest = -std::numeric_limits<float>::infinity();

@@ -14,7 +14,7 @@ constexpr int kThreads = 1024;
 
 using Softmax = OnlineSoftmax<BaseE>;
 
-// Adds a pack of values. NaN is never the running max; it stays in the sum. The running max may still be -inf.
+// Adds a pack of values. NaN does not become the running max, but makes the sum NaN. The running max may still be -inf.
 template <int N>
 __device__ void add(Softmax& total, const Pack<float, N>& x) {
   float greatest = total.running_max;

@@ -119,14 +119,16 @@ std::uint64_t TokenOrder::measure(const Candidate& c) {
   return kMeasure == Measure::kCount ? 1 : c.weight;
 }
 
-// Selects by quickselect, in expected time linear in n. Precondition: all candidates together measure at least `need`.
+// Returns the shortest prefix, in the order of keys, of the n candidates whose measure is at least `need`. Reorders the
+// candidates by quickselect, in expected time linear in n. Precondition: all candidates together measure at least
+// `need`.
 template <TokenOrder::Measure kMeasure>
 TokenPrefix TokenOrder::select_candidate(Candidate* c, std::int64_t n, std::uint64_t need) {
   constexpr std::int64_t kSortAtMost = 24;
   const auto by_key = [](const Candidate& a, const Candidate& b) { return a.key < b.key; };
   std::int64_t begin = 0;
   std::int64_t end = n;
-  std::uint64_t weight = 0;  // measure of [0, begin), whose candidates come before all others
+  std::uint64_t weight = 0;  // weight of [0, begin), whose candidates come before all others
   std::uint32_t random = 1;
   while (end - begin > kSortAtMost) {
     // Chooses the median of three pseudo-random places as the pivot, so that no order of logits is a bad case, and

@@ -1,7 +1,7 @@
-// TokenOrder sees one row of logits as a distribution over tokens in the order of the draw: descending logit, equal
-// logits by id, NaN left out. It finds exactly the first tokens whose number or weight reaches an amount, without
-// sorting the row: a histogram of weights finds the bin of 1/16 nat that holds the answer, and only the tokens of that
-// bin are examined.
+// TokenOrder treats one row of logits as a distribution over tokens in the order of the draw: by descending logit,
+// equal logits by id. NaN is left out. It finds the shortest prefix of this order whose number or weight of tokens
+// reaches a given amount, without sorting the row: a histogram of weights finds the bin of 1/16 nat in which the prefix
+// ends, and only the tokens of that bin are examined.
 //
 // Weights are integers, so that sums do not depend on the order: ⌊2^42 · e^((logit - greatest) / temperature)⌉.
 #pragma once

@@ -53,8 +53,8 @@ class FirstTokens {
   int count_ = 0;
 };
 
-// Collects a row's first tokens. Most blocks contain none of them; such a block costs only one comparison for each
-// logit.
+// Collects a row's first tokens. Most blocks contain none of them; a block without them costs only one comparison for
+// each logit.
 TESSERA_CPU_CLONES void find_first(const float* x, std::int64_t n, FirstTokens& first) {
   constexpr std::int64_t kBlock = 256;
   for (std::int64_t i = 0; i < n; i += kBlock) {
@@ -65,7 +65,8 @@ TESSERA_CPU_CLONES void find_first(const float* x, std::int64_t n, FirstTokens& 
   }
 }
 
-// Returns log Σ e^(x - greatest), leaving out NaN. Blocks add up in double, so that 150k terms lose nothing.
+// Returns log Σ e^(x - greatest), leaving out NaN. The sums of blocks are added in double, so that 150k terms lose no
+// precision.
 TESSERA_CPU_CLONES float log_sum(const float* x, std::int64_t n, float greatest) {
   constexpr std::int64_t kBlock = 2048;
   double sum = 0;

@@ -70,7 +70,7 @@ __device__ double block_sum(double x, Scratch& scratch) {
   return sum;
 }
 
-// Finds the first tokens of each chunk and its sum. Each block takes a chunk.
+// Finds the first tokens of each chunk, and ChunkTop::sum. Each block takes a chunk.
 template <int N>
 __global__ void __launch_bounds__(kThreads) top_of_chunks(const __grid_constant__ TopLogprobs t) {
   __shared__ Scratch scratch;

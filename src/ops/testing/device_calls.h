@@ -99,7 +99,8 @@ class DeviceCalls {
   std::deque<Call> calls_;
 };
 
-// Compares a result of a joined kernel with that of its second run and that of its operators.
+// Checks that a joined kernel's result has the same bits as in a second run (`again`), and is close to the result of
+// the operators' own kernels.
 inline void expect_joined(const HostTensor& actual, const HostTensor& again, const HostTensor& expected,
                           const std::string& name) {
   EXPECT_EQ(actual.bytes, again.bytes) << name << ": a second run gives other bits";

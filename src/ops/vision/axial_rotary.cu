@@ -30,7 +30,7 @@ struct RotateHeads {
   int half;
 };
 
-// Rotates the heads. Each thread rotates packs of pairs in heads.
+// Rotates the heads in place. Each thread rotates N neighbouring pairs at a time.
 template <class T, int N>
 __global__ void rotate_heads(const RotateHeads<T> r) {
   let_next_begin();

@@ -23,10 +23,10 @@ struct LayerNorm {
   float eps;
 };
 
-// A block processes one row and keeps it in registers, up to kHeld packs in each thread. It starts all loads before it
-// waits for the first.
-inline constexpr int kHeld = 4;
+inline constexpr int kHeld = 4;  // most packs of a row that a thread of layer_norm_held keeps
 
+// Normalises rows that fit in registers. A block processes one row and keeps it in registers, up to kHeld packs in each
+// thread. It starts all loads before it waits for the first.
 template <class T>
 __global__ void __launch_bounds__(kBlockThreads) layer_norm_held(const LayerNorm<T> norm) {
   constexpr int N = kPackSize<T>;
@@ -81,8 +81,8 @@ __global__ void __launch_bounds__(kBlockThreads) layer_norm_held(const LayerNorm
   }
 }
 
-// Normalises rows of any length. A block reads its row again, from the cache, after each of the two sums. It adds in
-// the same order as the kernel that holds a row in registers.
+// Normalises rows of any length. A block reads its row three times: for the mean, for the variance and for the result.
+// The second and the third time it reads from the cache. It adds in the same order as layer_norm_held.
 template <class T, int N>
 __global__ void layer_norm(const LayerNorm<T> norm) {
   __shared__ float scratch[2][kWarp];

@@ -24,7 +24,8 @@ Result<std::vector<ir::Type>> infer_segment_attention(const ir::OpSignature& s) 
   const std::int64_t cols = TRY(constant_cols(s, 0, "qkv"));
   const std::int64_t heads = s.node.attribute_or("heads", std::int64_t{0});
   if (heads <= 0 || cols % (3 * heads) != 0)
-    return refuse(s, fmt::format("the {} columns of qkv are no queries, keys and values of {} heads", cols, heads));
+    return refuse(s, fmt::format("the {} columns of qkv cannot be divided into queries, keys and values of {} heads",
+                                 cols, heads));
   const std::int64_t head_dim = cols / (3 * heads);
   if (head_dim % 4 != 0 || head_dim > kMaxSegmentHeadDim)
     return refuse(s,
@@ -74,7 +75,7 @@ TESSERA_INLINE void score_keys(const Vec16* q, const float* keys, std::int64_t d
 }
 
 // Computes at most kRows neighbouring rows of one head, which have the same range. Keys are taken in blocks from the
-// range's begin. A lane never depends on another one.
+// range's begin. Each row has one lane of the vectors, and lanes do not affect each other.
 template <class T>
 TESSERA_CPU_CLONES void attend_rows(const Problem<T>& p, std::int64_t row, std::int64_t rows, std::int64_t head) {
   Vec16 q[kMaxSegmentHeadDim];
@@ -126,7 +127,7 @@ TESSERA_CPU_CLONES void attend_rows(const Problem<T>& p, std::int64_t row, std::
   }
 }
 
-// Computes rows begin to end of one head, neighbours with the same range together.
+// Computes rows begin … end - 1 of one head. Neighbouring rows with the same range are computed together.
 template <class T>
 void attend_range(const Problem<T>& p, std::int64_t begin, std::int64_t end, std::int64_t head) {
   while (begin < end) {

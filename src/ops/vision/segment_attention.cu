@@ -83,8 +83,9 @@ template <class T, class S, int kDim>
 Result<std::unique_ptr<BoundOp>> make_shaped(const Problem& p, Together together) {
   constexpr std::size_t kBytes = segments::kSharedBytes<S, kDim>;
   const std::size_t most = TRY(most_shared_memory("segment_attention"));
-  // Blocks that start while an earlier kernel still runs gather on the multiprocessors that have room. A request for
-  // more than half of a multiprocessor's shared memory keeps them apart.
+  // Blocks that start while an earlier kernel still runs would share the few multiprocessors that have room. With kOne,
+  // each block requests more than half of a multiprocessor's shared memory, so that no two blocks share a
+  // multiprocessor.
   const std::size_t bytes = together == Together::kOne ? std::max(kBytes, most / 2 + 1) : kBytes;
   // The limit that is set here holds for all launches of this kernel. It is the device's greatest one, because launches
   // for other sizes may take more memory.
@@ -116,7 +117,8 @@ Result<std::unique_ptr<BoundOp>> make_tiled(const Problem& p, std::int64_t multi
 Result<std::unique_ptr<BoundOp>> bind_segment_attention(const BindArgs& args) {
   const std::int64_t heads = args.node.attribute_or("heads", std::int64_t{0});
   const std::int64_t dim = args.results[0].dim(1) / heads;
-  // In a deterministic forward all blocks have the same shape for every S.
+  // In a deterministic forward the shape of blocks must not depend on the number of rows. With 0 multiprocessors
+  // make_tiled() chooses ManyBlocks for any number.
   const std::int64_t multiprocessors =
       args.context.limits.deterministic ? 0 : std::int64_t{args.device.properties().threads};
   constexpr double kLog2E = 1.4426950408889634;

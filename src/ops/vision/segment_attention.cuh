@@ -39,8 +39,8 @@ struct Shape {
   static constexpr int kThreads = kRowWarps * kKeyWarps * kWarp;
 };
 // Shapes for different grid sizes. As long as every block has a multiprocessor to itself, blocks with fewer rows end
-// sooner. Two blocks on one multiprocessor hide each other's waits. With many blocks, warps that share no rows have the
-// least work.
+// sooner, so Rows32 comes before Rows64. Two blocks of Rows64 on one multiprocessor hide each other's waits. For larger
+// grids ManyBlocks has the least work, because its warps share no rows.
 using Rows32 = Shape<2, 2, 64>;
 using Rows64 = Shape<4, 2, 32>;
 using ManyBlocks = Shape<4, 1, 64>;
@@ -109,7 +109,8 @@ __device__ inline void copy_rows(const Problem& p, int part, int head, int first
 template <int kDim>
 struct Sums {
   float out[kDim / 8][4] = {};
-  cuda::OnlineSoftmax<cuda::FastBaseTwo> rows[2];  // running max and sum over this lane's keys; maxima are not scaled
+  // The running max of the unscaled scores of the warp's keys, and the sum of weights over this lane's keys.
+  cuda::OnlineSoftmax<cuda::FastBaseTwo> rows[2];
 };
 
 template <class T, class S, int kDim>
@@ -187,7 +188,7 @@ __device__ inline void add_values(const float (&weight)[S::kWarpKeys / 8][4], co
   }
 }
 
-// Writes the rows of a warp that has all of their keys.
+// Writes the rows of a warp that has processed all keys of these rows.
 template <class T, int kDim>
 __device__ inline void store_rows(const Problem& p, int head, int first_row, const Sums<kDim>& sums) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
@@ -346,8 +347,8 @@ __global__ void __launch_bounds__(S::kThreads) segment_attention(const Problem p
     store_rows<T, kDim>(p, head, block_row + warp_row, sums);
   } else {
     static_assert(sizeof(SharedSums<S, kDim>) <= kSharedBytes<S, kDim>);
-    // The sums overwrite the queries and tiles. After a tile this is safe, because all warps have passed the tile's
-    // last barrier. Without a tile, a warp may load overwritten queries, but it does not use them.
+    // The sums overwrite the queries and tiles. If the block has processed a tile, this is safe, because all warps have
+    // passed the tile's last barrier. Otherwise a warp may load overwritten queries, but it does not use them.
     auto& shared = *reinterpret_cast<SharedSums<S, kDim>*>(bytes);
     share_sums<S, kDim>(sums, key_warp, warp_row, shared);
     __syncthreads();

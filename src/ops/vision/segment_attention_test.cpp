@@ -17,7 +17,7 @@ using testing::HostTensor;
 using testing::infer_error;
 using testing::random_tensor;
 
-// Makes segments of these lengths one after another; rows past them attend to nothing.
+// Returns the ranges of the rows of consecutive segments of these lengths. The ranges of later rows are empty.
 HostTensor ranges_of(const std::vector<std::int64_t>& lengths, std::int64_t rows) {
   std::vector<std::int32_t> ranges;
   std::int64_t begin = 0;
@@ -103,7 +103,7 @@ TEST(SegmentAttention, FewAndManyHeads) {
   for (const std::int64_t heads : {24, 40}) check(DType::kFloat16, heads, 72, {150, 1, 49}, 203);
 }
 
-// A segment's result does not depend on how the rows before and after it are divided.
+// A segment's result does not depend on how the rows before and after it are divided into segments.
 TEST(SegmentAttention, OtherSegmentsChangeNoBit) {
   constexpr std::int64_t kBegin = 100;
   constexpr std::int64_t kLength = 70;

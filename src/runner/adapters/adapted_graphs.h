@@ -1,5 +1,5 @@
-// The second set of a model's graphs, for forwards in which some row has a low-rank adapter. Two operators around each
-// linear of the layout add the adapters' change (ops/adapters/adapter_linear.h):
+// Builds the second set of a model's graphs, which runs forwards in which some row has a low-rank adapter (LoRA). Two
+// operators around each linear of the layout add the adapter's contribution (ops/adapters/adapter_linear.h):
 //
 //   %t = adapter_shrink(%x, %a, %ranks, %rows)
 //   %y = linear(%x, "….weight")

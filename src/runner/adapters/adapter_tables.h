@@ -1,6 +1,6 @@
-// Keeps the matrices of the adapters in use in device memory. Every linear of the layout has tables of slots, which
-// forwards with adapters read. A slot holds one adapter. The engine chooses the slot of each adapter
-// (engine/adapters/adapter_pool.h).
+// Holds in device memory the matrices of the adapters that are in use. Every linear of the layout has tables with one
+// entry for each slot, and a slot holds one adapter. Forwards with adapters read the tables. The engine chooses the
+// slot of each adapter (engine/adapters/adapter_pool.h).
 //
 // Threads: only the runner's thread calls these functions.
 #pragma once

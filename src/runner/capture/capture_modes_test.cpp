@@ -132,8 +132,7 @@ TEST(CaptureModes, CapturesADeferredSizeWherePaddingIsExpensive) {
 }
 
 // Returns the tokens of three decoding requests. Submits each step before it collects the previous step's tokens, as an
-// engine does on a GPU. Before step `kCaptured`, marks all kernels as not warm and lets the device fail as `faults`
-// says.
+// engine does on a GPU. Before step kCaptured, marks all kernels as cold and sets the device's fault plan to `faults`.
 constexpr int kCaptured = 8;
 std::vector<TokenId> decode_ahead(RunnerBench& bench, const FaultPlan& faults = {}) {
   ModelRunner& runner = *bench.runner;
@@ -204,7 +203,8 @@ TEST(CaptureModes, LogsThatSizesAreDeferred) {
   EXPECT_THAT(log_of(options), HasSubstr("decode graphs for 3 batch sizes, ")) << "there are no others";
 }
 
-// While a start waits for other work, it captures deferred sizes one by one, as long as `more` returns true.
+// capture() also captures deferred sizes, one by one, as long as `more` returns true. A start uses this while other
+// start-up work is still running.
 TEST(CaptureModes, TheStartCapturesMoreWhileItWaits) {
   RunnerBench bench = make_bench("llama", core_options());
   int asked = 0;

@@ -77,16 +77,16 @@ Status FullMeasurement::work() {
 
 // Captures the size's full graph and compares its bits with those of the pieces. If they are equal, measure_pairs()
 // times both forms later. If they differ, the size stays in pieces. The bits differ if a kernel computes differently
-// inside the larger graph, or if the pieces themselves give other bits in every run. A second run of the pieces tells
-// which.
+// inside the larger graph, or if the pieces are not deterministic. A second run of the pieces tells these two cases
+// apart.
 Status FullMeasurement::begin(std::int64_t size) {
   TRY(captures_.add_full(size));
   const std::vector<std::byte> pieces = TRY(output_of(size, GraphForm::kPieces));
   if (TRY(output_of(size, GraphForm::kFull)) == pieces) return ok_status();
   const bool steady = TRY(output_of(size, GraphForm::kPieces)) == pieces;
   log_warn("dispatch", "prefill size {} stays in pieces: {}", size,
-           steady ? "as one graph it comes to other bits"
-                  : "they come to other bits from run to run, and one graph cannot be compared with them");
+           steady ? "the full graph's results differ from those of the pieces"
+                  : "the results of the pieces differ from run to run, so a full graph cannot be compared with them");
   return decide({.ratio = 1, .equal = false});
 }
 

@@ -22,8 +22,8 @@
 
 namespace tessera {
 
-// Returns an upper bound of the median of the pairs' ratios with 99.6 % confidence. It is the third largest of 15
-// ratios, and holds for any distribution. Precondition: there are kFullPairs ratios.
+// Returns an upper confidence bound of the ratios' median: the third largest of the 15 ratios. The median is below it
+// with 99.6 % confidence, for any distribution. Precondition: there are kFullPairs ratios.
 inline constexpr std::size_t kFullPairs = 15;
 double median_bound(std::vector<double> ratios);
 

@@ -1,6 +1,6 @@
 // Catches: a full graph that is used before it was found equal and faster, or for a batch that it does not support; a
-// full graph that is kept although the pieces were faster; a failed full graph that makes its size lose the pieces too;
-// and a full graph with other bits than the pieces.
+// full graph that is kept although the pieces were faster; a failed full graph whose size then also loses the graphs of
+// its pieces; and a full graph with other bits than the pieces.
 #include "tessera/runner/capture/full_measurement.h"
 
 #include <gmock/gmock.h>
@@ -43,8 +43,8 @@ RunnerOptions choosing() {
   return options;
 }
 
-// Returns costs of replays so low that no size is ruled out: a full graph saves at most a fixed time per cut, which
-// must exceed a given fraction of the replay's time (FullMeasurement::may_win).
+// Returns replay costs that are low enough for every size to be measured. A full graph saves at most a fixed time per
+// cut. If this saving is too small a fraction of the replay's time, the size is skipped (FullMeasurement::may_win).
 CostTable small_costs() {
   CostTable costs;
   for (const std::int64_t size : {4, 16, 40}) costs.add(RunnerKind::kPrefill, size, 1e-3);

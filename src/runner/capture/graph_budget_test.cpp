@@ -37,8 +37,8 @@ TEST(GraphBudget, EvenlySpacedSizesThatSaveLeastAreDroppedFirst) {
 }
 
 TEST(GraphBudget, NeighboursOfADroppedSizeAreValuedAgain) {
-  // 120 and 124 are each worth little while both exist. Once one is dropped, the other is worth more than 126. Size 126
-  // is therefore dropped next.
+  // The first drop takes 126. The forwards of 124 are then padded to 128 instead of 126, so 124 is worth more than
+  // before. The second drop must use this new value.
   const BudgetLadder sizes = ladder({64, 120, 124, 126, 128}, 1);
   const BudgetedSizes first = fit_graph_budget(sizes, kNone, kNone, 4);
   ASSERT_EQ(first.dropped_prefill.size(), 1u);
@@ -88,7 +88,7 @@ TEST(GraphBudget, TheLargestPrefillSizeIsDroppedLast) {
 }
 
 TEST(GraphBudget, TheLargestDecodeSizeIsWorthAllItsForwards) {
-  // Without size 8, half of the forwards would have no graph; without size 4, the other half is padded.
+  // Without size 8, half of the forwards would have no graph. Without size 4, the other half would be padded to 8.
   BudgetLadder decode = ladder({4, 8}, 1);
   decode.histogram = {{4, 10}, {8, 10}};
   EXPECT_THAT(fit_graph_budget(kNone, decode, kNone, 1).decode, ElementsAre(8));
@@ -101,8 +101,8 @@ TEST(GraphBudget, WithoutPaddingASizeIsWorthItsOwnForwards) {
   EXPECT_THAT(fit_graph_budget(kNone, exact, kNone, 2).decode, ElementsAre(1, 3));
 }
 
-// For real ladders and many budgets, the kept graphs never exceed the budget, no dropped graph would fit, and a larger
-// budget never keeps fewer graphs.
+// For real ladders and many budgets, the kept graphs never exceed the budget. If a graph is dropped, less than the
+// memory of one prefill graph stays unused. A larger budget never keeps fewer graphs.
 TEST(GraphBudget, HoldsForEveryBudgetOfTheDefaultLadders) {
   const BudgetLadder prefill = ladder(prefill_ladder(8192), 3900);
   const BudgetLadder decode = ladder(decode_ladder(256), 890);

@@ -64,7 +64,7 @@ Status GraphCapture::prepare(StepResults& results) {
   return status.with_context("warming up");
 }
 
-// Computes graph_bytes_of_estimate_ from `bytes`, the free device memory that the captures took.
+// Computes graph_bytes_of_estimate_. `bytes` is the device memory that the captures took.
 void GraphCapture::measure_graphs(std::int64_t bytes) {
   std::int64_t estimate = 0;
   for (const GraphRunner* runner : captured_runners(parts_))
@@ -81,8 +81,8 @@ void GraphCapture::report_memory() {
   const std::int64_t pending = predicted_pending_bytes();
   if (available_ - pending >= low) return;
   log_warn("memory",
-           "only {:.2f} GB of the device's memory are left{}, less than the {:.2f} GB that should be: what is loaded "
-           "later may fail; lower mem_fraction_static (0.8, 0.7) or max_total_tokens",
+           "only {:.2f} GB of the device's memory are left{}, less than the recommended {:.2f} GB: later allocations "
+           "may fail; lower mem_fraction_static (0.8, 0.7) or max_total_tokens",
            static_cast<double>(std::max<std::int64_t>(available_ - pending, 0)) / 1e9,
            pending == 0 ? "" : " once all sizes are captured", static_cast<double>(low) / 1e9);
 }

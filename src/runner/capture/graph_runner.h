@@ -34,8 +34,7 @@ class GraphRunner {
   std::string_view name() const { return spec_.name(); }
   Executable& executable() const { return *executable_; }
   ir::Bucket bucket(std::int64_t size) const { return spec_.bucket(size); }
-  // Returns the smallest size of the ladder that is at least `rows`; for more rows than the largest size, the largest
-  // size.
+  // Returns the smallest size of the ladder that is at least `rows`, or the largest size if `rows` exceeds it.
   std::int64_t padded_size(std::int64_t rows) const;
 
   const CaptureReport& report() const { return report_; }
@@ -44,8 +43,8 @@ class GraphRunner {
   // Returns the ladder's sizes that are neither captured nor dropped, ascending; empty if the runner is not captured.
   std::vector<std::int64_t> pending() const;
 
-  // Stages and uploads the inputs and plans of a batch of the size. capture_one() calls it if some kernels must run
-  // once before they are recorded.
+  // Stages and uploads the inputs and plans of a batch of this size. capture_one() calls it if some kernels must be
+  // warmed up before they are recorded.
   using StageSize = std::function<Status(std::int64_t size)>;
   // Calls `capture` for every size, largest first, because the largest plan decides the arena's size and smaller plans
   // fit into it. Leaves out a size that fails. Only kDeviceLost ends the loop with an error.

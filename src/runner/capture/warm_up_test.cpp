@@ -124,7 +124,7 @@ TEST(WarmUp, RunsEachKernelVariantOnce) {
   EXPECT_THAT(runs, ElementsAre(Pair(1, 3), Pair(2, 1), Pair(4, 1), Pair(16, 1), Pair(40, 1)));
 }
 
-TEST(WarmUp, RanksMeetInIt) {
+TEST(WarmUp, RanksWarmUpTogether) {
   const KernelTable kernels = cpu_kernels().with(
       {.op = "silu_mul", .name = "meets ranks", .bind = [](const BindArgs& args) -> Result<std::unique_ptr<BoundOp>> {
          return std::make_unique<MeetsRanks>(TRY((*cpu_kernels().get("silu_mul"))->bind(args)), args.results[0],
@@ -148,7 +148,7 @@ TEST(WarmUp, RanksMeetInIt) {
   EXPECT_FALSE(logits[0].empty());
 }
 
-// A batch of a ladder's size may need more requests than the runner takes.
+// A batch that fills a captured size may need more requests than the runner's limit.
 TEST(WarmUp, TakesSizesThatNeedTooManyRequests) {
   RunnerOptions options = lazy_options(CaptureMode::kEager);
   options.max_requests = 2;

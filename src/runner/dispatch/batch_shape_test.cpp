@@ -1,4 +1,4 @@
-// Catches: a batch whose rows are taken for those of a decode, or drafts that are taken for those of a prompt.
+// Catches: a batch that is wrongly classified as a decode, or a request with drafts that is taken for a prompt.
 #include <gtest/gtest.h>
 
 #include "tessera/runner/dispatch/dispatch.h"
@@ -6,7 +6,7 @@
 namespace tessera {
 namespace {
 
-TEST(BatchShape, IsThatOfItsRows) {
+TEST(BatchShape, DescribesTheBatchsRows) {
   const DispatchTable table{.prefill_sizes = {4, 8}, .decode_sizes = {1, 2, 6}};
   ForwardBatch batch;
   batch.input_ids = {TokenId(1), TokenId(2)};

@@ -51,8 +51,8 @@ Status Chooser::take_chunk(const ForwardInputs& inputs, const HeadRows& rows, St
   return read_logprobs(rows, results);
 }
 
-// Returns the ids of the first `sampled` rows in device memory. Rows with edits are sampled from the edited logits.
-// Other rows get the id that the head sampled.
+// Runs `choose` on the first `sampled` rows, and returns the sampled ids in device memory. Rows with edits are sampled
+// from the edited logits, and rows without edits from the same logits as in the head.
 Result<OutputView> Chooser::choose(const ForwardInputs& inputs, const HeadRows& rows, std::int64_t sampled) {
   GraphRunner& runner = parts_.runner(RunnerRole::kChoose);
   const std::int64_t size = runner.padded_size(sampled);

@@ -142,7 +142,8 @@ TEST(Chooser, EditsAndLogprobsThroughGraphsAndEagerly) {
         EXPECT_EQ(second, check_forward(bench, next, 3, given, top, RunnerKind::kEager, true));
       }
     }
-    // Some rows are sampled, others only get log-probabilities, and the rest get neither.
+    // In the first forward two rows are sampled, and in the second forward none. All other rows only get
+    // log-probabilities.
     const LogitEdits two = various_edits(2, bench.runner->vocab_size());
     check_forward(bench, make_batch(kThree, Rows::kAll), 2, &two, 3, RunnerKind::kPrefill);
     check_forward(bench, make_batch(kThree, Rows::kAll), 0, nullptr, 3, RunnerKind::kPrefill);

@@ -16,7 +16,8 @@ constexpr double kMostMeasuredMs = 30;
 
 }  // namespace
 
-// Collects the sizes to measure, smallest first, since the times of small sizes predict those of larger ones.
+// Collects the sizes to measure. Small sizes are measured first, so that after a size above kMostMeasuredMs the larger
+// sizes of its runner are skipped.
 void CostMeasurement::collect() {
   const auto add = [&](RunnerKind kind, std::int64_t size) {
     if (!measured_.contains({kind, size}) && size < measured_below_[static_cast<std::size_t>(kind)])

@@ -29,7 +29,7 @@ class CostMeasurement {
  private:
   void collect();
   Result<double> measure(RunnerKind kind, std::int64_t size);
-  // Runs the staged batch on all ranks and returns the time in milliseconds.
+  // run_eagerly() and replay() run the staged batch on all ranks and return the time in milliseconds.
   Result<double> run_eagerly(GraphRunner& runner, std::int64_t size);
   Result<double> replay(GraphRunner& runner, std::int64_t size);
   Result<double> timed(const RankOrder& order, const std::function<Status()>& run);

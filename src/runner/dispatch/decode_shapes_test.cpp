@@ -1,5 +1,5 @@
 // Catches: a decode with drafts that runs in pieces although a decode graph holds its rows; drafts whose rows see other
-// tokens in a decode graph than in a prefill; and a decode graph that cannot be cut.
+// tokens in a decode graph than in a prefill; and decode graphs that cannot be cut into pieces.
 #include <gtest/gtest.h>
 
 #include "tessera/runner/runner_test_util.h"
@@ -28,7 +28,7 @@ RunnerOptions with_drafts() {
   return options;
 }
 
-// Returns one request with two drafts, one with none and one with one.
+// Returns a batch of three requests, which have two drafts, no draft and one draft.
 ForwardBatch draft_batch() {
   ForwardBatch batch = testing::make_batch({{ids(9, 2), 6}, {ids(5, 3), 4}, {ids(17, 4), 15}}, testing::Rows::kAll);
   batch.draft_lens = {2, 0, 1};

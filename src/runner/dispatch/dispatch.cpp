@@ -41,7 +41,7 @@ constexpr double kMargin = 1.05;
 // a third longer with Qwen3-0.6B). With fewer tokens most of the time goes into reading the weights, and every part
 // reads them again.
 constexpr std::int64_t kBusyTokens = 512;
-constexpr double kNearlyLeast = 1.25;  // relative to the least time per token over all sizes
+constexpr double kNearlyLeast = 1.25;  // largest time per token in filling_tokens(), relative to the least
 
 Decision eager(const BatchShape& batch, Reason reason) { return {RunnerKind::kEager, batch.tokens, 0, reason}; }
 
@@ -114,9 +114,9 @@ std::int64_t split_within(std::int64_t tokens, const Replayable& sizes, const Co
   return best;
 }
 
-// Decides for more tokens than the largest size: one eager forward, or a replay of the largest size now and the rest
-// later. The cost of the rest is taken in proportion to its tokens, because the rest needs no forward of its own.
-// Running decodes need a next step in any case, and that step also computes the rest and newly arrived tokens.
+// Decides how to run more tokens than the largest size: in one eager forward, or by a replay of the largest size now
+// and the rest later. The rest is assumed to cost as much per token as the replay, because it needs no forward of its
+// own. Running decodes need a next step in any case, and that step also computes the rest and newly arrived tokens.
 std::int64_t split_above(std::int64_t tokens, Sizes sizes, const CostTable* costs) {
   const std::int64_t largest = sizes.back();
   if (costs != nullptr) {
@@ -180,8 +180,8 @@ Decision choose(const BatchShape& batch, const DispatchTable& table) {
   const std::vector<std::int64_t>& decode_sizes = batch.adapters ? table.adapter_decode_sizes : table.decode_sizes;
   const bool has_pieces = table.prefill_enabled && !prefill_sizes.empty();
   if (batch.decodes && table.decode_enabled) {
-    // A step with more rows than the largest decode graph uses prefill graphs instead. At that size the cuts cost
-    // little.
+    // If a step has more rows than the largest decode graph, it runs on prefill graphs instead. At that size the cuts
+    // cost little.
     const bool above = !decode_sizes.empty() && batch.tokens > decode_sizes.back();
     if (batch.all_rows_wanted && !(has_pieces && above))
       return pick(batch, {RunnerKind::kDecode, decode_sizes, table.decode_padding, nullptr});

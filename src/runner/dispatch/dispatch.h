@@ -1,5 +1,5 @@
 // Decides which runner takes a batch, at which size, and why. Dispatch is a pure function of the batch's shape and of
-// the captured sizes. Every decision carries one reason of a closed list.
+// the captured sizes. Every decision carries a reason from a fixed list.
 #pragma once
 
 #include <array>
@@ -61,7 +61,7 @@ struct BatchShape {
   std::int64_t requests = 0;
   bool decodes = false;            // every request adds one token, and perhaps drafts
   bool all_rows_wanted = false;    // the logits of all rows are wanted, in order, which decode graphs require
-  bool several_rows_each = false;  // every request adds two tokens or more, and plans divide none of them into rows
+  bool several_rows_each = false;  // every request adds two tokens or more, and none has drafts
   bool force_eager = false;
   bool adapters = false;  // some row has a low-rank adapter
 };
@@ -80,29 +80,30 @@ struct Decision {
   bool adapters = false;  // the forward runs on the runners with adapters (adapters/adapted_graphs.h)
 };
 
-// Decides for one batch. Pure decode batches, with drafts or without, go to the decode runner; all others, mixed
-// batches included, go to the prefill runner. If decode has no graphs, a decode batch runs as a prefill. A prefill
-// whose requests have several rows each uses the full graph of its size if there is one. A batch with adapters uses the
-// sizes of the graphs with adapters, whose costs are not measured.
+// Decides how one batch runs. Pure decode batches, with drafts or without, go to the decode runner. Mixed batches and
+// prompts go to the prefill runner. So does a decode batch if decode has no graphs, if the batch has more rows than the
+// largest decode graph, or if it does not want the logits of all rows. A prefill whose requests have several rows each
+// uses the full graph of its size if there is one. A batch with adapters uses the sizes of the graphs with adapters,
+// whose costs are not measured.
 Decision dispatch(const BatchShape& batch, const DispatchTable& table);
 
-// Returns how many of `tokens` prefill tokens to compute in the next forward, from 1 to `tokens`. Returns `tokens`
-// unless two forwards are measured to be cheaper than one. If they are, returns a captured size for the next forward,
-// and the rest is left for the forward after it. Sizes in `waiting` do not count as captured. If there are more tokens
-// than the largest size, returns the largest size, so that a graph is replayed. There are two exceptions, in which it
-// returns `tokens`: one eager forward is measured to be cheaper, or, without measurements, the largest size is so small
-// that the parts would take long. Allocates nothing.
+// Returns how many of `tokens` prefill tokens to compute in the next forward, from 1 to `tokens`. The rest is left for
+// later forwards. Sizes in `waiting` do not count as captured. Allocates nothing.
+//   - Up to the largest size: returns `tokens`, or a captured size if two forwards are measured to be cheaper than one.
+//   - Above the largest size: returns that size, so that a graph is replayed. Returns `tokens` if one eager forward is
+//     measured to be cheaper, or if nothing was measured and the largest size is below 512: each of the many small
+//     replays would then spend most of its time reading the weights.
 std::int64_t split_tokens(std::int64_t tokens, const DispatchTable& table);
 
-// Returns the least number of tokens at which a prefill's time is proportional to its tokens. It is the first captured
-// size whose time per token is at most a quarter above the minimum. Returns 512 if nothing was measured. Allocates
-// nothing.
+// Returns the number of tokens from which a prefill's time is proportional to its tokens. This number is the first
+// captured size whose time per token is at most a quarter above the minimum. Returns 512 if nothing was measured.
+// Allocates nothing.
 std::int64_t filling_tokens(const DispatchTable& table);
 
 // Returns the time in milliseconds of a forward in which `requests` decoding requests have `rows` rows together, drafts
-// included. Pieces run above the largest decode graph. Their costs are measured with one request, so the cost of having
-// several requests is taken from a decode of `requests` requests. Returns nothing if a cost was not measured. Allocates
-// nothing.
+// included. If `rows` exceeds the largest decode graph, the forward runs as the pieces of a prefill. Their costs were
+// measured with one request, so the additional cost of several requests is taken from a decode of `requests` requests.
+// Returns nothing if a cost was not measured. Allocates nothing.
 std::optional<double> drafting_ms(std::int64_t rows, std::int64_t requests, const DispatchTable& table);
 
 // Returns the time in milliseconds of a forward of `rows` rows of prompts and decodes together; nothing if the cost was

@@ -31,9 +31,9 @@ class Dispatcher {
   Status capture_full(std::int64_t size);
   const DispatchTable& table() const { return table_; }
 
-  // Decides a forward. Captures its size here if it is to be captured on first use. If the capture fails, drops the
-  // size and uses the next one. If the size will be captured in an idle moment, the forward may be padded to a larger
-  // captured size until then.
+  // Decides how a forward runs. If the chosen size has no graph yet, either captures it now, or pads the forward to a
+  // larger captured size and leaves the capture to an idle moment (wait_padded). If the capture fails, drops the size
+  // and decides again.
   Result<Decision> decide(const BatchShape& batch);
   // Logs every forward at debug level. Warns of the first eager fallback of each reason.
   void log(const ForwardBatch& batch, const Decision& decision);

@@ -1,5 +1,5 @@
-// Catches: costs of forwards with drafts that leave out the padding, or that are those of a prefill although a decode
-// graph holds the rows, and costs of forwards with prompts that are those of a decode.
+// Catches: a cost of a forward with drafts that leaves out the padding; a prefill's cost although a decode graph holds
+// the rows; and a decode's cost for a forward with prompts.
 #include <gtest/gtest.h>
 
 #include "tessera/runner/dispatch/dispatch.h"

@@ -1,5 +1,5 @@
-// Rules that turn piecewise graphs off, in one table of name, condition and message. A rule is removed once the engine
-// can run the case that it refuses.
+// Rules that turn piecewise graphs off. Each has a name, a condition and a message, and all are in one table. A rule is
+// removed once the engine can run the case that it refuses.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ enum class GraphMode : std::uint8_t {
   kFull,              // prefill and decode each as one graph
   kFullAndPiecewise,  // decode as one graph, prefill in pieces
 };
-std::string_view graph_mode_name(GraphMode mode);  // Returns the spelling of the option cuda_graph_mode.
+std::string_view graph_mode_name(GraphMode mode);  // as the option cuda_graph_mode spells it
 Result<GraphMode> parse_graph_mode(std::string_view text);
 
 // The inputs of rules: the user's options and the model's properties.

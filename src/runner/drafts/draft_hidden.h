@@ -1,6 +1,6 @@
-// The static input "draft_hidden" of a next-token layer. Each row of a draft continues from one of these hidden states.
-// A forward writes the hidden states of all its tokens here, in order. A draft writes the hidden states of its wanted
-// rows here.
+// Holds "draft_hidden", a static input of a next-token layer (model/layers/draft.h). Each row of a draft continues from
+// one of these hidden states. A forward writes the hidden states of all its tokens here, in order. A draft writes the
+// hidden states of its wanted rows here.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ class DraftHidden {
   // Copies the first `count` rows of `from` [rows, hidden] to the first rows here. Asynchronous on `stream`. Returns
   // kInternal if there are more rows than fit.
   Status keep(DeviceAddress from, std::int64_t count, Stream& stream);
-  // Copies the given rows of `from` to the first rows here, in order. One copy serves a run of neighbouring rows.
+  // Copies the given rows of `from` to the first rows here, in order. Copies consecutive rows together.
   Status keep(DeviceAddress from, std::span<const std::int32_t> rows, Stream& stream);
   // Copies the first `count` rows to `to`. Asynchronous on `stream`. Precondition: `count` rows exist.
   Status copy_to(DeviceAddress to, std::int64_t count, Stream& stream) const {

@@ -1,5 +1,5 @@
-// Inputs of a next-token layer, which runs between two forwards (draft_step.h). Spans and references are borrowed for
-// the call.
+// Inputs of a next-token layer, which runs between two forwards (draft_step.h). The spans and references in them must
+// stay valid until the call that takes them returns.
 #pragma once
 
 #include <cstdint>

@@ -7,8 +7,8 @@
 namespace tessera {
 namespace {
 
-// The limit of calls before a settle(). The channel keeps only the answers to its last messages, so calls must settle
-// before older answers are lost.
+// The limit of sent calls whose answers are not yet checked. The channel keeps only the answers to its last messages,
+// so on_all_ranks() settles before it would lose an answer.
 constexpr std::size_t kMostSent = RankChannel::kSlots - 2;
 
 }  // namespace

@@ -1,4 +1,5 @@
-// Runs a next-token layer (model/layers/draft.h) between two forwards, on all ranks of the model.
+// Runs a next-token layer (multi-token prediction, model/layers/draft.h) between two forwards, on all ranks of the
+// model.
 //
 //   forward   leaves the hidden states of its rows in draft_hidden
 //   read      the body on the next token of each row → hidden states of the wanted rows, in draft_hidden
@@ -36,16 +37,16 @@ class DraftStep {
   // `parts` and `launcher` must outlive this object.
   DraftStep(RunnerParts& parts, Launcher& launcher) : model_(parts.model), here_(parts, launcher) {}
 
-  // read(), draft() and fetch() call the functions of the same names of LocalDrafts on all ranks. They may return the
-  // error of an earlier call.
+  // read() and draft() call the functions of the same names of LocalDrafts on all ranks. fetch() runs on this rank
+  // only. All three may return the error of an earlier call.
   Status read(const DraftInputs& inputs);
   Status draft(const DraftRows& from, std::span<float> logits = {});
   // Settles, then copies the first `count` ids of last_ids to the host. fetched() has them once the stream has
   // completed the copy.
   Status fetch(std::int64_t count);
   std::span<const TokenId> fetched() const { return here_.fetched(); }
-  // Waits until every rank has enqueued its part of all calls, and returns the first error of any rank. Call it or
-  // fetch() before the ranks do anything else together.
+  // Waits until every rank has enqueued its part of all calls, and returns the gravest error of any rank
+  // (RankGroup::cause). Call settle() or fetch() before the ranks do anything else together.
   Status settle() { return settle(ok_status()); }
 
   // Returns this rank's LocalDrafts. On a rank that follows rank 0, RankFollower calls it.

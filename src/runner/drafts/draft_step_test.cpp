@@ -129,7 +129,7 @@ TEST_P(DraftGoldens, LogitsBehindEveryTokenOfAPrompt) {
   }
 }
 
-// A head of fewer ids has the first rows of the model's head.
+// A head with fewer ids consists of the first rows of the model's head.
 TEST_P(DraftGoldens, LogitsOfFewerIds) {
   constexpr std::size_t kIds = 48;
   RunnerBench fewer =
@@ -148,7 +148,8 @@ TEST_P(DraftGoldens, LogitsOfFewerIds) {
   EXPECT_LT(testing::distance(drafts.logits, want).absolute, kTolerance);
 }
 
-// In a prompt that is computed in parts, the last forward reads the keys and values that the first forward stored.
+// The prompt is computed in two parts. For the second part, the layer reads the keys and values that it stored for the
+// first part.
 TEST_P(DraftGoldens, LogitsOfAPromptInParts) {
   const std::vector<std::int32_t> ids = numbers(golden.prompts[2]);
   const std::int64_t half = std::ssize(ids) / 2;

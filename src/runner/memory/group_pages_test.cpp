@@ -138,8 +138,7 @@ TEST(VerifyBatch, HasSeveralRowsEachWithinTheContext) {
 }
 
 TEST(SoakWorld, GivesSequencesPagesOfEachGroupsPool) {
-  // The numbers of pages in three pools, the first group's and those of kTwoGroups, from ample to the smallest
-  // possible.
+  // The number of pages in the pool of each of the three groups, from ample to the smallest possible.
   for (const std::vector<std::int64_t>& num_pages :
        {std::vector<std::int64_t>{64, 40, 9}, {33, 9, 3}, {17, 3, 2}, {2, 2, 2}}) {
     const RunnerOptions options = options_of(num_pages);

@@ -1,6 +1,7 @@
 // Static inputs of a model's graphs. The StepBuffer holds the inputs that the host stages. Each bucket packs them
-// without gaps. In all buckets the row inputs end and the token inputs begin at the same boundary, so a forward of few
-// tokens needs one short copy. The device writes last_ids, which therefore has memory of its own.
+// without gaps. Row inputs end at a boundary that is the same for all buckets, and token inputs begin there. The inputs
+// of a small forward therefore form one short range, which takes one copy. The device writes last_ids, which therefore
+// has memory of its own.
 //
 // rows of R=4, of R=2          boundary    tokens of T=2, of T=8
 //   [wanted temperature … |wanted …]│[ids rows positions slots| … ]

@@ -57,7 +57,7 @@ TEST(LayerCaches, LatentAttentionInEveryLayerIsStandard) {
               ElementsAre(kNoGqa));
 }
 
-TEST(LayerCaches, ALayerThatDeclaresNoneTurnsBothRulesOn) {
+TEST(LayerCaches, ALayerWithoutACacheTurnsOnBothRules) {
   const LayerCaches caches = layer_caches(model("group \"full\" paged layers [0]", ""), {0, 2});
   EXPECT_THAT(messages(caches), ElementsAre(kNoGqa, kNoLayout));
 }

@@ -1,4 +1,4 @@
-// Measures a runner's memory by use.
+// Measures how many bytes a runner takes for each MemoryUse.
 #pragma once
 
 #include <cstdint>

@@ -49,7 +49,7 @@ struct GraphMemory {
 struct SizeMemory {
   std::int64_t size = 0;
   GraphMemory graphs{};  // empty in a prediction if the runner makes no graphs
-  MemoryNeed need{};     // memory need in arena and workspace; only in a prediction of every size
+  MemoryNeed need{};     // memory need in arena and workspace; only in a prediction with kEverySize
 };
 
 // Memory of one of kCapturedRoles or of the vision tower. A prediction has an entry for every size of the ladder, and a

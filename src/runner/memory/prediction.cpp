@@ -30,8 +30,9 @@ Result<RunnerMemory> predict_runner(const GraphRunner& runner, const DevicePrope
   return memory;
 }
 
-// Makes executables that are never bound, because the prediction uses only their shapes. Their environment therefore
-// has only a device and a context. This object must outlive the runners made with it.
+// Makes executables that are never bound, because the prediction uses only their shapes. The stream and the arena of
+// their environment are therefore placeholders, and the environment has no addresses. This object must outlive the
+// runners made with it.
 class Shapes {
  public:
   static Result<std::unique_ptr<Shapes>> create(const ModelGraphs& graphs, const RunnerOptions& options,

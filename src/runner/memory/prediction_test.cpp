@@ -29,8 +29,8 @@ ModelGraphs graphs_of(const std::string& folder, const RunnerOptions& options, i
 }
 std::string golden(const std::string& name) { return testing::data_path("goldens/" + name); }
 
-// Checks that a prediction is exact for memory that is allocated once, within 1 % for the arena, and within a quarter
-// for graph objects.
+// Checks that a prediction is exact for memory that is allocated once, within 1 % for arena and workspace, and within a
+// quarter for graph objects.
 void expect_met(const MemoryReport& predicted, const MemoryReport& taken) {
   std::vector<std::string_view> uses;
   for (const auto& [use, bytes] : predicted.entries()) {
@@ -100,8 +100,7 @@ TEST(Prediction, IsWhatTheBundledModelTakes) {
   expect_met(predicted, runner->memory());
 }
 
-// Checks that the predicted arena is as large as the greatest need of any size, and that each size reports its own
-// need.
+// Checks that the predicted arena is large enough for every size, and that each size reports its own need.
 TEST(Prediction, TheArenaIsTheLargestNeed) {
   const RunnerOptions options = small_options();
   const RunnerBench bench = make_captured("llama", options);

@@ -21,8 +21,8 @@ class DeferredForwards {
   // Adds a forward. Every sent forward must be added, because later messages refer to the page tables of earlier ones.
   // `logits` and `hidden_states` of the inputs are filled in when the forward runs.
   void push(std::span<const std::byte> message, const ForwardInputs& inputs);
-  // Removes and returns the oldest forward; valid until the next call. Returns the error of fail(), or kDeviceLost.
-  // Precondition: size() > 0.
+  // Removes the oldest forward and returns its inputs, which are valid until the next call. Returns the error of fail()
+  // for a forward that fail() has marked, and kDeviceLost if the message cannot be read. Precondition: size() > 0.
   Result<ForwardInputs> take();
   // Returns the decision of the forward that take() returned last.
   const Decision& decision() const { return received_.decision(); }

@@ -37,7 +37,7 @@ void BatchPacker::pack(const ForwardBatch& batch, MessageWriter& to) {
   }
 }
 
-// Packs each table as its difference from the last forward's table of the same number. A table drops out when its
+// Packs each table as its difference from the previous forward's table with the same number. A table drops out when its
 // request ends, but the other tables keep their order from forward to forward. The search for a table therefore starts
 // after the last match.
 void BatchPacker::pack_tables(std::span<const PageTable> tables, Group& group, MessageWriter& to) {

@@ -72,7 +72,7 @@ class RankChannel {
   // until all ranks have answered.
   std::uint64_t send(std::shared_ptr<const void> beside = {});
   // Waits until all ranks have answered this message and all earlier ones. After `limit`, returns kDeviceLost and names
-  // the ranks that have not answered; their state is unknown. After lose() it returns that error at once.
+  // the ranks that have not answered; their state is unknown. After lose(why), returns `why` at once.
   Status wait(std::uint64_t number);
   Status wait(std::uint64_t number, std::chrono::milliseconds limit);
   // Returns a rank's answer to a message. Precondition: wait(number) returned ok, and fewer than kSlots messages were
@@ -96,7 +96,7 @@ class RankChannel {
   std::optional<Message> receive(int rank);
   void reply(int rank, std::uint64_t number, RankAnswer answer);
   // Takes the reply of a rank on another node, from any thread. Returns kDataLoss if this is not the rank's next
-  // answer. An answer that was already given must not be overwritten, because rank 0 may be reading it.
+  // answer, because a second answer to a message would overwrite one that rank 0 may be reading.
   Status take_reply(int rank, std::uint64_t number, RankAnswer answer);
 
  private:

@@ -103,7 +103,8 @@ TEST(RankChannel, ARankThatDoesNotAnswerIsNamed) {
   EXPECT_EQ(channel.begin().status().code(), StatusCode::kDeviceLost) << "its buffer is still to be read";
 }
 
-// The buffer must stay until all ranks have answered, since a rank may still read it.
+// The buffer must stay until all ranks have answered, since a rank may still read it. It also stays until wait(), since
+// a connection may still send it.
 TEST(RankChannel, FreesALargeBufferOnceAllHaveAnswered) {
   RankChannel channel(3, std::chrono::seconds(60));
   std::vector<std::byte>& large = **channel.begin();

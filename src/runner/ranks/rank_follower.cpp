@@ -95,7 +95,9 @@ Status RankFollower::carry_out(const RankOrder& order, RankAnswer& answer) {
     }
     case RankOrderKind::kVerify: return verify_here();
     case RankOrderKind::kSoak: return soak_here(order);
-    default: return data_loss(fmt::format("kind {} is no order of a few numbers", static_cast<int>(order.kind)));
+    default:
+      return data_loss(
+          fmt::format("a message of kind {} cannot be decoded as a RankOrder", static_cast<int>(order.kind)));
   }
 }
 
@@ -123,7 +125,7 @@ Status RankFollower::encode(MessageReader& from) {
   return tower->encode(images, received.first_rows, runner_->embeddings_base());
 }
 
-// A message that cannot be read makes this rank lost, because later messages build on it.
+// If a message cannot be read, this rank is lost, because later messages contain only the differences from it.
 Status RankFollower::read_drafts(MessageReader& from) {
   if (const Status read = draft_inputs_.unpack(from); !read.ok())
     return device_lost(fmt::format("the message of rows to draft from cannot be read: {}", read.message()));

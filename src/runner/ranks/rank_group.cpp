@@ -266,7 +266,7 @@ Status RankGroup::same_results(std::uint64_t number, std::uint64_t digest) const
   for (int rank = 1; rank < layout_.tp_size; ++rank) {
     if (channel_->answer(number, rank).digest == digest) continue;
     return internal_error(fmt::format(
-        "rank {} of {} came to other results than rank 0; all ranks must hold the same bits", rank, ranks()));
+        "the results of rank {} of {} differ from those of rank 0; all ranks must hold the same bits", rank, ranks()));
   }
   return ok_status();
 }

@@ -128,8 +128,7 @@ class RankGroup {
   // Waits for the answers to a message and to all earlier ones. An error ends the group.
   Status wait(std::uint64_t number) { return wait(number, channel_->limit()); }
   // Returns the gravest failure among the received answers and `own`, rank 0's result; kDeviceLost is the gravest and
-  // kCancelled the least grave. kCancelled means that an earlier forward caused the failure, and none of these
-  // messages.
+  // kCancelled the least grave. kCancelled means that an earlier forward caused the failure, not one of these messages.
   ForwardEnd first_failure(std::span<const std::uint64_t> numbers, const ForwardEnd& own) const;
   // Returns first_failure(), but kInternal instead of kCancelled. Used if no earlier forward can be the cause.
   ForwardEnd cause(std::span<const std::uint64_t> numbers, const ForwardEnd& own) const;

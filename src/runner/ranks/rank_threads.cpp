@@ -44,7 +44,7 @@ void RankThreads::join(std::chrono::milliseconds limit) {
     if (t.ended.wait_for(limit) == std::future_status::ready) {
       t.thread.join();
     } else {
-      log_error("engine", "rank {} hangs, and is left behind", t.rank);
+      log_error("engine", "rank {} hangs; its thread is abandoned", t.rank);
       t.thread.detach();
     }
   }

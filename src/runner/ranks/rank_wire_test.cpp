@@ -35,7 +35,7 @@ TEST(RankWire, EveryCutAnswerIsRefused) {
 
 TEST(RankWire, AnUnknownStatusCodeIsRefused) {
   std::vector<std::byte> wrong = pack_answer(1, 2, {});
-  wrong[32 + 8] = std::byte{99};  // the byte after the header and the rank
+  wrong[32 + 8] = std::byte{99};  // the status code, which follows the header of 32 bytes and the rank
   EXPECT_THAT(unpack_answer(wrong).status().message(), ::testing::HasSubstr("code of a message is 99"));
 }
 

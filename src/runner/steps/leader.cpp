@@ -45,8 +45,9 @@ Result<Decision> Leader::lead(const ForwardInputs& inputs) {
   return end.status;
 }
 
-// Ends the newest forward on all ranks after it failed on rank 0, perhaps because of another rank. The error is
-// kCancelled if no rank failed in this forward, but one failed in an earlier forward that is not collected yet.
+// Ends the newest forward on all ranks after submit() has failed on rank 0. The cause may be a failure of another rank,
+// which the returned error then names. The error is kCancelled if no rank has failed in this forward. The cause is then
+// a failure in an earlier forward that is not collected yet.
 ForwardEnd Leader::end_failed(std::uint64_t number, const ForwardEnd& own) {
   ranks_.communicator().abort(own.status.message());
   if (Status waited = ranks_.wait(number); !waited.ok()) return {std::move(waited)};

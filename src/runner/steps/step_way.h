@@ -28,8 +28,8 @@ class StepWay {
  public:
   virtual ~StepWay() = default;
 
-  // Decides a forward and enqueues it. After an error it is in flight on no rank. Precondition: the inputs were
-  // checked, and fewer than max_in_flight forwards are in flight.
+  // Decides how a forward runs, and enqueues it. After an error the forward is in flight on no rank. Precondition: the
+  // inputs were checked, and fewer than max_in_flight forwards are in flight.
   virtual Result<Decision> submit(const ForwardInputs& inputs) = 0;
   // Waits for the oldest forward in flight. The forward is no longer in flight afterwards, even after an error.
   // Precondition: a forward is in flight.

@@ -59,7 +59,7 @@ TEST(StepWays, OneRankRunsAlone) {
   EXPECT_EQ(way->fail(internal_error("injected")).message(), "injected");
 }
 
-TEST(StepWays, AnotherWayIsOneClass) {
+TEST(StepWays, CanBeExtendedByOneClass) {
   const RunnerBench bench = make_bench("llama", small_options());
   RunnerParts& parts = bench.runner->parts();
   Dispatcher dispatcher(parts, bench.runner->captures());

@@ -1,5 +1,5 @@
 // Debug mode checks every forward. It is slow, because it fills the arena before each forward and waits for the device
-// after each forward. An error fails the forward that it was found in, and the runner stays usable.
+// after each forward. If a check finds an error, that forward fails, and the runner stays usable.
 #pragma once
 
 #include <cstdint>

@@ -245,7 +245,8 @@ TEST(DebugMode, NamesAKernelThatLeavesStaleValues) {
   EXPECT_TRUE(forward_error(bench, kPrompt).ok()) << "a padded row may be anything";
 }
 
-// An operator that copies its host-side batch data at capture, so its replays repeat the captured batch.
+// An operator whose graph computes something else than the operator does eagerly. It copies x to y. A launch that was
+// recorded in a graph also overwrites the first element of y with NaN.
 class BakingOp final : public BoundOp {
  public:
   BakingOp(TensorView x, TensorView y) : x_(x), y_(y) {}

@@ -22,9 +22,9 @@ ForwardBatch dummy_batch(std::int64_t size, bool decode, const RunnerOptions& op
                          std::span<const ir::CacheGroup> groups, std::int64_t vocab_size);
 
 // Makes a batch that wants all rows: `size` tokens in requests that each fit in a page and have at least two rows. All
-// requests have the same tokens at the same positions. They can therefore share the reserved page, since all writes to
-// a slot store the same value. Every row's output is defined, and equal from run to run. Returns std::nullopt if `size`
-// tokens cannot be divided like this.
+// requests have the same token at each position. They can therefore share the reserved page, since all writes to a slot
+// store the same value. Every row's output is defined, and equal from run to run. Returns std::nullopt if `size` tokens
+// cannot be divided like this.
 std::optional<ForwardBatch> page_batch(std::int64_t size, const RunnerOptions& options,
                                        std::span<const ir::CacheGroup> groups);
 

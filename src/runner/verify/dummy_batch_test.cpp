@@ -37,7 +37,7 @@ TEST(DummyBatch, RowsAreNoPaddingAndDiffer) {
   }
 }
 
-// A measured batch wants the same rows as a prompt's last chunk.
+// Like a prompt's last chunk, a dummy batch wants the logits of each request's last row only.
 TEST(DummyBatch, WantsTheLastRowOfEachRequest) {
   EXPECT_EQ(dummy_batch(100, /*decode=*/false, options(16), kGroups, 30).wanted_rows,
             (std::vector<std::int32_t>{63, 99}));

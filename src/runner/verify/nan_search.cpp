@@ -92,8 +92,8 @@ Result<std::string> NanSearch::blame(const Forward& forward, std::size_t part, c
     const std::string& name = of.value_names[id.index()];
     if (value.kind == ir::ValueKind::kResult) continue;
     const TensorView view = TRY(forward.executable.value(forward.bucket, part, id));
-    // An earlier executable of the forward left this value in the arena, and debug mode has already checked its
-    // outputs.
+    // An earlier executable of the forward left this value in the arena, and debug mode has already checked that
+    // executable's outputs.
     if (view.data.handle == arena_.base().handle) continue;
     // States and given embeddings are not searched, because most of their rows belong to no request, and some embedding
     // rows have no memory.

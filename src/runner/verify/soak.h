@@ -5,10 +5,11 @@
 //   unpadded   eagerly at the real size: must agree within a tolerance, since kernels are chosen by size
 //
 // The batches come from a small random world of sequences. New sequences arrive, are computed in chunks and decode.
-// Some sequences are cancelled, and other sequences then take their pages. Sizes are log-uniform. Rows have
-// log-probabilities, embeddings and penalties. Each cache group has a pool of pages, and gets back the pages that a
-// window no longer reaches. Pages that belong to no sequence are NaN. With a vision tower, several new and known images
-// arrive at a time and lie anywhere in prompts. Batches then read the tower's output rows (soak_images.h).
+// Some sequences are cancelled, and other sequences then take their pages. Sizes are log-uniform. Some batches want
+// log-probabilities, hidden states or penalties, and some tokens use embeddings. Each cache group has a pool of pages,
+// and gets back the pages that a window no longer reaches. Pages that belong to no sequence are NaN. With a vision
+// tower, several new and known images arrive at a time and lie anywhere in prompts. Batches then read the tower's
+// output rows (soak_images.h).
 #pragma once
 
 #include <cstdint>
@@ -31,11 +32,11 @@ struct SoakOptions {
   bool show_progress = false;
 };
 
-// Limits of ties. If a router chooses experts, rounding decides a tie between two experts differently about once in a
-// million rows. The tied row and the rows that attend to it then differ (docs/measurements/correctness.md, "How far
-// rounding carries"). For such a model, batches above the tolerance count as ties. They are failures if there are at
-// least two of them and they exceed the share kMostTies of all batches. The greatest observed tie moved a row by 0.24
-// of its greatest logit, so a difference above kGreatestTie is never counted as a tie.
+// Limits for ties in routers. If a router chooses experts, rounding decides a tie between two experts differently about
+// once in a million rows. The tied row and the rows that attend to it then differ (docs/measurements/correctness.md,
+// "How far rounding carries"). For such a model, batches above the tolerance count as ties. They are failures if there
+// are at least two of them and they exceed the share kMostTies of all batches. The greatest observed tie moved a row by
+// 0.24 of its greatest logit, so a difference above kGreatestTie is never counted as a tie.
 inline constexpr double kMostTies = 1e-3;
 inline constexpr double kGreatestTie = 0.5;
 

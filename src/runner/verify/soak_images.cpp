@@ -101,8 +101,8 @@ Result<std::string> SoakImages::encode_packed(std::span<const std::size_t> slots
     const std::vector<float> rows = TRY(read(address_of(slots[i]), images[i]->tokens(), runner_.embedding_dtype()));
     alone.insert(alone.end(), rows.begin(), rows.end());
   }
-  // Here the tower itself chooses how to run. The images were encoded alone before, because both runs write the same
-  // embedding rows and later batches must read the rows of this run.
+  // In this call the tower itself chooses how to run. The call comes after the runs of single images, because all runs
+  // write the same embedding rows and later batches must read the rows of this one.
   const VisionCounters before = tower_.counters();
   TRY(tower_.encode(images, first_rows, runner_.embeddings_base()));
   const std::int64_t size = patches + tower_.counters().padded_patches - before.padded_patches;

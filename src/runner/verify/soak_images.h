@@ -16,15 +16,16 @@ namespace tessera {
 
 struct SoakImageReport {
   std::int64_t encoded = 0;         // number of images
-  std::int64_t cache_hits = 0;      // images that were in the cache and were compared again
+  std::int64_t cache_hits = 0;      // checks that the rows of a known image are unchanged
   std::int64_t graph_forwards = 0;  // forwards that the tower itself chose to replay as graphs
   std::int64_t eager_forwards = 0;
   double greatest_difference = 0;  // largest difference between an image alone and in a packed forward
 };
 
-// Computes each image three times: alone and eagerly; packed with other images, as the tower chooses; and the same
-// packed forward at the same size without a graph. The last two must be bitwise equal. An image's rows are kept while a
-// sequence uses it, and are compared again later to find stray writes.
+// Computes each image three times: alone and eagerly; packed with other images, where the tower chooses size and graph;
+// and in the same packed forward at the same size without a graph. The results of the two packed forwards must be
+// bitwise equal. An image's rows stay at least as long as a sequence uses the image. Later calls compare them with the
+// first result, to find writes of other kernels to these rows.
 class SoakImages {
  public:
   // Uses rows first_row … first_row + rows - 1 of the runner's embeddings, which must have memory. Precondition: the
@@ -33,8 +34,8 @@ class SoakImages {
 
   // Returns the images that sequences may use. Their addresses do not change.
   std::vector<SoakImage>& gallery() { return gallery_; }
-  // In some calls encodes a few new images, and checks that the rows of a few known images are unchanged. Returns a
-  // description of a difference; empty: there is none.
+  // In about a quarter of the calls, encodes a few new images or checks that the rows of known images are unchanged.
+  // Returns a description of a difference; empty: there is none.
   Result<std::string> next(SoakWorld& world);
   const SoakImageReport& report() const { return report_; }
 

@@ -25,7 +25,7 @@ SoakReport soaked(const RunnerBench& bench, const SoakOptions& options) {
 
 class SoakOf : public ::testing::TestWithParam<const char*> {};
 
-TEST_P(SoakOf, FindsNothingWrong) {
+TEST_P(SoakOf, AcceptsCorrectGraphs) {
   const SoakReport report =
       soaked(make_captured(GetParam(), small_options(), ir::DType::kFloat32, testing::LastLayer::kOfWantedRows),
              {.batches = 150, .seed = 7});

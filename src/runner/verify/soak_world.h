@@ -89,7 +89,7 @@ class SoakWorld {
   bool has_room(std::int64_t length) const;
   void admit();
   void cancel_some();
-  // Gives back the pages that no window of the sequence's next row reaches.
+  // Gives back, in each window group, the pages before the window of the sequence's next row.
   void leave_windows(Sequence& sequence);
   // Returns how many of the sequence's next `count` tokens fit into its pages and the free pages.
   std::int64_t fitting(const Sequence& sequence, std::int64_t count) const;

@@ -27,8 +27,8 @@
 namespace tessera {
 
 struct VerifyRow {
-  // "prefill" "prefill, full" "prefill, last rows" "prefill, full, last rows" "decode" "head" "draft" "draft head"
-  // "vision"
+  // The runner's name (runner_role_name), followed by ", full", ", last rows" or ", drafts" where they apply. For
+  // example "prefill, full, last rows".
   std::string runner;
   std::int64_t size = 0;
   std::int64_t real = 0;   // rows that are not padding

@@ -123,7 +123,8 @@ std::vector<PageRange> page_ranges(const VerifyModel& model, const std::vector<s
   return ranges;
 }
 
-// Assigns the range's pages to the requests in order, and in every second group in reverse order.
+// Assigns the range's pages to the requests: in ascending order in one group, in descending order in the next, and so
+// on.
 void add_pages(const VerifyModel& model, const Lengths& lengths, const PageRange& range, std::size_t g,
                CacheGroupBatch& batch) {
   const ir::CacheGroup& group = model.groups[g];

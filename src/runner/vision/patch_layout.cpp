@@ -114,7 +114,7 @@ class ImageLayout {
       }
   }
 
-  // Adds the order of the image's tokens. Token i is the output row of merge unit i.
+  // Adds the image's part of token_order: for each merge unit, in the order of the image, its output row.
   void append_token_order() {
     const auto end = static_cast<std::int64_t>(layout_.units.size());
     layout_.token_order.resize(static_cast<std::size_t>(end));

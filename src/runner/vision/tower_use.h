@@ -29,7 +29,7 @@ struct TowerCount {
   std::int64_t forwards = 0;
   std::int64_t images = 0;
   std::int64_t patches = 0;
-  std::int64_t padding = 0;  // padded patches
+  std::int64_t padding = 0;  // patches of padding
   void add(const TowerCount& more);
 };
 
@@ -42,7 +42,7 @@ class TowerCounts {
   void add(const TowerCounts& more);
 
   const std::vector<std::pair<TowerKey, TowerCount>>& by_key() const { return by_key_; }
-  // Return sums over keys.
+  // Return sums over all keys with this reason, or with this size.
   TowerCount of(VisionReason reason) const;
   TowerCount of_size(std::int64_t size) const;  // replayed forwards only
 

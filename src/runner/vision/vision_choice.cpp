@@ -16,7 +16,7 @@ struct ReasonWords {
   std::string_view name;
   std::string_view text;
 };
-// [VisionReason]. A reason that also exists in dispatch has the same name there (reason_name()).
+// Indexed by VisionReason. A reason that also exists in dispatch has the same name there (reason_name()).
 constexpr std::array<ReasonWords, kNumVisionReasons> kReasons = {{
     {"replayed", "replayed its budget's graph"},
     {"first_use", "captured on its first use, and replayed"},

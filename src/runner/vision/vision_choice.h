@@ -30,7 +30,7 @@ bool is_replay(VisionReason reason);
 // The log warns of such a fallback.
 bool is_fallback(VisionReason reason);
 
-// The inputs of the choice. Spans and references are borrowed.
+// The inputs of the choice. The spans and `costs` must stay valid during choose_budget().
 struct VisionBudgets {
   std::span<const std::int64_t> sizes;     // budgets that are captured or will be, ascending
   std::span<const std::int64_t> captured;  // budgets that are captured, ascending
@@ -46,11 +46,11 @@ struct VisionChoice {
   friend bool operator==(const VisionChoice&, const VisionChoice&) = default;
 };
 
-// Chooses for a forward of `patches` patches. Normally the forward replays the graph of its budget, which is the
-// smallest budget that holds the patches. The forward runs operators instead, which have less padding, if they were
-// measured to be faster by more than measurement noise. If the budget has no graph, the forward replays the graph of
-// the next larger captured budget if this graph was measured to be no slower than operators. If not, the forward runs
-// its operators. Sizes without measurements are not compared.
+// Chooses for a forward of `patches` patches. Its budget is the smallest one that holds the patches. Normally the
+// forward replays the budget's graph. It runs operators, which have less padding, if they were measured to be faster by
+// more than measurement noise. If the budget has no graph, the forward replays the graph of the next larger captured
+// budget, provided that this graph was measured to be no slower than operators. Otherwise it runs operators. Sizes
+// without measurements are not compared.
 VisionChoice choose_budget(const VisionBudgets& budgets, std::int64_t patches);
 
 }  // namespace tessera

@@ -42,7 +42,7 @@ TEST(VisionChoice, MorePatchesThanTheLargestBudgetRunEagerly) {
   EXPECT_EQ(choose(320, kSizes), eager(320, kTooLarge));
 }
 
-TEST(VisionChoice, WithoutBudgetsTheReasonIsWhy) {
+TEST(VisionChoice, ReportsWhyThereAreNoBudgets) {
   const CostTable none;
   EXPECT_EQ(choose_budget({.sizes = {}, .captured = {}, .costs = none, .step = 64}, 1), eager(64, kNothingCaptured));
   EXPECT_EQ(choose_budget({.sizes = {}, .captured = {}, .costs = none, .step = 64, .enabled = false}, 65),
@@ -59,7 +59,7 @@ TEST(VisionChoice, EveryReasonHasItsOwnNameAndText) {
   }
 }
 
-TEST(VisionChoice, TakesLessPaddedOperatorsMeasuredToBeFaster) {
+TEST(VisionChoice, PrefersFasterEagerRunWithLessPadding) {
   const std::vector<std::int64_t> apart = {64, 256};
   const auto choose_of = [&](const CostTable& costs) {
     return choose_budget({.sizes = apart, .captured = apart, .costs = costs, .step = 64}, 65);

@@ -35,8 +35,8 @@ namespace tessera {
 // Describes the tower as a runner whose sizes are numbers of patches.
 RunnerSpec vision_spec(const VisionGraph& tower, const VisionOptions& options);
 
-// The objects that the tower runs on. All of them must outlive the runner. The language model may use the same arena
-// and workspace, because its forwards leave nothing there that a later forward reads.
+// The objects that the tower runs on. All of them must outlive the runner. They may include the language model's arena
+// and workspace, because the model's forwards leave nothing there that a later forward reads.
 struct VisionParts {
   const VisionGraph& tower;
   const Weights::Addresses& weights;
@@ -110,7 +110,8 @@ class VisionRunner {
 
   // Enqueues a forward on inputs that were staged for `size`. Precondition: `size` is bound.
   Status run(std::int64_t size, bool graph);
-  // Stages packed images with padding up to `size`; for the oracle and captures.
+  // Stages packed images with padding up to `size`, and uploads the index lists. encode(), captures and the oracle use
+  // it.
   Status stage(std::span<const Patches* const> images, std::int64_t size);
   // Makes an executable of the tower in which every value has its own memory, for the oracle. It must not outlive the
   // runner.

@@ -1,4 +1,5 @@
-// Reads POST /v1/load_lora_adapter and /v1/unload_lora_adapter, routes of SGLang and vLLM.
+// Reads the bodies of POST /v1/load_lora_adapter and POST /v1/unload_lora_adapter. SGLang and vLLM have the same
+// routes.
 #pragma once
 
 #include <memory>
@@ -34,8 +35,8 @@ struct UnloadAdapterRequest {
 // Reads "lora_name".
 ApiResult<UnloadAdapterRequest> read_unload_adapter(const ServedModel& model, std::string_view body);
 
-// Return the bytes that the requests hold (work/request_memory.h). The adapter's own memory is not counted, because it
-// outlives the request.
+// Return the bytes that the requests hold (work/request_memory.h). The memory of the loaded adapter is not counted,
+// because the adapter outlives the request.
 inline std::int64_t held_bytes(const LoadAdapterRequest& request, std::int64_t, std::int64_t) {
   return static_cast<std::int64_t>(request.load.name.capacity());
 }

@@ -46,7 +46,7 @@ class AdapterRoutes : public ::testing::Test {
                                "ignore_eos": true}})",
                             model, tokens));
   }
-  // Returns the token ids of an answer.
+  // Returns the token ids of an answer's first choice, as JSON text.
   static std::string ids(const Json& answer) { return answer.find("choices")->as_array()[0].find("token_ids")->dump(); }
   static std::string message(const Json& answer) { return answer.find("error")->find("message")->as_string(); }
 

@@ -26,8 +26,8 @@ class ServedAdapters {
                                                         const std::string& folder);
 
   // Returns the path of an adapter that a request names. If there is an allowed folder, a relative path starts there
-  // and the result is absolute. Returns invalid_argument for a path that leads outside the folder, also by ".." or by a
-  // link.
+  // and the result is absolute. Returns invalid_argument for a path that leads outside the folder, whether directly, by
+  // ".." or by a link.
   Result<std::string> allowed_path(const std::string& path) const;
 
   const AdapterLayout& layout() const { return layout_; }

@@ -36,7 +36,7 @@ ApiStatus add_title(const ApiFields& block, TurnContent& content) {
   return api_ok();
 }
 
-// Adds the texts of a block that has a string or a list of text blocks as its content.
+// Adds the texts in a block's content, which is a string or a list of text blocks.
 ApiStatus add_texts(const ApiFields& holder, TurnContent& content) {
   const Json* texts = holder.find("content");
   if (texts != nullptr && texts->is_string()) {

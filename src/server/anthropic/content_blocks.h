@@ -15,7 +15,7 @@ namespace tessera {
 // Collects a turn's content while its blocks are read.
 class TurnContent {
  public:
-  // `separator` stands between two texts that follow each other.
+  // `separator` is put between adjacent texts.
   explicit TurnContent(std::string_view separator = "\n") : separator_(separator) {}
 
   void add_text(std::string_view text);

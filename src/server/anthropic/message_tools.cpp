@@ -24,7 +24,8 @@ auto find_tool(List& tools, std::string_view name) -> decltype(&tools.as_array()
   return found != tools.as_array().end() ? &*found : nullptr;
 }
 
-// Returns a tool in OpenAI's form, which templates expect.
+// Reads a tool that the client itself defines (type "custom"). Returns the tool in OpenAI's form, which templates
+// expect.
 ApiResult<Json> read_custom(const ApiFields& tool) {
   std::string name = TRY(tool.string("name")).value_or("");
   if (name.empty() || name.size() > kMaxNameBytes)

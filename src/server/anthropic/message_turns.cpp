@@ -89,7 +89,7 @@ class TurnReader {
     return api_ok();
   }
 
-  // Adds a system message. It may contain only settings, which are read elsewhere.
+  // Adds a system message. Adds nothing for a message that has only "output_config", which read_thinking() reads.
   ApiStatus add_system(const ApiFields& message) {
     const Json* given = message.find("content");
     if (given != nullptr && given->is_string()) return add_system_text(*given);
@@ -105,7 +105,7 @@ class TurnReader {
     return add_system_text(content.take());
   }
 
-  // Tells the model that a tool is added or removed.
+  // Adds to `content` a text that tells the model which tool was added or removed.
   ApiStatus add_change(const ApiFields& block, const std::string& type, TurnContent& content) const {
     const bool addition = type == "tool_addition";
     const std::string name = TRY(name_of_changed(block, addition));
@@ -117,8 +117,8 @@ class TurnReader {
     return api_ok();
   }
 
-  // Returns the tool's name from {"tool": {"type": "tool_reference", "name"}}, or from a whole tool in {"type":
-  // "tool_definition", "definition"}.
+  // Returns the name of the tool that a block adds or removes. "tool" is {"type": "tool_reference", "name"} or, if
+  // `may_be_defined`, {"type": "tool_definition", "definition"} with a whole tool.
   static ApiResult<std::string> name_of_changed(const ApiFields& block, bool may_be_defined) {
     const Json* json = TRY(block.object("tool"));
     if (json == nullptr) return block.wrong("tool", "an object with \"type\"");

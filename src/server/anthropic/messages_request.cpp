@@ -20,7 +20,7 @@
 namespace tessera {
 namespace {
 
-constexpr std::string_view kTooLong = "prompt is too long: ";  // agents look for it and shorten the conversation
+constexpr std::string_view kTooLong = "prompt is too long: ";  // agents recognise it and shorten the conversation
 
 ApiResult<std::string> read_model(const ApiFields& fields) {
   const std::optional<std::string> name = TRY(fields.string("model"));
@@ -43,8 +43,8 @@ ApiResult<std::optional<OutputGrammar>> read_format(const ApiFields& body) {
                                      .param = fields.param("schema")});
 }
 
-// Reads the fields that choose tokens and end the text. They mean the same as in OpenAI's protocol, although some have
-// other names there.
+// Reads the fields of sampling, of stopping and of the output's format. The fields of sampling have the same names and
+// meanings as in OpenAI's protocol; "stop_sequences" is OpenAI's "stop".
 ApiResult<OutputFields> read_output(const ApiFields& fields, const ServedModel& model) {
   Json shared = Json::object();
   for (const char* key : {"temperature", "top_p", "top_k", "max_tokens", "seed"})
@@ -60,7 +60,9 @@ ApiResult<OutputFields> read_output(const ApiFields& fields, const ServedModel& 
   return out;
 }
 
-// Returns an error about the prompt in words that agents recognise.
+// Rewords an error of make_prompt() for clients of this protocol. An error about continue_final_message, a field that
+// Messages requests lack, names "messages" instead. The message about a prompt that is too long begins as agents
+// expect.
 ApiError in_known_words(ApiError error) {
   if (error.param == "continue_final_message") {
     return unsupported_field("messages",
@@ -108,7 +110,7 @@ ApiStatus set_length(const ServedModel& model, std::int64_t max_tokens, Request&
   return model.set_length(request, std::min(max_tokens, left), model.context_length, "messages");
 }
 
-// The parts of a request that both routes read.
+// The parts of a request that prepare_messages() and count_tokens_body() both read.
 struct MessagesPrompt {
   MessageTools tools{};
   ThinkingFields thinking{};
@@ -131,8 +133,7 @@ ApiResult<MessagesPrompt> read_messages_prompt(const ApiFields& fields, const Se
   return out;
 }
 
-// Returns the grammar that "tool_choice" requires, or else the grammar of "output_config". Requests with both are
-// errors.
+// Returns the grammar that "tool_choice" requires, or else the grammar of "output_config". Error: the request has both.
 ApiResult<std::optional<OutputGrammar>> grammar_of(const OutputFields& output, const ToolFields& tools) {
   std::optional<OutputGrammar> grammar = TRY(tool_grammar(tools));
   if (!grammar) return output.grammar;

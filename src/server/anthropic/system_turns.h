@@ -19,9 +19,9 @@ struct SystemPlaces {
 // message. If there is no system message, renders nothing.
 SystemPlaces find_system_places(const Json& turns, const ChatTemplate& chat, const RenderOptions& options);
 
-// Replaces each system message that the template would not print by a user's message, with its text between <system>
-// and </system>. Then joins adjacent turns of one role, except turns of the role "tool", because some templates require
-// the roles to alternate. `turns`: the result of read_turns().
+// Returns `turns`, the result of read_turns(), in a form that the template prints. A system message that the template
+// would not print becomes a user's message with the text between <system> and </system>. Adjacent turns of one role are
+// joined, except turns of the role "tool", because some templates require the roles to alternate.
 Json fit_turns(const Json& turns, const SystemPlaces& places);
 
 }  // namespace tessera

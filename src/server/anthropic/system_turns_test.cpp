@@ -58,7 +58,7 @@ TEST(SystemTurns, StayInPlaceWhereTheTemplatePrintsThem) {
   EXPECT_EQ(rendered(chat, kSecondTurn), "<system>S<user>U<system>M<assistant>A<user>V<assistant>");
 }
 
-TEST(SystemTurns, BecomeTheUsersWhereTheTemplateHasNoPlace) {
+TEST(SystemTurns, BecomeUserTurnsIfTheTemplateCannotPlaceThem) {
   const ChatTemplate front = *ChatTemplate::parse(kFrontAlone);
   EXPECT_EQ(rendered(front, kFirstTurn), "<system>S<user>U\n<system>\nM\n</system><assistant>");
   const ChatTemplate collected = *ChatTemplate::parse(kCollected);
@@ -106,7 +106,7 @@ TEST(SystemTurns, PublishedTemplatesKeepTheBeginningOfThePrompt) {
     const ChatTemplate chat = *ChatTemplate::parse(source, path);
     const std::string second = rendered(chat, kSecondTurn);
     std::string first = rendered(chat, kFirstTurn);
-    first.resize(first.rfind('M') + 1);  // some templates write another assistant's tag if the answer follows
+    first.resize(first.rfind('M') + 1);  // some templates write another tag if the assistant's answer follows
     EXPECT_THAT(second, StartsWith(first)) << path;
     EXPECT_LT(second.find('U'), second.rfind('V')) << path;
   }

@@ -36,7 +36,8 @@ std::string effort_of_budget(std::int64_t tokens) {
 ApiResult<ThinkingFields> read_thinking(const ApiFields& body) {
   ThinkingFields out;
   TRY(read_effort(body, out));
-  // A system message may change the effort for what follows it.
+  // System messages may change the effort. The last change counts, because the template gets one effort for the whole
+  // prompt.
   if (const Json* messages = TRY(body.array("messages")); messages != nullptr) {
     for (std::size_t i = 0; i < messages->as_array().size(); ++i) {
       const Json& message = messages->as_array()[i];

@@ -50,7 +50,8 @@ class BatchAnswers {
   };
   BatchAnswers(Part output, Part errors, FileStore& store)
       : output_(std::move(output)), errors_(std::move(errors)), store_(store) {}
-  // Reads the lines of a file, and cuts the file after the last whole line. Returns the number of lines.
+  // Reads the answers in a file. Cuts the file before the first line that is damaged or unfinished, so that the
+  // requests of the lost lines run again. Returns the number of lines that remain.
   Result<std::int64_t> load(Part& part);
   ApiStatus keep(Part& part, StoredFile file, std::string& id);
 

@@ -19,7 +19,7 @@ namespace {
 struct KindNames {
   BatchRequestKind kind;
   std::string_view url;
-  // A line that is only a body is of this row's kind if it has this field. "" if no field identifies the kind.
+  // The field by which a line that is only a body is recognised as this kind; "" if no field identifies the kind.
   std::string_view field;
 };
 constexpr KindNames kKinds[] = {{BatchRequestKind::kChat, "/v1/chat/completions", "messages"},

@@ -24,8 +24,8 @@ std::optional<BatchRequestKind> batch_kind(std::string_view url);
 // Returns the routes of all kinds, for messages: "/v1/chat/completions", "/v1/completions", … or "/v1/responses".
 std::string batch_urls();
 
-// A request line: {"custom_id", "method", "url", "body"}, or only a body. A body with "messages" is a chat, a body with
-// "prompt" is a completion, and a body with "input" is an embedding.
+// A request line: {"custom_id", "method", "url", "body"}, or only a body, which may then contain "custom_id". A body
+// with "messages" is a chat, a body with "prompt" is a completion, and a body with "input" is an embedding.
 struct BatchRequest {
   BatchRequestKind kind = BatchRequestKind::kCompletion;
   std::string body{};  // JSON for the reader of the route
@@ -37,8 +37,8 @@ Result<BatchRequest> read_batch_line(std::string_view line, Json& custom_id);
 Result<BatchRequest> read_whole_batch_line(std::string_view line, Json& custom_id);
 
 // Makes a request's job with the reader of its route. Stores responses in `store` for `owner`. Slow: do not call it on
-// the I/O thread. `model` and `store` outlive the job. Errors: those of the route, and a 400 for a request for a stream
-// or for a response in the background.
+// the I/O thread. `model` and `store` outlive the job. Errors: those of the route, and a 400 if the request asks for a
+// stream or for a background response.
 ApiResult<ApiJob> prepare_batch_request(const ServedModel& model, const BatchRequest& request, ResponseStore& store,
                                         const std::string& owner);
 

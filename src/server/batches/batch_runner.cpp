@@ -25,8 +25,8 @@ constexpr std::chrono::seconds kBatchPause{1};  // longest time between two chec
 constexpr std::chrono::seconds kIdlePause{60};  // longest time between two checks while no batch runs
 constexpr int kMostPrepared = 16;  // at most this many requests are prepared before the next events are handled
 constexpr std::int64_t kLowestPriority = std::numeric_limits<std::int64_t>::min();
-// While live requests run, batches have at most 1 / kLiveShare of the requests that the engines run at once, but at
-// least one request.
+// While the engines have live requests, batches may have 1 / kLiveShare as many requests as the engines can run at
+// once, but always at least one.
 constexpr std::int64_t kLiveShare = 4;
 
 // Error codes of failed batches.
@@ -108,7 +108,7 @@ void BatchRunner::work() {
       if (fill()) wake();
       finish();
     } catch (const std::exception& e) {  // usually std::bad_alloc
-      log_error("server", "batches pause: {}", e.what());
+      log_error("server", "batches are paused after an error: {}", e.what());
       try_again_at_ = Clock::now() + kBatchRetry;
     }
   }

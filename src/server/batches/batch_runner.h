@@ -6,8 +6,8 @@
 //   runner.wake();            // a batch was added, or is to be cancelled
 //   runner.dispatch(events);  // with the events of every step
 //
-// Up to kMostBatches batches run at a time and take turns, request by request. If the engines have live requests,
-// batches have at most a quarter of the requests that the engines run at once. Otherwise they may have all of them. A
+// Up to kMostBatches batches run at a time and take turns, request by request. Together they submit at most as many
+// requests as the engines can run at once, and at most a quarter as many while the engines have live requests. A
 // request that the engine or the memory budget refuses for now is submitted again later. A restarted server continues
 // the batches that have not ended; requests that have an answer do not run again.
 //
@@ -42,7 +42,7 @@ namespace tessera {
 
 class BatchRunner {
  public:
-  // Each request of a batch has this ticket or a higher one. The tickets of live requests are lower.
+  // The lowest ticket of a batch's request. The tickets of live requests are lower.
   static constexpr Ticket kFirstTicket = Ticket{1} << 62;
   static constexpr std::size_t kMostBatches = 8;
 
@@ -52,7 +52,7 @@ class BatchRunner {
     std::function<std::int64_t()> engine_requests;  // returns how many requests the engines run or queue
     // Returns whether the server is shutting down and takes no more requests.
     std::function<bool()> ends;
-    std::int64_t most_requests = 1;  // the number of requests that all engines run at once
+    std::int64_t most_requests = 1;  // the number of requests that all engines together can run at once
   };
 
   // The references outlive the object. Any thread may call the hooks.
@@ -62,7 +62,7 @@ class BatchRunner {
   void wake();
   // Takes the events of the batches' requests; ignores all others.
   void dispatch(std::span<EngineThread::Event> events);
-  // Returns how many requests of batches the engines have.
+  // Returns how many requests of batches the engines run or queue.
   std::int64_t requests() const { return requests_; }
 
  private:
@@ -113,8 +113,8 @@ class BatchRunner {
   std::unordered_map<EngineJobs::Id, Running> running_;
   // After a request was refused for now, no request is submitted before this time.
   Clock::time_point try_again_at_{};
-  Clock::time_point looked_at_{};  // time of the last check for batches to start, to cancel or to expire
-  bool looks_ = true;              // the check is due now
+  Clock::time_point looked_at_{};  // time of the last check for batches that can start, or must end early
+  bool looks_ = true;              // this check is due now
 
   std::mutex mutex_;
   std::condition_variable wake_;

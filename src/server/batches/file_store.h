@@ -1,4 +1,5 @@
-// Stores files that clients uploaded or batches wrote in a folder. The store is bounded by bytes, number and age.
+// Stores files in a folder: the uploads of clients, and the answers of batches. The store is bounded by bytes, number
+// and age.
 //
 //   FileStore store = TRY(FileStore::open(folder.files(), {.bytes = 1 << 30}));
 //   const StoredFile file = TRY(store.put({.owner = owner, .filename = "a.jsonl", .purpose = "batch"}, content));
@@ -52,8 +53,8 @@ class FileStore {
   // it is empty, unix_time() is used.
   static Result<std::unique_ptr<FileStore>> open(std::filesystem::path folder, Limits limits, Clock clock = {});
 
-  // Stores a new file. Sets its id, bytes and created_at. Errors: 503 if there is no room beside the other files, or
-  // the disk is full; 413 if the file alone exceeds the limit; 500 for any other fault of the disk.
+  // Stores a new file. Sets its id, bytes and created_at. Errors: 503 if the other files leave too little room or the
+  // disk is full; 413 if the file alone exceeds the limit; 500 for any other fault of the disk.
   ApiResult<StoredFile> put(StoredFile file, std::string_view content);
   // Moves the file at `path` into the store. Precondition: the caller has reserved the file's bytes with take(). Sets
   // the file's id and created_at. Errors: 503 for a full disk, else 500; adopt() then gives the reserved bytes back.
@@ -78,12 +79,13 @@ class FileStore {
   FileStore(std::filesystem::path folder, Limits limits, Clock clock)
       : folder_(std::move(folder)), limits_(limits), clock_(std::move(clock)) {}
   Status load();
-  // Precondition of these functions: mutex_ is held.
+  // Precondition of the next three functions: mutex_ is held.
   ApiStatus make_room(std::int64_t bytes, std::size_t files);
   void erase_old();
   void remove(std::string id);  // takes a copy, because the caller's string may be in the entry that is erased
 
-  // Writes the description of a file whose content is in place. After an error the content is erased.
+  // Writes the description of a file whose content is in the folder and whose bytes are reserved. After an error,
+  // erases the content and gives the bytes back.
   ApiResult<StoredFile> describe(StoredFile file);
 
   const std::filesystem::path folder_;

@@ -11,7 +11,7 @@
 namespace tessera {
 namespace {
 
-// Returns the seconds for which the batch's files are kept.
+// Returns the seconds for which the batch's answer files are kept.
 ApiResult<std::int64_t> read_output_age(const ApiFields& fields) {
   const Json* age = TRY(fields.object("output_expires_after"));
   if (age == nullptr) return kMostFileAge;

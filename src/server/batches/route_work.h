@@ -1,4 +1,4 @@
-// Helpers of the routes of files and batches. These routes work on a pool's thread, because the disk may block.
+// Helpers of the routes of files and batches. Most of these routes work on a pool's thread, because the disk may block.
 //
 // Threads: the I/O thread.
 #pragma once
@@ -21,7 +21,7 @@ struct RouteWork {
   std::span<const std::string> api_keys;
 
   std::string owner(const Call& call) const { return owner_of(call.request(), api_keys); }
-  // Runs `make` on a thread of the pool and answers with the JSON that it returns.
+  // Runs `make` on a thread of the pool for `work`. Answers with the JSON or the error that `make` returns.
   void answer(const Call& call, TextWork work, std::function<ApiResult<std::string>()> make) const;
 };
 

@@ -30,7 +30,7 @@ class EventPublisher {
   EventPublisher(const EventPublisher&) = delete;
   EventPublisher& operator=(const EventPublisher&) = delete;
 
-  // Adds a batch to the queue, or drops it. Never waits for a subscriber.
+  // Adds a batch to the queue. Drops the batch if the queue is full or memory runs out. Never waits for a subscriber.
   void add(CacheEvents events) noexcept;
 
   std::int64_t published() const { return published_; }

@@ -1,5 +1,5 @@
 // Catches: batches that are lost, reordered or numbered wrongly, replays that leave gaps, a subscriber that delays the
-// engine, and requests of strangers that end or confuse the server.
+// engine, and malformed replay requests that stop or confuse the publisher.
 #include "tessera/server/events/event_publisher.h"
 
 #include <fmt/format.h>
@@ -28,7 +28,7 @@ const ZmqLibrary& loaded_zmq() {
   return library;
 }
 
-// A subscriber or a client of replays.
+// A ZeroMQ socket of a subscriber, or of a client that requests replays.
 class ZmqPeer {
  public:
   ZmqPeer(int type, const std::string& endpoint)
@@ -83,8 +83,8 @@ class EventPublisherTest : public ::testing::Test {
     publisher_ = *std::move(made);
   }
   void add(std::uint64_t id) { publisher_->add({BlocksRemoved{.ids = {id}}}); }
-  // Publishes until a subscriber gets the first batch, because a subscription takes effect some time after it began.
-  // Returns the number of the last batch.
+  // Publishes batches until the subscriber gets one, because a subscription takes effect with a delay. Returns the
+  // number of the last published batch.
   std::uint64_t reach(ZmqPeer& subscriber) {
     subscriber.set(ZMQ_RCVTIMEO, 20);
     for (std::uint64_t number = 0;; ++number) {

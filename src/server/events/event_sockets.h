@@ -33,7 +33,8 @@ class EventSockets {
   };
   // Returns the next valid request of a client, if one has come.
   std::optional<Request> next_request();
-  // Send the client a batch, and the mark that no further batch follows. Both are lost if the client does not read.
+  // replay() sends the client a batch. end_replay() sends the mark that no further batch follows. A message is lost if
+  // the client reads too slowly.
   void replay(const Request& request, std::uint64_t number, std::string_view message);
   void end_replay(const Request& request);
 

@@ -17,8 +17,7 @@ namespace tessera {
 class KvEvents {
  public:
   // If the options enable events, gives each engine a publisher of its own. Otherwise publishes nothing. The engines
-  // must outlive the object. Precondition of this function and of the destructor: the engines are idle and have no
-  // thread.
+  // must outlive the object. Precondition of this function and of the destructor: no thread runs the engines.
   static Result<std::unique_ptr<KvEvents>> start(const KvEventsOptions& options, std::vector<Engine*> engines);
   ~KvEvents();
   KvEvents(const KvEvents&) = delete;
@@ -34,7 +33,7 @@ class KvEvents {
   std::vector<std::unique_ptr<EventPublisher>> publishers_;  // [engines]
 };
 
-// Returns an error if `engines` engines could not publish now: libzmq is missing, or an address is in use.
+// Checks that this number of engines can publish. Errors: libzmq is missing, or an address is in use.
 Status check_kv_events(const KvEventsOptions& options, int engines);
 
 }  // namespace tessera

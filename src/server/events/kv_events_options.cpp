@@ -14,7 +14,8 @@ namespace tessera {
 namespace {
 
 constexpr std::int64_t kMostBatches = 1 << 24;
-// The address of a local socket has room for 107 bytes. The last 7 are for the "_dp<rank>" that endpoint_of() appends.
+// The address of a local socket has room for a path of 107 bytes. The last 7 bytes are for the "_dp<rank>" that
+// endpoint_of() appends.
 constexpr std::size_t kLongestPath = 100;
 constexpr std::array<std::string_view, 10> kKeys = {"enable_kv_cache_events", "publisher", "endpoint",     "bind",
                                                     "replay_endpoint",        "topic",     "buffer_steps", "hwm",
@@ -25,7 +26,7 @@ Status check_endpoint(const std::string& endpoint) {
   if (tcp_address(text)) return ok_status();
   if (text.starts_with("ipc://") && text.size() > 6 && text.size() <= 6 + kLongestPath) return ok_status();
   return invalid_argument(
-      fmt::format("\"{}\" is not accepted; accepted are tcp://HOST:PORT, such as tcp://*:5557, and ipc://PATH with a "
+      fmt::format("\"{}\" is not accepted; accepted: tcp://HOST:PORT, such as tcp://*:5557, and ipc://PATH with a "
                   "path of at most {} characters",
                   clip_text(endpoint), kLongestPath));
 }
@@ -34,7 +35,7 @@ class ConfigReader {
  public:
   explicit ConfigReader(const Json& config) : config_(config) {}
 
-  // Returns the member; null if it is missing or null, which both stand for the default.
+  // Returns the member. Returns null if it is missing or has the value null; both mean the default.
   const Json* find(std::string_view key) const {
     const Json* value = config_.find(key);
     return value == nullptr || value->is_null() ? nullptr : value;
@@ -107,8 +108,9 @@ bool KvEventsOptions::listens() const {
 Result<KvEventsOptions> parse_kv_events_config(std::string_view text) {
   const Json config = TRY(Json::parse(text, "the value"));
   if (!config.is_object())
-    return invalid_argument(fmt::format("{} is no JSON object; accepted is one such as {{\"publisher\": \"zmq\"}}",
-                                        clip_text(std::string(text))));
+    return invalid_argument(
+        fmt::format("{} is not a JSON object; accepted: an object such as {{\"publisher\": \"zmq\"}}",
+                    clip_text(std::string(text))));
   for (const auto& [key, value] : config.as_object()) {
     if (std::ranges::find(kKeys, key) == kKeys.end())
       return invalid_argument(fmt::format("unknown key \"{}\"; accepted: {}", clip_text(key), fmt::join(kKeys, ", ")));
@@ -132,7 +134,7 @@ Result<KvEventsOptions> parse_kv_events_config(std::string_view text) {
   // configurations have only "publisher".
   options.enabled = enable.value_or(publisher == "zmq") && publisher != "null";
   if (options.enabled && options.endpoint == options.replay_endpoint)
-    return invalid_argument(fmt::format("\"replay_endpoint\": {} is also the \"endpoint\"; accepted is another address",
+    return invalid_argument(fmt::format("\"replay_endpoint\": {} is also the \"endpoint\"; accepted: another address",
                                         options.replay_endpoint));
   return options;
 }

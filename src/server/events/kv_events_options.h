@@ -21,8 +21,8 @@ struct KvEventsOptions {
   std::int64_t max_queue_size = 100'000;  // batches that wait for the publisher's thread
 
   // Returns whether the PUB socket listens at its endpoint. If `bind` is set, its value decides. Otherwise the socket
-  // listens if the endpoint is an address of all networks (*, 0.0.0.0 or [::]) or a local socket. A socket that does
-  // not listen connects to the endpoint, where a subscriber listens.
+  // listens if the endpoint is a wildcard address (*, 0.0.0.0 or [::]) or a local socket. A socket that does not listen
+  // connects to the endpoint, where a subscriber listens.
   bool listens() const;
 };
 

@@ -71,7 +71,7 @@ TEST(KvEventsConfig, AddressesHaveHostAndPort) {
 
 TEST(KvEventsConfig, RefusesWrongValuesByName) {
   EXPECT_THAT(config_error("{"), HasSubstr("the value"));
-  EXPECT_THAT(config_error("[]"), AllOf(HasSubstr("[] is no JSON object"), HasSubstr("\"publisher\": \"zmq\"")));
+  EXPECT_THAT(config_error("[]"), AllOf(HasSubstr("[] is not a JSON object"), HasSubstr("\"publisher\": \"zmq\"")));
   EXPECT_THAT(config_error(R"({"port": 1})"), AllOf(HasSubstr("unknown key \"port\""), HasSubstr("replay_endpoint")));
   EXPECT_THAT(config_error(R"({"publisher": "nats"})"),
               AllOf(HasSubstr("\"nats\""), HasSubstr("\"zmq\" and \"null\"")));

@@ -9,7 +9,8 @@
 
 namespace tessera {
 
-// The functions of <zmq.h> without their prefix. Thread-safe as in ZeroMQ: a socket belongs to one thread at a time.
+// The functions of <zmq.h> without their prefix. As in ZeroMQ, any thread may call them, but only one thread at a time
+// may use a socket.
 struct ZmqLibrary {
   static constexpr const char* kFile = "libzmq.so.5";
 

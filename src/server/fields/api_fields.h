@@ -47,7 +47,7 @@ class ApiFields {
   ApiResult<std::vector<std::string>> strings(std::string_view key) const;
   // Reads an id or a list of ids, each below vocab_size. The result is empty if the key is absent.
   ApiResult<std::vector<TokenId>> token_ids(std::string_view key, std::int64_t vocab_size) const;
-  // Reads an object. The result is null if the key is absent.
+  // Read an object or a list. The result is null if the key is absent.
   ApiResult<const Json*> object(std::string_view key) const;
   ApiResult<const Json*> array(std::string_view key) const;
 

@@ -18,8 +18,8 @@ JsonScanner::Part JsonScanner::push(char c) {
   const bool inside_before = state_ == State::kString || state_ == State::kEscape || state_ == State::kHex;
   const bool key_before = inside_before && string_is_key_;
   if (!step(c)) return Part::kError;
-  // A bracket inside a member belongs to that member's value, also the bracket that ends the value. This test therefore
-  // looks at the depth before and after the byte.
+  // A bracket inside a member is part of the member's value, and so is the bracket that ends the value. The test
+  // therefore uses the depth before and after the byte.
   if (depth_before > 1 || open_.size() > 1) return Part::kValue;
   if (inside_before) return key_before ? Part::kKey : Part::kValue;
   switch (state_) {
@@ -33,7 +33,7 @@ JsonScanner::Part JsonScanner::push(char c) {
     case State::kExponent:
     case State::kExponentSign:
     case State::kExponentDigits: return Part::kValue;
-    // The state changes to kAfterValue already at the last byte of "true", which belongs to the value.
+    // At the last byte of "true", the state is already kAfterValue, although this byte is part of the value.
     case State::kAfterValue: return is_space(c) ? Part::kBetween : Part::kValue;
     default: return Part::kBetween;
   }

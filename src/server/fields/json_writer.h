@@ -1,4 +1,5 @@
-// Writes JSON text in order, without a tree. It must be cheap, because each stream writes an answer for every token.
+// Writes JSON text in order, without a tree. Writing must be cheap, because each stream writes an event for every
+// token.
 //
 //   JsonWriter json;
 //   json.object().key("index").value(0).key("tokens").array().value("a").value("b").end_array().end_object();

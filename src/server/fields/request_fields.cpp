@@ -38,8 +38,8 @@ bool same_value(const Json& a, const Json& b) {
   return a == b || (a.is_number() && b.is_number() && a.as_double() == b.as_double());
 }
 
-// Returns whether the value means the same as an absent field. The value may also be a list with one value for each
-// prompt.
+// Returns whether the value means the same as an absent field: null, a value in `accepted`, or a list of such values
+// (one for each prompt).
 bool asks_for_nothing(const Json& value, const Json::Array& accepted) {
   const auto one_of = [&](const Json& v) {
     return v.is_null() ||

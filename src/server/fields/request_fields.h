@@ -1,7 +1,7 @@
 // Lists the members that the objects of a request may have: the fields of OpenAI's, Anthropic's, SGLang's and vLLM's
-// requests in the versions that request_fields.json names, and our own. That file says how each field is treated and is
-// compiled in; docs/request-fields.md shows it as tables. No field is silently ignored: a field that is not served is
-// an error, unless it cannot change the answer.
+// requests in the versions that request_fields.json names, and fields of this server's own. request_fields.json is
+// compiled in and says how each field is treated; docs/request-fields.md shows it as tables. No field is silently
+// ignored: a field that is not served is an error, unless it cannot change the answer.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,8 @@ enum class FieldTreatment : std::uint8_t {
   kHarmless,  // accepted, because it cannot change what is generated
   kRefused,   // refused unless the value means the same as an absent field: null, a value in "accepted" of
               // request_fields.json, or a list of such values
-  kChecked,   // refused if the value has an effect, which depends on other fields; the field's reader checks this
+  kChecked,   // refused if the value would have an effect in this request. Whether it has one depends on other fields,
+              // so the field's reader checks it
 };
 
 // Bits for the JSON objects that have fields of their own: the requests of each route, and objects inside them.

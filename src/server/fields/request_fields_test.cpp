@@ -34,7 +34,8 @@ TEST_F(RequestFields, AFieldThatIsServedHasAnEffect) {
   });
 }
 
-// A field that has an effect only together with another field must be refused or harmless if the other field is absent.
+// Some fields have an effect only together with others (the members of "with"). Without these, such a field must have
+// no effect if its row has "alone"; otherwise it must not be silently ignored.
 TEST_F(RequestFields, AQualifyingFieldAloneIsRefusedOrHarmless) {
   int harmless = 0;
   for_each({"served"}, [&](const Json& row, const std::string& object) {
@@ -140,7 +141,7 @@ TEST_F(RequestFields, UnknownFieldsMayBeAllowed) {
   EXPECT_FALSE(send("generate", R"({"text": "a", "x": 1, "sampling_params": {"y": 1}})", model_).error);
 }
 
-TEST_F(RequestFields, AListMayAskForNothingForEachPrompt) {
+TEST_F(RequestFields, AListOfDefaultsCountsAsAbsent) {
   EXPECT_FALSE(send("generate", R"({"text": ["a", "b"], "lora_path": [null, null], "image_data": []})", model_).error);
   EXPECT_EQ(send("generate", R"({"text": ["a", "b"], "lora_path": [null, "x"]})", model_).error->param, "lora_path");
 }

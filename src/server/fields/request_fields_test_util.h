@@ -53,7 +53,8 @@ struct FieldModel {
     return json.dump();
   }
 
-  // Returns a model for embeddings, or a classifier of pairs that a template joins. It has no tools or grammars.
+  // Returns an embedding model if `embeds`; otherwise a classifier of text pairs, which a template joins. Neither has
+  // tools or grammars.
   ServedModel without_tokens(bool embeds) const {
     ServedModel model = test::test_model();
     model.tokenizer = &tokenizer;

@@ -11,8 +11,8 @@ namespace {
 
 class RequestSchemas : public FieldsTest {};
 
-// Returns whether a schema of request_fields.json accepts a value. These schemas use no other keywords than those
-// below.
+// Returns whether a schema of request_fields.json accepts a value. These schemas use only the keywords that this
+// function handles.
 bool accepts(const Json& schema, const Json& value) {
   for (const auto& [keyword, operand] : schema.as_object()) {
     if (keyword == "enum") {
@@ -67,7 +67,7 @@ TEST_F(RequestSchemas, ASchemaRefusesOnlyWhatTheReaderRefuses) {
   });
 }
 
-TEST_F(RequestSchemas, ALimitOfASchemaIsTheReadersOwn) {
+TEST_F(RequestSchemas, SchemaLimitsMatchTheReader) {
   int limits = 0;
   for_each({"served", "harmless"}, [&](const Json& row, const std::string& object) {
     const Json* schema = row.find("schema");

@@ -33,7 +33,7 @@ TEST(Access, ClientKeysOpenAdminRoutesWithoutAdminKeys) {
   }
 }
 
-TEST(Access, AdminKeysOpenAllAndAloneOpenAdminRoutes) {
+TEST(Access, OnlyAdminKeysOpenAdminRoutes) {
   const Access access({"client"}, {"admin"});
   EXPECT_EQ(status(access, "Bearer admin", RouteAccess::kClient), 200);
   EXPECT_EQ(status(access, "Bearer admin", RouteAccess::kAdmin), 200);

@@ -8,8 +8,8 @@
 
 namespace tessera {
 
-// Returns the request's API key if the server has several keys, because each key then stands for one client, from any
-// address. Otherwise returns the request's address (HttpRequest::peer), which all clients behind one proxy share.
+// Returns the request's API key if the server has several keys, because each key then stands for one client, whatever
+// its address. Otherwise returns the request's address (HttpRequest::peer), which all clients behind one proxy share.
 // Precondition: if there are `api_keys`, the request holds one of them.
 std::string client_of(const HttpRequest& request, std::span<const std::string> api_keys);
 

@@ -13,7 +13,8 @@ enum class ErrorShape : std::uint8_t {
   kOllama,     // {"error": "message"}
 };
 
-// The header with an answer's id that Anthropic puts on every answer; clients report problems by this id.
+// The header with the id of an answer. In Anthropic's protocol every answer has this header, and clients report
+// problems by the id.
 inline constexpr const char* kRequestIdHeader = "request-id";
 
 // Returns the shape of errors at a path, even if no route has that path. `path` has no query.

@@ -23,7 +23,8 @@ namespace net = boost::asio;
 using boost::system::error_code;
 using net::ip::tcp;
 
-// The number of connections above the limit that get an error. Further ones are closed without an answer.
+// The number of connections beyond HttpOptions::max_connections that get an error. Further connections are closed
+// without an answer.
 constexpr std::size_t kMaxRefusing = 64;
 // The pause after an accept that failed for lack of file descriptors. Connections may close meanwhile and free theirs.
 constexpr std::chrono::milliseconds kAcceptPause{50};
@@ -238,7 +239,8 @@ void HttpServer::Impl::close_if_drained() {
   if (sessions_.stopping && !sessions_.closing && notice_given_ && sessions_.answering == 0) close();
 }
 
-// Stops accepting and reading. Complete answers are still sent.
+// Stops accepting connections, and lets each session end: it answers the requests that have already arrived, sends its
+// complete answers, and closes its connection.
 void HttpServer::Impl::close() {
   sessions_.closing = true;
   error_code ignored;

@@ -41,10 +41,10 @@ struct HttpOptions {
   std::size_t max_body_bytes = 32 * 1024 * 1024;
   std::size_t max_form_bytes = 0;  // limit of multipart/form-data bodies, if greater than max_body_bytes
   std::size_t max_connections = 4096;
-  double header_timeout_s = 15;      // from the connection to its first byte, and from a request's first byte to the
-                                     // end of its head
-  double keep_alive_timeout_s = 75;  // between two requests of a connection, as the client is told; the server waits a
-                                     // second longer
+  double header_timeout_s = 15;      // limit from the connection to its first byte, and from a request's first byte to
+                                     // the end of its head
+  double keep_alive_timeout_s = 75;  // limit between two requests of a connection, as announced to the client; the
+                                     // server waits one second longer
   double body_timeout_s = 60;
   double write_timeout_s = 60;                     // a client that takes no data for this long is dropped
   std::size_t max_unsent_bytes = 4 * 1024 * 1024;  // limit for a stream; a client that falls further behind is dropped
@@ -88,7 +88,8 @@ struct GenerationTokens {
   std::int64_t completion = 0;
 };
 
-// The parameters of a request. A request may have several texts (prompts); all members but `texts` belong to the first.
+// The parameters of a request. A request may have several texts (prompts). All members but `texts` are those of the
+// first text.
 struct GenerationAsked {
   std::int64_t texts = 0;
   bool generates = false;  // the request asks for generated tokens; otherwise the next members are not set
@@ -193,7 +194,7 @@ class HttpServer {
   // Drains the server; then run() returns. Callable from any thread. While exchanges run, and for `notice_s`, requests
   // on old and new connections still go to the handler, which refuses them; each answer announces that its connection
   // closes. After that the server accepts no connection and closes idle ones. Exchanges that run longer than `drain_s`
-  // are answered 503, or cut off if a stream has begun. A second call shortens the wait.
+  // are answered 503, or cut off if a stream has begun. A further call can only shorten these times.
   void stop(Stop how);
 
  private:

@@ -139,7 +139,7 @@ HttpSession::Task<HttpSession::Asked> HttpSession::read_request() {
   co_return Asked::kWhole;
 }
 
-// Reads and parses up to the end of the head, or of the whole request. Returns false if the connection ends.
+// Reads and parses up to the end of the head or, if `whole`, of the body. Returns false if the connection ends.
 HttpSession::Task<bool> HttpSession::parse(Reader& reader, bool whole) {
   http::request_parser<http::string_body>& parser = reader.parser;
   parser.eager(whole);
@@ -303,7 +303,7 @@ bool HttpSession::refuse_unparsed(Reader& reader, error_code error) {
   return refuse(400, fmt::format("malformed HTTP request: {}", error.message()));
 }
 
-// Takes over the head's fields. Returns false if the request was refused.
+// Copies the head into `reader.request` and into the session, and checks it. Returns false if the request was refused.
 bool HttpSession::accept_head(Reader& reader) {
   const auto& head = reader.parser.get();
   HttpRequest& request = reader.request;
@@ -327,13 +327,13 @@ bool HttpSession::accept_head(Reader& reader) {
   if (http_1_1_ && head.count(http::field::host) != 1) return refuse(400, "the request needs one Host header");
   const std::string_view coding = request.header("Transfer-Encoding");
   if (!coding.empty() && !equals_ignoring_case(coding, "chunked"))
-    return refuse(501, fmt::format("the transfer encoding '{}' is not known; 'chunked' is", coding));
+    return refuse(501, fmt::format("transfer encoding '{}' is not supported; accepted: chunked", coding));
   const std::string_view host = target->authority.empty() ? request.header("Host") : target->authority;
   if (const std::optional<ApiError> error = check_sender(request, host, sessions_.options, sessions_.loopback))
     return refuse(*error);
   if (const std::string_view expected = request.header("Expect"); !expected.empty()) {
     if (!equals_ignoring_case(expected, "100-continue"))
-      return refuse(417, fmt::format("'Expect: {}' cannot be met; '100-continue' can", expected));
+      return refuse(417, fmt::format("'Expect: {}' is not supported; accepted: 100-continue", expected));
     reader.expects_continue = http_1_1_;
   }
   request.has_body = !coding.empty() || reader.parser.content_length().value_or(0) > 0;

@@ -263,7 +263,8 @@ void HttpSession::write(std::string_view data) {
   } else {
     send_body(data);
     if (lost_ || unsent() <= kKeptBuffer) return;
-    // Charges only the excess that a slow client leaves unsent, because the memory of an answer was charged in advance.
+    // Charges the buffer only if a slow client lets it grow beyond the memory that was charged for the answer in
+    // advance.
     if (static_cast<std::int64_t>(out_.capacity()) <= exchange_->memory.bytes()) return;
     if (backlog_.set(static_cast<std::int64_t>(out_.capacity())).ok()) return;
     log_debug("http", "dropped a client with {} bytes unsent, for which no memory is left", unsent());
@@ -322,7 +323,7 @@ void HttpSession::send_body(std::string_view data) {
   if (!socket_full_) flush();
 }
 
-// Sends a body. A large body becomes the buffer without a copy if the buffer is empty.
+// Sends a head and a body. If the head was sent at once, a large body becomes the buffer without a copy.
 void HttpSession::send_whole(std::string head, std::string body) {
   if (body.size() <= kKeptBuffer) return send(head += body);
   send(head);

@@ -162,7 +162,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   boost::asio::cancellation_signal wake_;  // cancels the reading side's pending wait
   Deadline read_deadline_;
   bool timed_out_ = false;
-  bool reused_ = false;        // a request was answered on this connection before
+  bool reused_ = false;        // read_request() was called on this connection before
   bool client_ended_ = false;  // the client sends no more, but may still read
   bool lost_ = false;
   std::string peer_;     // HttpRequest::peer
@@ -177,7 +177,8 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   bool keep_alive_ = true;
   bool chunked_ = false;
   FinishedRequest finished_;  // the facts that are known so far
-  // Arrival of the request's first byte; until then, the time of the connection.
+  // The time at which the request's first byte arrived. Until then, the time at which the session began to wait for the
+  // request.
   Clock::time_point began_ = Clock::now();
 
   std::string out_;  // the bytes from sent_ on are not sent yet

@@ -72,7 +72,8 @@ Status OutsideCalls::begin_call(std::string name, ToolText& out) {
   return ok_status();
 }
 
-// Adds the longest valid beginning of the JSON object's text. If the model breaks the JSON, the rest becomes content.
+// Takes a piece of the current call's arguments. The text up to the first byte that makes the JSON invalid is added to
+// the arguments. The rest, and all later pieces of this call, become content.
 void OutsideCalls::add_arguments(const std::string& text, ToolText& out) {
   std::size_t taken = 0;
   while (taken < text.size() && !broken_) {

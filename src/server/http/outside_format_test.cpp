@@ -1,5 +1,5 @@
 // Catches: calls of a plugin format that are numbered, named or cut wrongly, arguments that are passed on although they
-// are not JSON, a format's error that is lost, and a format that takes the name of one of the server's own.
+// are not JSON, a plugin's error that is lost, and a plugin format that has the name of a built-in format.
 // tests/plugin/chat_formats_test.py tests formats in a whole server.
 #include "tessera/server/http/outside_format.h"
 
@@ -177,7 +177,7 @@ TEST(ChatRequest, AFormatThatFailsToBeginComputesNothing) {
   EXPECT_THAT(job.error().message, HasSubstr("it does not begin"));
 }
 
-TEST(ServedModel, RefusesAFormatWithTheNameOfItsOwn) {
+TEST(ServedModel, RefusesAPluginFormatWithABuiltInName) {
   for (const char* name : {"hermes", "qwen3", "none"}) {
     ChatFormats formats;
     ASSERT_TRUE(formats.add(format_of({}, name)).ok());

@@ -1,5 +1,5 @@
-// Tells which network addresses belong to the public internet. A server that fetches clients' URLs must connect to no
-// others: not to itself, its own network, or the metadata addresses of clouds.
+// Tells which network addresses belong to the public internet. A server that fetches clients' URLs may connect only to
+// these, and not to itself, its own network, or the metadata addresses of clouds.
 #pragma once
 
 #include <sys/socket.h>
@@ -13,8 +13,9 @@ namespace tessera {
 // is. Addresses of other families are not public.
 bool is_public_address(const sockaddr& address);
 
-// Returns whether the address, IPv4 or mapped into IPv6, now belongs to an interface of this machine. An interface may
-// have a public address. Returns true if the kernel does not list its interfaces. Cost: one query of the kernel.
+// Returns whether the address now belongs to an interface of this machine; it may be a public address. An IPv4 address
+// may also be given mapped into IPv6. Returns true for addresses of other families, and if the kernel does not list its
+// interfaces. Cost: one query of the kernel.
 bool is_own_address(const sockaddr& address);
 
 }  // namespace tessera

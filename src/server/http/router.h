@@ -25,15 +25,16 @@ struct Route {
 class Router {
  public:
   void add(Route route) { routes_.push_back(std::move(route)); }
-  // Returns the route. Errors: 404 if no route has the path; the message names the nearest path, with or without "/v1".
-  // 405, with the allowed methods, if the path has only routes of other methods.
+  // Returns the route. Errors: 404 if no route has the path (the message names the nearest path, with or without
+  // "/v1"); 405 with the allowed methods if the path has only routes of other methods.
   ApiResult<const Route*> find(std::string_view method, std::string_view path) const;
   std::span<const Route> routes() const { return routes_; }
   // Returns the value of the Allow header: "GET, POST".
   std::string methods(std::string_view path) const;
 
  private:
-  // Returns the nearest path that has a route, since a base URL may lack "/v1" or have it twice; "" if there is none.
+  // Returns `path` with "/v1" added to or removed from its front, if a route has that path; otherwise "". A client's
+  // base URL may lack "/v1" or have it twice.
   std::string nearest(std::string_view path) const;
 
   std::vector<Route> routes_;

@@ -237,7 +237,7 @@ void TlsContext::refresh() {
     current_ = *std::move(made);
     log_info("http", "the certificate was read again from {}", options_.certificate_file);
   } else {
-    log_warn("http", "the certificate in use stays: {}", made.status().message());
+    log_warn("http", "the new certificate cannot be used, so the old one stays in use: {}", made.status().message());
   }
 }
 
@@ -248,7 +248,8 @@ TlsStream::TlsStream(std::shared_ptr<ssl_ctx_st> context, int socket)
   SSL_set_accept_state(ssl_.get());
 }
 
-// Explains the result of an operation. Call it at once after the operation.
+// Returns the meaning of `result`, which an SSL function returned. Call it directly after that function, before errno
+// and OpenSSL's errors change.
 TlsStream::Io TlsStream::outcome(int result) {
   const int saved = errno;
   switch (SSL_get_error(ssl_.get(), result)) {

@@ -18,7 +18,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Returns the "https://host" of a URL that may be fetched, for messages.
+// Returns the scheme and the host of a URL ("https://host") for messages. Error: a URL that may not be fetched.
 Result<std::string> site_of(const std::string& text) {
   const auto wrong = [&](std::string_view why) {
     return invalid_argument(fmt::format("\"{}\" {}; accepted: http://… or https://…", clip_text(text), why));
@@ -26,9 +26,9 @@ Result<std::string> site_of(const std::string& text) {
   const CurlUrl url = parse_url(text);
   if (url == nullptr) return wrong("is no URL");
   const std::string scheme = part_of(url, CURLUPART_SCHEME);
-  if (scheme != "http" && scheme != "https") return wrong("is of another scheme");
+  if (scheme != "http" && scheme != "https") return wrong("has a scheme that is not supported");
   if (!part_of(url, CURLUPART_USER).empty() || !part_of(url, CURLUPART_PASSWORD).empty())
-    return wrong("has a user's name or password");
+    return wrong("has a user name or password");
   return fmt::format("{}://{}", scheme, part_of(url, CURLUPART_HOST));
 }
 
@@ -84,15 +84,15 @@ CURLcode perform(CURL* curl, const std::string& url, const std::string& ca_file,
 Status failure(CURLcode code, const std::string& site, const Transfer& transfer, const UrlFetchOptions& options) {
   if (transfer.too_much || code == CURLE_FILESIZE_EXCEEDED)
     return invalid_argument(
-        fmt::format("{} has more than {} bytes there; accepted: up to as many", site, options.most_bytes));
+        fmt::format("the file at {} has more than {} bytes, the most that is accepted", site, options.most_bytes));
   if (code == CURLE_OPERATION_TIMEDOUT)
-    return invalid_argument(fmt::format("{} has not sent it within {} s", site, options.timeout_s));
+    return invalid_argument(fmt::format("{} did not send the file within {} s", site, options.timeout_s));
   if (transfer.refused)
     return invalid_argument(
-        fmt::format("{} is no host of the public internet; accepted: addresses that are not "
+        fmt::format("{} is not a public host; accepted: addresses that are not "
                     "private, link-local, loopback, multicast, reserved or this machine's own",
                     site));
-  return invalid_argument(fmt::format("{} cannot be fetched from: {}", site, curl_easy_strerror(code)));
+  return invalid_argument(fmt::format("fetching a file from {} failed: {}", site, curl_easy_strerror(code)));
 }
 
 }  // namespace
@@ -136,7 +136,7 @@ struct UrlFetcher::Impl {
       site = std::move(next_site);
     }
     return invalid_argument(
-        fmt::format("{} redirects again; accepted: up to {} redirects", site, options.most_redirects));
+        fmt::format("{} redirects once more; accepted: up to {} redirects", site, options.most_redirects));
   }
 };
 
@@ -157,8 +157,8 @@ Result<UrlFetcher> UrlFetcher::create(UrlFetchOptions options) {
 Result<std::string> UrlFetcher::get(const std::string& url) const {
   const Impl::Place place(impl_->under_way);
   if (place.number >= impl_->options.most_at_once) {
-    return resource_exhausted(fmt::format("{} URLs are being fetched already; accepted: up to as many at a time",
-                                          impl_->options.most_at_once));
+    return resource_exhausted(
+        fmt::format("{} URLs are being fetched already, the most at a time", impl_->options.most_at_once));
   }
   return impl_->get(url);
 }

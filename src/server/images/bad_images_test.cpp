@@ -50,7 +50,7 @@ std::string read_data(const std::string& name) {
 }
 
 const std::string kUrl = "messages[1].content[1].image_url.url";
-// Makes a case in which the second part is the bad image.
+// Make a case whose second part is the bad image: with this URL, with a data: URL of this file, or with this JSON.
 BadImage url(const std::string& text, const std::string& message) {
   return {image_chat(text_part("a") + "," + image_part(text)), kUrl, message};
 }
@@ -247,7 +247,7 @@ TEST(BadImage, RefusesWrongImageData) {
                           {one("[\"a\", " + text + "]", "[null, [" + good + ", 7]]"), "image_data[1][1]", "is 7"},
                           {one("[\"a\"]", "[[{\"url\": \"x\"}]]"), "image_data[0][0].url", "is no base64"},
                           {R"({"input_ids": [2050, 2050, 5, 2050, 2050], "image_data": )" + good + "}", "image_data",
-                           "image 0 has 2 placeholders fewer than its 4 tokens"},
+                           "image 0 lacks 2 of the 4 placeholders that its tokens need"},
                           {R"({"input_embeds": [[1, 2, 3, 4]], "image_data": )" + good + "}", "image_data", "beside"},
                       });
 }
@@ -258,7 +258,7 @@ TEST(BadImage, ATextModelRefusesImages) {
   ASSERT_FALSE(chat.ok());
   EXPECT_EQ(chat.error().param, "messages[1].content[0].type");
   EXPECT_THAT(chat.error().message, HasSubstr("this model reads no images"));
-  // A request with token ids does not render its messages, but a model without images still refuses images in them.
+  // The messages of a request with token ids are not rendered, but a text model still refuses images in them.
   std::string beside = image_chat(image_part(data_url(ppm(56, 56))));
   beside.insert(1, R"("input_ids": [5], )");
   const ApiResult<ApiJob> ids = prepare_chat(model, beside);

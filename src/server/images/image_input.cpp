@@ -100,7 +100,8 @@ std::int64_t bytes_of(const Patches& patches) {
   return static_cast<std::int64_t>(patches.values.size() * sizeof(float));
 }
 
-// Returns the bytes that make_patches() needs: the patches, and the resized pixels after the first and the second pass.
+// Returns the bytes that are charged for make_patches(): the patches, and twice the resized pixels, because the rows
+// are resized first and then the columns.
 std::int64_t bytes_of_patches(const PatchGrid& grid, const ImageProcessorConfig& config) {
   constexpr std::int64_t kColours = 3;
   const std::int64_t pixels = grid.patches() * config.patch_size * config.patch_size;

@@ -26,7 +26,7 @@ namespace tessera {
 
 class Engine;
 
-// How a model processes images, and how many images a prompt may have.
+// Says how a model processes images, and how many images a prompt may have.
 struct ImageInput {
   ImageProcessorConfig processor{};
   TokenId placeholder{};  // every token of an image has this id
@@ -45,8 +45,8 @@ struct ImageInput {
 };
 
 // Returns how the engine's model processes images; nothing if the model reads no images. The settings come from
-// preprocessor_config.json in the model's folder, or else from the published models of the family. Errors: a file that
-// cannot be read or belongs to another model.
+// preprocessor_config.json in the model's folder. Without this file, they are those of the family's published models.
+// Errors: a file that cannot be read or belongs to another model.
 Result<std::optional<ImageInput>> image_input_of(const Engine& engine);
 
 // An image of a request, before it is decoded.

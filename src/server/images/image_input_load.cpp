@@ -22,7 +22,7 @@ Status check_tower(const ImageProcessorConfig& processor, const VisionConfig& to
 }
 
 // Lowers the pixel limit so that an image has at most `tower.max_patches` patches, because the tower's largest forward
-// pass has this many. The engine chose this number so that the tokens of an image also fit into the context.
+// pass takes no more. The engine chose this number so that the tokens of an image also fit into the context.
 void lower_pixels(const VisionOptions& tower, ImageProcessorConfig& processor) {
   const std::int64_t most = tower.max_patches * processor.patch_size * processor.patch_size;
   if (processor.max_pixels <= most) return;

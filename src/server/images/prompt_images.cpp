@@ -30,8 +30,8 @@ Status place_images(const ImageInput& input, const PreparedImages& images, std::
   for (const TokenId id : prompt) {
     if (id != input.placeholder) {
       if (left > 0) {
-        return invalid_argument(fmt::format("image {} has {} placeholders fewer than its {} tokens", next - 1, left,
-                                            images[next - 1]->tokens()));
+        return invalid_argument(fmt::format("image {} lacks {} of the {} placeholders that its tokens need", next - 1,
+                                            left, images[next - 1]->tokens()));
       }
       whole.push_back(id);
       continue;

@@ -12,9 +12,9 @@
 namespace tessera {
 
 // Checks what all requests share. The field "model" must name the model; a request without "model" may have "name"
-// instead. A tag ":latest" may be left out or added. `can`, if not null, checks that the model can do what the route
-// does. `object` is the request's bit of request_object, which decides the accepted members. Errors: 400 without a
-// name, 404 for another model, and the errors of `can` and check_request_fields().
+// instead. The tag ":latest" may be added to the model's name. `can`, if not null, checks that the model can do what
+// the route does. `object` is the request's bit of request_object, which decides the accepted members. Errors: 400
+// without a name, 404 for another model, and the errors of `can` and check_request_fields().
 ApiStatus check_ollama_request(const ServedModel& model, const ApiFields& fields, std::uint32_t object,
                                ApiStatus (ServedModel::*can)() const = nullptr);
 
@@ -22,8 +22,8 @@ ApiStatus check_ollama_request(const ServedModel& model, const ApiFields& fields
 // fields of other protocols.
 ApiResult<OutputFields> read_ollama_output(const ApiFields& fields, const ServedModel& model);
 
-// Reads "think" into the template's variables enable_thinking and reasoning_effort. Errors: thinking requested of a
-// model without it, and an effort that the template does not know.
+// Reads "think" into the template's variables enable_thinking and reasoning_effort. Errors: a request to think if the
+// model has no reasoning parser, and an effort if the template has neither variable.
 ApiResult<Json> read_think(const ApiFields& fields, const ServedModel& model, const ChatTemplate& chat);
 
 }  // namespace tessera

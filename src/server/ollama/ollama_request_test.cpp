@@ -133,7 +133,7 @@ TEST_F(OllamaRequest, MistakesAreNamedByTheirPath) {
   EXPECT_EQ(param(std::string(kHello) + R"(, "options": {"num_predict": 9999})"), "messages");
 }
 
-TEST_F(OllamaRequest, LongTextsAreCutUnlessTheyMayNotBe) {
+TEST_F(OllamaRequest, LongTextsAreCutUnlessTruncateIsFalse) {
   model.embedding = EmbeddingConfig();
   std::string text;
   for (std::int64_t i = 0; i < model.context_length + 10; ++i) text += " a";

@@ -71,7 +71,7 @@ ApiResult<Json> read_message(const ApiFields& message, const MessageKinds& kinds
 
 }  // namespace
 
-// Returns arguments as an object, which templates print. They arrive as JSON text, as models write them.
+// Returns a call's arguments as an object, because templates print objects. OpenAI's clients send JSON text.
 ApiResult<Json> read_call_arguments(const ApiFields& call) {
   const Json* arguments = call.find("arguments");
   if (arguments == nullptr) return Json::object();

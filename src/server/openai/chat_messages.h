@@ -16,13 +16,13 @@ struct ChatMessages {
   std::vector<GivenImage> images{};  // in the order of the messages; borrowed from the request
 };
 
-// What kinds of messages the model can read.
+// The kinds of messages that the model can read.
 struct MessageKinds {
   bool developer = false;  // the template has the role "developer"; false: developer messages become system messages
   bool images = false;     // false: images are refused
 };
 
-// Reads a call's "arguments", the JSON text of an object; returns an empty object if there are none.
+// Reads a call's "arguments", an object or its JSON text. Returns an empty object if there are none.
 ApiResult<Json> read_call_arguments(const ApiFields& call);
 
 ApiResult<ChatMessages> read_messages(const ApiFields& body, const MessageKinds& kinds);

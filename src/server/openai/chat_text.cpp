@@ -117,7 +117,8 @@ struct ChatText::Impl {
   Status status{};
   CallList required{style.id_prefix};
   bool named_begun = false;
-  // Each pair holds a server's parser and a plugin format; at most one of them is set.
+  // Two pairs, one for reasoning and one for calls. In each pair at most one is set: the server's own parser or a
+  // plugin format.
   std::optional<ReasoningParser> reasoning{};
   std::optional<OutsideReasoning> outside_reasoning{};
   std::optional<ToolCallParser> tools{};

@@ -26,8 +26,8 @@ struct ChatTextStyle {
   // Plugin formats that replace the server's own parsers; set if the parsers' names are those of plugin formats.
   std::shared_ptr<const ChatFormat> call_format{};
   std::shared_ptr<const ChatFormat> reasoning_format{};
-  // Says where the text begins: before, inside or after the reasoning. Used only with reasoning_format, which
-  // recognises this by its marks in the prompt.
+  // Says where the text begins: before, inside or after the reasoning. Used only with reasoning_format: text_style_of()
+  // looks for this format's marks in the prompt.
   ReasoningStart reasoning_start = ReasoningStart::kBefore;
 };
 

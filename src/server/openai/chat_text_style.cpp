@@ -36,8 +36,7 @@ ApiResult<ChatTextStyle> text_style_of(const ServedModel& model, const ToolField
   return style;
 }
 
-// Returns whether a parser of the style reads special tokens. The server's own parsers of calls do; a plugin format
-// says whether it does.
+// All of the server's own parsers of calls read special tokens. A plugin format says whether it does.
 bool needs_special_tokens(const ChatTextStyle& style) {
   const bool of_reasoning = style.reasoning_format != nullptr ? style.reasoning_format->reads_special_tokens()
                                                               : reads_special_tokens(style.reasoning_parser);

@@ -11,17 +11,18 @@
 
 namespace tessera {
 
-// `constrained`: a grammar applies from the first token on, so the text has neither reasoning nor calls in the model's
-// own format. `separate`: reasoning is not part of the content. Returns an error if the request has tools but the
-// server has no parser of calls (--tool-call-parser none).
+// Returns the style of an answer's text. `constrained`: a grammar applies from the first token on, so the text has
+// neither reasoning nor calls in the model's own format. `separate`: reasoning is not part of the content. Returns an
+// error if the request has tools but the server has no parser of calls (--tool-call-parser none).
 ApiResult<ChatTextStyle> text_style_of(const ServedModel& model, const ToolFields& tools, const ChatPrompt& prompt,
                                        bool constrained, bool separate);
 
 // Returns whether the text must contain special tokens, with which some models mark calls or reasoning.
 bool needs_special_tokens(const ChatTextStyle& style);
 
-// Returns the answer's note about tools; "" if the model has its own format for calls. Removes tools in the generic
-// format if the output is constrained, because the constraint forbids the text of a call.
+// Returns the answer's note about tools in the generic format; "" if the request has no tools or the model has its own
+// format for calls. If the model may choose whether to call (kAuto) but the output is constrained, removes the tools,
+// because the constraint forbids the text of a call.
 std::string withdraw_generic_tools(const ServedModel& model, bool constrained, ToolFields& tools);
 
 }  // namespace tessera

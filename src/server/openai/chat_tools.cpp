@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::size_t kMaxNameBytes = 256;
 
-// Checks a tool. It is passed on unchanged, because templates print it in its original form.
+// Checks a tool, but does not change it, because templates print tools in their original form.
 ApiStatus check_tool(const Json& json, const std::string& param) {
   if (!json.is_object()) {
     return invalid_field(param,

@@ -43,7 +43,7 @@ class LogprobColumns {
       tops_.null();
       return;
     }
-    // Tokens with the same text share a key; only the most probable of them is written.
+    // Tokens with the same text would have the same key, so only the most probable of them is written.
     std::set<std::string> seen;
     tops_.object();
     const auto put = [&](const TokenLogprob& one) {

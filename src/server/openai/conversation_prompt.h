@@ -28,7 +28,7 @@ struct Conversation {
   ToolFields tools{};
   const ChatTemplate* chat = nullptr;  // borrowed
   bool own_template = false;           // the request brought `chat`
-  Json variables = Json::object();     // the template's other variables
+  Json variables = Json::object();     // further variables of the template
   bool generation_prompt = true;       // the prompt ends where the assistant's turn begins
   bool continues = false;              // the model continues the last message, which must be the assistant's text
   bool add_special_tokens = false;
@@ -46,11 +46,13 @@ MessageKinds kinds_of(const ServedModel& model);
 ApiStatus check_written_placeholders(const ApiFields& fields, const ServedModel& model,
                                      std::span<const std::string_view> keys);
 
-// Makes the variables that the template gets. Tools in the generic format are written into the messages instead.
+// Returns the options for rendering. They lack the tools if the generic format is used, because with_generic_tools()
+// then writes the tools into the messages.
 RenderOptions render_options(const ServedModel& model, const Json& tools, const Json& variables,
                              bool generation_prompt);
 
-// Renders and tokenises the conversation. Errors name "messages", or "continue_final_message" with `continues`.
+// Renders and tokenises the conversation. Errors name "messages" or, if the last message cannot be continued,
+// "continue_final_message".
 ApiResult<ChatPrompt> make_prompt(const ServedModel& model, Conversation conversation);
 
 // Replaces each image's placeholder in the prompt by the image's tokens.

@@ -1,5 +1,5 @@
-// Catches: answers that do not tell how many drafts of speculative decoding a request output, that count only one
-// choice's drafts, or that speak of drafts where there were none.
+// Catches: answers without the numbers of accepted and rejected draft tokens of speculative decoding, answers that
+// count only one choice's draft tokens, and answers with these numbers although nothing was drafted.
 #include <gtest/gtest.h>
 
 #include <initializer_list>
@@ -15,7 +15,7 @@ using test::end_of;
 using test::on_event;
 using test::parsed;
 
-// Returns the end of a choice with these drafts in each of its forwards with drafts.
+// Returns the end of a choice. Each pair has the numbers of drafted and of accepted tokens of one forward.
 Completion end_with(std::initializer_list<std::pair<std::int64_t, std::int64_t>> drafted_and_kept) {
   Completion end = end_of(2, 5, 0);
   for (const auto& [drafted, kept] : drafted_and_kept) end.drafts.add(drafted, kept);

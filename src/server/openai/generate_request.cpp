@@ -112,7 +112,7 @@ class OutputsOfPrompts {
   // Borrows both arguments.
   OutputsOfPrompts(const ServedModel& model, const Json& body) : model_(model), body_(body) {}
 
-  // Returns the parameters of prompt i of `count`. The pointer is valid until the next call.
+  // Returns the parameters of prompt i. `count`: as for own_value(). The pointer is valid until the next call.
   ApiResult<const OutputFields*> of(std::size_t i, std::size_t count) {
     const Json* given = own_value(body_, "sampling_params", i, count);
     if (read_ && given == of_) return &output_;

@@ -1,6 +1,5 @@
-// Reads the grammar that a request asks for by a field for constrained output: OpenAI's response_format; SGLang's
-// json_schema, regex and ebnf; vLLM's structured_outputs and its older guided_json, guided_regex, guided_grammar and
-// guided_choice.
+// Reads the grammar from the fields that constrain a request's output: OpenAI's response_format; SGLang's json_schema,
+// regex and ebnf; vLLM's structured_outputs and its older guided_json, guided_regex, guided_grammar and guided_choice.
 #pragma once
 
 #include <optional>

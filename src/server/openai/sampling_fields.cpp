@@ -16,8 +16,8 @@ namespace {
 constexpr std::int64_t kMaxInt = std::numeric_limits<std::int32_t>::max();
 constexpr double kMaxTimeout = 1e9;
 
-// Draws a seed for a request that names none; all its choices share it. The seed is not negative, so that every client
-// can send it back.
+// Draws a seed for a request that names none. All choices of the request share the seed. It is not negative, so that
+// every client can send it back.
 std::int64_t draw_seed() {
   thread_local std::mt19937_64 random((static_cast<std::uint64_t>(std::random_device{}()) << 32) |
                                       std::random_device{}());

@@ -18,7 +18,8 @@ using test::on_event;
 using test::step;
 using ::testing::ElementsAre;
 
-// Streams seven tokens, "1" to "7", and returns the text at `path` in each event.
+// Gives the answer seven tokens, "1" to "7", and the end. Returns for each of these eight steps the text at `path` in
+// what the stream sends.
 std::vector<std::string> streamed(Answer& answer, const std::string& path) {
   Completion end = end_of(7, 5, 0);
   std::vector<std::string> texts;

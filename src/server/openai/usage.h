@@ -1,4 +1,4 @@
-// Reads and writes "usage" of OpenAI's answers.
+// Writes "usage" of OpenAI's answers, and reads the request's fields about streams.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct Usage {
 };
 
 void write_usage(JsonWriter& json, const Usage& usage);
-// Writes the counts of drafts as members of an open object of "usage", if there were any.
+// Writes the numbers of accepted and rejected draft tokens as members of an open object, if anything was drafted.
 void write_draft_counts(JsonWriter& json, const DraftTotals& drafts);
 
 // Returns the finish reason in OpenAI's words: "stop", "length", or "abort" for a request that /abort_request ended; ""

@@ -6,7 +6,7 @@ const kMaxTitle = 200;  // in characters
 class Conversation {
   constructor(completes) {
     this.id = null;      // null until it is stored
-    this.stored = null;  // `updated` when this tab last read or wrote it
+    this.stored = null;  // the value of `updated` when this tab last read or wrote the chat
     this.title = "";     // empty until the chat is named; the first question is shown instead
     this.completes = completes;
     this.created = new Date().toISOString();

@@ -6,8 +6,8 @@ const kGap_s = 5;  // a longer time without a sample is a gap in the line
 const spanText = (s) => s < 90 ? `${Math.round(s)} s` : `${Math.round(s / 60)} min`;
 
 class TimeChart {
-  // `series`: [{key, name}], one or two; `unit`: of the values; `show`: formats a value; `most`: the upper bound of the
-  // values, if there is one.
+  // `series`: [{key, name}], one or two; `unit`: the values' unit; `show`: formats a value; `most`: the upper bound of
+  // the values, if there is one.
   constructor({title, unit, series, show, most = Infinity}) {
     Object.assign(this, {title, unit, series, text: show, most, points: [], at: null});
     this.svg = draw("svg", {height: kPlot.height, tabindex: "0", role: "img", "aria-label": title});

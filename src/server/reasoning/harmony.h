@@ -29,8 +29,9 @@ struct HarmonyHeader {
   std::string_view recipient{};  // "functions.get"; "": the user
 };
 
-// Reads a header. `text` is the text before <|message|>; the returned views point into it. Returns nothing if `text` is
-// not a header: a header has a role, a channel, a recipient and a content type, each one word and at most once.
+// Reads a header. `text` is the text before <|message|>; the returned views point into it. A header consists of a role,
+// a channel, a recipient and a content type. Each of them is one word and may be missing, but none may come twice.
+// Returns nothing if `text` is not a header.
 std::optional<HarmonyHeader> read_harmony_header(std::string_view text);
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
-// Splits the messages of gpt-oss (harmony.h). Messages of the channel "analysis" are reasoning; the others are content.
-// Both lose their headers and end tags. A call stays in the content with its header and its end tag, so that
+// Splits the messages of gpt-oss (harmony.h). Messages of the channel "analysis" are reasoning; all others are content.
+// The headers and end tags are removed. Only a call keeps its header and its end tag in the content, so that
 // ToolCallParser "gpt-oss" finds it. A line break separates consecutive messages of one kind.
 #pragma once
 
@@ -14,8 +14,8 @@ namespace tessera {
 
 class HarmonyReasoning final : public ReasoningFormat {
  public:
-  // `inside`: the prompt ends with the header of an analysis message. Otherwise the text should begin with a header. If
-  // it does not, it continues an answer whose beginning is in the prompt.
+  // `inside`: the prompt ends with the header of an analysis message. Otherwise, a text that begins with a header is a
+  // new turn, and any other text continues an answer whose beginning is in the prompt.
   explicit HarmonyReasoning(bool inside);
 
   ReasoningText push(std::string_view text) override;

@@ -113,7 +113,7 @@ TEST(HarmonyReasoning, TextThatIsNoHeaderIsContent) {
   expect("<|constrain|>a<|chan", {"", {"<|constrain|>a<|chan", {}}});
 }
 
-TEST(HarmonyReasoning, TextOfACertainKindIsSentAtOnce) {
+TEST(HarmonyReasoning, UnambiguousTextIsSentAtOnce) {
   HarmonyReasoning parser(false);
   EXPECT_EQ(parser.push("<|channel|>analysis<|message|>ab").reasoning, "ab");
   EXPECT_TRUE(parser.in_reasoning());

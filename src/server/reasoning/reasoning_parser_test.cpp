@@ -118,7 +118,7 @@ TEST(ReasoningParser, ResultsDoNotDependOnTheCuts) {
   }
 }
 
-TEST(ReasoningParser, TextOfACertainKindIsSentAtOnce) {
+TEST(ReasoningParser, UnambiguousTextIsSentAtOnce) {
   ReasoningParser parser = *ReasoningParser::create("qwen3", false);
   EXPECT_EQ(parser.push("<think>ab").reasoning, "ab");
   EXPECT_TRUE(parser.in_reasoning());

@@ -113,7 +113,7 @@ Json error_answers() {
   return answers;
 }
 
-// Returns the schema of a query parameter. A name has one meaning on all routes.
+// Returns the schema of a query parameter. A parameter means the same on every route that has it.
 Json parameter_schema(std::string_view name) {
   const auto words = [](Json::Array all) { return Json::object({{"enum", std::move(all)}}); };
   const auto from = [](int least) { return Json::object({{"type", "integer"}, {"minimum", least}}); };

@@ -10,7 +10,7 @@
 
 namespace tessera {
 
-// Returns the request's line, with its line break. `time` is when the answer ended, `model` the name of the model.
+// Returns the request's line, with its line break. `time`: when the answer ended. `model`: the name of the model.
 // Leaves out unknown members; "model" and the members after it are present only if the model ran. Clips long texts that
 // come from the client.
 std::string access_line(const FinishedRequest& finished, std::string_view time, std::string_view model);
@@ -28,7 +28,7 @@ class AccessLog {
   ~AccessLog();
 
   // Writes the request's line with one system call. Never waits for the reader of a pipe. A line that cannot be written
-  // is lost. The server's log reports only the first such loss, and again the first after reopen().
+  // is lost. The server's log reports the first such loss, and again the first one after each reopen().
   void write(const FinishedRequest& finished);
 
   // Opens the file at the path again, after a rotation has moved the old file away. Does nothing for standard error. If

@@ -1,5 +1,5 @@
-// Catches: a line that is not JSON, text of a client that breaks a line, keys or content in the log, requests without a
-// line, and a full disk that harms requests.
+// Catches: a line that is not JSON, a client's text that adds a line break, keys or content in the log, requests
+// without a line, and a full disk that harms requests.
 #include "tessera/server/report/access_log.h"
 
 #include <fcntl.h>

@@ -48,7 +48,7 @@ class LatencyWindow {
   using Counts = std::array<std::uint32_t, kBuckets>;
 
   struct Slice {
-    std::int64_t number = -1;  // time from the clock's epoch to the slice's begin, divided by kSlice
+    std::int64_t number = -1;  // time from the clock's epoch to the slice's beginning, divided by kSlice
     double max = 0;
     Counts counts{};
   };

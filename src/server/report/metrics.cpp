@@ -86,7 +86,7 @@ const char* finished_reason(FinishReason finish) {
 Result<MetricsStyle> metrics_style(std::string_view name) {
   if (name == "sglang") return MetricsStyle::kSglang;
   if (name == "vllm") return MetricsStyle::kVllm;
-  return invalid_argument(fmt::format("there is no metrics style '{}': 'sglang' and 'vllm' are", name));
+  return invalid_argument(fmt::format("unknown metrics style '{}'; accepted: sglang, vllm", name));
 }
 
 struct ServerMetrics::Impl {

@@ -56,8 +56,9 @@ class ServerMetrics {
   // Returns the latencies of the last minutes.
   ServerLatencies latencies() const;
 
-  // Returns all metrics as of now: of the engines together and, if there are several, of each engine. Needs at least
-  // one engine. The throughput is measured since the previous scrape. `memory`: the budget for what requests hold.
+  // Returns the current values of all metrics. Metrics of engines are summed over all engines; if there are several,
+  // some metrics are also given for each engine. Needs at least one engine. The throughput is measured since the
+  // previous scrape. `memory`: the budget for the memory that requests hold.
   std::string scrape(std::span<const EngineStats> engines, const MemoryBudget& memory,
                      std::chrono::steady_clock::time_point now = std::chrono::steady_clock::now());
 

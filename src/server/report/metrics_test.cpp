@@ -153,8 +153,8 @@ void expect_graphs(const std::map<std::string, double>& found) {
   EXPECT_EQ(at("shape_compiles_total", "prefill"), 3);
 }
 
-// Checks the buckets that tessera explain --suggest-tokens reads. Each bucket counts the forwards that have at most
-// as many tokens as the bucket's limit.
+// Checks the buckets that the command "tessera explain --suggest-tokens" reads. Each bucket counts the forwards that
+// have at most as many tokens as the bucket's limit.
 void expect_token_histogram(const std::map<std::string, double>& found) {
   const auto at_most = [&](const std::string& tokens) {
     return found.at("tessera:prefill_tokens_bucket{le=\"" + tokens + "\"}");
@@ -253,7 +253,7 @@ TEST(Metrics, GraphCountersAreThoseOfAnEngine) {
   EXPECT_EQ(found.at(R"(tessera:shape_compiles_total{runner="prefill"})"), binds) << "nothing was bound for it";
 }
 
-// Checks that a start counts what it compiled and captured, and what an earlier start had stored on disk.
+// Checks the counts of a first start, which compiles and captures, and of a second one, which reads the disk cache.
 TEST(Metrics, CompilesAndCacheHitsAreCountedAcrossStarts) {
   const test::ScratchDir cache;
   EngineOptions options = small_demo();

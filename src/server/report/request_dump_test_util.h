@@ -23,7 +23,7 @@ inline std::vector<int> numbers(std::span<const TokenId> ids) {
   return out;
 }
 
-// Returns the first ids, at most 24, of the output in which each token is the first one that the grammar allows.
+// Returns up to 24 token ids. Each is the lowest id that the grammar allows after the ids before it.
 inline std::string dump_grammar(const std::shared_ptr<const Grammar>& grammar) {
   if (grammar == nullptr) return "none";
   GrammarMatcher matcher(grammar);

@@ -21,8 +21,8 @@ class CustomInput {
  public:
   // Takes a part of the arguments and returns the text that it adds to the input.
   std::string push(std::string_view arguments);
-  // Returns the rest of the input at the end of the arguments. If the arguments have another form, all of them are the
-  // input.
+  // Call it at the end of the arguments. Returns "" if push() has found the input. Otherwise the arguments have another
+  // form, and all of them are returned as the input.
   std::string finish();
 
  private:

@@ -19,7 +19,8 @@ struct ResponsePrompt {
   std::shared_ptr<const ConversationTurn> before{};
 };
 
-// The context of a request: the store, the owner of its responses, and the length of the answer.
+// The context of a request: the store of earlier responses, the client that owns them, whether the request's items will
+// be stored, and the length of the answer.
 struct ResponseAsker {
   ResponseStore& store;
   const std::string& owner;

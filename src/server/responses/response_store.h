@@ -49,7 +49,7 @@ class ResponseStore {
   };
   using Clock = std::function<double()>;  // seconds
 
-  // `clock` measures ages; if it is empty, a steady clock does.
+  // `clock` measures ages; if it is empty, a steady clock is used.
   explicit ResponseStore(Limits limits, Clock clock = {});
 
   bool enabled() const { return limits_.number > 0; }

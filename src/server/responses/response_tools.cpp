@@ -116,7 +116,8 @@ ApiStatus set_mode(const ApiFields& fields, std::string_view key, const std::str
   return api_ok();
 }
 
-// Keeps only the allowed tools. Ignores entries of other types, because such tools were skipped and cannot be called.
+// Keeps only the tools that `choice` allows. Ignores entries of types other than "function" and "custom", because tools
+// of such types were skipped and cannot be called.
 ApiStatus read_allowed(const ApiFields& choice, ResponseTools& out, Json& functions) {
   const Json* allowed = TRY(choice.array("tools"));
   if (allowed == nullptr) return choice.wrong("tools", "a list of tools");

@@ -56,7 +56,8 @@ class CallFormat {
   virtual Mark begin(std::string_view /*mark*/, Place /*place*/) { return Mark::kHead; }
   // Takes the next byte `c` of the head. `seen`: the mark and the text after it, without `c`.
   virtual Head take_head(std::string_view seen, char c) = 0;
-  // Called if the text ends after `seen`. Returns a complete body if this is still a call, else null.
+  // Called if the whole text ends within a head. `seen`: the mark and the text after it. Returns a complete body if
+  // this is a call nevertheless, else null.
   virtual std::unique_ptr<CallBody> end_in_head(std::string_view /*seen*/) { return nullptr; }
   // Takes `seen`, the text after the body without leading white space; it is not empty.
   virtual Tail take_tail(std::string_view /*seen*/) { return Tail::kNone; }

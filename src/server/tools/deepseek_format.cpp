@@ -23,7 +23,7 @@ std::string_view word_in_front(std::string_view text) {
   return text.substr(0, text.find_first_of(kCallSpaces));
 }
 
-// Returns the name. V3 writes it after the separator, V3.1 before it.
+// Returns the function's name. V3 writes the name after the separator, V3.1 before it.
 std::string name_in(std::string_view head) {
   const std::size_t separator = head.find(kSeparator);
   if (separator == std::string_view::npos) return "";

@@ -40,7 +40,8 @@ std::unique_ptr<CallBody> without_arguments(std::string name) {
 class HarmonyFormat final : public CallFormat {
  public:
   std::vector<std::string_view> marks() const override { return {kHarmonyStart, kHarmonyChannel}; }
-  // A turn's first header has no mark and begins with the recipient: " to=functions.get<|channel|>…".
+  // The prompt ends with <|start|>assistant, so a turn's first header lacks the mark <|start|>. If its recipient comes
+  // before its channel, the header begins with "to=": " to=functions.get<|channel|>…".
   bool may_begin_with(char c) const override { return c == kHarmonyRecipient[0]; }
 
   Head take_head(std::string_view seen, char c) override {
@@ -62,7 +63,8 @@ class HarmonyFormat final : public CallFormat {
     }
   }
 
-  // Accepts a missing end tag, because this tag is a token that ends the turn and may therefore be missing in the text.
+  // Accepts a call whose text ends directly after <|message|>, and gives it no arguments. The end tag may be missing,
+  // because it is a token that ends the turn and is then not part of the text.
   std::unique_ptr<CallBody> end_in_head(std::string_view seen) override {
     seen = without_spaces_around(seen);
     if (!seen.ends_with(kHarmonyMessage)) return nullptr;

@@ -44,7 +44,8 @@ ParameterTypes parameter_types(const Json* schema, std::string_view name);
 bool may_have_parameter(const Json* schema, std::string_view name);
 
 // Returns the JSON text of a value: `text` itself if it is JSON of one of the types, else a string. Spaces around
-// values that are not strings are dropped. "True" and "None" are read as in Python. `text` may have any bytes.
+// values that are not strings are dropped. "True", "None", lists and dicts may also be written as in Python. `text` may
+// have any bytes.
 std::string value_as_json(std::string_view text, ParameterTypes types);
 // Appends `text` as a JSON string without its quotes.
 void append_escaped(std::string& out, std::string_view text);

@@ -26,7 +26,7 @@ class ReasoningFormat {
 class TrimmedText {
  public:
   void add(std::string_view text, std::string& out);
-  // Ends the text; the next add() begins another.
+  // Ends the text; the next add() begins another text.
   void end();
   bool empty() const { return empty_; }
 

@@ -187,8 +187,8 @@ void ToolCallParser::refuse_body(std::optional<char> next) {
   phase_ = Phase::kContent;
   add_content(std::exchange(raw_, {}));
   if (!next) return;
-  // Prevents `next` from beginning a call without a mark. If `next` is the brace at which this body failed, the same
-  // object would begin again.
+  // Prevents `next` from beginning a call without a mark. If the body failed at its first byte, an opening brace, that
+  // brace would otherwise begin the same call again.
   has_content_ = true;
   take(*next);
 }

@@ -76,7 +76,8 @@ const Json& template_tools() {
   return kTools;
 }
 
-// Returns the template's text for an assistant's turn with this call, after the generation prompt.
+// Returns the text that the template writes, after the generation prompt, for an assistant's turn with two calls. The
+// first call has these arguments, and both have this id.
 std::string turn(const ChatTemplate& chat, const Json& arguments, const std::string& id) {
   Json messages = json(R"([{"role": "user", "content": "A table, please."}])");
   RenderOptions options;

@@ -1,4 +1,4 @@
-// Parses a text in pieces for tests of tool calls, and checks what must hold however it is cut. For tests only.
+// Parses a text in pieces for tests of tool calls, and checks the properties of every result. For tests only.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -29,8 +29,8 @@ struct RequestSpan {
   FinishedRequest request{};
 };
 
-// Returns the span of a request that ended at `end_ns`, Unix time. Returns nothing if the client traces but does not
-// record its trace, or if the client does not trace and the model did not run.
+// Returns the span of a request that ended at `end_ns`, Unix time; nothing if the request gets no span. A request with
+// a traceparent header gets one if the client records this trace, and a request without the header if the model ran.
 std::optional<RequestSpan> make_request_span(const FinishedRequest& finished, std::int64_t end_ns);
 
 // Returns the JSON body of an OTLP/HTTP request with the spans. `service` is the service's name, `model` the model's.

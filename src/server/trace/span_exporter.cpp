@@ -64,8 +64,8 @@ class SpanExporter::Connection {
   }
 
  private:
-  // Returns 1 to abort a transfer when the exporter's time is over. libcurl calls this function about once a second,
-  // and more often on traffic.
+  // Returns 1, which aborts the transfer, once the time `end_` has passed. libcurl calls this function about once a
+  // second, and more often while data moves.
   static int is_over(void* exporter, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
     return Clock::now() >= static_cast<const SpanExporter*>(exporter)->end_.load() ? 1 : 0;
   }

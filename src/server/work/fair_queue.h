@@ -1,5 +1,5 @@
-// Chooses the next job among the jobs that wait for one of a few threads, fairly among clients. It only keeps records:
-// it knows jobs by number, runs nothing and has no threads.
+// Chooses the next job among the jobs that wait for one of a few threads, fairly among clients. It only keeps records
+// of jobs, which it identifies by number. It runs nothing and has no threads.
 //
 //   FairQueue queue({.threads = 3, .most_waiting = 1024});
 //   if (const auto refused = queue.add(job, client)) …;   // answer 503 for that job
@@ -7,10 +7,10 @@
 //   queue.done(job);
 //
 // - The next job is the oldest job of the client that runs the fewest jobs. Clients that run equally many take turns.
-// - A client that runs a job gets no further thread while only one thread is free. With two threads or more, the first
-//   job of another client therefore never waits for that client's jobs.
-// - If the queue is full, the newest job of the client with the most waiting jobs is dropped, so no client's jobs keep
-//   out another client's.
+// - The last free thread is only for a client that runs no job. If there are at least two threads, one client can
+//   therefore never occupy all of them.
+// - If the queue is full, the newest job of the client with the most waiting jobs is dropped. One client's jobs can
+//   therefore not keep out those of another.
 //
 // Cost: linear in the number of clients that have jobs here.
 // Threads: one at a time.

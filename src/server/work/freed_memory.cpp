@@ -8,12 +8,12 @@ namespace tessera {
 namespace {
 
 constexpr double kInterval = 1;  // seconds between two checks
-// Memory is not trimmed unless at least this many bytes were freed.
+// Memory is trimmed only if at least this many bytes were freed since the last trim.
 constexpr std::int64_t kWorthwhile = std::int64_t{8} << 20;
-// While requests hold at least kWorthwhile bytes, a check postpones the trim. After this many checks it is not
-// postponed further.
+// While requests hold at least kWorthwhile bytes, a check postpones the trim, but at most kPatience - 1 times.
 constexpr int kPatience = 10;
-// If an eighth of the budget was freed since the last trim, the next check trims, because heaps may keep that much.
+// If an eighth of the budget was freed since the last trim, the next check does not postpone the trim, because heaps
+// may keep that much.
 constexpr std::int64_t kPartOfBudget = 8;
 
 }  // namespace

@@ -3,8 +3,8 @@
 // glibc keeps freed memory of a heap below the last block still in use, and each thread has its own heap. After a few
 // large bodies, gigabytes stay. malloc_trim(3) gives these pages back. It takes some milliseconds for each gigabyte and
 // locks the heap that it works on, so it runs when requests are few and much was freed. It does not release the free
-// end of a thread's heap, which can reach 64 MiB, because glibc raises its thresholds to the size of the largest freed
-// block. limit_free_ends() keeps the thresholds low.
+// end of a thread's heap. This end can reach 64 MiB, because glibc raises its thresholds to the size of the largest
+// freed block. limit_free_ends() keeps the thresholds low.
 //
 // Threads: the I/O thread.
 #pragma once
@@ -37,8 +37,8 @@ class FreedMemory {
   std::function<void(double, std::function<void()>)> after_;
   std::function<void(std::function<void()>)> elsewhere_;
   bool waiting_ = false;
-  std::int64_t trimmed_at_ = 0;  // bytes that the budget's charges had freed in all at the last trim
-  int looks_ = 0;                // number of checks since the last trim that postponed the next one
+  std::int64_t trimmed_at_ = 0;  // total bytes that the budget's charges had freed at the time of the last trim
+  int looks_ = 0;                // number of checks since the last trim that postponed a trim
 };
 
 }  // namespace tessera

@@ -17,7 +17,7 @@ using testing::eventually;
 using testing::get;
 using testing::Reply;
 
-// Answers every request as a health check; the test plays the engine.
+// A server that treats every request as a health check. The test takes the place of the engine.
 class Probes {
  public:
   Probes()

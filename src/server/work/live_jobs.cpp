@@ -48,7 +48,7 @@ struct LiveJobs::Job {
   Call call;
   ApiJob job;
   Ticket first_ticket = 0;
-  std::size_t count = 0;      // number of requests and of tickets, counted from the first ticket
+  std::size_t count = 0;      // number of requests; their tickets are first_ticket, first_ticket + 1, …
   std::size_t remaining = 0;  // requests that have not ended
   bool streaming = false;     // the stream's head was sent
   bool dropped = false;       // the tickets are forgotten
@@ -70,7 +70,7 @@ struct LiveJobs::LargeParts {
     if (!coding.empty()) encoder.emplace(coding);
   }
 
-  // Returns the next part, compressed if the body is.
+  // Returns the next part, compressed if there is an encoder. A short body that is only one part is not compressed.
   std::string next() {
     std::string part = parts.next(kPartBytes);
     const bool is_short = !begun && parts.done() && part.size() < kLeastEncodedBytes;

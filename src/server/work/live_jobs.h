@@ -25,8 +25,8 @@ class LiveJobs {
     std::function<void(Ticket)> abort;  // like cancel, but the request gets its last event
     // Calls `task` on the I/O thread after `seconds`.
     std::function<void(double seconds, std::function<void()> task)> after;
-    // Calls `build` on another thread, and then `then` on the I/O thread with the result of `build`, a part of the
-    // call's body. If building fails, fails the call instead.
+    // Calls `build` on another thread to make a part of the call's body. Then calls `then` with the part on the I/O
+    // thread. If `build` fails, fails the call instead.
     std::function<void(const Call& call, std::function<std::string()> build, std::function<void(std::string)> then)>
         build_elsewhere;
     // A stream that sent nothing for this many seconds sends Answer::keep_alive(), if Answer::keeps_alive().
@@ -45,8 +45,8 @@ class LiveJobs {
   // Cancels the requests of the job with this id if the job has a function ApiJob::deliver. The function then gets
   // Answer::cancelled().
   void cancel(std::string_view id);
-  // Ends the requests with this id, or all requests if `id` is empty. Their answers have the results so far. Returns
-  // the number of ended requests.
+  // Ends the requests that have this id or belong to the answer with this id; all requests if `id` is empty. Their
+  // answers have the results so far. Returns the number of ended requests.
   std::size_t abort(std::string_view id);
   // Ends every job with the error and cancels its requests. A stream gets the error as an event.
   void fail_all(const ApiError& error);

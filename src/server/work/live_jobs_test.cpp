@@ -57,7 +57,7 @@ class EchoAnswer : public Answer {
   std::string text_;
 };
 
-// Turns every call into a job of two requests; the test plays the engine.
+// A server that turns every call into a job of two requests. The test takes the place of the engine.
 class Jobs {
  public:
   explicit Jobs(bool stream, bool large = false, std::size_t parts = 1, std::size_t fails_at = SIZE_MAX,

@@ -31,8 +31,8 @@ class MemoryBudget {
   MemoryBudget& operator=(const MemoryBudget&) = delete;
 
   std::int64_t limit() const { return limit_; }
-  // Returns the most bytes that all requests may hold together after a charge to a request. `whole`: the bytes that
-  // this request then holds. Only small requests may use the last sixteenth of the budget.
+  // Returns the limit for a charge: the most bytes that all requests together may hold after the charge. `whole`: the
+  // bytes that the charged request then holds. Only small requests may use the last sixteenth of the budget.
   std::int64_t limit(std::int64_t whole) const { return whole <= kSmallBytes ? limit_ : limit_ - limit_ / 16; }
   std::int64_t used() const { return used_; }
   // Returns the bytes charged since the start: the sum of all growth.

@@ -41,8 +41,8 @@ class RequestReader {
   RequestReader(const ServedModel& model, std::size_t max_body_bytes, TextPools& pools, HttpServer& http)
       : model_(model), max_body_bytes_(max_body_bytes), pools_(pools), http_(http) {}
 
-  // Calls `make` with the whole body on a pool's thread, and then `then` on the I/O thread. Does not call `then` if the
-  // call was refused or its client has left.
+  // Calls `make` with the whole body on a pool's thread, and then `then` on the I/O thread. Does not call `then` if a
+  // pool refuses the call, or if the client leaves while the call waits for a thread.
   template <class T>
   void read(Call call, std::function<ApiResult<T>(const ServedModel& model, std::string_view body)> make,
             std::function<void(Call call, ApiResult<T> made)> then) {
@@ -61,8 +61,9 @@ class RequestReader {
 
  private:
   using Finish = std::function<void(Call call)>;
-  // Makes the result from the body, or from the error that stopped inflating or reading it. `memory` is the call's
-  // charge; afterwards it holds the charge for the result.
+  // Makes the result from the body, or from `whole` if that is an error: the body could not be inflated, or there was
+  // no memory for reading it. Returns a function that hands the result on. `memory` is the call's charge; afterwards it
+  // holds the charge for the result.
   using Make = std::function<Finish(MemoryCharge& memory, std::string_view body, const ApiStatus& whole)>;
   struct Reading;
 

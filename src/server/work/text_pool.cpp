@@ -27,7 +27,7 @@ const prometheus::Histogram::BucketBoundaries kWaitBuckets = {0.001, 0.003, 0.01
 // Sets the nice value of the calling thread. On Linux each thread has its own.
 void take_nice(const TextPoolOptions& options) {
   if (options.nice == 0 || ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), options.nice) == 0) return;
-  log_warn("server", "the threads for {} have no lower priority than others: {}", options.name, std::strerror(errno));
+  log_warn("server", "the priority of a thread for {} could not be lowered: {}", options.name, std::strerror(errno));
 }
 
 }  // namespace

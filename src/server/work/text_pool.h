@@ -45,7 +45,8 @@ class TextPool {
   ~TextPool();
 
   // Adds a job. Either its `run` or its `not_run` is called, unless the pool's end drops the job. If the pool is full,
-  // the `not_run` of another job may be called instead (fair_queue.h).
+  // a waiting job of another client may be dropped for this one; then the `not_run` of that job is called
+  // (fair_queue.h).
   Id post(Job job);
   // Removes a job that has not begun.
   void cancel(Id id);

@@ -26,8 +26,9 @@ struct TextPoolsOptions {
 
 class TextPools {
  public:
-  // The largest number of jobs that wait in a pool. A thousand bodies of kSmallTextBytes take some seconds, other work
-  // takes longer. A client behind a longer queue does better to retry later.
+  // The largest numbers of jobs that wait in the pool of small texts, and in each other pool. Reading a thousand bodies
+  // of kSmallTextBytes takes some seconds; other work takes longer. It is better that a client retries later than that
+  // it waits in a longer queue.
   static constexpr std::size_t kMostSmall = 4096;
   static constexpr std::size_t kMostOthers = 1024;
   static constexpr int kHeavyNice = 10;

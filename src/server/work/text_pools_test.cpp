@@ -1,5 +1,6 @@
 // Catches: calls without an answer if a pool is full, work for clients that have left, bodies that are read in the pool
-// of small texts although they need more, and one client that looks like several by a header or its many addresses.
+// of small texts although they need another pool, and one client that counts as several because of a header or of its
+// many addresses.
 #include "tessera/server/work/text_pools.h"
 
 #include <gmock/gmock.h>

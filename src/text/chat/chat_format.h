@@ -14,7 +14,7 @@
 
 namespace tessera {
 
-// A part of a chat's text as received so far. Neighbouring parts of one kind are merged, except kCall.
+// A part of a chat's text, as a parser returns it. Neighbouring parts of one kind are merged, except kCall.
 struct ChatPiece {
   enum class Kind : std::uint8_t {
     kContent,
@@ -32,7 +32,7 @@ struct ChatPiece {
 enum class ReasoningStart : std::uint8_t {
   kBefore,  // a new turn, or a message without reasoning so far
   kInside,  // the prompt ends inside the reasoning
-  kBehind,  // the message has ended its reasoning
+  kBehind,  // the message that the model continues has already ended its reasoning
 };
 
 // The marks around reasoning in prompts; "": there are none.
@@ -46,7 +46,7 @@ struct ReasoningMarks {
   ReasoningStart start(std::string_view prompt, std::string_view begun) const;
 };
 
-// Parses one text while it arrives. Used by one thread at a time, and not used after an error.
+// Parses one text while it arrives. Only one thread at a time may use a parser. It must not be used after an error.
 class ChatParser {
  public:
   virtual ~ChatParser() = default;

@@ -11,8 +11,8 @@
 // Values print as in Python. Unsupported constructs are errors with line and column. They come from parse() if it can
 // detect the construct, otherwise from render().
 //
-// Templates come with models and are not trusted: nesting, steps, output and value sizes are bounded
-// (TemplateLimits), and a template reaches nothing but its variables.
+// Templates come with models and are not trusted. Nesting, steps, output and value sizes are bounded (TemplateLimits).
+// A template can access only its variables.
 //
 // Threads: a ChatTemplate never changes after parse(); render() may run on several threads at once.
 #pragma once

@@ -1,4 +1,4 @@
-// Matches the arguments of a call to a built-in function's parameter names.
+// Matches the arguments of a call to the parameters of a built-in function.
 //
 //   const Arguments a = TRY(Arguments::bind("replace", call, {"old", "new", "count"}, 2));
 //   const std::string& old = TRY(a.string(0));
@@ -18,7 +18,7 @@ namespace tessera::jinja {
 // Spends the budget for the strings among the arguments, because they are read or copied whole.
 Status spend_texts(const CallArguments& call, Budget& budget);
 
-// Borrows the call's values.
+// The arguments of one call, in the order of the function's parameters. Borrows the call's values.
 class Arguments {
  public:
   // Matches the call's arguments to `parameters`, of which the first `required` must be given. Errors are worded like
@@ -30,7 +30,8 @@ class Arguments {
   // Returns argument i. Precondition: given(i).
   const Value& operator[](std::size_t i) const { return *values_[i]; }
 
-  // Return argument i as a type; the error names function, parameter, type and what is accepted.
+  // Return argument i, which must have the type that the name says. The error names the function, the parameter, the
+  // argument's type and what is accepted.
   Result<std::string> string(std::size_t i) const;
   Result<std::string> string_or(std::size_t i, std::string_view otherwise) const;  // `otherwise` if none is given
   Result<std::int64_t> integer(std::size_t i) const;

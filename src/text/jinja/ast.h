@@ -30,7 +30,8 @@ struct CallSyntax {
 };
 
 struct Expression {
-  // The comments show the expression in Jinja's syntax, with the members below in place of its parts.
+  // Each comment shows the syntax of an expression in Jinja. In it, the name of a member below (`parts`, `call`, …)
+  // stands for that member's content.
   enum class Kind {
     kConstant,     // constant
     kName,         // name
@@ -88,7 +89,8 @@ struct Statement;
 using Body = std::vector<std::unique_ptr<const Statement>>;
 
 struct Statement {
-  // The comments show the statement in Jinja's syntax, with the members below in place of its parts.
+  // Each comment shows the syntax of a statement in Jinja. In it, the name of a member below (`targets`, `bodies`, …)
+  // stands for that member's content.
   enum class Kind {
     kText,         // name: the text
     kPrint,        // expressions
@@ -97,7 +99,7 @@ struct Statement {
     kSet,          // targets[0] = expressions[0]
     kSetBlock,     // targets[0] = the text of bodies[0], filtered by expressions[0] (or null)
     kMacro,        // name, signature, bodies[0]
-    kCallBlock,    // expressions[0] (a kCall) with caller: signature, bodies[0]
+    kCallBlock,    // call expressions[0] (a kCall), whose `caller` has signature and bodies[0]
     kFilterBlock,  // the text of bodies[0], filtered by expressions[0]
     kWith,         // targets[i] = expressions[i]; bodies[0]
     kBreak,

@@ -36,7 +36,7 @@ Status refuse_safe(const Value& input, std::string_view filter) {
   return unimplemented(std::string(filter) + " of a text marked safe is not supported");
 }
 
-// Filters by calling the method of the same name on str(input).
+// Applies a filter by calling the string method `name` of str(input).
 Result<Value> call_method(Interpreter& interpreter, const Value& input, std::string_view name,
                           const CallArguments& call) {
   const Value self(TRY(str(input, interpreter.budget())));

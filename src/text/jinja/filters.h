@@ -23,7 +23,7 @@ std::span<const NamedFilter> sequence_filters();
 
 // Returns null if no filter has this name.
 Filter find_filter(std::string_view name);
-// Runs the filter and spends the budget for reading its texts.
+// Spends the budget for reading the texts of the input and the arguments, and runs the filter.
 Result<Value> apply_filter(Filter filter, Interpreter& interpreter, const Value& input, const CallArguments& call);
 // Returns the names of all filters, for error messages.
 std::string filter_names();

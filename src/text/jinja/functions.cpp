@@ -17,7 +17,7 @@ Result<Value> range(Interpreter& interpreter, const CallArguments& call) {
   }
   const std::int64_t step = TRY(a.integer_or(2, 1));
   if (step == 0) return invalid_argument("range(): argument 'step' must not be zero");
-  // Unsigned arithmetic holds the distance of any two 64-bit integers.
+  // The distance between two 64-bit integers always fits in an unsigned 64-bit integer.
   const bool some = step > 0 ? start < stop : start > stop;
   const auto low = static_cast<std::uint64_t>(step > 0 ? start : stop);
   const auto high = static_cast<std::uint64_t>(step > 0 ? stop : start);
@@ -36,7 +36,7 @@ Result<Value> range(Interpreter& interpreter, const CallArguments& call) {
   return Value::list(std::move(items), List::Kind::kRange);
 }
 
-// dict(other, a=1): returns the items of `other`, then the named ones.
+// Returns the items of a call such as dict(other, a=1): the items of `other`, then the named arguments.
 Result<std::vector<std::pair<Value, Value>>> pairs_of(const char* function, const CallArguments& call) {
   std::vector<std::pair<Value, Value>> out;
   if (call.positional.size() > 1)

@@ -1,4 +1,4 @@
-// The functions every template may call: range, dict, namespace, raise_exception, strftime_now.
+// The functions that every template may call: range, dict, namespace, raise_exception, strftime_now.
 #pragma once
 
 #include <string>

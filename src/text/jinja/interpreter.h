@@ -1,4 +1,4 @@
-// Evaluates a template: statements write text, and expressions give values. An object renders once, on one thread.
+// Evaluates a template: statements write text, and expressions give values. An Interpreter renders once, on one thread.
 #pragma once
 
 #include <ctime>
@@ -44,7 +44,7 @@ class Interpreter {
 
  private:
   enum class Flow { kNext, kBreak, kContinue };
-  // Counts one more level of recursion.
+  // Counts one more level of recursion while it lives.
   class Nested {
    public:
     explicit Nested(Interpreter& interpreter) : interpreter_(interpreter) { ++interpreter_.depth_; }

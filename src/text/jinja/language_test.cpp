@@ -56,7 +56,8 @@ TEST(Template, LanguageEqualsJinja2) {
   EXPECT_GE(refused, 80);
 }
 
-// Renderings are compared by length and FNV-1a hash, so that no model's template is stored here.
+// The data file stores the length and the FNV-1a hash of each expected rendering, because a rendering contains text of
+// the model's template, and no model's template is stored here.
 std::string fnv1a(const std::string& bytes) {
   std::uint64_t hash = 0xcbf29ce484222325ull;
   for (const char c : bytes) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;

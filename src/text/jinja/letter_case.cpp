@@ -43,7 +43,7 @@ void append_lower(std::string& out, char32_t code) {
 
 bool is_cased(char32_t code) { return to_lower(code) != code || to_upper(code) != code || is_lower(code); }
 
-// Returns the text in lower case. A capital sigma at the end of a word has a lower case of its own.
+// Returns the text in lower case. A capital sigma becomes ς at the end of a word and σ elsewhere.
 std::string lower_with_sigma(std::string_view text) {
   std::string out;
   bool after_cased = false;

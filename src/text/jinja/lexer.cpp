@@ -64,8 +64,8 @@ class Lexer {
     if (!data.empty()) out_.push_back({Token::Kind::kText, std::string(data), offset});
   }
 
-  // Applies Jinja's rules for white space to `data`, the text before a tag, and returns the rest. lstrip_blocks applies
-  // to blocks and comments.
+  // Removes white space from the end of `data`, the text before a tag, by Jinja's rules, and returns the rest. `sign`
+  // is the tag's sign. If `block` is true, the tag is a block or a comment, to which lstrip_blocks applies.
   std::string_view strip_before(std::string_view data, char sign, bool block) const {
     if (sign == '-') return trim_end(data);
     if (sign == '+' || !block) return data;
@@ -77,8 +77,9 @@ class Lexer {
 
   void skip_space() { pos_ += text_.size() - pos_ - trim_start(text_.substr(pos_)).size(); }
 
-  // If the end of a tag, "<sign>xx", comes next, consumes it and the white space that belongs to it, and returns true.
-  // `trims_newline`: drops a newline directly after the tag (trim_blocks).
+  // Returns false if the end of a tag (an optional sign, then `end`) does not come next. Otherwise consumes it and
+  // returns true. The sign "-" also consumes the white space after the tag. If `trims_newline` is true, a tag without a
+  // sign also consumes a newline directly after it (trim_blocks).
   bool close(std::string_view end, bool trims_newline) {
     const char sign = sign_at(pos_);
     const std::size_t skip = sign == 0 ? 0 : 1;
@@ -101,8 +102,8 @@ class Lexer {
 
   bool at_raw() const { return block_named("raw", pos_) != std::string_view::npos; }
 
-  // Returns the position after "name" if white space, the name, white space and an end of block follow; npos
-  // otherwise.
+  // Returns the position of the end of block if white space, `name`, white space and an end of block follow `from`;
+  // npos otherwise.
   std::size_t block_named(std::string_view name, std::size_t from) const {
     std::string_view rest = trim_start(text_.substr(from));
     if (!rest.starts_with(name)) return std::string_view::npos;
@@ -230,7 +231,7 @@ class Lexer {
   const Source& source_;
   std::string_view text_;
   std::size_t pos_ = 0;
-  // True at the beginning of the source, and after a tag that consumed the newline behind it.
+  // True at the beginning of the source, and after a tag that also consumed the newline directly after itself.
   bool line_starting_ = true;
   std::vector<Token> out_;
 };

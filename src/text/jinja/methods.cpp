@@ -74,7 +74,8 @@ constexpr std::string_view kOtherStringMethods[] = {"casefold", "encode",    "ex
 constexpr std::string_view kChangingMethods[] = {"append", "clear",   "extend",     "insert", "pop",   "popitem",
                                                  "remove", "reverse", "setdefault", "sort",   "update"};
 
-// Methods whose result contains no text of an argument. They return safe text if their string is safe.
+// Methods whose result contains no text of an argument. If the string is marked safe (it must not be escaped), so is
+// the result.
 constexpr std::string_view kPlainMethods[] = {"strip", "lstrip", "rstrip",     "upper",
                                               "lower", "title",  "capitalize", "swapcase"};
 

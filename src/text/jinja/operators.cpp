@@ -196,7 +196,8 @@ Result<Value> loop_attribute(const Value& value, std::string_view name) {
   return Value(std::shared_ptr<const Function>(std::move(function)));
 }
 
-// Returns an attribute of the Python object, not counting members of a dict.
+// Returns an attribute in Python's sense: a member of a namespace, an attribute of `loop`, a function's name, or a
+// method. Members of a dict do not count.
 Result<std::optional<Value>> own_attribute(const Value& value, std::string_view name) {
   using Out = std::optional<Value>;
   if (name.starts_with("__")) {

@@ -13,8 +13,8 @@ class StatementParser {
  public:
   explicit StatementParser(TokenStream& tokens) : tokens_(tokens), expressions_(tokens) {}
 
-  // Parses statements up to one of the block words `until`, or up to the end of the template if there are no words. The
-  // word that was found remains the current token.
+  // Parses statements up to a tag that begins with one of the words `until` ("endif"), or up to the end of the template
+  // if there are no words. The word that was found remains the current token.
   Result<Body> parse_body(Words until) {
     if (++depth_ > kMaxSyntaxDepth) return tokens_.fail("blocks nested deeper than " + std::to_string(kMaxSyntaxDepth));
     Body body;
@@ -64,7 +64,7 @@ class StatementParser {
     return out;
   }
 
-  // Parses a body and the word after it, which is consumed.
+  // Parses a body up to the word `end`, and consumes that word.
   Result<Body> parse_body_and_end(std::string_view end) {
     TRY(tokens_.expect(Token::Kind::kBlockEnd, "end of statement block"));
     Body body = TRY(parse_body({end}));

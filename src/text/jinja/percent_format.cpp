@@ -32,7 +32,7 @@ Result<int> read_count(std::string_view format, std::size_t& pos) {
   return out;
 }
 
-// Reads the part between '%' and the type, and the type.
+// Reads a conversion after its '%': the flags, the width, the precision and the type.
 Result<Spec> read_spec(std::string_view format, std::size_t& pos) {
   Spec spec;
   for (; pos < format.size(); ++pos) {

@@ -11,8 +11,8 @@
 namespace tessera::jinja {
 namespace {
 
-// Spends the budget for what was appended after the offset `before`. A value with many references to one large part has
-// a very long text, and the budget ends the printing early.
+// Spends the budget for the text that was appended after the offset `before`. A small value can refer to one large part
+// many times, so its text can be very long. The budget then ends the printing early.
 Status spend_growth(const std::string& out, std::size_t before, Budget& budget) {
   if (out.size() > budget.max_bytes()) return budget.spend_bytes(out.size());
   return budget.spend(1 + static_cast<std::int64_t>((out.size() - before) / Budget::kBytesOfStep));
@@ -183,7 +183,7 @@ class JsonPrinter {
   Status print_dict(const Dict& dict, int level) {
     std::vector<std::pair<Value, Value>> items = dict.items;
     if (style_.sort_keys) {
-      // Only strings can be sorted; Python refuses to order mixed keys.
+      // Only string keys are sorted. Python, too, refuses to sort keys of different types.
       for (const auto& item : items) {
         if (!item.first.is_string()) return unimplemented("sort_keys with keys that are not strings");
       }

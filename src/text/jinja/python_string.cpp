@@ -33,7 +33,7 @@ void reverse_if(std::vector<std::string>& parts, bool from_right) {
   if (from_right) std::reverse(parts.begin(), parts.end());
 }
 
-// Returns a predicate for the characters of `set`.
+// Returns a predicate that is true for the characters of `set`.
 auto one_of(std::string_view set) {
   std::vector<char32_t> codes;
   for (std::size_t pos = 0; pos < set.size();) {

@@ -8,7 +8,7 @@
 
 namespace tessera::jinja {
 
-// Does str.isspace() for one character: White_Space and the four information separators.
+// Returns str.isspace() of one character: true for White_Space and the four information separators (U+001C to U+001F).
 bool is_space(char32_t code);
 
 // str.lstrip() and str.rstrip(): strip white space, or any of the characters in `set`.

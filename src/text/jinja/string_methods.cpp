@@ -46,7 +46,7 @@ template <bool from_right>
 Result<Value> split_method(Interpreter& interpreter, const Value& self, const CallArguments& call) {
   const Arguments a = TRY(Arguments::bind("split", call, {"sep", "maxsplit"}));
   const std::string& text = self.as_string();
-  // A split into more parts than this would exceed the budget.
+  // A split into more than `most` parts would exceed the budget.
   const std::int64_t most = interpreter.budget().steps_left() + 1;
   std::int64_t limit = TRY(a.integer_or(1, -1));
   if (limit < 0 || limit > most) limit = most;
@@ -156,7 +156,7 @@ Result<Value> join(Interpreter& interpreter, const Value& self, const CallArgume
   return make_string(std::move(out), interpreter);
 }
 
-// Does str.isxxx(): true if the string is not empty and the predicate holds for every character.
+// Does methods such as str.isalpha(): true if the string is not empty and the predicate holds for every character.
 template <bool (*predicate)(char32_t)>
 Result<Value> all_characters(Interpreter&, const Value& self, const CallArguments& call) {
   TRY(Arguments::bind("the method", call, {}));

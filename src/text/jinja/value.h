@@ -1,4 +1,4 @@
-// The values of a template: Python's values as far as Jinja shows them. A Value is small and cheap to copy. Strings and
+// The values of a template, which behave like Python's values. A Value is small and cheap to copy. Strings and
 // containers are shared and never change after they were made. Only a namespace can change; it cannot be put into a
 // container, so values never form a cycle.
 //
@@ -34,7 +34,7 @@ class Budget {
   // Returns resource_exhausted when the steps are used up.
   Status spend(std::int64_t steps = 1);
   // Spends one step for each kBytesOfStep bytes of a string of `bytes` bytes that is read or made. Returns
-  // resource_exhausted for a single string above the limit.
+  // resource_exhausted when the steps are used up, or if the string has more than max_bytes() bytes.
   Status spend_bytes(std::size_t bytes);
   static constexpr std::size_t kBytesOfStep = 16;
   std::int64_t steps_left() const { return steps_left_; }
@@ -192,7 +192,7 @@ Status check_hashable(const Value& value);
 Result<bool> contains(const Value& haystack, const Value& needle, Budget& budget);
 
 // Returns the elements of a list, the characters of a string, or the keys of a dict; an undefined value has none. Uses
-// up a generator. Spends one step for each element.
+// up a generator. Spends at least one step for each element.
 Result<std::shared_ptr<const List>> iterate(const Value& value, Budget& budget);
 
 // Returns the characters of a string, one value each.

@@ -30,7 +30,7 @@ bool is_number(const Value& v) { return v.is_number(); }
 bool is_string(const Value& v) { return v.is_string(); }
 bool is_mapping(const Value& v) { return v.is_dict(); }
 bool is_escaped(const Value& v) { return v.is_safe(); }
-// Python's Undefined can be called (and then fails) and iterated (it is empty), and has a length.
+// In Jinja, an undefined value counts as callable (the call fails), and as iterable and a sequence (both are empty).
 bool is_callable(const Value& v) { return v.is_function() || v.is_loop() || v.is_undefined(); }
 bool is_iterable(const Value& v) {
   return v.is_string() || v.is_list() || v.is_dict() || v.is_undefined() || v.is_loop();

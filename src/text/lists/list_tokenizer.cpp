@@ -51,8 +51,8 @@ Json added_tokens(const TokenLists& lists) {
   return added;
 }
 
-// Adds all tokens except control tokens to the vocabulary. Control tokens are only among the added tokens, so that the
-// tokenizer returns a control token only if special tokens are parsed.
+// Adds the merges, and adds all tokens except control tokens to the vocabulary. Control tokens are only among the added
+// tokens, so that the tokenizer returns a control token only if special tokens are parsed.
 Status add_vocabulary(const TokenLists& lists, TokenizerJson& json) {
   for (std::size_t id = 0; id < lists.tokens.size(); ++id)
     if (!is_kind(lists, id, TokenKind::kControl))

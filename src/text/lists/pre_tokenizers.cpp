@@ -112,7 +112,8 @@ Json::Array steps_of(const Json& json, const char* member) {
   return {json};
 }
 
-// Converts a pre-tokenizer to a Row without names. Returns nothing if a Row cannot express one of the steps.
+// Converts a pre-tokenizer to a Row without names and patterns. Appends the regular expressions of the steps to
+// `patterns` instead. Returns nothing if a Row cannot express one of the steps.
 std::optional<Row> row_of(const Json& pre_tokenizer, std::vector<std::string>& patterns) {
   Row row{};
   bool bytes = false;

@@ -15,9 +15,9 @@ namespace tessera {
 // Const functions are thread-safe.
 class Charsmap {
  public:
-  // Parses a table. `blob` has the size of the trie in bytes (4 bytes, little-endian), the trie's 4-byte units, and
-  // texts that each end with a zero byte. Returns invalid_argument for another form; `what` names the table in the
-  // error.
+  // Parses a table. `blob` begins with the trie's size in bytes (a 32-bit little-endian number). The trie's units of 4
+  // bytes follow, then the replacement texts, each of which ends with a zero byte. Returns invalid_argument for any
+  // other content; `what` names the table in the error.
   static Result<Charsmap> parse(std::string_view blob, const std::string& what);
 
   // A prefix of a text and its replacement, which is valid as long as the Charsmap.

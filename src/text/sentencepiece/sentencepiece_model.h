@@ -17,7 +17,7 @@ namespace tessera {
 
 class SentencePieceModel : public TokenModel {
  public:
-  // Where to put the leading space of a text, for a file that asks for one.
+  // The places that get a leading space, if the file asks for one.
   enum class Prefix {
     kEveryText,  // at the beginning and after each added token ("legacy" in Hugging Face)
     kFirstText,  // at the beginning only

@@ -20,7 +20,7 @@ struct SentencePieceProto {
   // The whole file without its self-tests and with normalisation turned off.
   std::string without_normalization;
 
-  // Returns invalid_argument if `bytes` is not a protocol buffer; `name` names it in the error.
+  // Returns invalid_argument if `bytes` is not a protocol buffer; `name` names the file in the error.
   static Result<SentencePieceProto> parse(std::string_view bytes, const std::string& name);
 };
 

@@ -66,8 +66,8 @@ class AddedList {
   std::set<std::int64_t> ids_;
 };
 
-// Returns the special tokens at the beginning or the end of a text: the token that the configuration names, or else the
-// model's own. `key` is the configuration's member, for errors.
+// Returns the special token that begins or ends a text, if it is `wanted` and there is one: the token that the
+// configuration names, or else the model's own. `key` is the configuration's member, for errors.
 Result<std::vector<TokenId>> end_tokens(const TokenizerParts& parts, const char* key, bool wanted,
                                         const std::string& configured, std::optional<TokenId> of_model) {
   if (!wanted) return std::vector<TokenId>();

@@ -99,7 +99,7 @@ Status Unigram::find_best(std::string_view piece, std::vector<Node>& nodes) cons
 
 Status Unigram::encode_piece(std::string_view piece, std::vector<Node>& nodes, std::vector<TokenId>& out) const {
   TRY(find_best(piece, nodes));
-  // Collects the parts from the last to the first, then reverses them.
+  // A node refers only to the token before it, so the parts are collected from the last to the first and then reversed.
   std::vector<TextRange> parts;
   bool previous_unknown = false;
   for (std::size_t end = piece.size(); end > 0;) {

@@ -179,7 +179,7 @@ struct FakeFunctions {
     return planned->second.at(nth);
   }
 
-  // Calls `body` with the locked state.
+  // Counts the call. Returns the planned fault if there is one; otherwise calls `body` with the locked state.
   template <class F>
   static CUresult call(const char* function, const F& body) {
     std::lock_guard lock(state().mutex);

@@ -164,8 +164,8 @@ class CudnnAttention final : public BoundOp {
   }
 
  private:
-  // Returns the plan's address, which identifies the plan's kernels: each plan has its own kernels and lives as long as
-  // the runner.
+  // Returns the plan's address. It identifies the plan's kernels, because each plan has its own kernels and exists as
+  // long as the runner.
   std::uint64_t choice() const override { return reinterpret_cast<std::uintptr_t>(plan_.get()); }
 
   std::shared_ptr<const Plan> plan_;

@@ -1,8 +1,8 @@
 // FlashInfer's FlashAttention-2 over our page table. A tile packs the query heads of one KV head, so the same kernel
 // runs extend (tiles of 64 rows) and decode (16 rows, keys cut into chunks).
 //
-// Deterministic forwards run the extend kernel for decode too, so that the sums over a token's keys are always added up
-// in the same order.
+// Deterministic forwards run the extend kernel for decode too, so that the values of a token's keys are always added in
+// the same order.
 //
 // Grids of recorded launches depend only on the bucket. A block that a forward does not need ends when it reads a 0 in
 // `valid`.
@@ -62,7 +62,7 @@ struct Fa2Params {
   __host__ __device__ std::uint32_t get_kv_len(std::uint32_t b) const { return static_cast<std::uint32_t>(kv_lens[b]); }
 };
 
-// Casts away const: FlashInfer takes pointers to mutable data, but only writes o and lse.
+// Casts away const: FlashInfer takes pointers to mutable data, but writes only to o and lse.
 template <class T>
 T* writable(const T* p) {
   return const_cast<T*>(p);
@@ -102,7 +102,7 @@ Fa2Params<T> make_fa2_params(const CudaAttention& a, const CudaAttentionPlanner&
 
 // Adds sinks to a variant. A sink acts as a key with a zero value. After a row's last key, the sink s is added to the
 // row's running max m and its sum d of powers of two, and the sums so far are scaled to the new max m' = max(m, s).
-// This is exact:
+// With the scores s_j of the keys and their values v_j (s and s_j are exponents of two), this is exact:
 //   Σ 2^(s_j - m) v_j · 2^(m - m') / (d · 2^(m - m') + 2^(s - m')) = Σ 2^s_j v_j / (2^s + Σ 2^s_j).
 // If keys are cut into chunks, only the first chunk has the sink, and the chunk's log-sum-exp includes the sink. So the
 // merge needs no special case.
@@ -135,7 +135,8 @@ using Fa2Plain = fi::DefaultAttention</*custom_mask=*/false, /*sliding_window=*/
 // The variant with a softcap: cap · tanh(scale · q·k / cap). FlashInfer's own variant uses the hardware's tanh, with a
 // relative error of 2^-11, which changes a score of 40 by 0.02. The error of this variant is about 1e-7 of the cap.
 struct Fa2Capped : Fa2Plain {
-  float to_argument;  // 2 · scale / cap · log2(e), so that tanh(scale · s / cap) = 1 - 2 / (1 + 2^(s · to_argument))
+  // 2 · scale / cap · log2(e), so that tanh(scale · q·k / cap) = 1 - 2 / (1 + 2^(q·k · to_argument))
+  float to_argument;
 
   template <class Params>
   __device__ __host__ Fa2Capped(const Params& params, std::uint32_t request, std::uint8_t* shared)
@@ -190,9 +191,9 @@ struct Fa2Kernel {
   static Status prepare() {
     return allow_shared_memory(reinterpret_cast<const void*>(kKernel), kBytes, "attention (fa2)");
   }
-  // Launches the kernel. A block that has work reads the plan's lists, which the host copied, and then waits for the
-  // preceding kernels. Precondition of `early`: at least one block has work, or the results are not used (a warm-up
-  // launch).
+  // Launches the kernel. If `early`, blocks may start before the preceding kernels have ended. They read the plan's
+  // lists, which the host copied, and then wait for these kernels. A block without work ends without waiting.
+  // Precondition of `early`: at least one block has work, or the results are not used (a warm-up launch).
   static void launch(const Fa2Params<T>& p, std::int64_t blocks, std::int64_t kv_heads, bool early,
                      cudaStream_t stream) {
     const cuda::LaunchShape shape{.grid = dim3(static_cast<unsigned>(blocks), 1, static_cast<unsigned>(kv_heads)),
@@ -212,7 +213,7 @@ Result<std::unique_ptr<BoundOp>> make_fa2_extend(const CudaAttention& a, const C
   });
 }
 
-// Makes the launch that joins the chunks of rows. In a decode step, row r is request r.
+// Returns the arguments of the launch that joins the chunks of each row. In a decode step, row r is request r.
 inline cuda::MergeStates make_merge(const CudaAttention& a, const ChunkedPlan& plan) {
   return {.values = plan.partial_values,
           .lse = plan.partial_lse,
@@ -281,7 +282,7 @@ Result<std::unique_ptr<BoundOp>> make_fa2_single_rows_of(const CudaAttention& a,
   });
 }
 
-// Calls f.operator()<Variant>() for the layer's variant. Precondition: fa2_serves() its shape.
+// Calls f.operator()<Variant>() for the layer's variant. Precondition: fa2_serves() accepts its shape.
 template <int kHeadDim, class F>
 Result<std::unique_ptr<BoundOp>> with_cap(const CudaAttention& a, F&& f) {
   if constexpr (kHeadDim >= kLeastCappedHeadDim) {

@@ -34,7 +34,7 @@ struct Fa3Epilogue : fi::CollectiveEpilogue<Traits> {
     const auto thread_copy = copy.get_thread_slice(thread);
     auto values = fi::convert_type<typename Base::DTypeO>(o);
 
-    wait_for_all();  // now no warp reads V any more, so rows may overwrite V
+    wait_for_all();  // all warps have read V, so rows may overwrite V
     cute::copy(copy, thread_copy.retile_S(values), thread_copy.partition_D(rows));
     wait_for_all();  // all rows are written
     fi::write_tiled<Base::NUM_COPY_THREADS>(p.O_ptr, typename Base::TiledCopyO{}, p.layout_O,

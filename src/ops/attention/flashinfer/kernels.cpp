@@ -17,7 +17,8 @@ namespace {
   return shape.head_dim == 64 || shape.head_dim == 128 || shape.head_dim == 256;
 }
 
-// Returns the error for an unsupported shape. It never occurs if the caller checks fa2_serves() or fa3_serves() first.
+// Returns the error for a kernel that this build does not have. It never occurs if the caller checks fa2_serves() or
+// fa3_serves() first.
 [[maybe_unused]] Status not_built(const char* kernel) {
   return internal_error(std::string("attention: this build has no kernel ") + kernel);
 }
@@ -48,7 +49,8 @@ bool fa2_serves([[maybe_unused]] const AttentionShape& shape, [[maybe_unused]] B
 #ifdef TESSERA_WITH_FLASHINFER
 namespace {
 
-// Calls f.operator()<T, kHeadDim>() for a shape that FA2 and FA3 support.
+// Calls f.operator()<T, kHeadDim>() for the shape's dtype and head size. Returns an error if FlashInfer has no kernel
+// for the head size.
 template <class F>
 auto with_instantiation(const AttentionShape& shape, F&& f) -> decltype(f.template operator()<__nv_bfloat16, 64>()) {
   const bool bf16 = shape.dtype == ir::DType::kBFloat16;

@@ -44,7 +44,8 @@ Result<std::unique_ptr<BoundOp>> bind_fa2_single_rows(const CudaAttention& atten
 // Returns the number of blocks of FA2's decode that one multiprocessor of the current device runs at once.
 Result<int> fa2_decode_residency(const AttentionShape& shape);
 
-// The templates behind the functions above. NAME.cu defines and instantiates make_NAME(). T is __nv_bfloat16 or __half.
+// The templates that the functions above call. NAME.cuh defines make_NAME(), and NAME.cu instantiates it. T is
+// __nv_bfloat16 or __half.
 template <class T, int kHeadDim>
 Result<std::unique_ptr<BoundOp>> make_fa3(const CudaAttention& attention, const CudaAttentionPlanner& planner);
 template <class T, int kHeadDim>

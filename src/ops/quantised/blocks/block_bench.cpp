@@ -71,7 +71,8 @@ struct Bench {
   std::int64_t threads;
   std::uint64_t sink = 0;
 
-  // Returns bytes or operations a second, and sets `plain` to the bytes a second of the plain sum.
+  // For one row, returns the bytes of weights that are read a second; for more rows, the operations a second. Sets
+  // `plain` to the bytes a second of the plain sum.
   Result<double> run(BlockType type, const Shape& shape, std::int64_t rows, double& plain) {
     BlockMatrix w{.type = type, .rows = shape.n, .cols = shape.k, .data = nullptr};
     const std::int64_t bytes = w.rows * w.row_bytes();

@@ -69,7 +69,7 @@ void q2_k(const std::uint8_t* b, const BlockCodes& to) {
   for (int i = 0; i < 256; ++i) to.codes[i] = static_cast<std::uint8_t>(two_bits(b + 16, i));
 }
 
-// Q3_K's integers are −4 to 3. A code is the integer plus 4, so the offset is −4 scales.
+// Q3_K's integers are −4 to 3. A code is the integer plus 4, so the offset is −4 · scale.
 void q3_k(const std::uint8_t* b, const BlockCodes& to) {
   for (int part = 0; part < 16; ++part) {
     to.scales[part] = f16(b + 108) * static_cast<float>(q3_scale(b + 96, part));

@@ -2,9 +2,9 @@
 //
 //   number = code · scale + offset
 //
-// In types with blocks of 256 numbers, the scale and the offset of a group are products. The matrix stores them rounded
-// to float16, so a number may differ from the one of dequantise() by up to 2^-11 · (|code · scale| + |offset|). The
-// numbers of Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, IQ4_NL and NVFP4 are exact.
+// In types with blocks of 256 numbers, the scale and the offset of a group are each a product of two stored numbers.
+// The matrix stores the products rounded to float16, so a number may differ from the one of dequantise() by up to 2^-11
+// · (|code · scale| + |offset|). The numbers of Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, IQ4_NL and NVFP4 are exact.
 #pragma once
 
 #include <cstdint>

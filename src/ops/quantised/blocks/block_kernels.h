@@ -34,13 +34,13 @@ struct PanelForm {
 struct BlockKernels {
   const char* name;
   // Multiplies the rows [first, first + count) of x, count <= kMostFewRows, by sixteen packed rows of w. Writes the
-  // product with row n of w to sums[r · stride + n].
+  // product of row first + r of x and row n of w to sums[r · stride + n].
   void (*few)(BlockType type, const std::uint8_t* w, const Inputs& x, std::int64_t first, std::int64_t count,
               float* sums, std::int64_t stride);
   // Unpacks one record: sixteen rows of one chunk.
   void (*unpack)(BlockType type, const std::uint8_t* record, std::int64_t parts, Panel& to);
   PanelForm (*form)(BlockType type);
-  // Adds the products of one chunk of the rows [first, first + count) of x to sums[r · stride + n].
+  // Adds one chunk's part of the product of row first + r of x and row n of w to sums[r · stride + n], for r < count.
   void (*add_panel)(BlockType type, const Panel& w, const Inputs& x, std::int64_t chunk, std::int64_t first,
                     std::int64_t count, float* sums, std::int64_t stride);
 };

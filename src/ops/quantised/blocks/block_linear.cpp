@@ -16,7 +16,7 @@ namespace {
 
 using blocks::kMostMultiplied;
 
-// The greatest number of rows that are multiplied at once. Their sums stay in a thread's L2 cache.
+// The maximum number of rows that are multiplied at once. Their sums stay in a thread's L2 cache.
 constexpr std::int64_t kMostRows = 512;
 // The rows of the matrix are divided into kShares shares for each thread. Small shares balance threads of unequal
 // speed, but large shares are read faster.

@@ -7,7 +7,7 @@
 
 namespace tessera {
 
-// A matrix [rows, cols] in the form of packed_layout.h. The matrix is borrowed.
+// A matrix [rows, cols] in the form of packed_layout.h. It does not own `data`.
 struct BlockMatrix {
   BlockType type = BlockType::kQ8_0;
   std::int64_t rows = 0;

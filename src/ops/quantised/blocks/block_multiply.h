@@ -9,7 +9,7 @@
 
 namespace tessera::blocks {
 
-inline constexpr std::int64_t kMostMultiplied = 64;  // most rows of w in a call of multiply()
+inline constexpr std::int64_t kMostMultiplied = 64;  // maximum number of rows of w in a call of multiply()
 
 // Returns the bytes of scratch that multiply() needs. The scratch must be aligned to 64 bytes.
 std::size_t multiply_scratch_bytes(const BlockMatrix& w);

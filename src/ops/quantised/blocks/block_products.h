@@ -156,8 +156,8 @@ TESSERA_BLOCK_TARGET void multiply_panel(const Panel& w, int parts, const Input*
   }
 }
 
-// Each struct below is one function of BlockKernels with its arguments. run<Reader>() runs it for the Reader's block
-// type; run_for() chooses the Reader.
+// Each struct below holds the arguments of one function of BlockKernels. run<Reader>() runs that function for the
+// Reader's block type; run_for() chooses the Reader.
 template <class V>
 struct Few {
   const std::uint8_t* w;

@@ -14,7 +14,7 @@
 
 namespace tessera::blocks {
 
-// What kernels need to know of a type when they compute with unpacked codes.
+// Describes a type's unpacked codes for the kernels that compute with them.
 template <int kCodeBits, int kCodeOffset, bool kSignedCodes, bool kHalfScales, bool kHasMinimum>
 struct CodeForm {
   static constexpr int kBits = kCodeBits;

@@ -41,7 +41,8 @@ inline std::vector<int> halves_of(BlockType type) {
   }
 }
 
-// Returns rows of random blocks whose scales are small numbers of either sign.
+// Returns rows of random blocks. Float16 scales are small numbers of either sign. The scales of MXFP4 and NVFP4 are
+// small and positive.
 inline std::vector<std::uint8_t> random_blocks(BlockType type, std::int64_t rows, std::int64_t cols,
                                                std::uint32_t seed) {
   const BlockTypeInfo& info = block_type_info(type);
@@ -117,7 +118,8 @@ inline QuantisedFormat format_of(BlockType type) {
 
 inline std::string test_name_of(BlockType type) { return std::string(block_type_info(type).name); }
 
-// Returns whether the device under test has no kernels for blocks. If so, expects an error that names the type.
+// Returns whether the device under test has no kernels for blocks. If so, expects that the operator is refused for this
+// reason.
 inline bool is_refused(const ir::OpDecl& decl, const KernelDef& kernel, const std::vector<HostTensor>& operands,
                        const ir::Attributes& attributes) {
   if (!on_cuda()) return false;

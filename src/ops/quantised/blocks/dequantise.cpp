@@ -11,7 +11,8 @@ namespace {
 
 using namespace block_bytes;  // NOLINT(google-build-using-namespace): only for this file's formulas
 
-// Blocks of 32 values: the first 16 are in the lower halves of bytes, and the other 16 are in the upper halves.
+// Blocks of 32 values. Except in Q8_0, the lower halves of bytes have the first 16 values, and the upper halves have
+// the other 16.
 
 void q4_0(const std::uint8_t* b, float* y) {
   const float d = f16(b);

@@ -1,9 +1,9 @@
 // The form in which the CPU's kernels read block-quantised matrices. Sixteen neighbouring rows are interleaved, so that
 // a vector has the same four columns of all of them, and sums of sixteen rows need no additions across lanes.
 //
-// A packed matrix has the bytes of the plain one, [rows, bytes of a row], in another order. If the number of rows is no
-// multiple of sixteen, the rows left over stay plain blocks. Sixteen rows are a list of records of 256 columns each
-// (the last may have fewer):
+// A packed matrix has the bytes of the plain one, [rows, bytes of a row], in another order. If the number of rows is
+// not a multiple of sixteen, the rows left over stay plain blocks. Each group of sixteen rows is a list of records of
+// 256 columns each (the last may have fewer):
 //
 //   codes    for each 32 columns: code_bytes(), made of the parts below
 //   scales   for each block: scale_bytes(), the block's other fields, each for all sixteen rows

@@ -31,8 +31,8 @@ struct AffineParts {
   std::uint32_t minimums[kParts];
 };
 
-// Fits all parts with integers from 0 to `most`, and their scales and minimums with integers up to `most_scale`. Writes
-// the codes.
+// Rounds the numbers of all parts to codes from 0 to `most`, and the parts' scales and minimums to integers up to
+// `most_scale`.
 template <int kParts>
 TESSERA_INLINE void fit_parts(const float* x, float most, float most_scale, AffineParts<kParts>& parts,
                               std::uint8_t* codes) {
@@ -62,8 +62,8 @@ TESSERA_INLINE void fit_parts(const float* x, float most, float most_scale, Affi
   }
 }
 
-// Fits all parts with integers from −half to half − 1, and their scales with integers from −scale_half to scale_half −
-// 1. Writes the codes plus `half`, and returns the block's scale.
+// Rounds the numbers of all parts to integers from −half to half − 1, and the parts' scales to integers from
+// −scale_half to scale_half − 1. A code is such an integer plus `half`. Returns the block's scale.
 template <int kParts>
 TESSERA_INLINE float fit_signed_parts(const float* x, float half, float scale_half, int* scales, std::uint8_t* codes) {
   constexpr int kCount = kBlock / kParts;
@@ -87,7 +87,7 @@ TESSERA_INLINE float fit_signed_parts(const float* x, float half, float scale_ha
   return d;
 }
 
-// Writes two bits of each code: 32 bytes hold 128 codes.
+// Writes two bits of each code, from bit `shift` on. 32 bytes hold the bits of 128 codes.
 TESSERA_INLINE void put_pairs_of_bits(const std::uint8_t* codes, int shift, std::uint8_t* to) {
   std::memset(to, 0, kBlock / 4);
   for (int i = 0; i < kBlock; ++i) {
@@ -104,7 +104,7 @@ TESSERA_INLINE void put_nibbles_of_parts(const std::uint8_t* codes, std::uint8_t
   }
 }
 
-// Writes the first 16 bytes of Q4_K and Q5_K: the block's two numbers, and six bits for each scale and minimum.
+// Writes the first 16 bytes of Q4_K and Q5_K: the block's two float16 units, and six bits for each scale and minimum.
 TESSERA_INLINE void put_scales_and_minimums(const AffineParts<8>& parts, std::uint8_t* to) {
   put_f16(to, parts.d);
   put_f16(to + 2, parts.least);

@@ -77,7 +77,8 @@ struct AffineFit {
   float minimum = 0;
 };
 
-// Fits q from 0 to `most`. Precondition: the weights are positive, or all of x is zero.
+// Finds the scale and the minimum for integers q from 0 to `most`. Precondition: the weights are positive, or all of x
+// is zero.
 template <int kCount>
 TESSERA_INLINE AffineFit fit_affine(const float* x, const float* w, float most) {
   constexpr int kSteps = 20;

@@ -18,10 +18,10 @@ enum class BodyType : std::uint8_t {
   kForm,  // multipart/form-data, without a Content-Encoding
 };
 
-// Returns the 415 for a request whose Content-Type is not the route's, or whose Content-Encoding is unknown. Returns
-// nothing if the body is accepted or there is none. A body without Content-Type counts as JSON, because many clients
-// send none. A web page of another site can still send neither JSON nor a form, because its requests have an Origin
-// header, which was checked before (http_guard.h).
+// Returns the 415 for a request whose Content-Type or Content-Encoding the route does not accept. Returns nothing if
+// the body is accepted or there is none. A body without Content-Type counts as JSON, because many clients do not send
+// this header. Web pages of other sites still cannot send JSON or forms: their requests have an Origin header, which
+// was checked before (http_guard.h).
 std::optional<HttpResponse> check_body(const HttpRequest& request, BodyType accepted);
 
 }  // namespace tessera

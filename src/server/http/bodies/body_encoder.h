@@ -17,7 +17,7 @@ inline constexpr std::size_t kEncoderBytes = std::size_t{1} << 20;
 // the client gives both the same weight, chooses zstd.
 std::string_view choose_coding(std::string_view accept_encoding);
 
-// Compresses one body part by part. Throws if memory runs out. Cost: some milliseconds per megabyte.
+// Compresses one body, which may come in parts. Throws if memory runs out. Cost: some milliseconds per megabyte.
 class BodyEncoder {
  public:
   // `coding` is "zstd" or "gzip".

@@ -70,7 +70,7 @@ std::optional<std::string_view> header_of(std::string_view head, std::string_vie
 Result<FormPart> read_part(std::string_view text, std::size_t number) {
   std::size_t blank = text.find("\r\n\r\n");
   if (blank == std::string_view::npos)
-    return invalid_argument(fmt::format("part {} of the form has no empty line behind its headers", number));
+    return invalid_argument(fmt::format("part {} of the form has no empty line after its headers", number));
   FormPart part{.content = text.substr(blank + 4)};
   const std::optional<std::string_view> disposition = header_of(text.substr(0, blank), "Content-Disposition");
   const std::optional<std::string> name = disposition ? parameter(*disposition, "name") : std::nullopt;
@@ -109,7 +109,8 @@ Result<std::vector<FormPart>> read_form(std::string_view content_type, std::stri
     if (!trimmed(body.substr(at, line - at)).empty())
       return invalid_argument("a boundary of the form is not alone on its line");
     if (parts.size() == kMostParts) return invalid_argument(fmt::format("the form has more than {} parts", kMostParts));
-    // If a part has no content, its boundary directly follows its empty line.
+    // `end` is less than `begin` if the next boundary directly follows this one. The part is then empty, which is an
+    // error.
     const std::size_t begin = line + 2;
     parts.push_back(TRY(read_part(body.substr(begin, std::max(end, begin) - begin), parts.size() + 1)));
     at = end + between.size();

@@ -19,9 +19,9 @@ struct FormPart {
 // Returns whether a Content-Type is multipart/form-data, with or without parameters.
 bool is_form_type(std::string_view content_type);
 
-// Returns the parts in order. `content_type` is the header with the boundary. Errors name what is malformed: a header
-// without a boundary, a body that does not begin or end with the boundary, a part without a name, or more than 64
-// parts.
+// Returns the parts in order. `content_type` is the header with the boundary. Ignores bytes before the first boundary.
+// Errors name what is malformed: a header without a boundary, a body that does not contain the boundary or ends before
+// the last boundary, a part without a name, or more than 64 parts.
 Result<std::vector<FormPart>> read_form(std::string_view content_type, std::string_view body);
 
 }  // namespace tessera

@@ -23,7 +23,8 @@ struct LabelStyle {
   bool apply_softmax = false;  // true: softmax over the labels only; false: over all tokens
 };
 
-// Returns exp(x - greatest) / Σ exp(y - greatest) for each x of `wanted`. The sum is over all y of `all`.
+// Returns exp(x - greatest) / Σ exp(y - greatest) for each x of `wanted`. The sum is over all y of `all`, and
+// `greatest` is the greatest y.
 std::vector<double> probabilities(std::span<const double> wanted, std::span<const float> all) {
   const auto greatest = static_cast<double>(*std::max_element(all.begin(), all.end()));
   double sum = 0;

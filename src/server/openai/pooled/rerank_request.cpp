@@ -91,7 +91,7 @@ ApiResult<std::vector<std::string>> read_documents(const ApiFields& fields) {
   return texts;
 }
 
-// Reads the pooled fields, also under TEI's names.
+// Reads the pooled fields, and TEI's fields for the same purposes: raw_scores, truncate and truncation_direction.
 ApiResult<PooledFields> read_rerank_pooled_fields(const ApiFields& fields, const ServedModel& model) {
   PooledFields pooled = TRY(read_pooled_fields(fields, model));
   if (const std::optional<bool> raw = TRY(fields.boolean("raw_scores"))) {

@@ -52,7 +52,8 @@ class ScoreAnswer : public Answer {
   PairScores scores_;
 };
 
-// Reads one side of the pairs under one of vLLM's names for it. Error messages use the first name.
+// Reads one side of the pairs from the field that has one of `names`, vLLM's names for this side. Errors name this
+// field, or the first name if the request has no such field. Two such fields are an error.
 ApiResult<PairSide> read_side(const ApiFields& fields, std::initializer_list<std::string_view> names) {
   std::string_view key;
   for (const std::string_view name : names) {

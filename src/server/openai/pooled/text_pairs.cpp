@@ -98,10 +98,9 @@ ApiResult<PairScores> PairScores::create(const ServedModel& model, const PooledF
   const bool names_instruction =
       model.joins_pairs_by_template && (model.chat->names("instruct") || model.chat->names("instruction"));
   if (!instruction.empty() && !names_instruction) {
-    return unsupported_field(
-        "instruction",
-        "request: an instruction is given; accepted: none, where no --chat-template names \"instruct\" or "
-        "\"instruction\"");
+    return unsupported_field("instruction",
+                             "request: an instruction is given; accepted: none, because no --chat-template uses "
+                             "\"instruct\" or \"instruction\"");
   }
   PairScores made;
   made.embeds_ = model.embedding.has_value();
