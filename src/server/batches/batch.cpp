@@ -95,7 +95,7 @@ Json Batch::to_json() const {
       json.set(std::string(names.time), time_or_null(reached[static_cast<std::size_t>(names.status)]));
   }
   json.set("request_counts", Json::object({{"total", total}, {"completed", completed}, {"failed", failed}}));
-  json.set("metadata", metadata);
+  json.set("usage", usage.to_json()).set("metadata", metadata);
   return json;
 }
 
@@ -135,6 +135,7 @@ Result<Batch> read_batch_record(const Json& json, std::string id) {
   batch.total = TRY(numbers.required_int("total", 0, kMostNumber));
   batch.completed = TRY(numbers.required_int("completed", 0, kMostNumber));
   batch.failed = TRY(numbers.required_int("failed", 0, kMostNumber));
+  if (const Json* usage = fields.find("usage")) batch.usage = BatchUsage::read(*usage);
   if (const Json* metadata = fields.find("metadata")) batch.metadata = *metadata;
   batch.errors = TRY(read_errors(fields));
   return batch;

@@ -9,6 +9,7 @@
 
 #include "tessera/base/json.h"
 #include "tessera/base/status.h"
+#include "tessera/server/batches/batch_usage.h"
 
 namespace tessera {
 
@@ -50,6 +51,7 @@ struct Batch {
   std::int64_t total = 0;         // number of requests
   std::int64_t completed = 0;     // requests with an answer of status 200
   std::int64_t failed = 0;        // other requests that have ended
+  BatchUsage usage{};             // tokens of the completed requests
   Json metadata{};                // an object of strings, or null
   std::vector<BatchFault> errors{};
 

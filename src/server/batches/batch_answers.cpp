@@ -33,6 +33,7 @@ Result<std::int64_t> BatchAnswers::load(Part& part) {
     const Json* id = json.ok() ? json->find("custom_id") : nullptr;
     if (id == nullptr || !id->is_string()) break;  // the rest of the file is damaged; its requests run again
     done_.insert(id->as_string());
+    if (&part == &output_) usage_.add(*json);
     whole += std::ssize(line) + 1;
     ++count;
   }
@@ -53,6 +54,8 @@ Status BatchAnswers::add(const std::string& custom_id, std::string_view line, bo
   part.bytes += std::ssize(line);
   done_.insert(custom_id);
   ++(completed ? completed_ : failed_);
+  if (!completed) return ok_status();
+  if (const Result<Json> answer = Json::parse(line, "the answer"); answer.ok()) usage_.add(*answer);
   return ok_status();
 }
 

@@ -12,6 +12,7 @@
 
 #include "tessera/base/open_file.h"
 #include "tessera/base/status.h"
+#include "tessera/server/batches/batch_usage.h"
 #include "tessera/server/batches/file_store.h"
 
 namespace tessera {
@@ -32,6 +33,8 @@ class BatchAnswers {
   bool has(const std::string& custom_id) const { return done_.contains(custom_id); }
   std::int64_t completed() const { return completed_; }
   std::int64_t failed() const { return failed_; }
+  // Returns the tokens of the answers of status 200.
+  const BatchUsage& usage() const { return usage_; }
 
   // Adds the answer of a request. `line` ends with its line break. `completed`: the answer has the status 200. Errors:
   // the store has no room, or the disk is full.
@@ -60,6 +63,7 @@ class BatchAnswers {
   FileStore& store_;
   std::int64_t completed_ = 0;
   std::int64_t failed_ = 0;
+  BatchUsage usage_{};
   std::unordered_set<std::string> done_{};
 };
 

@@ -102,6 +102,10 @@ TEST_F(BatchRoutesTest, ABatchAnswersEveryRequest) {
   EXPECT_EQ(counted(batch, "total"), 4);
   EXPECT_EQ(counted(batch, "completed"), 2);
   EXPECT_EQ(counted(batch, "failed"), 2);
+  const Json& usage = *batch.find("usage");
+  EXPECT_EQ(usage.find("output_tokens")->as_int(), 2 + 3);
+  EXPECT_GT(usage.find("input_tokens")->as_int(), 0);
+  EXPECT_EQ(usage.find("total_tokens")->as_int(), usage.find("input_tokens")->as_int() + 5);
   const std::string metrics = running.ask(get("/metrics")).body;
   EXPECT_THAT(metrics, HasSubstr("tessera:batches{status=\"in_progress\"} 0"));
   EXPECT_THAT(metrics, HasSubstr("tessera:batch_requests_left 0"));

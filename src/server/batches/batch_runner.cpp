@@ -35,6 +35,12 @@ constexpr const char* kNotKept = "answers_not_kept";
 
 bool is_for_now(const ApiError& error) { return error.http_status == 429 || error.http_status == 503; }
 
+void take_progress(const BatchAnswers& answers, Batch& batch) {
+  batch.completed = answers.completed();
+  batch.failed = answers.failed();
+  batch.usage = answers.usage();
+}
+
 }  // namespace
 
 BatchRunner::BatchRunner(const ServedModel& model, FileStore& files, BatchStore& batches, ResponseStore& responses,
@@ -156,8 +162,7 @@ void BatchRunner::open(const Batch& waiting) {
   if (!answers.ok()) return fail_with({{.code = kNotKept, .message = answers.status().message()}});
   ApiResult<Batch> begun = batches_.update(waiting.id, [&](Batch& batch) {
     batch.total = total;
-    batch.completed = (*answers)->completed();
-    batch.failed = (*answers)->failed();
+    take_progress(**answers, batch);
     if (batch.status == BatchStatus::kValidating) batch.reach(BatchStatus::kInProgress, unix_time());
   });
   if (begun.ok())
@@ -246,10 +251,7 @@ void BatchRunner::take(EngineThread::Event event) {
 
 void BatchRunner::end(BatchRun& run, const std::string& custom_id, std::string_view line, bool completed) {
   if (const Status kept = run.end(custom_id, line, completed); !kept.ok()) return fail(run, kept);
-  batches_.note(run.batch().id, [&](Batch& batch) {
-    batch.completed = run.answers().completed();
-    batch.failed = run.answers().failed();
-  });
+  batches_.note(run.batch().id, [&](Batch& batch) { take_progress(run.answers(), batch); });
 }
 
 void BatchRunner::drop(const BatchRun& run) {
@@ -299,12 +301,9 @@ void BatchRunner::finish(BatchRun& run, BatchStatus status) {
   std::string errors;
   const StoredFile like{
       .owner = begun.owner, .purpose = "batch_output", .expires_at = unix_time() + begun.output_age_s};
-  const std::int64_t completed = run.answers().completed();
-  const std::int64_t failed = run.answers().failed();
   const ApiStatus kept = run.answers().keep(like, begun.id, output, errors);
   (void)batches_.update(begun.id, [&](Batch& batch) {
-    batch.completed = completed;
-    batch.failed = failed;
+    take_progress(run.answers(), batch);
     batch.output_file_id = output;
     batch.error_file_id = errors;
     if (!kept.ok()) batch.errors.push_back({.code = kNotKept, .message = kept.error().message});
