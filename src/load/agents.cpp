@@ -109,10 +109,10 @@ class Sessions {
   std::size_t add_subagent(std::size_t after) {
     const std::int64_t turns = std::max<std::int64_t>(agents_.turns / kSubagentTurnShare, 1);
     const std::int64_t mean = new_tokens(options_) / (agents_.turns - 1);
-    const std::vector<std::int64_t> results = random_parts(mean * turns, turns, random_);
+    const std::vector<std::int64_t> results = random_parts(mean * (turns - 1), turns - 1, random_);
     std::size_t last = add(first_prompt(), system_, after, agents_.tool_seconds);
     for (std::int64_t turn = 1; turn < turns; ++turn)
-      last = add_turn(last, last, results[static_cast<std::size_t>(turn)]);
+      last = add_turn(last, last, results[static_cast<std::size_t>(turn - 1)]);
     return last;
   }
 

@@ -1,8 +1,8 @@
 // Makes the load of coding agents: sessions of many turns, each of which sends the whole conversation again. All
 // sessions share a system prompt. A turn's prompt is the previous prompt, the output of the previous turn, and new
 // tokens, such as the result of a tool. Some sessions have a sub-agent, which begins a conversation of its own with the
-// system prompt while its session waits, and a branch: one request that continues the session's conversation beside
-// its next turn.
+// system prompt while its session waits, and a branch, which is sent when the sub-agent begins: one request that
+// continues the session's conversation and that nothing continues.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +28,8 @@ struct PromptLatency {
   double new_tokens = 0;      // the mean number of tokens that are not in LoadRequest::known_tokens
   Distribution ttft{};        // in milliseconds
 };
-// Divides the requests of a load into `ranges` equal ranges of prompt lengths. records[i] belongs to load.requests[i].
-// Ranges without requests are left out.
+// Divides the requests of a load into `ranges` equal ranges of prompt lengths, from 0 to the longest prompt. records[i]
+// belongs to load.requests[i]. Ranges without requests are left out.
 std::vector<PromptLatency> prompt_latencies(const Load& load, std::span<const RequestRecord> records, int ranges);
 
 }  // namespace tessera

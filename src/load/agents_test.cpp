@@ -74,7 +74,8 @@ TEST(AgentLoad, SessionsHaveTheirTurnsAndEndAtTheContext) {
   }
   EXPECT_EQ(sessions, 40);
   EXPECT_EQ(longest, 3000);
-  // A sub-agent of three turns and a branch begin when the same request ends; 44 % of sessions have both.
+  // 44 % of sessions have a sub-agent, with three requests, and a branch, with one. Both begin when the same request
+  // ends.
   EXPECT_NEAR(static_cast<double>(shared), 40 * 0.44, 9);
   EXPECT_EQ(std::ssize(load.requests), 40 * 12 + 4 * shared);
 }

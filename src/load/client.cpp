@@ -9,10 +9,9 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
-#include <cmath>
 #include <cstring>
 #include <ctime>
-#include <limits>
+#include <functional>
 #include <optional>
 #include <queue>
 #include <utility>

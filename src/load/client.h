@@ -19,7 +19,8 @@ namespace tessera {
 // Requests for completions (POST /v1/completions) whose answers are streamed.
 struct ClientLoad {
   std::span<const double> send_at_s;  // [requests], from the start of the run, or from the end of request after[i]
-  // [requests] or empty. after[i]: the request that must have ended before request i is sent; -1: none.
+  // [requests] or empty. after[i]: the request below i that must have ended before request i is sent;
+  // -1: none.
   std::span<const std::ptrdiff_t> after = {};
   // Makes the body directly before the request is sent. `records` [requests] has what is known of all requests so far.
   std::function<std::string(std::size_t index, std::span<const RequestRecord> records)> body;

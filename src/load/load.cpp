@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <random>
+#include <set>
 
 #include "tessera/load/agents.h"
 #include "tessera/load/trace.h"
@@ -41,7 +42,9 @@ Load random_load(const LoadOptions& options) {
   return load;
 }
 
-// Gives each request an adapter. The requests' arrivals and lengths are the same as in a load without adapters.
+// Gives each request an adapter. The requests' arrivals and lengths are the same as in a load without adapters. A
+// request after another one gets its adapter, because a session keeps its model. Adapters share no keys and values, so
+// the first session of each knows nothing.
 void draw_adapters(Load& load, const LoadOptions& options) {
   if (options.adapters.empty()) return;
   std::vector<double> weights(options.adapters.size(), 1.0);
@@ -50,9 +53,16 @@ void draw_adapters(Load& load, const LoadOptions& options) {
       weights[i] = std::pow(static_cast<double>(i + 1), -options.zipf_exponent);
   std::discrete_distribution<std::size_t> draw(weights.begin(), weights.end());
   std::mt19937_64 random(mixed(options.seed));
-  for (std::size_t i = 0; i < load.requests.size(); ++i) {
+  std::set<std::string> begun;
+  std::size_t drawn = 0;
+  for (LoadRequest& request : load.requests) {
+    if (request.after) {
+      request.adapter = load.requests[*request.after].adapter;
+      continue;
+    }
     const bool in_turn = options.adapter_draw == AdapterDraw::kInTurn;
-    load.requests[i].adapter = options.adapters[in_turn ? i % options.adapters.size() : draw(random)];
+    request.adapter = options.adapters[in_turn ? drawn++ % options.adapters.size() : draw(random)];
+    if (begun.insert(request.adapter).second) request.known_tokens = 0;
   }
 }
 
@@ -105,6 +115,7 @@ std::int64_t clip_to_context(Load& load, std::int64_t context) {
     clipped += output < request.output_tokens || input < request.input_tokens;
     request.output_tokens = output;
     request.input_tokens = input;
+    request.known_tokens = std::min(request.known_tokens, input);
   }
   return clipped;
 }

@@ -66,16 +66,17 @@ struct LoadRequest {
   // The ids of the prompt's blocks of kBlockTokens tokens, if the trace has such ids. Equal ids mean equal tokens.
   std::vector<std::int64_t> blocks{};
   std::vector<PromptPart> parts{};  // the whole prompt, if it consists of parts
-  // The number of tokens at the beginning of the prompt that the requests before it in its session, or all sessions,
-  // have computed: what an unlimited prefix cache holds.
+  // The number of tokens at the beginning of the prompt that an unlimited prefix cache has: those of earlier requests
+  // of the session and of their outputs; for the first request of a later session, the system prompt.
   std::int64_t known_tokens = 0;
 };
 
 inline constexpr std::int64_t kBlockTokens = 512;  // Mooncake's block size
 
 struct Load {
-  std::vector<LoadRequest> requests;  // in the order of their arrivals
-  bool recorded = false;              // arrivals come from a trace; if not, one request per second arrives on average
+  std::vector<LoadRequest> requests;  // in the order of their arrivals; of agents, session by session
+  // Arrivals come from a trace; if not, one request, or one session of agents, arrives per second on average.
+  bool recorded = false;
 };
 
 // Makes the load. If a trace has fewer than num_prompts requests, all are used. Errors name the trace's file and line.

@@ -124,6 +124,37 @@ TEST(Load, ClipsRequestsToTheContext) {
   EXPECT_EQ(load.requests[2].input_tokens, 1);
 }
 
+TEST(Load, ClippedAgentsKnowNoMoreThanTheirPrompts) {
+  Load load =
+      *make_load({.agents = {.sessions = 2, .turns = 6, .first_tokens = 100, .context = 600}, .output_tokens = 5});
+  EXPECT_GT(clip_to_context(load, 300), 0);
+  for (std::size_t i = 0; i < load.requests.size(); ++i) {
+    EXPECT_LE(load.requests[i].known_tokens, load.requests[i].input_tokens);
+    EXPECT_EQ(std::ssize(prompt_ids(load.requests[i], i, {.vocab_size = 9})), load.requests[i].input_tokens);
+  }
+}
+
+TEST(Load, ASessionKeepsItsAdapter) {
+  for (const AdapterDraw draw : {AdapterDraw::kUniform, AdapterDraw::kInTurn, AdapterDraw::kSkewed}) {
+    const Load load = *make_load({.adapters = {"a", "b", "c"},
+                                  .adapter_draw = draw,
+                                  .agents = {.sessions = 30, .turns = 3, .first_tokens = 100, .context = 600},
+                                  .output_tokens = 5});
+    std::map<std::string, int> sessions;
+    for (const LoadRequest& request : load.requests) {
+      if (request.after) {
+        EXPECT_EQ(request.adapter, load.requests[*request.after].adapter);
+      } else {
+        EXPECT_EQ(request.known_tokens, sessions[request.adapter]++ == 0 ? 0 : 75);
+      }
+    }
+    EXPECT_EQ(sessions.size(), 3U);
+    if (draw == AdapterDraw::kInTurn) {
+      EXPECT_EQ(sessions["c"], 10);
+    }
+  }
+}
+
 TEST(Load, AdaptersAreDrawnAsAsked) {
   LoadOptions options{.num_prompts = 4000, .adapters = {"a", "b", "c"}};
   const auto counts_of = [](const Load& load) {

@@ -15,6 +15,8 @@ namespace {
 
 constexpr int kPromptRanges = 4;
 
+bool has_parts(const Load& load) { return !load.requests.empty() && !load.requests.front().parts.empty(); }
+
 // Writes the body as text, because building a JSON tree of thousands of ids would show in the client's times.
 std::string request_body(const LoadTarget& target, const LoadRequest& request, std::size_t index,
                          const PromptSource& source, std::span<const RequestRecord> records) {
@@ -34,11 +36,10 @@ Result<ClientRun> send(const LoadTarget& target, const Load& load, const std::ve
                    }};
   std::vector<std::ptrdiff_t> after;
   if (counts) {
-    for (const LoadRequest& request : load.requests) {
+    for (const LoadRequest& request : load.requests)
       after.push_back(request.after ? static_cast<std::ptrdiff_t>(*request.after) : -1);
-      asked.keep_ids = asked.keep_ids || !request.parts.empty();
-    }
     asked.after = after;
+    asked.keep_ids = has_parts(load);
     asked.max_concurrency = options.max_concurrency;
     if (options.on_end) asked.on_end = [&](std::size_t) { options.on_end(); };
   }
@@ -86,9 +87,12 @@ Result<LoadRun> run_load(const LoadTarget& target, Load load, const LoadRunOptio
     if (done.records[i].input_tokens == 0) done.records[i].input_tokens = load.requests[i].input_tokens;
   }
   run.result = load_result(done.records);
-  for (std::size_t i = 0; i < times.size(); ++i)
-    if (done.records[i].failure.empty()) run.known_tokens += load.requests[i].known_tokens;
-  if (run.known_tokens > 0) run.latencies = prompt_latencies(load, done.records, kPromptRanges);
+  if (has_parts(load)) {
+    run.known_tokens = 0;
+    for (std::size_t i = 0; i < times.size(); ++i)
+      if (done.records[i].failure.empty()) *run.known_tokens += load.requests[i].known_tokens;
+    run.latencies = prompt_latencies(load, done.records, kPromptRanges);
+  }
   run.cpu_share = done.cpu_share;
   return run;
 }

@@ -39,8 +39,8 @@ struct LoadRun {
   LoadResult result;
   std::int64_t clipped = 0;  // requests that were shortened to the context
   double cpu_share = 0;      // share of a core that this client used
-  // For agents: the prompts' tokens that an unlimited prefix cache would have held, and latencies by prompt length.
-  std::int64_t known_tokens = 0;
+  // Of agents: the sum of known_tokens of the requests that succeeded, and latencies by prompt length.
+  std::optional<std::int64_t> known_tokens{};
   std::vector<PromptLatency> latencies{};
 };
 

@@ -243,6 +243,26 @@ class BenchServe(CliTest):
             self.assertEqual(run["clipped"], 1)
             self.assertGreaterEqual(server.metric("cached_tokens_total"), 2 * 500)
 
+    def test_agents_find_their_conversations_in_the_cache(self):
+        common = ["bench", "serve", "--model-path", DEMO, "--agents", 3, "--agent-turns", 4, "--agent-first-len", 64,
+                  "--output-len", 8, "--warmup", 0, *FEW_SIZES, "--log-level", "error"]
+        arguments = [*common, "--agent-context", 200]
+        answer = self.ok_json(*arguments)
+        (run,), options = answer["runs"], answer["options"]
+        self.assertEqual((run["failed"], run["clipped"]), (0, 0))
+        self.assertIn(run["completed"], (12, 14, 16, 18))  # a sub-agent of four turns' quarter and a branch add two
+        self.assertEqual((options["agents"], options["agent_context"], options["num_prompts"]), (3, 200, None))
+        known, cached, page = run["agents"]["known_tokens"], run["cached_tokens"], 16
+        # Pages are cached as a whole, and the system prompt of sessions that begin at once is not.
+        self.assertLessEqual(cached, known)
+        self.assertGreaterEqual(cached, known - run["completed"] * (page + 1) - 3 * 48)
+        ranges = run["agents"]["latencies"]
+        self.assertEqual(sum(each["requests"] for each in ranges), run["completed"])
+        self.assertEqual(ranges[-1]["end_input_tokens"], 4 * (200 // 4 + 1))
+        self.assertIn("of an unlimited cache's, %", self.ok(*arguments).stdout)
+        self.fails(2, ["--agent-context: 5000 is not accepted", "the server's context has room for"],
+                   *common, "--agent-context", 5000)
+
     def test_failures_have_reasons(self):
         with Serving() as server:
             self.fails(1, ["/v1/models: 401", "API key"], "bench", "serve", "--url", server.url,

@@ -64,9 +64,10 @@ class LoadBench {
  public:
   LoadBench(const BenchServeOptions& options, Load load) : options_(options), load_(std::move(load)) {}
 
-  // Runs the load at all rates, one after another.
   std::int64_t num_requests() const { return std::ssize(load_.requests); }
+  // Runs the load at all rates, one after another.
   Status run(const LoadTarget& target, std::optional<bool> graphs, std::vector<Run>& runs) const {
+    TRY(check_context(target));
     if (options_.request_rates.empty()) {
       const std::optional<double> rate = load_.recorded ? std::optional<double>() : INFINITY;
       runs.push_back(TRY(run_one(target, rate, graphs, 0)));
@@ -77,6 +78,16 @@ class LoadBench {
   }
 
  private:
+  // Refuses agents whose last turns would be shortened, because these turns would then have equal prompts.
+  Status check_context(const LoadTarget& target) const {
+    const LoadOptions& load = options_.load;
+    const std::int64_t most = target.context ? *target.context - load.output_tokens : load.agents.context;
+    if (load.agents.sessions == 0 || load.agents.context <= most) return ok_status();
+    return invalid_argument(
+        fmt::format("--agent-context: {} is not accepted; with {} output tokens, the server's context has room for {}",
+                    load.agents.context, load.output_tokens, most));
+  }
+
   Result<Run> run_one(const LoadTarget& target, std::optional<double> rate, std::optional<bool> graphs,
                       std::size_t number) const {
     Run run{.label = label(rate, graphs), .rate = rate, .graphs = graphs};
@@ -157,7 +168,7 @@ Json agents_json(const LoadRun& run) {
     latencies.push_back(std::move(entry.set("ttft_ms", to_json(range.ttft))));
   }
   Json json = Json::object();
-  return std::move(json.set("known_tokens", run.known_tokens).set("latencies", std::move(latencies)));
+  return std::move(json.set("known_tokens", *run.known_tokens).set("latencies", std::move(latencies)));
 }
 
 Json to_json(const BenchServeOptions& options, const std::vector<Run>& runs) {
@@ -173,7 +184,7 @@ Json to_json(const BenchServeOptions& options, const std::vector<Run>& runs) {
     entry.set("client_cpu_share", run.done.cpu_share);
     const Json measured = to_json(run.done.result);
     for (const auto& [key, value] : measured.as_object()) entry.set(key, value);
-    if (run.done.known_tokens > 0) entry.set("agents", agents_json(run.done));
+    entry.set("agents", run.done.known_tokens ? agents_json(run.done) : Json());
     entry.set("drafts", run.drafts ? drafts_json(*run.drafts) : Json());
     if (run.times) entry.set("profile", to_json(*run.times));
     list.push_back(std::move(entry));

@@ -56,20 +56,21 @@ std::string drafts_table(std::span<const LabelledResult> runs) {
 
 std::string agents_tables(std::span<const LabelledResult> runs) {
   Table hits({"run", ">input tokens", ">from the prefix cache", ">of all, %", ">of an unlimited cache's, %"});
-  Table latencies({"prompt tokens", "run", ">requests", ">new tokens, mean", ">TTFT ms, mean", ">p50", ">p90", ">p99"});
+  Table latencies({"run", "prompt tokens", ">requests", ">new tokens, mean", ">TTFT ms, mean", ">p50", ">p90", ">p99"});
   const auto percent = [](std::int64_t part, std::int64_t whole) {
     return fmt::format("{:.1f}",
                        100 * static_cast<double>(part) / static_cast<double>(std::max<std::int64_t>(whole, 1)));
   };
   for (const LabelledResult& run : runs) {
-    if (run.known_tokens == 0) continue;
+    if (!run.known_tokens) continue;
     const std::optional<std::int64_t> cached = run.result.cached_tokens;
     hits.add({run.label, count_text(run.result.input_tokens), cached ? count_text(*cached) : "not reported",
               cached ? percent(*cached, run.result.input_tokens) : "",
-              cached ? percent(*cached, run.known_tokens) : ""});
+              cached ? percent(*cached, *run.known_tokens) : ""});
     for (const PromptLatency& range : run.latencies) {
-      latencies.add({fmt::format("{} to {}", count_text(range.least_tokens), count_text(range.end_tokens - 1)),
-                     run.label, count_text(range.requests), number_text(range.new_tokens), number_text(range.ttft.mean),
+      latencies.add({run.label,
+                     fmt::format("{} to {}", count_text(range.least_tokens), count_text(range.end_tokens - 1)),
+                     count_text(range.requests), number_text(range.new_tokens), number_text(range.ttft.mean),
                      number_text(range.ttft.p50), number_text(range.ttft.p90), number_text(range.ttft.p99)});
     }
   }

@@ -17,8 +17,8 @@ namespace tessera::cli {
 struct LabelledResult {
   std::string label;
   LoadResult result;
-  std::optional<ServedDrafts> drafts = std::nullopt;  // unset: the server does not report them
-  std::int64_t known_tokens = 0;                      // LoadRun's, of a load of agents; 0: no agents
+  std::optional<ServedDrafts> drafts = std::nullopt;        // unset: the server does not report them
+  std::optional<std::int64_t> known_tokens = std::nullopt;  // LoadRun's
   std::vector<PromptLatency> latencies{};
 };
 std::string throughput_table(std::span<const LabelledResult> runs);

@@ -43,7 +43,7 @@ TEST(LatencyTables, AgentsShowHitsAndTimesByPromptLength) {
                         .ttft = {.mean = 1, .p50 = 2, .p90 = 3, .p99 = 4}}};
   EXPECT_THAT(agents_tables(runs), HasSubstr("2/s         2,000                  1,800       90.0"));
   EXPECT_THAT(agents_tables(runs), HasSubstr("96.0\n"));
-  EXPECT_THAT(agents_tables(runs), HasSubstr("500 to 999     2/s         7              31.0"));
+  EXPECT_THAT(agents_tables(runs), HasSubstr("2/s  500 to 999            7              31.0"));
   EXPECT_THAT(agents_tables(runs), HasSubstr("1.00  2.00  3.00  4.00"));
   runs[0].result.cached_tokens.reset();
   EXPECT_THAT(agents_tables(runs), HasSubstr("not reported"));

@@ -85,7 +85,7 @@ class BenchParser final : public CommandParser {
                                                                "profile", "vision", "serve"};
     if (what_.empty())
       return invalid_argument(
-          "bench: the kind is missing; accepted: prefill and decode (forwards, eager and through graphs), graphs "
+          "bench needs what to measure: prefill and decode (forwards, eager and through graphs), graphs "
           "(every form of every size in turn), startup (load and capture), profile (a timeline of one forward), "
           "vision (a tower, eager and through graphs) and serve (a server under load), as in tessera bench decode "
           "--model-path DIR");

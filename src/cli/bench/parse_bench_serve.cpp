@@ -10,7 +10,8 @@
 namespace tessera::cli {
 namespace {
 
-constexpr std::int64_t kMost = 1 << 24;           // the largest accepted number of tokens or requests
+constexpr std::int64_t kMostTurns = 1024;  // each turn holds the list of all earlier parts of its conversation
+constexpr double kMostToolSeconds = 86400;
 constexpr std::int64_t kAgentOutputTokens = 444;  // of a turn, as vLLM reports of recorded agents (vllm#57103)
 constexpr int kMostAdapters = 1024;               // the most names behind --lora-name
 
@@ -52,9 +53,9 @@ std::string BenchServeFlags::given(Goes goes) const {
 }
 
 void BenchServeFlags::add_integer(CommandFlags& add, const std::string& name, const std::string& help, Goes goes,
-                                  std::int64_t& to, std::int64_t least) {
-  add.value(name, "N", help, noting(goes, [&to, least](const std::string& flag, const std::string& text) {
-              to = TRY(parse_integer(flag, text, {least, kMost}));
+                                  std::int64_t& to, std::int64_t least, std::int64_t most) {
+  add.value(name, "N", help, noting(goes, [&to, least, most](const std::string& flag, const std::string& text) {
+              to = TRY(parse_integer(flag, text, {least, most}));
               return ok_status();
             }));
 }
@@ -78,7 +79,8 @@ void BenchServeFlags::add(CommandFlags& add) {
 void BenchServeFlags::add_load_flags(CommandFlags& add) {
   LoadOptions& load = options_.load;
   add_integer(add, "--num-prompts", "requests of a run (100)", Goes::kWithoutAgents, load.num_prompts);
-  add.value("--request-rate", "LIST", "arrivals a second on average, a run each: 2,4,inf (inf; a trace's own)",
+  add.value("--request-rate", "LIST",
+            "arrivals a second on average (agents: of sessions), a run each: 2,4,inf (inf; a trace's own)",
             noting(Goes::kAlways, [this](const std::string& flag, const std::string& text) {
               return for_each_item(
                   text, [&](const std::string& item) { return take_rate(flag, item, options_.request_rates); });
@@ -92,7 +94,7 @@ void BenchServeFlags::add_load_flags(CommandFlags& add) {
   add_integer(add, "--input-len", "tokens of a random prompt (512)", Goes::kWithRandom, load.input_tokens);
   add.value("--output-len", "N", "tokens of its output (128; of agents 444)",
             noting(Goes::kWithDrawn, [this](const std::string& flag, const std::string& text) {
-              output_tokens_ = TRY(parse_integer(flag, text, {1, kMost}));
+              output_tokens_ = TRY(parse_integer(flag, text, {1, kMostCount}));
               return ok_status();
             }));
   add.value("--random-range-ratio", "X", "lengths from X times those on, 0 to 1 (1)",
@@ -108,7 +110,7 @@ void BenchServeFlags::add_load_flags(CommandFlags& add) {
   add_integer(add, "--max-concurrency", "most requests under way (any number)", Goes::kAlways,
               options_.max_concurrency);
   add_integer(add, "--warmup", "requests before each run that do not count (4)", Goes::kAlways, options_.warmup, 0);
-  add.value("--seed", "N", "of arrivals, lengths and prompts (0)",
+  add.value("--seed", "N", "of arrivals, lengths and prompts (0); another one for a server that was measured before",
             noting(Goes::kAlways, [&load](const std::string& flag, const std::string& text) {
               load.seed = static_cast<std::uint64_t>(TRY(parse_integer(flag, text, {0})));
               return ok_status();
@@ -119,21 +121,22 @@ void BenchServeFlags::add_agent_flags(CommandFlags& add) {
   AgentOptions& agents = options_.load.agents;
   add_integer(add, "--agents", "instead: sessions of coding agents, whose turns send the whole conversation again",
               Goes::kAlways, agents.sessions);
-  add_integer(add, "--agent-turns", "turns of a session (43)", Goes::kWithAgents, agents.turns, 2);
+  add_integer(add, "--agent-turns", "turns of a session (43)", Goes::kWithAgents, agents.turns, 2, kMostTurns);
   add_integer(add, "--agent-first-len", "tokens of a session's first prompt; all share three quarters of it (16384)",
               Goes::kWithAgents, agents.first_tokens, 4);
   add_integer(add, "--agent-context", "tokens of a session's last prompt (120000)", Goes::kWithAgents, agents.context);
   add.value("--agent-tool-seconds", "X", "from the end of an answer to the next turn (0)",
             noting(Goes::kWithAgents, [&agents](const std::string& flag, const std::string& text) {
               agents.tool_seconds = TRY(parse_number(flag, text));
-              if (agents.tool_seconds >= 0) return ok_status();
-              return invalid_argument(fmt::format("{}: {} is not accepted; 0 and more is", flag, text));
+              if (agents.tool_seconds >= 0 && agents.tool_seconds <= kMostToolSeconds) return ok_status();
+              return invalid_argument(fmt::format("{}: {} is not accepted; 0 to {} is", flag, text, kMostToolSeconds));
             }));
 }
 
 void BenchServeFlags::add_adapter_flags(CommandFlags& add) {
   LoadOptions& load = options_.load;
-  add.values("--lora-name", "NAME", "adapters that requests name, one each; the model's own name stands for none",
+  add.values("--lora-name", "NAME",
+             "adapters that requests name, one each (agents: one a session); the model's own name stands for none",
              noting(Goes::kAlways,
                     [&load](const std::string& flag, const std::string& text) -> Status {
                       if (text.empty()) return invalid_argument(fmt::format("{}: a name is empty", flag));

@@ -13,6 +13,8 @@
 
 namespace tessera::cli {
 
+inline constexpr std::int64_t kMostCount = 1 << 24;  // the largest accepted number of tokens or requests
+
 class BenchServeFlags {
  public:
   void add(CommandFlags& add);
@@ -40,7 +42,7 @@ class BenchServeFlags {
   // Returns the first given flag that applies only under the condition `goes`; "" if there is none.
   std::string given(Goes goes) const;
   void add_integer(CommandFlags& add, const std::string& name, const std::string& help, Goes goes, std::int64_t& to,
-                   std::int64_t least = 1);
+                   std::int64_t least = 1, std::int64_t most = kMostCount);
   void add_text(CommandFlags& add, const std::string& name, const std::string& type, const std::string& help, Goes goes,
                 std::string& to);
   void add_load_flags(CommandFlags& add);

@@ -26,7 +26,7 @@ class CacheParser final : public CommandParser {
 
   Result<Command> finish() override {
     static constexpr std::array<std::string_view, 2> kActions = {"info", "clear"};
-    if (what_.empty()) return invalid_argument("cache: the action is missing; accepted: info, clear");
+    if (what_.empty()) return invalid_argument("cache needs an action: info or clear");
     options_.action = static_cast<CacheAction>(TRY(parse_choice("cache", what_, kActions)));
     return Command(options_);
   }
