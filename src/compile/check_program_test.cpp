@@ -55,7 +55,7 @@ TEST(CheckProgram, NamesTheMistake) {
   EXPECT_THAT(error_of([](Program& p) { p.values[2].view_of = ir::ValueId(3); }),
               HasSubstr("%flat is a view of no earlier value"));
   EXPECT_THAT(error_of([](Program& p) { p.values[1].type.dtype = ir::DType::kInt32; }),
-              AllOf(HasSubstr("%a: i32[T, 4]"), HasSubstr("%a: f32[T, 4]")));
+              AllOf(HasSubstr("%a of type i32[T, 4]"), HasSubstr("%a of type f32[T, 4]")));
   EXPECT_THAT(error_of([](Program& p) { p.values[1].of_piece = ir::ValueId(77); }), HasSubstr("value 77"));
   EXPECT_THAT(error_of([](Program& p) { p.values[0].of_piece = kNoValue; }), HasSubstr("none of the piece's"));
   EXPECT_THAT(error_of([](Program& p) { p.values.pop_back(); }), HasSubstr("output %room is missing"));

@@ -92,8 +92,8 @@ class BoundProgram {
   Status with_instruction(Status status, std::size_t instruction) const;
 
   std::size_t num_instructions() const { return ops_.size(); }
-  // Returns null if another operator runs this instruction: the joined kernel at a later instruction, or the
-  // operator of a range in halves.
+  // Returns null if the instruction has no operator of its own: a joined kernel at a later instruction computes it, or
+  // it is in a range of instructions that one operator runs in two halves (Halves).
   const BoundOp* op(std::size_t instruction) const { return ops_[instruction].get(); }
 
  private:

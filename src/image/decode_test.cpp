@@ -7,6 +7,9 @@
 #include <gtest/gtest.h>
 #include <zlib.h>
 
+#include <functional>
+#include <map>
+
 #include "tessera/base/json.h"
 #include "tessera/image/orientation.h"
 #include "tessera/image/test_images.h"
@@ -19,6 +22,21 @@ using test::make_test_image;
 using test::read_data;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+
+// Decodes the file and returns the greatest number of bytes that take_memory got.
+std::int64_t charge(std::string_view file) {
+  std::int64_t most = 0;
+  const std::function<Status(std::int64_t)> take_memory = [&](std::int64_t bytes) {
+    EXPECT_GE(bytes, most);
+    most = bytes;
+    return ok_status();
+  };
+  DecodeLimits limits;
+  limits.take_memory = &take_memory;
+  const Result<Image> image = decode_image(as_file(file), limits);
+  EXPECT_TRUE(image.ok()) << image.status().to_string();
+  return most;
+}
 
 std::string refusal(std::string_view file, const DecodeLimits& limits = {}) {
   const Result<Image> image = decode_image(as_file(file), limits);
@@ -150,6 +168,81 @@ TEST(Decoding, ChecksTheSizesOfGifBmpAndTiffFirst) {
   ASSERT_NE(at, std::string::npos);
   tiff.replace(at + 8, 4, std::string("\x60\xea\0\0", 4));
   EXPECT_THAT(refusal(tiff), HasSubstr("the TIFF image has 60000 × 13 pixels"));
+}
+
+std::string little_endian(std::uint64_t value, int bytes) {
+  std::string text;
+  for (int i = 0; i < bytes; ++i) text += static_cast<char>(value >> 8 * i);
+  return text;
+}
+
+// Returns a black RGB TIFF of side × side pixels. It has one strip, or one tile of tile × tile pixels if `tile` > 0, and
+// is compressed with Deflate. Its samples beyond the third are unspecified.
+std::string black_tiff(std::uint32_t side, std::uint32_t samples, std::uint32_t bits, std::uint32_t tile = 0) {
+  const std::size_t block_side = tile > 0 ? tile : side;
+  const std::string zeros(block_side * block_side * samples * bits / 8, '\0');
+  uLongf size = compressBound(zeros.size());
+  std::string block(size, '\0');
+  EXPECT_EQ(compress(reinterpret_cast<Bytef*>(block.data()), &size, reinterpret_cast<const Bytef*>(zeros.data()),
+                     zeros.size()),
+            Z_OK);
+  block.resize(size);
+  const auto block_bytes = static_cast<std::uint32_t>(size);
+  constexpr std::uint32_t kBegin = 8;  // the block follows the header
+  constexpr std::uint32_t kDeflate = 8;
+  constexpr std::uint32_t kRgb = 2;
+  // Tag → value, in the order of the tags.
+  std::map<std::uint16_t, std::uint32_t> tags{{256, side},     {257, side}, {258, bits},
+                                              {259, kDeflate}, {262, kRgb}, {277, samples}};
+  if (tile > 0) {
+    tags.insert({{322, tile}, {323, tile}, {324, kBegin}, {325, block_bytes}});
+  } else {
+    tags.insert({{273, kBegin}, {278, side}, {279, block_bytes}});
+  }
+  std::string file = std::string("II*\0", 4) + little_endian(kBegin + size, 4) + block + little_endian(tags.size(), 2);
+  constexpr int kLong = 4;
+  for (const auto& [tag, value] : tags)
+    file += little_endian(tag, 2) + little_endian(kLong, 2) + little_endian(1, 4) + little_endian(value, 4);
+  return file + little_endian(0, 4);
+}
+
+// libtiff decodes a strip or tile as a whole, beside the 4 bytes per pixel that it returns.
+TEST(Decoding, ChargesTheStripOrTileOfATiff) {
+  constexpr std::int64_t kPixels = 100 * 100;
+  EXPECT_GE(charge(black_tiff(100, 3, 8)), kPixels * (4 + 3));
+  EXPECT_GE(charge(black_tiff(100, 4, 16)), kPixels * (4 + 8));
+  EXPECT_GE(charge(black_tiff(100, 40, 16)), kPixels * (4 + 80));
+  constexpr std::int64_t kTilePixels = 2048 * 2048;
+  const std::string large_tile = black_tiff(16, 4, 16, 2048);
+  EXPECT_LT(large_tile.size(), 100'000u);
+  EXPECT_GE(charge(large_tile), 16 * 16 * 4 + kTilePixels * 8);
+  // Small pictures stay cheap.
+  EXPECT_LE(charge(black_tiff(16, 4, 16, 16)), 16 * 16 * (4 + 8) + 1000);
+}
+
+TEST(Decoding, EndsIfATiffsTileFindsNoMemory) {
+  const std::function<Status(std::int64_t)> take_memory = [](std::int64_t bytes) {
+    return bytes <= 1'000'000 ? ok_status() : resource_exhausted("no memory");
+  };
+  DecodeLimits limits;
+  limits.take_memory = &take_memory;
+  EXPECT_TRUE(decode_image(as_file(black_tiff(16, 4, 16, 16)), limits).ok());
+  const Result<Image> image = decode_image(as_file(black_tiff(16, 4, 16, 2048)), limits);
+  ASSERT_FALSE(image.ok());
+  EXPECT_EQ(image.status().code(), StatusCode::kResourceExhausted);
+}
+
+TEST(Decoding, RefusesATiffWithLargeTiles) {
+  DecodeLimits limits;
+  limits.most_side = 1024;
+  EXPECT_THAT(
+      refusal(black_tiff(16, 3, 8, 2048), limits),
+      HasSubstr("the TIFF image cannot be read: its tiles have 2048 × 2048 pixels; accepted are sides of up to 1024"));
+  EXPECT_EQ(refusal(black_tiff(16, 3, 8, 1024), limits), "taken");
+  // The largest block that is accepted has 8 bytes per accepted pixel.
+  limits = {.most_pixels = 128 * 128};
+  EXPECT_EQ(refusal(black_tiff(16, 4, 16, 128), limits), "taken");
+  EXPECT_THAT(refusal(black_tiff(16, 4, 16, 144), limits), HasSubstr("the TIFF image cannot be read: "));
 }
 
 TEST(Decoding, RefusesGifBmpAndTiffThatItCannotRead) {

@@ -15,6 +15,8 @@ namespace tessera {
 namespace {
 
 constexpr std::string_view kTiff = "TIFF";
+// The greatest strip or tile, per accepted pixel: that of the greatest picture with four colours of 16 bits.
+constexpr std::int64_t kMostBlockBytes = 8;
 // The accepted compressions, which are those that cameras, scanners and Pillow write. libtiff may support others, for
 // special uses.
 constexpr std::uint16_t kCompressions[] = {COMPRESSION_NONE,      COMPRESSION_CCITTRLE, COMPRESSION_CCITTFAX3,
@@ -69,9 +71,7 @@ using OpenTiff = std::unique_ptr<TIFF, CloseTiff>;
 OpenTiff open_tiff(TiffSource& source, const DecodeLimits& limits) {
   const std::unique_ptr<TIFFOpenOptions, FreeOptions> options(TIFFOpenOptionsAlloc());
   if (options == nullptr) return nullptr;
-  // Eight bytes per pixel are enough, because the largest strip or tile is the whole picture, with four colours of 16
-  // bits.
-  TIFFOpenOptionsSetMaxSingleMemAlloc(options.get(), static_cast<tmsize_t>(limits.most_pixels * 8));
+  TIFFOpenOptionsSetMaxSingleMemAlloc(options.get(), static_cast<tmsize_t>(limits.most_pixels * kMostBlockBytes));
   TIFFOpenOptionsSetErrorHandlerExtR(options.get(), &TiffSource::on_error, &source);
   TIFFOpenOptionsSetWarningHandlerExtR(options.get(), &TiffSource::on_warning, &source);
   // The flag "m" turns off memory-mapping of the file.
@@ -97,6 +97,35 @@ Status check_header(TIFF* tiff, const DecodeLimits& limits) {
                                                "PackBits and Deflate",
                                                compression));
   return ok_status();
+}
+
+// Charges an upper bound of what reading takes: the pixels as libtiff returns them, the strip or tile that libtiff
+// decodes as a whole, and a copy of its bytes in the file. A strip may be the whole picture, and a tile may be larger
+// than the picture. Later the image takes the place of the strip or tile, with at most 4 bytes per pixel.
+Status take_block_memory(TIFF* tiff, std::int64_t pixels, std::size_t file_bytes, const DecodeLimits& limits) {
+  std::int64_t block = pixels;
+  if (TIFFIsTiled(tiff) != 0) {
+    std::uint32_t width = 0;
+    std::uint32_t height = 0;
+    TIFFGetField(tiff, TIFFTAG_TILEWIDTH, &width);
+    TIFFGetField(tiff, TIFFTAG_TILELENGTH, &height);
+    if (std::int64_t{std::max(width, height)} > limits.most_side) {
+      return unreadable_image(kTiff, fmt::format("its tiles have {} × {} pixels; accepted are sides of up to {}", width,
+                                                 height, limits.most_side));
+    }
+    block = std::int64_t{width} * height;
+  }
+  if (limits.take_memory == nullptr) return ok_status();
+  std::uint16_t samples = 1;
+  std::uint16_t bits = 1;
+  TIFFGetFieldDefaulted(tiff, TIFFTAG_SAMPLESPERPIXEL, &samples);
+  TIFFGetFieldDefaulted(tiff, TIFFTAG_BITSPERSAMPLE, &bits);
+  // libtiff reads up to four planes at once if each sample has its own plane.
+  const std::int64_t bytes_of_pixel = std::int64_t{std::max<std::uint16_t>(samples, 4)} * ((bits + 7) / 8);
+  // libtiff refuses to allocate more than `most_bytes` (open_tiff). The division avoids an overflow.
+  const std::int64_t most_bytes = limits.most_pixels * kMostBlockBytes;
+  const std::int64_t block_bytes = block > most_bytes / bytes_of_pixel ? most_bytes : block * bytes_of_pixel;
+  return (*limits.take_memory)(4 * pixels + std::max(4 * pixels, block_bytes) + static_cast<std::int64_t>(file_bytes));
 }
 
 // Makes libtiff return the stored picture, without turning it and without multiplying colours by alpha. Returns the
@@ -128,6 +157,7 @@ Result<StoredImage> decode_tiff(std::span<const std::byte> file, const DecodeLim
   TIFFGetField(tiff.get(), TIFFTAG_IMAGELENGTH, &height);
   char why[1024] = "";
   if (TIFFRGBAImageOK(tiff.get(), why) == 0) return unreadable_image(kTiff, why);
+  TRY(take_block_memory(tiff.get(), std::int64_t{width} * height, file.size(), limits));
   std::vector<std::uint32_t> pixels(std::size_t{width} * height);
   constexpr int kStopOnError = 1;
   const int read =

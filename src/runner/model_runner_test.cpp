@@ -293,7 +293,7 @@ TEST(ModelRunner, RefusesInconsistentForwards) {
   sampling.resize(5);
   EXPECT_THAT(refused({.batch = batch, .sampling = sampling}), HasSubstr("5 sampling rows for 4 wanted rows"));
   std::vector<float> logits(7);
-  EXPECT_THAT(refused({.batch = batch, .sampling = {}, .logits = logits}), HasSubstr("4 rows of 512"));
+  EXPECT_THAT(refused({.batch = batch, .sampling = {}, .logits = logits}), HasSubstr("4 rows × 512"));
   const ForwardBatch five = make_batch({{ids(5)}}, Rows::kAll);
   EXPECT_THAT(refused({.batch = five, .sampling = sampling}), HasSubstr("at most 4"));
   batch.wanted_rows = {4};

@@ -254,7 +254,8 @@ class AddressLimit {
   rlimit before_{};
 };
 
-// Bug caught: an arena that reserves more addresses than `ulimit -v` allows, or whose addresses do not count as memory.
+// Bugs caught, under a limit such as that of `ulimit -v`: an arena that does not have all of its memory from the start,
+// and an arena larger than the memory that is not refused.
 TEST(CpuDevice, ArenaHasItsMemoryUnderALimit) {
   const AddressLimit limit;
   std::unique_ptr<CpuDevice> device = create_device();

@@ -1,5 +1,5 @@
-// Settles a schema's types to what is generated: removes values that "oneOf" and "not" exclude, keeps the names of
-// properties and of name classes apart, and finds types without values.
+// Reduces a schema's types to the values that are generated: removes values that "oneOf" and "not" exclude, removes the
+// names of an object's members from its name classes (NameClass in shapes.h), and finds types without values.
 #pragma once
 
 #include <cstdint>

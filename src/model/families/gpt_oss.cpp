@@ -15,8 +15,7 @@
 namespace tessera {
 namespace {
 
-// Hugging Face's defaults (configuration_gpt_oss.py). The parameters of the activation are constants in
-// modeling_gpt_oss.py.
+// Hugging Face's defaults: kDefaultSwigluLimit is in modeling_gpt_oss.py, the others in configuration_gpt_oss.py.
 constexpr std::int64_t kDefaultSlidingWindow = 128;
 constexpr std::int64_t kWindowPeriod = 2;
 constexpr double kDefaultSwigluLimit = 7.0;

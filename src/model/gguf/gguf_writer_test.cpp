@@ -1,4 +1,4 @@
-// Catches: a written file whose content this engine's reader or other GGUF readers read differently.
+// Catches: a written file from which this engine's reader or another GGUF reader reads something else than was written.
 #include "tessera/model/gguf/gguf_writer.h"
 
 #include <gmock/gmock.h>

@@ -75,7 +75,7 @@ class ExpertParts {
   std::vector<std::int64_t> experts_elsewhere() const;
   std::vector<std::int64_t> experts_of(Of of) const;
   std::string module(std::int64_t expert, const std::string& name) const;  // without ".weight"
-  // Returns the part as a matrix. If experts have separate tensors, `module` is the matrix's module.
+  // Returns the part as a matrix. `module` names the expert's module; it is used only if experts have separate tensors.
   LinearPart matrix_of(WeightPart part, std::string module) const;
   std::string separate(std::int64_t expert, const std::string& name) const;
   std::string packed_name(const char* name, Packed content) const;

@@ -18,8 +18,8 @@ struct HeadShape {
 constexpr bool fits_packs(const HeadShape& shape, int n) { return shape.dim % n == 0 && shape.half % n == 0; }
 
 struct HeadSlot {
-  int first;     // index in the head of the first pack's first element
-  int second;    // index in the head of the second pack's first element; -1: there is no second pack
+  int first;     // the first pack begins at this element of the head
+  int second;    // the second pack begins at this element of the head; -1: there is no second pack
   bool rotated;  // whether the packs are rotated; element i of both packs is rotated by the angle of pair first + i
 };
 

@@ -220,7 +220,7 @@ TEST(Embedding, RefusesUnsupportedOperands) {
               HasSubstr("rows is i32[4]; it must be i32[T]"));
   EXPECT_THAT(infer_error(kResolveIds, {ids, ids, {DType::kInt64, {4}}}), HasSubstr("last_ids is i64[4]"));
   for (const std::vector<std::int64_t>& replaced : {std::vector<std::int64_t>(9, 1), {-1}, {std::int64_t{1} << 31}})
-    EXPECT_THAT(infer_error(kResolveIds, {ids, ids, ids}, {{"replaced", replaced}}), HasSubstr("up to 8 ids"));
+    EXPECT_THAT(infer_error(kResolveIds, {ids, ids, ids}, {{"replaced", replaced}}), HasSubstr("at most 8 ids"));
   EXPECT_THAT(infer_error(kResolveIds, {ids, ids, ids}, {{"by", std::int64_t{-1}}}),
               HasSubstr("by = -1; it must be in [0, "));
 }

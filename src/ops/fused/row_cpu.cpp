@@ -17,7 +17,7 @@ constexpr std::int64_t kVector = 16;  // floats per cache line; every buffer beg
 
 struct Operand {
   std::byte* data = nullptr;
-  std::int64_t rows = 0;  // number of rows if the kernel stores to the operand; a row is as wide as the stored value
+  std::int64_t rows = 0;  // 0 unless the kernel stores to it; then its elements divided by the stored value's width
   ir::DType dtype = ir::DType::kFloat32;
 };
 

@@ -313,7 +313,7 @@ __global__ void __launch_bounds__(kThreads, 1) attend(const Problem p) {
 #pragma unroll
       for (int n = 0; n < kKeys / 8; ++n) now = fmaxf(now, fmaxf(score[4 * n + 2 * r], score[4 * n + 2 * r + 1]));
       now = cuda::quad_max(now);
-      const float shrink = softmax[r].raise(now, scale_log2);  // every row sees the first key
+      const float shrink = softmax[r].raise(now, scale_log2);  // `now` is finite, because every row sees the first key
       const float offset = now * scale_log2;
 #pragma unroll
       for (int n = 0; n < kDim / 8; ++n) {

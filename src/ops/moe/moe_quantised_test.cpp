@@ -195,7 +195,8 @@ class QuantisedExperts : public ::testing::TestWithParam<std::tuple<ExpertsForma
   }
 };
 
-// Covers rows of one piece and of many, parts of a stage, few pairs and many, and more than eight rows of an expert.
+// Covers short and long rows of weights, rows that fill a kernel's stage only partly, few and many pairs of token and
+// expert, and experts that more than eight tokens chose.
 TEST_P(QuantisedExperts, MatchTheReference) {
   for (const ExpertsSizes& s :
        {ExpertsSizes{1, 2, 8, 256, 128}, ExpertsSizes{3, 2, 5, 96, 64}, ExpertsSizes{9, 4, 16, 160, 96},

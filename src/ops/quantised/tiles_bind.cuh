@@ -46,9 +46,9 @@ Result<std::unique_ptr<BoundOp>> make_tiles(const QuantisedCall& p) {
   return make_tiles<T, kValues, kGroups, 128>(p);
 }
 
-// has_block_tiles() returns whether block_tiles.cu supports the format: integers with float16 scales or pairs for
-// groups of 16 or 32 columns, which block_codes.h makes from GGUF's blocks. bind_block_tiles() binds that file's
-// kernels. Its precondition is quantised_tiles_serve().
+// has_block_tiles() returns whether block_tiles.cu supports the matrix. It supports what block_codes.h makes of GGUF's
+// blocks: integers in groups of 16 or 32 columns, each group with a float16 scale, or with a float16 scale and offset.
+// bind_block_tiles() binds the kernels of block_tiles.cu. Its precondition is quantised_tiles_serve().
 bool has_block_tiles(const QuantisedMatrix& w);
 Result<std::unique_ptr<BoundOp>> bind_block_tiles(const QuantisedCall& p);
 

@@ -115,7 +115,8 @@ class Preparation {
     if (lane_ == kWarp - 1) p_.decays[static_cast<std::int64_t>(place_.block) * p_.heads + head_] = exp2f(sum * kLog2E);
   }
 
-  // Loads a tile [rows, dimensions] as the left operand of a product.
+  // Loads 16 rows of `tile` [rows, dimensions], from first_row on, as the left operand of a product: their dimensions
+  // from 16 · k on.
   template <int kRows>
   __device__ void load_left(std::uint32_t (&a)[4], Tile<T, kRows>& tile, int first_row, int k) const {
     cuda::load_matrices<false>(a, tile.pack(first_row + lane_ % 16, 2 * k + lane_ / 16));

@@ -1,5 +1,5 @@
-// Catches: a layer that is captured although it has no attention; a layer that is captured although no operator
-// declares its cache.
+// Catches: piecewise graphs that stay enabled although a layer has no operator that mixes tokens and that graphs can
+// run, or although no operator declares a layer's cache.
 #include "tessera/runner/memory/layer_caches.h"
 
 #include <gmock/gmock.h>

@@ -19,10 +19,12 @@ namespace tessera {
 enum class MemoryUse : std::uint8_t {
   kWeights,
   kKvCache,
-  kArena,         // activations of forwards; all sizes of all runners share it
-  kWorkspace,     // kernels' scratch memory, shared in the same way
-  kStaticInputs,  // inputs of tokens, rows and logit edits; in a measurement, rows of given embeddings too
-  kPlans,         // operators' plans: lengths, page tables, the kernels' work lists
+  kArena,      // activations of forwards; all sizes of all runners share it
+  kWorkspace,  // kernels' scratch memory, shared in the same way
+  // Inputs of tokens, rows, logit edits and the vision tower, hidden states for drafts, and embedding rows: in a
+  // prediction those that have memory from the start, in a measurement those that have memory by then.
+  kStaticInputs,
+  kPlans,  // operators' plans: lengths, page tables, the kernels' work lists
   // Exchanges with other ranks: mailboxes, links between stages, NCCL's memory. On a CPU, values received from other
   // stages and nodes: a prediction contains their largest possible size, and a measurement contains their size so far.
   kCommunication,

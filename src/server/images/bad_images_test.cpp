@@ -182,6 +182,37 @@ TEST(BadImage, MemoryThatOtherRequestsHoldIs503) {
   EXPECT_EQ(model.images->memory->used(), 75264);
 }
 
+// The rows of a tall image are resized before its columns, so they take memory at the image's own height.
+TEST(BadImage, ResizedRowsBeyondTheBudgetAreRefused) {
+  constexpr std::int64_t kWidth = 15;
+  constexpr std::int64_t kHeight = 2800;
+  const std::string file = ppm(kWidth, kHeight);
+  const std::string text = data_url(file);
+  const GivenImage given{.text = text, .low_detail = true, .param = "image"};
+  ServedModel model = vision_model();
+  // The image is resized to 28 × 364 pixels.
+  model.images->processor = {.temporal_patch_size = 1, .min_pixels = 28 * 28, .max_pixels = 28 * 28};
+  constexpr std::int64_t kResized = std::int64_t{28} * 364 * 3;
+  constexpr std::int64_t kPatches = kResized * 4;
+  constexpr std::int64_t kRows = 28 * kHeight * 3;
+  const std::int64_t source = std::ssize(file) + kWidth * kHeight * 3;
+  const auto prepare = [&](std::int64_t available) {
+    // Only small requests get the budget's last sixteenth.
+    model.images->memory = std::make_shared<MemoryBudget>(available + available / 15 + 1);
+    return prepare_images(*model.images, {&given, 1}, 1 << 20);
+  };
+  const ApiResult<PreparedImages> refused = prepare(source + kResized + kRows - 1000);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().http_status, 413) << refused.error().message;
+  EXPECT_EQ(model.images->memory->used(), 0);
+  const ApiResult<PreparedImages> prepared = prepare(source + kResized + kRows + 1000);
+  ASSERT_TRUE(prepared.ok()) << prepared.error().message;
+  EXPECT_EQ(model.images->memory->used(), kPatches);
+  // The budget that is refused has room for decoding, and for the patches with twice the resized pixels.
+  EXPECT_GT(source + kResized + kRows - 1000, std::ssize(file) + kWidth * kHeight * 8);
+  EXPECT_GT(source + kResized + kRows - 1000, source + kPatches + 2 * kResized);
+}
+
 // A small file whose header claims many pixels.
 TEST(BadImage, PixelsBeyondTheBudgetAreNotDecoded) {
   ServedModel model = vision_model();

@@ -100,12 +100,14 @@ std::int64_t bytes_of(const Patches& patches) {
   return static_cast<std::int64_t>(patches.values.size() * sizeof(float));
 }
 
-// Returns the bytes that are charged for make_patches(): the patches, and twice the resized pixels, because the rows
-// are resized first and then the columns.
-std::int64_t bytes_of_patches(const PatchGrid& grid, const ImageProcessorConfig& config) {
+// Returns the bytes that are charged for make_patches(): the resized pixels, and beside them first the resized rows and
+// later the patches. The rows are resized before the columns, so there are as many rows as `image` has.
+std::int64_t bytes_of_patches(const Image& image, const PatchGrid& grid, const ImageProcessorConfig& config) {
   constexpr std::int64_t kColours = 3;
-  const std::int64_t pixels = grid.patches() * config.patch_size * config.patch_size;
-  return pixels * kColours * (config.temporal_patch_size * static_cast<std::int64_t>(sizeof(float)) + 2);
+  const std::int64_t row = kColours * grid.w * config.patch_size;
+  const std::int64_t resized = row * grid.h * config.patch_size;
+  const std::int64_t patches = resized * config.temporal_patch_size * static_cast<std::int64_t>(sizeof(float));
+  return resized + std::max(row * image.height, patches);
 }
 
 // Prepares the images of one request. Threads take images in order, so all images before a failing one are processed
@@ -233,7 +235,7 @@ class Preparation {
       stop_ = true;  // run() says which image was too many
       return api_ok();
     }
-    TRY(hold(memory, std::ssize(bytes) + std::ssize(pixels.rgb) + bytes_of_patches(*grid, config)));
+    TRY(hold(memory, std::ssize(bytes) + std::ssize(pixels.rgb) + bytes_of_patches(pixels, *grid, config)));
     Result<Patches> patches = make_patches(pixels, config);
     if (!patches.ok()) return named(patches.status());
     TRY(hold(memory, bytes_of(*patches)));
