@@ -9,6 +9,7 @@
 
 #include <functional>
 #include <map>
+#include <utility>
 
 #include "tessera/base/json.h"
 #include "tessera/image/orientation.h"
@@ -176,8 +177,24 @@ std::string little_endian(std::uint64_t value, int bytes) {
   return text;
 }
 
-// Returns a black RGB TIFF of side × side pixels. It has one strip, or one tile of tile × tile pixels if `tile` > 0, and
-// is compressed with Deflate. Its samples beyond the third are unspecified.
+using TiffTags = std::map<std::uint16_t, std::uint32_t>;  // tag → value
+
+// Returns a TIFF with these tags and one block. The block is a tile if the tags have a tile width, or else a strip.
+std::string tiff_of(TiffTags tags, const std::string& block) {
+  constexpr std::uint32_t kBegin = 8;  // the block follows the header
+  const bool tiled = tags.contains(322);
+  tags[tiled ? 324 : 273] = kBegin;
+  tags[tiled ? 325 : 279] = static_cast<std::uint32_t>(block.size());
+  std::string file = std::string("II*\0", 4) + little_endian(kBegin + block.size(), 4) + block;
+  file += little_endian(tags.size(), 2);
+  constexpr int kLong = 4;
+  for (const auto& [tag, value] : tags)
+    file += little_endian(tag, 2) + little_endian(kLong, 2) + little_endian(1, 4) + little_endian(value, 4);
+  return file + little_endian(0, 4);
+}
+
+// Returns a black RGB TIFF of side × side pixels, compressed with Deflate. It has one strip, or one tile of tile × tile
+// pixels if `tile` > 0. Its samples beyond the third are unspecified.
 std::string black_tiff(std::uint32_t side, std::uint32_t samples, std::uint32_t bits, std::uint32_t tile = 0) {
   const std::size_t block_side = tile > 0 ? tile : side;
   const std::string zeros(block_side * block_side * samples * bits / 8, '\0');
@@ -187,23 +204,15 @@ std::string black_tiff(std::uint32_t side, std::uint32_t samples, std::uint32_t 
                      zeros.size()),
             Z_OK);
   block.resize(size);
-  const auto block_bytes = static_cast<std::uint32_t>(size);
-  constexpr std::uint32_t kBegin = 8;  // the block follows the header
   constexpr std::uint32_t kDeflate = 8;
   constexpr std::uint32_t kRgb = 2;
-  // Tag → value, in the order of the tags.
-  std::map<std::uint16_t, std::uint32_t> tags{{256, side},     {257, side}, {258, bits},
-                                              {259, kDeflate}, {262, kRgb}, {277, samples}};
+  TiffTags tags{{256, side}, {257, side}, {258, bits}, {259, kDeflate}, {262, kRgb}, {277, samples}};
   if (tile > 0) {
-    tags.insert({{322, tile}, {323, tile}, {324, kBegin}, {325, block_bytes}});
+    tags[322] = tags[323] = tile;
   } else {
-    tags.insert({{273, kBegin}, {278, side}, {279, block_bytes}});
+    tags[278] = side;
   }
-  std::string file = std::string("II*\0", 4) + little_endian(kBegin + size, 4) + block + little_endian(tags.size(), 2);
-  constexpr int kLong = 4;
-  for (const auto& [tag, value] : tags)
-    file += little_endian(tag, 2) + little_endian(kLong, 2) + little_endian(1, 4) + little_endian(value, 4);
-  return file + little_endian(0, 4);
+  return tiff_of(std::move(tags), block);
 }
 
 // libtiff decodes a strip or tile as a whole, beside the 4 bytes per pixel that it returns.
@@ -216,6 +225,11 @@ TEST(Decoding, ChargesTheStripOrTileOfATiff) {
   const std::string large_tile = black_tiff(16, 4, 16, 2048);
   EXPECT_LT(large_tile.size(), 100'000u);
   EXPECT_GE(charge(large_tile), 16 * 16 * 4 + kTilePixels * 8);
+  // libjpeg keeps the coefficients of a progressive JPEG. This one has 21 × 13 pixels.
+  constexpr std::uint32_t kJpeg = 7;
+  constexpr std::uint32_t kYcbcr = 6;
+  const TiffTags tags{{256, 21}, {257, 13}, {258, 8}, {259, kJpeg}, {262, kYcbcr}, {277, 3}, {278, 13}};
+  EXPECT_GE(charge(tiff_of(tags, read_data("progressive.jpg"))), 21 * 13 * (4 + 3 + 6));
   // Small pictures stay cheap.
   EXPECT_LE(charge(black_tiff(16, 4, 16, 16)), 16 * 16 * (4 + 8) + 1000);
 }

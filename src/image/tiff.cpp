@@ -118,13 +118,18 @@ Status take_block_memory(TIFF* tiff, std::int64_t pixels, std::size_t file_bytes
   if (limits.take_memory == nullptr) return ok_status();
   std::uint16_t samples = 1;
   std::uint16_t bits = 1;
+  std::uint16_t compression = COMPRESSION_NONE;
   TIFFGetFieldDefaulted(tiff, TIFFTAG_SAMPLESPERPIXEL, &samples);
   TIFFGetFieldDefaulted(tiff, TIFFTAG_BITSPERSAMPLE, &bits);
+  TIFFGetFieldDefaulted(tiff, TIFFTAG_COMPRESSION, &compression);
   // libtiff reads up to four planes at once if each sample has its own plane.
-  const std::int64_t bytes_of_pixel = std::int64_t{std::max<std::uint16_t>(samples, 4)} * ((bits + 7) / 8);
-  // libtiff refuses to allocate more than `most_bytes` (open_tiff). The division avoids an overflow.
-  const std::int64_t most_bytes = limits.most_pixels * kMostBlockBytes;
-  const std::int64_t block_bytes = block > most_bytes / bytes_of_pixel ? most_bytes : block * bytes_of_pixel;
+  const std::int64_t values = std::max<std::int64_t>(samples, 4);
+  const std::int64_t bytes_of_value = std::max((bits + 7) / 8, 1);
+  // libtiff refuses to allocate a larger block (open_tiff), so the products below do not overflow.
+  block = std::min(block, limits.most_pixels * kMostBlockBytes / (values * bytes_of_value));
+  // libjpeg keeps a coefficient of 2 bytes for each value if the JPEG is progressive.
+  const std::int64_t bytes_of_coefficient = compression == COMPRESSION_JPEG ? 2 : 0;
+  const std::int64_t block_bytes = block * values * (bytes_of_value + bytes_of_coefficient);
   return (*limits.take_memory)(4 * pixels + std::max(4 * pixels, block_bytes) + static_cast<std::int64_t>(file_bytes));
 }
 
