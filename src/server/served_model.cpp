@@ -141,7 +141,8 @@ ApiResult<std::vector<TokenId>> ServedModel::encode(std::string_view text, bool 
   TRY(take_on_text(text.size()));
   MemoryCharge charge(memory.get());
   TRY(charge.set(encoding_bytes(text.size())));
-  Result<std::vector<TokenId>> ids = tokenizer->encode(text, {.add_special_tokens = add_special_tokens});
+  Result<std::vector<TokenId>> ids =
+      tokenizer->encode(text, {.add_special_tokens = add_special_tokens, .spans = spans.get()});
   if (!ids.ok()) return invalid_field(param, ids.status().message());
   return *std::move(ids);
 }

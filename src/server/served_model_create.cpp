@@ -19,6 +19,9 @@
 namespace tessera {
 namespace {
 
+// Bytes of encoded messages that are kept: some forty conversations of 100 000 tokens.
+constexpr std::size_t kSpanBytes = std::size_t{32} << 20;
+
 bool is_template_source(const std::string& given) {
   return given.find("{{") != std::string::npos || given.find("{%") != std::string::npos;
 }
@@ -150,6 +153,7 @@ Result<ServedModel> ServedModel::create(const ServerOptions& options, const Engi
   model.created = unix_time();
   model.allow_unknown_fields = options.allow_unknown_fields;
   model.tokenizer = engine.tokenizer();
+  model.spans = std::make_shared<EncodedSpans>(kSpanBytes);
   if (model.tokenizer == nullptr) log_warn("server", "{}", without_tokenizer(model.path));
   model.vocab_size = engine.config().vocab_size;
   model.context_length = engine.max_request_tokens();

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <span>
 #include <utility>
 
 #include "tessera/base/json.h"
 #include "tessera/base/lfs_pointer.h"
+#include "tessera/text/encoded_spans.h"
 #include "tessera/text/lists/list_tokenizer.h"
 #include "tessera/text/sentencepiece/sentencepiece_tokenizer.h"
 #include "tessera/text/stream_decoder.h"
@@ -32,13 +34,27 @@ class Encoding {
       if (span.id >= 0) {
         out_.emplace_back(span.id);
       } else {
-        TRY(add_normalized(text.substr(span.begin, span.end - span.begin), span.begin == 0));
+        TRY(add_span(text.substr(span.begin, span.end - span.begin), span.begin == 0));
       }
     }
     return ok_status();
   }
 
  private:
+  // Adds the ids of a text between added tokens. They depend only on the text, its kind and the tokenizer.
+  Status add_span(std::string_view text, bool at_start) {
+    if (options_.spans == nullptr) return add_normalized(text, at_start);
+    const unsigned kind = (at_start ? 1U : 0U) + (options_.parse_special ? 2U : 0U);
+    if (const EncodedSpans::Ids kept = options_.spans->find(text, kind); kept != nullptr) {
+      out_.insert(out_.end(), kept->begin(), kept->end());
+      return ok_status();
+    }
+    const std::size_t begin = out_.size();
+    TRY(add_normalized(text, at_start));
+    options_.spans->add(text, kind, std::span(out_).subspan(begin));
+    return ok_status();
+  }
+
   Status add_normalized(std::string_view raw, bool at_start) {
     std::string text(raw);
     if (parts_.normalizer != nullptr) TRY(parts_.normalizer->apply(text));

@@ -27,6 +27,7 @@
 
 namespace tessera {
 
+class EncodedSpans;
 class StreamDecoder;
 struct TokenLists;
 struct TokenizerParts;
@@ -39,6 +40,9 @@ struct EncodeOptions {
   // ordinary text. Turn the option off for untrusted text outside a chat template. Added tokens that are not special
   // always match.
   bool parse_special = true;
+  // Has the ids of texts between added tokens that were encoded before, and gets those of this text. Only for one
+  // tokenizer. Borrowed for the call; null: every text is encoded.
+  EncodedSpans* spans = nullptr;
 };
 
 class Tokenizer {
