@@ -12,7 +12,7 @@
 namespace tessera {
 namespace {
 
-constexpr double kShareWithSubagents = 0.44;    // of sessions, as vLLM reports of recorded agents (vllm#57103)
+constexpr double kShareWithSubagents = 0.44;    // share of recorded agents, as vLLM reports (vllm#57103)
 constexpr std::int64_t kSubagentTurnShare = 4;  // a sub-agent has a quarter of its session's turns
 
 // Divides `total` into `count` random numbers of at least 1, whose sizes are distributed like exponential gaps: most

@@ -24,7 +24,7 @@ Result<Load> agent_load(const LoadOptions& options);
 struct PromptLatency {
   std::int64_t least_tokens = 0;
   std::int64_t end_tokens = 0;
-  std::int64_t requests = 0;  // those that succeeded
+  std::int64_t requests = 0;  // requests that succeeded
   double new_tokens = 0;      // the mean number of tokens that are not in LoadRequest::known_tokens
   Distribution ttft{};        // in milliseconds
 };

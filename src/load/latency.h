@@ -22,7 +22,7 @@ struct RequestRecord {
   std::vector<float> gaps_s{};
   std::int64_t input_tokens = 0;
   std::int64_t output_tokens = 0;
-  std::optional<std::int64_t> cached_tokens{};  // of the prompt, from the server's prefix cache, if it reports them
+  std::optional<std::int64_t> cached_tokens{};  // the prompt's tokens from the prefix cache, if reported
   std::vector<std::int64_t> output_ids{};       // if the client was asked to keep them and the server reports them
   std::string failure{};                        // the reason of the failure; "": success
 

@@ -27,8 +27,8 @@ inline constexpr std::array<std::string_view, 3> kAdapterDraws = {"uniform", "di
 // Sessions of coding agents (agents.h).
 struct AgentOptions {
   std::int64_t sessions = 0;          // 0: the load has no agents
-  std::int64_t turns = 43;            // of a session, as vLLM reports of recorded agents (vllm#57103)
-  std::int64_t first_tokens = 16384;  // of a session's first prompt; three quarters are the system prompt
+  std::int64_t turns = 43;            // per session, as vLLM reports of recorded agents (vllm#57103)
+  std::int64_t first_tokens = 16384;  // the first prompt's; three quarters are the system prompt
   std::int64_t context = 120000;      // tokens of a session's last prompt
   double tool_seconds = 0;            // from the end of an answer to the next turn
 };
@@ -43,8 +43,8 @@ struct LoadOptions {
   AgentOptions agents{};       // with sessions, instead of random requests
   // Used only without a trace:
   Arrivals arrivals = Arrivals::kPoisson;
-  std::int64_t input_tokens = 512;   // of random requests
-  std::int64_t output_tokens = 128;  // of a request
+  std::int64_t input_tokens = 512;   // the longest random prompt
+  std::int64_t output_tokens = 128;  // the longest output
   double range_ratio = 1;            // the lengths of random requests are drawn from [ratio · length, length]
 };
 

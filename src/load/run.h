@@ -39,7 +39,7 @@ struct LoadRun {
   LoadResult result;
   std::int64_t clipped = 0;  // requests that were shortened to the context
   double cpu_share = 0;      // share of a core that this client used
-  // Of agents: the sum of known_tokens of the requests that succeeded, and latencies by prompt length.
+  // Only for agents: the sum of known_tokens of the requests that succeeded, and latencies by prompt length.
   std::optional<std::int64_t> known_tokens{};
   std::vector<PromptLatency> latencies{};
 };

@@ -36,8 +36,8 @@ struct ServedModel {
   std::string weight_type{};             // "bfloat16", or the quantisation: "fp8"
   std::string fingerprint{};             // hash of build, model and options; "": answers have none
   const Tokenizer* tokenizer = nullptr;  // borrowed; null: requests must give ids
-  std::shared_ptr<EncodedSpans>
-      spans{};  // of the tokenizer, so that a conversation's old messages are not encoded again
+  // The tokenizer's earlier results, so that a conversation's old messages are not encoded again.
+  std::shared_ptr<EncodedSpans> spans{};
   std::int64_t vocab_size = 0;
   std::int64_t context_length = 0;
   std::int64_t hidden_size = 0;

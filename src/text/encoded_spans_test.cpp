@@ -17,7 +17,7 @@ std::vector<TokenId> ids_of(std::int32_t id, std::size_t count = 10) {
   return std::vector<TokenId>(count, TokenId(id));
 }
 
-TEST(EncodedSpans, FindWhatWasAddedForTheSameTextAndKind) {
+TEST(EncodedSpans, FindOnlyTheSameTextAndKind) {
   EncodedSpans spans(1 << 20);
   spans.add(text_of('a'), 0, ids_of(1));
   spans.add(text_of('b'), 0, ids_of(2));
@@ -49,7 +49,7 @@ TEST(EncodedSpans, TheLeastRecentlyUsedTextsAreDropped) {
   EXPECT_NE(spans.find(text_of('z'), 0), nullptr);
 }
 
-TEST(EncodedSpans, AConversationHasTheIdsThatItHasWithoutThem) {
+TEST(EncodedSpans, ConversationsHaveTheIdsOfPlainEncoding) {
   const Tokenizer tokenizer = test::load_case(test::byte_level_json("qwen"), "qwen");
   EncodedSpans spans(1 << 20);
   std::string conversation;

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::int64_t kMostTurns = 1024;  // each turn holds the list of all earlier parts of its conversation
 constexpr double kMostToolSeconds = 86400;
-constexpr std::int64_t kAgentOutputTokens = 444;  // of a turn, as vLLM reports of recorded agents (vllm#57103)
+constexpr std::int64_t kAgentOutputTokens = 444;  // per turn, as vLLM reports of recorded agents (vllm#57103)
 constexpr int kMostAdapters = 1024;               // the most names behind --lora-name
 
 // Calls `take` with each item of a list such as "a,b,c".

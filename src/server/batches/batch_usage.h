@@ -9,9 +9,9 @@ namespace tessera {
 
 struct BatchUsage {
   std::int64_t input_tokens = 0;
-  std::int64_t cached_tokens = 0;  // of the input, from the prefix cache
+  std::int64_t cached_tokens = 0;  // input tokens from the prefix cache
   std::int64_t output_tokens = 0;
-  std::int64_t reasoning_tokens = 0;  // of the output
+  std::int64_t reasoning_tokens = 0;  // output tokens of reasoning
 
   // Adds the usage in one line of an output file. The names are those of completions (prompt_tokens, …) or of responses
   // (input_tokens, …). An answer without usage adds nothing.
