@@ -97,7 +97,7 @@ class BadCommandLine(CliTest):
                  ["explain", "--model-path", LLAMA, "--graph", "tail"]),
                 (["--num-tokens", "--graph"],
                  ["explain", "--model-path", LLAMA, "--graph", "body", "--num-tokens", "3"]),
-                (["bench: the kind is missing"], ["bench", "--model-path", LLAMA]),
+                (["bench needs what to measure"], ["bench", "--model-path", LLAMA]),
                 (["--output is missing"], ["bench", "profile", "--model-path", LLAMA, "--num-tokens", "8"]),
                 (["bench profile needs --num-tokens, --batch-size"],
                  ["bench", "profile", "--model-path", LLAMA, "--output", "x.json"]),
