@@ -1,4 +1,5 @@
-// The model as requests see it: its name, tokenizer, templates and limits. Immutable; any thread may read it.
+// The model as requests see it: its name, tokenizer, templates and limits. Its settings never change, and any thread
+// may use it.
 #pragma once
 
 #include <cstdint>

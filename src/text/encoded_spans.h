@@ -4,14 +4,14 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <list>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "tessera/base/strong_id.h"
@@ -41,20 +41,20 @@ class EncodedSpans {
   struct Entry {
     std::string text;
     unsigned kind;
-    std::uint64_t hash;
     Ids ids;
-    std::size_t bytes() const { return text.size() + ids->size() * sizeof(TokenId) + sizeof(Entry); }
   };
   using Entries = std::list<Entry>;
+  using Key = std::pair<unsigned, std::string_view>;  // kind and text of an entry
 
-  // Returns entries_.end() if the text is not kept. Call it with the mutex locked.
-  Entries::iterator locate(std::string_view text, unsigned kind, std::uint64_t hash);
+  static std::size_t bytes_of(std::string_view text, std::size_t num_ids) {
+    return text.size() + num_ids * sizeof(TokenId) + sizeof(Entry);
+  }
 
   const std::size_t most_bytes_;
   mutable std::mutex mutex_;
   std::size_t bytes_ = 0;
   Entries entries_;  // the most recently used first
-  std::unordered_multimap<std::uint64_t, Entries::iterator> by_hash_;
+  std::map<Key, Entries::iterator> by_text_;
 };
 
 }  // namespace tessera

@@ -56,7 +56,7 @@ TEST(EncodedSpans, ConversationsHaveTheIdsOfPlainEncoding) {
   for (int turn = 0; turn < 6; ++turn) {
     std::string message = "turn " + std::to_string(turn);
     for (int i = 0; i < 60; ++i) message += " it's 12 é  " + std::to_string(i * turn) + "\n\t";
-    conversation += "<|im_start|>user\n" + message + "<|im_end|>\n";
+    conversation += "<|begin|>user\n" + message + "<|end|>\n";
     for (const bool special : {true, false}) {
       const EncodeOptions plain{.add_special_tokens = false, .parse_special = special};
       EncodeOptions kept = plain;
@@ -65,6 +65,34 @@ TEST(EncodedSpans, ConversationsHaveTheIdsOfPlainEncoding) {
     }
   }
   EXPECT_GT(spans.bytes(), 0U);
+}
+
+TEST(EncodedSpans, EncodingUsesTheIdsThatAreKept) {
+  const Tokenizer tokenizer = test::load_case(test::byte_level_json("qwen"), "qwen");
+  EncodedSpans spans(1 << 20);
+  const std::string message = text_of('a');
+  const EncodeOptions options{.add_special_tokens = false, .parse_special = true, .spans = &spans};
+  spans.add(message, 2, ids_of(1));  // as a text that is not at the start, with special tokens parsed
+  std::vector<TokenId> expected = *tokenizer.encode("<|begin|>");
+  expected.insert(expected.end(), 10, TokenId(1));
+  EXPECT_EQ(*tokenizer.encode("<|begin|>" + message, options), expected);
+}
+
+TEST(EncodedSpans, TextsAtTheStartAreKeptApart) {
+  for (const test::TokenizerCase& each : test::sentencepiece_cases()) {
+    const Tokenizer tokenizer = test::load_case(each.json, each.name);
+    EncodedSpans spans(1 << 20);
+    std::string message;
+    while (message.size() < EncodedSpans::kLeastBytes) message += "ab b a";
+    for (const std::string& text : {message, "<s>" + message, message + "<s>" + message}) {
+      const Result<std::vector<TokenId>> plain = tokenizer.encode(text);
+      const Result<std::vector<TokenId>> kept = tokenizer.encode(text, {.spans = &spans});
+      ASSERT_EQ(plain.ok(), kept.ok()) << each.name;
+      if (plain.ok()) {
+        EXPECT_EQ(*kept, *plain) << each.name;
+      }
+    }
+  }
 }
 
 TEST(EncodedSpans, ThreadsMayShareThem) {

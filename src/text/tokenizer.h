@@ -40,8 +40,8 @@ struct EncodeOptions {
   // ordinary text. Turn the option off for untrusted text outside a chat template. Added tokens that are not special
   // always match.
   bool parse_special = true;
-  // Has the ids of texts between added tokens that were encoded before, and gets those of this text. Only for one
-  // tokenizer. Borrowed for the call; null: every text is encoded.
+  // encode() looks the ids of texts between added tokens up here, and adds new ones; encode_pair() ignores it. Use one
+  // object per tokenizer. Borrowed for the call; null: every text is encoded.
   EncodedSpans* spans = nullptr;
 };
 

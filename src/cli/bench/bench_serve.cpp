@@ -288,11 +288,8 @@ Status bench_here(const BenchServeOptions& options, const LoadBench& bench, std:
 Status run_bench_serve(const BenchServeOptions& options) {
   allow_open_files();
   std::signal(SIGPIPE, SIG_IGN);
-  const auto made = [&]() -> Result<Load> {
-    if (options.load.trace.empty()) return make_load(options.load);
-    return make_load(options.load).with_context("--trace");
-  };
-  Load load = TRY(made());
+  const bool has_trace = !options.load.trace.empty();
+  Load load = TRY(has_trace ? make_load(options.load).with_context("--trace") : make_load(options.load));
   if (options.load.agents.sessions == 0 && std::ssize(load.requests) < options.load.num_prompts)
     log_warn("bench", "the trace has {} requests, fewer than --num-prompts", load.requests.size());
   for (const double rate : options.request_rates) TRY(arrivals_at(load, rate).with_context("--request-rate"));
