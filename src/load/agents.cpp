@@ -38,6 +38,13 @@ std::int64_t new_tokens(const LoadOptions& options) {
   return options.agents.context - options.agents.first_tokens - (options.agents.turns - 1) * options.output_tokens;
 }
 
+// Divides `total` into `count` parts that differ by at most 1.
+std::vector<std::int64_t> equal_parts(std::int64_t total, std::int64_t count) {
+  std::vector<std::int64_t> parts;
+  for (std::int64_t i = 0; i < count; ++i) parts.push_back(total * (i + 1) / count - total * i / count);
+  return parts;
+}
+
 // Builds the requests of all sessions.
 class Sessions {
  public:
@@ -80,6 +87,10 @@ class Sessions {
     prompt.push_back(drawn(result));
     return prompt;
   }
+  // Returns the lengths of `turns` results of tools, which have `total` tokens together.
+  std::vector<std::int64_t> results_of(std::int64_t total, std::int64_t turns) {
+    return agents_.equal_results ? equal_parts(total, turns) : random_parts(total, turns, random_);
+  }
   std::int64_t tokens_after(std::size_t request) const {
     return load_.requests[request].input_tokens + load_.requests[request].output_tokens;
   }
@@ -90,7 +101,7 @@ class Sessions {
 
   void add_session(double arrival_s) {
     const std::int64_t known = load_.requests.empty() ? 0 : system_;
-    const std::vector<std::int64_t> results = random_parts(new_tokens(options_), agents_.turns - 1, random_);
+    const std::vector<std::int64_t> results = results_of(new_tokens(options_), agents_.turns - 1);
     const bool has_subagent = std::bernoulli_distribution(kShareWithSubagents)(random_);
     const std::int64_t turn_of_subagent = std::uniform_int_distribution<std::int64_t>(1, agents_.turns - 1)(random_);
     std::size_t last = add(first_prompt(), known, std::nullopt, arrival_s);
@@ -109,7 +120,7 @@ class Sessions {
   std::size_t add_subagent(std::size_t after) {
     const std::int64_t turns = std::max<std::int64_t>(agents_.turns / kSubagentTurnShare, 1);
     const std::int64_t mean = new_tokens(options_) / (agents_.turns - 1);
-    const std::vector<std::int64_t> results = random_parts(mean * (turns - 1), turns - 1, random_);
+    const std::vector<std::int64_t> results = results_of(mean * (turns - 1), turns - 1);
     std::size_t last = add(first_prompt(), system_, after, agents_.tool_seconds);
     for (std::int64_t turn = 1; turn < turns; ++turn)
       last = add_turn(last, last, results[static_cast<std::size_t>(turn - 1)]);
@@ -136,7 +147,24 @@ Result<Load> agent_load(const LoadOptions& options) {
         "--agent-context: {} is not accepted; {} turns that begin with {} tokens and give {} each need at least {}",
         agents.context, agents.turns, agents.first_tokens, options.output_tokens, least));
   }
+  // A turn adds two parts to those of the turn before. Sub-agents and branches have fewer than half as many.
+  const std::int64_t most = kMostParts / (agents.turns * agents.turns * 3 / 2);
+  if (agents.sessions > most) {
+    return invalid_argument(fmt::format("--agents: {} is not accepted; with {} turns each, at most {} are",
+                                        agents.sessions, agents.turns, most));
+  }
   return Sessions(options).make();
+}
+
+void forget_unreported_outputs(Load& load, std::span<const RequestRecord> records) {
+  for (LoadRequest& request : load.requests) {
+    // Earlier outputs are known in any case, because an earlier prompt had them, drawn or not.
+    const auto last = std::find_if(request.parts.rbegin(), request.parts.rend(),
+                                   [](const PromptPart& part) { return part.output_of.has_value(); });
+    if (last == request.parts.rend() || request.known_tokens == 0) continue;
+    const std::int64_t reported = std::ssize(records[*last->output_of].output_ids);
+    request.known_tokens -= std::max<std::int64_t>(last->tokens - reported, 0);
+  }
 }
 
 std::vector<PromptLatency> prompt_latencies(const Load& load, std::span<const RequestRecord> records, int ranges) {

@@ -17,8 +17,14 @@ namespace tessera {
 
 // Makes options.agents.sessions sessions, whose beginnings arrive as options.arrivals says. Requests of one session are
 // neighbours in the load. LoadRequest::after names the request that must have ended before. Returns kInvalidArgument if
-// the context has no room for the turns. Preconditions: there is a session, and a session has at least two turns.
+// the context has no room for the turns, or if the sessions have more than kMostParts parts of prompts together.
+// Preconditions: there is a session, and a session has at least two turns.
 Result<Load> agent_load(const LoadOptions& options);
+inline constexpr std::int64_t kMostParts = 1 << 24;  // 32 bytes each
+
+// Lowers known_tokens where a prompt continues an output whose ids the server did not report. The prompt then has drawn
+// tokens in place of these ids, which no cache can have. records[i] belongs to load.requests[i].
+void forget_unreported_outputs(Load& load, std::span<const RequestRecord> records);
 
 // The requests of a run whose prompts have from `least_tokens` to below `end_tokens` tokens.
 struct PromptLatency {

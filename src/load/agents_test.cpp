@@ -1,5 +1,6 @@
 // Catches: a turn whose prompt does not begin with the previous prompt and its output, sessions that share more than
-// their system prompt, a sub-agent that its session does not wait for, and known tokens that no cache can have.
+// their system prompt, a sub-agent that its session does not wait for, known tokens that no cache can have, and
+// sessions whose prompts take more memory than a machine has.
 #include "tessera/load/agents.h"
 
 #include <gmock/gmock.h>
@@ -38,9 +39,8 @@ std::vector<RequestRecord> answered(const Load& load) {
   return records;
 }
 
-TEST(AgentLoad, KnownTokensAreInEarlierPromptsAndOutputs) {
-  const Load load = *agent_load(options_of(5));
-  const std::vector<RequestRecord> records = answered(load);
+// Expects that known_tokens of each request is the longest beginning that it shares with an earlier prompt and output.
+void expect_known_tokens(const Load& load, const std::vector<RequestRecord>& records) {
   std::vector<std::vector<std::int64_t>> texts;  // prompts with their outputs
   for (std::size_t i = 0; i < load.requests.size(); ++i) {
     const LoadRequest& request = load.requests[i];
@@ -51,6 +51,30 @@ TEST(AgentLoad, KnownTokensAreInEarlierPromptsAndOutputs) {
     EXPECT_EQ(known, request.known_tokens) << i;
     ids.insert(ids.end(), records[i].output_ids.begin(), records[i].output_ids.end());
     texts.push_back(std::move(ids));
+  }
+}
+
+TEST(AgentLoad, KnownTokensAreInEarlierPromptsAndOutputs) {
+  const Load load = *agent_load(options_of(5));
+  expect_known_tokens(load, answered(load));
+}
+
+TEST(AgentLoad, UnreportedOutputsAreNotKnown) {
+  Load load = *agent_load(options_of(5));
+  std::vector<RequestRecord> records = answered(load);
+  for (std::size_t i = 0; i < records.size(); i += 3) records[i].output_ids.clear();
+  for (std::size_t i = 1; i < records.size(); i += 3) records[i].output_ids.resize(7);
+  forget_unreported_outputs(load, records);
+  expect_known_tokens(load, records);
+}
+
+TEST(AgentLoad, EqualResultsDifferByOneToken) {
+  LoadOptions options = options_of(1);
+  options.agents.equal_results = true;
+  const Load load = *agent_load(options);
+  for (const LoadRequest& request : load.requests) {
+    if (!request.after) continue;
+    EXPECT_NEAR(static_cast<double>(request.parts.back().tokens), (3000 - 400 - 11 * kOutput) / 11.0, 1);
   }
 }
 
@@ -105,6 +129,12 @@ TEST(AgentLoad, RefusesAContextWithoutRoomForTheTurns) {
   --options.agents.context;
   EXPECT_THAT(agent_load(options).status().message(), HasSubstr("--agent-context: 630 is not accepted"));
   EXPECT_THAT(agent_load(options).status().message(), HasSubstr("at least 631"));
+}
+
+TEST(AgentLoad, RefusesSessionsWhosePromptsAreTooLarge) {
+  LoadOptions options = options_of(kMostParts / (12 * 12 * 3 / 2) + 1);
+  EXPECT_THAT(agent_load(options).status().message(),
+              HasSubstr("--agents: 77673 is not accepted; with 12 turns each, at most 77672 are"));
 }
 
 TEST(PromptLatencies, AreGroupedByPromptLength) {

@@ -11,7 +11,8 @@
 namespace tessera {
 namespace {
 
-// These bits distinguish the index of a request, and the text of a part, from the id of a block.
+// These bits distinguish the index of a request, and the text of a part, from the id of a block. Traces count their
+// blocks from 0, so ids have neither bit.
 constexpr std::uint64_t kIndexBit = std::uint64_t{1} << 63;
 constexpr std::uint64_t kPartBit = std::uint64_t{1} << 62;
 

@@ -31,6 +31,7 @@ struct AgentOptions {
   std::int64_t first_tokens = 16384;  // the first prompt's; three quarters are the system prompt
   std::int64_t context = 120000;      // tokens of a session's last prompt
   double tool_seconds = 0;            // from the end of an answer to the next turn
+  bool equal_results = false;         // all results of tools have the same length; if not, lengths are drawn
 };
 
 struct LoadOptions {

@@ -88,6 +88,7 @@ Result<LoadRun> run_load(const LoadTarget& target, Load load, const LoadRunOptio
   }
   run.result = load_result(done.records);
   if (has_parts(load)) {
+    forget_unreported_outputs(load, done.records);
     run.known_tokens = 0;
     for (std::size_t i = 0; i < times.size(); ++i)
       if (done.records[i].failure.empty()) *run.known_tokens += load.requests[i].known_tokens;

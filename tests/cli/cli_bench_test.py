@@ -262,6 +262,10 @@ class BenchServe(CliTest):
         self.assertIn("of an unlimited cache's, %", self.ok(*arguments).stdout)
         self.fails(2, ["--agent-context: 5000 is not accepted", "the server's context has room for"],
                    *common, "--agent-context", 5000)
+        self.fails(2, ["--agent-context: 20000 is not accepted", "the server's context has room for 0"],
+                   *[5000 if each == 8 else each for each in common], "--agent-context", 20000)
+        self.fails(2, ["--agents: 2000000 is not accepted", "with 4 turns each, at most 699050 are"],
+                   *[2000000 if each == 3 else each for each in arguments])
 
     def test_failures_have_reasons(self):
         with Serving() as server:

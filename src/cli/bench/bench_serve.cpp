@@ -81,7 +81,8 @@ class LoadBench {
   // Refuses agents whose last turns would be shortened, because these turns would then have equal prompts.
   Status check_context(const LoadTarget& target) const {
     const LoadOptions& load = options_.load;
-    const std::int64_t most = target.context ? *target.context - load.output_tokens : load.agents.context;
+    const std::int64_t most =
+        target.context ? std::max<std::int64_t>(*target.context - load.output_tokens, 0) : load.agents.context;
     if (load.agents.sessions == 0 || load.agents.context <= most) return ok_status();
     return invalid_argument(
         fmt::format("--agent-context: {} is not accepted; with {} output tokens, the server's context has room for {}",
@@ -142,6 +143,7 @@ Json options_json(const BenchServeOptions& options) {
   if (const AgentOptions& agents = load.agents; agents.sessions > 0) {
     json.set("agents", agents.sessions).set("agent_turns", agents.turns).set("agent_context", agents.context);
     json.set("agent_first_len", agents.first_tokens).set("agent_tool_seconds", agents.tool_seconds);
+    json.set("agent_results", agents.equal_results ? "equal" : "drawn");
   } else if (load.trace.empty()) {
     json.set("input_len", load.input_tokens).set("random_range_ratio", load.range_ratio);
   }

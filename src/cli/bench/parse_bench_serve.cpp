@@ -125,6 +125,12 @@ void BenchServeFlags::add_agent_flags(CommandFlags& add) {
   add_integer(add, "--agent-first-len", "tokens of a session's first prompt; all share three quarters of it (16384)",
               Goes::kWithAgents, agents.first_tokens, 4);
   add_integer(add, "--agent-context", "tokens of a session's last prompt (120000)", Goes::kWithAgents, agents.context);
+  add.value("--agent-results", "drawn|equal", "lengths of tools' results (drawn)",
+            noting(Goes::kWithAgents, [&agents](const std::string& flag, const std::string& text) {
+              static constexpr std::array<std::string_view, 2> kNames = {"drawn", "equal"};
+              agents.equal_results = TRY(parse_choice(flag, text, kNames)) == 1;
+              return ok_status();
+            }));
   add.value("--agent-tool-seconds", "X", "from the end of an answer to the next turn (0)",
             noting(Goes::kWithAgents, [&agents](const std::string& flag, const std::string& text) {
               agents.tool_seconds = TRY(parse_number(flag, text));

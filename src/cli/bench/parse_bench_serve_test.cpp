@@ -84,12 +84,15 @@ TEST(ParseBenchServe, ReadsTheFlagsOfAgents) {
   const LoadOptions usual = load_of({});
   EXPECT_EQ(usual.agents.sessions, 3);
   EXPECT_EQ(usual.output_tokens, 444);
-  const LoadOptions own = load_of({"--agent-turns", "5", "--agent-first-len", "100", "--agent-context", "900",
-                                   "--agent-tool-seconds", "0.5", "--output-len", "9", "--arrivals", "uniform"});
+  EXPECT_FALSE(usual.agents.equal_results);
+  const LoadOptions own =
+      load_of({"--agent-turns", "5", "--agent-first-len", "100", "--agent-context", "900", "--agent-tool-seconds",
+               "0.5", "--agent-results", "equal", "--output-len", "9", "--arrivals", "uniform"});
   EXPECT_EQ(own.agents.turns, 5);
   EXPECT_EQ(own.agents.first_tokens, 100);
   EXPECT_EQ(own.agents.context, 900);
   EXPECT_EQ(own.agents.tool_seconds, 0.5);
+  EXPECT_TRUE(own.agents.equal_results);
   EXPECT_EQ(own.output_tokens, 9);
   EXPECT_EQ(own.arrivals, Arrivals::kUniform);
 }
