@@ -85,7 +85,7 @@ struct Server::Impl {
                                          .number = static_cast<std::size_t>(options.stored_responses),
                                          .age_s = options.stored_response_age_s});
     add_routes();
-    if (model.images) options.http.max_body_bytes = std::max(options.http.max_body_bytes, kMaxImageBodyBytes);
+    if (model.images) options.http.max_body_bytes = std::max(options.http.max_body_bytes, kMostImageBodyBytes);
     if (!options.file_folder.empty()) options.http.max_form_bytes = kMostUploadBytes;
     HttpOptions http_options = options.http;
     http_options.on_own_answer = [this](int status) { metrics->answered(kNoRoute, status); };
@@ -317,6 +317,7 @@ struct Server::Impl {
 
   void flush_cache(const Call& call) {
     replicas->forget_prefixes();
+    if (model.spans) model.spans->clear();
     ask_engine(call, [](Engine&) {
       return HttpResponse{.content_type = "text/plain; charset=utf-8", .body = "Cache flushed.\n", .headers = {}};
     });
@@ -327,9 +328,6 @@ struct Server::Impl {
     body += batches->metrics() + kv_events->metrics();
     call.respond({.content_type = std::string(kMetricsContentType), .body = std::move(body), .headers = {}});
   }
-
-  // The limit for bodies that may have images in base64.
-  static constexpr std::size_t kMaxImageBodyBytes = std::size_t{64} << 20;
 
   // The number of full steps that the I/O thread may lag behind the engine before the event queue allocates memory.
   static constexpr std::size_t kBacklogSteps = 4;

@@ -30,6 +30,13 @@ void EncodedSpans::add(std::string_view text, unsigned kind, std::span<const Tok
   }
 }
 
+void EncodedSpans::clear() {
+  const std::scoped_lock lock(mutex_);
+  by_text_.clear();
+  entries_.clear();
+  bytes_ = 0;
+}
+
 std::size_t EncodedSpans::bytes() const {
   const std::scoped_lock lock(mutex_);
   return bytes_;

@@ -31,6 +31,9 @@ class EncodedSpans {
   // Keeps the ids of a text, unless it is so short that encoding it is cheap, or so long that it would displace much.
   void add(std::string_view text, unsigned kind, std::span<const TokenId> ids);
 
+  // Drops all texts.
+  void clear();
+
   // Returns the bytes of the texts and ids that are kept.
   std::size_t bytes() const;
 

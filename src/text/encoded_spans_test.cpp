@@ -38,6 +38,16 @@ TEST(EncodedSpans, ShortAndVeryLongTextsAreNotKept) {
   EXPECT_GT(spans.bytes(), EncodedSpans::kLeastBytes);
 }
 
+TEST(EncodedSpans, ClearDropsAllTexts) {
+  EncodedSpans spans(1 << 20);
+  spans.add(text_of('a'), 0, ids_of(1));
+  spans.clear();
+  EXPECT_EQ(spans.find(text_of('a'), 0), nullptr);
+  EXPECT_EQ(spans.bytes(), 0U);
+  spans.add(text_of('a'), 0, ids_of(2));
+  EXPECT_EQ(*spans.find(text_of('a'), 0), ids_of(2));
+}
+
 TEST(EncodedSpans, TheLeastRecentlyUsedTextsAreDropped) {
   EncodedSpans spans(20'000);
   for (char c = 'a'; c <= 'z'; ++c) {

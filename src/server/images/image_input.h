@@ -60,6 +60,9 @@ struct GivenImage {
 
 inline constexpr std::int64_t kLowDetailPixels = 512 * 512;
 
+// The limit for bodies that may have images in base64.
+inline constexpr std::size_t kMostImageBodyBytes = std::size_t{64} << 20;
+
 // Returns a 400 if `given` has more images than a prompt may have.
 ApiStatus check_image_count(const ImageInput& input, std::span<const GivenImage> given);
 
