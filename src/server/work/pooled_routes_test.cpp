@@ -280,6 +280,23 @@ TEST_F(RerankerServer, AnswersTeiRequestsInTheirForm) {
     EXPECT_EQ(running.ask(post("/rerank", texts + both)).status, 400) << both;
 }
 
+TEST_F(RerankerServer, AnswersGatewaysInSglangsForm) {
+  const double cat = logit("The little fox A cat");
+  const double dog = logit("The little fox A dog");
+  const Running running(*engine_);
+  // smg 1.13 writes these fields for a client that gave none of them.
+  const std::string by_smg = R"({"model": "unknown", "query": "The little fox", "documents": [" A cat", " A dog"],
+                                 "return_documents": true, "user": null, "rid": )";
+  for (const char* const id : {"null}", R"("mine"})"}) {
+    const Json ranked = running.json(post("/v1/rerank", by_smg + id));
+    ASSERT_TRUE(ranked.is_array()) << ranked.dump();
+    ASSERT_EQ(ranked.as_array().size(), 2U);
+    EXPECT_EQ(at(ranked, "0.index"), Json(cat >= dog ? 0 : 1));
+    EXPECT_NEAR(at(ranked, "0.score").as_double(), sigmoid(std::max(cat, dog)), kTolerance);
+    EXPECT_EQ(at(ranked, "1.document"), Json(cat >= dog ? " A dog" : " A cat"));
+  }
+}
+
 TEST_F(RerankerServer, JoinsPairsByAGivenTemplate) {
   const double by_roles = logit("Q:fox D:cat I:find");
   ServerOptions options;

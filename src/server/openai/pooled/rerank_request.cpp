@@ -1,6 +1,7 @@
 #include "tessera/server/openai/pooled/rerank_request.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <numeric>
 #include <optional>
 #include <string>
@@ -20,13 +21,19 @@ namespace {
 constexpr std::int64_t kMaxTop = std::int64_t{1} << 31;
 constexpr std::string_view kTexts = "texts";  // TEI's name for the documents
 
+enum class RerankForm : std::uint8_t {
+  kObject,  // vLLM's: an object with the results and the usage
+  kTei,     // TEI's: only the list of results
+  kSglang,  // SGLang's: also only the list, with other names
+};
+
 struct RerankStyle {
   std::string id;
   std::string model;
   std::vector<std::string> documents{};
   std::size_t top = 0;  // number of results
   bool return_documents = true;
-  bool tei = false;  // the answer is only the list of results, as TEI writes it
+  RerankForm form = RerankForm::kObject;
 };
 
 class RerankAnswer : public Answer {
@@ -45,11 +52,12 @@ class RerankAnswer : public Answer {
     std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return scores[a] > scores[b]; });
     order.resize(std::min(order.size(), style_.top));
     JsonWriter json;
-    if (style_.tei) {
+    if (style_.form != RerankForm::kObject) {
+      const std::string_view text_key = style_.form == RerankForm::kTei ? "text" : "document";
       json.array();
       for (const std::size_t i : order) {
         json.object().key("index").value(i).key("score").value(scores[i]);
-        if (style_.return_documents) json.key("text").value(style_.documents[i]);
+        if (style_.return_documents) json.key(text_key).value(style_.documents[i]);
         json.end_object();
       }
       return json.end_array().take();
@@ -111,7 +119,7 @@ ApiResult<PooledFields> read_rerank_pooled_fields(const ApiFields& fields, const
 ApiStatus read_tei_fields(const ApiFields& fields, RerankStyle& style) {
   for (const std::string_view key : {"documents", "top_n", "return_documents"})
     if (fields.find(key) != nullptr) return fields.unsupported(key, "none beside \"texts\"");
-  style.tei = true;
+  style.form = RerankForm::kTei;
   style.documents = TRY(fields.strings(kTexts));
   if (style.documents.empty()) return fields.wrong(kTexts, "a list of strings, not empty");
   style.return_documents = TRY(fields.boolean_or("return_text", false));
@@ -120,6 +128,9 @@ ApiStatus read_tei_fields(const ApiFields& fields, RerankStyle& style) {
 }
 
 ApiStatus read_list_fields(const ApiFields& fields, RerankStyle& style) {
+  // Gateways of SGLang always write "rid", often as null, and read no other form than SGLang's.
+  const auto names_rid = [](const auto& member) { return member.first == "rid"; };
+  if (std::ranges::any_of(fields.members(), names_rid)) style.form = RerankForm::kSglang;
   if (fields.find("return_text") != nullptr) return fields.unsupported("return_text", "none without \"texts\"");
   style.documents = TRY(read_documents(fields));
   style.return_documents = TRY(fields.boolean_or("return_documents", true));
