@@ -26,12 +26,14 @@ FLAGS = ["--api-key", KEY, "--served-model-name", "demo", "--enable-deterministi
 CLIENTS = {
     "openai": "openai", "langchain": "openai", "agents": "openai", "instructor": "openai", "pydantic_ai": "openai",
     "litellm": "litellm", "llama_index": "llama_index", "lm_eval": "lm_eval", "locust": "openai",
-    "prometheus": "openai", "comply": "openai", "smg": "smg", "ollama": "ollama", "plain": None,
+    "prometheus": "openai", "comply": "openai", "smg": "smg", "smg_pooled": "smg",
+    "smg_cache": "smg", "aiperf": "aiperf", "ollama": "ollama", "plain": None,
     "anthropic": "anthropic", "claude_code": "claude_code", "responses": "openai",
     "codex": "codex",
 }
 NOT_HERE = {
     "guidellm": "it needs PyTorch",
+    "k6": "its licence is the AGPL; locust and aiperf send the same loads",
     "grafana": "dashboards are files: their queries are tested where the dashboards are",
 }
 

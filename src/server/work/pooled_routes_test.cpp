@@ -295,6 +295,10 @@ TEST_F(RerankerServer, AnswersGatewaysInSglangsForm) {
     EXPECT_NEAR(at(ranked, "0.score").as_double(), sigmoid(std::max(cat, dog)), kTolerance);
     EXPECT_EQ(at(ranked, "1.document"), Json(cat >= dog ? " A dog" : " A cat"));
   }
+  const Json best = running.json(post("/v1/rerank", by_smg + R"(null, "top_k": 1})"));
+  ASSERT_EQ(best.as_array().size(), 1U);
+  EXPECT_EQ(at(best, "0.index"), Json(cat >= dog ? 0 : 1));
+  EXPECT_EQ(running.ask(post("/v1/rerank", by_smg + R"(null, "top_k": 1, "top_n": 1})")).status, 400);
 }
 
 TEST_F(RerankerServer, JoinsPairsByAGivenTemplate) {

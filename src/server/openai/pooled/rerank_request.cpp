@@ -117,7 +117,7 @@ ApiResult<PooledFields> read_rerank_pooled_fields(const ApiFields& fields, const
 
 // Reads the fields of a request in TEI's form, which is recognised by TEI's name for the documents.
 ApiStatus read_tei_fields(const ApiFields& fields, RerankStyle& style) {
-  for (const std::string_view key : {"documents", "top_n", "return_documents"})
+  for (const std::string_view key : {"documents", "top_n", "top_k", "return_documents"})
     if (fields.find(key) != nullptr) return fields.unsupported(key, "none beside \"texts\"");
   style.form = RerankForm::kTei;
   style.documents = TRY(fields.strings(kTexts));
@@ -134,8 +134,11 @@ ApiStatus read_list_fields(const ApiFields& fields, RerankStyle& style) {
   if (fields.find("return_text") != nullptr) return fields.unsupported("return_text", "none without \"texts\"");
   style.documents = TRY(read_documents(fields));
   style.return_documents = TRY(fields.boolean_or("return_documents", true));
+  const std::optional<std::int64_t> top_n = TRY(fields.integer("top_n", 0, kMaxTop));
+  const std::optional<std::int64_t> top_k = TRY(fields.integer("top_k", 0, kMaxTop));
+  if (top_n && top_k) return fields.unsupported("top_k", "none beside \"top_n\"");
   // A value of 0 means all, as in vLLM.
-  const std::int64_t top = TRY(fields.integer("top_n", 0, kMaxTop)).value_or(0);
+  const std::int64_t top = top_n ? *top_n : top_k.value_or(0);
   style.top = top == 0 ? style.documents.size() : static_cast<std::size_t>(top);
   return api_ok();
 }
